@@ -27,7 +27,7 @@ from benchmarks.rows import Row
 from visualprof.reader.trace import Category, Device, LinkKind, Rows, Trace, TrackKind
 from visualprof.reader.trace.builder import TraceBuilder
 from visualprof.views import all_views, view
-from visualprof.views.measure.window import busy_profile, search, window_table
+from visualprof.views.measure.window import busy_profile, search_events, window_table
 
 AT_MOST = 2.3  # times the time of half the size
 MEASURABLE = 0.05  # seconds
@@ -221,7 +221,7 @@ def cases() -> list[Case]:
     return [Case(" ".join((name, *params.values())), _computing(name, params)) for name, params in asked] + [
         Case("window", lambda ranks: window_table(ranks[0][1], *ranks[0][1].span_ns, _all(ranks[0][1]))),
         Case("minimap", lambda ranks: busy_profile(ranks[0][1])),
-        Case("search", lambda ranks: search(ranks[0][1], "op")),
+        Case("search", lambda ranks: search_events(ranks[0][1], "op")),
     ]
 
 

@@ -18,7 +18,7 @@ from visualprof.views.answers.table import Table
 from visualprof.views.diff.answer import DiffAnswer
 from visualprof.views.diff.compare import Named, compare
 from visualprof.views.diff.side import Cells, Facts, Pieces, Side, StepTimes
-from visualprof.views.measure.steps import PARTS
+from visualprof.views.measure.steps import STEP_PARTS
 
 ROWS = 150
 SPIKES, SPIKE = 0.05, (0.1, 0.5)
@@ -58,7 +58,7 @@ def recorded(noise: Noise, rng: np.random.Generator, slower: float = 1.0, row: i
     times[row] *= slower
     spent = np.rint(times).astype(np.int64)
     total = spent.sum(axis=0)
-    parts = {f"{part}_ns": total if part == "kernel" else np.zeros_like(total) for part in PARTS}
+    parts = {f"{part}_ns": total if part == "kernel" else np.zeros_like(total) for part in STEP_PARTS}
     piece, step = np.divmod(np.arange(spent.size), noise.steps)
     return Side(
         facts=FACTS,

@@ -33,8 +33,8 @@ import numpy as np
 from visualprof.reader import read_trace
 from visualprof.reader.trace import Trace
 from visualprof.views import view
-from visualprof.views.measure.intervals import covered, union
-from visualprof.views.measure.replay.change import meant, parse
+from visualprof.views.measure.intervals import covered_ns, union
+from visualprof.views.measure.replay.change import affected_events, parse_changes
 
 STEPS, SKIPPED, WINDOWS = 8, 3, 15  # of a recording, and recordings of each side
 PORT = 29_650
@@ -262,12 +262,12 @@ def subtracted(traces: Sequence[Trace], change: str) -> float:
     """The step less the time of what is changed, or more of it: of the rank that has most of it."""
     steps = [(trace.steps.ts[0], trace.steps.ts[-1] + trace.steps.dur[-1], len(trace.steps)) for trace in traces]
     less = [0.0] * len(traces)
-    for each in parse(change):
+    for each in parse_changes(change):
         for number, trace in enumerate(traces):
-            rows = np.flatnonzero(np.logical_or(*meant(trace, each)))
+            rows = np.flatnonzero(np.logical_or(*affected_events(trace, each)))
             spans = union(trace.events.ts[rows], trace.events.end[rows])
             low, high = (np.array([one]) for one in steps[number][:2])
-            less[number] += (1 - each.factor) * float(covered(spans, low, high)[0]) / steps[number][2]
+            less[number] += (1 - each.factor) * float(covered_ns(spans, low, high)[0]) / steps[number][2]
     low, high, count = steps[0]
     return float(high - low) / count - (max(less) if max(less) > 0 else min(less))
 

@@ -17,7 +17,7 @@ from visualprof.accounts.notifications.sender import NotificationSender
 from visualprof.reader.results.points import Point, read_points
 from visualprof.remote.queue.store.tables import jobs, points, runs, tasks
 from visualprof.remote.queue.tasks.jobs import bump_revision
-from visualprof.views.measure.regression import slower
+from visualprof.views.measure.regression import find_regressions
 
 DAY_NS = 86400 * 10**9
 NOVEMBER_20 = 1_795_132_800 * 10**9 + 8 * 3600 * 10**9  # 2026-11-20, 08:00 UTC
@@ -43,9 +43,9 @@ def read(*lines: dict[str, Any]) -> tuple[Point, ...]:
 
 
 def test_a_point_that_takes_significantly_longer() -> None:
-    found = slower(read(point(8, FAST)), read(point(8, SLOW)))
+    found = find_regressions(read(point(8, FAST)), read(point(8, SLOW)))
     assert found == [(8, pytest.approx(100 / 88 - 1))]
-    assert slower(read(point(8, SLOW)), read(point(8, FAST))) == [], "faster is no regression"
+    assert find_regressions(read(point(8, SLOW)), read(point(8, FAST))) == [], "faster is no regression"
 
 
 @pytest.mark.parametrize(
@@ -65,21 +65,21 @@ def test_a_point_that_takes_significantly_longer() -> None:
     ],
 )  # fmt: skip
 def test_nothing_is_told_where_it_is_small_or_not_sure(before: dict[str, Any], now: dict[str, Any]) -> None:
-    assert slower(read(before), read(now)) == []
+    assert find_regressions(read(before), read(now)) == []
 
 
 def test_runs_that_arrive_are_compared_by_their_latency() -> None:
     """Half as fast, though as many are served."""
     arriving = {"samples_per_s": 50.0}
     before, now = (point(1, rates, "poisson", **arriving) for rates in (FAST, (49.5, 50.0, 50.5)))
-    assert slower(read(before), read(now)) == [(1, pytest.approx(1.0, abs=1e-3))]
-    assert slower(read({**before, "load": {}}), read({**now, "load": {}})) == []
+    assert find_regressions(read(before), read(now)) == [(1, pytest.approx(1.0, abs=1e-3))]
+    assert find_regressions(read({**before, "load": {}}), read({**now, "load": {}})) == []
 
 
 def test_the_margin_is_chosen() -> None:
     before, now = read(point(8, FAST)), read(point(8, SLOW))
-    assert slower(before, now, 0.14) == []
-    assert len(slower(before, now, 0.13)) == 1
+    assert find_regressions(before, now, 0.14) == []
+    assert len(find_regressions(before, now, 0.13)) == 1
 
 
 class History:
@@ -88,7 +88,11 @@ class History:
     def __init__(self, team: Team) -> None:
         self.team = team
         self.post = NotificationSender(
-            team.accounts.database, LEASE_S, networks=["127.0.0.1"], base_url="https://dash.example.org", compare=slower
+            team.accounts.database,
+            LEASE_S,
+            networks=["127.0.0.1"],
+            base_url="https://dash.example.org",
+            compare=find_regressions,
         )
         self.post.run_once()
 

@@ -14,7 +14,7 @@ from visualprof.capture import UnsupportedModel, add_graph
 from visualprof.reader.models import read_model
 from visualprof.reader.trace import Category
 from visualprof.views.graph import drawn, measured
-from visualprof.views.measure.graph_join import join
+from visualprof.views.measure.graph_join import join_times
 
 GRAPHS = FIXTURES / "graphs"
 # Parameters by the frameworks' own count of tests/capture/*_models.py.
@@ -93,7 +93,7 @@ def test_calls_of_modules_in_a_profile_have_the_names_in_the_graph(name: str) ->
 def test_time_of_layers_in_a_profile_is_joined_to_their_nodes(name: str) -> None:
     trace = trace_of(GRAPHS / f"torch_{name}_profile.json.gz")
     model = read_model(GRAPHS / f"torch_{name}.graph.json")
-    found = join(model, trace)
+    found = join_times(model, trace)
     called = [trace.strings[i] for i in trace.events.name[trace.events.category == Category.MODULE]]
     around = {s["attributes"]["profile_name"] for s in document(f"torch_{name}")["scopes"]}
     assert found.rule == "module"

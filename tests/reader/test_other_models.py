@@ -21,7 +21,7 @@ from visualprof.reader import protobuf, read_trace
 from visualprof.reader.graph import ModelGraph, Node, Scope
 from visualprof.reader.models import read_model
 from visualprof.views.graph import drawn
-from visualprof.views.measure.graph_join import join
+from visualprof.views.measure.graph_join import join_times
 
 MODELS = FIXTURES / "models"
 FILES = sorted(p for p in MODELS.iterdir() if p.is_file() and p.suffix not in (".py", ".md"))
@@ -157,7 +157,7 @@ def test_weights_kept_in_half_precision_are_drawn_as_weights() -> None:
 def test_a_profile_of_openvino_stands_on_the_layers_of_its_model(name: str) -> None:
     """The recording's counters by hand: 65, 22, 18 and 35 us; 9 and 2 us are Reorders, which no layer is."""
     model = read(name)
-    joined = join(model, read_trace(FIXTURES / "openvino" / "cnn_profile.json"))
+    joined = join_times(model, read_trace(FIXTURES / "openvino" / "cnn_profile.json"))
     told = {n.name: joined.time_ns[i] for i, n in enumerate(model.nodes) if joined.event[i] >= 0}
     assert told == {"/stage0/conv/Conv": 65e3, "/stage1/conv/Conv": 22e3, "/head/mean": 18e3, "/head/MatMul": 35e3}
     assert (joined.total_ns, joined.matched_ns) == (151_000, 140_000)
@@ -166,7 +166,7 @@ def test_a_profile_of_openvino_stands_on_the_layers_of_its_model(name: str) -> N
 @pytest.mark.parametrize("name", ["paddle_cnn.json", "paddle_cnn.pdmodel"])
 def test_a_profile_of_paddle_that_names_types_stands_on_no_node(name: str) -> None:
     (path,) = shared("traces/paddle/small_paddle331").glob("*.paddle_trace.json")
-    joined = join(read(name), read_trace(path))
+    joined = join_times(read(name), read_trace(path))
     assert joined.total_ns > 0
     assert joined.matched_ns == 0
 

@@ -12,7 +12,7 @@ import pytest
 
 from visualprof.errors import SourceError
 from visualprof.reader.results.steps import Recorded, StepTimes, read_steps
-from visualprof.views.measure.step_times import band, step_times
+from visualprof.views.measure.step_times import step_time_limits, step_times_chart
 
 MS = 1_000_000
 HEAD = {"visualprof_steps": 1, "worker": "rank0_a_1", "rank": 0, "step": 100, "t_ns": 10**18}
@@ -83,26 +83,26 @@ def test_the_band_by_hand() -> None:
     # 50 that do not count, then 64 of 10 ms and 64 of 11 ms: median 10.5, median absolute deviation 0.5 ms, and
     # 6 x 1.4826 x 0.5 = 4.4478 is more than 20 % of 10.5.
     steps = times([99 * MS] * 50 + [10 * MS, 11 * MS] * 64 + [50 * MS])
-    limit = band(steps, np.array([177, 178]))
+    limit = step_time_limits(steps, np.array([177, 178]))
     assert np.isnan(limit[0])
     assert limit[1] == pytest.approx((10.5 + 6 * 1.4826 * 0.5) * MS)
     # All alike: 20 % more.
-    assert band(times([10 * MS] * 200), np.array([190]))[0] == pytest.approx(12 * MS)
+    assert step_time_limits(times([10 * MS] * 200), np.array([190]))[0] == pytest.approx(12 * MS)
 
 
 def test_recorded_steps_and_those_after_them_are_not_usual() -> None:
     steps = times([10 * MS] * 178 + [90 * MS] * 4 + [30 * MS] * 50 + [10 * MS] * 10, Recorded(178, 4, "asked"))
-    assert band(steps, np.array([178, 231, 241])).tolist() == pytest.approx([12 * MS] * 3)
+    assert step_time_limits(steps, np.array([178, 231, 241])).tolist() == pytest.approx([12 * MS] * 3)
 
 
 def test_few_steps_are_drawn_one_by_one_and_many_in_stretches() -> None:
-    few = step_times(times([10, 20, 30], Recorded(1, 2, "asked"), Recorded(3, None, "asked")))
+    few = step_times_chart(times([10, 20, 30], Recorded(1, 2, "asked"), Recorded(3, None, "asked")))
     assert [one["name"] for one in few["series"]] == ["@t:live.step_time", "@t:live.recordings"]
     assert few["series"][0]["data"] == [[0.0, 10.0], [10.0, 20.0], [30.0, 30.0]]
     # The second recording has no step yet.
     assert few["series"][1]["data"] == [{"id": "1", "name": "1", "value": [10, 20]}]
-    many = step_times(times([10] * 5999 + [500]))
+    many = step_times_chart(times([10] * 5999 + [500]))
     names = [one["name"].rpartition(".")[2] for one in many["series"]]
     assert (names, len(many["series"][0]["data"])) == (["max", "median", "limit", "recordings"], 600)
     assert (many["series"][0]["data"][-1][1], many["series"][1]["data"][-1][1]) == (500, 10)
-    assert step_times(times([])) == {}
+    assert step_times_chart(times([])) == {}

@@ -19,7 +19,7 @@ from visualprof.reader.graph import ModelGraph, Scope
 from visualprof.reader.models import read_model
 from visualprof.reader.models.torch_archive import names_in, refusal
 from visualprof.views.graph import drawn
-from visualprof.views.measure.hierarchy import hierarchy_of
+from visualprof.views.measure.hierarchy import cached_hierarchy
 
 EXPORTED = FIXTURES / "graphs" / "torch_cnn.pt2"
 SCRIPT = FIXTURES / "graphs" / "torch_cnn_script.pt"
@@ -285,8 +285,8 @@ def test_control_flow_is_followed_through_its_bodies(tmp_path: Path) -> None:
     program = torch.export.export(Model(), (torch.ones(2, 4), torch.tensor(True), torch.tensor(0)))
     torch.export.save(program, str(tmp_path / "m.pt2"))
     model = read_model(tmp_path / "m.pt2")
-    tree = hierarchy_of(model)
-    nodes = [model.nodes[row] for row in tree.shown]
+    tree = cached_hierarchy(model)
+    nodes = [model.nodes[row] for row in tree.drawn_nodes]
     edges = {(nodes[a].type, nodes[b].type) for a, b in zip(tree.src, tree.dst, strict=True)}
     told = {("relu", "Output"), ("sub", "Output"), ("sin", "add"), ("lt", "Output"), ("Output", "while_loop")}
     assert told <= edges

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from visualprof.reader.results.points import PERCENTILES
 from visualprof.remote.child.host import LoadMeter, forget_peak, peak_rss_bytes
 from visualprof.remote.child.measure import ENOUGH, distribution
-from visualprof.views.measure.evaluation import ENOUGH as SHOWN
+from visualprof.views.measure.evaluation import MIN_SAMPLES as SHOWN
 
 pytestmark = pytest.mark.slow
 

@@ -16,7 +16,7 @@ from visualprof.reader.logdir.directory import LogDirectory
 from visualprof.reader.results.case import SCHEMA, CasePass, CaseResult, CaseSetting, CaseStep
 from visualprof.server.app import create_app
 from visualprof.server.settings import Settings
-from visualprof.views.measure.cases import drawn, newest
+from visualprof.views.measure.cases import metric_chart, newest_results
 
 from sites import InlineParser  # isort: skip
 
@@ -85,7 +85,7 @@ def test_the_newest_of_each_setup_stand_side_by_side(get: Any) -> None:
 
 
 def test_bars_are_named_by_what_differs_within_a_case() -> None:
-    option = drawn(RESULTS, "core_per_s")
+    option = metric_chart(RESULTS, "core_per_s")
     assert option["xAxis"]["data"] == ["net"]  # the other has no such figure
     assert {one["name"]: one["data"] for one in option["series"]} == {
         "onnxruntime": [{"value": 20.0, "id": "net/ort"}],
@@ -93,14 +93,14 @@ def test_bars_are_named_by_what_differs_within_a_case() -> None:
     }
     assert option["yAxis"]["type"] == "value"
     far = RESULTS | {"big": result("openvino", 3000.0, 5, host="gpu7")}
-    option = drawn(far, "core_per_s")
+    option = metric_chart(far, "core_per_s")
     assert {one["name"] for one in option["series"]} == {"lab · onnxruntime", "lab · openvino", "gpu7 · openvino"}
     assert option["yAxis"]["type"] == "log"
-    assert drawn(RESULTS, "energy_j_per_sample") == {}
-    assert set(newest(far)) == {"net/ort", "net/ov~2", "other/ov", "big"}
+    assert metric_chart(RESULTS, "energy_j_per_sample") == {}
+    assert set(newest_results(far)) == {"net/ort", "net/ov~2", "other/ov", "big"}
     cancelled = result("onnxruntime", 0, 9, state="cancelled", inference=None)
-    assert set(newest({"net/ort": RESULTS["net/ort"], "later": cancelled})) == {"net/ort"}
-    assert set(newest({"later": cancelled})) == {"later"}
+    assert set(newest_results({"net/ort": RESULTS["net/ort"], "later": cancelled})) == {"net/ort"}
+    assert set(newest_results({"later": cancelled})) == {"later"}
 
 
 def test_tables_to_save(get: Any) -> None:

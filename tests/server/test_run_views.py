@@ -45,8 +45,8 @@ def test_the_calls_of_a_run_are_matched_once_for_all_its_views(
     make_site: MakeSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     site, looked = site_of(make_site), list[int]()
-    match = run_analysis.match
-    monkeypatch.setattr(run_analysis, "match", lambda ranks: looked.append(len(ranks)) or match(ranks))
+    match = run_analysis.call_transfers
+    monkeypatch.setattr(run_analysis, "call_transfers", lambda ranks: looked.append(len(ranks)) or match(ranks))
     for asked in ("distributed", "heatmap", "collectives", "distributed?step=2", "heatmap?by=value"):
         name, _, query = asked.partition("?")
         assert site.client.get(f"/api/v1/view/{name}?run=run&{query}").status_code == 200

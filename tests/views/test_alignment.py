@@ -11,14 +11,14 @@ import pytest
 from tests.conftest import Write, trace_of
 from tests.views.ranks import met, step, told
 from visualprof.errors import BadParameter
-from visualprof.views.measure.alignment import Clock, Offset, offsets, on_one_axis
-from visualprof.views.measure.call_matching import numbered
-from visualprof.views.measure.rank_summary import RankPart, rank_part
+from visualprof.views.measure.alignment import ClockOffset, TraceClock, axis_shifts, clock_offsets
+from visualprof.views.measure.call_matching import match_calls
+from visualprof.views.measure.rank_summary import RankSummary, rank_summary
 
 Call = tuple[str, float] | tuple[str, float, dict[str, Any]]  # group, end, and what else torch tells
 
 
-def part(write: Write, rank: int, calls: Sequence[Call], groups: dict[str, list[int]], **more: Any) -> RankPart:
+def part(write: Write, rank: int, calls: Sequence[Call], groups: dict[str, list[int]], **more: Any) -> RankSummary:
     """A rank whose calls take 10 us; `events` besides, `origin` of its clock."""
     events = [*more.pop("events", [])]
     for i, (group, end, *facts) in enumerate(calls):
@@ -26,14 +26,14 @@ def part(write: Write, rank: int, calls: Sequence[Call], groups: dict[str, list[
         events += met(kind, end - 10, 10, i + 1, group, **dict(*facts))
     name = f"{rank}-{'numbered' if any('Seq' in dict(*facts) for _, _, *facts in calls) else 'plain'}.json"
     info = told(rank, 8, {name: ("", members) for name, members in groups.items()})
-    return rank_part(trace_of(write(events, name=name, distributedInfo=info, **more)))
+    return rank_summary(trace_of(write(events, name=name, distributedInfo=info, **more)))
 
 
-def residuals(parts: list[RankPart], name: str = "") -> list[tuple[float | None, int]]:
+def residuals(parts: list[RankSummary], name: str = "") -> list[tuple[float | None, int]]:
     """Of each rank by how many us its calls end later, and how many were compared."""
-    chosen = np.concatenate([one.of_step(name) for one in parts]) if name else None
-    found = offsets([one.clock for one in parts], numbered([one.calls for one in parts]), chosen)
-    return [(None if one.residual_ns is None else one.residual_ns / 1000, one.collectives) for one in found]
+    chosen = np.concatenate([one.is_in_step(name) for one in parts]) if name else None
+    found = clock_offsets([one.clock for one in parts], match_calls([one.collectives for one in parts]), chosen)
+    return [(None if one.residual_ns is None else one.residual_ns / 1000, one.collective_count) for one in found]
 
 
 def test_calls_of_other_groups_are_not_compared(write: Write) -> None:
@@ -69,13 +69,13 @@ def test_a_rank_that_shares_nothing_is_not_placed_without_a_clock(write: Write) 
     parts = [part(write, rank, own, groups) for rank, own in calls.items()]
     assert residuals(parts) == [(0, 0), (3, 1), (None, 0), (None, 0)]
     clocks = [one.clock for one in parts]
-    assert on_one_axis(clocks, offsets(clocks, numbered([one.calls for one in parts]))) is None
+    assert axis_shifts(clocks, clock_offsets(clocks, match_calls([one.collectives for one in parts]))) is None
 
 
 def test_a_rank_that_shares_nothing_stands_where_its_clock_says() -> None:
     """Its time 0 is 50 ns after the first one's, and its first event at 7 ns; the other's at 2 ns."""
-    clocks, found = [Clock(10, 2), Clock(60, 7)], [Offset(0, 0, 0), Offset(50, None, 0)]
-    assert on_one_axis(clocks, found) == [0, 55]
+    clocks, found = [TraceClock(10, 2), TraceClock(60, 7)], [ClockOffset(0, 0, 0), ClockOffset(50, None, 0)]
+    assert axis_shifts(clocks, found) == [0, 55]
 
 
 def test_one_call_that_ends_late_moves_nothing(write: Write) -> None:
@@ -91,7 +91,7 @@ def test_one_call_that_ends_late_moves_nothing(write: Write) -> None:
 
 def test_a_clock_that_drifts_is_compared_in_the_step_that_is_shown(write: Write) -> None:
     """Rank 1 gains 10 us in each step of 1 ms: 0, 10, 20 us, of all steps the middle one."""
-    groups, parts = {"a": [0, 1]}, list[RankPart]()
+    groups, parts = {"a": [0, 1]}, list[RankSummary]()
     for rank in (0, 1):
         gained = [10 * i * rank for i in range(3)]
         marks = [step(i, 1000 * i + by, 900) for i, by in enumerate(gained)]

@@ -12,8 +12,8 @@ from tests.conftest import json_of
 from tests.graphs import capture, joined, names_of, replay, span
 from visualprof.reader.trace import Trace
 from visualprof.views import all_views, view
-from visualprof.views.measure.replay.change import meant, parse
-from visualprof.views.measure.stacks import Stacks
+from visualprof.views.measure.replay.change import affected_events, parse_changes
+from visualprof.views.measure.stacks import CallStacks
 
 
 @pytest.fixture
@@ -75,15 +75,15 @@ def test_the_host_is_not_busy_inside_a_graph(two: Trace) -> None:
 
 
 def test_a_change_of_an_operator_means_its_kernels_in_graphs(two: Trace) -> None:
-    changed, _ = meant(two, parse("operator[aten::mm]*0.5")[0])
+    changed, _ = affected_events(two, parse_changes("operator[aten::mm]*0.5")[0])
     names = [two.strings[i] for i in two.events.name[np.flatnonzero(changed)]]
     assert names == ["gemm"] * 4
 
 
 def test_call_stacks_are_those_of_the_capture(two: Trace) -> None:
     rows = np.flatnonzero(two.events.name == list(two.strings).index("attention")).astype(np.int32)
-    stacks = Stacks(two)
-    assert {stacks.text(int(n)) for n in stacks.of(rows)} == {
+    stacks = CallStacks(two)
+    assert {stacks.stack_text(int(n)) for n in stacks.stack_ids(rows)} == {
         f"nn.Module: Layer_{i}\nmodel.py(7): forward" for i in (0, 1)
     }
 

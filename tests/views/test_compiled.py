@@ -9,7 +9,7 @@ import pytest
 
 from tests.conftest import FIXTURES, SAMPLES, answer, rows, shared, trace_of
 from visualprof.views import view
-from visualprof.views.measure.compiled import fusion
+from visualprof.views.measure.compiled import parse_fusion
 
 CPU = FIXTURES / "torch_compiled" / "graph_break_cpu.pt.trace.json.gz"
 TRITON = "traces/tracelens/torch_compile_triton.json.gz"
@@ -102,7 +102,7 @@ def test_triton_kernels_have_the_times_of_the_reference_report() -> None:
     ],
 )  # fmt: skip
 def test_names_are_taken_apart(name: str, kind: str, operators: str) -> None:
-    found = fusion(name)
+    found = parse_fusion(name)
     assert found is not None
     assert (found.kind, " ".join(found.operators)) == (kind, operators)
 
@@ -111,7 +111,7 @@ def test_names_are_taken_apart(name: str, kind: str, operators: str) -> None:
     "name", ["triton_mm_3", "triton_poi_fused_", "ampere_sgemm_128x64_tn", "fused_add_0", "", "aten::mm"]
 )
 def test_other_names_fuse_nothing(name: str) -> None:
-    assert fusion(name) is None
+    assert parse_fusion(name) is None
 
 
 def test_a_recording_without_it_has_no_such_view() -> None:

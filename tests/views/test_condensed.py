@@ -13,7 +13,7 @@ from tests.conftest import json_of
 from tests.graphs import LAYER, Event, capture, joined, names_of, replay, span
 from visualprof.reader.trace import LinkKind, Trace
 from visualprof.views import view
-from visualprof.views.measure.graph_dedup import condensed
+from visualprof.views.measure.graph_dedup import dedup_graphs
 
 
 def recording() -> list[Event]:
@@ -57,7 +57,7 @@ def operators(trace: Trace, params: dict[str, str]) -> dict[str, Any]:
 )  # fmt: skip
 def test_the_table_of_operators_is_the_same(trace: Trace, params: dict[str, str]) -> None:
     every = trace.with_columns()  # each launch by itself
-    assert condensed(every).weight is None
+    assert dedup_graphs(every).weight is None
     found = operators(trace, params)
     assert found == operators(every, params)
     assert sum(found["columns"]["calls"]) > 0
@@ -68,7 +68,7 @@ def test_one_launch_stands_for_all_that_are_alike(trace: Trace) -> None:
 
     Of 3 and 8, with a kernel that is new, one is called from another place; the kernels of 11 are not known at all.
     """
-    few = condensed(trace)
+    few = dedup_graphs(trace)
     assert few.weight is not None
     links = few.trace.links
     launched = few.weight[links.src[links.kind == LinkKind.OWNER]]

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tests.conftest import Write, trace_of
-from visualprof.views.measure.counter_tracks import PARTS, counter_tracks
+from visualprof.views.measure.counter_tracks import UTILIZATION_BUCKETS, counter_tracks
 
 
 def test_memory_and_utilization_stand_beside_the_counters_of_the_file(write: Write) -> None:
@@ -44,7 +44,9 @@ def test_memory_and_utilization_stand_beside_the_counters_of_the_file(write: Wri
     assert tracks["cuda:0 memory allocated bytes"].value.tolist() == [100, 40]
     assert tracks["cuda:0 memory reserved bytes"].value.tolist() == [512, 512]
     share = tracks["cuda:0 utilization %"].value
-    assert share.tolist() == [0] * (PARTS // 4) + [100] * (PARTS // 4) + [0] * (PARTS // 2)
+    assert share.tolist() == [0] * (UTILIZATION_BUCKETS // 4) + [100] * (UTILIZATION_BUCKETS // 4) + [0] * (
+        UTILIZATION_BUCKETS // 2
+    )
     numbers = list(counter_tracks(trace))
     assert numbers == sorted(numbers)
     assert numbers[1] == len(trace.tracks)

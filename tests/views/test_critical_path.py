@@ -12,9 +12,9 @@ from tests.views.test_steps import Event, host, kernel, launch, step
 from visualprof.errors import BadParameter
 from visualprof.reader import native, read_trace
 from visualprof.views import view
-from visualprof.views.measure.replay.graph import latest
-from visualprof.views.measure.replay.path import ends_of
-from visualprof.views.measure.replay.path_pieces import path_pieces, replayed, slack_ns
+from visualprof.views.measure.replay.graph import latest_times
+from visualprof.views.measure.replay.path import end_nodes
+from visualprof.views.measure.replay.path_pieces import baseline_replay, path_pieces, slack_ns
 
 
 def us(table: Any, of: str, value: str) -> dict[Any, float]:
@@ -159,14 +159,21 @@ def test_slack_of_device_work_and_of_an_operator_beside_the_path(write: Write) -
 
 
 def test_compiled_slack_equals_its_twin(monkeypatch: pytest.MonkeyPatch) -> None:
-    known = replayed(trace_of(SAMPLES / "pytorch-h200" / "cnn.pt.trace.json.gz"))
-    graph, ends = known.graph, ends_of(known.graph)
-    arguments = (graph, known.replay, known.dur, graph.waits.ns, ends, float((known.replay.at + known.dur)[ends].max()))
-    compiled = latest(*arguments)
+    known = baseline_replay(trace_of(SAMPLES / "pytorch-h200" / "cnn.pt.trace.json.gz"))
+    graph, ends = known.graph, end_nodes(known.graph)
+    arguments = (
+        graph,
+        known.replay,
+        known.dur,
+        graph.edges.delay_ns,
+        ends,
+        float((known.replay.time + known.dur)[ends].max()),
+    )
+    compiled = latest_times(*arguments)
     monkeypatch.setattr("visualprof.views.measure.replay.graph.function", lambda *_: None)
     if native.library() is None:
         pytest.skip("needs the compiled reader")
-    np.testing.assert_array_equal(compiled, latest(*arguments))
+    np.testing.assert_array_equal(compiled, latest_times(*arguments))
     assert np.isfinite(compiled).any()
 
 

@@ -22,8 +22,17 @@ from visualprof.reader.results.points import Point
 from visualprof.reader.results.report import MAX_SAMPLES, Report, folders, read_latencies, read_report
 from visualprof.views.answers.table import columns_of
 from visualprof.views.evaluation import EvaluationParams, compute, labels, overlay_charts
-from visualprof.views.measure.evaluation import judge, precision_name, tail
-from visualprof.views.measure.point import api_calls, bins, histogram, machine, over_time, stretches, window_of, work
+from visualprof.views.measure.evaluation import find_verdicts, precision_name, tail_latency
+from visualprof.views.measure.point import (
+    api_call_columns,
+    histogram_chart,
+    latency_chart,
+    latency_histogram,
+    machine_charts,
+    measurement_window,
+    run_intervals,
+    work_columns,
+)
 
 REAL_JOB = FIXTURES / "evaluation" / "real_job"
 FAST = np.full(1000, 100_000)
@@ -53,7 +62,7 @@ def overlay(reports: list[Report], slo_ns: int | None = None) -> Json:
 
 
 def verdicts(report: Report) -> dict[str, Json]:
-    return {v.id: json_of(v.evidence) | {"batch": v.batch, "batches": v.batches} for v in judge([report])}
+    return {v.id: json_of(v.evidence) | {"batch": v.batch, "batches": v.batches} for v in find_verdicts([report])}
 
 
 def test_a_sample_says_on_what_and_on_which_day_it_was_measured(report: Callable[..., Report]) -> None:
@@ -110,7 +119,7 @@ def test_a_result_is_read_as_it_was_written(report: Callable[..., Report]) -> No
 def test_a_percentile_without_enough_samples_is_unknown(report: Callable[..., Report]) -> None:
     (point,) = report({1: [100] * 100}, points={1: {"p99_ns": 100, "trusted": [50, 90]}}).points
     assert (point.p90_ns, point.p95_ns, point.p99_ns) == (100, None, None)
-    assert tail(point) == (90, 100)
+    assert tail_latency(point) == (90, 100)
 
 
 # -- folders
@@ -207,7 +216,9 @@ def test_no_content_breaks_tables_and_charts(line: Json, spec: Any, effective: A
         json.dumps(overlay_charts([found]), allow_nan=False)
         for point in found.points:
             latencies = read_latencies(found, point)
-            json.dumps([histogram(latencies, point), over_time(latencies, point.duration_ns)], allow_nan=False)
+            json.dumps(
+                [histogram_chart(latencies, point), latency_chart(latencies, point.duration_ns)], allow_nan=False
+            )
 
 
 @pytest.mark.parametrize("place", [[-4, 10], [0, -1], [0, 10**9], [2**61, 5], [3996, 2], ["a", 1], [0], None, [0, 0]])
@@ -308,9 +319,9 @@ def test_a_precision_of_the_runtimes_own_choice_is_a_note_and_another_than_asked
     report: Callable[..., Report],
 ) -> None:
     own = report({1: FAST}, env={"effective": {"precision": "bf16"}})
-    assert [v.severity for v in judge([own])] == ["low"]
+    assert [v.severity for v in find_verdicts([own])] == ["low"]
     other = report({1: FAST}, spec={"precision": "f32"}, env={"effective": {"precision": "bf16"}})
-    assert [v.severity for v in judge([other])] == ["high"]
+    assert [v.severity for v in find_verdicts([other])] == ["high"]
 
 
 def test_points_without_a_known_median_are_in_the_table_and_nowhere_the_best(report: Callable[..., Report]) -> None:
@@ -322,7 +333,7 @@ def test_points_without_a_known_median_are_in_the_table_and_nowhere_the_best(rep
     assert (best["least_latency_batch"], best["least_latency_ns"], best["slo_batch"]) == ([None], [None], [None])
     assert best["verdicts"] == [["n_too_small"]]
     assert (verdicts(found)["n_too_small"]["batches"], verdicts(found)["n_too_small"]["percentile"]) == ((1, 2), 0)
-    option: Any = histogram(FAST[:10], found.points[1])
+    option: Any = histogram_chart(FAST[:10], found.points[1])
     assert option["series"][0]["markLine"]["data"] == []
     assert set(overlay_charts([found])) == {"throughput", "qps"}
 
@@ -403,7 +414,7 @@ def test_a_slow_first_run_is_told(report: Callable[..., Report]) -> None:
 
 @pytest.mark.parametrize(("n", "severity", "percentile"), [(5, "high", 0), (100, "low", 90), (661, "low", 95)])
 def test_too_few_samples_are_told(report: Callable[..., Report], n: int, severity: str, percentile: int) -> None:
-    (found,) = judge([report({1: FAST[:n]})])
+    (found,) = find_verdicts([report({1: FAST[:n]})])
     assert (found.id, found.severity, found.evidence["percentile"]) == ("n_too_small", severity, percentile)
 
 
@@ -412,27 +423,27 @@ def test_too_few_samples_are_told(report: Callable[..., Report], n: int, severit
 
 @given(st.lists(st.integers(1, 2**32 - 1), min_size=1, max_size=300))
 def test_every_run_is_in_the_histogram(samples: list[int]) -> None:
-    count, edges = bins(np.array(samples, np.int64))
+    count, edges = latency_histogram(np.array(samples, np.int64))
     assert count.sum() == len(samples)
     assert (np.diff(edges) > 0).all()
 
 
 def test_bins_are_logarithmic_where_runs_spread_far() -> None:
-    near, far = bins(np.array([100, 200]))[1], bins(np.array([100, 201]))[1]
+    near, far = latency_histogram(np.array([100, 200]))[1], latency_histogram(np.array([100, 201]))[1]
     assert near[1] - near[0] == pytest.approx(near[2] - near[1])
     assert far[1] / far[0] == pytest.approx(far[2] / far[1])
 
 
 def test_a_single_slow_run_does_not_squeeze_the_others_into_one_bin() -> None:
     samples = np.append(np.linspace(100_000, 120_000, 999), 700_000).astype(np.int64)
-    count, _ = bins(samples)
+    count, _ = latency_histogram(samples)
     assert np.count_nonzero(count) >= 8, "of 80 even bins the others would take three"
 
 
 def test_percentile_marks_stand_in_the_bin_that_holds_them(report: Callable[..., Report]) -> None:
     samples = np.append(np.linspace(100_000, 120_000, 999), 700_000).astype(np.int64)
     found = report({1: samples})
-    option: Any = histogram(samples, found.points[0])
+    option: Any = histogram_chart(samples, found.points[0])
     (series,) = option["series"]
     assert option["xAxis"]["type"] == "log"
     for mark in series["markLine"]["data"]:
@@ -445,7 +456,7 @@ def test_percentile_marks_stand_in_the_bin_that_holds_them(report: Callable[...,
 
 def test_the_histogram_marks_the_trusted_percentiles(real_job: dict[str, Report]) -> None:
     report = real_job["ort-cpu-1t"]
-    option: Any = histogram(read_latencies(report, report.points[0]), report.points[0])
+    option: Any = histogram_chart(read_latencies(report, report.points[0]), report.points[0])
     marks = {m["name"]: m["xAxis"] for m in option["series"][0]["markLine"]["data"]}
     assert marks == {"p50": 159_400, "p90": 176_500, "p95": 218_600, "p99": 4_209_600}
 
@@ -453,7 +464,7 @@ def test_the_histogram_marks_the_trusted_percentiles(real_job: dict[str, Report]
 @given(st.lists(st.integers(1, 10**7), min_size=1, max_size=3000))
 def test_stretches_hold_every_run_once(samples: list[int]) -> None:
     latencies = np.array(samples, np.int64)
-    start, least, middle, most = stretches(latencies)
+    start, least, middle, most = run_intervals(latencies)
     assert len(start) <= 600
     assert (least.min(), most.max(), start[0]) == (latencies.min(), latencies.max(), 0)
     assert ((least <= middle) & (middle <= most)).all()
@@ -461,7 +472,7 @@ def test_stretches_hold_every_run_once(samples: list[int]) -> None:
 
 def test_drift_shows_over_time() -> None:
     samples = np.concatenate((np.full(5000, 100_000), np.full(5000, 130_000)))
-    option: Any = over_time(samples, 2 * int(samples.sum()))
+    option: Any = latency_chart(samples, 2 * int(samples.sum()))
     middle = next(s["data"] for s in option["series"] if s["name"] == "@t:evaluation.median")
     assert (middle[0][1], middle[-1][1]) == (100_000, 130_000)
     jump = next(x for x, y in middle if y > 100_000)
@@ -472,10 +483,10 @@ def test_the_machine_is_shown_for_the_time_of_the_point(tmp_path: Path, report: 
     write_monitor(tmp_path)
     monitor = read_trace(tmp_path / "monitor.jsonl")
     found = report({1: FAST})
-    window = window_of(found.points[0])
+    window = measurement_window(found.points[0])
     assert window
     assert window == (T0 + SECOND, T0 + 3 * SECOND)
-    shown: Any = machine(monitor, *window)
+    shown: Any = machine_charts(monitor, *window)
     lines = {s["name"]: s["data"] for s in shown["monitor"]["series"]}
     assert lines["CPU"] == [[(i - 2) * SECOND // 2, pytest.approx(i / 100)] for i in range(2, 7)]
     assert lines["cuda:0 utilization"][0] == [0, 0.5]
@@ -486,7 +497,7 @@ def test_the_machine_is_shown_for_the_time_of_the_point(tmp_path: Path, report: 
 def test_the_real_jobs_points_have_the_time_of_their_monitors_phase(real_job: dict[str, Report]) -> None:
     report = real_job["ov-cpu-1t-f32"]
     monitor = trace_of(REAL_JOB / "ov-cpu-1t-f32" / "monitor.jsonl")
-    start, end = window_of(report.points[0]) or (0, 0)
+    start, end = measurement_window(report.points[0]) or (0, 0)
     lines = [json.loads(line) for line in (REAL_JOB / "ov-cpu-1t-f32" / "monitor.jsonl").read_text().splitlines()]
     mine = [line["t_ns"] for line in lines if line.get("batch") == 1]
     assert start == mine[0] == monitor.steps.ts[0]
@@ -495,7 +506,7 @@ def test_the_real_jobs_points_have_the_time_of_their_monitors_phase(real_job: di
 
 def test_a_cpu_runtimes_work_is_its_operators_by_type() -> None:
     path = REAL_JOB / "ort-cpu-1t" / "timeline.json"
-    kind, table = work(trace_of(path))
+    kind, table = work_columns(trace_of(path))
     events = [e for e in json.loads(path.read_text()) if e["cat"] == "Node"]
     told: dict[str, int] = {}
     for event in events:
@@ -508,8 +519,8 @@ def test_a_cpu_runtimes_work_is_its_operators_by_type() -> None:
 
 def test_a_gpus_work_is_its_kernels_and_api_calls() -> None:
     trace = trace_of(FIXTURES.parents[1] / "visualprof" / "samples" / "pytorch-h200" / "cnn.pt.trace.json.gz")
-    kind, table = work(trace)
-    calls = api_calls(trace)
+    kind, table = work_columns(trace)
+    calls = api_call_columns(trace)
     assert kind == "kernel"
     assert table is not None
     assert calls is not None
@@ -519,4 +530,4 @@ def test_a_gpus_work_is_its_kernels_and_api_calls() -> None:
 
 def test_no_samples_draw_nothing() -> None:
     nothing = np.zeros(0, np.int64)
-    assert (histogram(nothing, Point(1, 1)), over_time(nothing, None)) == ({}, {})
+    assert (histogram_chart(nothing, Point(1, 1)), latency_chart(nothing, None)) == ({}, {})

@@ -88,7 +88,7 @@ def test_copies_are_no_kernels_and_streams_that_overlap_count_once(write: Write)
     path = write(events, **GPU)
     (signal,) = all_rules()["tensor_cores_unused"].detect(RuleContext(trace_of(path)))
     # The union is 90 us of a step of 1000, and at best half of it goes: 4.5 % of the step, too little to be named.
-    assert signal.most_ns == 45_000
+    assert signal.max_gain_ns == 45_000
     assert signal.evidence == {"eligible_ratio": 1.0, "eligible_ns": 450_000}
     assert signal.extent == Extent(100_000, 190_000, signal.extent.track if signal.extent else -1)
     assert "tensor_cores_unused" not in found(path)

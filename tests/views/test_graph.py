@@ -12,7 +12,7 @@ from visualprof.reader.models import read_model
 from visualprof.reader.trace import Trace
 from visualprof.views import graph
 from visualprof.views.measure import graph_compare
-from visualprof.views.measure.hierarchy import SECTION, hierarchy_of
+from visualprof.views.measure.hierarchy import MAX_CHILDREN, cached_hierarchy
 
 
 def columns(model: ModelGraph) -> dict[str, Any]:
@@ -28,7 +28,7 @@ def node_details(model: ModelGraph, place: int) -> dict[str, Any]:
 
 
 def compare(model: ModelGraph, other: ModelGraph) -> dict[str, Any]:
-    return json_of(graph_compare.compare(model, other))
+    return json_of(graph_compare.compare_graphs(model, other))
 
 
 def summary(found: dict[str, Any]) -> list[tuple[Any, ...]]:
@@ -82,9 +82,9 @@ def test_repeated_stretches_of_a_flat_model_become_blocks() -> None:
 
 
 def test_a_group_of_many_children_is_cut_into_sections() -> None:
-    found = columns(chain([f"Op{i}" for i in range(SECTION * 2)]))
+    found = columns(chain([f"Op{i}" for i in range(MAX_CHILDREN * 2)]))
     assert found["groups"]["kind"][1:] == ["section"] * 3
-    assert max(found["groups"]["operators"][1:]) <= SECTION
+    assert max(found["groups"]["operators"][1:]) <= MAX_CHILDREN
 
 
 def test_a_shared_weight_counts_once_in_each_group() -> None:
@@ -111,11 +111,14 @@ def test_a_shared_weight_counts_once_in_each_group() -> None:
     ],
 )
 def test_every_shown_node_is_in_one_group_and_edges_name_shown_nodes(file: str) -> None:
-    tree = hierarchy_of(read_model(shared(file)))
+    tree = cached_hierarchy(read_model(shared(file)))
     members = sorted(n for g in tree.groups for n in (*g.nodes, g.node) if n >= 0)
-    assert members == list(range(len(tree.shown)))
+    assert members == list(range(len(tree.drawn_nodes)))
     assert all(tree.groups[g].parent < g for g in range(1, len(tree.groups)))
-    assert all(0 <= a < len(tree.shown) and 0 <= b < len(tree.shown) for a, b in zip(tree.src, tree.dst, strict=True))
+    assert all(
+        0 <= a < len(tree.drawn_nodes) and 0 <= b < len(tree.drawn_nodes)
+        for a, b in zip(tree.src, tree.dst, strict=True)
+    )
     assert all(t <= i for i, t in enumerate(tree.twin))
 
 

@@ -16,10 +16,10 @@ from visualprof.reader.graph import ModelGraph, Node
 from visualprof.reader.models import read_model
 from visualprof.reader.trace import Trace
 from visualprof.views import graph
-from visualprof.views.measure.graph_compare import compare
-from visualprof.views.measure.graph_join import join
-from visualprof.views.measure.graph_names import related
-from visualprof.views.measure.hierarchy import Hierarchy, hierarchy_of
+from visualprof.views.measure.graph_compare import compare_graphs
+from visualprof.views.measure.graph_join import join_times
+from visualprof.views.measure.graph_names import is_related_type
+from visualprof.views.measure.hierarchy import Hierarchy, cached_hierarchy
 
 FLOW = FIXTURES / "onnxruntime"
 MODELS = [
@@ -57,8 +57,8 @@ def reached(tree: Hierarchy, start: int) -> set[int]:
 @pytest.mark.parametrize("file", MODELS, ids=str)
 def test_from_every_input_the_data_can_be_followed_to_an_output(file: Path | str) -> None:
     model = read_model(file if isinstance(file, Path) else shared(file))
-    tree = hierarchy_of(model)
-    nodes = [model.nodes[row] for row in tree.shown]
+    tree = cached_hierarchy(model)
+    nodes = [model.nodes[row] for row in tree.drawn_nodes]
     ends = {kind: {i for i, n in enumerate(nodes) if n.kind == kind and not n.scope} for kind in ("input", "output")}
     assert ends["input"]
     lead = {i: reached(tree, i) for i in ends["input"]}
@@ -98,9 +98,9 @@ def test_a_body_does_not_repeat_the_place_of_its_node() -> None:
 
 def edges_of(model: ModelGraph) -> set[tuple[str, str]]:
     """Edges by names, with the node around."""
-    tree = hierarchy_of(model)
+    tree = cached_hierarchy(model)
 
-    name = [placed(model.nodes[row]) for row in tree.shown]
+    name = [placed(model.nodes[row]) for row in tree.drawn_nodes]
     return {(name[a], name[b]) for a, b in zip(tree.src, tree.dst, strict=True)}
 
 
@@ -121,7 +121,7 @@ def test_data_passes_through_formal_inputs_and_outputs() -> None:
 
 def times(model: ModelGraph, trace: Trace) -> dict[str, tuple[int, int]]:
     """Time and calls by name and the node around."""
-    found = join(model, trace)
+    found = join_times(model, trace)
     return {
         placed(node): (int(found.time_ns[row]), int(found.calls[row]))
         for row, node in enumerate(model.nodes)
@@ -176,7 +176,7 @@ def test_what_openvino_merged_stands_on_the_matrix_product(model: str) -> None:
     """OpenVINO calls MatMul and the Add of its bias after the Add."""
     trace = trace_of(shared(f"traces/openvino/openvino_{model}_b2.json"))
     nodes = read_model(shared(f"models/onnx/{model}.onnx"))
-    found = join(nodes, trace)
+    found = join_times(nodes, trace)
     kinds = trace.arg("type", np.maximum(found.event, 0), 0).tolist()
     on = {
         node.type
@@ -215,7 +215,7 @@ def test_a_name_that_two_bodies_have_and_nothing_tells_apart_is_ambiguous(tmp_pa
         event | {"name": "loop_kernel_time", "ts": 0, "dur": 5, "args": {"op_name": "Loop"}},
         event | {"name": "while/MatMul_kernel_time", "ts": 1, "dur": 2, "args": {"op_name": "MatMul"}},
     ]
-    found = join(read_model(path), trace_of(ort_file(tmp_path, events)))
+    found = join_times(read_model(path), trace_of(ort_file(tmp_path, events)))
     assert (found.total_ns, found.matched_ns) == (5000, 0)
     assert [(one.name, one.reason, one.time_ns) for one in found.unmatched] == [
         ("loop", "ambiguous", 3000),
@@ -234,7 +234,7 @@ def test_what_a_runtime_made_is_told_by_its_type(tmp_path: Path) -> None:
         event | {"name": f"{name}_kernel_time", "ts": 10 * i, "dur": us, "args": {"op_name": kind}}
         for i, (name, kind, us) in enumerate(made)
     ]
-    found = join(flow(), trace_of(ort_file(tmp_path, events)))
+    found = join_times(flow(), trace_of(ort_file(tmp_path, events)))
     assert (found.total_ns, found.matched_ns) == (13_000, 5000)
     assert [(one.name, one.reason, one.time_ns, one.calls) for one in found.unmatched] == [
         ("ReorderInput", "layout", 4000, 1), ("BiasGelu", "unnamed", 3000, 2), ("elsewhere", "no_node", 1000, 1),
@@ -245,7 +245,7 @@ def test_inputs_have_their_own_time_and_constants_are_told_apart() -> None:
     """MegEngine runs inputs and weights as operators: two inputs, and weights that are folded into what reads them."""
     path = shared("traces/megengine/profile_analyze/transformer_tiny.profile.json")
     model = read_model(path)
-    found = join(model, trace_of(path))
+    found = join_times(model, trace_of(path))
     of = {node.name: found.time_ns[row] for row, node in enumerate(model.nodes)}
     assert of["mask"] > 0
     assert of["tokens"] > 0
@@ -286,10 +286,10 @@ def test_bodies_that_repeat_names_are_compared_each_with_its_own(tmp_path: Path)
     del body.node[tanh]
     body.node[0].output[0] = "after"
     onnx.save(model, tmp_path / "less.onnx")
-    tree = hierarchy_of(flow())
-    found = compare(flow(), read_model(tmp_path / "less.onnx"))
+    tree = cached_hierarchy(flow())
+    found = compare_graphs(flow(), read_model(tmp_path / "less.onnx"))
     gone = [i for i, status in enumerate(found.status) if status == "removed"]
-    assert [placed(flow().nodes[tree.shown[i]]) for i in gone] == ["while_loop_1:while/Tanh"]
+    assert [placed(flow().nodes[tree.drawn_nodes[i]]) for i in gone] == ["while_loop_1:while/Tanh"]
 
 
 @pytest.mark.parametrize(
@@ -330,4 +330,4 @@ def test_bodies_of_other_nodes_and_of_wrong_ones(tmp_path: Path, kind: str, thro
     ],
 )  # fmt: skip
 def test_types_that_do_the_same(node: str, ran: str, does: bool) -> None:
-    assert related(node, ran) is does
+    assert is_related_type(node, ran) is does

@@ -31,7 +31,7 @@ def test_groups_stand_in_the_order_of_their_keys(keys: list[int], dtype: type[np
     column: Any = np.array(keys, dtype)
     values, first, of, count = np.unique(column, return_index=True, return_inverse=True, return_counts=True)
     groups = group(column)
-    for found, expected in ((groups.first, first), (groups.of, of), (groups.count, count), (distinct(column), values)):
+    for found, expected in ((groups.first, first), (groups.ids, of), (groups.count, count), (distinct(column), values)):
         assert found.tolist() == expected.tolist()
     assert [rows.tolist() for rows in groups.members()] == [
         np.flatnonzero(of == i).tolist() for i in range(len(values))
@@ -46,12 +46,12 @@ def test_rows_of_several_keys_are_together_where_all_are_equal(rows: list[tuple[
     groups = group(*columns)
     expected = sorted(set(rows))
     assert [rows[i] for i in groups.first.tolist()] == expected
-    assert [expected[i] for i in groups.of.tolist()] == rows
+    assert [expected[i] for i in groups.ids.tolist()] == rows
     assert groups.first.tolist() == [rows.index(row) for row in expected]
     values = np.array([a for a, _, _ in rows], np.int64)
     assert groups.distinct(values).tolist() == [int(row[0] >= 0) for row in expected]
     sizes = np.array([c for _, _, c in rows], np.int64)
-    assert group(columns[0]).largest(sizes).tolist() == [
+    assert group(columns[0]).largest_rows(sizes).tolist() == [
         min((i for i, row in enumerate(rows) if row[0] == key), key=lambda i: -rows[i][2])
         for key in sorted({a for a, _, _ in rows})
     ]

@@ -12,14 +12,14 @@ from tests.conftest import SAMPLES, json_of, trace_of
 from visualprof.errors import BadParameter
 from visualprof.views import view
 from visualprof.views.heatmap import heat_map
-from visualprof.views.measure.bins import bins, merged
-from visualprof.views.measure.rank_metrics import RankFigures
-from visualprof.views.measure.row_order import similar
+from visualprof.views.measure.bins import bin_edges, merge_bins
+from visualprof.views.measure.rank_metrics import RankMetrics
+from visualprof.views.measure.row_order import similarity_order
 
 NAN = float("nan")
 
 
-def run(computation: list[list[float]], total: float = 1000, **more: Any) -> RankFigures:
+def run(computation: list[list[float]], total: float = 1000, **more: Any) -> RankMetrics:
     """A run in which a rank communicates when it does not compute; overlap and the rest are 0."""
     computed = np.array(computation, np.float64)
     n, steps = computed.shape
@@ -30,18 +30,18 @@ def run(computation: list[list[float]], total: float = 1000, **more: Any) -> Ran
         "communication": total - computed,
         "overlap": computed * 0,
     }
-    return RankFigures(
+    return RankMetrics(
         ranks=tuple(range(n)),
         workers=tuple(f"w{i}" for i in range(n)),
         steps=tuple(f"s{i}" for i in range(steps)),
-        steps_left_out=0,
+        dropped_step_count=0,
         total=np.where(np.isnan(computed), NAN, total),
         computation=computed,
         **(known | more),
     )
 
 
-def heat(figures: RankFigures, **params: str) -> dict[str, Any]:
+def heat(figures: RankMetrics, **params: str) -> dict[str, Any]:
     return json_of(heat_map(figures, view("heatmap").parse(params)))
 
 
@@ -114,18 +114,18 @@ def test_groups_stand_together_in_the_order_that_is_asked_for() -> None:
 def test_rows_that_are_alike_are_neighbours() -> None:
     patterns = np.array([[0, 0, 9, 9], [0, 0, 0, 0], [9, 9, 0, 0]], np.float64)
     kind = np.array([0, 1, 2, 0, 1, 2, 0, 2, 1, 0])
-    order = similar(patterns[kind])
+    order = similarity_order(patterns[kind])
     assert sorted(order.tolist()) == list(range(10))
     assert (np.diff(kind[order]) != 0).sum() == 2
-    assert similar(patterns[kind]).tolist() == order.tolist()
-    assert similar(np.zeros((3, 0))).tolist() == [0, 1, 2]
+    assert similarity_order(patterns[kind]).tolist() == order.tolist()
+    assert similarity_order(np.zeros((3, 0))).tolist() == [0, 1, 2]
 
 
 def test_bins_are_of_equal_length() -> None:
-    assert bins(10, 4).tolist() == [0, 2, 5, 7, 10]
-    assert bins(3, 4).tolist() == [0, 1, 2, 3]
-    assert bins(0, 4).tolist() == [0]
-    known = merged(np.array([[1.0, NAN], [NAN, NAN]]), np.array([0, 2]), np.array([0, 1, 2]), mean=True)
+    assert bin_edges(10, 4).tolist() == [0, 2, 5, 7, 10]
+    assert bin_edges(3, 4).tolist() == [0, 1, 2, 3]
+    assert bin_edges(0, 4).tolist() == [0]
+    known = merge_bins(np.array([[1.0, NAN], [NAN, NAN]]), np.array([0, 2]), np.array([0, 1, 2]), mean=True)
     assert known[0, 0] == 1
     assert np.isnan(known[0, 1])
 

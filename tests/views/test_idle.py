@@ -12,8 +12,8 @@ from tests.conftest import Write, answer, shared, trace_of
 from tests.views.test_steps import Event, host, kernel, launch, step
 from visualprof.reader.trace import Trace
 from visualprof.views.measure.counter_tracks import counter_tracks
-from visualprof.views.measure.gaps import CAUSES, Lane, gaps, lanes
-from visualprof.views.measure.queues import queue
+from visualprof.views.measure.gaps import CAUSES, WorkSequence, find_gaps, work_sequences
+from visualprof.views.measure.queues import launch_queue
 
 HTA_WAIT_NS = 30_000
 HTA_FILES = [
@@ -153,15 +153,15 @@ def test_queues_and_copies_are_counters_of_the_timeline(write: Write) -> None:
     assert counters["stream 8 launches waiting"].value.tolist() == [1, 0]
 
 
-def seen_by_hta(trace: Trace, known: dict[str, Any]) -> list[Lane]:
+def seen_by_hta(trace: Trace, known: dict[str, Any]) -> list[WorkSequence]:
     """The streams with what HTA keeps: of some steps, where there are any."""
     numbers = [trace.strings[int(name)].removeprefix("ProfilerStep#") for name in trace.steps.name]
     steps = [i for i, number in enumerate(numbers) if int(number) in known["profiler_steps"]]
-    kept = list[Lane]()
-    for lane in lanes(trace):
+    kept = list[WorkSequence]()
+    for lane in work_sequences(trace):
         mine = np.isin(trace.events.step[lane.work], steps) | (not steps)
         if lane.track >= 0 and mine.any():
-            kept.append(Lane(lane.device, lane.track, lane.work[mine], lane.call[mine]))
+            kept.append(WorkSequence(lane.device, lane.track, lane.work[mine], lane.call[mine]))
     return kept
 
 
@@ -178,21 +178,21 @@ def test_idle_time_launches_and_queues_equal_those_of_hta(name: str) -> None:
     calls_ns = work_ns = delays_ns = count = 0
     for lane in streams:
         stream = trace.tracks[lane.track].stream
-        found = gaps(trace, lane, np.sort(events.end[lane.work]), HTA_WAIT_NS)
+        found = find_gaps(trace, lane, np.sort(events.end[lane.work]), HTA_WAIT_NS)
         spent = {cause: int((found.end - found.start)[found.cause == i].sum()) / 1000 for i, cause in enumerate(CAUSES)}
         assert spent["unknown"] == 0
         for cause, ours in [(one, spent[one]) for one in ("host_wait", "kernel_wait")] + [
             ("other", spent["other"] + spent["dependency"])
         ]:
             assert ours == pytest.approx(idle.get((stream, cause), 0), abs=slack * len(lane.work))
-        waiting = queue(trace, lane)
+        waiting = launch_queue(trace, lane)
         theirs = known["queue"][f"(0, {stream})"]
         assert (len(waiting.ts), waiting.length.max()) == (theirs["count"], theirs["max"])
         assert waiting.length.mean() == pytest.approx(theirs["mean"], rel=0.006)  # of one moment, they begin by rows
         count += len(waiting.call)
         calls_ns += int(events.dur[waiting.call].sum())
         work_ns += int(waiting.work_ns.sum())
-        delays_ns += int(np.maximum(waiting.begun - events.end[waiting.call], 0).sum())
+        delays_ns += int(np.maximum(waiting.start_ns - events.end[waiting.call], 0).sum())
     theirs = known["launch"]
     assert count == theirs["n"]
     for ours, key in ((calls_ns, "cpu_sum"), (work_ns, "gpu_sum"), (delays_ns, "delay_sum")):

@@ -12,15 +12,15 @@ from visualprof.reader import native
 from visualprof.views.measure import intervals
 from visualprof.views.measure.groups import group
 from visualprof.views.measure.intervals import (
-    covered,
+    covered_ns,
     intersect,
-    length,
-    lengths,
     merge,
-    pieces,
+    span_length,
+    span_lengths_by_group,
+    split_at,
     subtract,
     union,
-    unions,
+    unions_by_group,
 )
 
 _spans = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 20)), max_size=12)
@@ -51,7 +51,7 @@ def test_union_covers_the_same_points_with_disjoint_ascending_intervals(spans: S
     found = union(start, end)
     assert points(found[:, 0], found[:, 1]) == points(start, end)
     assert (found[1:, 0] > found[:-1, 1]).all()
-    assert length(found) == len(points(start, end))
+    assert span_length(found) == len(points(start, end))
 
 
 @given(_spans, _spans)
@@ -68,16 +68,16 @@ def test_unions_and_lengths_of_groups_are_those_of_each(spans: Spans, of: list[i
     start, end = arrays(spans)
     groups = group(np.array(of[: len(spans)], np.int64))
     expected = [points(start[rows], end[rows]) for rows in groups.members()]
-    found = unions(groups, start, end)
+    found = unions_by_group(groups, start, end)
     assert [points(*one.T) for one in found] == expected
     assert all((one[1:, 0] > one[:-1, 1]).all() for one in found)
-    assert lengths(groups.of, start, end, len(groups.first)).tolist() == list(map(len, expected))
+    assert span_lengths_by_group(groups.ids, start, end, len(groups.first)).tolist() == list(map(len, expected))
 
 
 @given(_spans, st.lists(st.integers(-1, 90), max_size=12))
 def test_pieces_are_cut_at_every_border_and_lose_nothing(spans: Spans, borders: list[int]) -> None:
     whole = union(*arrays(spans))
-    found = pieces(whole, np.array(borders, np.int64))
+    found = split_at(whole, np.array(borders, np.int64))
     assert points(*found.T) == points(*whole.T)
     assert not any(a < t < b for a, b in found.tolist() for t in borders)
     cuts = {t for t in borders for a, b in whole.tolist() if a < t < b}
@@ -89,7 +89,7 @@ def test_covered_counts_the_points_in_each_window(spans: Spans, windows: Spans) 
     found = union(*arrays(spans))
     start, end = arrays(windows)
     inside = points(*found.T)
-    assert covered(found, start, end).tolist() == [
+    assert covered_ns(found, start, end).tolist() == [
         len(inside & set(range(a, b))) for a, b in zip(start, end, strict=True)
     ]
 
@@ -104,4 +104,4 @@ def test_epoch_times_lose_no_nanosecond() -> None:
     start = np.array([0, 1 << 60, (1 << 60) + 3])
     end = start + np.array([1, 2, 1])
     assert union(start, end).tolist() == np.stack((start, end), axis=1).tolist()
-    assert lengths(np.array([1, 0, 0]), start, end, 3).tolist() == [3, 1, 0]
+    assert span_lengths_by_group(np.array([1, 0, 0]), start, end, 3).tolist() == [3, 1, 0]

@@ -16,7 +16,7 @@ from visualprof.errors import VisualprofError
 from visualprof.reader.registry import recognize
 from visualprof.reader.source import Source
 from visualprof.views import all_views, view
-from visualprof.views.measure.steps import PARTS, step_windows
+from visualprof.views.measure.steps import STEP_PARTS, step_windows
 
 NAMES = {
     "cpu_op": ("aten::mm", "aten::add", "nccl:all_reduce", "autograd::engine::evaluate_function: MmBackward0"),
@@ -88,7 +88,7 @@ def check_steps(path: Path, answers: Answers) -> list[str]:
     steps, by_stage = overview["steps"], overview["stage_steps"]
     found: list[str] = []
     for i, total in enumerate(steps["total_ns"]):
-        if sum(steps[f"{part}_ns"][i] for part in PARTS) != total:
+        if sum(steps[f"{part}_ns"][i] for part in STEP_PARTS) != total:
             found.append(f"parts of step {steps['name'][i]} are not it")
         if sum(by_stage[f"{stage}_ns"][i] for stage in STAGES) != total:
             found.append(f"stages of step {steps['name'][i]} are not it")

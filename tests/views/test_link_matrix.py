@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from visualprof.views.measure.link_matrix import MOST_HOSTS, MOST_RANKS, Link, link_matrix
+from visualprof.views.measure.link_matrix import MAX_HOST_ROWS, MAX_RANK_ROWS, RankLink, link_matrix
 
 
-def link(source: int, destination: int, **more: Any) -> Link:
+def link(source: int, destination: int, **more: Any) -> RankLink:
     known: dict[str, Any] = {
         "source_host": None,
         "destination_host": None,
@@ -23,7 +23,7 @@ def link(source: int, destination: int, **more: Any) -> Link:
         "slow": False,
         "both": False,
     }
-    return Link(source=source, destination=destination, **{**known, **more})
+    return RankLink(source=source, destination=destination, **{**known, **more})
 
 
 def test_a_message_has_a_direction_and_a_collective_has_both() -> None:
@@ -33,7 +33,7 @@ def test_a_message_has_a_direction_and_a_collective_has_both() -> None:
 
 
 def test_of_many_ranks_a_cell_is_two_hosts_and_its_slowest_link() -> None:
-    ranks = list(range(MOST_RANKS + 8))
+    ranks = list(range(MAX_RANK_ROWS + 8))
     hosts = [f"node{rank // 8}" for rank in ranks]
     found = [
         link(0, 8),
@@ -52,13 +52,13 @@ def test_of_many_ranks_a_cell_is_two_hosts_and_its_slowest_link() -> None:
 
 
 def test_without_hosts_neighbours_share_a_row() -> None:
-    count = 2 * MOST_RANKS
+    count = 2 * MAX_RANK_ROWS
     for hosts in ([""] * count, [""] + ["node"] * (count - 1)):
         are, names, cells = link_matrix([link(0, count - 1)], list(range(count)), hosts)
-        assert (are, names[0], names[-1], len(names)) == ("ranks", "0-1", f"{count - 2}-{count - 1}", MOST_RANKS)
-        assert (cells[0].row, cells[0].column) == (0, MOST_RANKS - 1)
+        assert (are, names[0], names[-1], len(names)) == ("ranks", "0-1", f"{count - 2}-{count - 1}", MAX_RANK_ROWS)
+        assert (cells[0].row, cells[0].column) == (0, MAX_RANK_ROWS - 1)
 
 
 def test_there_are_never_more_rows_than_a_screen_has() -> None:
-    ranks = list(range(MOST_HOSTS + 1))
-    assert len(link_matrix([], ranks, [f"node{rank}" for rank in ranks])[1]) <= MOST_HOSTS
+    ranks = list(range(MAX_HOST_ROWS + 1))
+    assert len(link_matrix([], ranks, [f"node{rank}" for rank in ranks])[1]) <= MAX_HOST_ROWS

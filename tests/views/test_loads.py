@@ -11,7 +11,7 @@ import pytest
 from tests.results import write_result
 from tests.views.test_evaluation import FAST, Report, overlay, reports_in
 from visualprof.views.evaluation import overlay_charts
-from visualprof.views.measure.point import facts
+from visualprof.views.measure.point import point_facts
 
 MS = 1_000_000
 
@@ -84,14 +84,14 @@ def test_a_damaged_load_is_unknown(report: Callable[..., Report], load: Any) -> 
     read = report(load)
     assert overlay([read])["columns"]["verdict"] == [None]
     overlay_charts([read])
-    assert facts(read, read.points[0], runs_shown=1, kernels_are=None, profile_batch=None).verdict is None
+    assert point_facts(read, read.points[0], runs_shown=1, kernels_are=None, profile_batch=None).verdict is None
 
 
 def test_a_million_samples_cost_their_time_and_energy(report: Callable[..., Report]) -> None:
     """Runs of 4 samples take 0.1 ms: 40,000 a second, a million in 25 s; of 3.6 an hour that is 0.025."""
     priced = report(SEARCH, env={"price_per_hour": 3.6})
     assert overlay([priced])["columns"]["cost_per_million"] == [pytest.approx(0.025)]
-    told = facts(priced, priced.points[0], runs_shown=1, kernels_are=None, profile_batch=None)
+    told = point_facts(priced, priced.points[0], runs_shown=1, kernels_are=None, profile_batch=None)
     assert (told.cost_per_million, told.energy_j_per_million) == (pytest.approx(0.025), None)
     own = report(SEARCH, env={"price_per_hour": 3.6}, job={"request": {"price_per_hour": 7.2}})
     assert overlay([own])["columns"]["cost_per_million"] == [pytest.approx(0.05)]

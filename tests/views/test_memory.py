@@ -15,7 +15,7 @@ from tests.conftest import FIXTURES, SAMPLES, Write, answer, shared, trace_of
 from visualprof.reader import read_trace
 from visualprof.views import all_views
 from visualprof.views.answers.table import LazyTextColumn, Selection, Table, select_rows
-from visualprof.views.measure.memory import curve, largest_first, lifetimes, peak, thin
+from visualprof.views.measure.memory import downsample, largest_first, lifetimes, memory_curve, peak_index
 
 MICRO = "traces/kineto/micro/test_memory_view.json"
 COLUMNS = (
@@ -140,7 +140,7 @@ def test_a_window_filters_events_and_statistics() -> None:
 def test_thinning_keeps_the_extremes(samples: list[tuple[int, int]], points: int) -> None:
     samples.sort(key=lambda s: s[0])
     ts, value = (np.array(c, np.int64) for c in zip(*samples, strict=True))
-    kept = thin(ts, value, points)
+    kept = downsample(ts, value, points)
     assert value[kept].max() == value.max()
     assert value[kept].min() == value.min()
     assert len(kept) <= max(points, len(set(ts.tolist())) if len(ts) <= points else points + 4)
@@ -149,10 +149,10 @@ def test_thinning_keeps_the_extremes(samples: list[tuple[int, int]], points: int
 def test_every_event_is_in_one_lifetime() -> None:
     trace = trace_of(SAMPLES / "pytorch-h200" / "cnn.pt.trace.json.gz")
     found = lifetimes(trace, 0)
-    seen = np.concatenate((found.allocated[found.allocated >= 0], found.released[found.released >= 0]))
+    seen = np.concatenate((found.alloc_row[found.alloc_row >= 0], found.release_row[found.release_row >= 0]))
     assert sorted(seen.tolist()) == np.flatnonzero(trace.allocs.device == 0).tolist()
-    total = curve(trace, 0)
-    assert total.allocated[peak(total)] == total.allocated.max()
+    total = memory_curve(trace, 0)
+    assert total.allocated[peak_index(total)] == total.allocated.max()
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from visualprof.errors import BadParameter
 from visualprof.views import flame
 from visualprof.views.diff.compare import Named, compare
 from visualprof.views.diff.side import SIDE
-from visualprof.views.measure.call_paths import texts_of
+from visualprof.views.measure.call_paths import path_texts
 
 RECORDING = FIXTURES / "torch_modules" / "step.json.gz"
 TORCH: dict[str, Any] = json.loads((FIXTURES / "torch_modules" / "tables.json").read_text())
@@ -290,10 +290,10 @@ def test_a_module_more_renames_those_that_follow_and_one_for_another_is_replaced
 
 
 def test_a_path_has_the_names_on_its_way(write: Write) -> None:
-    from visualprof.views.measure.call_paths import frames
+    from visualprof.views.measure.call_paths import frame_paths
 
     trace = read(write([frame("<built-in method f of T object at 0x7fAB12>", 0, 9), frame("g", 1, 5)]))
-    assert texts_of(frames(trace), trace.strings) == [
+    assert path_texts(frame_paths(trace), trace.strings) == [
         "<built-in method f of T object>",
         "<built-in method f of T object>/g",
     ]

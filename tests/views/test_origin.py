@@ -9,7 +9,7 @@ import numpy as np
 from tests.conftest import SAMPLES, Write, trace_of
 from visualprof.reader.trace import Trace
 from visualprof.views.measure.launch import is_kernel
-from visualprof.views.measure.launch_origin import origin
+from visualprof.views.measure.launch_origin import launch_origin
 
 
 def event(name: str, ts: float, dur: float, cat: str, tid: int = 1, **more: Any) -> dict[str, Any]:
@@ -18,7 +18,7 @@ def event(name: str, ts: float, dur: float, cat: str, tid: int = 1, **more: Any)
 
 def named(trace: Trace, name: str) -> dict[str, str]:
     row = next(i for i, text in enumerate(trace.events.name) if trace.strings[int(text)] == name)
-    return {role: trace.strings[int(trace.events.name[place])] for role, place in origin(trace, row)}
+    return {role: trace.strings[int(trace.events.name[place])] for role, place in launch_origin(trace, row)}
 
 
 def test_a_backward_kernel_comes_from_the_line_that_ran_forward(write: Write) -> None:
@@ -49,7 +49,7 @@ def test_a_backward_kernel_comes_from_the_line_that_ran_forward(write: Write) ->
 
 def test_every_kernel_of_a_recording_has_its_operator_and_most_their_line() -> None:
     trace = trace_of(next((SAMPLES / "pytorch-h200").rglob("*transformer*.json*")))
-    roles = [dict(origin(trace, int(row))) for row in np.flatnonzero(is_kernel(trace))]
+    roles = [dict(launch_origin(trace, int(row))) for row in np.flatnonzero(is_kernel(trace))]
     assert len(roles) == 308
     assert all("operator" in one for one in roles)
     lines = [trace.strings[int(trace.events.name[one["source"]])] for one in roles if "source" in one]

@@ -7,8 +7,8 @@ import pytest
 
 from tests.conftest import SAMPLES, trace_of
 from visualprof.reader.trace import TrackKind
-from visualprof.views.measure.intervals import covered, length, subtract, union
-from visualprof.views.measure.self_time import own_time
+from visualprof.views.measure.intervals import covered_ns, span_length, subtract, union
+from visualprof.views.measure.self_time import self_times
 
 
 @pytest.mark.parametrize("name", ["pytorch-h200/cnn", "pytorch-h200/compiled", "pytorch-ddp-cpu/rank0"])
@@ -22,17 +22,17 @@ def test_own_time_in_a_stretch_is_that_of_all_events_of_the_thread(name: str) ->
     for _ in range(40):
         low, high = np.sort(random.choice(edges, 2, replace=False)).tolist()
         spans = np.array([[low, high]]) if high > low else np.zeros((0, 2), np.int64)
-        own = covered(spans, events.ts[mine], events.end[mine])
+        own = covered_ns(spans, events.ts[mine], events.end[mine])
         nested = events.parent[mine] >= 0
         own -= np.bincount(events.parent[mine][nested] - mine[0], own[nested], len(mine)).astype(np.int64)
         some = own > 0
-        found = own_time(trace, (number,), spans)
+        found = self_times(trace, (number,), spans)
         assert dict(zip(found.rows.tolist(), found.ns.tolist(), strict=True)) == dict(
             zip(mine[some].tolist(), own[some].tolist(), strict=True)
         )
-        assert found.outside == length(subtract(spans, union(events.ts[mine], events.end[mine])))
+        assert found.outside_ns == span_length(subtract(spans, union(events.ts[mine], events.end[mine])))
 
 
 def test_nothing_is_done_in_no_time() -> None:
     trace = trace_of(SAMPLES / "pytorch-h200/cnn.pt.trace.json.gz")
-    assert len(own_time(trace, (0,), np.zeros((0, 2), np.int64)).rows) == 0
+    assert len(self_times(trace, (0,), np.zeros((0, 2), np.int64)).rows) == 0

@@ -12,7 +12,7 @@ from tests.conftest import FIXTURES, SHARED, shared
 from visualprof.reader.graph import ModelBuilder, ModelGraph, Node, Scope, Value
 from visualprof.reader.models import read_model
 from visualprof.views.graph import drawn
-from visualprof.views.measure.hierarchy import Hierarchy, hierarchy_of
+from visualprof.views.measure.hierarchy import Hierarchy, cached_hierarchy
 
 TWICE = FIXTURES / "graphs" / "megengine_twice.mge"
 MODELS = [
@@ -42,8 +42,8 @@ def made(nodes: list[tuple[str, str, str]]) -> ModelGraph:
 
 def paths(model: ModelGraph) -> dict[str, str]:
     """Groups around each node, as they are drawn."""
-    tree = hierarchy_of(model)
-    return {model.nodes[row].name: ".".join(names(tree, tree.group[i])) for i, row in enumerate(tree.shown)}
+    tree = cached_hierarchy(model)
+    return {model.nodes[row].name: ".".join(names(tree, tree.group[i])) for i, row in enumerate(tree.drawn_nodes)}
 
 
 def names(tree: Hierarchy, group: int) -> list[str]:
@@ -73,7 +73,7 @@ def assert_no_edge_leads_back(tree: Hierarchy) -> None:
 
 @pytest.mark.parametrize("path", MODELS, ids=lambda p: p.name)
 def test_no_edge_of_a_real_model_leads_back(path: Path) -> None:
-    assert_no_edge_leads_back(hierarchy_of(read_model(path)))
+    assert_no_edge_leads_back(cached_hierarchy(read_model(path)))
 
 
 def test_a_node_that_names_no_scope_stands_where_its_data_goes_in_and_out() -> None:
@@ -151,7 +151,7 @@ def test_a_megengine_module_called_twice_is_two_calls() -> None:
 def test_operators_that_megengine_made_stand_with_those_they_serve() -> None:
     model = read_model(shared("models/megengine/transformer_tiny.mge"))
     found = paths(model)
-    assert not any("(" in group.name for group in hierarchy_of(model).groups)
+    assert not any("(" in group.name for group in cached_hierarchy(model).groups)
     assert {p.partition(".")[0] for p in found.values()} == {"", "emb", "layers", "head"}
     assert sorted(name for name, path in found.items() if not path) == ["mask", "out", "tokens"]
     assert found["shape_of(layers.0.attn.qkv.MatrixMul)[128]"] == "layers.0.attn.qkv"
@@ -173,7 +173,7 @@ def test_callbacks_of_a_traced_megengine_graph_are_not_chained() -> None:
 
 
 def test_the_scope_of_a_node_made_of_several_is_what_their_names_share() -> None:
-    groups = hierarchy_of(read_model(shared("models/onnx_real/basic_pitch_nmp.onnx"))).groups
+    groups = cached_hierarchy(read_model(shared("models/onnx_real/basic_pitch_nmp.onnx"))).groups
     assert not any(";" in group.name for group in groups)
     assert [groups[g].name for g in groups[0].groups] == ["model_1"]
 
@@ -195,15 +195,17 @@ def test_what_a_node_holds_goes_with_it() -> None:
     model = builder.build()
     found = paths(model)
     assert (found["If"], found["inner"], found["inner2"]) == ("net.a.If",) * 3
-    tree = hierarchy_of(model)
+    tree = cached_hierarchy(model)
     assert tree.groups[tree.group[1]].node == 1
 
 
 def flat(types: list[str]) -> list[tuple[str, list[str]]]:
     """Names and types of the blocks of a chain of operators."""
     model = made([(f"{t}{i}", "", f"{types[i - 1]}{i - 1}" if i else "") for i, t in enumerate(types)])
-    tree = hierarchy_of(model)
-    return [(g.name, [model.nodes[tree.shown[n]].type for n in g.nodes]) for g in tree.groups if g.kind == "block"]
+    tree = cached_hierarchy(model)
+    return [
+        (g.name, [model.nodes[tree.drawn_nodes[n]].type for n in g.nodes]) for g in tree.groups if g.kind == "block"
+    ]
 
 
 def test_blocks_are_named_by_place_and_content_and_start_at_a_convolution() -> None:
@@ -223,7 +225,7 @@ def test_a_block_starts_where_the_fewest_tensors_enter() -> None:
         for name, count in one:
             nodes.append((f"{name}{i}", "", f"{last} {entered}" if count == 2 else last))
             last = f"{name}{i}"
-    tree = hierarchy_of(made(nodes))
+    tree = cached_hierarchy(made(nodes))
     blocks = [g for g in tree.groups if g.kind == "block"]
     assert [g.name for g in blocks] == [f"{i} norm·conv·act" for i in (1, 2, 3, 4)]
     assert [g.nodes for g in blocks] == [list(range(1 + 5 * i, 6 + 5 * i)) for i in range(4)]
@@ -233,7 +235,7 @@ def test_a_scoped_node_of_a_flat_model_ends_a_stretch() -> None:
     types = ["Conv", "Norm", "Relu", "Add"] * 8
     nodes = [(f"{t}{i}", "", f"{types[i - 1]}{i - 1}" if i else "") for i, t in enumerate(types)]
     nodes[17] = (nodes[17][0], "deep.in", nodes[17][2])
-    tree = hierarchy_of(made(nodes))
+    tree = cached_hierarchy(made(nodes))
     assert_no_edge_leads_back(tree)
     blocks = [g.nodes for g in tree.groups if g.kind == "block"]
     assert blocks == [list(range(at, at + 4)) for at in (0, 4, 8, 12, 20, 24, 28)]
@@ -258,5 +260,5 @@ def test_the_cost_grows_with_the_nodes() -> None:
     count = 20_000
     model = made([(f"n{i}", f"s{i}", f"n{i - 1}" if i else "") for i in range(count)])
     start = time.process_time()
-    assert len(hierarchy_of(model).groups) == 1 + -(-count // 300)
+    assert len(cached_hierarchy(model).groups) == 1 + -(-count // 300)
     assert time.process_time() - start < 3

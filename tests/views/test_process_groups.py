@@ -12,10 +12,10 @@ from msgspec.structs import replace
 from tests.conftest import Write, trace_of
 from tests.views.ranks import met, told
 from visualprof.reader.trace import Ints
-from visualprof.views.measure.call_matching import Matched, match, numbered
-from visualprof.views.measure.process_groups import ProcessGroups, process_groups
-from visualprof.views.measure.processes import processes
-from visualprof.views.measure.rank_summary import RankPart, rank_part
+from visualprof.views.measure.call_matching import CallTransfers, call_transfers, match_calls
+from visualprof.views.measure.process_groups import ProcessGroups, find_process_groups
+from visualprof.views.measure.processes import ordered_ranks
+from visualprof.views.measure.rank_summary import RankSummary, rank_summary
 
 # Ranks 0 to 7: pairs share tensors, pairs of pairs hold copies, halves are stages.
 TENSOR = {f"t{i}": [2 * i, 2 * i + 1] for i in range(4)}
@@ -25,9 +25,9 @@ PIPELINE = {f"p{i}": [i, i + 4] for i in range(4)}
 
 def parts_of(
     write: Write, describe: dict[str, str], worker: str, events: Any = lambda rank, groups: []
-) -> list[tuple[str, RankPart]]:
+) -> list[tuple[str, RankSummary]]:
     """The parts of eight ranks. describe: of each kind of group; worker: their names, by rank and host."""
-    parts = list[tuple[str, RankPart]]()
+    parts = list[tuple[str, RankSummary]]()
     for rank in range(8):
         kinds = {"tensor": TENSOR, "data": DATA, "pipeline": PIPELINE}
         groups = {
@@ -42,13 +42,13 @@ def parts_of(
             name=f"{rank}.json",
             distributedInfo=told(rank, 8, listed),
         )
-        parts.append((worker.format(rank=rank, host=rank // 4, pid=4000 + rank), rank_part(trace_of(path))))
+        parts.append((worker.format(rank=rank, host=rank // 4, pid=4000 + rank), rank_summary(trace_of(path))))
     return parts
 
 
-def groups_of(parts: list[tuple[str, RankPart]]) -> ProcessGroups:
-    ranks, numbers = processes(parts, lambda part: part.place)
-    return process_groups(ranks, numbers, numbered([part.calls for _, part in ranks]))
+def groups_of(parts: list[tuple[str, RankSummary]]) -> ProcessGroups:
+    ranks, numbers = ordered_ranks(parts, lambda part: part.location)
+    return find_process_groups(ranks, numbers, match_calls([part.collectives for _, part in ranks]))
 
 
 @pytest.mark.parametrize(
@@ -64,15 +64,24 @@ def groups_of(parts: list[tuple[str, RankPart]]) -> ProcessGroups:
 )
 def test_roles_are_read_in_descriptions(write: Write, describe: dict[str, str]) -> None:
     where = groups_of(parts_of(write, describe, "rank{rank}"))
-    roles = {one.name: (one.role, one.told) for one in where.groups}
+    roles = {one.name: (one.role, one.role_source) for one in where.groups}
     assert roles["0"] == ("world", "description")
     assert {roles[name] for name in TENSOR} == {("tensor", "description")}
     assert {roles[name] for name in DATA} == {("data", "description")}
     assert {roles[name] for name in PIPELINE} == {("pipeline", "description")}
-    assert where.place["pipeline"].tolist() == [0, 0, 0, 0, 1, 1, 1, 1]
-    assert where.place["tensor"].tolist() == [0, 1] * 4
-    assert where.place["data"].tolist() == [0, 0, 1, 1] * 2
-    assert [where.groups[i].name for i in where.group_of["tensor"]] == ["t0", "t0", "t1", "t1", "t2", "t2", "t3", "t3"]
+    assert where.axis_position["pipeline"].tolist() == [0, 0, 0, 0, 1, 1, 1, 1]
+    assert where.axis_position["tensor"].tolist() == [0, 1] * 4
+    assert where.axis_position["data"].tolist() == [0, 0, 1, 1] * 2
+    assert [where.groups[i].name for i in where.axis_group["tensor"]] == [
+        "t0",
+        "t0",
+        "t1",
+        "t1",
+        "t2",
+        "t2",
+        "t3",
+        "t3",
+    ]
 
 
 def exchanges(rank: int, groups: dict[str, tuple[str, list[int]]]) -> list[dict[str, Any]]:
@@ -89,7 +98,7 @@ def exchanges(rank: int, groups: dict[str, tuple[str, list[int]]]) -> list[dict[
 
 def test_without_descriptions_what_happens_in_a_group_tells_its_role(write: Write) -> None:
     where = groups_of(parts_of(write, {}, "node{host}_{pid}", exchanges))
-    roles = {one.name: (one.role, one.told) for one in where.groups}
+    roles = {one.name: (one.role, one.role_source) for one in where.groups}
     assert {roles[name] for name in TENSOR} == {("tensor", "structure")}
     assert {roles[name] for name in DATA} == {("data", "structure")}
     assert {roles[name] for name in PIPELINE} == {("pipeline", "structure")}
@@ -107,14 +116,14 @@ def test_hosts_and_racks_are_those_of_the_names(write: Write) -> None:
     assert set(groups_of(parts_of(write, {}, "rank_{rank}")).hosts) == {""}
 
 
-def transfers(found: Matched) -> list[Ints]:
+def transfers(found: CallTransfers) -> list[Ints]:
     """Of each rank's calls."""
-    return [found.transfer[mine] for mine in found.calls.each()]
+    return [found.transfer_ns[mine] for mine in found.calls.rank_slices()]
 
 
 def test_calls_of_a_group_meet_by_their_number(write: Write) -> None:
     """Rank 1 was recorded from call 8 on, and so lacks call 7: the i-th of one is not the i-th of the other."""
-    parts = list[RankPart]()
+    parts = list[RankSummary]()
     for rank, calls in ((0, [(7, 40), (8, 10)]), (1, [(8, 30), (9, 5)])):
         events = [
             one
@@ -122,15 +131,15 @@ def test_calls_of_a_group_meet_by_their_number(write: Write) -> None:
             for one in met("allreduce", 100 * i + 50 - took, took, i + 1, "0", Seq=seq)
         ]
         path = write(events, name=f"{rank}.json", distributedInfo=told(rank, 2, {"0": ("", [0, 1])}))
-        parts.append(rank_part(trace_of(path)))
-    found = match([part.calls for part in parts])
+        parts.append(rank_summary(trace_of(path)))
+    found = call_transfers([part.collectives for part in parts])
     assert [one.tolist() for one in transfers(found)] == [[-1, 10_000], [10_000, -1]]
 
 
 def test_a_message_meets_by_its_ends_and_order(write: Write) -> None:
     """Rank 0 sends two messages to 1, which sends one back; `Seq` counts what each does itself and tells nothing."""
     does = {0: [("send", 50), ("send", 20), ("recv", 9)], 1: [("recv", 30), ("send", 4), ("recv", 25)]}
-    parts = list[RankPart]()
+    parts = list[RankSummary]()
     for rank, calls in does.items():
         events = [
             one
@@ -138,32 +147,43 @@ def test_a_message_meets_by_its_ends_and_order(write: Write) -> None:
             for one in met(name, 100 * i, took, i + 1, "0", Seq=i, Rank=1 - rank)  # the peer's rank in the group
         ]
         path = write(events, name=f"{rank}.json", distributedInfo=told(rank, 2, {"0": ("", [0, 1])}))
-        parts.append(rank_part(trace_of(path)))
-    assert (parts[0].calls.source.tolist(), parts[0].calls.destination.tolist()) == ([0, 0, 1], [1, 1, 0])
-    found = match([part.calls for part in parts])
+        parts.append(rank_summary(trace_of(path)))
+    assert (parts[0].collectives.source.tolist(), parts[0].collectives.destination.tolist()) == ([0, 0, 1], [1, 1, 0])
+    found = call_transfers([part.collectives for part in parts])
     assert [(one // 1000).tolist() for one in transfers(found)] == [[30, 20, 4], [30, 4, 20]]
 
 
 def test_many_calls_are_matched_in_a_moment(write: Write) -> None:
     path = write(met("allreduce", 10, 5, 1, "0", Seq=1), distributedInfo=told(0, 2, {"0": ("", [0, 1])}))
-    one, n = rank_part(trace_of(path)).calls, 1000
-    fixed = ("bytes", "group_size", "source", "destination", "event", "row", "start", "end", "name", "group")
+    one, n = rank_summary(trace_of(path)).collectives, 1000
+    fixed = (
+        "bytes",
+        "group_size",
+        "source",
+        "destination",
+        "event",
+        "part_row",
+        "part_start",
+        "part_end",
+        "name",
+        "group",
+    )
     same = {name: np.full(n, getattr(one, name)[0], getattr(one, name).dtype) for name in fixed}
     many = replace(one, **same, seq=np.arange(n), call=np.arange(n), exchanges=np.ones(n, bool))
     began = time.process_time()
-    found = match([many] * 64)
-    assert (found.transfer == 5000).all()
+    found = call_transfers([many] * 64)
+    assert (found.transfer_ns == 5000).all()
     assert time.process_time() - began < 0.5  # measured 0.04 s
 
 
 def test_two_files_of_one_rank_are_two_rows(write: Write) -> None:
     groups = {"t0": ("mesh_tp", [0, 1])}
     parts = [
-        rank_part(
+        rank_summary(
             trace_of(write(met("allreduce", 10, 5, 1, "t0"), name=f"{i}.json", distributedInfo=told(rank, 2, groups)))
         )
         for i, rank in enumerate((0, 0, 1))
     ]
     where = groups_of([(f"{i}", part) for i, part in enumerate(parts)])
-    assert where.numbers == (0, 0, 1)
-    assert len(where.place["tensor"]) == 3
+    assert where.ranks == (0, 0, 1)
+    assert len(where.axis_position["tensor"]) == 3

@@ -20,8 +20,8 @@ from visualprof.views import view
 from visualprof.views.answers.part_cache import load_or_compute_part, load_part
 from visualprof.views.measure.replay import baseline
 from visualprof.views.measure.replay.build import wait_graph
-from visualprof.views.measure.replay.contraction import contraction
-from visualprof.views.measure.replay.rank_graph import Rank, rank_of
+from visualprof.views.measure.replay.contraction import contract
+from visualprof.views.measure.replay.rank_graph import RankGraph, rank_graph
 
 RANKS = view("ranks")
 CHANGES = ("", "rank[*]=median; kernel*0.3", "operator[name~a]*0.5", "host[name~a]*0.3; collective*0.7")
@@ -33,7 +33,7 @@ TRAINING = {
 
 def answers(traces: list[Trace], change: str, every: bool) -> dict[str, Any]:
     params = RANKS.parse({"change": change})
-    parts = [(f"{place}", rank_of(trace, RANKS.part_key_for(params), every)) for place, trace in enumerate(traces)]
+    parts = [(f"{place}", rank_graph(trace, RANKS.part_key_for(params), every)) for place, trace in enumerate(traces)]
     try:
         return json_of(RANKS.compute(parts, params))
     except BadParameter as error:
@@ -59,8 +59,8 @@ def words(answer: Any) -> Any:
 
 
 def check(traces: list[Trace], monkeypatch: pytest.MonkeyPatch, changes: tuple[str, ...] = CHANGES) -> None:
-    monkeypatch.setattr(baseline, "MOST_ERROR", 9)  # forecasts, however far the replay is off
-    monkeypatch.setattr(baseline, "MOST_UNEXPLAINED", 9)
+    monkeypatch.setattr(baseline, "MAX_ERROR_RATIO", 9)  # forecasts, however far the replay is off
+    monkeypatch.setattr(baseline, "MAX_UNEXPLAINED_RATIO", 9)
     for change in changes:
         whole, few = (answers(traces, change, every) for every in (True, False))
         assert words(few) == words(whole)
@@ -96,9 +96,9 @@ def test_a_part_grows_with_its_exchanges_not_with_its_events(tmp_path: Path) -> 
         write_file(path, events, rank=0, ranks=2, every=every)
         trace = trace_of(path)
         rank = load_or_compute_part(cache, RANKS, path.name, lambda trace=trace: trace)
-        assert isinstance(rank, Rank)
-        assert len(rank.exchanges.part) == 50
-        assert len(rank.graph.moments.at) < 70 < len(wait_graph(trace).moments.at) / 50
+        assert isinstance(rank, RankGraph)
+        assert len(rank.transfers.part) == 50
+        assert len(rank.graph.nodes.time) < 70 < len(wait_graph(trace).nodes.time) / 50
     sizes = [file.stat().st_size for file in (tmp_path / "cache").glob("*.vpanswer")]
     assert max(sizes) < 25_000
 
@@ -107,18 +107,18 @@ def test_the_compiled_contraction_equals_its_twin(monkeypatch: pytest.MonkeyPatc
     if native.library() is None:
         pytest.skip("needs the compiled reader")
     graph = wait_graph(trace_of(SAMPLES / "pytorch-h200" / "cnn.pt.trace.json.gz"))
-    dur, work = graph.moments.dur.astype(np.float64), np.where(graph.moments.line < 0, 8, -1).astype(np.int32)
+    dur, work = graph.nodes.dur.astype(np.float64), np.where(graph.nodes.thread_group < 0, 8, -1).astype(np.int32)
     chosen = np.zeros(len(dur), np.uint8)
-    chosen[::50] = chosen[graph.waits.of(len(dur))[1:] == graph.waits.of(len(dur))[:-1]] = 1
-    compiled = contraction(graph.waits, work, 9, chosen)
-    ways = compiled.ways(dur, graph.waits.ns, made=True)
-    assert ways.made.sum(axis=1) == pytest.approx(ways.ns)
-    assert compiled.kept.sum() > chosen.sum()
+    chosen[::50] = chosen[graph.edges.first_edges(len(dur))[1:] == graph.edges.first_edges(len(dur))[:-1]] = 1
+    compiled = contract(graph.edges, work, 9, chosen)
+    ways = compiled.shortcuts(dur, graph.edges.delay_ns, with_breakdown=True)
+    assert ways.breakdown_ns.sum(axis=1) == pytest.approx(ways.delay_ns)
+    assert compiled.is_retained.sum() > chosen.sum()
     monkeypatch.setattr("visualprof.views.measure.replay.contraction.function", lambda *_: None)
-    twin = contraction(graph.waits, work, 9, chosen)
-    np.testing.assert_array_equal(compiled.kept, twin.kept)
-    others = twin.ways(dur, graph.waits.ns, made=True)
-    for name in ("src", "dst", "ns", "made"):
+    twin = contract(graph.edges, work, 9, chosen)
+    np.testing.assert_array_equal(compiled.is_retained, twin.is_retained)
+    others = twin.shortcuts(dur, graph.edges.delay_ns, with_breakdown=True)
+    for name in ("src", "dst", "delay_ns", "breakdown_ns"):
         np.testing.assert_array_equal(getattr(ways, name), getattr(others, name))
 
 
@@ -136,8 +136,8 @@ def test_only_a_change_that_parts_do_not_know_asks_for_other_parts(tmp_path: Pat
     assert load_part(cache, RANKS, "f") is not None
     assert load_part(cache, RANKS, "f", "kernel[name~gemm]*0.5") is None
     asked = load_or_compute_part(cache, RANKS, "f", lambda: trace, "kernel[name~gemm]*0.5")
-    assert isinstance(asked, Rank)
-    assert "kernel[name~gemm]*0.5" in asked.changes
+    assert isinstance(asked, RankGraph)
+    assert "kernel[name~gemm]*0.5" in asked.change_overrides
 
 
 def test_a_change_of_what_no_rank_has_is_an_error() -> None:

@@ -13,7 +13,7 @@ from visualprof.errors import BadParameter
 from visualprof.reader import native
 from visualprof.reader.trace import Category
 from visualprof.views.measure.replay.build import wait_graph
-from visualprof.views.measure.replay.change import parse
+from visualprof.views.measure.replay.change import parse_changes
 from visualprof.views.measure.replay.graph import solve
 
 V100 = "traces/kineto/tb_plugin/resnet50_num_workers_{}__worker0.{}.pt.trace.json.gz"
@@ -160,7 +160,7 @@ def test_one_thread_hands_over_to_another(write: Write) -> None:
 )
 def test_what_is_no_change_is_refused_with_examples(text: str) -> None:
     with pytest.raises(BadParameter) as error:
-        parse(text)
+        parse_changes(text)
     assert "dataloader=0" in error.value.hint
 
 
@@ -179,14 +179,14 @@ def test_a_kernel_without_a_name_is_no_suggestion(write: Write) -> None:
 
 def test_the_compiled_replay_equals_its_twin(monkeypatch: pytest.MonkeyPatch) -> None:
     graph = wait_graph(trace_of(SAMPLES / "pytorch-h200" / "cnn.pt.trace.json.gz"))
-    dur = (graph.moments.dur * 0.7).astype(np.float64)
-    compiled = solve(graph, dur, graph.waits.ns)
+    dur = (graph.nodes.dur * 0.7).astype(np.float64)
+    compiled = solve(graph, dur, graph.edges.delay_ns)
     monkeypatch.setattr("visualprof.views.measure.replay.graph.function", lambda *_: None)
-    twin = solve(graph, dur, graph.waits.ns)
+    twin = solve(graph, dur, graph.edges.delay_ns)
     if native.library() is None:
         pytest.skip("needs the compiled reader")
-    np.testing.assert_array_equal(compiled.at, twin.at)
-    np.testing.assert_array_equal(compiled.via, twin.via)
+    np.testing.assert_array_equal(compiled.time, twin.time)
+    np.testing.assert_array_equal(compiled.critical_edge, twin.critical_edge)
 
 
 def test_the_loaders_share_is_forecast_better_than_by_subtraction() -> None:

@@ -12,17 +12,17 @@ from tests.conftest import FIXTURES, SAMPLES, Write, answer, shared, trace_of
 from tests.views.test_steps import Event, host, kernel, launch, step
 from visualprof.peaks import peak_of
 from visualprof.views.measure.operator_call import onnx_call, torch_call
-from visualprof.views.measure.work.catalog import work_of
-from visualprof.views.measure.work.formulas import Work
+from visualprof.views.measure.work.catalog import call_work
+from visualprof.views.measure.work.formulas import CallWork
 from visualprof.views.measure.work.operators import operator_work
 
 H200 = {"id": 0, "name": "NVIDIA H200", "totalGlobalMem": 150109880320, "numSms": 132}
 
 
-def work(name: str, shapes: list[Any], types: str, *values: str) -> Work | None:
+def work(name: str, shapes: list[Any], types: str, *values: str) -> CallWork | None:
     """Of a call whose inputs are all of one type, but for those without a shape, which are numbers."""
     kinds = [types if shape else "Scalar" for shape in shapes]
-    return work_of(torch_call(name, json.dumps(shapes), json.dumps(kinds), json.dumps(values) if values else ""))
+    return call_work(torch_call(name, json.dumps(shapes), json.dumps(kinds), json.dumps(values) if values else ""))
 
 
 def operator(name: str, ts: int, dur: int, shapes: list[Any], type: str = "float", *values: str) -> Event:
@@ -41,7 +41,7 @@ def sums(name: str) -> Counter[str]:
     """FLOPs by operator of a recording of tests/fixtures/torch_flops."""
     trace = trace_of(FIXTURES / "torch_flops" / f"{name}.pt.trace.json.gz")
     found, out = operator_work(trace), Counter[str]()
-    for row, flops in zip(found.rows, found.each("flops"), strict=True):
+    for row, flops in zip(found.rows, found.per_call("flops"), strict=True):
         out[trace.strings[trace.events.name[row]]] += int(flops)
     return out
 
@@ -116,7 +116,7 @@ def test_what_the_profile_lacks_is_unknown_not_zero() -> None:
     assert work("aten::mm", [], "float") is None
     assert work("aten::sum", [[4, 5], [], [], []], "float") is None  # over which sides?
     assert work("aten::_foreach_add_", [[[2], [3]]], "TensorList") is None
-    found = work_of(torch_call("aten::mm", "[[2,3],[3,5]]", "", ""))
+    found = call_work(torch_call("aten::mm", "[[2,3],[3,5]]", "", ""))
     assert found is not None
     assert found.flops == 60
     assert found.bytes != found.bytes  # of no type known
@@ -314,10 +314,10 @@ def test_onnx_runtime_records_what_comes_out_and_no_constants() -> None:
     (row,) = [row for row in found if row["name"] == "/encoder/layer.0/output/MatMul"]
     assert (row["calls"], row["flops"], row["bytes"]) == (5, 5 * 8_388_608, 5 * 327_680)
     call = onnx_call("MatMul", "float[256,2]", "float[128,2]", 100.0)
-    assert work_of(call) is None  # the constant is the first factor
+    assert call_work(call) is None  # the constant is the first factor
     call = onnx_call("Conv", "float[1,3,8,8]", "float[1,16,6,6]", 100.0)
-    assert work_of(call) is None
-    known = work_of(onnx_call("Conv", "float[1,3,8,8] float[16,3,3,3]", "float[1,16,6,6]", 100.0))
+    assert call_work(call) is None
+    known = call_work(onnx_call("Conv", "float[1,3,8,8] float[16,3,3,3]", "float[1,16,6,6]", 100.0))
     assert known is not None
     assert (known.flops, known.bytes) == (2 * 16 * 36 * 27, 100.0)
 

@@ -222,7 +222,7 @@ def served(events: Events) -> Events:
 @pytest.mark.parametrize("rule", CASES)
 def test_a_remedy_for_a_server_speaks_of_no_training(rule: str, write: Write) -> None:
     found = told(write, served(CASES[rule][0]), "served.json")
-    assert (rule in found) is not all_rules()[rule].training
+    assert (rule in found) is not all_rules()[rule].training_only
     for name, one in found.items():
         sentences = [locale["finding_served"].get(name, locale["finding"][name]["text"]) for locale in LOCALES]
         said = " ".join([*sentences, *(locale["finding"][name]["title"] for locale in LOCALES), one["code"]])
@@ -348,5 +348,7 @@ def test_every_rule_is_documented_and_has_words() -> None:
         assert locale["finding"].keys() == all_rules().keys()
         assert locale["finding_served"].keys() <= all_rules().keys()
         own = {name: locale["finding_served"].get(name, locale["finding"][name]["text"]) for name in all_rules()}
-        assert [name for name, text in own.items() if TRAINING.search(text) and not all_rules()[name].training] == []
+        assert [
+            name for name, text in own.items() if TRAINING.search(text) and not all_rules()[name].training_only
+        ] == []
     assert LOCALES[0]["finding_served"].keys() == LOCALES[1]["finding_served"].keys()

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.conftest import Write, answer, shared, trace_of
 from tests.views.test_steps import Event, host, kernel, launch
-from visualprof.views.measure.repeats import repeats
+from visualprof.views.measure.repeats import find_repeats
 
 
 def table(found: dict[str, Any]) -> list[dict[str, Any]]:
@@ -82,13 +82,13 @@ def test_on_a_stream_what_follows_itself_is_a_sequence_whoever_asked_for_it(writ
     ],
 )  # fmt: skip
 def test_stretches_that_follow_themselves(text: str, found: list[str]) -> None:
-    start, length = repeats(np.array([ord(letter) for letter in text], np.int64), 3)
+    start, length = find_repeats(np.array([ord(letter) for letter in text], np.int64), 3)
     assert [text[at : at + n] for at, n in zip(start.tolist(), length.tolist(), strict=True)] == found
 
 
 @given(st.lists(st.integers(0, 2), max_size=60), st.integers(2, 4))
 def test_a_stretch_that_is_found_stands_beside_itself(kinds: list[int], least: int) -> None:
-    start, length = repeats(np.array(kinds, np.int64), least)
+    start, length = find_repeats(np.array(kinds, np.int64), least)
     parts = [kinds[at : at + n] for at, n in zip(start.tolist(), length.tolist(), strict=True)]
     assert all(len(part) >= least for part in parts)
     assert (start[1:] >= (start + length)[:-1]).all()

@@ -13,8 +13,8 @@ from tests.views.test_steps import Event, host, kernel, launch, step
 from visualprof.errors import BadParameter
 from visualprof.reader.trace.serving import NO_LOAD, UNKNOWN_LOAD, Load, Phase, ServingStep
 from visualprof.views import view
-from visualprof.views.measure.serving_device_time import is_cache, is_sampling, steady
-from visualprof.views.measure.serving_steps import serving, together
+from visualprof.views.measure.serving_device_time import is_cache_work, is_sampling_work, steady_range
+from visualprof.views.measure.serving_steps import combine_loads, serving_steps
 
 PLAN = ((2, 24, 0), (0, 0, 2), (2, 24, 0), (0, 0, 4), (1, 10, 4), (0, 0, 5), (1, 12, 0), (0, 0, 5))
 
@@ -122,9 +122,9 @@ def one(phase: Phase, batch: int | None) -> ServingStep:
 
 def test_idle_steps_end_a_steady_state_and_unknown_batches_are_all_of_it() -> None:
     busy = [one("decode", 8)] * 2
-    assert steady([*busy, one("idle", 0), *busy, one("draft", 1), one("decode", 8)], 0.9) == (3, 6)
-    assert steady([one("denoise", None)] * 5, 0.9) == (0, 4)
-    assert steady([one("prefill", 1), one("prefill", 4), one("prefill", 4)], 0.9) == (1, 2)
+    assert steady_range([*busy, one("idle", 0), *busy, one("draft", 1), one("decode", 8)], 0.9) == (3, 6)
+    assert steady_range([one("denoise", None)] * 5, 0.9) == (0, 4)
+    assert steady_range([one("prefill", 1), one("prefill", 4), one("prefill", 4)], 0.9) == (1, 2)
 
 
 def test_steps_that_check_drafted_tokens_have_no_time_per_token(write: Write) -> None:
@@ -158,7 +158,7 @@ def test_without_such_names_their_time_is_unknown(write: Write) -> None:
     ],
 )  # fmt: skip
 def test_names_of_cache_and_sampling(name: str, cache: bool, sampling: bool) -> None:
-    assert (is_cache(name), is_sampling(name)) == (cache, sampling)
+    assert (is_cache_work(name), is_sampling_work(name)) == (cache, sampling)
 
 
 def lookups(*tokens: int, requests: int = 2) -> list[Event]:
@@ -195,7 +195,7 @@ def test_the_steps_of_a_loop_are_its_own_inside_one_of_the_profiler(write: Write
 
 @pytest.mark.parametrize("tokens", [(7, 7, 7), (1, 1), ()])
 def test_loops_that_do_not_generate_are_no_serving(tokens: tuple[int, ...], write: Write) -> None:
-    assert serving(trace_of(write([host("cpu_op", "aten::mm", 0, 5), *lookups(*tokens)]))) is None
+    assert serving_steps(trace_of(write([host("cpu_op", "aten::mm", 0, 5), *lookups(*tokens)]))) is None
 
 
 def test_calls_of_a_denoising_model_are_steps(write: Write) -> None:
@@ -244,13 +244,13 @@ def test_a_whole_call_of_a_pipeline_is_no_step_where_its_steps_are_known(write: 
 
 
 def test_several_steps_in_one_of_the_profiler_are_their_sum(write: Write) -> None:
-    mixed = together([
+    mixed = combine_loads([
         ServingStep("vllm", "prefill", Load(2, 24, 30), NO_LOAD, 24, 2),
         ServingStep("vllm", "decode", NO_LOAD, Load(3, 3), 3, 3),
     ])  # fmt: skip
     assert mixed == ServingStep("vllm", "mixed", Load(2, 24, 30, None, None), Load(3, 3, None, None, None), 27, 3)
-    assert together([]) is None
-    assert together([one("draft", 2)] * 2) == ServingStep("vllm", "draft", NO_LOAD, NO_LOAD, None, 2)
+    assert combine_loads([]) is None
+    assert combine_loads([one("draft", 2)] * 2) == ServingStep("vllm", "draft", NO_LOAD, NO_LOAD, None, 2)
     path = served(write, ((2, 24, 0), (0, 0, 2)), step(5, -10, 900))
     assert answer("overview", path)["steps"]["phase"] == ["mixed"]
     assert answer("serving", path)["steps"]["columns"]["phase"] == ["prefill", "decode"]
@@ -294,9 +294,9 @@ def test_real_steps_have_the_tokens_and_the_times_of_tracelens(
 
 @pytest.mark.parametrize("file", ["h100_qwen05b", "h100_vit", "torch_compile_triton"])
 def test_other_real_recordings_have_no_serving_steps(file: str) -> None:
-    assert serving(trace_of(shared(f"traces/tracelens/{file}.json.gz"))) is None
+    assert serving_steps(trace_of(shared(f"traces/tracelens/{file}.json.gz"))) is None
 
 
 def test_annotations_of_no_time_are_no_steps(write: Write) -> None:
     trace = trace_of(write([host("user_annotation", "step[DECODE bs=2]", 10, 0), host("cpu_op", "aten::mm", 0, 5)]))
-    assert (len(trace.steps), serving(trace)) == (0, None)
+    assert (len(trace.steps), serving_steps(trace)) == (0, None)

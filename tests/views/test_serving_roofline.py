@@ -12,8 +12,8 @@ from tests.views.test_roofline import H200, operator, table
 from tests.views.test_steps import host, kernel, launch
 from visualprof.reader.trace.serving import parse_serving_step
 from visualprof.views.measure.operator_call import torch_call
-from visualprof.views.measure.work.catalog import work_of
-from visualprof.views.measure.work.formulas import Work
+from visualprof.views.measure.work.catalog import call_work
+from visualprof.views.measure.work.formulas import CallWork
 
 BF16, FP8, BYTE, INT = "c10::BFloat16", "c10::Float8_e4m3fn", "unsigned char", "int"
 PREFILL = "step[EXTEND bs=2 toks=12 c_sqsq=80 c_sqsk=120 c_sk=20]"  # 8 and 4 new tokens, of 10 each
@@ -21,13 +21,13 @@ DECODE = "step[DECODE bs=2 g_sqsq=2 g_sqsk=30 g_sk=30]"
 MIXED = "step[MIXED bs=2 c=1 g=1 c_sq=5 c_sk=8 c_sqsq=25 c_sqsk=40 g_sq=1 g_sk=12 g_sqsq=1 g_sqsk=12]"
 
 
-def work(name: str, *inputs: tuple[list[int], str], values: list[str] | None = None, step: str = "") -> Work | None:
+def work(name: str, *inputs: tuple[list[int], str], values: list[str] | None = None, step: str = "") -> CallWork | None:
     shapes, types = json.dumps([shape for shape, _ in inputs]), json.dumps([type for _, type in inputs])
     call = torch_call(name, shapes, types, json.dumps(values) if values else "")
-    return work_of(call._replace(load=parse_serving_step(step)))
+    return call_work(call._replace(load=parse_serving_step(step)))
 
 
-def attention(step: str, tokens: int, type: str = BF16) -> Work | None:
+def attention(step: str, tokens: int, type: str = BF16) -> CallWork | None:
     query, key = ([tokens, 4, 8], type), ([tokens, 2, 8], BF16)
     return work("vllm::unified_attention_with_output", query, key, key, ([tokens, 4, 8], BF16), step=step)
 
@@ -45,7 +45,7 @@ def attention(step: str, tokens: int, type: str = BF16) -> Work | None:
     ],
 )
 def test_attention_is_that_of_the_steps_requests(step: str, tokens: int, flops: int, moved: int) -> None:
-    assert attention(step, tokens) == Work("attention", flops, moved, "bf16")
+    assert attention(step, tokens) == CallWork("attention", flops, moved, "bf16")
 
 
 @pytest.mark.parametrize(("step", "tokens"), [("", 2), ("step[DECODE bs=2]", 2), (MIXED, 3), (PREFILL, 11)])
@@ -68,18 +68,18 @@ def test_attention_of_whole_sequences_needs_no_annotation() -> None:
     """Flux.1 on MI300X, 4,608 tokens of 24 heads of 128: 260.919 GFLOP and 108 MiB in TraceLens's report, too."""
     qkv = [([1, 4608, 24, 128], BF16)] * 3
     found = work("aiter::fmha_v3_fwd", *qkv)
-    assert found == Work("attention", 4 * 4608**2 * 24 * 128, 108 * 2**20, "bf16")
+    assert found == CallWork("attention", 4 * 4608**2 * 24 * 128, 108 * 2**20, "bf16")
 
 
 def test_narrow_queries_meet_a_narrow_cache() -> None:
     found = attention(DECODE, 2, FP8)
-    assert found == Work("attention", 60 * 4 * 16, 2 * 4 * (8 * 1 + 8 * 2) + 30 * 2 * 16 * 1, "fp8")
+    assert found == CallWork("attention", 60 * 4 * 16, 2 * 4 * (8 * 1 + 8 * 2) + 30 * 2 * 16 * 1, "fp8")
 
 
 def test_paged_caches_have_their_heads_last_but_one() -> None:
     pages = ([50, 16, 2, 8], BF16)
     found = work("_vllm_fa2_C::varlen_fwd", ([2, 4, 8], BF16), pages, pages, step=DECODE)
-    assert found == Work("attention", 60 * 4 * 16, 2 * 4 * 32 + 30 * 2 * 16 * 2, "bf16")
+    assert found == CallWork("attention", 60 * 4 * 16, 2 * 4 * 32 + 30 * 2 * 16 * 2, "bf16")
     shapes = (([2, 4, 8], BF16), ([9], BYTE), ([2, 4, 8], BF16), pages, pages)
     assert work("aiter::paged_attention_ragged", *shapes, step=DECODE) == found
 
@@ -89,10 +89,10 @@ def test_latent_attention_is_wide_where_it_decodes() -> None:
     inputs = ([6, 4, 12], BF16), ([6, 32], BF16), ([6, 1, 4], BF16), ([6, 32], BF16)
     found = work("vllm::unified_mla_attention_with_output", *inputs, step=MIXED)
     flops = 4 * ((2 * 40 - 25) * (12 + 8) + 2 * 12 * (2 * 32 + 4))
-    assert found == Work("attention", flops, 6 * 4 * (12 + 8) * 2 + 20 * 36 * 2, "bf16")
+    assert found == CallWork("attention", flops, 6 * 4 * (12 + 8) * 2 + 20 * 36 * 2, "bf16")
     decode = ([2, 4, 36], BF16), ([70, 1, 1, 36], BF16), ([2, 4, 32], BF16)
     found = work("aiter::mla_decode_fwd", *decode, step=DECODE)
-    assert found == Work("attention", 2 * 30 * 4 * (36 + 32), 2 * 4 * 68 * 2 + 30 * 36 * 2, "bf16")
+    assert found == CallWork("attention", 2 * 30 * 4 * (36 + 32), 2 * 4 * 68 * 2 + 30 * 36 * 2, "bf16")
 
 
 @pytest.mark.parametrize(
@@ -119,14 +119,14 @@ def test_latent_attention_is_wide_where_it_decodes() -> None:
 def test_products_of_narrow_types(
     name: str, inputs: list[tuple[list[int], str]], values: list[str], moved: int, type: str
 ) -> None:
-    assert work(name, *inputs, values=values) == Work("product", 2 * 3 * 8 * 16, moved, type)
+    assert work(name, *inputs, values=values) == CallWork("product", 2 * 3 * 8 * 16, moved, type)
 
 
 def test_a_mixture_of_experts_meets_the_weights_that_its_tokens_choose() -> None:
     """3 tokens of 8 choose 2 of 4 experts of 16, gated: 3 x 2 x 8 x (32 + 16) multiply-adds; each meets 1 - (1/2)^3."""
     experts = ([4, 32, 8], BF16), ([4, 8, 16], BF16)
     weights, tokens = 0.875 * 4 * (32 * 8 + 8 * 16) * 2, 2 * 3 * 8 * 2
-    expected = Work("product", 2 * 3 * 2 * 8 * 48, tokens + weights, "bf16")
+    expected = CallWork("product", 2 * 3 * 2 * 8 * 48, tokens + weights, "bf16")
     x, choice = ([3, 8], BF16), ([3, 2], "float")
     assert work("vllm::outplace_fused_experts", x, *experts, choice, choice) == expected
     values = [""] * 8 + ["2"]
@@ -139,28 +139,31 @@ def test_a_mixture_of_experts_meets_the_weights_that_its_tokens_choose() -> None
 def test_the_two_products_of_a_mixture_of_experts() -> None:
     up, down, sorting = ([4, 32, 8], BF16), ([4, 8, 16], BF16), [([9], INT)] * 3
     found = work("aiter::ck_moe_stage1", ([3, 8], BF16), up, down, *sorting, ([3, 2, 16], BF16))
-    assert found == Work("product", 2 * 3 * 2 * 32 * 8, 48 + 192 + 0.875 * 4 * 32 * 8 * 2, "bf16")
+    assert found == CallWork("product", 2 * 3 * 2 * 32 * 8, 48 + 192 + 0.875 * 4 * 32 * 8 * 2, "bf16")
     found = work("aiter::ck_moe_stage2", ([3, 2, 16], BF16), up, down, *sorting, ([3, 8], BF16))
-    assert found == Work("product", 2 * 3 * 2 * 8 * 16, 192 + 48 + 0.875 * 4 * 8 * 16 * 2, "bf16")
+    assert found == CallWork("product", 2 * 3 * 2 * 8 * 16, 192 + 48 + 0.875 * 4 * 8 * 16 * 2, "bf16")
 
 
 @pytest.mark.parametrize(
     ("name", "inputs", "expected"),
     [
-        ("_C::rms_norm", [[3, 8], [3, 8], [8]], Work("normalization", 8 * 24, 48 + 48 + 16, "bf16")),
-        ("aiter::rms_norm", [[3, 8], [8]], Work("normalization", 8 * 24, 48 + 16 + 48, "bf16")),
-        ("_C::fused_add_rms_norm", [[3, 8], [3, 8], [8]], Work("normalization", 9 * 24, 4 * 48 + 16, "bf16")),
-        ("aiter::add_rmsnorm", [*[[3, 8]] * 4, [8]], Work("normalization", 9 * 24, 4 * 48 + 16, "bf16")),
-        ("sgl_kernel::silu_and_mul", [[3, 8], [3, 16]], Work("elementwise", 2 * 24, 48 + 96, "bf16")),
+        ("_C::rms_norm", [[3, 8], [3, 8], [8]], CallWork("normalization", 8 * 24, 48 + 48 + 16, "bf16")),
+        ("aiter::rms_norm", [[3, 8], [8]], CallWork("normalization", 8 * 24, 48 + 16 + 48, "bf16")),
+        ("_C::fused_add_rms_norm", [[3, 8], [3, 8], [8]], CallWork("normalization", 9 * 24, 4 * 48 + 16, "bf16")),
+        ("aiter::add_rmsnorm", [*[[3, 8]] * 4, [8]], CallWork("normalization", 9 * 24, 4 * 48 + 16, "bf16")),
+        ("sgl_kernel::silu_and_mul", [[3, 8], [3, 16]], CallWork("elementwise", 2 * 24, 48 + 96, "bf16")),
         # 3 places, 4 heads of 4 and 1, a row of 4 of the table for each
         (
             "_C::rotary_embedding", [[3], [3, 16], [3, 4], [], [99, 4]],
-            Work("elementwise", 3 * 60, 6 + 3 * 4 * 2 + 2 * (96 + 24), "bf16"),
+            CallWork("elementwise", 3 * 60, 6 + 3 * 4 * 2 + 2 * (96 + 24), "bf16"),
         ),
-        ("_C_cache_ops::reshape_and_cache_flash", [*[[3, 1, 4]] * 2, *[[9, 2, 1, 4]] * 2], Work("copy", 0, 96, "bf16")),
+        (
+            "_C_cache_ops::reshape_and_cache_flash", [*[[3, 1, 4]] * 2, *[[9, 2, 1, 4]] * 2],
+            CallWork("copy", 0, 96, "bf16"),
+        ),
     ],
 )  # fmt: skip
-def test_values_and_norms_move_each_tensor_once(name: str, inputs: list[list[int]], expected: Work) -> None:
+def test_values_and_norms_move_each_tensor_once(name: str, inputs: list[list[int]], expected: CallWork) -> None:
     assert work(name, *((shape, BF16) for shape in inputs)) == expected
 
 

@@ -13,37 +13,37 @@ from hypothesis import strategies as st
 from visualprof.reader.results.points import Point
 from visualprof.reader.results.report import Report, report_of
 from visualprof.views.evaluation import EvaluationParams, compute, overlay_charts
-from visualprof.views.measure.best_points import LEAST_LATENCY, MOST_SAMPLES, alike, standings
-from visualprof.views.measure.evaluation import judge, margin
-from visualprof.views.measure.significance import chance, interval, outside, quantile
+from visualprof.views.measure.best_points import HIGHEST_THROUGHPUT, LOWEST_LATENCY, equivalent_batches, standings
+from visualprof.views.measure.evaluation import confidence_margin, find_verdicts
+from visualprof.views.measure.significance import confidence_interval, p_value, t_quantile, two_sided_tail
 
 
 def test_quantiles_are_those_of_students_table() -> None:
     table = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 9: 2.262, 29: 2.045, 120: 1.980}
-    assert {n: round(quantile(n), 3) for n in table} == table
+    assert {n: round(t_quantile(n), 3) for n in table} == table
 
 
 @given(st.floats(0.01, 300))
 def test_the_distribution_is_that_of_its_closed_forms(t: float) -> None:
-    assert outside(t, 1) == pytest.approx(1 - 2 * atan(t) / pi, rel=1e-9, abs=1e-12)
-    assert outside(t, 2) == pytest.approx(1 - t / sqrt(2 + t * t), rel=1e-7, abs=1e-12)
+    assert two_sided_tail(t, 1) == pytest.approx(1 - 2 * atan(t) / pi, rel=1e-9, abs=1e-12)
+    assert two_sided_tail(t, 2) == pytest.approx(1 - t / sqrt(2 + t * t), rel=1e-7, abs=1e-12)
 
 
 def test_an_interval_is_the_mean_and_t_times_its_standard_error() -> None:
     # 10, 12, 14: mean 12, standard deviation 2, t for two degrees of freedom 4.303: 4.303 * 2 / sqrt(3) = 4.968
-    assert interval([10, 12, 14]) == pytest.approx((12 - 4.968, 12 + 4.968), abs=0.001)
-    assert interval([7, 7]) == (7, 7)
-    assert interval([7]) is None
+    assert confidence_interval([10, 12, 14]) == pytest.approx((12 - 4.968, 12 + 4.968), abs=0.001)
+    assert confidence_interval([7, 7]) == (7, 7)
+    assert confidence_interval([7]) is None
 
 
 def test_welchs_test_is_that_of_hand() -> None:
     # a: mean 11.5, variance 5/3, n 4; b: mean 14, variance 2.5, n 5: t = 2.5 / sqrt(5/12 + 1/2) = 2.6112
     # freedom (11/12)^2 / ((5/12)^2 / 3 + (1/2)^2 / 4) = 0.84028 / 0.12037 = 6.981
     a, b = [10, 11, 12, 13], [12, 13, 15, 16, 14]
-    assert chance(a, b) == pytest.approx(outside(2.6112, 6.981), rel=1e-4)
-    assert chance(a, b) == pytest.approx(0.0349, abs=1e-4)
-    assert chance(b, a) == chance(a, b)
-    assert (chance([5, 5], [5, 5]), chance([5, 5], [6, 6]), chance([5], [6, 7])) == (1.0, 0.0, None)
+    assert p_value(a, b) == pytest.approx(two_sided_tail(2.6112, 6.981), rel=1e-4)
+    assert p_value(a, b) == pytest.approx(0.0349, abs=1e-4)
+    assert p_value(b, a) == p_value(a, b)
+    assert (p_value([5, 5], [5, 5]), p_value([5, 5], [6, 6]), p_value([5], [6, 7])) == (1.0, 0.0, None)
 
 
 def point(batch: int, rates: list[float], **fields: Any) -> dict[str, Any]:
@@ -70,9 +70,9 @@ def columns(*reports: Report, slo_ns: int | None = None) -> Any:
 def test_the_margin_is_half_the_interval() -> None:
     (one,) = report("a", point(1, QUICK)).points
     assert len(one.repeats) == 3
-    assert margin(one.repeats, "samples_per_s") == pytest.approx(4.3027 * 10 / sqrt(3), abs=0.001)
-    assert margin(one.repeats[:1], "samples_per_s") is None
-    assert margin(one.repeats, "p99_ns") is None, "no repeat tells it"
+    assert confidence_margin(one.repeats, "samples_per_s") == pytest.approx(4.3027 * 10 / sqrt(3), abs=0.001)
+    assert confidence_margin(one.repeats[:1], "samples_per_s") is None
+    assert confidence_margin(one.repeats, "p99_ns") is None, "no repeat tells it"
     table = compute([report("a", point(1, QUICK), point(2, [500.0]))], EvaluationParams()).columns
     assert table.repeats == [3, 1]
     assert table.samples_per_s_margin == [pytest.approx(24.84, abs=0.01), None]
@@ -110,23 +110,25 @@ def test_busy_and_unstable_points_are_the_best_only_where_there_is_no_other() ->
 
 def test_the_best_of_equals_is_the_first_and_without_a_point_there_is_none() -> None:
     points = [Point(4, 700, samples_per_s=10.0, p50_ns=5), Point(8, 700, samples_per_s=10.0, p50_ns=5), Point(1, 9)]
-    assert MOST_SAMPLES.chosen(points) == LEAST_LATENCY.chosen(points) == points[0]
-    assert MOST_SAMPLES.chosen(points[2:]) is None
-    assert standings([None, points[0]], MOST_SAMPLES) == [None, None]
-    assert alike(points, None, MOST_SAMPLES) is None
+    assert HIGHEST_THROUGHPUT.best(points) == LOWEST_LATENCY.best(points) == points[0]
+    assert HIGHEST_THROUGHPUT.best(points[2:]) is None
+    assert standings([None, points[0]], HIGHEST_THROUGHPUT) == [None, None]
+    assert equivalent_batches(points, None, HIGHEST_THROUGHPUT) is None
 
 
 def told(*reports: Report) -> list[tuple[str, str, str]]:
-    return [(v.id, v.severity, v.report) for v in judge(reports) if v.id not in ("precision_changed", "n_too_small")]
+    return [
+        (v.id, v.severity, v.report) for v in find_verdicts(reports) if v.id not in ("precision_changed", "n_too_small")
+    ]
 
 
 def test_a_difference_that_chance_explains_is_a_verdict() -> None:
     assert told(report("quick", point(1, QUICK)), report("alike", point(1, ALIKE)), report("slow", point(1, SLOW))) == [
         ("not_significant", "low", "m/alike")
     ]
-    (verdict,) = judge([report("quick", point(1, QUICK)), report("alike", point(1, ALIKE))])
+    (verdict,) = find_verdicts([report("quick", point(1, QUICK)), report("alike", point(1, ALIKE))])
     assert verdict.evidence["best_spec"] == "quick"
-    assert verdict.evidence["chance_ratio"] == pytest.approx(chance(QUICK, ALIKE))
+    assert verdict.evidence["chance_ratio"] == pytest.approx(p_value(QUICK, ALIKE))
 
 
 def test_specs_of_different_precisions_are_not_compared_in_silence() -> None:

@@ -11,7 +11,7 @@ import pytest
 from visualprof.reader.trace import Floats, Ints
 from visualprof.views.measure.groups import group
 from visualprof.views.measure.process_groups import ProcessGroups, RunGroup
-from visualprof.views.measure.stragglers import Outlier, Times, outliers
+from visualprof.views.measure.stragglers import Outlier, RankTimes, find_outliers
 
 MS = 1e6
 STEPS = 10
@@ -47,12 +47,12 @@ def run(of: ProcessGroups, seed: int = 0) -> dict[str, Floats]:
 
 
 def named(of: ProcessGroups, values: dict[str, Floats]) -> list[Outlier]:
-    stage, tensor = of.place["pipeline"], of.place["tensor"]
+    stage, tensor = of.axis_position["pipeline"], of.axis_position["tensor"]
     shape = values["computation"].shape
     parts: list[Any] = [_NoKernels] * shape[0]
     steps = tuple(map(str, range(STEPS)))
-    times = Times(steps, np.full(shape, 100 * MS), **values, cohort=group(stage, tensor).of)
-    return outliers(parts, times, of)
+    times = RankTimes(steps, np.full(shape, 100 * MS), **values, cohort=group(stage, tensor).ids)
+    return find_outliers(parts, times, of)
 
 
 class _NoKernels:
@@ -88,8 +88,8 @@ def test_a_slow_device_is_named_by_its_rank() -> None:
     values["computation"][37] *= 1.1
     (one,) = named(of, values)
     assert told([one]) == [("rank", [37], "device")]
-    assert one.late.all()
-    assert float(one.excess.mean()) == pytest.approx(6 * MS, rel=0.15)
+    assert one.is_late.all()
+    assert float(one.excess_ns.mean()) == pytest.approx(6 * MS, rel=0.15)
 
 
 def test_a_rank_that_is_late_in_some_steps_is_named_with_these() -> None:
@@ -98,7 +98,7 @@ def test_a_rank_that_is_late_in_some_steps_is_named_with_these() -> None:
     values["other"][5, [2, 6, 7]] += 8 * MS
     (one,) = named(of, values)
     assert told([one]) == [("rank", [5], "host")]
-    assert np.flatnonzero(one.late).tolist() == [2, 6, 7]
+    assert np.flatnonzero(one.is_late).tolist() == [2, 6, 7]
 
 
 def test_a_slow_host_is_named_as_one() -> None:

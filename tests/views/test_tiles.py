@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from visualprof.reader.trace import Category, Trace, TrackKind
 from visualprof.reader.trace.builder import TraceBuilder
-from visualprof.views.measure.tiles import TILE_BUCKETS, Tile, counter_buckets, groups_of_tracks, tile
+from visualprof.views.measure.tiles import TILE_BUCKETS, Tile, counter_buckets, cut_tile, track_groups
 
 _events = st.lists(
     st.tuples(st.integers(0, 2), st.integers(0, 20_000), st.integers(-1, 4_000)), min_size=1, max_size=60
@@ -36,7 +36,7 @@ def trace_of(rows: Rows) -> Trace:
 def tiles(trace: Trace, exponent: int) -> tuple[int, list[Tile]]:
     origin, until = trace.span_ns
     many = (until - origin >> exponent) // TILE_BUCKETS + 1
-    return origin, [tile(trace, range(len(trace.tracks)), exponent, i) for i in range(many)]
+    return origin, [cut_tile(trace, range(len(trace.tracks)), exponent, i) for i in range(many)]
 
 
 @settings(max_examples=80, deadline=None)
@@ -58,7 +58,7 @@ def test_the_longest_event_that_touches_a_tile_is_in_it(rows: Rows, exponent: in
         low, high = i * TILE_BUCKETS << exponent, (i + 1) * TILE_BUCKETS << exponent
         touching = np.flatnonzero((start < high) & ((end > low) | (start >= low)))
         if len(touching):
-            assert events.dur[entries.longest].max() == events.dur[touching].max()
+            assert events.dur[entries.longest_event].max() == events.dur[touching].max()
 
 
 @settings(max_examples=80, deadline=None)
@@ -83,8 +83,8 @@ def test_entries_of_single_events_are_exact(rows: Rows) -> None:
     origin, found = tiles(trace, 4)
     for entries in found:
         single = entries.count == 1
-        np.testing.assert_array_equal(entries.start[single] + origin, trace.events.ts[entries.longest[single]])
-        np.testing.assert_array_equal(entries.end[single] + origin, trace.events.end[entries.longest[single]])
+        np.testing.assert_array_equal(entries.start[single] + origin, trace.events.ts[entries.longest_event[single]])
+        np.testing.assert_array_equal(entries.end[single] + origin, trace.events.end[entries.longest_event[single]])
 
 
 def test_levels_shrink_towards_one_entry_a_lane() -> None:
@@ -97,7 +97,7 @@ def test_levels_shrink_towards_one_entry_a_lane() -> None:
 
 def test_tracks_share_a_group_while_their_lanes_fit() -> None:
     trace = trace_of([(0, 0, 100), (0, 10, 50), (1, 0, 5), (2, 3, 4)])
-    assert groups_of_tracks(trace) == [range(3)]
+    assert track_groups(trace) == [range(3)]
 
 
 def test_counters_keep_extremes_and_the_last_value_of_a_bucket() -> None:

@@ -15,7 +15,7 @@ from tests.results import write_result
 from visualprof.cli import main
 from visualprof.errors import BadParameter
 from visualprof.reader import read_trace
-from visualprof.views.measure.change_points import band, changes
+from visualprof.views.measure.change_points import find_change_points, level_band
 from visualprof.views.trend.figures import VIEW, Figures
 from visualprof.views.trend.series import Measured, drawn, series_of, trend
 
@@ -43,17 +43,17 @@ def test_numbers_that_stand_alone_tell_runs_of_one_name_apart(run: str, series: 
 
 def test_levels_of_a_series_worked_out_by_hand() -> None:
     """Neighbours lie 1 % apart, which is the noise; a change costs 2 ln 8 = 4.16 and spares about 4 x 20."""
-    assert changes([100, 101, 100, 101, 121, 122, 121, 122]) == [4]
-    assert changes([100, 101, 100, 101, 100, 101, 100, 101]) == []
-    assert changes([100, 101, 100, 150, 101, 100, 101, 100]) == [], "one outlier is no level"
-    assert changes([100, 100, 100, 100, 105, 105, 105, 105]) == [4], "without noise 0.1 % is taken for it"
-    assert changes([100, 100, 200, 200]) == [], "two are no level"
-    assert changes([0, 0, 0, 5, 5, 5]) == [3]
-    assert changes([]) == []
+    assert find_change_points([100, 101, 100, 101, 121, 122, 121, 122]) == [4]
+    assert find_change_points([100, 101, 100, 101, 100, 101, 100, 101]) == []
+    assert find_change_points([100, 101, 100, 150, 101, 100, 101, 100]) == [], "one outlier is no level"
+    assert find_change_points([100, 100, 100, 100, 105, 105, 105, 105]) == [4], "without noise 0.1 % is taken for it"
+    assert find_change_points([100, 100, 200, 200]) == [], "two are no level"
+    assert find_change_points([0, 0, 0, 5, 5, 5]) == [3]
+    assert find_change_points([]) == []
 
 
 def test_a_level_has_a_middle_and_three_standard_deviations() -> None:
-    assert band([98, 100, 102, 104]) == (101, 101 - 3 * 1.4826 * 2, 101 + 3 * 1.4826 * 2)
+    assert level_band([98, 100, 102, 104]) == (101, 101 - 3 * 1.4826 * 2, 101 + 3 * 1.4826 * 2)
 
 
 def noisy(random: Random, n: int, late: int | None = None) -> list[float]:
@@ -64,8 +64,8 @@ def noisy(random: Random, n: int, late: int | None = None) -> list[float]:
 
 def test_noise_is_no_change_and_ten_percent_are_one() -> None:
     random = Random(1)
-    false = sum(bool(changes(noisy(random, 60))) for _ in range(100))
-    seen = sum(changes(noisy(random, 40, 36)) != [] for _ in range(100))
+    false = sum(bool(find_change_points(noisy(random, 60))) for _ in range(100))
+    seen = sum(find_change_points(noisy(random, 40, 36)) != [] for _ in range(100))
     assert false <= 3, f"{false} of 100 without a change"
     assert seen >= 90, f"{seen} of 100 four measurements after it"
 

@@ -9,7 +9,7 @@ from visualprof.cli._terminal import cell, render
 from visualprof.cli.view import width
 from visualprof.views.answers.kinds import Column, Kind
 from visualprof.views.answers.table import Table
-from visualprof.views.measure.steps import PARTS
+from visualprof.views.measure.steps import STEP_PARTS
 
 if TYPE_CHECKING:
     from visualprof.views.diff.answer import DiffAnswer, DiffNote, DiffRun
@@ -124,7 +124,7 @@ def _headline(path: str, overview: OverviewAnswer) -> str:
 def _average(overview: OverviewAnswer) -> Table[dict[str, Column]]:
     """Return the parts of the mean step that are not empty."""
     step = overview.average_step
-    parts = {part: getattr(step, f"{part}_ns") for part in PARTS}
+    parts = {part: getattr(step, f"{part}_ns") for part in STEP_PARTS}
     parts = {part: ns for part, ns in parts.items() if ns}
     shares = [ns / step.total_ns for ns in parts.values()]
     columns: dict[str, Column] = {"part": list(parts), "mean_ns": list(parts.values()), "share_ratio": shares}

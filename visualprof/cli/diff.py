@@ -150,14 +150,14 @@ def _compared(args: argparse.Namespace, view: str) -> DiffAnswer:
 
 
 def _models(args: argparse.Namespace) -> int:
-    from visualprof.views.measure.graph_compare import compare
+    from visualprof.views.measure.graph_compare import compare_graphs
 
     if args.fail_on or args.format in ("markdown", "html"):
         raise BadParameter("--view graph has no limits, no Markdown and no page", "use --format json")
     args.table = ""
     base, new = model_at(args.base), model_at(args.new)
     warnings = [f"{side}: {text}" for side, model in (("base", base), ("new", new)) for text in model.warnings]
-    print_answer(compare(base, new).differences, args, warnings)
+    print_answer(compare_graphs(base, new).differences, args, warnings)
     _warnings.print_warnings(warnings, args.strict)
     return 0
 

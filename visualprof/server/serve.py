@@ -211,9 +211,9 @@ class Server:
             return None
         from visualprof.accounts.notifications.sender import NotificationSender
         from visualprof.server.app import mail_of
-        from visualprof.views.measure.regression import slower
+        from visualprof.views.measure.regression import find_regressions
 
-        database, compare = self.remote.open().database, partial(slower, margin=settings.slower)
+        database, compare = self.remote.open().database, partial(find_regressions, margin=settings.slower)
         networks = settings.webhook_networks
         post = NotificationSender(database, settings.lease_s, mail_of(settings), networks, settings.base_url, compare)
         post.start()

@@ -16,12 +16,12 @@ from visualprof.views.answers.table import Columns, Table
 from visualprof.views.measure.groups import group
 from visualprof.views.measure.launch import is_device_work, is_operator, launches, operator_times
 from visualprof.views.measure.operator_call import onnx_call, torch_call
-from visualprof.views.measure.steps import in_step
-from visualprof.views.measure.tensor_core import names_with
-from visualprof.views.measure.timing import names, ordered
-from visualprof.views.measure.work.catalog import work_of
-from visualprof.views.measure.work.formulas import UNKNOWN, Work
-from visualprof.views.measure.work.roofline import at_roof, device_of
+from visualprof.views.measure.steps import is_in_step
+from visualprof.views.measure.tensor_core import match_names
+from visualprof.views.measure.timing import name_texts, sort_columns
+from visualprof.views.measure.work.catalog import call_work
+from visualprof.views.measure.work.formulas import UNKNOWN_WORK, CallWork
+from visualprof.views.measure.work.roofline import ideal_durations, main_device
 
 TEXTS = ("input_shapes", "input_strides", "input_types", "input_values", "output_shapes")
 # Of each format: the argument of a trace that a column is, where it is called otherwise, None where it has it not.
@@ -99,7 +99,7 @@ def compute(trace: Trace, params: CallsParams) -> CallsAnswer:
     of_type = trace.meta.operator_names == "node" and "type" in trace.args
     own = trace.events.name[times.rows].astype(np.int64)
     called = trace.arg("type", times.rows, 0).astype(np.int64) if of_type else own
-    keep = in_step(trace, params.step)[times.rows] & (trace.arg(_shapes(trace), times.rows, 0) > 0)
+    keep = is_in_step(trace, params.step)[times.rows] & (trace.arg(_shapes(trace), times.rows, 0) > 0)
     if params.operator:
         keep &= _is(trace, own, params.operator) | _is(trace, called, params.operator)
     at = np.flatnonzero(keep)
@@ -109,22 +109,22 @@ def compute(trace: Trace, params: CallsParams) -> CallsAnswer:
     groups = group(called, *texts)
     host, device = times.host_total[at], times.device_total[at]
     core = 2 * groups.sum(times.tensor_core_total[at]) > groups.sum(device)
-    shown = [names(trace, text[groups.first]) for text in texts]
-    operators = names(trace, called[groups.first])
-    longest = rows[groups.largest(np.where(device > 0, device, host))]
+    shown = [name_texts(trace, text[groups.first]) for text in texts]
+    operators = name_texts(trace, called[groups.first])
+    longest = rows[groups.largest_rows(np.where(device > 0, device, host))]
     columns: dict[str, Column] = {
         "name": operators,
         **{key: [text or None for text in values] for key, values in zip(TEXTS, shown, strict=True)},
-        "node": names(trace, trace.events.name[longest]) if of_type else [None] * len(operators),
+        "node": name_texts(trace, trace.events.name[longest]) if of_type else [None] * len(operators),
         "calls": groups.count,
         "total_ns": groups.sum(device if is_device_work(trace).any() else host),
         "host_ns": groups.median(host),
         "device_ns": np.where(groups.sum(device) > 0, groups.median(device), np.nan),
-        "peak_ns": at_roof(trace, _works(trace, rows[groups.first], operators, shown), core.tolist()),
+        "peak_ns": ideal_durations(trace, _works(trace, rows[groups.first], operators, shown), core.tolist()),
     }
-    columns = ordered(columns, "total_ns")
+    columns = sort_columns(columns, "total_ns")
     columns["number"] = _numbers(columns["name"])
-    used = device_of(trace)
+    used = main_device(trace)
     device_name = used.name or None if used else None
     return CallsAnswer(columns=OperatorCallColumns(**columns), device=device_name, framework=trace.meta.framework)
 
@@ -136,7 +136,7 @@ def _shapes(trace: Trace) -> str:
 
 
 def _is(trace: Trace, ids: Ints, operator: str) -> Mask:
-    return names_with(trace, ids, lambda name: name == operator)
+    return match_names(trace, ids, lambda name: name == operator)
 
 
 def _numbers(called: Column) -> list[int]:
@@ -149,23 +149,23 @@ def _numbers(called: Column) -> list[int]:
     return numbers
 
 
-def _works(trace: Trace, rows: Ids, operators: list[str], texts: list[list[str]]) -> list[Work]:
+def _works(trace: Trace, rows: Ids, operators: list[str], texts: list[list[str]]) -> list[CallWork]:
     """Return the work of each call: as recorded, else derived from its columns."""
     moved = trace.arg("bytes", rows, np.nan).astype(np.float64).tolist()
     if "flops" in trace.args:
         flops = trace.arg("flops", rows, np.nan).astype(np.float64).tolist()
-        return [Work("recorded", *pair, "") for pair in zip(flops, moved, strict=True)]
+        return [CallWork("recorded", *pair, "") for pair in zip(flops, moved, strict=True)]
     onnx = trace.meta.format == "onnxruntime"
     calls = zip(operators, moved, *texts, strict=True)
     return [_work(onnx, size, name, shapes, types, values, out) for name, size, shapes, _, types, values, out in calls]
 
 
-def _work(onnx: bool, moved: float, name: str, shapes: str, types: str, values: str, outputs: str) -> Work:
+def _work(onnx: bool, moved: float, name: str, shapes: str, types: str, values: str, outputs: str) -> CallWork:
     try:
         call = onnx_call(name, shapes, outputs, moved) if onnx else torch_call(name, shapes, types, values)
-        return work_of(call) or UNKNOWN
+        return call_work(call) or UNKNOWN_WORK
     except (ValueError, TypeError, RecursionError, AttributeError, msgspec.MsgspecError):
-        return UNKNOWN  # texts that the framework does not write
+        return UNKNOWN_WORK  # texts that the framework does not write
 
 
 VIEW = View("calls", 23, needs, CallsParams, compute)

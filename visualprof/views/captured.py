@@ -13,10 +13,10 @@ from visualprof.views.answers.kinds import Column
 from visualprof.views.answers.table import Columns, Table
 from visualprof.views.measure.families import kernel_family
 from visualprof.views.measure.groups import Groups, group
-from visualprof.views.measure.intervals import covered, union
+from visualprof.views.measure.intervals import covered_ns, union
 from visualprof.views.measure.launch import is_operator
-from visualprof.views.measure.steps import in_step
-from visualprof.views.measure.timing import names, ordered
+from visualprof.views.measure.steps import is_in_step
+from visualprof.views.measure.timing import name_texts, sort_columns
 from visualprof.views.measure.trace_cache import cached_on_trace
 
 SOURCES = ("capture", "repeats", "none")
@@ -112,14 +112,14 @@ def compute(trace: Trace, params: Params) -> CapturedAnswer:
 
     Source: docs/views.md#captured
     """
-    inside, events = _inside(trace, in_step(trace, params.step)), trace.events
+    inside, events = _inside(trace, is_in_step(trace, params.step)), trace.events
     keys = [trace.arg(name, inside.graphs, 0).astype(np.int64) for name in ("capture", "match", "note")]
     groups = group(events.name[inside.graphs], *keys)
     dur = np.maximum(events.dur[inside.work], 0)
     source = _sources(trace, inside)
     explained = source == SOURCES.index("capture")
     return CapturedAnswer(
-        columns=CapturedColumns(**ordered(_graphs(trace, inside, groups, keys, explained), "total_ns")),
+        columns=CapturedColumns(**sort_columns(_graphs(trace, inside, groups, keys, explained), "total_ns")),
         launches=len(inside.graphs),
         kernels=len(inside.work),
         matched=int(explained.sum()),
@@ -163,8 +163,8 @@ def _graphs(trace: Trace, inside: Inside, groups: Groups, keys: list[Ints], expl
     call = events.parent[inside.graphs]
     begin, end = events.ts[inside.graphs], events.end[inside.graphs]
     dur = np.maximum(events.dur[inside.work], 0)
-    each = groups.of[inside.of]
-    busy = covered(union(events.ts[inside.work], events.end[inside.work]), begin, end)
+    each = groups.ids[inside.of]
+    busy = covered_ns(union(events.ts[inside.work], events.end[inside.work]), begin, end)
 
     def summed(values: Rows | Mask) -> Ints:
         return np.bincount(each, values, len(first)).astype(np.int64)
@@ -172,7 +172,7 @@ def _graphs(trace: Trace, inside: Inside, groups: Groups, keys: list[Ints], expl
     capture, match, note = ([trace.strings[int(i)] or None for i in key[first]] for key in keys)
     delay = np.maximum(begin - events.end[call], 0)
     return {
-        "name": names(trace, events.name[inside.graphs][first]),
+        "name": name_texts(trace, events.name[inside.graphs][first]),
         "capture": capture,
         "match": match,
         "note": note,
@@ -195,20 +195,20 @@ def _kernels(trace: Trace, inside: Inside, graphs: Groups, source: Ints) -> Insi
     within = nearest_ancestor(events.parent, around, inside.owner)
     labels = (np.where(rows >= 0, events.name[rows], 0) for rows in (operator, within))
     called, placed = labels
-    groups = group(graphs.of[inside.of], events.name[inside.work], called, placed, source)
+    groups = group(graphs.ids[inside.of], events.name[inside.work], called, placed, source)
     first = groups.first
-    own = names(trace, events.name[inside.work][first])
+    own = name_texts(trace, events.name[inside.work][first])
     columns: dict[str, Column] = {
-        "graph": names(trace, events.name[inside.graphs][inside.of[first]]),
+        "graph": name_texts(trace, events.name[inside.graphs][inside.of[first]]),
         "name": own,
         "family": [kernel_family(name) or None for name in own],
         "source": [SOURCES[i] for i in source[first].tolist()],
-        "operator": [name or None for name in names(trace, called[first])],
-        "within": [name or None for name in names(trace, placed[first])],
+        "operator": [name or None for name in name_texts(trace, called[first])],
+        "within": [name or None for name in name_texts(trace, placed[first])],
         "calls": groups.count,
         "total_ns": groups.sum(np.maximum(events.dur[inside.work], 0)),
     }
-    return InsideColumns(**ordered(columns, "total_ns"))
+    return InsideColumns(**sort_columns(columns, "total_ns"))
 
 
 VIEW = View("captured", 32, needs, Params, compute)

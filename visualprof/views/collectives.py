@@ -13,15 +13,15 @@ from visualprof.reader.trace import Floats
 from visualprof.views import Params, View
 from visualprof.views.answers import charts, kinds
 from visualprof.views.answers.table import Columns, Table, from_rows
-from visualprof.views.measure.communication_events import Meetings, bus_bytes
+from visualprof.views.measure.communication_events import CommunicationEvents, bus_bytes
 from visualprof.views.measure.groups import group
-from visualprof.views.measure.link_matrix import Ends, Link, LinkCell, link_matrix
-from visualprof.views.measure.link_times import links
-from visualprof.views.measure.pipelines import Pipelines, pipelines
+from visualprof.views.measure.link_matrix import AxisKind, LinkCell, RankLink, link_matrix
+from visualprof.views.measure.link_times import link_times
+from visualprof.views.measure.pipelines import PipelineBubbles, pipeline_bubbles
 from visualprof.views.measure.process_groups import ProcessGroups
-from visualprof.views.measure.processes import LACKS, part_takes_part, takes_part
-from visualprof.views.measure.rank_summary import RankSteps, rank_part
-from visualprof.views.measure.run_analysis import WholeRun, whole_run
+from visualprof.views.measure.processes import NO_COMMUNICATION_HINT, summary_takes_part, takes_part
+from visualprof.views.measure.rank_summary import RankSteps, rank_summary
+from visualprof.views.measure.run_analysis import RunAnalysis, analyze_run
 
 SPANS = ("unknown", "host", "hosts")
 MOST_MEMBERS = 8  # that a text lists
@@ -159,22 +159,24 @@ class CollectivesAnswer(Table[ExchangeColumns]):
     pairs: Table[RankPairColumns]
     links: Table[LinkColumns]
     ends: list[str]
-    ends_are: Ends
+    ends_are: AxisKind
     stages: Table[PipelineStageColumns]
     bubbles: Table[BubbleColumns]
     microbatches: kinds.Count | None
     ideal_bubble_ratio: kinds.Ratio | None
 
 
-def compute(run: WholeRun, params: Params) -> CollectivesAnswer:
+def compute(run: RunAnalysis, params: Params) -> CollectivesAnswer:
     """Return collectives by group and size, slow pairs and pipeline bubbles.
 
     Source: nccl-tests, C4D (HPCA 2025), Megatron-LM; docs/views.md#collectives
     """
-    where, met = run.where, _within(run.met, params.step)
-    pipes = pipelines(run.ranks, run.waits, run.met.steps, where, run.microbatches, params.step)
+    where, met = run.process_groups, _within(run.communication_events, params.step)
+    pipes = pipeline_bubbles(
+        run.ranks, run.wait_totals, run.communication_events.steps, where, run.microbatches, params.step
+    )
     pairs = _pairs(met, run.ranks, where, params.step)
-    ends_are, ends, cells = link_matrix(pairs, where.numbers, where.hosts)
+    ends_are, ends, cells = link_matrix(pairs, where.ranks, where.hosts)
     return CollectivesAnswer(
         columns=_sizes(met, where, _link(run.ranks)),
         groups=Table(columns=_groups(met, where)),
@@ -183,9 +185,9 @@ def compute(run: WholeRun, params: Params) -> CollectivesAnswer:
         ends=ends,
         ends_are=ends_are,
         stages=Table(columns=_stages(pipes)),
-        bubbles=Table(columns=_bubbles(pipes, where.numbers)),
+        bubbles=Table(columns=_bubbles(pipes, where.ranks)),
         microbatches=pipes.microbatches,
-        ideal_bubble_ratio=pipes.ideal,
+        ideal_bubble_ratio=pipes.ideal_ratio,
     )
 
 
@@ -205,7 +207,7 @@ def make_charts(result: CollectivesAnswer, params: Params, top: int) -> dict[str
     return {"sizes": charts.scatter(list(series.items()), fields, scales=("log2", "log"))} if series else {}
 
 
-def _within(met: Meetings, step: str) -> Meetings:
+def _within(met: CommunicationEvents, step: str) -> CommunicationEvents:
     """Return the communication events of one step by name, or all."""
     if not step:
         return met
@@ -220,26 +222,26 @@ def _link(ranks: Sequence[RankSteps]) -> float | None:
     return link_of(names.pop()) if len(names) == 1 else None
 
 
-def _role(met: Meetings, row: int, where: ProcessGroups) -> str:
+def _role(met: CommunicationEvents, row: int, where: ProcessGroups) -> str:
     role = where.groups[int(met.group[row])].role if met.group[row] >= 0 else "unknown"
     return "pipeline" if met.source[row] >= 0 and role in ("world", "unknown") else role
 
 
-def _sizes(met: Meetings, where: ProcessGroups, link: float | None) -> ExchangeColumns:
+def _sizes(met: CommunicationEvents, where: ProcessGroups, link: float | None) -> ExchangeColumns:
     """Return rows by role, name and size. A measured peak is the best over the same span."""
     bucket = np.where(met.bytes > 0, np.floor(np.log2(np.maximum(met.bytes, 1))), -1).astype(np.int64)
     roles = {role: i for i, role in enumerate(dict.fromkeys(["unknown", *(one.role for one in where.groups)]))}
     of_group = np.array([*(roles[one.role] for one in where.groups), 0], np.int64)[met.group]
-    span = np.minimum(met.hosts, 2)
-    same = group(of_group, met.name, span, met.size, bucket, met.message)
-    latency = same.median(met.exchange)
+    span = np.minimum(met.host_count, 2)
+    same = group(of_group, met.name, span, met.member_count, bucket, met.is_message)
+    latency = same.median(met.data_transfer_ns)
     once = np.ones(len(met.name))
     size = np.where(same.min(met.bytes) >= 0, same.mean(met.bytes.astype(np.float64), once), np.nan)
-    each = np.where(met.wait >= 0, met.wait / np.maximum(met.ranks, 1), np.nan)
+    each = np.where(met.wait_ns >= 0, met.wait_ns / np.maximum(met.rank_count, 1), np.nan)
     wait = same.mean(each, once)
     ids: list[int] = met.name[same.first].tolist()
     names = [met.names[i] for i in ids]
-    members = met.size[same.first]
+    members = met.member_count[same.first]
     moved = np.array([bus_bytes(n, size[i : i + 1], members[i : i + 1])[0] for i, n in enumerate(names)], np.float64)
     bus = np.where(latency > 0, moved / np.maximum(latency, 1) * 1e9, np.nan)
     reach = span[same.first]
@@ -273,7 +275,7 @@ def _known(value: Any) -> float | None:
     return None if np.isnan(value) else float(value)
 
 
-def _groups(met: Meetings, where: ProcessGroups) -> ProcessGroupColumns:
+def _groups(met: CommunicationEvents, where: ProcessGroups) -> ProcessGroupColumns:
     """Return the groups with communication, those with the longest waits first."""
     known = np.flatnonzero(met.group >= 0)
     count = len(where.groups)
@@ -281,10 +283,10 @@ def _groups(met: Meetings, where: ProcessGroups) -> ProcessGroupColumns:
     calls, sized = np.bincount(of, minlength=count), met.bytes[known] >= 0
     nbytes = np.bincount(of[sized], met.bytes[known][sized], count)
     complete = np.bincount(of[~sized], minlength=count) == 0
-    each = np.maximum(met.ranks[known], 1)
-    busy, wait = (np.bincount(of, np.maximum(values[known], 0) / each, count) for values in (met.busy, met.wait))
-    waits = np.bincount(of, met.wait[known] >= 0, count) > 0
-    at = {number: i for i, number in enumerate(where.numbers)}
+    each = np.maximum(met.rank_count[known], 1)
+    busy, wait = (np.bincount(of, np.maximum(values[known], 0) / each, count) for values in (met.busy_ns, met.wait_ns))
+    waits = np.bincount(of, met.wait_ns[known] >= 0, count) > 0
+    at = {number: i for i, number in enumerate(where.ranks)}
     rows = list[tuple[Any, ...]]()
     for i, one in enumerate(where.groups):
         if calls[i]:
@@ -292,7 +294,7 @@ def _groups(met: Meetings, where: ProcessGroups) -> ProcessGroupColumns:
             rows.append(
                 (
                     one.role,
-                    one.told,
+                    one.role_source,
                     one.name,
                     one.description,
                     len(one.members),
@@ -312,25 +314,25 @@ def _listed(members: Sequence[int]) -> str:
     return ", ".join(shown if len(shown) <= MOST_MEMBERS else [*shown[: MOST_MEMBERS - 1], "…", shown[-1]])
 
 
-def _pairs(met: Meetings, ranks: Sequence[RankSteps], where: ProcessGroups, step: str) -> list[Link]:
+def _pairs(met: CommunicationEvents, ranks: Sequence[RankSteps], where: ProcessGroups, step: str) -> list[RankLink]:
     """Return pairs of ranks, those that are slower than similar pairs first."""
     shared = [name for name in met.steps if step in ("", name)]
     length = float(np.median(np.concatenate([rank.end - rank.start for rank in ranks]))) if shared else 0.0
-    found = links(met, shared, length)
-    at = {number: i for i, number in enumerate(where.numbers)}
-    rows = list[Link]()
-    for i, row in enumerate(found.row.tolist()):
-        sent = bool(met.message[row])
+    found = link_times(met, shared, length)
+    at = {number: i for i, number in enumerate(where.ranks)}
+    rows = list[RankLink]()
+    for i, row in enumerate(found.event_row.tolist()):
+        sent = bool(met.is_message[row])
         if sent:
             ends = [int(met.source[row]), int(met.destination[row])]
         elif met.group[row] >= 0 and len(where.groups[int(met.group[row])].members) == 2:
             ends = list(where.groups[int(met.group[row])].members)
         else:
             continue
-        took, usual, size = float(found.took[i]), float(found.usual[i]), int(met.bytes[row])
+        took, usual, size = float(found.median_ns[i]), float(found.baseline_ns[i]), int(met.bytes[row])
         hosts = [where.hosts[at[rank]] or None if rank in at else None for rank in ends]
         rows.append(
-            Link(
+            RankLink(
                 source=ends[0],
                 destination=ends[1],
                 source_host=hosts[0],
@@ -342,21 +344,21 @@ def _pairs(met: Meetings, ranks: Sequence[RankSteps], where: ProcessGroups, step
                 usual_ns=_known(usual),
                 slower=_known(took / usual) if usual > 0 else None,
                 bandwidth_bytes_per_s=size / took * 1e9,
-                slow=bool(found.slow[i]),
-                both=not sent,
+                slow=bool(found.is_slow[i]),
+                bidirectional=not sent,
             )
         )
     return sorted(rows, key=lambda one: (not one.slow, -(one.slower or 0), one.source, one.destination))
 
 
-def _cell(cell: LinkCell, slowest: Link) -> tuple[Any, ...]:
+def _cell(cell: LinkCell, slowest: RankLink) -> tuple[Any, ...]:
     ends = (slowest.source, slowest.destination, slowest.source_host, slowest.destination_host)
     told = (slowest.name, slowest.latency_ns, slowest.usual_ns, slowest.slower)
     return (cell.row, cell.column, cell.links, cell.calls, *ends, *told, cell.bandwidth, slowest.slow)
 
 
-def _bubbles(pipes: Pipelines, numbers: Sequence[int]) -> BubbleColumns:
-    rank, stage = np.array(numbers, np.int64)[pipes.row], pipes.stage
+def _bubbles(pipes: PipelineBubbles, numbers: Sequence[int]) -> BubbleColumns:
+    rank, stage = np.array(numbers, np.int64)[pipes.rank_row], pipes.stage
     return BubbleColumns(
         rank=rank,
         stage=stage,
@@ -367,7 +369,7 @@ def _bubbles(pipes: Pipelines, numbers: Sequence[int]) -> BubbleColumns:
     )
 
 
-def _stages(pipes: Pipelines) -> PipelineStageColumns:
+def _stages(pipes: PipelineBubbles) -> PipelineStageColumns:
     same = group(pipes.stage)
     once = np.ones(len(pipes.stage))
     computation, bubble, step = (
@@ -394,8 +396,8 @@ VIEW = View(
     compute,
     make_charts,
     subject="run",
-    map=rank_part,
-    has_data=part_takes_part,
-    reduce=whole_run,
-    empty_hint=LACKS,
+    map=rank_summary,
+    has_data=summary_takes_part,
+    reduce=analyze_run,
+    empty_hint=NO_COMMUNICATION_HINT,
 )

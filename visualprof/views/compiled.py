@@ -11,13 +11,21 @@ from visualprof.views import Params, View
 from visualprof.views.answers import kinds
 from visualprof.views.answers.kinds import Column
 from visualprof.views.answers.table import Columns, Table
-from visualprof.views.measure.compiled import GRAPH, REGION, Regions, fusion, inside, regions, text_of
+from visualprof.views.measure.compiled import (
+    GRAPH,
+    REGION,
+    CompiledRegions,
+    compiled_regions,
+    enclosing_events,
+    matched_text,
+    parse_fusion,
+)
 from visualprof.views.measure.groups import Groups, group
-from visualprof.views.measure.intervals import length, union
+from visualprof.views.measure.intervals import span_length, union
 from visualprof.views.measure.launch import is_kernel, is_operator, launches
-from visualprof.views.measure.steps import in_step
-from visualprof.views.measure.tensor_core import names_with
-from visualprof.views.measure.timing import names, ordered
+from visualprof.views.measure.steps import is_in_step
+from visualprof.views.measure.tensor_core import match_names
+from visualprof.views.measure.timing import name_texts, sort_columns
 
 TRIED = 50  # operators of a graph, of which the first one with shapes tells those
 _SIZED = re.compile(r"\d")
@@ -91,7 +99,7 @@ class CompiledAnswer(Table[RegionColumns]):
 
 def needs(trace: Trace) -> bool:
     """Whether the trace has a region or a call of a graph."""
-    known = regions(trace)
+    known = compiled_regions(trace)
     return len(known.region) + len(known.graph) > 0
 
 
@@ -100,12 +108,14 @@ def compute(trace: Trace, params: Params) -> CompiledAnswer:
 
     Source: docs/views.md#compiled
     """
-    events, known, wanted = trace.events, regions(trace), in_step(trace, params.step)
-    outer = inside(trace, known.region, known.region)
+    events, known, wanted = trace.events, compiled_regions(trace), is_in_step(trace, params.step)
+    outer = enclosing_events(trace, known.region, known.region)
     breaks = np.bincount(outer[outer >= 0], minlength=len(events))
-    compiling = known.compiling[wanted[known.compiling]]
+    compiling = known.compilation[wanted[known.compilation]]
     versions = [
-        text.partition("/")[2] for text, row in zip(known.compiled, known.compiling, strict=True) if wanted[row]
+        text.partition("/")[2]
+        for text, row in zip(known.compiled_region, known.compilation, strict=True)
+        if wanted[row]
     ]
     lookup = known.lookup[wanted[known.lookup]]
     graphs = known.graph[wanted[known.graph]]
@@ -115,17 +125,17 @@ def compute(trace: Trace, params: Params) -> CompiledAnswer:
         breaks=int(breaks[wanted].sum()),
         compilations=len(compiling),
         recompilations=sum(int(version) > 0 for version in versions) if all(versions) else None,
-        compile_ns=length(union(events.ts[compiling], events.end[compiling])),
+        compile_ns=span_length(union(events.ts[compiling], events.end[compiling])),
         lookups=len(lookup),
         lookup_ns=int(events.dur[lookup].sum()),
         fused=Table(columns=_fused(trace, known, wanted)),
     )
 
 
-def _regions(trace: Trace, known: Regions, wanted: Mask, breaks: Ints) -> RegionColumns:
+def _regions(trace: Trace, known: CompiledRegions, wanted: Mask, breaks: Ints) -> RegionColumns:
     """Return the regions, those with the most host time first."""
     events = trace.events
-    around = inside(trace, known.region, known.graph)
+    around = enclosing_events(trace, known.region, known.graph)
     graph_of = np.full(len(events), -1, np.int32)
     graph_of[around[around >= 0]] = known.graph[around >= 0]
     alone = known.graph[around < 0]
@@ -136,14 +146,14 @@ def _regions(trace: Trace, known: Regions, wanted: Mask, breaks: Ints) -> Region
     has = graph >= 0
     name = np.where(has, events.name[graph], 0)
     groups = group(region, name)
-    called = [text_of(trace, REGION, i) for i in region[groups.first].tolist()]
+    called = [matched_text(trace, REGION, i) for i in region[groups.first].tolist()]
     work, owner = _launched(trace, known)
     device = np.bincount(owner[owner >= 0], np.maximum(events.dur[work[owner >= 0]], 0), len(events))
     kernels = np.bincount(owner[(owner >= 0) & is_kernel(trace)[work]], minlength=len(events))
     compilations, compile_ns = _compilations(trace, known, wanted, called)
     columns: dict[str, Column] = {
         "name": [text or None for text in called],
-        "graph": [text_of(trace, GRAPH, i) or None for i in name[groups.first].tolist()],
+        "graph": [matched_text(trace, GRAPH, i) or None for i in name[groups.first].tolist()],
         "calls": groups.count,
         "host_total_ns": groups.sum(events.dur[call]),
         "graph_ns": groups.sum(np.where(has, events.dur[graph], 0)),
@@ -153,21 +163,21 @@ def _regions(trace: Trace, known: Regions, wanted: Mask, breaks: Ints) -> Region
         "compilations": compilations,
         "compile_ns": compile_ns,
         "input_shapes": [_shapes(trace, int(graph[i])) for i in groups.first.tolist()],
-        "event": call[groups.largest(events.dur[call])],
+        "event": call[groups.largest_rows(events.dur[call])],
     }
-    return RegionColumns(**ordered(columns, "host_total_ns"))
+    return RegionColumns(**sort_columns(columns, "host_total_ns"))
 
 
-def _launched(trace: Trace, known: Regions) -> tuple[Ids, Ids]:
+def _launched(trace: Trace, known: CompiledRegions) -> tuple[Ids, Ids]:
     """Return device work, and per work item the graph whose call launched it, or -1."""
     joined = launches(trace)
-    return joined.work, inside(trace, known.graph, joined.call)
+    return joined.work, enclosing_events(trace, known.graph, joined.call)
 
 
-def _compilations(trace: Trace, known: Regions, wanted: Mask, names: list[str]) -> tuple[Ints, Floats]:
+def _compilations(trace: Trace, known: CompiledRegions, wanted: Mask, names: list[str]) -> tuple[Ints, Floats]:
     """Return the number and the time of the compilations per region; NaN without any."""
     count, spent = np.zeros(len(names), np.int64), np.zeros(len(names))
-    for row, name in zip(known.compiling.tolist(), known.compiled, strict=True):
+    for row, name in zip(known.compilation.tolist(), known.compiled_region, strict=True):
         if wanted[row] and name in names:
             count[names.index(name)] += 1
             spent[names.index(name)] += trace.events.dur[row]
@@ -191,33 +201,33 @@ def _shapes(trace: Trace, graph: int) -> str | None:
     return None
 
 
-def _fused(trace: Trace, known: Regions, wanted: Mask) -> FusedColumns:
+def _fused(trace: Trace, known: CompiledRegions, wanted: Mask) -> FusedColumns:
     """Return the kernels of the compiler, as called on the host and as run on devices; the longest first."""
     events = trace.events
     work, launched_by = _launched(trace, known)
     ran = is_kernel(trace)[work]
     called = np.flatnonzero(is_operator(trace)).astype(np.int32)
     row = np.concatenate((called, work[ran]))
-    graph = np.concatenate((inside(trace, known.graph, called), launched_by[ran]))
-    chosen = wanted[row] & names_with(trace, events.name[row], lambda text: fusion(text) is not None)
+    graph = np.concatenate((enclosing_events(trace, known.graph, called), launched_by[ran]))
+    chosen = wanted[row] & match_names(trace, events.name[row], lambda text: parse_fusion(text) is not None)
     row, graph = row[chosen], graph[chosen]
     owner = np.where(graph >= 0, events.name[graph], 0)
     groups = group(events.name[row], owner)
     on_device = trace.track_mask(TrackKind.STREAM)[row]
-    name = names(trace, events.name[row[groups.first]])
-    told = [fusion(text) for text in name]
+    name = name_texts(trace, events.name[row[groups.first]])
+    told = [parse_fusion(text) for text in name]
     host, device = _sum(groups, events.dur[row], ~on_device), _sum(groups, events.dur[row], on_device)
     columns: dict[str, Column] = {
         "name": name,
         "kind": [fused.kind if fused else None for fused in told],
         "fuses": [", ".join(fused.operators) if fused else None for fused in told],
-        "graph": [text_of(trace, GRAPH, i) or None for i in owner[groups.first].tolist()],
+        "graph": [matched_text(trace, GRAPH, i) or None for i in owner[groups.first].tolist()],
         "calls": np.maximum(groups.sum(on_device), groups.sum(~on_device)),
         "host_total_ns": host,
         "device_total_ns": device,
         "total_ns": np.where(device > 0, device, host),
     }
-    sorted_columns = ordered(columns, "total_ns")
+    sorted_columns = sort_columns(columns, "total_ns")
     return FusedColumns(**{key: sorted_columns[key] for key in FusedColumns.__struct_fields__})
 
 

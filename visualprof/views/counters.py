@@ -17,7 +17,7 @@ from visualprof.views.answers.kinds import Column
 from visualprof.views.answers.table import Columns, Table
 from visualprof.views.measure.groups import Groups, group
 from visualprof.views.measure.launch import is_kernel
-from visualprof.views.measure.timing import names, ordered
+from visualprof.views.measure.timing import name_texts, sort_columns
 
 _ANONYMOUS = "(anonymous namespace)"
 _RATIOS = (
@@ -136,7 +136,7 @@ def compute(workers: Sequence[tuple[str, CountersPart]], params: Params) -> Coun
     columns["run_total_ns"] = [known[1] if known else None for known in there]
     columns["run_mean_ns"] = [known[1] / known[0] if known else None for known in there]
     columns["weight"] = [t or m or 0 for t, m in zip(columns["run_total_ns"], columns["mean_ns"], strict=True)]
-    sorted_columns = ordered(columns, "weight")
+    sorted_columns = sort_columns(columns, "weight")
     lines = [line for part in parts for line in part.metrics]
     metrics: list[list[object]] = [list(column) for column in zip(*lines, strict=True)] or [[] for _ in range(7)]
     return CountersAnswer(
@@ -166,7 +166,7 @@ def _times(trace: Trace) -> dict[str, tuple[int, int]]:
     """Return (calls, ns) of the kernels by plain name."""
     rows = np.flatnonzero(is_kernel(trace))
     groups = group(trace.events.name[rows])
-    texts = names(trace, trace.events.name[rows][groups.first])
+    texts = name_texts(trace, trace.events.name[rows][groups.first])
     totals: list[int] = groups.sum(trace.events.dur[rows]).tolist()
     found = dict[str, tuple[int, int]]()
     for text, count, total in zip(texts, groups.count.tolist(), totals, strict=True):
@@ -188,7 +188,7 @@ def _kernels(trace: Trace) -> dict[str, list[str | int | float | None]]:
     """Return the columns of one file."""
     rows = _measured(trace)
     groups = group(trace.events.name[rows])
-    texts = names(trace, trace.events.name[rows][groups.first])
+    texts = name_texts(trace, trace.events.name[rows][groups.first])
     dur = np.where(trace.events.dur[rows] >= 0, trace.events.dur[rows], np.nan)
     figures: dict[str, Floats] = {"mean_ns": groups.mean(dur, np.ones(len(rows)))}
     for name in _RATIOS:
@@ -219,7 +219,7 @@ def _lines(trace: Trace) -> list[tuple[str, str | None, str, str | None, float, 
         groups = group(ids)
         mean = groups.mean(values, np.ones(len(values)))
         for place, first in enumerate(groups.first.tolist()):
-            mine: Ints = np.flatnonzero(groups.of == place)
+            mine: Ints = np.flatnonzero(groups.ids == place)
             figures = float(mean[place]), float(values[mine].min()), float(values[mine].max())
             kernel = trace.strings[int(ids[first])]
             lines.append((int(column.events[first]), (kernel, section or None, name, unit or None, *figures)))

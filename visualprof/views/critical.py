@@ -15,30 +15,30 @@ from visualprof.views.answers import charts, kinds
 from visualprof.views.answers.kinds import Column
 from visualprof.views.answers.table import Columns, Table, take_rows
 from visualprof.views.measure.groups import group
-from visualprof.views.measure.launch import RANGES, is_device_work, is_operator
-from visualprof.views.measure.replay.graph import KINDS, Graph
+from visualprof.views.measure.launch import RANGE_CATEGORIES, is_device_work, is_operator
+from visualprof.views.measure.replay.graph import DEPENDENCY_KINDS, WaitGraph
 from visualprof.views.measure.replay.path import (
-    Path,
+    CriticalPath,
     PathPartColumns,
-    Scope,
+    PathScope,
+    concatenate_paths,
     critical_path,
-    parts,
-    scope_of,
-    together,
-    whole,
-    window,
+    full_scope,
+    path_parts,
+    replay_window,
+    thread_scope,
 )
 from visualprof.views.measure.replay.path_pieces import (
-    Known,
-    device_work,
-    host_spans,
+    BaselineReplay,
+    baseline_replay,
+    event_slacks,
+    path_device_work,
+    path_host_spans,
     path_pieces,
-    replayed,
-    slack_of,
 )
-from visualprof.views.measure.self_time import own_time, sum_by_name
+from visualprof.views.measure.self_time import self_times, sum_by_name
 from visualprof.views.measure.steps import step_index
-from visualprof.views.measure.timing import names, ordered
+from visualprof.views.measure.timing import name_texts, sort_columns
 
 RANGES_NAMED = 50
 LONGEST = 60  # pieces that are listed
@@ -141,12 +141,12 @@ def compute(trace: Trace, params: CriticalParams) -> CriticalAnswer:
 
     Source: docs/views.md#critical
     """
-    known = replayed(trace)
-    graph, replay, dur, ns = known.graph, known.replay, known.dur, known.graph.waits.ns
+    known = baseline_replay(trace)
+    graph, replay, dur, ns = known.graph, known.replay, known.dur, known.graph.edges.delay_ns
     scopes = _scopes(trace, known, params)
-    path = together([critical_path(graph, replay, dur, ns, scope) for scope in scopes])
+    path = concatenate_paths([critical_path(graph, replay, dur, ns, scope) for scope in scopes])
     total = max(float(path.wait_ns.sum() + path.work_ns.sum()), 1.0)
-    begun, ended, _ = window(graph, graph.moments.at.astype(np.float64), dur)
+    begun, ended, _ = replay_window(graph, graph.nodes.time.astype(np.float64), dur)
     return CriticalAnswer(
         columns=_names(trace, graph, path, total),
         measured_ns=sum(scope.high - scope.low for scope in scopes),
@@ -155,16 +155,16 @@ def compute(trace: Trace, params: CriticalParams) -> CriticalAnswer:
         unexplained_ratio=min(graph.unexplained_ns / (ended - begun), 1.0) if ended > begun else 0.0,
         notes=_notes(trace, graph),
         ranges=_ranges(trace),
-        parts=Table(columns=parts(trace, graph, path)),
+        parts=Table(columns=path_parts(trace, graph, path)),
         longest=Table(columns=_longest(trace, graph, path)),
         slack=Table(columns=_slack(trace)),
     )
 
 
-def _scopes(trace: Trace, known: Known, params: CriticalParams) -> list[Scope]:
+def _scopes(trace: Trace, known: BaselineReplay, params: CriticalParams) -> list[PathScope]:
     """Return the intervals to compute the path in. They do not overlap."""
     if not params.range and not params.step:
-        return [whole(known.graph, known.replay, known.dur)]
+        return [full_scope(known.graph, known.replay, known.dur)]
     events = trace.events
     if params.range:
         rows = np.flatnonzero(_is_range(trace))
@@ -181,17 +181,17 @@ def _scopes(trace: Trace, known: Known, params: CriticalParams) -> list[Scope]:
         low = int(trace.steps.ts[step])
         spans = np.array([[low, low + int(trace.steps.dur[step]), int(trace.steps.track[step])]])
     spans[:, :2] -= trace.span_ns[0]
-    scopes, reached = list[Scope](), np.iinfo(np.int64).min
+    scopes, reached = list[PathScope](), np.iinfo(np.int64).min
     for low, high, track in spans.tolist():
-        line = next((i for i, tracks in enumerate(known.graph.tracks) if track in tracks), 0)
+        line = next((i for i, tracks in enumerate(known.graph.group_tracks) if track in tracks), 0)
         if low >= reached:  # those of another thread or inside the one before are left out
-            scopes.append(scope_of(known.graph, known.replay, known.dur, line, low, high))
+            scopes.append(thread_scope(known.graph, known.replay, known.dur, line, low, high))
             reached = high
     return scopes
 
 
 def _is_range(trace: Trace) -> Mask:
-    return trace.events.category_mask(*RANGES) & trace.track_mask(TrackKind.THREAD) & (trace.events.dur > 0)
+    return trace.events.category_mask(*RANGE_CATEGORIES) & trace.track_mask(TrackKind.THREAD) & (trace.events.dur > 0)
 
 
 def _name_id(trace: Trace, name: str) -> int:
@@ -202,35 +202,38 @@ def _ranges(trace: Trace) -> list[str]:
     rows = np.flatnonzero(_is_range(trace))
     groups = group(trace.events.name[rows])
     order = np.argsort(-groups.sum(trace.events.dur[rows]), kind="stable")[:RANGES_NAMED]
-    return names(trace, trace.events.name[rows][groups.first[order]])
+    return name_texts(trace, trace.events.name[rows][groups.first[order]])
 
 
-def _notes(trace: Trace, graph: Graph) -> list[str]:
+def _notes(trace: Trace, graph: WaitGraph) -> list[str]:
     """Return the ids of notes: no steps, or no launching call for most of the device work."""
-    launched = int((graph.waits.kind == KINDS.index("launch")).sum())
-    lacking = {"no_steps": not len(trace.steps), "no_launches": 2 * launched < int((graph.moments.line < 0).sum())}
+    launched = int((graph.edges.kind == DEPENDENCY_KINDS.index("launch")).sum())
+    lacking = {
+        "no_steps": not len(trace.steps),
+        "no_launches": 2 * launched < int((graph.nodes.thread_group < 0).sum()),
+    }
     return [note for note, holds in lacking.items() if holds]
 
 
 def _slack(trace: Trace) -> SlackColumns:
     """Return the slack of work that is not on the path, the smallest first."""
     events, path = trace.events, path_pieces(trace)
-    known = replayed(trace)
-    scope = whole(known.graph, known.replay, known.dur)
+    known = baseline_replay(trace)
+    scope = full_scope(known.graph, known.replay, known.dur)
     low, high = scope.low + trace.span_ns[0], scope.high + trace.span_ns[0]
     mine = (is_operator(trace) | is_device_work(trace)) & (events.ts >= low) & (events.end <= high)
     mine[path.event[path.event >= 0]] = False
     rows = np.flatnonzero(mine)
-    slack = slack_of(trace, rows)
+    slack = event_slacks(trace, rows)
     off = slack >= 0.5  # less is on the path, within a rounding; nan is not known
     rows, slack = rows[off], slack[off]
     groups = group(events.name[rows], events.category[rows])
     ends = np.isfinite(slack)
     least = np.full(len(groups.first), np.inf)
-    np.minimum.at(least, groups.of, slack)
-    ended, summed = (np.bincount(groups.of, values, len(least)) for values in (ends, np.where(ends, slack, 0)))
+    np.minimum.at(least, groups.ids, slack)
+    ended, summed = (np.bincount(groups.ids, values, len(least)) for values in (ends, np.where(ends, slack, 0)))
     columns: dict[str, Column] = {
-        "name": names(trace, events.name[rows][groups.first]),
+        "name": name_texts(trace, events.name[rows][groups.first]),
         "category": [Category(int(c)).name.lower() for c in events.category[rows][groups.first]],
         "calls": groups.count,
         "total_ns": groups.sum(events.dur[rows]),
@@ -248,49 +251,54 @@ def make_charts(result: CriticalAnswer, params: CriticalParams, top: int) -> dic
     return {"path": charts.pie(slices, colors=True)}
 
 
-def _names(trace: Trace, graph: Graph, path: Path, total: float) -> CriticalColumns:
+def _names(trace: Trace, graph: WaitGraph, path: CriticalPath, total: float) -> CriticalColumns:
     events = trace.events
-    rows, ns = device_work(graph, path)
+    rows, ns = path_device_work(graph, path)
     groups = group(events.name[rows], events.category[rows])
-    found = [own_time(trace, tracks, host_spans(trace, graph, path, line)) for line, tracks in enumerate(graph.tracks)]
-    host, outside = sum_by_name(trace, found), sum(one.outside for one in found)
+    found = [
+        self_times(trace, tracks, path_host_spans(trace, graph, path, line))
+        for line, tracks in enumerate(graph.group_tracks)
+    ]
+    host, outside = sum_by_name(trace, found), sum(one.outside_ns for one in found)
     extra: list[int] = [outside] if outside else []
     spent = np.concatenate((groups.sum(ns), host.ns, np.array(extra, np.int64)))
     categories = [Category(int(c)).name.lower() for c in events.category[rows][groups.first]]
     columns: dict[str, Column] = {
-        "name": [*names(trace, events.name[rows][groups.first]), *host.name, *("" for _ in extra)],
+        "name": [*name_texts(trace, events.name[rows][groups.first]), *host.name, *("" for _ in extra)],
         "category": [*categories, *host.category, *(None for _ in extra)],
         "path_ns": spent,
         "share": spent / total,
         "pieces": np.concatenate((groups.count, host.calls, np.full(len(extra), np.nan))),
     }
-    return CriticalColumns(**ordered(columns, "path_ns"))
+    return CriticalColumns(**sort_columns(columns, "path_ns"))
 
 
-def _longest(trace: Trace, graph: Graph, path: Path) -> PieceColumns:
+def _longest(trace: Trace, graph: WaitGraph, path: CriticalPath) -> PieceColumns:
     """Return the longest pieces: device work, and intervals of a host line."""
     events, first = trace.events, trace.span_ns[0]
-    rows = device_work(graph, path)[0]
+    rows = path_device_work(graph, path)[0]
     pieces = [(int(events.ts[row]), int(events.end[row]), int(row), -1) for row in rows]
-    for line in range(len(graph.tracks)):
-        pieces += [(low, high, -1, line) for low, high in host_spans(trace, graph, path, line).tolist()]
+    for line in range(len(graph.group_tracks)):
+        pieces += [(low, high, -1, line) for low, high in path_host_spans(trace, graph, path, line).tolist()]
     pieces = sorted(pieces, key=lambda piece: piece[0] - piece[1])[:LONGEST]
     return PieceColumns(
         duration_ns=[high - low for low, high, _, _ in pieces],
         part=["host" if row < 0 else "device" for _, _, row, _ in pieces],
         name=[
-            trace.strings[int(events.name[row])] if row >= 0 else _longest_of(trace, graph.tracks[line], low, high)
+            trace.strings[int(events.name[row])]
+            if row >= 0
+            else _longest_of(trace, graph.group_tracks[line], low, high)
             for low, high, row, line in pieces
         ],
         start_ns=[low - first for low, _, _, _ in pieces],
         end_ns=[high - first for _, high, _, _ in pieces],
-        track=[int(events.track[row]) if row >= 0 else graph.tracks[line][0] for _, _, row, line in pieces],
+        track=[int(events.track[row]) if row >= 0 else graph.group_tracks[line][0] for _, _, row, line in pieces],
     )
 
 
 def _longest_of(trace: Trace, tracks: Sequence[int], low: int, high: int) -> str:
     """Return the name with the most self time of some threads in an interval; "" if nothing was recorded."""
-    own = sum_by_name(trace, [own_time(trace, tracks, np.array([[low, high]]))])
+    own = sum_by_name(trace, [self_times(trace, tracks, np.array([[low, high]]))])
     return own.name[int(own.ns.argmax())] if own.name else ""
 
 

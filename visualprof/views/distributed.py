@@ -13,10 +13,10 @@ from visualprof.views.answers import charts, kinds
 from visualprof.views.answers.table import Columns, Table, columns_of, from_rows
 from visualprof.views.measure.communication_events import bus_bytes
 from visualprof.views.measure.groups import group
-from visualprof.views.measure.processes import LACKS, part_takes_part, takes_part
-from visualprof.views.measure.rank_summary import rank_part
-from visualprof.views.measure.run_analysis import WholeRun, whole_run
-from visualprof.views.measure.straggler_report import Straggler, stragglers_of
+from visualprof.views.measure.processes import NO_COMMUNICATION_HINT, summary_takes_part, takes_part
+from visualprof.views.measure.rank_summary import rank_summary
+from visualprof.views.measure.run_analysis import RunAnalysis, analyze_run
+from visualprof.views.measure.straggler_report import Straggler, straggler_report
 
 
 class RankColumns(Columns):
@@ -142,7 +142,7 @@ class DistributedAnswer(Table[RankColumns]):
     notes: list[str]
 
 
-def compute(run: WholeRun, params: Params) -> DistributedAnswer:
+def compute(run: RunAnalysis, params: Params) -> DistributedAnswer:
     """Return the time of every rank and step, its collectives, and the stragglers.
 
     Computation is the union of other kernels (of operators if nothing runs on a device). Communication is the union of
@@ -159,7 +159,7 @@ def compute(run: WholeRun, params: Params) -> DistributedAnswer:
         waits=Table(columns=_waits(run, params.step)),
         devices=Table(columns=_devices(run)),
         summary=_summary(run, means),
-        stragglers=stragglers_of(run),
+        stragglers=straggler_report(run),
         missing_ranks=_missing(run),
         notes=_notes(run),
     )
@@ -191,10 +191,10 @@ def _means(columns: RankColumns | WaitColumns) -> tuple[list[str], dict[str, Flo
     return [str(r) for r in rank[groups.first].tolist()], means
 
 
-def _steps(run: WholeRun, step: str) -> RankColumns:
+def _steps(run: RunAnalysis, step: str) -> RankColumns:
     """Return the time of each rank in each step, or in one step."""
     rows: list[tuple[int | str, ...]] = []
-    for number, worker, rank in zip(run.where.numbers, run.workers, run.ranks, strict=True):
+    for number, worker, rank in zip(run.process_groups.ranks, run.workers, run.ranks, strict=True):
         total, a, b, c = rank.end - rank.start, rank.computation_ns, rank.communication_ns, rank.overlap_ns
         times: list[list[int]] = np.stack((total, a, b, c, total - a - b + c), axis=1).tolist()
         named = zip(rank.steps, times, strict=True)
@@ -219,8 +219,8 @@ def _rank_means(steps: RankColumns) -> RankMeanColumns:
     )
 
 
-def _devices(run: WholeRun) -> RankDeviceColumns:
-    placed = zip(run.where.numbers, run.workers, run.ranks, strict=True)
+def _devices(run: RunAnalysis) -> RankDeviceColumns:
+    placed = zip(run.process_groups.ranks, run.workers, run.ranks, strict=True)
     rows = [
         (number, worker, rank.host, *msgspec.structs.astuple(device))
         for number, worker, rank in placed
@@ -229,7 +229,7 @@ def _devices(run: WholeRun) -> RankDeviceColumns:
     return from_rows(RankDeviceColumns, rows)
 
 
-def _summary(run: WholeRun, means: RankMeanColumns) -> RunSummary:
+def _summary(run: RunAnalysis, means: RankMeanColumns) -> RunSummary:
     devices = [(rank.host, device.name) for rank in run.ranks for device in rank.devices]
     rank, computation = np.asarray(means.rank, np.int64), np.asarray(means.computation_ns, np.float64)
     known = len(rank) > 0
@@ -251,38 +251,38 @@ def _summary(run: WholeRun, means: RankMeanColumns) -> RunSummary:
     )
 
 
-def _waits(run: WholeRun, step: str) -> WaitColumns:
+def _waits(run: RunAnalysis, step: str) -> WaitColumns:
     """Return transfer and wait time in matched collectives by step."""
     rows: list[tuple[int, str, int, int]] = []
-    for number, rank, spent in zip(run.where.numbers, run.ranks, run.spent, strict=True):
+    for number, rank, spent in zip(run.process_groups.ranks, run.ranks, run.transfer_and_wait, strict=True):
         if spent:
             named = zip(rank.steps, *(each.tolist() for each in spent), strict=True)
             rows += [(number, name, a, b) for name, a, b in named if step in ("", name)]
     return from_rows(WaitColumns, rows)
 
 
-def _collectives(run: WholeRun) -> CollectiveColumns:
+def _collectives(run: RunAnalysis) -> CollectiveColumns:
     """Return the collectives of each rank by name."""
-    sums, numbers = run.by_name, np.array(run.where.numbers, np.int64)
-    order = np.lexsort((numbers[sums.rank], np.argsort(np.argsort(run.names))[sums.name]))
-    sizes = np.array([rank.place.world_size for rank in run.ranks], np.int64)[sums.rank]
-    members = np.where(sums.members > 0, sums.members, sizes)
-    sized, known = sums.bytes >= 0, sums.transfer >= 0
+    sums, numbers = run.collective_totals, np.array(run.process_groups.ranks, np.int64)
+    order = np.lexsort((numbers[sums.rank], np.argsort(np.argsort(run.collective_names))[sums.name]))
+    sizes = np.array([rank.location.world_size for rank in run.ranks], np.int64)[sums.rank]
+    members = np.where(sums.group_size > 0, sums.group_size, sizes)
+    sized, known = sums.bytes >= 0, sums.transfer_ns >= 0
     bandwidth = np.full(len(sums.name), np.nan)
-    for i, name in enumerate(run.names):
-        rows = np.flatnonzero((sums.name == i) & (sums.exchange > 0))
+    for i, name in enumerate(run.collective_names):
+        rows = np.flatnonzero((sums.name == i) & (sums.data_transfer_ns > 0))
         moved = bus_bytes(name, sums.bytes[rows].astype(np.float64), members[rows])
-        bandwidth[rows] = moved / sums.exchange[rows] * 1e9
+        bandwidth[rows] = moved / sums.data_transfer_ns[rows] * 1e9
     return CollectiveColumns(
         rank=numbers[sums.rank][order],
-        name=[run.names[int(i)] for i in sums.name[order]],
+        name=[run.collective_names[int(i)] for i in sums.name[order]],
         calls=sums.calls[order],
         bytes=_where(sized, sums.bytes, order),
         mean_bytes=np.where(sized, sums.bytes / sums.calls, np.nan)[order],
-        total_ns=sums.latency[order],
-        mean_ns=(sums.latency / sums.calls)[order],
-        transfer_ns=_where(known, sums.transfer, order),
-        wait_ns=_where(known, sums.latency - sums.transfer, order),
+        total_ns=sums.latency_ns[order],
+        mean_ns=(sums.latency_ns / sums.calls)[order],
+        transfer_ns=_where(known, sums.transfer_ns, order),
+        wait_ns=_where(known, sums.latency_ns - sums.transfer_ns, order),
         bus_bandwidth_bytes_per_s=bandwidth[order],
         event=sums.event[order],
     )
@@ -295,18 +295,18 @@ def _where(known: Mask, values: Ints, order: Ints) -> Ints | list[int | None]:
     return [value if here else None for value, here in zip(values[order].tolist(), known[order].tolist(), strict=True)]
 
 
-def _missing(run: WholeRun) -> list[int]:
+def _missing(run: RunAnalysis) -> list[int]:
     """Return the ranks that are missing according to the world size; at most 1,024."""
-    size = max((rank.place.world_size for rank in run.ranks), default=-1)
-    return sorted(set(range(min(size, 1024))) - set(run.where.numbers)) if size > 0 else []
+    size = max((rank.location.world_size for rank in run.ranks), default=-1)
+    return sorted(set(range(min(size, 1024))) - set(run.process_groups.ranks)) if size > 0 else []
 
 
-def _notes(run: WholeRun) -> list[str]:
+def _notes(run: RunAnalysis) -> list[str]:
     """Return the ids of notes that the page explains."""
     several = len(run.ranks) > 1
     notes = {
         "different_steps": len({rank.steps for rank in run.ranks}) > 1,
-        "unmatched": several and not run.comparable,
+        "unmatched": several and not run.comparable_steps,
     }
     return [name for name, holds in notes.items() if holds]
 
@@ -319,8 +319,8 @@ VIEW = View(
     compute,
     make_charts,
     subject="run",
-    map=rank_part,
-    has_data=part_takes_part,
-    reduce=whole_run,
-    empty_hint=LACKS,
+    map=rank_summary,
+    has_data=summary_takes_part,
+    reduce=analyze_run,
+    empty_hint=NO_COMMUNICATION_HINT,
 )

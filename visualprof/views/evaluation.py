@@ -12,14 +12,22 @@ from visualprof.views import View
 from visualprof.views.answers import charts
 from visualprof.views.answers.table import Table
 from visualprof.views.measure.advice import AdviceColumns, advice_chart, advice_columns
-from visualprof.views.measure.evaluation import BestColumns, PointColumns, Verdict, best, judge, margin, points_of
-from visualprof.views.measure.loads import LoadColumns, curves, loads_of
+from visualprof.views.measure.evaluation import (
+    BestColumns,
+    PointColumns,
+    Verdict,
+    best_columns,
+    confidence_margin,
+    find_verdicts,
+    point_columns,
+)
+from visualprof.views.measure.loads import LoadColumns, load_columns, load_curves
 from visualprof.views.measure.setting_search import (
     SearchColumns,
     SearchedColumns,
     constraint_chart,
     search_columns,
-    searched_columns,
+    trial_columns,
     trials_chart,
 )
 
@@ -61,15 +69,15 @@ def compute(reports: Sequence[Report], params: EvaluationParams) -> Overlay:
 
     Source: docs/views.md#evaluation
     """
-    verdicts = judge(reports)
-    best_points = Table(columns=best(reports, params.slo_ns, verdicts))
+    verdicts = find_verdicts(reports)
+    best_points = Table(columns=best_columns(reports, params.slo_ns, verdicts))
     return Overlay(
-        columns=points_of(reports),
+        columns=point_columns(reports),
         best=best_points,
-        loads=Table(columns=loads_of(reports)),
+        loads=Table(columns=load_columns(reports)),
         advice=Table(columns=advice_columns(reports)),
-        search=Table(columns=search_columns(reports)),
-        searched=Table(columns=searched_columns(reports)),
+        search=Table(columns=trial_columns(reports)),
+        searched=Table(columns=search_columns(reports)),
         verdicts=verdicts,
     )
 
@@ -125,7 +133,7 @@ def _intervals(name: str, report: Report, key: str) -> list[charts.Option]:
     """
     rows: list[list[float | None]] = []
     for point in sorted((p for p in report.points if p.batch > 0), key=lambda p: p.batch):
-        mean, half = getattr(point, key), margin(point.repeats, key)
+        mean, half = getattr(point, key), confidence_margin(point.repeats, key)
         rows.append([point.batch, *((None, None) if half is None else (max(mean - half, 0), mean + half))])
     ends = [[[batch, low], [batch, high], [batch, None]] for batch, low, high in rows if low is not None]
     if not ends:
@@ -205,7 +213,7 @@ def _load(reports: Sequence[Report], names: Sequence[str]) -> charts.Option:
     series: list[tuple[str, list[charts.Option]]] = []
     lines: list[charts.Option] = []
     for report, name in zip(reports, names, strict=True):
-        drawn = [[_step(report, p, step) for step in steps] for p in report.points for steps in curves(p)]
+        drawn = [[_step(report, p, step) for step in steps] for p in report.points for steps in load_curves(p)]
         series.append((name, [dot for dots in drawn for dot in dots]))
         lines += [_line(name, dots) | {"id": f"{report.id}|{i}"} for i, dots in enumerate(drawn)]
     if not lines:

@@ -16,7 +16,7 @@ from visualprof.views.answers.table import Answer
 from visualprof.views.measure.findings import Confidence, Detection, Rule, RuleContext, Severity
 from visualprof.views.measure.launch import is_device_work
 from visualprof.views.measure.replay.baseline import Baseline, Obstacle, baseline
-from visualprof.views.measure.replay.change import changed, parse
+from visualprof.views.measure.replay.change import apply_changes, parse_changes
 from visualprof.views.measure.steps import HOST_WORK
 from visualprof.views.rules import all_rules
 
@@ -120,7 +120,7 @@ def compute(trace: Trace, params: Params) -> FindingsAnswer:
     found = [
         finding
         for name, rule in all_rules().items()
-        if case.concerns(rule)
+        if case.applies(rule)
         for signal in _worst(rule.detect(case))
         for finding in _finding(case, known, name, rule, signal)
     ]
@@ -137,13 +137,13 @@ def compute(trace: Trace, params: Params) -> FindingsAnswer:
 
 def _worst(signals: Iterable[Detection]) -> list[Detection]:
     """Return the most expensive detection of a rule over several devices, with the number of devices."""
-    every = sorted(signals, key=lambda signal: -(signal.most_ns or 0))
+    every = sorted(signals, key=lambda signal: -(signal.max_gain_ns or 0))
     return [replace(every[0], evidence={**every[0].evidence, "devices": len(every)})] if len(every) > 1 else every
 
 
 def _finding(case: RuleContext, known: Baseline, name: str, rule: Rule, signal: Detection) -> Iterator[Finding]:
     """Yield the finding, unless its cost or its savings are less than SILENT of the step."""
-    gain, most, severity = None, signal.most_ns, signal.severity
+    gain, most, severity = None, signal.max_gain_ns, signal.severity
     if most is not None and case.share(most) < SILENT:
         return
     if signal.change and known.obstacle is None:
@@ -174,7 +174,7 @@ def _finding(case: RuleContext, known: Baseline, name: str, rule: Rule, signal: 
 
 
 def _gain(trace: Trace, known: Baseline, change: str) -> float:
-    return known.simulated_ns - known.predicted_ns(*changed(trace, known.graph, parse(change)))
+    return known.simulated_ns - known.predicted_ns(*apply_changes(trace, known.graph, parse_changes(change)))
 
 
 def _together(trace: Trace, known: Baseline, changes: list[str]) -> Together | None:

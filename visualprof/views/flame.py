@@ -12,14 +12,27 @@ from visualprof.reader.trace import Category, Ints, Trace
 from visualprof.views import Params, View
 from visualprof.views.answers import kinds
 from visualprof.views.answers.table import Columns, Table
-from visualprof.views.measure.call_paths import BACKWARD, Paths, frames, is_place, labels, operators, places, spent
+from visualprof.views.measure.call_paths import (
+    BACKWARD_LABEL,
+    CallPaths,
+    frame_paths,
+    is_scope,
+    operator_paths,
+    path_labels,
+    path_times,
+    scope_paths,
+)
 from visualprof.views.measure.groups import group
-from visualprof.views.measure.launch import is_operator, with_inner
+from visualprof.views.measure.launch import inclusive_totals, is_operator
 
 MOST = 5000  # frames; on a wide screen one that is left out has no pixel of its own
 OTHERS = "(others)"
 Tree = Literal["python", "module", "operator"]
-TREES: dict[Tree, Callable[[Trace], Paths]] = {"python": frames, "module": places, "operator": operators}
+TREES: dict[Tree, Callable[[Trace], CallPaths]] = {
+    "python": frame_paths,
+    "module": scope_paths,
+    "operator": operator_paths,
+}
 
 
 @dataclass(frozen=True)
@@ -80,7 +93,7 @@ def needs(trace: Trace) -> bool:
 def _trees(trace: Trace) -> list[Tree]:
     there = {
         "python": bool((trace.events.category == Category.PYTHON).any()),
-        "module": bool(is_place(trace).any()),
+        "module": bool(is_scope(trace).any()),
         "operator": bool(is_operator(trace).any()),
     }
     return [tree for tree in TREES if there[tree]]
@@ -96,7 +109,7 @@ def compute(trace: Trace, params: FlameParams) -> FlameAnswer:
     trees = _trees(trace)
     chosen: Tree = (trees[0] if trees else "operator") if params.tree == "auto" else params.tree
     tree = TREES[chosen](trace)
-    own = spent(trace, tree, params.step)
+    own = path_times(trace, tree, params.step)
     on_device = params.weight == "device"
     back = np.flatnonzero(own.backward_device) if on_device else np.zeros(0, np.int64)
     self_ns = np.concatenate((own.device if on_device else own.host, own.backward_device[back]))
@@ -108,10 +121,10 @@ def compute(trace: Trace, params: FlameParams) -> FlameAnswer:
         "depth": depth,
         "calls": np.concatenate((own.calls, own.calls[back])),
         "self_ns": self_ns,
-        "total_ns": with_inner([self_ns], parent, depth)[0],
+        "total_ns": inclusive_totals([self_ns], parent, depth)[0],
         "event": np.concatenate((tree.first, tree.first[back])).astype(np.int64),
     }
-    columns, folded = _folded([*labels(tree, trace.strings), *[BACKWARD] * len(back)], numbers)
+    columns, folded = _folded([*path_labels(tree, trace.strings), *[BACKWARD_LABEL] * len(back)], numbers)
     return FlameAnswer(
         columns=columns,
         tree=chosen,
@@ -125,7 +138,7 @@ def compute(trace: Trace, params: FlameParams) -> FlameAnswer:
     )
 
 
-def _depth(tree: Paths) -> Ints:
+def _depth(tree: CallPaths) -> Ints:
     """Return the number of ancestors of each frame."""
     depth = np.zeros(len(tree), np.int64)
     at = tree.parent

@@ -14,9 +14,9 @@ from visualprof.views import View
 from visualprof.views.answers import kinds
 from visualprof.views.answers.kinds import Column
 from visualprof.views.answers.table import Answer, Columns, Table, from_rows
-from visualprof.views.measure.graph_join import join
+from visualprof.views.measure.graph_join import join_times
 from visualprof.views.measure.groups import distinct
-from visualprof.views.measure.hierarchy import Hierarchy, hierarchy_of, shape_text
+from visualprof.views.measure.hierarchy import Hierarchy, cached_hierarchy, shape_text
 from visualprof.views.measure.launch import is_operator
 
 ATTRIBUTE_CHARS = 80
@@ -218,8 +218,8 @@ def drawn(model: ModelGraph, name: str = "") -> Graph:
     Args:
         name: Its id if a file has several models.
     """
-    tree = hierarchy_of(model)
-    nodes = [model.nodes[r] for r in tree.shown]
+    tree = cached_hierarchy(model)
+    nodes = [model.nodes[r] for r in tree.drawn_nodes]
     used = sorted(set(tree.value))
     values = [model.values[v] for v in used]
     place = {v: i for i, v in enumerate(used)}
@@ -228,14 +228,14 @@ def drawn(model: ModelGraph, name: str = "") -> Graph:
     return Graph(
         model=_summary(model, name),
         nodes=NodeColumns(
-            name=[_label(n, lost) for n, lost in zip(nodes, tree.lost, strict=True)],
+            name=[_label(n, lost) for n, lost in zip(nodes, tree.dissolved_scopes, strict=True)],
             full_name=[n.name for n in nodes],
             type=[n.type for n in nodes],
             attributes=[_attributes(n) for n in nodes],
             group=tree.group,
-            constants=[len(held) for held in tree.folded],
-            parameters=[sum(elements[v] for v in held) for held in tree.folded],
-            parameter_bytes=[sum(size[v] for v in held) for held in tree.folded],
+            constants=[len(held) for held in tree.folded_constants],
+            parameters=[sum(elements[v] for v in held) for held in tree.folded_constants],
+            parameter_bytes=[sum(size[v] for v in held) for held in tree.folded_constants],
         ),
         edges=EdgeColumns(src=tree.src, dst=tree.dst, value=[place[v] for v in tree.value]),
         groups=GroupColumns(
@@ -256,8 +256,8 @@ def drawn(model: ModelGraph, name: str = "") -> Graph:
 
 def node_details(model: ModelGraph, place: int) -> NodeDetails:
     """Return the details of a shown node by its index."""
-    tree = hierarchy_of(model)
-    node, constants = model.nodes[tree.shown[place]], tree.folded[place]
+    tree = cached_hierarchy(model)
+    node, constants = model.nodes[tree.drawn_nodes[place]], tree.folded_constants[place]
     return NodeDetails(
         name=node.name,
         type=node.type,
@@ -271,8 +271,8 @@ def node_details(model: ModelGraph, place: int) -> NodeDetails:
 
 def measured(model: ModelGraph, trace: Trace) -> GraphProfile:
     """Return the measured times of a profile by node of a model."""
-    joined = join(model, trace)
-    shown = np.array(hierarchy_of(model).shown, np.int64)
+    joined = join_times(model, trace)
+    shown = np.array(cached_hierarchy(model).drawn_nodes, np.int64)
     event = joined.event[shown]
     listed = {int(i): trace.strings[int(i)] for i in distinct(trace.events.name[is_operator(trace)])}
     label = [int(trace.events.name[row]) if row >= 0 else -1 for row in event.tolist()]
@@ -344,7 +344,7 @@ def _below(tree: Hierarchy, weights: list[int], amount: list[int]) -> list[int]:
     """
     sums = [0] * len(tree.groups)
     counted: set[tuple[int, int]] = set()
-    for node, held in enumerate(tree.folded):
+    for node, held in enumerate(tree.folded_constants):
         for value in held:
             at = tree.group[node]
             while at > 0 and (at, value) not in counted:  # counted here is counted further out too

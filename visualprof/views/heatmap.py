@@ -14,12 +14,12 @@ from visualprof.reader.trace import Floats, Ints
 from visualprof.views import Params, View
 from visualprof.views.answers import kinds
 from visualprof.views.answers.table import Answer, Columns
-from visualprof.views.measure.bins import bins, merged
-from visualprof.views.measure.processes import LACKS, part_takes_part, takes_part
-from visualprof.views.measure.rank_metrics import RankFigures
-from visualprof.views.measure.rank_summary import rank_part
-from visualprof.views.measure.row_order import similar
-from visualprof.views.measure.run_analysis import WholeRun, whole_run
+from visualprof.views.measure.bins import bin_edges, merge_bins
+from visualprof.views.measure.processes import NO_COMMUNICATION_HINT, summary_takes_part, takes_part
+from visualprof.views.measure.rank_metrics import RankMetrics
+from visualprof.views.measure.rank_summary import rank_summary
+from visualprof.views.measure.row_order import similarity_order
+from visualprof.views.measure.run_analysis import RunAnalysis, analyze_run
 
 Figure = Literal[
     "total", "own", "computation", "communication", "exposed", "overlap", "other", "wait", "transfer"
@@ -148,38 +148,38 @@ class HeatmapAnswer(Answer):
     high_ns: kinds.Duration | None
 
 
-def compute(run: WholeRun, params: HeatmapParams) -> HeatmapAnswer:
+def compute(run: RunAnalysis, params: HeatmapParams) -> HeatmapAnswer:
     """Return a part of the map, at most 512 x 512 cells.
 
     Source: docs/views.md#heatmap
     """
-    return heat_map(run.figures, params)
+    return heat_map(run.metrics, params)
 
 
-def heat_map(run: RankFigures, params: HeatmapParams) -> HeatmapAnswer:
+def heat_map(run: RankMetrics, params: HeatmapParams) -> HeatmapAnswer:
     """Return a part of the map of some metrics."""
     steps = [i for i, name in enumerate(run.steps) if params.step in ("", name)]
-    values = run.figure(params.figure)[:, steps]
+    values = run.metric(params.figure)[:, steps]
     medians = _over(np.nanmedian, values, axis=0)
     shown = values - medians if params.excess else values
     means = _over(np.nanmean, shown, axis=1)
     labels = run.labels.get(params.grouped, ("",) * len(run.ranks))
     order = _order(values - medians, means, labels, params.by)
     rows, columns = (
-        start + bins(count, most)
+        start + bin_edges(count, most)
         for start, count, most in (
             (*_part(params.row, params.rows, len(order)), params.height),
             (*_part(params.column, params.columns, len(steps)), params.width),
         )
     )
     part = shown[order[rows[0] : rows[-1]], columns[0] : columns[-1]]
-    cells = merged(part, rows - rows[0], columns - columns[0], params.merge == "mean")
+    cells = merge_bins(part, rows - rows[0], columns - columns[0], params.merge == "mean")
     least, low_ns, high_ns, most = _scale(shown)
     return HeatmapAnswer(
         ranks=len(run.ranks),
         steps=len(steps),
-        steps_left_out=run.steps_left_out,
-        figures=[name for name in FIGURES if not np.isnan(run.figure(name)).all()],
+        steps_left_out=run.dropped_step_count,
+        figures=[name for name in FIGURES if not np.isnan(run.metric(name)).all()],
         groupings=[name for name in GROUPS if name in run.labels],
         ranks_shown=_rows(run, order, rows, labels, means),
         steps_shown=_columns(run, steps, columns, medians),
@@ -212,7 +212,7 @@ def _order(apart: Floats, means: Floats, labels: Sequence[str], by: str) -> Ints
     if by == "value":
         ranks = np.argsort(-mean, kind="stable")
     elif by == "similarity":
-        ranks = similar(apart)
+        ranks = similarity_order(apart)
     first: dict[str, int] = {}
     at: list[int] = ranks.tolist()
     of = np.array([first.setdefault(labels[i], len(first)) for i in at], np.int64)
@@ -243,7 +243,7 @@ def _part(first: int, count: int, of: int) -> tuple[int, int]:
     return start, min(count or of, of - start)
 
 
-def _rows(run: RankFigures, order: Ints, rows: Ints, labels: Sequence[str], means: Floats) -> HeatmapRowColumns:
+def _rows(run: RankMetrics, order: Ints, rows: Ints, labels: Sequence[str], means: Floats) -> HeatmapRowColumns:
     first: list[int] = order[rows[:-1]].tolist()
     hosts = run.labels.get("host", ("",) * len(run.ranks))
     return HeatmapRowColumns(
@@ -257,7 +257,7 @@ def _rows(run: RankFigures, order: Ints, rows: Ints, labels: Sequence[str], mean
     )
 
 
-def _columns(run: RankFigures, steps: list[int], columns: Ints, medians: Floats) -> HeatmapStepColumns:
+def _columns(run: RankMetrics, steps: list[int], columns: Ints, medians: Floats) -> HeatmapStepColumns:
     first: list[int] = columns[:-1].tolist()
     last: list[int] = (columns[1:] - 1).tolist()
     part = medians[None, columns[0] : columns[-1]]
@@ -266,7 +266,7 @@ def _columns(run: RankFigures, steps: list[int], columns: Ints, medians: Floats)
         steps=np.diff(columns),
         step=[run.steps[steps[i]] for i in first],
         last=[run.steps[steps[i]] for i in last],
-        median_ns=np.rint(merged(part, ONE, columns - columns[0])[0]),
+        median_ns=np.rint(merge_bins(part, ONE, columns - columns[0])[0]),
     )
 
 
@@ -288,7 +288,7 @@ def _groups(order: Ints, rows: Ints, labels: Sequence[str], means: Floats) -> He
 def _mean_of(means: Floats, rows: Ints) -> Floats:
     """Return the mean of each bin of rows."""
     part = means[rows[0] : rows[-1], None]
-    return np.rint(merged(part, rows - rows[0], ONE, mean=True)[:, 0])
+    return np.rint(merge_bins(part, rows - rows[0], ONE, mean=True)[:, 0])
 
 
 VIEW = View(
@@ -298,8 +298,8 @@ VIEW = View(
     HeatmapParams,
     compute,
     subject="run",
-    map=rank_part,
-    has_data=part_takes_part,
-    reduce=whole_run,
-    empty_hint=LACKS,
+    map=rank_summary,
+    has_data=summary_takes_part,
+    reduce=analyze_run,
+    empty_hint=NO_COMMUNICATION_HINT,
 )

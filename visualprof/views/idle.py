@@ -17,13 +17,13 @@ from visualprof.views import Params, View
 from visualprof.views.answers import charts, kinds
 from visualprof.views.answers.kinds import Column
 from visualprof.views.answers.table import Columns, Table
-from visualprof.views.measure.gaps import CAUSES, Gaps, Lane, gaps, lanes
-from visualprof.views.measure.groups import group, one_of
-from visualprof.views.measure.intervals import covered, length, merge, subtract, union
+from visualprof.views.measure.gaps import CAUSES, Gaps, WorkSequence, find_gaps, work_sequences
+from visualprof.views.measure.groups import group, is_in
+from visualprof.views.measure.intervals import covered_ns, merge, span_length, subtract, union
 from visualprof.views.measure.launch import is_device_work, is_operator
-from visualprof.views.measure.self_time import own_time, sum_by_name
-from visualprof.views.measure.steps import Windows, step_windows
-from visualprof.views.measure.timing import ordered
+from visualprof.views.measure.self_time import self_times, sum_by_name
+from visualprof.views.measure.steps import StepWindows, step_windows
+from visualprof.views.measure.timing import sort_columns
 
 LONGEST = 200  # gaps that are listed
 KINDS = {
@@ -159,13 +159,13 @@ def compute(trace: Trace, params: IdleParams) -> IdleAnswer:
     """
     windows = step_windows(trace)
     since = int(windows.start[0]) if len(windows) else None
-    windows = windows.only(params.step) if params.step else windows
-    events, found = trace.events, list[tuple[Lane, Gaps]]()
+    windows = windows.select_step(params.step) if params.step else windows
+    events, found = trace.events, list[tuple[WorkSequence, Gaps]]()
     ends: Ints = np.zeros(0, np.int64)
-    for lane in lanes(trace):
+    for lane in work_sequences(trace):
         if lane.track < 0:
             ends = np.sort(events.end[lane.work])
-        found.append((lane, gaps(trace, lane, ends, params.kernel_wait_ns, since)))
+        found.append((lane, find_gaps(trace, lane, ends, params.kernel_wait_ns, since)))
     streams = Counter(lane.device for lane, _ in found if lane.track >= 0)
     found = [(lane, own) for lane, own in found if lane.track < 0 or streams[lane.device] > 1]
     step = (int(windows.start.min()), int(windows.end.max())) if params.step and len(windows) else None
@@ -199,7 +199,7 @@ def make_charts(result: IdleAnswer, params: IdleParams, top: int) -> dict[str, c
     }
 
 
-def _extent(trace: Trace, lane: Lane) -> tuple[int, int]:
+def _extent(trace: Trace, lane: WorkSequence) -> tuple[int, int]:
     """Return the start of the first and the end of the last work of a lane."""
     return int(trace.events.ts[lane.work].min()), int(trace.events.end[lane.work].max())
 
@@ -208,26 +208,26 @@ def _within(found: Gaps, low: int, high: int) -> Gaps:
     """Return the gaps clipped to an interval."""
     start, end = np.clip(found.start, low, high), np.clip(found.end, low, high)
     at = np.flatnonzero(end > start)
-    return replace(found.at(at), start=start[at], end=end[at])
+    return replace(found.select(at), start=start[at], end=end[at])
 
 
-def _lane(trace: Trace, lane: Lane, found: Gaps, low: int, high: int) -> dict[str, int | float | str | None]:
+def _lane(trace: Trace, lane: WorkSequence, found: Gaps, low: int, high: int) -> dict[str, int | float | str | None]:
     """Return a row of `IdleColumns` for an interval."""
     events, own = trace.events, _within(found, low, high)
     start, end, category = events.ts[lane.work], events.end[lane.work], events.category[lane.work]
     before, spent = np.zeros((0, 2), np.int64), dict[str, int]()
     for kind, members in KINDS.items():
-        mine = one_of(category, members)
+        mine = is_in(category, members)
         spans = union(np.clip(start[mine], low, high), np.clip(end[mine], low, high))
-        spent[f"{kind}_ns"] = length(subtract(spans, before))
+        spent[f"{kind}_ns"] = span_length(subtract(spans, before))
         before = merge(before, spans)
-    idle = high - low - length(before)
+    idle = high - low - span_length(before)
     lengths = own.end - own.start
     causes = {f"{cause}_ns": int(lengths[own.cause == i].sum()) for i, cause in enumerate(CAUSES)}
     causes["other_ns"] += idle - sum(causes.values())  # before the first and after the last work of a step
     return {
         "device": lane.device,
-        "stream": lane.stream(trace),
+        "stream": lane.stream_name(trace),
         "span_ns": high - low,
         **spent,
         "idle_ns": idle,
@@ -239,12 +239,12 @@ def _lane(trace: Trace, lane: Lane, found: Gaps, low: int, high: int) -> dict[st
     }
 
 
-def _steps(trace: Trace, devices: list[tuple[Lane, Gaps]], windows: Windows) -> IdleStepColumns:
+def _steps(trace: Trace, devices: list[tuple[WorkSequence, Gaps]], windows: StepWindows) -> IdleStepColumns:
     span, parts = windows.end - windows.start, list[dict[str, Ints]]()
     for lane, own in devices:
         ran = union(trace.events.ts[lane.work], trace.events.end[lane.work])
-        idle = span - covered(ran, windows.start, windows.end)
-        causes = {f"{cause}_ns": covered(own.spans(cause), windows.start, windows.end) for cause in CAUSES}
+        idle = span - covered_ns(ran, windows.start, windows.end)
+        causes = {f"{cause}_ns": covered_ns(own.spans(cause), windows.start, windows.end) for cause in CAUSES}
         causes["other_ns"] = causes["other_ns"] + idle - sum(causes.values())
         parts.append({"device": np.full(len(span), lane.device), "span_ns": span, "idle_ns": idle, **causes})
     columns = {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
@@ -263,11 +263,11 @@ def _host(trace: Trace, start: Ints, end: Ints, call: Ids) -> HostColumns:
     """Return the self time of host events on the launching threads in some intervals."""
     tracks = trace.events.track[call]
     found = (
-        [own_time(trace, (int(tracks[of[0]]),), union(start[of], end[of])) for of in group(tracks).members()]
+        [self_times(trace, (int(tracks[of[0]]),), union(start[of], end[of])) for of in group(tracks).members()]
         if len(call)
         else []
     )
-    total, outside = sum_by_name(trace, found), sum(one.outside for one in found)
+    total, outside = sum_by_name(trace, found), sum(one.outside_ns for one in found)
     extra = [outside] if outside else []
     spent = np.append(total.ns, extra)
     columns: dict[str, Column] = {
@@ -277,16 +277,16 @@ def _host(trace: Trace, start: Ints, end: Ints, call: Ids) -> HostColumns:
         "share": spent / max(int(spent.sum()), 1),
         "calls": np.append(total.calls.astype(np.float64), [np.nan] if outside else []),
     }
-    return HostColumns(**ordered(columns, "self_ns"))
+    return HostColumns(**sort_columns(columns, "self_ns"))
 
 
-def _longest(trace: Trace, devices: list[tuple[Lane, Gaps]]) -> GapColumns:
+def _longest(trace: Trace, devices: list[tuple[WorkSequence, Gaps]]) -> GapColumns:
     events, first = trace.events, trace.span_ns[0]
-    kept = [own.at(np.argsort(own.start - own.end, kind="stable")[:LONGEST]) for _, own in devices]
+    kept = [own.select(np.argsort(own.start - own.end, kind="stable")[:LONGEST]) for _, own in devices]
     device = np.repeat([lane.device for lane, _ in devices], [len(own.start) for own in kept])
     found = Gaps(*(np.concatenate([getattr(own, name) for own in kept]) for name in Gaps.__struct_fields__))
     order = np.argsort(found.start - found.end, kind="stable")[:LONGEST]
-    longest = found.at(order)
+    longest = found.select(order)
     meanwhile = [
         _meanwhile(trace, *gap)
         for gap in zip(*(c.tolist() for c in (longest.start, longest.end, longest.call)), strict=True)
@@ -297,15 +297,15 @@ def _longest(trace: Trace, devices: list[tuple[Lane, Gaps]]) -> GapColumns:
         cause=[CAUSES[int(i)] for i in longest.cause],
         host=_names(trace, np.array([row for row, _ in meanwhile])),
         within=_names(trace, np.array([row for _, row in meanwhile])),
-        after=_names(trace, longest.after),
-        before=_names(trace, longest.before),
+        after=_names(trace, longest.previous_work),
+        before=_names(trace, longest.next_work),
         operator=_names(trace, nearest_ancestor(events.parent, is_operator(trace), longest.call)),
         step=[
-            trace.strings[int(trace.steps.name[i])] if i >= 0 else None for i in events.step[longest.before].tolist()
+            trace.strings[int(trace.steps.name[i])] if i >= 0 else None for i in events.step[longest.next_work].tolist()
         ],
         start_ns=longest.start - first,
         end_ns=longest.end - first,
-        track=events.track[longest.before],
+        track=events.track[longest.next_work],
     )
 
 

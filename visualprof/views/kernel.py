@@ -13,12 +13,12 @@ from visualprof.views import Params, View
 from visualprof.views.answers import charts, kinds
 from visualprof.views.answers.kinds import Column
 from visualprof.views.answers.table import Columns, Table
-from visualprof.views.measure.compiled import fusion
+from visualprof.views.measure.compiled import parse_fusion
 from visualprof.views.measure.groups import Groups, group
-from visualprof.views.measure.launch import begins_launch, is_kernel, launches
-from visualprof.views.measure.steps import in_step
-from visualprof.views.measure.tensor_core import knows_tensor_cores, names_with, uses_tensor_core
-from visualprof.views.measure.timing import CallColumns, durations, names, ordered
+from visualprof.views.measure.launch import is_first_of_launch, is_kernel, launches
+from visualprof.views.measure.steps import is_in_step
+from visualprof.views.measure.tensor_core import knows_tensor_cores, match_names, uses_tensor_core
+from visualprof.views.measure.timing import CallColumns, duration_columns, name_texts, sort_columns
 
 
 @dataclass(frozen=True)
@@ -98,18 +98,18 @@ def compute(trace: Trace, params: KernelParams) -> KernelAnswer:
 
     Source: torch-tb-profiler's kernel view, docs/views.md#kernel
     """
-    inside = in_step(trace, params.step)
+    inside = is_in_step(trace, params.step)
     rows = np.flatnonzero(is_kernel(trace) & inside).astype(np.int32)
-    core = names_with(trace, trace.events.name[rows], uses_tensor_core)
+    core = match_names(trace, trace.events.name[rows], uses_tensor_core)
     dur = np.maximum(trace.events.dur[rows], 0)
     columns = _by_launch(trace, rows) if params.group == "launch" else _by_name(trace, rows)
     known = knows_tensor_cores(trace)
-    fused = [fusion(str(name)) for name in columns["name"]]
+    fused = [parse_fusion(str(name)) for name in columns["name"]]
     if any(fused):
         columns["fuses"] = [", ".join(each.operators) if each else None for each in fused]
     columns["tensor_core"] = [uses_tensor_core(n) if known else None for n in columns["name"]]
     return KernelAnswer(
-        columns=KernelColumns(**ordered(columns, "total_ns")),
+        columns=KernelColumns(**sort_columns(columns, "total_ns")),
         kind="operator" if trace.meta.device_work == "operator" else "kernel",
         tensor_core=TensorCore(int(dur[core].sum()), int(dur[~core].sum())) if known else None,
         memory_operations=Table(columns=_memory_operations(trace, np.flatnonzero(_is_copy(trace) & inside))),
@@ -138,7 +138,7 @@ def _is_copy(trace: Trace) -> Mask:
 def _by_name(trace: Trace, rows: Ids) -> dict[str, Column]:
     groups = group(trace.events.name[rows])
     return {
-        "name": names(trace, trace.events.name[rows][groups.first]),
+        "name": name_texts(trace, trace.events.name[rows][groups.first]),
         **_durations(trace, rows, groups),
         **_load(trace, rows, groups),
     }
@@ -153,11 +153,11 @@ def _by_launch(trace: Trace, rows: Ids) -> dict[str, Column]:
     keys = [trace.arg(k, rows, -1).astype(np.int64) for k in ("grid", "block", "registers", "shared_memory")]
     groups = group(trace.events.name[rows], op_name, ranged, *keys)
     first = groups.first
-    begins = (call >= 0) & begins_launch(trace)[place]
+    begins = (call >= 0) & is_first_of_launch(trace)[place]
     delay = np.where(begins, np.maximum(trace.events.ts[rows] - trace.events.end[call], 0), np.nan)
     return {
-        "name": names(trace, trace.events.name[rows][first]),
-        "operator": names(trace, op_name[first]),
+        "name": name_texts(trace, trace.events.name[rows][first]),
+        "operator": name_texts(trace, op_name[first]),
         "user_range": [bool(ranged[i]) if owner[i] >= 0 else None for i in first.tolist()],
         "grid": _texts(trace, keys[0][first]),
         "block": _texts(trace, keys[1][first]),
@@ -171,7 +171,7 @@ def _by_launch(trace: Trace, rows: Ids) -> dict[str, Column]:
 
 def _durations(trace: Trace, rows: Rows, groups: Groups) -> dict[str, Column]:
     spread = groups.deviation(np.maximum(trace.events.dur[rows], 0))
-    return {**durations(trace, rows, groups), "stddev_ns": spread}
+    return {**duration_columns(trace, rows, groups), "stddev_ns": spread}
 
 
 def _load(trace: Trace, rows: Ids, groups: Groups) -> dict[str, Column]:
@@ -190,13 +190,13 @@ def _memory_operations(trace: Trace, rows: Rows) -> MemoryOperationColumns:
     sized = ~np.isnan(moved)
     total = groups.sum(np.nan_to_num(moved)).astype(np.float64)
     known = groups.sum(sized) > 0
-    columns = {"name": names(trace, trace.events.name[rows][groups.first]), **_durations(trace, rows, groups)}
+    columns = {"name": name_texts(trace, trace.events.name[rows][groups.first]), **_durations(trace, rows, groups)}
     spent = groups.sum(trace.events.dur[rows] * sized).astype(np.float64)
     columns["bytes"] = np.where(known, total, np.nan)
     columns["bandwidth_bytes_per_s"] = np.where(
         known & (spent > 0), total / np.where(spent > 0, spent, 1) * 1e9, np.nan
     )
-    return MemoryOperationColumns(**ordered(columns, "total_ns"))
+    return MemoryOperationColumns(**sort_columns(columns, "total_ns"))
 
 
 def _texts(trace: Trace, ids: Rows) -> list[str | None]:

@@ -14,12 +14,12 @@ from visualprof.views import Params, View
 from visualprof.views.answers import charts, kinds
 from visualprof.views.answers.kinds import Column
 from visualprof.views.answers.table import Columns, Table
-from visualprof.views.measure.gaps import Lane, lanes
+from visualprof.views.measure.gaps import WorkSequence, work_sequences
 from visualprof.views.measure.groups import group
-from visualprof.views.measure.launch import calls, is_operator
-from visualprof.views.measure.queues import FULL, Queue, queue
-from visualprof.views.measure.steps import in_step
-from visualprof.views.measure.timing import ordered
+from visualprof.views.measure.launch import device_calls, is_operator
+from visualprof.views.measure.queues import MAX_QUEUED_LAUNCHES, LaunchQueue, launch_queue
+from visualprof.views.measure.steps import is_in_step
+from visualprof.views.measure.timing import sort_columns
 
 BINS = 10.0 ** np.arange(2, 9.01, 1 / 3)  # ns
 
@@ -113,7 +113,7 @@ class LaunchAnswer(Table[LaunchColumns]):
 
 def needs(trace: Trace) -> bool:
     """Whether the trace has device work with a known launch."""
-    return bool((calls(trace)[1] >= 0).any())
+    return bool((device_calls(trace)[1] >= 0).any())
 
 
 def compute(trace: Trace, params: LaunchParams) -> LaunchAnswer:
@@ -122,12 +122,12 @@ def compute(trace: Trace, params: LaunchParams) -> LaunchAnswer:
     Source: HTA's launch statistics and queue length, docs/views.md#launch
     """
     events = trace.events
-    streams = [(lane, queue(trace, lane)) for lane in lanes(trace) if lane.track >= 0]
-    inside = in_step(trace, params.step)
+    streams = [(lane, launch_queue(trace, lane)) for lane in work_sequences(trace) if lane.track >= 0]
+    inside = is_in_step(trace, params.step)
     parts = [np.flatnonzero(inside[own.work]) for _, own in streams]
     call, work, begun, depth, pieces, work_ns = (
         np.concatenate([getattr(own, key)[at] for (_, own), at in zip(streams, parts, strict=True)])
-        for key in ("call", "work", "begun", "depth", "pieces", "work_ns")
+        for key in ("call", "work", "start_ns", "depth", "work_count", "work_ns")
     )
     call_ns, delay = np.maximum(events.dur[call], 0), np.maximum(begun - events.end[call], 0)
     owner = nearest_ancestor(events.parent, is_operator(trace), call)
@@ -146,7 +146,7 @@ def compute(trace: Trace, params: LaunchParams) -> LaunchAnswer:
         "max_queued": groups.max(depth),
         "total_ns": groups.sum(work_ns),
     }
-    sorted_columns = ordered(columns, "total_ns")
+    sorted_columns = sort_columns(columns, "total_ns")
     return LaunchAnswer(
         columns=LaunchColumns(**{key: sorted_columns[key] for key in LaunchColumns.__struct_fields__}),
         launches=len(call),
@@ -166,19 +166,21 @@ def make_charts(result: LaunchAnswer, params: LaunchParams, top: int) -> dict[st
     return {"spread": charts.bars([_time(ns) for ns in spread.from_ns], bars, unit="count", stack=False)}
 
 
-def _streams(trace: Trace, streams: list[tuple[Lane, Queue]]) -> QueueColumns:
+def _streams(trace: Trace, streams: list[tuple[WorkSequence, LaunchQueue]]) -> QueueColumns:
     rows = [(lane, own) for lane, own in streams if len(own.call)]
     spans = [np.diff(own.ts) for _, own in rows]
     return QueueColumns(
         device=[lane.device for lane, _ in rows],
-        stream=[lane.stream(trace) for lane, _ in rows],
+        stream=[lane.stream_name(trace) for lane, _ in rows],
         launches=[len(own.call) for _, own in rows],
         queued=[
             float((own.length[:-1] * span).sum() / max(int(span.sum()), 1))
             for (_, own), span in zip(rows, spans, strict=True)
         ],
         max_queued=[int(own.length.max()) for _, own in rows],
-        full_ns=[int(span[own.length[:-1] >= FULL].sum()) for (_, own), span in zip(rows, spans, strict=True)],
+        full_ns=[
+            int(span[own.length[:-1] >= MAX_QUEUED_LAUNCHES].sum()) for (_, own), span in zip(rows, spans, strict=True)
+        ],
     )
 
 

@@ -17,24 +17,24 @@ from visualprof.views.answers import charts, kinds
 from visualprof.views.answers.kinds import Column, Kind
 from visualprof.views.answers.table import AddressColumn, Answer, Columns, LazyTextColumn, Table
 from visualprof.views.measure.groups import group
-from visualprof.views.measure.launch import with_inner
+from visualprof.views.measure.launch import inclusive_totals
 from visualprof.views.measure.memory import (
-    Curve,
     Lifetimes,
-    alive_at,
-    curve,
-    devices_of,
-    held_by_category,
+    MemoryCurve,
+    allocation_purposes,
+    bytes_by_category,
+    downsample,
+    is_alive_at,
+    is_memory_owner,
     largest_first,
     lifetimes,
-    owners,
-    owners_of,
-    peak,
-    purposes,
-    thin,
+    memory_curve,
+    memory_devices,
+    memory_owners,
+    peak_index,
 )
 from visualprof.views.measure.steps import step_index
-from visualprof.views.measure.timing import names, ordered
+from visualprof.views.measure.timing import name_texts, sort_columns
 
 PEAK_ROWS = 200
 NEARLY_FULL = 0.5  # above this share of the device its memory is drawn beside the curve
@@ -157,18 +157,18 @@ def compute(trace: Trace, params: MemoryParams) -> MemoryAnswer:
     Source: torch-tb-profiler's memory view; docs/views.md#memory
     """
     origin = trace.span_ns[0]
-    numbers = devices_of(trace)
-    curves = {d: curve(trace, d) for d in numbers}
+    numbers = memory_devices(trace)
+    curves = {d: memory_curve(trace, d) for d in numbers}
     device = (
         int(params.device)
         if params.device.lstrip("-").isdigit()
         else max(numbers, key=lambda d: int(curves[d].allocated.max()))
     )
-    shown = curves.get(device, Curve(*(np.zeros(0, np.int64),) * 4, relative=True))
+    shown = curves.get(device, MemoryCurve(*(np.zeros(0, np.int64),) * 4, is_relative=True))
     low, high = _window(trace, params)
     lives = lifetimes(trace, device)
-    own = owners(trace)
-    owner = owners_of(trace, own)
+    own = is_memory_owner(trace)
+    owner = memory_owners(trace, own)
     drawn = _drawn(shown, low, high)
     return MemoryAnswer(
         device=device,
@@ -196,36 +196,38 @@ def _window(trace: Trace, params: MemoryParams) -> tuple[int, int]:
     return origin + params.start_ns, origin + params.end_ns if params.end_ns >= 0 else last
 
 
-def _device(trace: Trace, device: int, totals: Curve) -> MemoryDevice:
+def _device(trace: Trace, device: int, totals: MemoryCurve) -> MemoryDevice:
     known = next((d for d in trace.meta.devices if d.id == device), None)
     reserved = int(totals.reserved.max())
-    both = (totals.reserved >= totals.allocated) & (totals.allocated >= 0) & (not totals.relative)
+    both = (totals.reserved >= totals.allocated) & (totals.allocated >= 0) & (not totals.is_relative)
     return MemoryDevice(
         id=device,
         name="host" if device < 0 else known.name if known else "",
         memory_bytes=known.memory_bytes or None if known else None,
         events=len(totals.ts),
-        relative=totals.relative,
+        relative=totals.is_relative,
         peak_allocated_bytes=int(totals.allocated.max()),
         peak_reserved_bytes=reserved if reserved >= 0 else None,
         fragmentation_bytes=int((totals.reserved - totals.allocated)[both].max()) if both.any() else None,
     )
 
 
-def _drawn(totals: Curve, low: int, high: int) -> Ints:
+def _drawn(totals: MemoryCurve, low: int, high: int) -> Ints:
     """Return the indices of the curve's points in the window."""
     first, last = np.searchsorted(totals.ts, (low, high)).tolist()
-    return first + thin(totals.ts[first:last], totals.allocated[first:last])
+    return first + downsample(totals.ts[first:last], totals.allocated[first:last])
 
 
-def _curve(totals: Curve, at: Ints, origin: int) -> CurveColumns:
+def _curve(totals: MemoryCurve, at: Ints, origin: int) -> CurveColumns:
     reserved = np.where(totals.reserved[at] >= 0, totals.reserved[at].astype(np.float64), np.nan)
     return CurveColumns(ts_ns=totals.ts[at] - origin, allocated_bytes=totals.allocated[at], reserved_bytes=reserved)
 
 
-def _categories(trace: Trace, device: int, totals: Curve, at: Ints, origin: int) -> Table[dict[str, Column]] | None:
+def _categories(
+    trace: Trace, device: int, totals: MemoryCurve, at: Ints, origin: int
+) -> Table[dict[str, Column]] | None:
     """Return the bytes on the device over time by category."""
-    labels, held = held_by_category(trace, device, totals.places[at])
+    labels, held = bytes_by_category(trace, device, totals.alloc_rows[at])
     if not labels:
         return None
     columns: dict[str, Column] = {f"{label}_bytes": total for label, total in zip(labels, held, strict=True)}
@@ -243,10 +245,10 @@ def _name_ids(trace: Trace, rows: Ids) -> Ids:
 def _allocations(trace: Trace, lives: Lifetimes, low: int, high: int, owner: Ids) -> AllocationColumns:
     """Return the allocations that start or end in the window."""
     allocs, origin = trace.allocs, trace.span_ns[0]
-    begin = np.where(lives.allocated >= 0, allocs.ts[lives.allocated], -1)
-    end = np.where(lives.released >= 0, allocs.ts[lives.released], -1)
+    begin = np.where(lives.alloc_row >= 0, allocs.ts[lives.alloc_row], -1)
+    end = np.where(lives.release_row >= 0, allocs.ts[lives.release_row], -1)
     keep = np.flatnonzero(((begin >= low) & (begin < high)) | ((end >= low) & (end < high)))
-    place = np.where(lives.allocated[keep] >= 0, lives.allocated[keep], lives.released[keep])
+    place = np.where(lives.alloc_row[keep] >= 0, lives.alloc_row[keep], lives.release_row[keep])
     order = largest_first(np.abs(allocs.bytes[place]))
     keep, place = keep[order], place[order]
     begin, end = begin[keep], end[keep]
@@ -256,13 +258,13 @@ def _allocations(trace: Trace, lives: Lifetimes, low: int, high: int, owner: Ids
 
     labelled = bool(allocs.category.any())
     return AllocationColumns(
-        name=named(lives.allocated[keep]),
+        name=named(lives.alloc_row[keep]),
         address=AddressColumn(allocs.addr[place]),
         bytes=np.abs(allocs.bytes[place]),
         allocated_ns=np.where(begin >= 0, (begin - origin).astype(np.float64), np.nan),
         released_ns=np.where(end >= 0, (end - origin).astype(np.float64), np.nan),
         lifetime_ns=np.where((begin >= 0) & (end >= 0), (end - begin).astype(np.float64), np.nan),
-        released_by=named(lives.released[keep]),
+        released_by=named(lives.release_row[keep]),
         event=allocs.event[place].astype(np.int64),
         category=LazyTextColumn(allocs.category[place], lambda i: trace.strings[i] or "unknown") if labelled else None,
     )
@@ -285,36 +287,36 @@ def _operators(trace: Trace, device: int, low: int, high: int, own: Mask, rows: 
     size = allocs.bytes[at]
     direct = [np.bincount(owner, w, len(ops)).astype(np.int64) for w in (size, size > 0, np.where(size > 0, size, 0))]
     parent = place[nearest_ancestor(events.parent, own, events.parent[ops])]
-    total = with_inner(direct, parent, events.depth[ops])
+    total = inclusive_totals(direct, parent, events.depth[ops])
     touched = np.flatnonzero(total[1] | (total[0] != 0))
     name = events.name[ops]
     groups = group(name[touched])
     first = touched[groups.first]
     columns: dict[str, Column] = {
-        "name": names(trace, name[first]), "calls": np.bincount(name)[name[first]],
+        "name": name_texts(trace, name[first]), "calls": np.bincount(name)[name[first]],
         "size_increase_bytes": groups.sum(total[0][touched]),
         "self_size_increase_bytes": groups.sum(direct[0][touched]),
         "allocations": groups.sum(total[1][touched]), "self_allocations": groups.sum(direct[1][touched]),
         "allocated_bytes": groups.sum(total[2][touched]), "self_allocated_bytes": groups.sum(direct[2][touched]),
     }  # fmt: skip
-    return OperatorColumns(**ordered(columns, "self_allocated_bytes"))
+    return OperatorColumns(**sort_columns(columns, "self_allocated_bytes"))
 
 
-def _peak(trace: Trace, device: int, totals: Curve, lives: Lifetimes, origin: int, owner: Ids) -> MemoryPeak:
+def _peak(trace: Trace, device: int, totals: MemoryCurve, lives: Lifetimes, origin: int, owner: Ids) -> MemoryPeak:
     """Return the memory that is alive at the peak. The rest of the total is from before the profile."""
-    place = peak(totals)
+    place = peak_index(totals)
     if place < 0:
         return MemoryPeak(None, None)
     ts = int(totals.ts[place])
-    alive = np.flatnonzero(alive_at(trace, lives, ts))
-    places = lives.allocated[alive]
+    alive = np.flatnonzero(is_alive_at(trace, lives, ts))
+    places = lives.alloc_row[alive]
     size = trace.allocs.bytes[places]
-    modules = _name_ids(trace, owners_of(trace, trace.events.category == Category.MODULE)[places])
+    modules = _name_ids(trace, memory_owners(trace, trace.events.category == Category.MODULE)[places])
     text = trace.strings.__getitem__
-    purpose = purposes(trace, Lifetimes(places, lives.released[alive], lives.until[alive]))
-    labels, held = held_by_category(trace, device, totals.places[place : place + 1])
+    purpose = allocation_purposes(trace, Lifetimes(places, lives.release_row[alive], lives.end_ns[alive]))
+    labels, held = bytes_by_category(trace, device, totals.alloc_rows[place : place + 1])
     if len(alive) or not labels:
-        by_kind = _shares(purpose.of, purpose.names.__getitem__, size)
+        by_kind = _shares(purpose.ids, purpose.names.__getitem__, size)
     else:  # without addresses nobody knows what is alive, but the sums are known
         rows = sorted(((int(h[0]), n) for n, h in zip(labels, held, strict=True) if h[0]), reverse=True)
         unknown = np.full(len(rows), np.nan)

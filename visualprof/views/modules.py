@@ -10,10 +10,18 @@ from visualprof.reader.trace.nesting import nearest_ancestor
 from visualprof.views import Params, View
 from visualprof.views.answers import kinds
 from visualprof.views.answers.table import Columns, Table, columns_of, take_rows
-from visualprof.views.measure.call_paths import Paths, belongs, forward_of, is_place, places, spent, texts_of
-from visualprof.views.measure.launch import host_ns, is_operator
-from visualprof.views.measure.memory import changes_of_use
-from visualprof.views.measure.steps import in_step
+from visualprof.views.measure.call_paths import (
+    CallPaths,
+    forward_operators,
+    is_scope,
+    path_owners,
+    path_texts,
+    path_times,
+    scope_paths,
+)
+from visualprof.views.measure.launch import host_durations, is_operator
+from visualprof.views.measure.memory import is_reuse_release
+from visualprof.views.measure.steps import is_in_step
 
 
 class ModuleColumns(Columns, kw_only=True):
@@ -73,7 +81,7 @@ class ModulesAnswer(Table[ModuleColumns]):
 
 def needs(trace: Trace) -> bool:
     """Whether the host has a module or a named range."""
-    return bool(is_place(trace).any())
+    return bool(is_scope(trace).any())
 
 
 def compute(trace: Trace, params: Params) -> ModulesAnswer:
@@ -81,18 +89,18 @@ def compute(trace: Trace, params: Params) -> ModulesAnswer:
 
     Source: docs/views.md#modules
     """
-    tree = places(trace)
-    inside = in_step(trace, params.step)
-    own = spent(trace, tree, params.step)
+    tree = scope_paths(trace)
+    inside = is_in_step(trace, params.step)
+    own = path_times(trace, tree, params.step)
     operators = np.flatnonzero(is_operator(trace) & inside).astype(np.int32)
-    by = belongs(trace, tree, operators)
-    mine = (by.path >= 0) & ~by.backward
+    by = path_owners(trace, tree, operators)
+    mine = (by.path >= 0) & ~by.is_backward
     counted = np.bincount(by.path[mine], minlength=len(tree))
     times = (own.device, own.host, own.backward_device, own.backward_host, counted)
-    device, host, backward_device, backward_host, ran = tree.total(*times)
-    linked = bool((forward_of(trace) >= 0).any())
+    device, host, backward_device, backward_host, ran = tree.inclusive(*times)
+    linked = bool((forward_operators(trace) >= 0).any())
     columns = ModuleColumns(
-        name=texts_of(tree, trace.strings),
+        name=path_texts(tree, trace.strings),
         kind=[Category(c).name.lower() for c in trace.events.category[tree.first].tolist()],
         parent=tree.parent,
         calls=own.calls,
@@ -116,7 +124,7 @@ def compute(trace: Trace, params: Params) -> ModulesAnswer:
         columns=_used(columns, (own.calls > 0) | (device + host + backward_device + backward_host > 0)),
         only_ranges=not modules and trace.meta.framework == "pytorch",
         linked=linked,
-        outside=Outside(len(outer), int(host_ns(trace)[outer].sum()), own.outside_ns),
+        outside=Outside(len(outer), int(host_durations(trace)[outer].sum()), own.outside_ns),
     )
 
 
@@ -129,22 +137,22 @@ def _used(columns: ModuleColumns, used: Mask) -> ModuleColumns:
     return ModuleColumns(**kept)
 
 
-def _allocated(trace: Trace, tree: Paths, inside: Mask) -> Ints | None:
+def _allocated(trace: Trace, tree: CallPaths, inside: Mask) -> Ints | None:
     """Return the bytes allocated in each path and its children, on devices if the file has device allocations."""
     allocs = trace.allocs
     wanted = (allocs.bytes > 0) & (allocs.event >= 0)
     wanted &= (allocs.device >= 0) == bool((allocs.device >= 0).any())
-    wanted[1:] &= ~changes_of_use(trace)[:-1]
+    wanted[1:] &= ~is_reuse_release(trace)[:-1]
     at = np.flatnonzero(wanted)
     if not len(at):
         return None
     at = at[inside[allocs.event[at]]]
-    by = belongs(trace, tree, allocs.event[at])
-    mine = (by.path >= 0) & ~by.backward
-    return tree.total(np.bincount(by.path[mine], allocs.bytes[at[mine]], len(tree)).astype(np.int64))[0]
+    by = path_owners(trace, tree, allocs.event[at])
+    mine = (by.path >= 0) & ~by.is_backward
+    return tree.inclusive(np.bincount(by.path[mine], allocs.bytes[at[mine]], len(tree)).astype(np.int64))[0]
 
 
-def _flops(trace: Trace, tree: Paths, operators: Ids, path: Ids, mine: Mask) -> Floats | None:
+def _flops(trace: Trace, tree: CallPaths, operators: Ids, path: Ids, mine: Mask) -> Floats | None:
     """Return the recorded operations of each path and its children; NaN if none. Only outermost operators count."""
     if "flops" not in trace.args:
         return None
@@ -154,7 +162,7 @@ def _flops(trace: Trace, tree: Paths, operators: Ids, path: Ids, mine: Mask) -> 
     outer = nearest_ancestor(trace.events.parent, known, trace.events.parent[operators]) < 0
     mine = mine & outer & ~np.isnan(counted)
     own = np.bincount(path[mine], counted[mine], len(tree)).astype(np.int64)
-    total, some = tree.total(own, np.bincount(path[mine], minlength=len(tree)))
+    total, some = tree.inclusive(own, np.bincount(path[mine], minlength=len(tree)))
     return np.where(some > 0, total, np.nan)
 
 

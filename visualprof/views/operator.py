@@ -13,19 +13,19 @@ from visualprof.views import Params, View
 from visualprof.views.answers import charts, kinds
 from visualprof.views.answers.kinds import Column
 from visualprof.views.answers.table import Columns, Table
-from visualprof.views.measure.call_paths import inside_of
-from visualprof.views.measure.graph_dedup import Condensed, condensed
+from visualprof.views.measure.call_paths import is_inside_module
+from visualprof.views.measure.graph_dedup import DedupTrace, dedup_graphs
 from visualprof.views.measure.groups import Groups, group
 from visualprof.views.measure.launch import Launches, OperatorTimes, is_kernel, is_operator, launches, operator_times
-from visualprof.views.measure.phases import PHASES, PartColumns, operator_parts
-from visualprof.views.measure.stacks import Stacks
-from visualprof.views.measure.steps import in_step
+from visualprof.views.measure.phases import PHASE_PATTERNS, PartColumns, operator_parts
+from visualprof.views.measure.stacks import CallStacks
+from visualprof.views.measure.steps import is_in_step
 from visualprof.views.measure.tensor_core import (
     can_use_tensor_core,
     knows_tensor_cores,
-    names_with,
+    match_names,
 )
-from visualprof.views.measure.timing import names, ordered
+from visualprof.views.measure.timing import name_texts, sort_columns
 
 TIMES = ("device_self_ns", "device_total_ns", "host_self_ns", "host_total_ns")
 
@@ -93,7 +93,7 @@ class OperatorAnswer(Table[OperatorColumns]):
 
 def needs(trace: Trace) -> bool:
     """Whether the host has an operator."""
-    return bool(is_operator(condensed(trace).trace).any())
+    return bool(is_operator(dedup_graphs(trace).trace).any())
 
 
 def compute(trace: Trace, params: OperatorParams) -> OperatorAnswer:
@@ -101,24 +101,26 @@ def compute(trace: Trace, params: OperatorParams) -> OperatorAnswer:
 
     Source: torch-tb-profiler's operator view; docs/views.md#operator
     """
-    of = Condensed(trace) if params.module else condensed(trace, params.step)  # modules may have the forward elsewhere
+    of = (
+        DedupTrace(trace) if params.module else dedup_graphs(trace, params.step)
+    )  # modules may have the forward elsewhere
     trace = of.trace
     joined = launches(trace)
     times = operator_times(trace, joined)
-    keep = in_step(trace, params.step)[times.rows]
+    keep = is_in_step(trace, params.step)[times.rows]
     if params.operator:
-        keep &= names_with(trace, trace.events.name[times.rows], lambda name: name == params.operator)
+        keep &= match_names(trace, trace.events.name[times.rows], lambda name: name == params.operator)
     if params.module:
-        keep &= inside_of(trace, params.module, times.rows)
+        keep &= is_inside_module(trace, params.module, times.rows)
     at = np.flatnonzero(keep)
     columns = _columns(of, times, at, params)
     by = "device_self_ns" if times.device_self.any() else "host_self_ns"
-    lost = (joined.op < 0) & (is_kernel(trace) & in_step(trace, params.step))[joined.work]
+    lost = (joined.op < 0) & (is_kernel(trace) & is_in_step(trace, params.step))[joined.work]
     return OperatorAnswer(
-        columns=OperatorColumns(**ordered(columns, by)),
+        columns=OperatorColumns(**sort_columns(columns, by)),
         unlinked=Unlinked(int(of.weights(joined.work[lost]).sum()), int(trace.events.dur[joined.work[lost]].sum())),
         ranges=Table(columns=_ranges(of, joined, lost & (joined.range >= 0))),
-        parts=Table(columns=operator_parts(trace, joined, in_step(trace, params.step))),
+        parts=Table(columns=operator_parts(trace, joined, is_in_step(trace, params.step))),
     )
 
 
@@ -143,7 +145,7 @@ def make_charts(result: OperatorAnswer, params: OperatorParams, top: int) -> dic
 def _phase_chart(parts: PartColumns, total: dict[str, int], top: int) -> charts.Option:
     """Return the chart of the host time of the longest operators by phase; `other` is time outside of all phases."""
     shown = sorted(total, key=lambda name: -total[name])[:top]
-    spent = {phase: dict.fromkeys(shown, 0) for phase in PHASES}
+    spent = {phase: dict.fromkeys(shown, 0) for phase in PHASE_PATTERNS}
     for operator, phase, ns in zip(parts.operator, parts.phase, parts.host_total_ns, strict=True):
         if phase is not None and operator in spent[phase]:
             spent[phase][operator] += int(ns)
@@ -152,21 +154,21 @@ def _phase_chart(parts: PartColumns, total: dict[str, int], top: int) -> charts.
     return charts.bars(shown, [*series, ("@t:category.other", rest)])
 
 
-def _columns(of: Condensed, times: OperatorTimes, at: Rows, params: OperatorParams) -> dict[str, Column]:
+def _columns(of: DedupTrace, times: OperatorTimes, at: Rows, params: OperatorParams) -> dict[str, Column]:
     trace = of.trace
     rows = times.rows[at]
     name = trace.events.name[rows]
     shapes = trace.arg("input_shapes", rows, 0).astype(np.int64)
-    stacks = Stacks(trace)
-    stack = stacks.of(rows)
+    stacks = CallStacks(trace)
+    stack = stacks.stack_ids(rows)
     keys = {"name": (name,), "shape": (name, shapes), "stack": (name, shapes, stack)}[params.group]
     groups = group(*keys)
     first = groups.first
-    columns: dict[str, Column] = {"name": names(trace, name[first])}
+    columns: dict[str, Column] = {"name": name_texts(trace, name[first])}
     if params.group != "name":
-        columns["input_shapes"] = names(trace, shapes[first])
+        columns["input_shapes"] = name_texts(trace, shapes[first])
     if params.group == "stack":
-        columns["call_stack"] = [stacks.text(s) for s in stack[first].tolist()]
+        columns["call_stack"] = [stacks.stack_text(s) for s in stack[first].tolist()]
     columns |= {"stacks": groups.distinct(stack), "calls": of.count(groups, rows)}
     known, nvidia = knows_tensor_cores(trace), trace.meta.device_type in ("cpu", "cuda")
     device_self, device_total = groups.sum(times.device_self[at]), groups.sum(times.device_total[at])
@@ -184,25 +186,25 @@ def _columns(of: Condensed, times: OperatorTimes, at: Rows, params: OperatorPara
     return columns
 
 
-def _ranges(of: Condensed, joined: Launches, chosen: Mask) -> RangeColumns:
+def _ranges(of: DedupTrace, joined: Launches, chosen: Mask) -> RangeColumns:
     """Return the chosen device work by the range in which it was launched, the longest first."""
     trace, work = of.trace, joined.work[chosen]
     name = trace.events.name[joined.range[chosen]]
     groups = group(name)
     columns: dict[str, Column] = {
-        "name": names(trace, name[groups.first]),
+        "name": name_texts(trace, name[groups.first]),
         "kernels": of.count(groups, work),
         "total_ns": groups.sum(trace.events.dur[work]),
     }
-    return RangeColumns(**ordered(columns, "total_ns"))
+    return RangeColumns(**sort_columns(columns, "total_ns"))
 
 
 def eligible(trace: Trace, rows: Rows) -> Mask:
     """Return for each operator whether it has a tensor-core implementation, by its name or its type."""
-    by_name = names_with(trace, trace.events.name[rows], can_use_tensor_core)
+    by_name = match_names(trace, trace.events.name[rows], can_use_tensor_core)
     if "type" not in trace.args:
         return by_name
-    return by_name | names_with(trace, trace.arg("type", rows, 0).astype(np.int64), can_use_tensor_core)
+    return by_name | match_names(trace, trace.arg("type", rows, 0).astype(np.int64), can_use_tensor_core)
 
 
 def _ratio(part: Ints, whole: Ints) -> Floats:
@@ -210,13 +212,13 @@ def _ratio(part: Ints, whole: Ints) -> Floats:
     return np.where(whole > 0, part / np.where(whole > 0, whole, 1), np.nan)
 
 
-def _known_sum(of: Condensed, groups: Groups, rows: Ids, name: str) -> Floats:
+def _known_sum(of: DedupTrace, groups: Groups, rows: Ids, name: str) -> Floats:
     """Return the sum of an argument over the rows that have it; NaN for groups without any."""
     trace = of.trace
     values = trace.arg(name, rows, np.nan).astype(np.float64) if name in trace.args else np.full(len(rows), np.nan)
     known = ~np.isnan(values)
-    total = np.bincount(groups.of[known], values[known] * of.weights(rows[known]), len(groups.first))
-    return np.where(np.bincount(groups.of[known], minlength=len(groups.first)) > 0, total, np.nan)
+    total = np.bincount(groups.ids[known], values[known] * of.weights(rows[known]), len(groups.first))
+    return np.where(np.bincount(groups.ids[known], minlength=len(groups.first)) > 0, total, np.nan)
 
 
 VIEW = View("operator", 20, needs, OperatorParams, compute, make_charts)

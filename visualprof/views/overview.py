@@ -16,25 +16,25 @@ from visualprof.views import Params, View
 from visualprof.views.answers import charts, kinds
 from visualprof.views.answers.kinds import Column
 from visualprof.views.answers.table import Answer, Columns, Table, take_rows
-from visualprof.views.measure.devices import DeviceSummary, device_summary
+from visualprof.views.measure.devices import DeviceSummary, device_summaries
 from visualprof.views.measure.groups import group
-from visualprof.views.measure.intervals import covered, length, merge
+from visualprof.views.measure.intervals import covered_ns, merge, span_length
 from visualprof.views.measure.launch import Launches, launches
 from visualprof.views.measure.pressure import cpu_pressure
 from visualprof.views.measure.stage_events import StageEventColumns, stage_events
-from visualprof.views.measure.stages import STAGES, Stage, device_time_within, find_stages, stage_times
+from visualprof.views.measure.stages import STAGES, Stage, device_time_in_ranges, find_stages, stage_times
 from visualprof.views.measure.steps import (
-    PARTS,
-    Busy,
+    STEP_PARTS,
+    CategorySpans,
     DroppedStep,
-    Windows,
+    StepWindows,
     breakdown,
-    busy,
-    exposed,
-    in_step,
+    category_spans,
+    exposed_spans,
+    is_in_step,
     step_windows,
 )
-from visualprof.views.measure.timing import durations, names, ordered
+from visualprof.views.measure.timing import duration_columns, name_texts, sort_columns
 
 # Of these alone nothing can be told: how long steps and sessions took, not what filled them.
 BARE = (Category.MEMORY, Category.STEP, Category.SESSION, Category.OTHER)
@@ -208,26 +208,26 @@ def compute(trace: Trace, params: Params) -> OverviewAnswer:
     Source: docs/views.md#overview
     """
     windows = step_windows(trace)
-    inside = in_step(trace, params.step)
-    ran = busy(trace, np.ones(len(trace.events), bool))
-    spans, by_category = exposed(ran), _events(trace, busy(trace, inside) if params.step else ran)
+    inside = is_in_step(trace, params.step)
+    ran = category_spans(trace, np.ones(len(trace.events), bool))
+    spans, by_category = exposed_spans(ran), _events(trace, category_spans(trace, inside) if params.step else ran)
     del ran
     parts = breakdown(spans, windows)
     total = windows.end - windows.start
-    filled: dict[str, Ints] = {"total_ns": total, **{f"{p}_ns": parts[p] for p in PARTS}}
+    filled: dict[str, Ints] = {"total_ns": total, **{f"{p}_ns": parts[p] for p in STEP_PARTS}}
     phase, alike = windows.main_phase()
     average = {k: float(np.mean(v[alike])) if alike.any() else 0.0 for k, v in filled.items()}
     joined = launches(trace)
-    devices = device_summary(trace, windows)
+    devices = device_summaries(trace, windows)
     stages = find_stages(trace)
-    shown = windows.only(params.step) if params.step else windows
+    shown = windows.select_step(params.step) if params.step else windows
     by_stage = stage_times(trace, windows, stages, joined)
     return OverviewAnswer(
         headline=_headline(trace, total[alike], phase),
         steps=StepColumns(
             name=list(windows.names),
             phase=list(windows.phases),
-            host_ns=windows.asked[:, 1] - windows.asked[:, 0],
+            host_ns=windows.host_spans[:, 1] - windows.host_spans[:, 0],
             **filled,
         ),
         dropped_steps=list(windows.dropped),
@@ -257,7 +257,7 @@ def _headline(trace: Trace, total: Ints, phase: Phase | None) -> Headline:
 def make_charts(result: OverviewAnswer, params: Params, top: int) -> dict[str, charts.Option]:
     """Return the charts with data of `average_step`, `steps`, `stages`, `events` and `stage_events`."""
     steps, stages, events = result.steps, result.stage_steps, result.events.columns
-    used = {p: column for p in PARTS if np.any(column := getattr(steps, f"{p}_ns"))}
+    used = {p: column for p in STEP_PARTS if np.any(column := getattr(steps, f"{p}_ns"))}
     average = [(f"@t:part.{p}", getattr(result.average_step, f"{p}_ns")) for p in used]
     out = {
         "average_step": charts.pie(average, colors=True),
@@ -294,18 +294,18 @@ def _sides(keys: Collection[tuple[str, str]]) -> list[str]:
     return [f"@t:category.{name}{f'|{side}' if twice[name] > 1 else ''}" for name, side in keys]
 
 
-def _stages(trace: Trace, windows: Windows, stages: dict[str, Stage], joined: Launches) -> StageColumns:
+def _stages(trace: Trace, windows: StepWindows, stages: dict[str, Stage], joined: Launches) -> StageColumns:
     """Return host and device time of the stages of the steps; `other` is time outside of all stages."""
-    low, high = windows.asked[:, 0], windows.asked[:, 1]
-    rest = device_time_within(trace, joined.work, joined.issue, low, high)
+    low, high = windows.host_spans[:, 0], windows.host_spans[:, 1]
+    rest = device_time_in_ranges(trace, joined.work, joined.issuer, low, high)
     host_whole, device_whole = int((high - low).sum()), int(rest.sum())
     rows: list[dict[str, Any]] = []
     for name, stage in stages.items():
-        spans, step = windows.parts(stage.spans)
-        device = device_time_within(trace, joined.work, joined.issue, spans[:, 0], spans[:, 1])
+        spans, step = windows.split_spans(stage.spans)
+        device = device_time_in_ranges(trace, joined.work, joined.issuer, spans[:, 0], spans[:, 1])
         np.subtract.at(rest, step, device)
         call = np.searchsorted(stage.start, spans[:, 0], side="right") - 1
-        shown = windows.holding(stage.start) >= 0
+        shown = windows.positions_at(stage.start) >= 0
         shown[call] = True
         times = (spans[:, 1] - spans[:, 0], device)
         host_ns, device_ns = (np.bincount(call, v, len(shown)).astype(np.int64)[shown] for v in times)
@@ -313,7 +313,7 @@ def _stages(trace: Trace, windows: Windows, stages: dict[str, Stage], joined: La
     spans = merge(*(s.spans for s in stages.values()))
     if not len(joined.work):
         rest = rest[:0]
-    rows.append(_stage_row("other", False, high - low - covered(spans, low, high), rest, host_whole, device_whole))
+    rows.append(_stage_row("other", False, high - low - covered_ns(spans, low, high), rest, host_whole, device_whole))
     return StageColumns(**{k: [r[k] for r in rows] for k in rows[0]})
 
 
@@ -333,23 +333,23 @@ def _stage_row(
     return row
 
 
-def _events(trace: Trace, ran: Busy) -> EventColumns:
+def _events(trace: Trace, ran: CategorySpans) -> EventColumns:
     """Return events by category, separately for host and device: calls, union and sum of time.
 
     Steps have a table of their own. torch's session is the recording itself, not work.
     """
     marks = {Category.STEP, Category.SESSION} if trace.meta.format == "kineto" else {Category.STEP}
-    timed = durations(trace, ran.rows, ran.groups)
+    timed = duration_columns(trace, ran.rows, ran.groups)
     columns: dict[str, Column] = {
         "category": [category.name.lower() for category, _ in ran.keys],
         "track_kind": ["device" if on_device else "host" for _, on_device in ran.keys],
         "calls": timed["calls"],
-        "total_ns": np.array([length(spans) for spans in ran.spans], np.int64),
+        "total_ns": np.array([span_length(spans) for spans in ran.spans], np.int64),
         "sum_ns": timed["total_ns"],
         **{k: timed[k] for k in ("mean_ns", "max_ns", "min_ns")},
     }
     shown = np.array([i for i, (category, _) in enumerate(ran.keys) if category not in marks], np.int64)
-    return EventColumns(**ordered({name: take_rows(column, shown) for name, column in columns.items()}, "total_ns"))
+    return EventColumns(**sort_columns({name: take_rows(column, shown) for name, column in columns.items()}, "total_ns"))
 
 
 ANNOTATIONS = (Category.ANNOTATION, Category.FORWARD, Category.BACKWARD, Category.OPTIMIZER, Category.DATALOADER)
@@ -366,12 +366,12 @@ def _annotations(trace: Trace, inside: Mask, joined: Launches) -> AnnotationColu
     )
     rows = rows[~_inside_its_name(trace, rows)]
     groups = group(events.name[rows])
-    timed = durations(trace, rows, groups)
-    device = device_time_within(trace, joined.work, joined.issue, events.ts[rows], events.end[rows])
-    columns: dict[str, Column] = {"name": names(trace, events.name[rows][groups.first]), "calls": timed["calls"]}
+    timed = duration_columns(trace, rows, groups)
+    device = device_time_in_ranges(trace, joined.work, joined.issuer, events.ts[rows], events.end[rows])
+    columns: dict[str, Column] = {"name": name_texts(trace, events.name[rows][groups.first]), "calls": timed["calls"]}
     columns |= {f"host_{k}": timed[k] for k in ("total_ns", "mean_ns", "max_ns", "min_ns")}
     columns["device_total_ns"] = groups.sum(device)
-    return AnnotationColumns(**ordered(columns, "host_total_ns"))
+    return AnnotationColumns(**sort_columns(columns, "host_total_ns"))
 
 
 def _inside_its_name(trace: Trace, rows: Rows) -> Mask:

@@ -17,7 +17,7 @@ from visualprof.views import Params, View
 from visualprof.views.answers import charts, kinds
 from visualprof.views.answers.kinds import Column
 from visualprof.views.answers.table import Columns, Table, take_rows
-from visualprof.views.measure.timing import names
+from visualprof.views.measure.timing import name_texts
 
 Order = Literal[
     "time", "+time", "computation", "+computation", "memory", "+memory", "flops", "+flops",
@@ -161,10 +161,10 @@ def _operators(trace: Trace, kind: str, until: str) -> tuple[dict[str, Column], 
     chosen = rows[first]
 
     def text(name: str) -> list[str]:
-        return names(trace, trace.arg(name, chosen, 0))
+        return name_texts(trace, trace.arg(name, chosen, 0))
 
     columns: dict[str, Column] = {
-        "time": spent[first], "name": names(trace, events.name[chosen]), "type": text("type"),
+        "time": spent[first], "name": name_texts(trace, events.name[chosen]), "type": text("type"),
         "id": text("operator_id"), "count": np.ones(len(chosen), np.int64),
         "computation_flo": trace.arg("flops", chosen, np.nan).astype(np.float64),
         "memory_bytes": trace.arg("bytes", chosen, np.nan).astype(np.float64),

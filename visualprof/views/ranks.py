@@ -14,14 +14,14 @@ from visualprof.reader.trace import Floats
 from visualprof.views import Params, View
 from visualprof.views.answers import charts, kinds
 from visualprof.views.answers.table import Columns, Table
-from visualprof.views.measure.processes import LACKS, part_takes_part, processes, takes_part
-from visualprof.views.measure.replay.baseline import quality
-from visualprof.views.measure.replay.change import WHOLE, Change, parse
+from visualprof.views.measure.processes import NO_COMMUNICATION_HINT, ordered_ranks, summary_takes_part, takes_part
+from visualprof.views.measure.replay.baseline import replay_quality
+from visualprof.views.measure.replay.change import KIND_CHANGES, Change, parse_changes
 from visualprof.views.measure.replay.forecast import ForecastColumns, StepForecast, step_forecast
-from visualprof.views.measure.replay.multi_rank_graph import Joint, join, solved
-from visualprof.views.measure.replay.path import Path, PathPartColumns, critical_path, part_columns
-from visualprof.views.measure.replay.rank_graph import Rank, rank_of
-from visualprof.views.measure.replay.transfers import Times
+from visualprof.views.measure.replay.multi_rank_graph import MultiRankGraph, join_ranks, solve_joint
+from visualprof.views.measure.replay.path import CriticalPath, PathPartColumns, critical_path, part_columns
+from visualprof.views.measure.replay.rank_graph import RankGraph, rank_graph
+from visualprof.views.measure.replay.transfers import ReplayTimes
 
 
 @dataclass(frozen=True)
@@ -74,15 +74,15 @@ class RanksAnswer(Table[RankPathColumns]):
 
 def asked(params: RanksParams) -> str:
     """Return the part of the change that applies to all ranks, for which each part computes new times."""
-    text = _common(parse(params.change))
-    return "" if text in WHOLE else text
+    text = _common(parse_changes(params.change))
+    return "" if text in KIND_CHANGES else text
 
 
 def _common(changes: Sequence[Change]) -> str:
-    return "; ".join(change.text for change in changes if change.what != "rank")
+    return "; ".join(change.text for change in changes if change.target != "rank")
 
 
-def compute(ranks: Sequence[tuple[str, Rank]], params: RanksParams) -> RanksAnswer:
+def compute(ranks: Sequence[tuple[str, RankGraph]], params: RanksParams) -> RanksAnswer:
     """Return the steps of all ranks as replayed together, and as predicted.
 
     Raises:
@@ -90,40 +90,40 @@ def compute(ranks: Sequence[tuple[str, Rank]], params: RanksParams) -> RanksAnsw
 
     Source: docs/whatif.md#ranks
     """
-    ordered, numbers = processes(ranks, lambda rank: rank.place)
-    changes, joint = parse(params.change), join([rank for _, rank in ordered])
+    ordered, numbers = ordered_ranks(ranks, lambda rank: rank.location)
+    changes, joint = parse_changes(params.change), join_ranks([rank for _, rank in ordered])
     if joint is None:
         return _unmatched()
-    steps = max(*(rank.steps for rank in joint.ranks), 1)
-    usual = [rank.usual for rank in joint.ranks]
-    own = np.array([rank.own_ns() for rank in joint.ranks])
-    replay, dur, ns = solved(joint, usual)
-    scope = joint.whole(replay.at, dur)
+    steps = max(*(rank.step_count for rank in joint.ranks), 1)
+    usual = [rank.measured_times for rank in joint.ranks]
+    own = np.array([rank.communication_free_ns() for rank in joint.ranks])
+    replay, dur, ns = solve_joint(joint, usual)
+    scope = joint.full_scope(replay.time, dur)
     path = critical_path(joint.graph, replay, dur, ns, scope)
-    begun = joint.whole(joint.graph.moments.at.astype(np.float64), dur)
+    begun = joint.full_scope(joint.graph.nodes.time.astype(np.float64), dur)
     measured, simulated = (begun.high - begun.low) / steps, (scope.high - scope.start) / steps
-    error, unexplained, obstacle = quality(
+    error, unexplained, obstacle = replay_quality(
         measured, simulated, joint.graph.unexplained_ns, measured * steps * len(joint.ranks)
     )
     met = obstacle is None
 
     def predicted(wanted: Sequence[Change]) -> float:
-        replay, dur, _ = solved(joint, _times(joint, numbers, own, wanted))
-        scope = joint.whole(replay.at, dur)
+        replay, dur, _ = solve_joint(joint, _times(joint, numbers, own, wanted))
+        scope = joint.full_scope(replay.time, dur)
         return (scope.high - scope.start) / steps
 
     slowest = f"rank[{numbers[int(own.argmax())]}]=median"
-    suggested = [slowest, "rank[*]=median", *joint.ranks[0].offered] if met else []
+    suggested = [slowest, "rank[*]=median", *joint.ranks[0].suggested_changes] if met else []
     return RanksAnswer(
         columns=_shares(joint, path, numbers, [worker for worker, _ in ordered], own, steps),
         step=step_forecast(measured, simulated, predicted(changes) if met else None),
         steps=steps,
-        collectives=joint.begun,
+        collectives=joint.transfer_count,
         error_ratio=error,
         unexplained_ratio=unexplained,
         obstacle=obstacle,
         parts=Table(columns=_parts(joint, path, steps)),
-        changes=Table(columns=_each(suggested, [predicted(parse(text)) for text in suggested], simulated)),
+        changes=Table(columns=_each(suggested, [predicted(parse_changes(text)) for text in suggested], simulated)),
     )
 
 
@@ -134,16 +134,18 @@ def make_charts(result: RanksAnswer, params: RanksParams, top: int) -> dict[str,
     return {"ranks": charts.bars(labels, [("@t:column.path_ns", columns.path_ns)])} if labels else {}
 
 
-def _times(joint: Joint, numbers: Sequence[int], own: Floats, changes: Sequence[Change]) -> list[Times]:
+def _times(joint: MultiRankGraph, numbers: Sequence[int], own: Floats, changes: Sequence[Change]) -> list[ReplayTimes]:
     """Return the times of each rank after the changes: first those of all ranks, then those of single ranks."""
     common = _common(changes)
-    if common and not any(common in rank.changes for rank in joint.ranks):
+    if common and not any(common in rank.change_overrides for rank in joint.ranks):
         missing = msg("views.recording_nothing", f"{common}: the recording has nothing of that")
-        raise BadParameter(joint.ranks[0].lacks or missing, msg("views.names_tables", "names are those of the tables"))
-    times = [rank.after(common) for rank in joint.ranks]
+        raise BadParameter(
+            joint.ranks[0].change_error or missing, msg("views.names_tables", "names are those of the tables")
+        )
+    times = [rank.times_after(common) for rank in joint.ranks]
     median = float(np.sort(own)[(len(own) - 1) // 2])
     for change in changes:
-        if change.what != "rank":
+        if change.target != "rank":
             continue
         chosen = [i for i, number in enumerate(numbers) if change.name in ("*", str(number))]
         if not chosen:
@@ -152,15 +154,15 @@ def _times(joint: Joint, numbers: Sequence[int], own: Floats, changes: Sequence[
                 msg("views.ranks", f"ranks: {', '.join(map(str, numbers))}"),
             )
         for i in chosen:
-            times[i] = joint.ranks[i].scaled(times[i], median / own[i] if own[i] else 1.0)
+            times[i] = joint.ranks[i].scale_times(times[i], median / own[i] if own[i] else 1.0)
     return times
 
 
 def _shares(
-    joint: Joint, path: Path, numbers: list[int], workers: list[str], own: Floats, steps: int
+    joint: MultiRankGraph, path: CriticalPath, numbers: list[int], workers: list[str], own: Floats, steps: int
 ) -> RankPathColumns:
     """Return the time on the path by rank, the most first: device work, and waits before its graph nodes."""
-    rank = np.concatenate((joint.rank[path.node], joint.rank[joint.graph.waits.dst[path.edge]]))
+    rank = np.concatenate((joint.rank[path.node], joint.rank[joint.graph.edges.dst[path.edge]]))
     spent = np.concatenate((path.work_ns, path.wait_ns))
     mine = np.bincount(rank[rank >= 0], spent[rank >= 0], len(numbers))
     order = np.argsort(-mine, kind="stable")
@@ -174,9 +176,9 @@ def _shares(
     )
 
 
-def _parts(joint: Joint, path: Path, steps: int) -> PathPartColumns:
-    part, ns = joint.made(path.edge, path.wait_ns)
-    work = joint.work[path.node]
+def _parts(joint: MultiRankGraph, path: CriticalPath, steps: int) -> PathPartColumns:
+    part, ns = joint.wait_parts(path.edge, path.wait_ns)
+    work = joint.work_part[path.node]
     return part_columns(np.append(part, work[work >= 0]), np.append(ns, path.work_ns[work >= 0]), steps)
 
 
@@ -215,8 +217,8 @@ VIEW = View(
     compute,
     make_charts,
     subject="run",
-    map=rank_of,
-    has_data=part_takes_part,
+    map=rank_graph,
+    has_data=summary_takes_part,
     part_key=asked,
-    empty_hint=LACKS,
+    empty_hint=NO_COMMUNICATION_HINT,
 )

@@ -15,13 +15,20 @@ from visualprof.views import Params, View
 from visualprof.views.answers import charts, kinds
 from visualprof.views.answers.kinds import Column
 from visualprof.views.answers.table import Columns, Table, from_rows
-from visualprof.views.measure.groups import one_of
-from visualprof.views.measure.steps import Windows, in_step, kernels, step_windows
-from visualprof.views.measure.tensor_core import names_with
-from visualprof.views.measure.timing import names, ordered
-from visualprof.views.measure.work.formulas import MODEL
+from visualprof.views.measure.groups import is_in
+from visualprof.views.measure.steps import StepWindows, device_kernels, is_in_step, step_windows
+from visualprof.views.measure.tensor_core import match_names
+from visualprof.views.measure.timing import name_texts, sort_columns
+from visualprof.views.measure.work.formulas import MODEL_FAMILIES
 from visualprof.views.measure.work.operators import operator_work
-from visualprof.views.measure.work.roofline import Calls, device_of, operator_calls, placed_ratio, reached, roof_of
+from visualprof.views.measure.work.roofline import (
+    OperatorCalls,
+    device_peak,
+    known_work_ratio,
+    main_device,
+    operator_calls,
+    roofline_groups,
+)
 
 MIN_POINT, MAX_POINT = 5.0, 30.0  # pixels
 LEAST_SHARE = 0.001  # of the time that a point is drawn for
@@ -137,15 +144,15 @@ def compute(trace: Trace, params: RooflineParams) -> RooflineAnswer:
 
     Source: Williams, Waterman, Patterson, Roofline, CACM 2009; docs/views.md#roofline
     """
-    calls, device = operator_calls(trace), device_of(trace)
-    peak = roof_of(trace, params.peak, params.bandwidth)
-    keep = in_step(trace, params.step)[calls.rows]
+    calls, device = operator_calls(trace), main_device(trace)
+    peak = device_peak(trace, params.peak, params.bandwidth)
+    keep = is_in_step(trace, params.step)[calls.rows]
     windows = step_windows(trace)
-    windows = windows.only(params.step) if params.step else windows
+    windows = windows.select_step(params.step) if params.step else windows
     step_ns, model_flops, mfu, *_ = _totals(trace, calls, windows, peak)
-    placed = placed_ratio(trace, calls, in_step(trace, params.step))
+    placed = known_work_ratio(trace, calls, is_in_step(trace, params.step))
     if params.operator:
-        keep &= names_with(trace, trace.events.name[calls.rows], lambda name: name == params.operator)
+        keep &= match_names(trace, trace.events.name[calls.rows], lambda name: name == params.operator)
     return RooflineAnswer(
         columns=_columns(trace, calls, keep, peak),
         device=device.name or None if device else None,
@@ -164,7 +171,7 @@ def compute(trace: Trace, params: RooflineParams) -> RooflineAnswer:
 
 
 def _totals(
-    trace: Trace, calls: Calls, windows: Windows, peak: Peak | None
+    trace: Trace, calls: OperatorCalls, windows: StepWindows, peak: Peak | None
 ) -> tuple[int, float | None, float | None, float, float | None]:
     """Return totals of some steps.
 
@@ -172,10 +179,14 @@ def _totals(
         ns, FLOPs of products, convolutions and attention, MFU, bytes of all operators, and the time at the roof of the
             operators with known work over their actual time.
     """
-    stepped = reached(trace, calls, one_of(trace.events.step[calls.rows], windows.index), peak)
-    model = np.array([family in MODEL for family in stepped.family], bool)
+    stepped = roofline_groups(trace, calls, is_in(trace.events.step[calls.rows], windows.index), peak)
+    model = np.array([family in MODEL_FAMILIES for family in stepped.family], bool)
     ideal, step_ns = stepped.compute_ns[model], int((windows.end - windows.start).sum())
-    mfu = float(np.nansum(ideal)) / (step_ns * max(len(kernels(trace)), 1)) if (ideal > 0).any() and step_ns else None
+    mfu = (
+        float(np.nansum(ideal)) / (step_ns * max(len(device_kernels(trace)), 1))
+        if (ideal > 0).any() and step_ns
+        else None
+    )
     flops = float(stepped.flops[model].sum()) if model.any() else None
     placed = ~np.isnan(stepped.ideal_ns)
     spent = int(stepped.ns[placed].sum())
@@ -183,16 +194,16 @@ def _totals(
     return step_ns, flops, mfu, float(np.nansum(stepped.bytes)), of_roof
 
 
-def _phases(trace: Trace, calls: Calls, windows: Windows, peak: Peak | None) -> RooflinePhaseColumns:
+def _phases(trace: Trace, calls: OperatorCalls, windows: StepWindows, peak: Peak | None) -> RooflinePhaseColumns:
     """Return a row per phase of a server's steps, the longest first."""
     rows: list[Any] = []
     phases: set[Phase] = {phase for phase in windows.phases if phase}
     for phase in phases:
-        own = windows.of_phase(phase)
+        own = windows.select_phase(phase)
         step_ns, flops, mfu, moved, reached_ratio = _totals(trace, calls, own, peak)
-        rate = moved / step_ns * 1e9 / max(len(kernels(trace)), 1) if step_ns and moved else None
+        rate = moved / step_ns * 1e9 / max(len(device_kernels(trace)), 1) if step_ns and moved else None
         share = rate / peak.bandwidth if rate and peak and peak.bandwidth else None
-        placed = placed_ratio(trace, calls, one_of(trace.events.step, own.index))
+        placed = known_work_ratio(trace, calls, is_in(trace.events.step, own.index))
         rows.append((phase, len(own), step_ns, flops, mfu, moved or None, rate, share, reached_ratio, placed))
     return from_rows(RooflinePhaseColumns, sorted(rows, key=lambda row: -row[2]))
 
@@ -222,19 +233,19 @@ def make_charts(result: RooflineAnswer, params: RooflineParams, top: int) -> dic
     return {"roofline": charts.scatter(list(series.items()), fields, _roofs(result, x[shown]))}
 
 
-def _columns(trace: Trace, calls: Calls, keep: Mask, peak: Peak | None) -> RooflineColumns:
-    got = reached(trace, calls, keep, peak)
+def _columns(trace: Trace, calls: OperatorCalls, keep: Mask, peak: Peak | None) -> RooflineColumns:
+    got = roofline_groups(trace, calls, keep, peak)
     rows = calls.rows[keep][got.groups.first]
     seconds = np.where(got.ns > 0, got.ns, np.nan) / 1e9
-    shapes = names(trace, trace.arg("input_shapes", rows, 0).astype(np.int64))
+    shapes = name_texts(trace, trace.arg("input_shapes", rows, 0).astype(np.int64))
     columns: dict[str, Column] = {
-        "name": names(trace, trace.events.name[rows]),
+        "name": name_texts(trace, trace.events.name[rows]),
         "input_shapes": [shape or None for shape in shapes],
         "family": got.family,
         "precision": [precision or None for precision in got.precision],
         "calls": got.groups.count,
-        "kernels": got.kernels,
-        "kernel": [kernel or None for kernel in names(trace, got.kernel)],
+        "kernels": got.kernel_count,
+        "kernel": [kernel or None for kernel in name_texts(trace, got.kernel)],
         "total_ns": got.ns,
         "flops": got.flops,
         "bytes": got.bytes,
@@ -244,7 +255,7 @@ def _columns(trace: Trace, calls: Calls, keep: Mask, peak: Peak | None) -> Roofl
         "bound": got.bound,
         "of_roof": got.ideal_ns / 1e9 / seconds,
     }
-    return RooflineColumns(**ordered(columns, "total_ns"))
+    return RooflineColumns(**sort_columns(columns, "total_ns"))
 
 
 def _peaks(peak: Peak | None) -> PeakColumns:

@@ -9,8 +9,8 @@ from visualprof.views import Params, View
 from visualprof.views.answers import charts
 from visualprof.views.answers.table import Table
 from visualprof.views.measure.launch import is_api_call
-from visualprof.views.measure.steps import in_step
-from visualprof.views.measure.timing import CallColumns, calls_by_name
+from visualprof.views.measure.steps import is_in_step
+from visualprof.views.measure.timing import CallColumns, call_columns
 
 
 def needs(trace: Trace) -> bool:
@@ -20,8 +20,8 @@ def needs(trace: Trace) -> bool:
 
 def compute(trace: Trace, params: Params) -> Table[CallColumns]:
     """Return API calls by name, the largest total first."""
-    rows = np.flatnonzero(is_api_call(trace) & in_step(trace, params.step))
-    return Table(columns=calls_by_name(trace, rows))
+    rows = np.flatnonzero(is_api_call(trace) & is_in_step(trace, params.step))
+    return Table(columns=call_columns(trace, rows))
 
 
 def make_charts(result: Table[CallColumns], params: Params, top: int) -> dict[str, charts.Option]:

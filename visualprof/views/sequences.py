@@ -16,11 +16,11 @@ from visualprof.views.answers import kinds
 from visualprof.views.answers.kinds import Column
 from visualprof.views.answers.table import Columns, LazyTextColumn, Table
 from visualprof.views.measure.groups import group
-from visualprof.views.measure.launch import RANGES, is_called, is_operator, launches
-from visualprof.views.measure.repeats import repeats
-from visualprof.views.measure.steps import in_step
-from visualprof.views.measure.tensor_core import names_with
-from visualprof.views.measure.timing import names, ordered
+from visualprof.views.measure.launch import RANGE_CATEGORIES, is_call, is_operator, launches
+from visualprof.views.measure.repeats import find_repeats
+from visualprof.views.measure.steps import is_in_step
+from visualprof.views.measure.tensor_core import match_names
+from visualprof.views.measure.timing import name_texts, sort_columns
 
 SHOWN = 40  # kernels of a sequence that its text has, repeats counted once
 
@@ -120,7 +120,7 @@ def compute(trace: Trace, params: SequencesParams) -> SequencesAnswer:
         "call_ns": groups.sum(calls),
         "saved_ns": groups.sum(gaps + calls),
     }
-    return SequencesAnswer(columns=SequenceColumns(**ordered(columns, "total_ns")))
+    return SequencesAnswer(columns=SequenceColumns(**sort_columns(columns, "total_ns")))
 
 
 def _roots(trace: Trace, part: str) -> Mask:
@@ -128,9 +128,9 @@ def _roots(trace: Trace, part: str) -> Mask:
     events = trace.events
     roots = np.array(is_operator(trace))
     if part:
-        roots |= events.category_mask(Category.MODULE, *RANGES) & is_called(trace)
+        roots |= events.category_mask(Category.MODULE, *RANGE_CATEGORIES) & is_call(trace)
         at = np.flatnonzero(roots)
-        roots[at] = names_with(trace, events.name[at], lambda name: part in name)
+        roots[at] = match_names(trace, events.name[at], lambda name: part in name)
     at = np.flatnonzero(roots)
     inner = at[nearest_ancestor(events.parent, roots, events.parent[at]) >= 0]
     roots[inner] = False
@@ -140,26 +140,26 @@ def _roots(trace: Trace, part: str) -> Mask:
 def _sequences(trace: Trace, roots: Mask, params: SequencesParams) -> Sequences:
     """Return the work that each root launched, in order of start time, if it has enough kernels."""
     joined, events = launches(trace), trace.events
-    root = nearest_ancestor(events.parent, roots, joined.place)
-    mine = np.flatnonzero((root >= 0) & in_step(trace, params.step)[joined.work])
-    mine = mine[group(root[mine]).count[group(root[mine]).of] >= params.least] if len(mine) else mine
+    root = nearest_ancestor(events.parent, roots, joined.site)
+    mine = np.flatnonzero((root >= 0) & is_in_step(trace, params.step)[joined.work])
+    mine = mine[group(root[mine]).count[group(root[mine]).ids] >= params.least] if len(mine) else mine
     mine = mine[np.lexsort((events.ts[joined.work[mine]], root[mine]))]
     root = root[mine].astype(np.int64)
     first = np.flatnonzero(np.diff(root, prepend=-1))
     of = np.cumsum(np.diff(root, prepend=-1) != 0) - 1
-    work, call = joined.work[mine].astype(np.int64), joined.issue[mine].astype(np.int64)
+    work, call = joined.work[mine].astype(np.int64), joined.issuer[mine].astype(np.int64)
     return Sequences(work, call, np.append(first, len(mine)), events.name[root[first]].astype(np.int64), of)
 
 
 def _on_streams(trace: Trace, params: SequencesParams) -> Sequences:
     """Return the sequences of names that repeat back to back on a stream."""
     joined, events = launches(trace), trace.events
-    mine = np.flatnonzero(in_step(trace, params.step)[joined.work])
+    mine = np.flatnonzero(is_in_step(trace, params.step)[joined.work])
     mine = mine[np.lexsort((events.ts[joined.work[mine]], events.track[joined.work[mine]]))]
     streams = group(events.track[joined.work[mine]])
     starts, lengths = list[Ints](), list[Ints]()
     for at in streams.members():
-        begins, count = repeats(events.name[joined.work[mine[at]]].astype(np.int64), params.least)
+        begins, count = find_repeats(events.name[joined.work[mine[at]]].astype(np.int64), params.least)
         starts.append(begins + at[0])
         lengths.append(count)
     none = np.zeros(0, np.int64)
@@ -167,12 +167,12 @@ def _on_streams(trace: Trace, params: SequencesParams) -> Sequences:
     first = np.append(0, np.cumsum(length))
     of = np.repeat(np.arange(len(start)), length)
     place = mine[np.arange(len(of)) - first[of] + start[of]]
-    work, call = joined.work[place].astype(np.int64), joined.issue[place].astype(np.int64)
+    work, call = joined.work[place].astype(np.int64), joined.issuer[place].astype(np.int64)
     return Sequences(work, call, first, events.track[work[first[:-1]]].astype(np.int64), of)
 
 
 def _owners(trace: Trace, owner: Ints, *, on_stream: bool) -> list[str]:
-    return [trace.tracks[track].name for track in owner.tolist()] if on_stream else names(trace, owner)
+    return [trace.tracks[track].name for track in owner.tolist()] if on_stream else name_texts(trace, owner)
 
 
 def _sums(values: Ints, first: Ints) -> Ints:
@@ -219,7 +219,7 @@ def _call_ns(trace: Trace, found: Sequences) -> Ints:
 def _text(trace: Trace, found: Sequences, place: int) -> str:
     """Return the names of a sequence: `a, b × 3, c`."""
     rows = found.work[found.first[place] : found.first[place + 1]]
-    parts = [(name, len(list(same))) for name, same in groupby(names(trace, trace.events.name[rows]))]
+    parts = [(name, len(list(same))) for name, same in groupby(name_texts(trace, trace.events.name[rows]))]
     texts = [name if count == 1 else f"{name} × {count}" for name, count in parts[:SHOWN]]
     return ", ".join([*texts, *(["…"] if len(parts) > SHOWN else [])])
 

@@ -16,9 +16,16 @@ from visualprof.views import Params, View
 from visualprof.views.answers import charts, kinds
 from visualprof.views.answers.table import Answer, Columns, Table, from_rows
 from visualprof.views.measure.launch import is_device_work
-from visualprof.views.measure.serving_device_time import cache_time, sampling_time, steady
-from visualprof.views.measure.serving_steps import Serving, serving
-from visualprof.views.measure.steps import PARTS, Windows, breakdown, busy, exposed, step_windows
+from visualprof.views.measure.serving_device_time import cache_time, sampling_time, steady_range
+from visualprof.views.measure.serving_steps import ServingSteps, serving_steps
+from visualprof.views.measure.steps import (
+    STEP_PARTS,
+    StepWindows,
+    breakdown,
+    category_spans,
+    exposed_spans,
+    step_windows,
+)
 
 PHASES = ("prefill", "mixed", "decode", "draft", "denoise", "idle", "unknown")
 DECODING = ("decode", "mixed")
@@ -162,7 +169,7 @@ class Steps(msgspec.Struct, frozen=True):
         gaps: Gaps after each step, on the host and on devices.
     """
 
-    windows: Windows
+    windows: StepWindows
     loads: list[ServingStep]
     phase: Ints
     cache: Floats
@@ -182,7 +189,7 @@ class Steps(msgspec.Struct, frozen=True):
 
 def needs(trace: Trace) -> bool:
     """Whether the trace has steps of a server, or of a generation loop."""
-    return serving(trace) is not None
+    return serving_steps(trace) is not None
 
 
 def compute(trace: Trace, params: ServingParams) -> ServingAnswer:
@@ -193,7 +200,7 @@ def compute(trace: Trace, params: ServingParams) -> ServingAnswer:
 
     Source: docs/views.md#serving
     """
-    server = serving(trace)
+    server = serving_steps(trace)
     if server is None:
         raise BadParameter(msg("views.recording_no_steps_server", "this recording has no steps of a server"))
     steps = _steps(server)
@@ -224,7 +231,7 @@ def make_charts(result: ServingAnswer, params: ServingParams, top: int) -> dict[
     ]
     if len(start) > 1 and drawn:
         out["batch"] = charts.lines(drawn, ("ns", "count"), stack=len(drawn) > 1)
-    used = [(p, column) for p in PARTS if np.nansum(column := np.asarray(getattr(phases, f"{p}_ns"), np.float64))]
+    used = [(p, column) for p in STEP_PARTS if np.nansum(column := np.asarray(getattr(phases, f"{p}_ns"), np.float64))]
     if used:
         names = [f"@t:serving.phase.{phase}" for phase in phases.phase]
         out["phases"] = charts.bars(names, [(f"@t:part.{p}", column) for p, column in used])
@@ -235,7 +242,7 @@ def _numbers(values: list[int | None]) -> Floats:
     return np.array([np.nan if value is None else value for value in values], np.float64)
 
 
-def _steps(server: Serving) -> Steps:
+def _steps(server: ServingSteps) -> Steps:
     trace, windows = server.trace, step_windows(server.trace)
     places: list[int] = windows.index.tolist()
     loads = [server.loads[i] for i in places]
@@ -255,7 +262,7 @@ def _steps(server: Serving) -> Steps:
     )
 
 
-def _gaps(trace: Trace, windows: Windows) -> tuple[Floats, Floats]:
+def _gaps(trace: Trace, windows: StepWindows) -> tuple[Floats, Floats]:
     """Return the gap in ns after each step on the host and on devices: 0 if steps overlap, NaN after the last step.
 
     On devices, it is the time from the end of the last work of a step to the start of the first work of the next.
@@ -263,7 +270,7 @@ def _gaps(trace: Trace, windows: Windows) -> tuple[Floats, Floats]:
     host, device = (np.full(len(windows), np.nan) for _ in range(2))
     if len(windows) < 2:
         return host, device
-    host[:-1] = np.maximum(windows.asked[1:, 0] - windows.asked[:-1, 1], 0)
+    host[:-1] = np.maximum(windows.host_spans[1:, 0] - windows.host_spans[:-1, 1], 0)
     rows = np.flatnonzero(is_device_work(trace) & (trace.events.step >= 0))
     first, last = np.full(len(trace.steps), np.inf), np.full(len(trace.steps), np.nan)
     np.minimum.at(first, trace.events.step[rows], trace.events.ts[rows])
@@ -277,7 +284,7 @@ def _ends(steps: Steps, params: ServingParams) -> tuple[int, int]:
     """Return the indices of the first and the last step of the steady state."""
     if not steps.loads:
         return 0, -1
-    low, high = steady(steps.loads, params.least)
+    low, high = steady_range(steps.loads, params.least)
     names = steps.windows.names
     for name in filter(None, (params.first, params.last)):
         if name not in names:
@@ -351,7 +358,7 @@ def _mean(values: Floats) -> float | None:
 
 def _phases(trace: Trace, steps: Steps, counts: Mask) -> PhaseColumns:
     """Return a row per phase that occurs, in the order of PHASES."""
-    parts = breakdown(exposed(busy(trace, np.ones(len(trace.events), bool))), steps.windows)
+    parts = breakdown(exposed_spans(category_spans(trace, np.ones(len(trace.events), bool))), steps.windows)
     rows: list[Any] = []
     for number, phase in enumerate(PHASES):
         own = np.flatnonzero(counts & (steps.phase == number))
@@ -368,7 +375,7 @@ def _phases(trace: Trace, steps: Steps, counts: Mask) -> PhaseColumns:
             *(_context(steps, kind, own) for kind in ("prefill", "decode")),
             tokens[known].sum() / seconds if seconds and tokens[known].any() else None,
             float(spent.mean()), float(np.median(spent)), int(spent.max()), *(_mean(values[own]) for values in means),
-            *(float(parts[part][own].mean()) for part in PARTS),
+            *(float(parts[part][own].mean()) for part in STEP_PARTS),
         ))  # fmt: skip
     return from_rows(PhaseColumns, rows)
 
@@ -380,9 +387,9 @@ def _context(steps: Steps, kind: Literal["prefill", "decode"], rows: Ints) -> fl
     return float(context[known].sum() / requests[known].sum()) if known.any() else None
 
 
-def _columns(server: Serving, steps: Steps, inside: Mask) -> ServingStepColumns:
+def _columns(server: ServingSteps, steps: Steps, inside: Mask) -> ServingStepColumns:
     windows, trace = steps.windows, server.trace
-    marked = server.rows[windows.index]
+    marked = server.start_events[windows.index]
     phases: list[int] = steps.phase.tolist()
     return ServingStepColumns(
         name=list(windows.names),

@@ -8,7 +8,7 @@ from visualprof.reader.trace import Category, Trace, TrackKind
 from visualprof.views import Params, View
 from visualprof.views.answers.kinds import CountColumn, DurationColumn, IdentifierColumn, NameColumn, WordColumn
 from visualprof.views.answers.table import Columns, Table
-from visualprof.views.measure.tiles import on_timeline
+from visualprof.views.measure.tiles import timeline_tracks
 
 
 class TrackColumns(Columns):
@@ -32,7 +32,7 @@ def needs(trace: Trace) -> bool:
 
 def compute(trace: Trace, params: Params) -> Table[TrackColumns]:
     """Return the tracks with events."""
-    shown = on_timeline(trace)
+    shown = timeline_tracks(trace)
     tracks = [trace.tracks[i] for i in shown]
     ends = [trace.events.end[t.first : t.first + t.count].max() for t in tracks]
     starts = [trace.events.ts[t.first] for t in tracks]

@@ -11,11 +11,11 @@ from visualprof.views import Params, View
 from visualprof.views.answers import charts, kinds
 from visualprof.views.answers.table import Answer, Table
 from visualprof.views.measure.launch import is_device_work
-from visualprof.views.measure.replay.baseline import Baseline, Obstacle, baseline, step_ns
-from visualprof.views.measure.replay.change import changed, parse, suggestions
+from visualprof.views.measure.replay.baseline import Baseline, Obstacle, baseline, mean_step_ns
+from visualprof.views.measure.replay.change import apply_changes, parse_changes, suggest_changes
 from visualprof.views.measure.replay.forecast import ForecastColumns, StepForecast, step_forecast
-from visualprof.views.measure.replay.graph import Graph, Replay, solve
-from visualprof.views.measure.replay.path import PathPartColumns, critical_path, parts, whole
+from visualprof.views.measure.replay.graph import Replay, WaitGraph, solve
+from visualprof.views.measure.replay.path import PathPartColumns, critical_path, full_scope, path_parts
 from visualprof.views.measure.steps import HOST_WORK
 
 
@@ -66,13 +66,13 @@ def compute(trace: Trace, params: WhatIfParams) -> WhatIfAnswer:
     Source: docs/whatif.md
     """
     known = baseline(trace)
-    graph, usual, as_is, steps, simulated = known.graph, known.dur, known.replay, known.steps, known.simulated_ns
-    changes = parse(params.change)
-    dur, ns = changed(trace, graph, changes)
+    graph, usual, as_is, steps, simulated = known.graph, known.dur, known.replay, known.step_count, known.simulated_ns
+    changes = parse_changes(params.change)
+    dur, ns = apply_changes(trace, graph, changes)
     met = known.obstacle is None
     after = solve(graph, dur, ns) if met and changes else as_is
-    predicted = step_ns(graph, after, dur, steps) if met else None
-    device = np.abs(as_is.at - graph.moments.at)[graph.moments.line < 0]
+    predicted = mean_step_ns(graph, after, dur, steps) if met else None
+    device = np.abs(as_is.time - graph.nodes.time)[graph.nodes.thread_group < 0]
     none = PathPartColumns(part=[], path_ns=[], share=[])
     return WhatIfAnswer(
         step=step_forecast(known.measured_ns, simulated, predicted),
@@ -81,9 +81,9 @@ def compute(trace: Trace, params: WhatIfParams) -> WhatIfAnswer:
         unexplained_ratio=known.unexplained_ratio,
         device_error_ns=round(float(np.median(device))) if len(device) else None,
         obstacle=known.obstacle,
-        path_before=Table(columns=_path(trace, graph, as_is, usual, graph.waits.ns, steps)),
+        path_before=Table(columns=_path(trace, graph, as_is, usual, graph.edges.delay_ns, steps)),
         path_after=Table(columns=_path(trace, graph, after, dur, ns, steps) if met and changes else none),
-        changes=Table(columns=_each(trace, known, suggestions(trace, graph) if met else [])),
+        changes=Table(columns=_each(trace, known, suggest_changes(trace, graph) if met else [])),
     )
 
 
@@ -96,7 +96,9 @@ def make_charts(result: WhatIfAnswer, params: WhatIfParams, top: int) -> dict[st
 
 
 def _each(trace: Trace, known: Baseline, texts: list[str]) -> ForecastColumns:
-    predicted = np.array([known.predicted_ns(*changed(trace, known.graph, parse(text))) for text in texts])
+    predicted = np.array(
+        [known.predicted_ns(*apply_changes(trace, known.graph, parse_changes(text))) for text in texts]
+    )
     order = np.argsort(predicted, kind="stable")
     gain = known.simulated_ns - predicted[order]
     return ForecastColumns(
@@ -107,8 +109,8 @@ def _each(trace: Trace, known: Baseline, texts: list[str]) -> ForecastColumns:
     )
 
 
-def _path(trace: Trace, graph: Graph, replay: Replay, dur: Floats, ns: Floats, steps: int) -> PathPartColumns:
-    return parts(trace, graph, critical_path(graph, replay, dur, ns, whole(graph, replay, dur)), steps)
+def _path(trace: Trace, graph: WaitGraph, replay: Replay, dur: Floats, ns: Floats, steps: int) -> PathPartColumns:
+    return path_parts(trace, graph, critical_path(graph, replay, dur, ns, full_scope(graph, replay, dur)), steps)
 
 
 VIEW = View("whatif", 48, needs, WhatIfParams, compute, make_charts)

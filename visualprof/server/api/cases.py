@@ -24,19 +24,19 @@ from visualprof.server.visible import Visible
 from visualprof.views.answers.charts import Option
 from visualprof.views.answers.table import Answer, Table, columns_of
 from visualprof.views.measure.cases import (
-    FIGURES,
+    METRICS,
     CaseFacts,
     CaseSettingColumns,
     CaseStepColumns,
     LeaderColumns,
     PassColumns,
-    case_settings,
-    case_steps,
-    drawn,
     flagperf_table,
-    leaders,
-    newest,
-    passes,
+    leader_columns,
+    metric_chart,
+    newest_results,
+    pass_columns,
+    setting_columns,
+    step_columns,
 )
 
 if TYPE_CHECKING:
@@ -149,23 +149,23 @@ class Cases(Resource):
     @get("/cases", media=("application/json", "text/csv", "text/markdown"), refuses={400: "there is no such figure"})
     def listing(self, query: CasesQuery) -> CasesAnswer | Response:
         """Cases that ship, and the results of cases."""
-        if query.metric and query.metric not in FIGURES:
+        if query.metric and query.metric not in METRICS:
             raise BadParameter(
                 msg("server.there_no_figure", f"there is no figure {query.metric!r}"),
-                msg("server.figures", f"figures: {', '.join(FIGURES)}"),
+                msg("server.figures", f"figures: {', '.join(METRICS)}"),
             )
         every = self._results()
-        rows = columns_of(leaders(every))
+        rows = columns_of(leader_columns(every))
         chosen = {run: one for run, one in every.items() if _wanted(run, one, query)}
-        chosen = newest(chosen) if query.newest else chosen
-        table = leaders(chosen)
+        chosen = newest_results(chosen) if query.newest else chosen
+        table = leader_columns(chosen)
         if query.format == "csv":
             return csv_file(Table(columns=table).to_csv(), "cases")
         if query.format == "flagperf":
             in_order = [chosen[run] for run in table.run]
-            return raw(flagperf_table(in_order, named=True).encode(), "text/markdown")
-        known = [name for name in FIGURES if any(value is not None for value in columns_of(table)[name])]
-        metric = query.metric or next(iter(known), next(iter(FIGURES)))
+            return raw(flagperf_table(in_order, with_case=True).encode(), "text/markdown")
+        known = [name for name in METRICS if any(value is not None for value in columns_of(table)[name])]
+        metric = query.metric or next(iter(known), next(iter(METRICS)))
         return CasesAnswer(
             shipped=shipped(),
             makers=makers(),
@@ -175,7 +175,7 @@ class Cases(Resource):
             machines=sorted(set(rows["machine"])),
             metrics=known,
             metric=metric,
-            charts={"figure": option} if (option := drawn(chosen, metric)) else {},
+            charts={"figure": option} if (option := metric_chart(chosen, metric)) else {},
         )
 
     @get("/cases/result", refuses={404: "there is no such result"})
@@ -194,9 +194,9 @@ class Cases(Resource):
             result,
             run=query.run,
             facts=row(CaseFacts, result, batch_size=result.batch_size or None),
-            passes=passes(result),
-            steps=case_steps(result),
-            settings=case_settings(result),
+            passes=pass_columns(result),
+            steps=step_columns(result),
+            settings=setting_columns(result),
             report=report.id if report else None,
             batch=report.points[0].batch if report and report.points else None,
             job=report.job if report else None,
@@ -237,7 +237,7 @@ class Cases(Resource):
 
 
 def _wanted(run: str, result: CaseResult, query: CasesQuery) -> bool:
-    (machine,) = leaders({run: result}).machine
+    (machine,) = leader_columns({run: result}).machine
     pairs = ((query.case, result.case), (query.vendor, result.vendor), (query.machine, machine))
     return all(not wanted or wanted == value for wanted, value in pairs)
 

@@ -31,20 +31,20 @@ from visualprof.views.answers.charts import Option
 from visualprof.views.answers.table import Answer
 from visualprof.views.evaluation import EvaluationParams, compute, overlay_charts
 from visualprof.views.measure.advice import AdviceColumns
-from visualprof.views.measure.best_points import MOST_SAMPLES
-from visualprof.views.measure.evaluation import BestColumns, PointColumns, Verdict, ran_in
+from visualprof.views.measure.best_points import HIGHEST_THROUGHPUT
+from visualprof.views.measure.evaluation import BestColumns, PointColumns, Verdict, effective_precision
 from visualprof.views.measure.loads import LoadColumns
 from visualprof.views.measure.point import (
     PointFacts,
     WorkColumns,
-    api_calls,
-    facts,
-    histogram,
-    machine,
-    over_time,
-    shares,
-    window_of,
-    work,
+    api_call_columns,
+    histogram_chart,
+    latency_chart,
+    machine_charts,
+    measurement_window,
+    point_facts,
+    share_chart,
+    work_columns,
 )
 from visualprof.views.measure.setting_search import SearchColumns, SearchedColumns
 
@@ -282,11 +282,11 @@ class Evaluation(Resource):
 
 
 def _row(report: Report, runs: set[str]) -> ReportRow:
-    top = MOST_SAMPLES.chosen(report.points)
+    top = HIGHEST_THROUGHPUT.best(report.points)
     return row(
         ReportRow,
         report,
-        precision=ran_in(report),
+        precision=effective_precision(report),
         points=len(report.points),
         best_batch=top.batch if top else None,
         best_samples_per_s=top.samples_per_s if top else None,
@@ -299,22 +299,22 @@ def _point(logdir: LogDirectory, now: Listing, report: Report, point: Point) -> 
     if report.latencies:
         logdir.bring(report.latencies)
     latencies = read_latencies(report, point)
-    charts = {"histogram": histogram(latencies, point), "samples": over_time(latencies, point.duration_ns)}
+    charts = {"histogram": histogram_chart(latencies, point), "samples": latency_chart(latencies, point.duration_ns)}
     profile, trace, location = _profile(logdir, now, report, point)
-    kind, kernels = work(trace) if trace else ("", None)
-    calls = api_calls(trace) if trace else None
+    kind, kernels = work_columns(trace) if trace else ("", None)
+    calls = api_call_columns(trace) if trace else None
     measured: dict[str, Any] = {
         "runs_shown": len(latencies), "kernels_are": kind or None, "profile_batch": profile.batch if profile else None,
     }  # fmt: skip
     monitor, monitor_location = _recording(logdir, now, f"{report.folder}/monitor.jsonl".lstrip("/"))
-    window = window_of(point) if monitor else None
+    window = measurement_window(point) if monitor else None
     if monitor and window:
-        charts |= machine(monitor, *window)
+        charts |= machine_charts(monitor, *window)
         measured |= {"start_ns": window[0], "end_ns": window[1]}
-    charts |= {name: shares(columns) for name, columns in (("kernels", kernels), ("runtime", calls)) if columns}
+    charts |= {name: share_chart(columns) for name, columns in (("kernels", kernels), ("runtime", calls)) if columns}
     return PointAnswer(
         report=_row(report, {run.id for run in now.runs}),
-        facts=facts(report, point, **measured),
+        facts=point_facts(report, point, **measured),
         kernels=kernels,
         runtime=calls,
         profile=location,

@@ -11,7 +11,7 @@ from visualprof.reader.logdir.scan import LogFile, Root, Version
 from visualprof.reader.results.report import PARTS, Report, read_report
 from visualprof.remote.queue.store.records import Task
 from visualprof.server.answers import row
-from visualprof.views.measure.evaluation import Verdict, judge, judge_together, ran_in
+from visualprof.views.measure.evaluation import Verdict, effective_precision, find_joint_verdicts, find_verdicts
 
 _KEPT = 512
 
@@ -46,7 +46,7 @@ class Results:
     def of_all(self, tasks: Sequence[Task]) -> tuple[list[ResultRow], list[Verdict]]:
         """The results of tasks, and what is to be known of them beside each other."""
         found = [(task.id, report) for task in tasks if (report := self._of(task))]
-        return [_row(task, report) for task, report in found], judge_together([report for _, report in found])
+        return [_row(task, report) for task, report in found], find_joint_verdicts([report for _, report in found])
 
     def _of(self, task: Task) -> Report | None:
         """The result of a task; None before it has one, or when its folder is gone."""
@@ -68,8 +68,8 @@ class Results:
 
 def _row(task: str, report: Report) -> ResultRow:
     return row(
-        ResultRow, report, task=task, report=report.id, precision=ran_in(report), verdicts=judge([report]),
-        environment=dict(report.environment), effective=dict(report.effective),
+        ResultRow, report, task=task, report=report.id, precision=effective_precision(report),
+        verdicts=find_verdicts([report]), environment=dict(report.environment), effective=dict(report.effective),
     )  # fmt: skip
 
 

@@ -25,7 +25,7 @@ from visualprof.server.remote_service import JobService, JobServices
 from visualprof.server.routes import Query
 from visualprof.server.visible import Told, Visible
 from visualprof.views.answers.encoding import encode
-from visualprof.views.measure.evaluation import MARGINS, Verdict, margin
+from visualprof.views.measure.evaluation import MARGIN_FIELDS, Verdict, confidence_margin
 
 _WAITS_S, _LEAVING_S = 2.0, 60.0  # how old what a list says of that may be
 _TOLD = 500  # jobs of which a list says why they wait
@@ -349,7 +349,7 @@ def _shown_files(job: Job) -> list[str]:
 
 def _point_row(task: Task, point: dict[str, object]) -> PointRow:
     shown = msgspec.convert({**point, "task": task.id, "spec": task.spec.id}, PointRow)
-    margins = {name: margin(shown.repeats or (), of) for name, of in MARGINS.items()}
+    margins = {name: confidence_margin(shown.repeats or (), of) for name, of in MARGIN_FIELDS.items()}
     return msgspec.structs.replace(shown, **margins)
 
 

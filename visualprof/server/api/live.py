@@ -28,7 +28,7 @@ from visualprof.server.identity import who
 from visualprof.server.routes import Query, Resource, change, get
 from visualprof.server.visible import Visible
 from visualprof.views.answers.charts import Option
-from visualprof.views.measure.step_times import step_times
+from visualprof.views.measure.step_times import step_times_chart
 
 _FRESH_S, _OVER_S = 0.5, 10.0  # how old an answer may be, and that of a run in which nothing lives
 _SHARE = 20  # of the time at most a twentieth is spent on a run
@@ -307,5 +307,5 @@ def _times(times: StepTimes, workers: Sequence[str]) -> StepTimesAnswer:
         begin_ns=times.begin_ns,
         median_ns=int(np.median(durations)) if len(durations) else None,
         recorded=[RecordedSteps(times.first + one.index, one.steps, one.by) for one in times.recorded],
-        charts={name: option for name, option in (("steps", step_times(times)),) if option},
+        charts={name: option for name, option in (("steps", step_times_chart(times)),) if option},
     )

@@ -17,7 +17,7 @@ from visualprof.server.api.models import Entry, Models
 from visualprof.server.api.spans import columns_of
 from visualprof.server.routes import SPAN, Resource, SpanQuery, get
 from visualprof.server.visible import Visible
-from visualprof.views.measure.graph_join import join
+from visualprof.views.measure.graph_join import join_times
 
 FITS = 0.5  # of the measured time: names such as Conv_0, which many models have, match less by chance
 SURE = 0.99  # better than this none can be: the models that are still being read need not be waited for
@@ -104,7 +104,7 @@ class Matches(Resource):
                 msg("server.not_compared_yet", f"{model.name} is not compared yet"),
                 msg("server.ask_again", "ask again"),
             )
-        joined = join(graph, trace)
+        joined = join_times(graph, trace)
         timed = [event >= 0 for event, node in zip(joined.event, graph.nodes, strict=True) if node.kind == "operator"]
         matched = joined.matched_ns / joined.total_ns if joined.total_ns else None
         with self._lock:

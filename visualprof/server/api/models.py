@@ -32,7 +32,7 @@ from visualprof.server.identity import who
 from visualprof.server.routes import READ_ONLY, SPAN, Query, Resource, SpanQuery, change, get
 from visualprof.server.visible import Visible
 from visualprof.views import graph
-from visualprof.views.measure.graph_compare import GraphComparison, compare
+from visualprof.views.measure.graph_compare import GraphComparison, compare_graphs
 
 MAX_UPLOAD = 2 << 30
 CHUNK = 1 << 20
@@ -304,7 +304,7 @@ class Graphs(Resource):
     def node(self, query: NodeQuery) -> graph.NodeDetails:
         """One node."""
         model = self._models.graph(query.model)
-        return graph.node_details(model, within("node", query.node, len(graph.hierarchy_of(model).shown) - 1))
+        return graph.node_details(model, within("node", query.node, len(graph.cached_hierarchy(model).drawn_nodes) - 1))
 
     @get("/graph/profile", refuses=SPAN, needs="link")
     def profile(self, query: ModelSpanQuery) -> graph.GraphProfile:
@@ -316,7 +316,7 @@ class Graphs(Resource):
     @get("/graph/compare", refuses=SPAN, needs="link")
     def comparison(self, query: ComparisonQuery) -> GraphComparison:
         """Two models compared."""
-        return compare(self._models.graph(query.model), self._models.graph(query.other))
+        return compare_graphs(self._models.graph(query.model), self._models.graph(query.other))
 
 
 def _version(file: LogFile) -> tuple[str, int, int]:

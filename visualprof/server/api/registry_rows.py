@@ -24,7 +24,7 @@ from visualprof.remote.queue.uploads import graph_id
 from visualprof.server.answers import row
 from visualprof.server.identity import who
 from visualprof.server.routes import Query
-from visualprof.views.measure.best_points import LEAST_LATENCY, MOST_SAMPLES
+from visualprof.views.measure.best_points import HIGHEST_THROUGHPUT, LOWEST_LATENCY
 
 Visibility = Literal["private", "project", "public"]
 
@@ -279,7 +279,7 @@ def _graph(version: ModelVersion) -> str | None:
 
 
 def _measured(report: Report) -> Measured:
-    most, least = MOST_SAMPLES.chosen(report.points), LEAST_LATENCY.chosen(report.points)
+    most, least = HIGHEST_THROUGHPUT.best(report.points), LOWEST_LATENCY.best(report.points)
     return row(
         Measured, report, best_samples_per_s=most.samples_per_s if most else None,
         best_p50_ns=least.p50_ns if least else None,
@@ -290,7 +290,7 @@ def _beside(mine: Sequence[Report], theirs: Sequence[Report]) -> Beside | None:
     """Of reports that differ in the model alone, as far as they tell."""
     for one, other in product(mine, theirs):
         batches = {point.batch for point in other.points}
-        best = MOST_SAMPLES.chosen(point for point in one.points if point.batch in batches)
+        best = HIGHEST_THROUGHPUT.best(point for point in one.points if point.batch in batches)
         before = other.point(best.batch) if best else None
         if best and before and _way(one) == _way(other):
             return Beside(

@@ -25,29 +25,29 @@ from visualprof.server.visible import Visible
 from visualprof.views import view
 from visualprof.views.answers.part_cache import load_or_compute_part
 from visualprof.views.answers.table import Selection, Table, select_rows
-from visualprof.views.measure.alignment import Offset, offsets
-from visualprof.views.measure.call_matching import numbered
+from visualprof.views.measure.alignment import ClockOffset, clock_offsets
+from visualprof.views.measure.call_matching import match_calls
 from visualprof.views.measure.counter_tracks import counter_tracks
-from visualprof.views.measure.rank_summary import RankPart
+from visualprof.views.measure.rank_summary import RankSummary
 from visualprof.views.measure.replay.path_pieces import path_pieces, slack_ns
-from visualprof.views.measure.tiles import counter_bytes, groups_of_tracks, on_timeline, path_tile_bytes, tile_bytes
+from visualprof.views.measure.tiles import counter_bytes, path_tile_bytes, tile_bytes, timeline_tracks, track_groups
 from visualprof.views.measure.timeline import (
+    EventLocation,
     Occurrence,
-    Place,
     TimelineEvent,
     TimelineMeta,
-    details,
-    occurrence,
-    place,
+    event_details,
+    event_location,
+    find_occurrence,
     timeline_meta,
 )
 from visualprof.views.measure.window import (
     DeviceUse,
     WindowColumns,
     busy_profile,
-    longest_of,
-    rows_in,
-    search,
+    events_in_window,
+    longest_event_named,
+    search_events,
     window_table,
     window_utilization,
 )
@@ -161,7 +161,7 @@ class TimelineHits(msgspec.Struct):
     """Events of a search. ticks: 512 counts over the trace."""
 
     total: int
-    events: list[Place]
+    events: list[EventLocation]
     ticks: list[int]
 
 
@@ -211,7 +211,7 @@ class Timeline(Resource):
     def tile(self, query: TileQuery) -> Response:
         """A tile of a group of tracks."""
         trace = self._chosen(query)[1]
-        groups = groups_of_tracks(trace)
+        groups = track_groups(trace)
         group = groups[within("group", query.group, len(groups) - 1)]
         return _immutable(tile_bytes(trace, group, query.level, query.index), query)
 
@@ -241,7 +241,7 @@ class Timeline(Resource):
         """Everything about one event."""
         span, trace = self._chosen(query)
         row = within("event", query.event, len(trace.events) - 1)
-        event = details(trace, row)
+        event = event_details(trace, row)
         if query.arguments != "0":  # they stand in the file itself, which takes longer than all the rest
             self._logdir.bring(span.log_file.path)
             event.arguments = _arguments(span.log_file.path, int(trace.events.row[row]))
@@ -252,27 +252,27 @@ class Timeline(Resource):
     def search(self, query: SearchQuery) -> TimelineHits:
         """Events by name."""
         trace = self._chosen(query)[1]
-        hits = search(trace, query.text, query.exact)
+        hits = search_events(trace, query.text, query.exact)
         rows: list[int] = hits.rows[: query.limit].tolist()
-        return TimelineHits(hits.total, [place(trace, row) for row in rows], hits.ticks.tolist())
+        return TimelineHits(hits.total, [event_location(trace, row) for row in rows], hits.ticks.tolist())
 
     @get("/timeline/longest", refuses=SPAN, needs="link")
-    def longest(self, query: LongestQuery) -> Place:
+    def longest(self, query: LongestQuery) -> EventLocation:
         """The longest event of a name."""
         trace = self._chosen(query)[1]
-        row = longest_of(trace, query.name, query.where == "device" if query.where else None)
+        row = longest_event_named(trace, query.name, query.where == "device" if query.where else None)
         if row < 0:
             raise NotFound(
                 msg("server.there_no_event_called", f"there is no event called {query.name!r} in this trace"),
                 msg("server.search_part_name", "search for a part of its name"),
             )
-        return place(trace, row)
+        return event_location(trace, row)
 
     @get("/timeline/occurrence", refuses=SPAN, needs="link")
     def occurrence(self, query: OccurrenceQuery) -> Occurrence:
         """The same event in another trace: of its name, as often before it in the step."""
         trace = self._chosen(query)[1]
-        return occurrence(trace, query.name, TrackKind[query.kind.upper()], query.step or None, query.nth)
+        return find_occurrence(trace, query.name, TrackKind[query.kind.upper()], query.step or None, query.nth)
 
     @get("/timeline/window", refuses=SPAN, needs="link")
     def window(self, query: WindowTableQuery) -> TimelineWindow:
@@ -303,22 +303,22 @@ class Timeline(Resource):
         named = [name for name in query.workers.split(",") if name]
         spans = whole_run(self._logdir, listing, query.run, query.span, named)
         parts = [self._part(span) for _, span in spans]
-        calls = numbered([part.calls for part in parts])
-        chosen = np.concatenate([part.of_step(query.step) for part in parts]) if query.step else None
+        calls = match_calls([part.collectives for part in parts])
+        chosen = np.concatenate([part.is_in_step(query.step) for part in parts]) if query.step else None
         clocks = [part.clock for part in parts]
-        found = offsets(clocks, calls, chosen)
+        found = clock_offsets(clocks, calls, chosen)
         later = [clock.first_ns - clocks[0].first_ns for clock in clocks]
         rows = zip(spans, found, later, strict=True)
         give_back()
         return AlignmentAnswer([_alignment(name, offset, ns) for (name, _), offset, ns in rows])
 
-    def _part(self, span: Span) -> RankPart:
+    def _part(self, span: Span) -> RankSummary:
         """What views of a run take of a worker; no events are opened where it is kept."""
         fingerprint, distributed = summary_of(self._logdir, span).fingerprint, view("distributed")
         part = load_or_compute_part(
             self._logdir.cache, distributed, fingerprint, lambda: columns_of(self._logdir, span)
         )
-        return cast("RankPart", part)
+        return cast("RankSummary", part)
 
 
 def _immutable(body: bytes, query: TileQuery | PathQuery) -> Response:
@@ -329,7 +329,7 @@ def _immutable(body: bytes, query: TileQuery | PathQuery) -> Response:
     return response
 
 
-def _alignment(worker: str, offset: Offset, later_ns: int) -> Alignment:
+def _alignment(worker: str, offset: ClockOffset, later_ns: int) -> Alignment:
     """For times that count from a trace's first event, which is `later_ns` after the first trace's own.
 
     Without clocks the page lets all traces begin together, and the residual tells what that leaves.
@@ -339,7 +339,7 @@ def _alignment(worker: str, offset: Offset, later_ns: int) -> Alignment:
         worker,
         None if clock is None else clock + later_ns,
         None if residual is None else residual - (0 if clock is not None else later_ns),
-        offset.collectives,
+        offset.collective_count,
     )
 
 
@@ -370,14 +370,14 @@ def _window(trace: Trace, query: WindowQuery) -> tuple[int, int, list[int]]:
             msg("server.start_ns_must_below", "start_ns must be below end_ns"),
         )
     if not query.tracks:
-        return low, high, on_timeline(trace)
+        return low, high, timeline_tracks(trace)
     last = len(trace.tracks) - 1
     return low, high, [within("tracks", int(t) if t.isdecimal() else -1, last) for t in query.tracks.split(",")]
 
 
 def _chrome_json(trace: Trace, low: int, high: int, tracks: list[int], path: str) -> bytes:
     """The events of a window with their arguments, in a form that Perfetto opens."""
-    rows = rows_in(trace, low, high, tracks)
+    rows = events_in_window(trace, low, high, tracks)
     if len(rows) > MAX_EXPORT:
         raise BadParameter(
             msg("server.window_holds_events_over", f"the window holds {len(rows):,} events, over {MAX_EXPORT:,}"),

@@ -20,7 +20,7 @@ from visualprof.views.diff.modules import match_modules
 from visualprof.views.diff.notes import notes
 from visualprof.views.diff.phases import choose, compare_phases, has_phases, only
 from visualprof.views.diff.side import Held, Side
-from visualprof.views.measure.steps import PARTS
+from visualprof.views.measure.steps import STEP_PARTS
 
 OF_OPERATORS = ("held_at_peak", "allocated")  # where one has none, it has nothing of it
 Status = Literal["added", "removed", "replaced", "changed", "same"]
@@ -151,13 +151,13 @@ def _column(side: Side, name: str) -> Floats:
 
 def _average(side: Side) -> Ints:
     """Return the parts of the mean step, (p,) ns, rounded so that they add up to the rounded total."""
-    means = [float(np.mean(_column(side, part))) for part in PARTS]
+    means = [float(np.mean(_column(side, part))) for part in STEP_PARTS]
     return np.diff(np.rint(np.cumsum([0.0, *means]))).astype(np.int64)
 
 
 def _parts(base: Side, new: Side) -> DiffParts:
     before, after = _average(base), _average(new)
-    return DiffParts(part=list(PARTS), base_ns=before, new_ns=after, delta_ns=after - before)
+    return DiffParts(part=list(STEP_PARTS), base_ns=before, new_ns=after, delta_ns=after - before)
 
 
 def _step(base: Side, new: Side, parts: DiffParts) -> DiffStep:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from visualprof.reader.trace import Floats, Ints, Mask
-from visualprof.views.measure.significance import outside, quantile
+from visualprof.views.measure.significance import t_quantile, two_sided_tail
 
 LEAST_STEPS = 5  # on each side; with fewer nothing can be told
 LEAST_CHANGE = 0.03  # what clocks alone may do between two runs of one program
@@ -87,7 +87,7 @@ def of_step(base: Floats, new: Floats) -> StepChange | None:
     freedom = 1.0
     if error:
         freedom = (of_a + of_b) ** 2 / (of_a**2 / (free[0] - 1) + of_b**2 / (free[1] - 1))
-    half = quantile(round(max(freedom, 1.0), 3), CHANCE) * error
+    half = t_quantile(round(max(freedom, 1.0), 3), CHANCE) * error
     low, high = np.expm1([change - half, change + half]).tolist()
     sure = low > 0 or high < 0
     return StepChange(low, high, sure and abs(exp(change) - 1) > LEAST_CHANGE, max(float(np.expm1(half)), LEAST_CHANGE))
@@ -229,7 +229,7 @@ def _between(change: Floats, error: Floats, rows: Mask) -> Floats:
 def _chance(change: float, error: float, freedom: float) -> float:
     if not error:
         return 0.0 if change else 1.0
-    return outside(abs(change) / error, freedom)
+    return two_sided_tail(abs(change) / error, freedom)
 
 
 def _discovered(chance: Floats) -> Mask:
@@ -245,5 +245,5 @@ def _detectable(error: Floats, freedom: Floats, rows: int) -> float | None:
     """Return the smallest change of a typical row that would be found if it were the only one."""
     if not len(error):
         return None
-    far = quantile(round(float(np.median(freedom)), 1), FALSE_DISCOVERIES / rows) * float(np.median(error))
+    far = t_quantile(round(float(np.median(freedom)), 1), FALSE_DISCOVERIES / rows) * float(np.median(error))
     return max(float(np.expm1(far)), LEAST_CHANGE) if far < MOST_DETECTABLE else None

@@ -11,8 +11,8 @@ from visualprof.reader.results.points import Point
 from visualprof.reader.results.report import Report
 from visualprof.views.answers.table import Table, from_rows
 from visualprof.views.diff.answer import DiffAnswer, DiffNote, DiffParts, DiffPoints, DiffRows, DiffRun
-from visualprof.views.measure.evaluation import ran_in
-from visualprof.views.measure.significance import LEVEL, chance
+from visualprof.views.measure.evaluation import effective_precision
+from visualprof.views.measure.significance import SIGNIFICANCE_LEVEL, p_value
 
 FIGURES = ("p50_ns", "p90_ns", "p95_ns", "p99_ns", "mean_ns", "qps", "samples_per_s")
 
@@ -73,8 +73,8 @@ def _figures(base: Report, new: Report) -> Iterator[tuple[Any, ...]]:
 def _significant(base: Point, new: Point, figure: str) -> bool | None:
     """Return whether the repeats differ significantly; None if one side has fewer than two."""
     values = ([v for repeat in point.repeats if (v := getattr(repeat, figure)) is not None] for point in (base, new))
-    likely = chance(*values)
-    return None if likely is None else likely < LEVEL
+    likely = p_value(*values)
+    return None if likely is None else likely < SIGNIFICANCE_LEVEL
 
 
 def _notes(base: Report, new: Report) -> Iterator[DiffNote]:
@@ -83,7 +83,7 @@ def _notes(base: Report, new: Report) -> Iterator[DiffNote]:
         "version": (base.version, new.version),
         "device": (base.device, new.device),
         "host": (base.agent, new.agent),
-        "precision": (ran_in(base), ran_in(new)),
+        "precision": (effective_precision(base), effective_precision(new)),
     }
     for name, (a, b) in unlike.items():
         if a and b and a != b:

@@ -12,9 +12,9 @@ from visualprof.views import view
 from visualprof.views.answers import kinds
 from visualprof.views.answers.table import Columns, Table, from_rows
 from visualprof.views.measure.groups import group
-from visualprof.views.measure.memory import owners, owners_of
-from visualprof.views.measure.steps import Windows
-from visualprof.views.measure.timing import names
+from visualprof.views.measure.memory import is_memory_owner, memory_owners
+from visualprof.views.measure.steps import StepWindows
+from visualprof.views.measure.timing import name_texts
 
 
 class Held(Columns):
@@ -31,7 +31,7 @@ class Held(Columns):
     bytes: kinds.SizeColumn
 
 
-def memory_table(trace: Trace, windows: Windows, step: str) -> Table[Held] | None:
+def memory_table(trace: Trace, windows: StepWindows, step: str) -> Table[Held] | None:
     """Return the peaks of each device, and memory by operator on the device with the highest peak.
 
     Memory by operator is the memory held at the peak and the memory allocated per step.
@@ -50,18 +50,18 @@ def memory_table(trace: Trace, windows: Windows, step: str) -> Table[Held] | Non
         held = answer.peak.operators.columns
         rows += [(n, "held_at_peak", answer.device, None, int(b)) for n, b in zip(held.name, held.bytes, strict=True)]
     for phase in dict.fromkeys(windows.phases):
-        own = windows.of_phase(phase)
+        own = windows.select_phase(phase)
         rows += ((n, "allocated", answer.device, phase, size) for n, size in _allocated(trace, own, answer.device))
     return Table(columns=from_rows(Held, rows))
 
 
-def _allocated(trace: Trace, windows: Windows, device: int) -> Iterator[tuple[str, int]]:
+def _allocated(trace: Trace, windows: StepWindows, device: int) -> Iterator[tuple[str, int]]:
     """Yield the bytes that operators allocate themselves per mean step."""
     allocs = trace.allocs
-    row = owners_of(trace, owners(trace))
+    row = memory_owners(trace, is_memory_owner(trace))
     place = np.flatnonzero((allocs.device == device) & (allocs.bytes > 0) & (row >= 0))
-    place = place[windows.places(trace, row[place]) >= 0]
+    place = place[windows.positions(trace, row[place]) >= 0]
     name = trace.events.name[row[place]]
     operators = group(name)
     mean = np.rint(operators.sum(allocs.bytes[place]) / len(windows)).astype(np.int64)
-    return zip(names(trace, name[operators.first]), mean.tolist(), strict=True)
+    return zip(name_texts(trace, name[operators.first]), mean.tolist(), strict=True)

@@ -22,16 +22,25 @@ from visualprof.views.answers import kinds
 from visualprof.views.answers.kinds import Column
 from visualprof.views.answers.table import Answer, Columns, Table
 from visualprof.views.diff.memory import Held, memory_table
-from visualprof.views.measure.call_paths import BACKWARD, backward_times, belongs, places, texts_of
+from visualprof.views.measure.call_paths import BACKWARD_LABEL, backward_times, path_owners, path_texts, scope_paths
 from visualprof.views.measure.collectives import collectives
 from visualprof.views.measure.groups import group
-from visualprof.views.measure.intervals import EVER, covered
+from visualprof.views.measure.intervals import INT64_LIMITS, covered_ns
 from visualprof.views.measure.launch import is_api_call, is_kernel, launches, operator_times
 from visualprof.views.measure.pressure import cpu_pressure
-from visualprof.views.measure.serving_steps import serving, step_loads
-from visualprof.views.measure.steps import MADE_OF, PARTS, Windows, breakdown, busy, exposed, step_index, step_windows
-from visualprof.views.measure.tensor_core import can_use_tensor_core, names_with
-from visualprof.views.measure.timing import names
+from visualprof.views.measure.serving_steps import serving_steps, step_loads
+from visualprof.views.measure.steps import (
+    PART_CATEGORIES,
+    STEP_PARTS,
+    StepWindows,
+    breakdown,
+    category_spans,
+    exposed_spans,
+    step_index,
+    step_windows,
+)
+from visualprof.views.measure.tensor_core import can_use_tensor_core, match_names
+from visualprof.views.measure.timing import name_texts
 
 _SHAPE = pattern(r"\[+([\d, ]+)\]")
 _TYPE = pattern(r"(?:c10::)?(\w+)")
@@ -179,17 +188,17 @@ def compute(trace: Trace, params: SideParams) -> Side:
     trace, windows, loads = _steps(trace)
     if params.step:
         step_index(trace, params.step)
-        windows = windows.only(params.step)
+        windows = windows.select_step(params.step)
     if not len(windows):
         raise MissingData(
             msg("views.there_no_complete_step", "there is no complete step to compare"),
             msg("views.record_more_steps_compare", "record more steps, or compare another one"),
         )
-    spans = exposed(busy(trace, np.ones(len(trace.events), bool)))
+    spans = exposed_spans(category_spans(trace, np.ones(len(trace.events), bool)))
     parts = breakdown(spans, windows)
     spent = _overview(trace, windows, spans, parts) if params.view == "overview" else _ROWS[params.view](trace, windows)
     pieces, cells = _cells(trace, spent, len(windows), params)
-    times = {f"{part}_ns": parts[part] for part in PARTS}
+    times = {f"{part}_ns": parts[part] for part in STEP_PARTS}
     own = _worked_on(loads, windows) if loads else {}
     return Side(
         facts=_facts(trace, windows),
@@ -200,31 +209,31 @@ def compute(trace: Trace, params: SideParams) -> Side:
     )
 
 
-def _steps(trace: Trace) -> tuple[Trace, Windows, Sequence[ServingStep | None] | None]:
+def _steps(trace: Trace) -> tuple[Trace, StepWindows, Sequence[ServingStep | None] | None]:
     """Return the trace with its steps, the steps, and the loads of a server's steps.
 
     Iterations of generation loops without annotations count as steps.
     """
-    server = None if len(trace.steps) else serving(trace)
+    server = None if len(trace.steps) else serving_steps(trace)
     if server is None:
         return trace, step_windows(trace), step_loads(trace)
     windows = step_windows(server.trace)
     return server.trace, replace(windows, phases=_phases(server.loads, windows)), server.loads
 
 
-def _phases(loads: Sequence[ServingStep], windows: Windows) -> tuple[Phase, ...]:
+def _phases(loads: Sequence[ServingStep], windows: StepWindows) -> tuple[Phase, ...]:
     places: list[int] = windows.index.tolist()
     return tuple(loads[i].phase for i in places)
 
 
-def _worked_on(loads: Sequence[ServingStep | None], windows: Windows) -> dict[str, Column]:
+def _worked_on(loads: Sequence[ServingStep | None], windows: StepWindows) -> dict[str, Column]:
     places: list[int] = windows.index.tolist()
     own = [loads[i] for i in places]
     requests, tokens = ([getattr(load, key, None) for load in own] for key in ("batch", "tokens"))
     return {"phase": list(windows.phases), "requests": requests, "tokens": tokens}
 
 
-def _facts(trace: Trace, windows: Windows) -> Facts:
+def _facts(trace: Trace, windows: StepWindows) -> Facts:
     meta = trace.meta
     devices = list(dict.fromkeys(d.name for d in meta.devices if d.id >= 0 and d.name))
     return Facts(
@@ -253,13 +262,13 @@ def _of_products(trace: Trace, argument: str, wanted: re.Pattern[str], first: bo
         first: Use the first product instead of the input with the most time.
     """
     times = operator_times(trace, launches(trace))
-    products = np.flatnonzero(names_with(trace, trace.events.name[times.rows], can_use_tensor_core))
+    products = np.flatnonzero(match_names(trace, trace.events.name[times.rows], can_use_tensor_core))
     rows = times.rows[products]
     texts = trace.arg(argument, rows, 0).astype(np.int64)
     if not texts.any():
         return ""
     if first:
-        began = np.where((texts > 0) & (trace.events.step[rows] >= 0), trace.events.ts[rows], EVER.max)
+        began = np.where((texts > 0) & (trace.events.step[rows] >= 0), trace.events.ts[rows], INT64_LIMITS.max)
         text = int(texts[began.argmin()])
     else:
         spent = (times.device_total if times.device_total.any() else times.host_total)[products]
@@ -276,30 +285,30 @@ def _cells(trace: Trace, spent: _Spent, steps: int, params: SideParams) -> tuple
     pieces = group(*keys)
     first = inside[pieces.first]
     texts = spent.texts or trace.strings
-    called, of = [texts[int(i)] for i in spent.name[first]], names(trace, shape[first])
-    cells = group(pieces.of.astype(np.int64) * steps + spent.step[inside])
+    called, of = [texts[int(i)] for i in spent.name[first]], name_texts(trace, shape[first])
+    cells = group(pieces.ids.astype(np.int64) * steps + spent.step[inside])
     at = cells.first
     return Pieces(
-        part=[(*PARTS, "")[i] for i in map(int, spent.part[first])],
+        part=[(*STEP_PARTS, "")[i] for i in map(int, spent.part[first])],
         name=[f"{name} {shapes}".rstrip() for name, shapes in zip(called, of, strict=True)],
-        under=names(trace, spent.under[first]),
+        under=name_texts(trace, spent.under[first]),
         on_device=spent.on_device[first].tolist(),
     ), Cells(
-        piece=pieces.of[at],
+        piece=pieces.ids[at],
         step=spent.step[inside][at],
         calls=cells.sum(spent.calls[inside]),
         spent_ns=cells.sum(spent.ns[inside]),
     )
 
 
-def _plain(trace: Trace, windows: Windows, rows: Rows, ns: Ints, on_device: bool) -> _Spent:
+def _plain(trace: Trace, windows: StepWindows, rows: Rows, ns: Ints, on_device: bool) -> _Spent:
     """Return the events with their durations, in the steps that launched them."""
     none = np.zeros(len(rows), np.int64)
-    step, name = windows.places(trace, rows), trace.events.name[rows]
+    step, name = windows.positions(trace, rows), trace.events.name[rows]
     return _Spent(step, none + 1, ns, name, none, none - 1, np.full(len(rows), on_device), none)
 
 
-def _operators(trace: Trace, windows: Windows) -> _Spent:
+def _operators(trace: Trace, windows: StepWindows) -> _Spent:
     """Return the device self time of operators, or the host self time if nothing ran on a device."""
     times = operator_times(trace, launches(trace))
     on_device = bool(times.device_self.any())
@@ -308,55 +317,57 @@ def _operators(trace: Trace, windows: Windows) -> _Spent:
     return _plain(trace, windows, times.rows, spent, on_device)._replace(shape=shapes)
 
 
-def _kernels(trace: Trace, windows: Windows) -> _Spent:
+def _kernels(trace: Trace, windows: StepWindows) -> _Spent:
     rows = np.flatnonzero(is_kernel(trace)).astype(np.int32)
     return _plain(trace, windows, rows, trace.events.dur[rows], True)._replace(under=_launched_by(trace, rows))
 
 
-def _runtime(trace: Trace, windows: Windows) -> _Spent:
+def _runtime(trace: Trace, windows: StepWindows) -> _Spent:
     rows = np.flatnonzero(is_api_call(trace)).astype(np.int32)
     return _plain(trace, windows, rows, trace.events.dur[rows], False)
 
 
-def _collectives(trace: Trace, windows: Windows) -> _Spent:
+def _collectives(trace: Trace, windows: StepWindows) -> _Spent:
     """Return the collectives. Each lasts as long as any part of it ran, including waits."""
     calls = collectives(trace)
     on_device = bool(trace.track_mask(TrackKind.STREAM)[calls.event].all())
-    return _plain(trace, windows, calls.event, calls.latency, on_device)._replace(name=calls.name, texts=calls.names)
+    return _plain(trace, windows, calls.event, calls.latency_ns, on_device)._replace(name=calls.name, texts=calls.names)
 
 
-def _modules(trace: Trace, windows: Windows) -> _Spent:
+def _modules(trace: Trace, windows: StepWindows) -> _Spent:
     """Return the self time of modules: the work that they launched, and separately the backward of their operators.
 
     If nothing runs on a device, it is the host time of both.
     """
-    events, tree, joined = trace.events, places(trace), launches(trace)
-    rows = np.flatnonzero(tree.wanted).astype(np.int32)
+    events, tree, joined = trace.events, scope_paths(trace), launches(trace)
+    rows = np.flatnonzero(tree.is_member).astype(np.int32)
     on_device = len(joined.work) > 0
-    called = _plain(trace, windows, rows, np.zeros(len(rows), np.int64), on_device)._replace(name=tree.of[rows] * 2)
+    called = _plain(trace, windows, rows, np.zeros(len(rows), np.int64), on_device)._replace(
+        name=tree.path_ids[rows] * 2
+    )
     if not on_device:
         place = np.full(len(events) + 1, -1)
         place[rows] = np.arange(len(rows))
-        above = place[nearest_ancestor(events.parent, tree.wanted, events.parent[rows])]
+        above = place[nearest_ancestor(events.parent, tree.is_member, events.parent[rows])]
         dur = events.dur[rows]
         inner = np.bincount(above[above >= 0], dur[above >= 0], len(rows)).astype(np.int64)
         back = backward_times(trace)
-        by, spent = tree.around(trace, back.forward), back.ns
+        by, spent = tree.enclosing_paths(trace, back.forward), back.ns
         at, called = back.rows, called._replace(ns=np.maximum(dur - inner, 0))
         later = np.ones(len(at), bool)
     else:
-        own = belongs(trace, tree, np.where(joined.place >= 0, joined.place, joined.op))
-        at, by, later, spent = joined.work, own.path, own.backward, events.dur[joined.work]
+        own = path_owners(trace, tree, np.where(joined.site >= 0, joined.site, joined.op))
+        at, by, later, spent = joined.work, own.path, own.is_backward, events.dur[joined.work]
     known = by >= 0
     ran = _plain(trace, windows, at[known], spent[known], on_device)
     ran = ran._replace(name=(by * 2 + later)[known], calls=later[known].astype(np.int64))
-    texts = texts_of(tree, trace.strings)
+    texts = path_texts(tree, trace.strings)
     columns = (np.concatenate(pair) for pair in zip(called[:-1], ran[:-1], strict=True))
-    both = tuple(text for own in texts for text in (own, f"{own}/{BACKWARD}"))
+    both = tuple(text for own in texts for text in (own, f"{own}/{BACKWARD_LABEL}"))
     return _Spent._make([*columns, both])
 
 
-def _nothing(trace: Trace, windows: Windows) -> _Spent:
+def _nothing(trace: Trace, windows: StepWindows) -> _Spent:
     """Return no times: the view `memory` has sizes only."""
     return _plain(trace, windows, np.zeros(0, np.int32), np.zeros(0, np.int64), False)
 
@@ -368,21 +379,21 @@ def _launched_by(trace: Trace, rows: Ids) -> Rows:
     return np.where(owner >= 0, trace.events.name[owner], 0)
 
 
-def _overview(trace: Trace, windows: Windows, spans: dict[str, Ints], parts: dict[str, Ints]) -> _Spent:
+def _overview(trace: Trace, windows: StepWindows, spans: dict[str, Ints], parts: dict[str, Ints]) -> _Spent:
     """Return the time of the steps by the innermost event of the part that each moment counts for.
 
     Concurrent events of a part (streams, threads) share the time in proportion to their durations.
     """
-    found = [_of_part(trace, windows, part, spans[part], parts[part]) for part in MADE_OF]
+    found = [_of_part(trace, windows, part, spans[part], parts[part]) for part in PART_CATEGORIES]
     columns = zip(*(one[:-1] for one in found), strict=True)
     return _Spent._make([*map(np.concatenate, columns), ()])
 
 
-def _of_part(trace: Trace, windows: Windows, part: str, spans: Ints, filled: Ints) -> _Spent:
+def _of_part(trace: Trace, windows: StepWindows, part: str, spans: Ints, filled: Ints) -> _Spent:
     """Return the events of one part of the step."""
     events, on_stream = trace.events, trace.track_mask(TrackKind.STREAM)
     mine = np.zeros(len(events), bool)
-    for category, device in MADE_OF[part]:
+    for category, device in PART_CATEGORIES[part]:
         mine |= (events.category == category) & (on_stream == device)
     mine &= (events.dur >= 0) & ~trace.projected_mask()
     rows = np.flatnonzero(mine).astype(np.int32)
@@ -394,7 +405,7 @@ def _of_part(trace: Trace, windows: Windows, part: str, spans: Ints, filled: Int
     step = first[event] + later
     row = rows[event]
     start, end = np.maximum(events.ts[row], windows.start[step]), np.minimum(events.end[row], windows.end[step])
-    spent = covered(spans, start, np.maximum(start, end))
+    spent = covered_ns(spans, start, np.maximum(start, end))
     place = np.full(len(events) + 1, -1)
     place[rows] = np.arange(len(rows))
     above = place[nearest_ancestor(events.parent, mine, events.parent[row])]
@@ -409,13 +420,13 @@ def _of_part(trace: Trace, windows: Windows, part: str, spans: Ints, filled: Int
         ns=own,
         name=events.name[row],
         under=_launched_by(trace, row) * on_stream[row],
-        part=np.full(len(row), PARTS.index(part)),
+        part=np.full(len(row), STEP_PARTS.index(part)),
         on_device=on_stream[row],
         shape=np.zeros(len(row), np.int64),
     )
 
 
-_ROWS: dict[str, Callable[[Trace, Windows], _Spent]] = {
+_ROWS: dict[str, Callable[[Trace, StepWindows], _Spent]] = {
     "operator": _operators, "kernel": _kernels, "runtime": _runtime, "distributed": _collectives, "memory": _nothing,
     "modules": _modules,
 }  # fmt: skip

@@ -15,16 +15,22 @@ from visualprof.reader.graph import Node, Scope
 from visualprof.reader.trace.types import Mask
 from visualprof.views.measure.groups import distinct
 
-FLAT_SHARE = 0.1  # a model with fewer scoped operators than this share is flat
+MAX_SCOPED_SHARE = 0.1  # a model with fewer scoped operators than this share is flat
 MAX_PERIOD = 400
 MIN_REPEATS = 2
-MAX_COMPARED = 100_000_000  # types of nodes; DenseNet-121 takes 0.7 million, a model made to take hours stays flat
-MIN_BLOCK = 4
-WORDS = 3  # operator types in the name of a block
+MAX_COMPARED_TYPES = (
+    100_000_000  # types of nodes; DenseNet-121 takes 0.7 million, a model made to take hours stays flat
+)
+MIN_BLOCK_NODES = 4
+MAX_NAME_TYPES = 3  # operator types in the name of a block
 # What a block is about: what computes most, then what tells its kind, then arithmetic, then what only moves data.
-WEIGHTY = re.compile(r"conv(?!ert)|matmul|matrixmul|gemm|linear|addmm|einsum|attention|lstm|gru|rnn", re.IGNORECASE)
-TELLING = re.compile(r"norm|softmax|relu|elu|sigmoid|silu|swish|mish|tanh|erf|clip|pool|resize|upsample", re.IGNORECASE)
-MOVING = re.compile(
+COMPUTE_TYPES = re.compile(
+    r"conv(?!ert)|matmul|matrixmul|gemm|linear|addmm|einsum|attention|lstm|gru|rnn", re.IGNORECASE
+)
+CHARACTERISTIC_TYPES = re.compile(
+    r"norm|softmax|relu|elu|sigmoid|silu|swish|mish|tanh|erf|clip|pool|resize|upsample", re.IGNORECASE
+)
+DATA_MOVEMENT_TYPES = re.compile(
     r"shape|transpose|permute|view|flatten|slice|select|concat|stack|split|cast|squeeze|gather|identity|clone|contiguous|pad|"
     r"expand|repeat|dimshuffle|subtensor|constant",
     re.IGNORECASE,
@@ -40,7 +46,7 @@ class _Stretch(NamedTuple):
     length: int
 
 
-def blocks(nodes: Sequence[Node], src: Sequence[int], dst: Sequence[int]) -> list[tuple[Scope, ...]] | None:
+def find_blocks(nodes: Sequence[Node], src: Sequence[int], dst: Sequence[int]) -> list[tuple[Scope, ...]] | None:
     """Place of each node in a flat model, with blocks numbered in order of execution; None where names have scopes.
 
     A block starts where the fewest tensors enter it, best at a convolution or matrix multiplication.
@@ -48,7 +54,7 @@ def blocks(nodes: Sequence[Node], src: Sequence[int], dst: Sequence[int]) -> lis
     Args: src, dst: the edges, as places in `nodes`, which stand in the order of execution.
     """
     operators = [n for n in nodes if n.kind == "operator"]
-    if sum(_scoped(n) for n in operators) >= FLAT_SHARE * max(1, len(operators)):
+    if sum(_scoped(n) for n in operators) >= MAX_SCOPED_SHARE * max(1, len(operators)):
         return None
     entering = _entering(len(nodes), src, dst)
     bodies: dict[tuple[Scope, ...], list[int]] = {}
@@ -81,15 +87,15 @@ def _blocks(nodes: Sequence[Node], body: list[int], entering: NDArray[np.int64])
     numbers: dict[str, int] = {}
     types = np.array([numbers.setdefault(nodes[i].type, len(numbers)) for i in body])
     free = np.array([not _scoped(nodes[i]) for i in body])
-    weighty = np.array([bool(WEIGHTY.search(nodes[i].type)) for i in body])
-    heap = [_longest(types, free, p) for p in range(MIN_BLOCK, min(MAX_PERIOD, len(types) // MIN_REPEATS) + 1)]
+    weighty = np.array([bool(COMPUTE_TYPES.search(nodes[i].type)) for i in body])
+    heap = [_longest(types, free, p) for p in range(MIN_BLOCK_NODES, min(MAX_PERIOD, len(types) // MIN_REPEATS) + 1)]
     heapq.heapify(heap)
     out: list[list[int]] = []
-    for _ in range(MAX_COMPARED // max(1, len(body))):
+    for _ in range(MAX_COMPARED_TYPES // max(1, len(body))):
         if not heap:
             break
         best = heapq.heappop(heap)
-        if -best.unused < MIN_REPEATS * MIN_BLOCK:
+        if -best.unused < MIN_REPEATS * MIN_BLOCK_NODES:
             continue
         if free[best.start : best.start + best.length].all():
             start, repeats = _phase(best, entering[body], weighty)
@@ -130,8 +136,16 @@ def _content(types: list[str]) -> str:
     """The types that tell most about a block, in order: `Conv·Sigmoid·Mul`."""
 
     def weight(kind: str) -> int:
-        return 0 if WEIGHTY.search(kind) else 1 if TELLING.search(kind) else 3 if MOVING.search(kind) else 2
+        return (
+            0
+            if COMPUTE_TYPES.search(kind)
+            else 1
+            if CHARACTERISTIC_TYPES.search(kind)
+            else 3
+            if DATA_MOVEMENT_TYPES.search(kind)
+            else 2
+        )
 
     distinct = list(dict.fromkeys(types))
-    chosen = sorted(distinct, key=weight)[:WORDS]
+    chosen = sorted(distinct, key=weight)[:MAX_NAME_TYPES]
     return "·".join(t.replace("Normalization", "Norm") for t in distinct if t in chosen)

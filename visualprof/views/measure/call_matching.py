@@ -13,10 +13,10 @@ from visualprof.reader.trace import Ids, Ints, Mask
 from visualprof.reader.trace.process_group import ProcessGroup
 from visualprof.views.measure.collectives import Collectives
 from visualprof.views.measure.groups import group
-from visualprof.views.measure.intervals import lengths
+from visualprof.views.measure.intervals import span_lengths_by_group
 
 
-class Numbered(msgspec.Struct, frozen=True):
+class MatchedCalls(msgspec.Struct, frozen=True):
     """The calls of r ranks in a row, n of them with m parts, and which are the same.
 
     names, groups: of all ranks, each once; a group is itself by its name and, where they are known, its members.
@@ -27,32 +27,32 @@ class Numbered(msgspec.Struct, frozen=True):
     even: (n,) have the ranks as many of its kind, so that those without a number of their own surely meet?
     """
 
-    ranks: int
+    rank_count: int
     names: tuple[str, ...]
     groups: tuple[ProcessGroup, ...]
     rank: Ids
     name: Ids
     group: Ids
-    first: Ints
+    first_part: Ints
     source: Ints
     destination: Ints
-    call: Ints
-    end: Ints
-    exchanges: Mask
-    key: Ints
-    keys: int
-    number: Ints
-    numbers: int
-    even: Mask
+    part_call: Ints
+    part_end: Ints
+    is_transfer: Mask
+    call_id: Ints
+    call_id_count: int
+    part_id: Ints
+    part_id_count: int
+    is_unambiguous: Mask
 
-    def each(self, parts: bool = False) -> list[slice]:
+    def rank_slices(self, parts: bool = False) -> list[slice]:
         """Where the calls of each rank stand, or their parts."""
-        of = self.rank[self.call] if parts else self.rank
-        edges: list[int] = np.searchsorted(of, np.arange(self.ranks + 1)).tolist()
+        of = self.rank[self.part_call] if parts else self.rank
+        edges: list[int] = np.searchsorted(of, np.arange(self.rank_count + 1)).tolist()
         return [slice(low, high) for low, high in pairwise(edges)]
 
 
-class Matched(msgspec.Struct, frozen=True):
+class CallTransfers(msgspec.Struct, frozen=True):
     """Calls with what their ranks share; -1 for a call that some rank lacks.
 
     bytes, group_size, event: as of `Collectives`. latency: (n,) ns of its own rank. transfer: (n,) ns.
@@ -60,22 +60,22 @@ class Matched(msgspec.Struct, frozen=True):
     in which data was exchanged; that of its rank alone where the call is unmatched.
     """
 
-    calls: Numbered
+    calls: MatchedCalls
     bytes: Ints
     group_size: Ints
     event: Ints
-    latency: Ints
-    transfer: Ints
-    part_transfer: Ints
-    exchange: Ints
+    latency_ns: Ints
+    transfer_ns: Ints
+    part_transfer_ns: Ints
+    data_transfer_ns: Ints
 
     @property
-    def wait(self) -> Ints:
+    def wait_ns(self) -> Ints:
         """(n,) ns, 0 where that is unknown."""
-        return np.where(self.transfer >= 0, self.latency - self.transfer, 0)
+        return np.where(self.transfer_ns >= 0, self.latency_ns - self.transfer_ns, 0)
 
 
-def numbered(ranks: Sequence[Collectives]) -> Numbered:
+def match_calls(ranks: Sequence[Collectives]) -> MatchedCalls:
     """The calls of every rank with those on the other ranks of the process group.
 
     A message is the i-th from its source to its destination. Any other call has the number that its group gave it, and
@@ -89,9 +89,9 @@ def numbered(ranks: Sequence[Collectives]) -> Numbered:
     of_groups = [[groups.setdefault(_same(one), len(groups)) for one in calls.groups] for calls in ranks]
     name = _placed([[names[text] for text in calls.names] for calls in ranks], [calls.name for calls in ranks])
     in_group = _placed(of_groups, [calls.group for calls in ranks])
-    seq, source, destination, end = (_column(ranks, what) for what in ("seq", "source", "destination", "end"))
+    seq, source, destination, end = (_column(ranks, what) for what in ("sequence", "source", "destination", "part_end"))
     before = accumulate(counts, initial=0)
-    call = _row(calls.call + low for calls, low in zip(ranks, before, strict=False))
+    call = _row(calls.part_call + low for calls, low in zip(ranks, before, strict=False))
     parts = np.bincount(call, minlength=len(rank))
     first = np.cumsum(parts) - parts
     # A call of a group whose members are not known is one of all ranks that have the group.
@@ -102,19 +102,19 @@ def numbered(ranks: Sequence[Collectives]) -> Numbered:
     kind = np.where(message, -1, name.astype(np.int64) * len(known) + in_group)
     wanted[message] = 2
     same = group(kind, np.where(message, -1, seq), source, destination)
-    calls = group(same.of, _nth(same.of * len(ranks) + rank))
+    calls = group(same.ids, _nth(same.ids * len(ranks) + rank))
     whole = (calls.count == wanted[calls.first]) & (calls.count > 1)
-    even = np.bincount(same.of[calls.first], ~whole, len(same.first)) == 0
+    even = np.bincount(same.ids[calls.first], ~whole, len(same.first)) == 0
     whole &= calls.min(parts) == calls.max(parts)
     own = np.array([calls.rank for calls in ranks], np.int64)
     there = np.isin(destination, own) & np.isin(source, own)
     alone = np.where(message, ~there, wanted < 2)
-    key = np.where(whole[calls.of], calls.of, np.where(alone, -2, -1))
+    key = np.where(whole[calls.ids], calls.ids, np.where(alone, -2, -1))
     # A part is known by its call and its place in that.
     numbers = np.where(whole, parts[calls.first], 0)
-    place = (np.cumsum(numbers) - numbers)[calls.of] - first
+    place = (np.cumsum(numbers) - numbers)[calls.ids] - first
     number = np.where(key[call] >= 0, place[call] + np.arange(len(call)), key[call])
-    return Numbered(
+    return MatchedCalls(
         len(ranks),
         tuple(names),
         tuple(groups),
@@ -126,34 +126,34 @@ def numbered(ranks: Sequence[Collectives]) -> Numbered:
         destination,
         call,
         end,
-        np.concatenate([np.zeros(0, bool), *(calls.exchanges for calls in ranks)]),
+        np.concatenate([np.zeros(0, bool), *(calls.is_transfer for calls in ranks)]),
         key,
         len(whole),
         number,
         int(numbers.sum()),
-        even[same.of],
+        even[same.ids],
     )
 
 
-def match(ranks: Sequence[Collectives]) -> Matched:
+def call_transfers(ranks: Sequence[Collectives]) -> CallTransfers:
     """The calls of every rank with how long they transferred.
 
     Transfer is, for each part of the call (host operator, kernels), the shortest over the ranks: the fastest rank
     waited for nobody. A call that some rank lacks, or of which it has other parts, has no transfer time, and neither
     has one of one rank alone. Source: torch-tb-profiler's wait graph.
     """
-    calls = numbered(ranks)
-    known, some, start = calls.key >= 0, calls.exchanges, _column(ranks, "start")
-    latency = exchanged = lengths(calls.call, start, calls.end, len(known))
+    calls = match_calls(ranks)
+    known, some, start = calls.call_id >= 0, calls.is_transfer, _column(ranks, "part_start")
+    latency = exchanged = span_lengths_by_group(calls.part_call, start, calls.part_end, len(known))
     if not some.all():
-        exchanged = lengths(calls.call[some], start[some], calls.end[some], len(known))
-    part_transfer = _shortest(calls.number, calls.end - start, calls.numbers)
+        exchanged = span_lengths_by_group(calls.part_call[some], start[some], calls.part_end[some], len(known))
+    part_transfer = _shortest(calls.part_id, calls.part_end - start, calls.part_id_count)
     # The parts of a call may run side by side: it cannot transfer for longer than the fastest rank took.
-    total = np.bincount(calls.call, part_transfer, len(known)).astype(np.int64)
-    transfer = np.where(known, np.minimum(total, _shortest(calls.key, latency, calls.keys)), -1)
-    exchange = np.where(known, _shortest(calls.key, exchanged, calls.keys), exchanged)
+    total = np.bincount(calls.part_call, part_transfer, len(known)).astype(np.int64)
+    transfer = np.where(known, np.minimum(total, _shortest(calls.call_id, latency, calls.call_id_count)), -1)
+    exchange = np.where(known, _shortest(calls.call_id, exchanged, calls.call_id_count), exchanged)
     size, members, event = (_column(ranks, what) for what in ("bytes", "group_size", "event"))
-    return Matched(calls, size, members, event, latency, transfer, part_transfer, exchange)
+    return CallTransfers(calls, size, members, event, latency, transfer, part_transfer, exchange)
 
 
 _NONE = ProcessGroup("")

@@ -13,19 +13,27 @@ from visualprof.messages import msg
 from visualprof.reader.trace import Category, Ids, Ints, LinkKind, Mask, Rows, Trace, TrackKind
 from visualprof.reader.trace.nesting import innermost_on_tracks, nearest_ancestor
 from visualprof.views.measure.groups import group
-from visualprof.views.measure.launch import RANGES, call_depth, host_ns, is_called, is_operator, launches, with_inner
+from visualprof.views.measure.launch import (
+    RANGE_CATEGORIES,
+    call_depth,
+    host_durations,
+    inclusive_totals,
+    is_call,
+    is_operator,
+    launches,
+)
 from visualprof.views.measure.steps import step_index
-from visualprof.views.measure.tensor_core import names_with
+from visualprof.views.measure.tensor_core import match_names
 from visualprof.views.measure.trace_cache import cached_on_trace
 
-PLACES = (Category.MODULE, *RANGES)
-FRAMES = (Category.PYTHON, Category.MODULE)
-BACKWARD = "(backward)"  # below a path: of what ran there
-ENGINE = "autograd::engine::evaluate_function"
+SCOPE_CATEGORIES = (Category.MODULE, *RANGE_CATEGORIES)
+FRAME_CATEGORIES = (Category.PYTHON, Category.MODULE)
+BACKWARD_LABEL = "(backward)"  # below a path: of what ran there
+AUTOGRAD_ENGINE = "autograd::engine::evaluate_function"
 _ADDED = re.compile(r"^nn\.Module: | at 0x[0-9a-fA-F]+")  # the mark of a module, and where an object lies
 
 
-class Paths(msgspec.Struct, frozen=True):
+class CallPaths(msgspec.Struct, frozen=True):
     """Distinct paths of some events, each before those inside it; those of one caller by their first calls.
 
     parent: (p,) the path around each, -1 for none. name: (p,) string id. level: (p,) greater than that of `parent`.
@@ -37,34 +45,34 @@ class Paths(msgspec.Struct, frozen=True):
     name: Ids
     level: Ids
     first: Ids
-    wanted: Mask
-    of: Ids
+    is_member: Mask
+    path_ids: Ids
 
     def __len__(self) -> int:
         return len(self.parent)
 
-    def around(self, trace: Trace, rows: Rows) -> Ids:
+    def enclosing_paths(self, trace: Trace, rows: Rows) -> Ids:
         """Path of the innermost of the events at or above each row, -1 for none.
 
         Paddle writes what Python calls and what that runs in C++ as two threads: then of those open at the time.
         """
         events = trace.events
-        found = self.of[nearest_ancestor(events.parent, self.wanted, rows)]
+        found = self.path_ids[nearest_ancestor(events.parent, self.is_member, rows)]
         python = _python_sides(trace)[events.track[rows]]
         lost = np.flatnonzero((found < 0) & (rows >= 0) & (python >= 0))
         if len(lost):
             first = np.array([*(track.first for track in trace.tracks), len(events)])
             ts = events.ts[rows[lost]]
             above = innermost_on_tracks(events.ts, events.end, events.parent, first, python[lost], ts)
-            found[lost] = self.of[nearest_ancestor(events.parent, self.wanted, above)]
+            found[lost] = self.path_ids[nearest_ancestor(events.parent, self.is_member, above)]
         return found
 
-    def total(self, *own: Ints) -> list[Ints]:
+    def inclusive(self, *own: Ints) -> list[Ints]:
         """Values of paths with those of all paths inside."""
-        return with_inner(own, self.parent, self.level)
+        return inclusive_totals(own, self.parent, self.level)
 
 
-def paths(trace: Trace, wanted: Mask, name: Ids | None = None) -> Paths:
+def call_paths(trace: Trace, wanted: Mask, name: Ids | None = None) -> CallPaths:
     """Numbers every distinct (path of the caller, name), level by level.
 
     Args: wanted: (n,) of each event. name: (n,) string ids, where they are not the events' own.
@@ -80,7 +88,7 @@ def paths(trace: Trace, wanted: Mask, name: Ids | None = None) -> Paths:
     for at in np.split(order, np.flatnonzero(np.diff(depth[order])) + 1):
         around = of[above[at]]
         pairs = group(around, name[rows[at]])
-        of[rows[at]] = count + pairs.of
+        of[rows[at]] = count + pairs.ids
         parents.append(around[pairs.first])
         names.append(name[rows[at[pairs.first]]])
         levels.append(depth[at[pairs.first]].astype(np.int32))
@@ -90,7 +98,7 @@ def paths(trace: Trace, wanted: Mask, name: Ids | None = None) -> Paths:
     place = _in_order(parent, level, events.ts[first])
     order = np.argsort(place)
     place = np.append(place, np.int32(-1))
-    return Paths(place[parent[order]], called[order], level[order], first[order], wanted, place[of])
+    return CallPaths(place[parent[order]], called[order], level[order], first[order], wanted, place[of])
 
 
 def _in_order(parent: Ids, level: Ids, ts: Ints) -> Ids:
@@ -98,7 +106,7 @@ def _in_order(parent: Ids, level: Ids, ts: Ints) -> Ids:
 
     Args: parent: (p,), those around before those inside. level: (p,) ascending.
     """
-    size = with_inner([np.ones(len(parent), np.int64)], parent, level)[0]
+    size = inclusive_totals([np.ones(len(parent), np.int64)], parent, level)[0]
     order = np.lexsort((ts, parent))
     before = np.cumsum(size[order]) - size[order]  # of all that stand before, in any caller
     caller = parent[order]
@@ -112,18 +120,18 @@ def _in_order(parent: Ids, level: Ids, ts: Ints) -> Ids:
 
 
 @cached_on_trace
-def places(trace: Trace) -> Paths:
+def scope_paths(trace: Trace) -> CallPaths:
     """Modules, layers, scopes and the ranges of users and of the framework: what names a place in a program."""
-    return paths(trace, is_place(trace))
+    return call_paths(trace, is_scope(trace))
 
 
-def is_place(trace: Trace) -> Mask:
+def is_scope(trace: Trace) -> Mask:
     """Of each event: is it one of those?"""
-    return trace.events.category_mask(*PLACES) & is_called(trace) & (trace.events.dur >= 0)
+    return trace.events.category_mask(*SCOPE_CATEGORIES) & is_call(trace) & (trace.events.dur >= 0)
 
 
 @cached_on_trace
-def frames(trace: Trace) -> Paths:
+def frame_paths(trace: Trace) -> CallPaths:
     """Python frames and modules. An object's address in a name, which differs from run to run, is left out."""
     on_threads = trace.track_mask(TrackKind.THREAD) & (trace.events.dur >= 0)
     own = list(range(len(trace.strings)))
@@ -131,13 +139,15 @@ def frames(trace: Trace) -> Paths:
     for i, text in enumerate(trace.strings):
         if " at 0x" in text:
             own[i] = ids.setdefault(_ADDED.sub("", text), i)
-    return paths(trace, trace.events.category_mask(*FRAMES) & on_threads, np.array(own, np.int32)[trace.events.name])
+    return call_paths(
+        trace, trace.events.category_mask(*FRAME_CATEGORIES) & on_threads, np.array(own, np.int32)[trace.events.name]
+    )
 
 
 @cached_on_trace
-def operators(trace: Trace) -> Paths:
+def operator_paths(trace: Trace) -> CallPaths:
     """Operators inside operators."""
-    return paths(trace, is_operator(trace))
+    return call_paths(trace, is_operator(trace))
 
 
 @cached_on_trace
@@ -148,22 +158,22 @@ def _python_sides(trace: Trace) -> Ids:
     return np.array([-1 if i == j else j for i, j in enumerate(other)] or [-1], np.int32)
 
 
-def labels(paths: Paths, strings: Sequence[str]) -> list[str]:
+def path_labels(paths: CallPaths, strings: Sequence[str]) -> list[str]:
     """What is called last on each path: no address, and no mark that tells a module from a function."""
     ids: list[int] = paths.name.tolist()
     return [_ADDED.sub("", str(strings[i])) for i in ids]
 
 
-def texts_of(paths: Paths, strings: Sequence[str]) -> list[str]:
+def path_texts(paths: CallPaths, strings: Sequence[str]) -> list[str]:
     """The names on each path from the outermost inwards, with a slash between."""
     out: list[str] = []
-    for parent, own in zip(paths.parent.tolist(), labels(paths, strings), strict=True):
+    for parent, own in zip(paths.parent.tolist(), path_labels(paths, strings), strict=True):
         out.append(f"{out[parent]}/{own}" if parent >= 0 else own)
     return out
 
 
 @cached_on_trace
-def forward_of(trace: Trace) -> Ids:
+def forward_operators(trace: Trace) -> Ids:
     """Of each event: the operator that it is the backward of, -1 for none.
 
     As the file links the two; of files without such links by the number that both have: the last operator with it that
@@ -177,7 +187,7 @@ def forward_of(trace: Trace) -> Ids:
         _numbered(trace, found)
     rows = np.flatnonzero(found[:-1] >= 0)
     around = events.parent[rows]
-    engine = (around >= 0) & names_with(trace, events.name[around], lambda name: name.startswith(ENGINE))
+    engine = (around >= 0) & match_names(trace, events.name[around], lambda name: name.startswith(AUTOGRAD_ENGINE))
     found[around[engine]] = found[rows[engine]]
     return found
 
@@ -188,7 +198,7 @@ def _numbered(trace: Trace, found: Ids) -> None:
     column = trace.args["sequence"]
     rows = column.events[column.values >= 0]
     rows = rows[np.lexsort((events.ts[rows], trace.arg("sequence", rows)))]
-    back = names_with(trace, events.name[rows], lambda name: "Backward" in name)
+    back = match_names(trace, events.name[rows], lambda name: "Backward" in name)
     place = np.maximum.accumulate(np.where(back, -1, np.arange(len(rows))))
     at = np.flatnonzero(back & (place >= 0))
     source, row = rows[place[at]], rows[at]
@@ -196,49 +206,49 @@ def _numbered(trace: Trace, found: Ids) -> None:
     found[row[same]] = source[same]
 
 
-class Owners(msgspec.Struct, frozen=True):
+class PathOwners(msgspec.Struct, frozen=True):
     """Of some rows: the path that each belongs to, -1 for none, and whether as the backward of what ran there."""
 
     path: Ids
-    backward: Mask
+    is_backward: Mask
 
 
-def belongs(trace: Trace, tree: Paths, rows: Rows) -> Owners:
+def path_owners(trace: Trace, tree: CallPaths, rows: Rows) -> PathOwners:
     """Where rows belong: to the innermost call around them, or, inside a backward operator, to that of its forward.
 
     What runs from a queue belongs to the call that put it there.
     """
-    forward, parent, links = forward_of(trace), trace.events.parent, trace.links
+    forward, parent, links = forward_operators(trace), trace.events.parent, trace.links
     later = links.kind == LinkKind.ASYNC
     if later.any():
         source = np.full(len(parent) + 1, -1, np.int32)
         source[links.dst[later]] = links.src[later]
         queued = source[nearest_ancestor(parent, source[:-1] >= 0, rows)]
         rows = np.where(queued >= 0, queued, rows)
-    nearest = nearest_ancestor(parent, tree.wanted | (forward[:-1] >= 0), rows)
-    later = (forward[nearest] >= 0) & ~np.append(tree.wanted, False)[nearest]
-    led = tree.around(trace, np.where(later, forward[nearest], -1))
+    nearest = nearest_ancestor(parent, tree.is_member | (forward[:-1] >= 0), rows)
+    later = (forward[nearest] >= 0) & ~np.append(tree.is_member, False)[nearest]
+    led = tree.enclosing_paths(trace, np.where(later, forward[nearest], -1))
     backward = later & (led >= 0)
-    return Owners(np.where(backward, led, tree.around(trace, rows)), backward)
+    return PathOwners(np.where(backward, led, tree.enclosing_paths(trace, rows)), backward)
 
 
-def inside_of(trace: Trace, module: str, rows: Ids) -> Mask:
+def is_inside_module(trace: Trace, module: str, rows: Ids) -> Mask:
     """Of each row: did it run in the place of that path, or in one inside it, or is it the backward of what did?
 
     Raises: BadParameter: there is no such place.
     """
-    tree = places(trace)
-    names = texts_of(tree, trace.strings)
+    tree = scope_paths(trace)
+    names = path_texts(tree, trace.strings)
     if module not in names:
         raise BadParameter(
             msg("views.there_no_module", f"there is no module {module!r}"),
             msg("views.see_visualprof_view_modules", "see `visualprof view modules`"),
         )
     held = np.array([*(name == module or name.startswith(f"{module}/") for name in names), False])
-    return held[belongs(trace, tree, rows).path]
+    return held[path_owners(trace, tree, rows).path]
 
 
-class Spent(msgspec.Struct, frozen=True):
+class PathTimes(msgspec.Struct, frozen=True):
     """Calls and ns of each path without those inside it, (p,).
 
     host: of its calls. device: of what it launched. backward_host, backward_device: of the backward of what it ran.
@@ -253,38 +263,38 @@ class Spent(msgspec.Struct, frozen=True):
     outside_ns: int
 
 
-def spent(trace: Trace, tree: Paths, step: str = "") -> Spent:
+def path_times(trace: Trace, tree: CallPaths, step: str = "") -> PathTimes:
     """Time by path, of one step or of all. A call that is longer than the step counts with what lies in it."""
     events = trace.events
-    rows = np.flatnonzero(tree.wanted).astype(np.int32)
+    rows = np.flatnonzero(tree.is_member).astype(np.int32)
     within, inside = _within(trace, rows, step)
-    path, count = tree.of[rows], len(tree)
+    path, count = tree.path_ids[rows], len(tree)
     whole = np.bincount(path, within, count).astype(np.int64)
     inner = tree.parent >= 0
     host = np.maximum(whole - np.bincount(tree.parent[inner], whole[inner], count).astype(np.int64), 0)
     joined = launches(trace)
     work = joined.work if not step else joined.work[inside[joined.work]]
-    asked = np.where(joined.place >= 0, joined.place, joined.op)
+    asked = np.where(joined.site >= 0, joined.site, joined.op)
     asked = asked if not step else asked[inside[joined.work]]
-    by = belongs(trace, tree, asked)
+    by = path_owners(trace, tree, asked)
     known = by.path >= 0
 
     def device(mine: Mask) -> Ints:
         return np.bincount(by.path[mine], events.dur[work[mine]], count).astype(np.int64)
 
-    return Spent(
+    return PathTimes(
         calls=np.bincount(path[(within > 0) | inside[rows]], minlength=count),
         host=host,
-        device=device(known & ~by.backward),
+        device=device(known & ~by.is_backward),
         backward_host=_backward(trace, tree, inside),
-        backward_device=device(by.backward),
+        backward_device=device(by.is_backward),
         outside_ns=int(events.dur[work[~known]].sum()),
     )
 
 
 def _within(trace: Trace, rows: Ids, step: str) -> tuple[Ints, Mask]:
     """Time of events inside a step, (m,), and of all events whether they belong to it."""
-    events, spent = trace.events, host_ns(trace)[rows]
+    events, spent = trace.events, host_durations(trace)[rows]
     if not step:
         return spent, np.ones(len(events), bool)
     index = step_index(trace, step)
@@ -307,7 +317,7 @@ class BackwardTimes(msgspec.Struct, frozen=True):
 
 def backward_times(trace: Trace) -> BackwardTimes:
     """Host time of the backward operators whose forward is known."""
-    events, forward = trace.events, forward_of(trace)
+    events, forward = trace.events, forward_operators(trace)
     rows = np.flatnonzero(forward[:-1] >= 0).astype(np.int32)
     place = np.full(len(events) + 1, -1)
     place[rows] = np.arange(len(rows))
@@ -317,9 +327,9 @@ def backward_times(trace: Trace) -> BackwardTimes:
     return BackwardTimes(rows, forward[rows], np.maximum(own, 0))
 
 
-def _backward(trace: Trace, tree: Paths, inside: Mask) -> Ints:
+def _backward(trace: Trace, tree: CallPaths, inside: Mask) -> Ints:
     """Host time of backward operators by the path of their forward."""
     back = backward_times(trace)
-    path = tree.around(trace, back.forward)
+    path = tree.enclosing_paths(trace, back.forward)
     mine = (path >= 0) & inside[back.rows]
     return np.bincount(path[mine], back.ns[mine], len(tree)).astype(np.int64)

@@ -13,7 +13,7 @@ from visualprof.views.answers.kinds import Kind
 from visualprof.views.answers.table import Columns, from_rows
 
 # What may be drawn, in the order in which it is offered.
-FIGURES: dict[str, Kind] = {
+METRICS: dict[str, Kind] = {
     "core_per_s": "count", "whole_per_s": "count", "p50_ns": "ns", "p99_ns": "ns", "accuracy": "count",
     "accuracy_difference": "count", "mfu": "ratio", "memory_used_bytes": "bytes", "energy_j_per_sample": "joule",
 }  # fmt: skip
@@ -138,7 +138,7 @@ class CaseSettingColumns(Columns):
     before: kinds.TextColumn
 
 
-def leaders(results: Mapping[str, CaseResult]) -> LeaderColumns:
+def leader_columns(results: Mapping[str, CaseResult]) -> LeaderColumns:
     """A row for each result, by its folder; the newest first."""
     rows = [_row(run, result) for run, result in results.items()]
     rows.sort(key=lambda row: (-row["finished_ns"], row["case"], row["run"]))
@@ -157,7 +157,7 @@ def _row(run: str, result: CaseResult) -> dict[str, Any]:
     return {name: own[name] if name in own else getattr(result, name, getattr(shown, name, None)) for name in NAMES}
 
 
-def newest(results: Mapping[str, CaseResult]) -> dict[str, CaseResult]:
+def newest_results(results: Mapping[str, CaseResult]) -> dict[str, CaseResult]:
     """Of each setup of each case the last result; one that was cancelled only where there is no other."""
     last = dict[tuple[object, ...], tuple[str, CaseResult]]()
     for run, result in sorted(results.items(), key=lambda one: _order(one[1])):
@@ -170,11 +170,11 @@ def _order(result: CaseResult) -> tuple[bool, int]:
     return result.state != "cancelled", result.finished_ns or result.started_ns
 
 
-def drawn(results: Mapping[str, CaseResult], figure: str) -> charts.Option:
+def metric_chart(results: Mapping[str, CaseResult], metric: str) -> charts.Option:
     """Bars of a figure: a group a case, a bar a setup, which is named by what differs within a case; {} of nothing."""
-    rows = [row for run, result in newest(results).items() if (row := _row(run, result))[figure] is not None]
+    rows = [row for run, result in newest_results(results).items() if (row := _row(run, result))[metric] is not None]
     cases = sorted({row["case"] for row in rows})
-    values = [abs(row[figure]) for row in rows]
+    values = [abs(row[metric]) for row in rows]
     if not values:
         return {}
     differing = [
@@ -183,11 +183,11 @@ def drawn(results: Mapping[str, CaseResult], figure: str) -> charts.Option:
     series = dict[str, dict[str, charts.Option]]()
     for row in rows:
         name = " · ".join(_said(part, row[part]) for part in differing or ("compiler",))
-        series.setdefault(name, {})[row["case"]] = {"value": row[figure], "id": row["run"]}
-    option = charts.bars(cases, [(name, []) for name in sorted(series)], FIGURES[figure], stack=False)
+        series.setdefault(name, {})[row["case"]] = {"value": row[metric], "id": row["run"]}
+    option = charts.bars(cases, [(name, []) for name in sorted(series)], METRICS[metric], stack=False)
     for one in option["series"]:
         one["data"] = [series[one["name"]].get(case) for case in cases]
-    if min(row[figure] for row in rows) > 0 and max(values) > _FAR * min(values):
+    if min(row[metric] for row in rows) > 0 and max(values) > _FAR * min(values):
         option["yAxis"]["type"] = "log"
     return option
 
@@ -200,7 +200,7 @@ def _said(part: str, value: object) -> str:
     return f"batch {value}" if part == "batch_size" else str(value or "–")
 
 
-def passes(result: CaseResult) -> PassColumns:
+def pass_columns(result: CaseResult) -> PassColumns:
     """Of validation and inference what was run."""
     both = (("validation", result.validation), ("inference", result.inference))
     return from_rows(PassColumns, [(name, *_of_pass(one)) for name, one in both if one])
@@ -210,12 +210,12 @@ def _of_pass(one: CasePass) -> tuple[Any, ...]:
     return tuple(getattr(one, name) for name in PassColumns.__struct_fields__[1:])
 
 
-def case_steps(result: CaseResult) -> CaseStepColumns:
+def step_columns(result: CaseResult) -> CaseStepColumns:
     """The steps of a result."""
     return from_rows(CaseStepColumns, [(one.name, one.state, one.took_ns, one.why) for one in result.steps])
 
 
-def case_settings(result: CaseResult) -> CaseSettingColumns:
+def setting_columns(result: CaseResult) -> CaseSettingColumns:
     """The configuration of a result."""
     return from_rows(CaseSettingColumns, [(one.key, one.value, one.origin, one.before) for one in result.settings])
 
@@ -243,10 +243,10 @@ def flagperf_line(result: CaseResult) -> dict[str, object]:
     }
 
 
-def flagperf_table(results: Sequence[CaseResult], named: bool = False) -> str:
+def flagperf_table(results: Sequence[CaseResult], with_case: bool = False) -> str:
     """The table in FlagPerf's READMEs, a row a result. named: with columns of the case and its machine before it."""
-    head = ("case", "machine", *_HEAD) if named else _HEAD
-    rows = [head, ("---",) * len(head), *(_flagperf_row(result, named) for result in results)]
+    head = ("case", "machine", *_HEAD) if with_case else _HEAD
+    rows = [head, ("---",) * len(head), *(_flagperf_row(result, with_case) for result in results)]
     return "".join(f"| {' | '.join(_cell(one) for one in row)} |\n" for row in rows)
 
 

@@ -8,12 +8,12 @@ from itertools import pairwise
 from math import inf, log
 from statistics import median
 
-LEAST = 3  # measurements that make a level: what happens once or twice is no change
+MIN_LEVEL_LENGTH = 3  # measurements that make a level: what happens once or twice is no change
 QUIET = 0.001  # the noise that a series is taken to have at least: 0.1 %
 NOTHING = 1e-9  # what 0 is taken for, which has no logarithm
 
 
-def changes(values: Sequence[float], least: int = LEAST) -> list[int]:
+def find_change_points(values: Sequence[float], min_length: int = MIN_LEVEL_LENGTH) -> list[int]:
     """Places at which a new level begins, in ascending order; none at 0.
 
     The segments with the least sum of absolute distances of logarithms from their medians, in units of the series'
@@ -25,7 +25,7 @@ def changes(values: Sequence[float], least: int = LEAST) -> list[int]:
         least: values of the shortest segment.
     """
     n = len(values)
-    if n < 2 * least:
+    if n < 2 * min_length:
         return []
     logs = [log(max(value, NOTHING)) for value in values]
     noise = max(median(abs(after - before) for before, after in pairwise(logs)), QUIET)
@@ -34,11 +34,11 @@ def changes(values: Sequence[float], least: int = LEAST) -> list[int]:
     cheapest = [inf] * (n + 1)  # of the first k values
     began = [0] * (n + 1)
     cheapest[0] = -price
-    for start in range(n - least + 1):
+    for start in range(n - min_length + 1):
         if cheapest[start] == inf:
             continue
         for end, cost in enumerate(_distances(scaled[start:]), start + 1):
-            if end - start >= least and cheapest[start] + cost + price < cheapest[end]:
+            if end - start >= min_length and cheapest[start] + cost + price < cheapest[end]:
                 cheapest[end], began[end] = cheapest[start] + cost + price, start
     places = list[int]()
     end = n
@@ -68,7 +68,7 @@ def _distances(values: Sequence[float]) -> list[float]:
     return out
 
 
-def band(values: Sequence[float]) -> tuple[float, float, float]:
+def level_band(values: Sequence[float]) -> tuple[float, float, float]:
     """Middle, low and high of a level: its median, and three of its standard deviations (1.4826 MAD) around it."""
     middle = median(values)
     spread = 3 * 1.4826 * median(abs(value - middle) for value in values)

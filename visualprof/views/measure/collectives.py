@@ -13,11 +13,11 @@ from visualprof.reader.trace import Category, Ids, Ints, Mask, Rows, Trace, Trac
 from visualprof.reader.trace.nesting import nearest_ancestor
 from visualprof.reader.trace.process_group import ProcessGroup, decode_ranks, parse_rank_list, strided_run
 from visualprof.views.measure.groups import distinct, group
-from visualprof.views.measure.intervals import lengths
+from visualprof.views.measure.intervals import span_lengths_by_group
 from visualprof.views.measure.launch import launches
 from visualprof.views.measure.trace_cache import cached_on_trace
 
-SIZES = {
+TYPE_BYTES = {
     "float": 4, "float32": 4, "double": 8, "float64": 8, "half": 2, "float16": 2, "c10::half": 2, "bfloat16": 2,
     "c10::bfloat16": 2, "int": 4, "int32": 4, "long": 8, "long int": 8, "int64": 8, "short": 2, "int16": 2,
     "byte": 1, "char": 1, "int8": 1, "uint8": 1, "unsigned char": 1, "signed char": 1, "bool": 1,
@@ -46,23 +46,23 @@ class Collectives(msgspec.Struct, frozen=True):
     group: Ids
     bytes: Ints
     group_size: Ints
-    seq: Ints
+    sequence: Ints
     source: Ints
     destination: Ints
     event: Ints
-    call: Ints
-    row: Ints
-    start: Ints
-    end: Ints
-    exchanges: Mask
+    part_call: Ints
+    part_row: Ints
+    part_start: Ints
+    part_end: Ints
+    is_transfer: Mask
 
     def __len__(self) -> int:
         return len(self.name)
 
     @property
-    def latency(self) -> Ints:
+    def latency_ns(self) -> Ints:
         """Nanoseconds (n,) in which any part of the call ran."""
-        return lengths(self.call, self.start, self.end, len(self))
+        return span_lengths_by_group(self.part_call, self.part_start, self.part_end, len(self))
 
 
 @cached_on_trace
@@ -91,15 +91,15 @@ def collectives(trace: Trace) -> Collectives:
     part = role != INSIDE
     told = _first(call, trace.arg("group", rows, 0), len(heads), 0)
     of_group = group(told)
-    groups = _groups(trace, told[of_group.first], rows, of_group.of[call])
+    groups = _groups(trace, told[of_group.first], rows, of_group.ids[call])
     names, name = _names(trace, heads, _first(call, trace.arg("collective", rows, 0), len(heads), 0))
-    ends = _messages(trace, groups, of_group.of, np.array([_direction(n) for n in names], np.int64)[name], rows, call)
+    ends = _messages(trace, groups, of_group.ids, np.array([_direction(n) for n in names], np.int64)[name], rows, call)
     return Collectives(
         trace.meta.rank,
         names,
         name,
         groups,
-        of_group.of.astype(np.int32),
+        of_group.ids.astype(np.int32),
         nbytes,
         _first(call, sizes, len(heads), -1),
         _first(call, trace.arg("group_seq", rows, -1) + 1, len(heads), 0) - 1,
@@ -219,7 +219,7 @@ def _bytes(trace: Trace, rows: Rows) -> Ints:
     strings = trace.strings
     elements = np.maximum(*(trace.arg(name, rows, -1).astype(np.int64) for name in ("elements_in", "elements_out")))
     dtype, shapes, types = (trace.arg(n, rows, 0).astype(np.int64) for n in ("dtype", "input_shapes", "input_types"))
-    width = _each(dtype, lambda i: SIZES.get(strings[i].lower(), 0))
+    width = _each(dtype, lambda i: TYPE_BYTES.get(strings[i].lower(), 0))
     pairs = shapes * len(strings) + types
     sized = _each(pairs, lambda i: _first_tensor_bytes(strings[i // len(strings)], strings[i % len(strings)]))
     told = np.where((width > 0) & (elements < MAX_ELEMENTS), elements * width, -1)
@@ -235,7 +235,7 @@ def _each(keys: Ints, value: Callable[[int], int]) -> Ints:
 def _first_tensor_bytes(shapes: str, types: str) -> int:
     first = re.match(r"\[\s*\[([\d,\s]*)\]", shapes)
     kind = re.match(r'\[\s*"([^"]*)"', types)
-    width = SIZES.get(kind.group(1).lower(), 0) if kind else 0
+    width = TYPE_BYTES.get(kind.group(1).lower(), 0) if kind else 0
     if first is None or not width or not first.group(1).strip():
         return -1
     elements = prod(int(d) for d in first.group(1).split(","))

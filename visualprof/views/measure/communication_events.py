@@ -8,14 +8,14 @@ import msgspec
 import numpy as np
 
 from visualprof.reader.trace import Floats, Ids, Ints, Mask
-from visualprof.views.measure.call_matching import Matched
+from visualprof.views.measure.call_matching import CallTransfers
 from visualprof.views.measure.groups import group
 from visualprof.views.measure.process_groups import ProcessGroups
 
 MESSAGE = "send_recv"  # both ends of a message are one meeting
 
 
-class Meetings(msgspec.Struct, frozen=True):
+class CommunicationEvents(msgspec.Struct, frozen=True):
     """m meetings, of n process groups or pairs of ranks.
 
     name: (m,) ids of names. group: (m,) place among the groups of the run, -1 unknown. source, destination: (m,) ranks
@@ -33,32 +33,34 @@ class Meetings(msgspec.Struct, frozen=True):
     destination: Ints
     bytes: Ints
     step: Ints
-    ranks: Ints
-    exchange: Ints
-    busy: Ints
-    wait: Ints
-    hosts: Ints
-    size: Ints
+    rank_count: Ints
+    data_transfer_ns: Ints
+    busy_ns: Ints
+    wait_ns: Ints
+    host_count: Ints
+    member_count: Ints
 
     @property
-    def message(self) -> Mask:
+    def is_message(self) -> Mask:
         """Which are messages from one rank to another."""
         return self.source >= 0
 
 
-def meetings(matched: Matched, steps: Sequence[str], step: Ints, where: ProcessGroups) -> Meetings:
+def communication_events(
+    matched: CallTransfers, steps: Sequence[str], step: Ints, where: ProcessGroups
+) -> CommunicationEvents:
     """Every call of the ranks, those that are one collective or message as one.
 
     Args: steps: of all ranks. step: (n,) place among them of each call, -1.
     """
     calls = matched.calls
-    alone = -1 - np.arange(len(calls.key))  # numbers of calls that nobody else has
-    same = group(np.where(calls.key >= 0, calls.key, alone))
+    alone = -1 - np.arange(len(calls.call_id))  # numbers of calls that nobody else has
+    same = group(np.where(calls.call_id >= 0, calls.call_id, alone))
     one = same.first
     source, destination = calls.source[one], calls.destination[one]
-    of = where.of(calls.groups)[calls.group[one]]
+    of = where.group_indices(calls.groups)[calls.group[one]]
     hosts, counts = _hosts(where, of, source, destination)
-    return Meetings(
+    return CommunicationEvents(
         (*calls.names, MESSAGE),
         tuple(steps),
         np.where(source >= 0, len(calls.names), calls.name[one]).astype(np.int32),
@@ -68,9 +70,9 @@ def meetings(matched: Matched, steps: Sequence[str], step: Ints, where: ProcessG
         same.max(matched.bytes),
         step[one],
         same.count,
-        matched.exchange[one],
-        same.sum(matched.latency),
-        np.where(calls.key[one] >= 0, same.sum(matched.wait), -1),
+        matched.data_transfer_ns[one],
+        same.sum(matched.latency_ns),
+        np.where(calls.call_id[one] >= 0, same.sum(matched.wait_ns), -1),
         hosts,
         np.where(source >= 0, 2, np.where(counts > 0, counts, np.maximum(matched.group_size[one], 0))),
     )
@@ -79,7 +81,7 @@ def meetings(matched: Matched, steps: Sequence[str], step: Ints, where: ProcessG
 def _hosts(where: ProcessGroups, of: Ints, source: Ints, destination: Ints) -> tuple[Ints, Ints]:
     """On how many hosts those stand that meet, 0 unknown, and how many they are, 0 unknown."""
     names = {host: i for i, host in enumerate(dict.fromkeys(("", *where.hosts)))}
-    by_rank = {number: names[host] for number, host in zip(where.numbers, where.hosts, strict=True)}
+    by_rank = {number: names[host] for number, host in zip(where.ranks, where.hosts, strict=True)}
     spans = list[int]()
     for one in where.groups:
         there = {by_rank.get(rank, 0) for rank in one.members}

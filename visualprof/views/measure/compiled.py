@@ -14,19 +14,21 @@ import numpy as np
 
 from visualprof.reader.trace import Ids, Trace, TrackKind
 from visualprof.reader.trace.nesting import nearest_ancestor
-from visualprof.views.measure.tensor_core import names_with
+from visualprof.views.measure.tensor_core import match_names
 from visualprof.views.measure.trace_cache import cached_on_trace
 
 REGION = re.compile(r"Torch-Compiled Region: (\d+/\d+)")
 GRAPH = re.compile(r"## Call CompiledFxGraph (\w+) ##")
 LOOKUP = re.compile(r"TorchDynamo Cache Lookup")
-COMPILING = re.compile(r"_compile\.(<locals>\.)?compile_inner")  # as torch marks the compilation of a function
+COMPILATION = re.compile(r"_compile\.(<locals>\.)?compile_inner")  # as torch marks the compilation of a function
 _COMPILED = re.compile(r"entire_frame_compile_data: .*\bcompile_id=(\d+/\d+)")
 _FUSED = re.compile(
     r"(?:graph_\d+_)?(?P<maker>triton|cpp|pallas|mps)_(?:(?P<kind>[a-z]{3})_)?fused_(?P<operators>\w+?)_\d+"
 )
-KINDS = {"poi": "pointwise", "red": "reduction", "per": "persistent_reduction", "tem": "template", "for": "foreach",
-         "spl": "split_scan"}  # fmt: skip
+FUSION_KINDS = {
+    "poi": "pointwise", "red": "reduction", "per": "persistent_reduction", "tem": "template", "for": "foreach",
+    "spl": "split_scan",
+}  # fmt: skip
 # Names of aten's operators that hold a `_`, which also stands between them, where their order does not tell.
 _JOINED = re.compile(
     r"_(?:adaptive_avg_pool[23]d|fused_rms_norm|int_mm|log_softmax|native_batch_norm_legit(?:_functional|_no_training)?"
@@ -56,12 +58,12 @@ class Fusion(msgspec.Struct, frozen=True):
     operators: tuple[str, ...]
 
 
-def fusion(name: str) -> Fusion | None:
+def parse_fusion(name: str) -> Fusion | None:
     """What the compiler fused into the kernel of that name; None where it names no operators."""
     match = _FUSED.fullmatch(name)
     if match is None:
         return None
-    kind = KINDS.get(match["kind"] or "", match["kind"] or match["maker"])
+    kind = FUSION_KINDS.get(match["kind"] or "", match["kind"] or match["maker"])
     return Fusion(kind, tuple(_operators(match["operators"])))
 
 
@@ -85,7 +87,7 @@ def _operators(joined: str) -> list[str]:
     return names
 
 
-class Regions(msgspec.Struct, frozen=True):
+class CompiledRegions(msgspec.Struct, frozen=True):
     """Rows of events on threads, ascending: of regions, calls of graphs, looks for a version, and compilations.
 
     compiled: the region that each compilation is of, "" where the file does not say.
@@ -94,35 +96,35 @@ class Regions(msgspec.Struct, frozen=True):
     region: Ids
     graph: Ids
     lookup: Ids
-    compiling: Ids
-    compiled: tuple[str, ...]
+    compilation: Ids
+    compiled_region: tuple[str, ...]
 
 
 @cached_on_trace
-def regions(trace: Trace) -> Regions:
+def compiled_regions(trace: Trace) -> CompiledRegions:
     """What the trace has of torch.compile."""
     events = trace.events
     rows = np.flatnonzero(trace.track_mask(TrackKind.THREAD) & (events.dur >= 0)).astype(np.int32)
     name = events.name[rows]
-    patterns = (REGION, GRAPH, LOOKUP, COMPILING, _COMPILED)
+    patterns = (REGION, GRAPH, LOOKUP, COMPILATION, _COMPILED)
     region, graph, lookup, compiling, about = (
-        rows[names_with(trace, name, lambda text, pattern=pattern: pattern.match(text) is not None)]
+        rows[match_names(trace, name, lambda text, pattern=pattern: pattern.match(text) is not None)]
         for pattern in patterns
     )
     told = zip(events.parent[about].tolist(), events.name[about].tolist(), strict=True)
-    compiled = {int(parent): text_of(trace, _COMPILED, name) for parent, name in told}
-    return Regions(
+    compiled = {int(parent): matched_text(trace, _COMPILED, name) for parent, name in told}
+    return CompiledRegions(
         region, graph, lookup, compiling, tuple(compiled.get(p, "") for p in events.parent[compiling].tolist())
     )
 
 
-def text_of(trace: Trace, pattern: re.Pattern[str], name: int) -> str:
+def matched_text(trace: Trace, pattern: re.Pattern[str], name: int) -> str:
     """What the pattern's group is in a string of the trace, "" where it does not match."""
     match = pattern.match(trace.strings[name])
     return match[1] if match else ""
 
 
-def inside(trace: Trace, around: Ids, rows: Ids) -> Ids:
+def enclosing_events(trace: Trace, around: Ids, rows: Ids) -> Ids:
     """The innermost of some events that each of the rows lies in, -1 for none; row -1 lies in none."""
     wanted = np.zeros(len(trace.events), bool)
     wanted[around] = True

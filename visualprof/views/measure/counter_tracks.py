@@ -8,16 +8,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from visualprof.reader.trace import Category, Floats, Ints, Trace, TrackKind
-from visualprof.views.measure.gaps import lanes
+from visualprof.views.measure.gaps import work_sequences
 from visualprof.views.measure.groups import distinct
-from visualprof.views.measure.intervals import covered
+from visualprof.views.measure.intervals import covered_ns
 from visualprof.views.measure.launch import is_device_work
-from visualprof.views.measure.memory import curve, devices_of
-from visualprof.views.measure.queues import queue
-from visualprof.views.measure.steps import kernels
+from visualprof.views.measure.memory import memory_curve, memory_devices
+from visualprof.views.measure.queues import launch_queue
+from visualprof.views.measure.steps import device_kernels
 from visualprof.views.measure.trace_cache import cached_on_trace
 
-PARTS = 1000  # of the recording, each with its utilization
+UTILIZATION_BUCKETS = 1000  # of the recording, each with its utilization
 
 
 @dataclass(frozen=True)
@@ -48,8 +48,8 @@ def _recorded(trace: Trace) -> Iterator[tuple[int, CounterTrack]]:
 
 
 def _memory(trace: Trace) -> Iterator[CounterTrack]:
-    for device in devices_of(trace):
-        over_time = curve(trace, device)
+    for device in memory_devices(trace):
+        over_time = memory_curve(trace, device)
         for name, total in (("allocated", over_time.allocated), ("reserved", over_time.reserved)):
             known = total != -1
             if known.any():
@@ -60,17 +60,17 @@ def _memory(trace: Trace) -> Iterator[CounterTrack]:
 
 def _utilization(trace: Trace) -> Iterator[CounterTrack]:
     """Share of each part of the recording in which a device ran a kernel, of those on which one ran at all."""
-    edges = distinct(np.linspace(*trace.span_ns, PARTS + 1).astype(np.int64))
-    for device, mine in kernels(trace).items():
-        share = 100 * covered(mine.spans, edges[:-1], edges[1:]) / np.diff(edges)
+    edges = distinct(np.linspace(*trace.span_ns, UTILIZATION_BUCKETS + 1).astype(np.int64))
+    for device, mine in device_kernels(trace).items():
+        share = 100 * covered_ns(mine.spans, edges[:-1], edges[1:]) / np.diff(edges)
         yield CounterTrack(f"{trace.meta.device_type}:{device} utilization %", "", edges[:-1], share)
 
 
 def _queues(trace: Trace) -> Iterator[CounterTrack]:
     """Launches that wait for each stream."""
-    for lane in lanes(trace):
-        if lane.track >= 0 and len((waiting := queue(trace, lane)).ts):
-            name, process = f"{lane.stream(trace)} launches waiting", trace.tracks[lane.track].process
+    for lane in work_sequences(trace):
+        if lane.track >= 0 and len((waiting := launch_queue(trace, lane)).ts):
+            name, process = f"{lane.stream_name(trace)} launches waiting", trace.tracks[lane.track].process
             yield CounterTrack(name, process, waiting.ts, waiting.length.astype(np.float64))
 
 

@@ -7,8 +7,8 @@ import numpy as np
 
 from visualprof.reader.trace import Device, Rows, Trace
 from visualprof.views.answers.kinds import Duration, Identifier, Ratio, Size
-from visualprof.views.measure.intervals import covered, length
-from visualprof.views.measure.steps import Kernels, Windows, kernels
+from visualprof.views.measure.intervals import covered_ns, span_length
+from visualprof.views.measure.steps import DeviceKernels, StepWindows, device_kernels
 from visualprof.views.measure.tensor_core import knows_tensor_cores
 
 
@@ -26,7 +26,7 @@ class DeviceSummary(msgspec.Struct, frozen=True):
     kernel_ns: Duration
 
 
-def device_summary(trace: Trace, windows: Windows) -> list[DeviceSummary]:
+def device_summaries(trace: Trace, windows: StepWindows) -> list[DeviceSummary]:
     """One entry for each device that ran a kernel; ratios 0..1, None where unknown.
 
     utilization: time with at least one kernel, over the time from the first step's start to the last one's end.
@@ -37,11 +37,11 @@ def device_summary(trace: Trace, windows: Windows) -> list[DeviceSummary]:
     if not len(windows):
         return []
     known = {d.id: d for d in trace.meta.devices}
-    found = kernels(trace).items()
+    found = device_kernels(trace).items()
     return [_one(trace, windows, mine, known.get(number, Device(number))) for number, mine in found]
 
 
-def capability(device: DeviceSummary) -> float:
+def compute_capability(device: DeviceSummary) -> float:
     """Compute capability as a number, 0 where it is not known or none."""
     try:
         return float(str(device.compute_capability))
@@ -49,7 +49,7 @@ def capability(device: DeviceSummary) -> float:
         return 0.0
 
 
-def _one(trace: Trace, windows: Windows, mine: Kernels, device: Device) -> DeviceSummary:
+def _one(trace: Trace, windows: StepWindows, mine: DeviceKernels, device: Device) -> DeviceSummary:
     start, end, rows = windows.start[:1], windows.end[-1:], mine.rows
     whole = int(end[0] - start[0])
     dur = trace.events.dur[rows]
@@ -60,11 +60,11 @@ def _one(trace: Trace, windows: Windows, mine: Kernels, device: Device) -> Devic
         name=device.name,
         memory_bytes=device.memory_bytes or None,
         compute_capability=device.compute_capability or None,
-        utilization=int(covered(mine.spans, start, end)[0]) / whole if whole else None,
+        utilization=int(covered_ns(mine.spans, start, end)[0]) / whole if whole else None,
         sm_efficiency=_sm_efficiency(trace, rows, int(start[0]), int(end[0])),
         occupancy=float(np.average(occupancy[known], weights=dur[known])) if known.any() else None,
-        tensor_core_ratio=float(dur[mine.tensor_core].sum() / dur.sum()) if knows_tensor_cores(trace) else None,
-        kernel_ns=length(mine.spans),
+        tensor_core_ratio=float(dur[mine.uses_tensor_core].sum() / dur.sum()) if knows_tensor_cores(trace) else None,
+        kernel_ns=span_length(mine.spans),
     )
 
 

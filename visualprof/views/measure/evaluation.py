@@ -15,13 +15,21 @@ from visualprof.reader.results.report import Report
 from visualprof.views.answers import kinds
 from visualprof.views.answers.kinds import kinds_by_key
 from visualprof.views.answers.table import Columns
-from visualprof.views.measure.best_points import LEAST_LATENCY, MOST_SAMPLES, alike, doubtful, standings, tail, within
+from visualprof.views.measure.best_points import (
+    HIGHEST_THROUGHPUT,
+    LOWEST_LATENCY,
+    best_within_slo,
+    equivalent_batches,
+    is_doubtful,
+    standings,
+    tail_latency,
+)
 from visualprof.views.measure.loads import cost_per_million, energy_per_million
-from visualprof.views.measure.significance import interval
+from visualprof.views.measure.significance import confidence_interval
 
-ENOUGH = {50: 11, 90: 64, 95: 130, 99: 662}  # samples for 99 % confidence with one over it allowed; docs/remote.md
-FALLS = 0.95  # samples/s below this share of the best size's are a loss
-SLOW_FIRST = 10  # the first run takes longer than so many medians
+MIN_SAMPLES = {50: 11, 90: 64, 95: 130, 99: 662}  # samples for 99 % confidence with one over it allowed; docs/remote.md
+MIN_THROUGHPUT_SHARE = 0.95  # samples/s below this share of the best size's are a loss
+SLOW_FIRST_RUN_FACTOR = 10  # the first run takes longer than so many medians
 Severity = Literal["high", "medium", "low"]
 SEVERITIES: tuple[Severity, ...] = get_args(Severity)
 _LOW_PRECISION = {"bf16", "f16"}
@@ -123,10 +131,10 @@ class Verdict(msgspec.Struct, frozen=True):
     evidence: VerdictEvidence
 
 
-MARGINS = {"samples_per_s_margin": "samples_per_s", "p50_margin_ns": "p50_ns", "p99_margin_ns": "p99_ns"}
+MARGIN_FIELDS = {"samples_per_s_margin": "samples_per_s", "p50_margin_ns": "p50_ns", "p99_margin_ns": "p99_ns"}
 
 
-def points_of(reports: Sequence[Report]) -> PointColumns:
+def point_columns(reports: Sequence[Report]) -> PointColumns:
     """Every point of the reports, in their order."""
     rows = [(report, point) for report in reports for point in report.points]
     own = [name for name in PointColumns.__struct_fields__ if name in Point.__dataclass_fields__ and name != "repeats"]
@@ -140,30 +148,36 @@ def points_of(reports: Sequence[Report]) -> PointColumns:
         concurrency=[p.load.step.concurrency for _, p in rows],
         offered_per_s=[p.load.step.offered_per_s for _, p in rows],
         verdict=[p.load.verdict or None for _, p in rows],
-        **{name: [margin(p.repeats, of) for _, p in rows] for name, of in MARGINS.items()},
+        **{name: [confidence_margin(p.repeats, of) for _, p in rows] for name, of in MARGIN_FIELDS.items()},
         **{name: [getattr(point, name) for _, point in rows] for name in own},
     )
 
 
-def margin(repeats: Sequence[object], number: str) -> float | None:
+def confidence_margin(repeats: Sequence[object], number: str) -> float | None:
     """Half of the 95 % confidence interval of a number of repeats, of its unit; None for fewer than two."""
     known = [value for repeat in repeats if (value := getattr(repeat, number)) is not None]
-    between = interval(known) if len(known) == len(repeats) else None
+    between = confidence_interval(known) if len(known) == len(repeats) else None
     half = (between[1] - between[0]) / 2 if between else None
     return round(half) if half is not None and number.endswith("_ns") else half
 
 
-def best(reports: Sequence[Report], slo_ns: int | None, verdicts: Sequence[Verdict]) -> BestColumns:
+def best_columns(reports: Sequence[Report], slo_ns: int | None, verdicts: Sequence[Verdict]) -> BestColumns:
     """The best points of each report."""
-    most, least = ([goal.chosen(r.points) for r in reports] for goal in (MOST_SAMPLES, LEAST_LATENCY))
-    held = [within(r, slo_ns) if slo_ns is not None else None for r in reports]
-    tails = [tail(p) if p else None for p in held]
-    goals = {"most_samples": (most, MOST_SAMPLES), "least_latency": (least, LEAST_LATENCY), "slo": (held, MOST_SAMPLES)}
+    most, least = ([goal.best(r.points) for r in reports] for goal in (HIGHEST_THROUGHPUT, LOWEST_LATENCY))
+    held = [best_within_slo(r, slo_ns) if slo_ns is not None else None for r in reports]
+    tails = [tail_latency(p) if p else None for p in held]
+    goals = {
+        "most_samples": (most, HIGHEST_THROUGHPUT),
+        "least_latency": (least, LOWEST_LATENCY),
+        "slo": (held, HIGHEST_THROUGHPUT),
+    }
     compared: dict[str, list[Any]] = {}
     for name, (points, goal) in goals.items():
-        fitting = [[p for p in r.points if name != "slo" or (tail(p) or (0, inf))[1] <= (slo_ns or 0)] for r in reports]
+        fitting = [
+            [p for p in r.points if name != "slo" or (tail_latency(p) or (0, inf))[1] <= (slo_ns or 0)] for r in reports
+        ]
         compared[f"{name}_batch"] = [p.batch if p else None for p in points]
-        compared[f"{name}_alike"] = [alike(each, p, goal) for each, p in zip(fitting, points, strict=True)]
+        compared[f"{name}_alike"] = [equivalent_batches(each, p, goal) for each, p in zip(fitting, points, strict=True)]
         compared[f"{name}_standing"] = standings(points, goal)
     return BestColumns(
         report=[r.id for r in reports],
@@ -178,13 +192,13 @@ def best(reports: Sequence[Report], slo_ns: int | None, verdicts: Sequence[Verdi
     )
 
 
-def judge(reports: Sequence[Report]) -> list[Verdict]:
+def find_verdicts(reports: Sequence[Report]) -> list[Verdict]:
     """Everything that is to be known of some reports, the most severe first."""
-    alone = (verdict for report in reports for rule in RULES for verdict in rule(report))
-    return sorted([*alone, *judge_together(reports)], key=lambda v: SEVERITIES.index(v.severity))
+    alone = (verdict for report in reports for rule in VERDICT_RULES for verdict in rule(report))
+    return sorted([*alone, *find_joint_verdicts(reports)], key=lambda v: SEVERITIES.index(v.severity))
 
 
-def judge_together(reports: Sequence[Report]) -> list[Verdict]:
+def find_joint_verdicts(reports: Sequence[Report]) -> list[Verdict]:
     """What is to be known of them because they are laid over each other."""
     return [*_precision_differs(reports), *_not_significant(reports)]
 
@@ -233,7 +247,7 @@ def _unstable(report: Report) -> Iterator[Verdict]:
     """Not of points whose median is not known: that says it all."""
     return _worst(
         report, "unstable", "medium",
-        lambda p: (_spread(p) or 0.0) if p.stable is False and p.n >= ENOUGH[50] else None,
+        lambda p: (_spread(p) or 0.0) if p.stable is False and p.n >= MIN_SAMPLES[50] else None,
         spread_ratio=_spread, least_p50_ns=lambda p: min(p.window_p50_ns, default=None),
         most_p50_ns=lambda p: max(p.window_p50_ns, default=None),
     )  # fmt: skip
@@ -260,7 +274,7 @@ def _precision_changed(report: Report) -> Iterator[Verdict]:
         )
 
 
-def ran_in(report: Report) -> str:
+def effective_precision(report: Report) -> str:
     """The precision that really ran, as far as the runtime says it; else what was asked for."""
     effective = report.effective.get("precision", "")
     return precision_name(effective) or effective or report.precision
@@ -269,9 +283,11 @@ def ran_in(report: Report) -> str:
 def _precision_differs(reports: Sequence[Report]) -> Iterator[Verdict]:
     """Beside others of the same model it calculates in a lower precision; a note where that was asked for."""
     for report in reports:
-        ran = precision_name(ran_in(report))
+        ran = precision_name(effective_precision(report))
         same = [other for other in reports if other is not report and other.model_sha256 == report.model_sha256]
-        others = dict.fromkeys(ran_in(other) for other in same if precision_name(ran_in(other)) in ("", "f32"))
+        others = dict.fromkeys(
+            effective_precision(other) for other in same if precision_name(effective_precision(other)) in ("", "f32")
+        )
         if ran not in ("", "f32") and any(others):
             evidence = {"effective": ran, "others": ", ".join(filter(None, others))}
             batches = tuple(p.batch for p in report.points)
@@ -281,15 +297,15 @@ def _precision_differs(reports: Sequence[Report]) -> Iterator[Verdict]:
 
 def _not_significant(reports: Sequence[Report]) -> Iterator[Verdict]:
     """Its best point gives as many samples a second as the best of all, as far as the repeats can tell."""
-    tops = [MOST_SAMPLES.chosen(r.points) for r in reports]
-    leader = MOST_SAMPLES.chosen(p for p in tops if p and not doubtful(p))
-    known = zip(reports, tops, standings(tops, MOST_SAMPLES), strict=True)
+    tops = [HIGHEST_THROUGHPUT.best(r.points) for r in reports]
+    leader = HIGHEST_THROUGHPUT.best(p for p in tops if p and not is_doubtful(p))
+    known = zip(reports, tops, standings(tops, HIGHEST_THROUGHPUT), strict=True)
     for report, top, standing in known:
         if leader and top and top is not leader and standing == "not_significant":
             evidence = {
                 "samples_per_s": top.samples_per_s, "best_samples_per_s": leader.samples_per_s,
                 "best_spec": next(r.spec for r, p in zip(reports, tops, strict=True) if p is leader),
-                "chance_ratio": MOST_SAMPLES.chance(leader, top),
+                "chance_ratio": HIGHEST_THROUGHPUT.p_value(leader, top),
             }  # fmt: skip
             yield Verdict("not_significant", "low", report.id, top.batch, (top.batch,), evidence)
 
@@ -303,10 +319,10 @@ def _fallback(report: Report) -> Iterator[Verdict]:
 
 
 def _slower_with_batch(report: Report) -> Iterator[Verdict]:
-    top = MOST_SAMPLES.chosen(report.points)
+    top = HIGHEST_THROUGHPUT.best(report.points)
     if top is None or not (peak := top.samples_per_s):
         return iter(())
-    limit = peak * FALLS
+    limit = peak * MIN_THROUGHPUT_SHARE
     return _worst(
         report, "slower_with_batch", "low",
         lambda p: peak - p.samples_per_s
@@ -318,17 +334,18 @@ def _slower_with_batch(report: Report) -> Iterator[Verdict]:
 def _first_run_slow(report: Report) -> Iterator[Verdict]:
     return _worst(
         report, "first_run_slow", "low",
-        lambda p: p.first_ns / p.p50_ns if p.first_ns and p.p50_ns and p.first_ns > SLOW_FIRST * p.p50_ns else None,
+        lambda p: p.first_ns / p.p50_ns
+        if p.first_ns and p.p50_ns and p.first_ns > SLOW_FIRST_RUN_FACTOR * p.p50_ns else None,
         first_ns=lambda p: p.first_ns, p50_ns=lambda p: p.p50_ns,
     )  # fmt: skip
 
 
 def _n_too_small(report: Report) -> Iterator[Verdict]:
-    least = any(p.n < ENOUGH[50] for p in report.points)
+    least = any(p.n < MIN_SAMPLES[50] for p in report.points)
     return _worst(
-        report, "n_too_small", "high" if least else "low", lambda p: 1 / p.n if p.n < ENOUGH[99] else None,
-        n=lambda p: p.n, needed_n=lambda p: ENOUGH[99],
-        percentile=lambda p: max((k for k, v in ENOUGH.items() if p.n >= v), default=0),
+        report, "n_too_small", "high" if least else "low", lambda p: 1 / p.n if p.n < MIN_SAMPLES[99] else None,
+        n=lambda p: p.n, needed_n=lambda p: MIN_SAMPLES[99],
+        percentile=lambda p: max((k for k, v in MIN_SAMPLES.items() if p.n >= v), default=0),
     )  # fmt: skip
 
 
@@ -339,7 +356,7 @@ def _sample(report: Report) -> Iterator[Verdict]:
         yield from _report_verdict(report, "sample", "low", cpu=report.environment.get("cpu"), day=day)
 
 
-RULES: tuple[Callable[[Report], Iterator[Verdict]], ...] = (
+VERDICT_RULES: tuple[Callable[[Report], Iterator[Verdict]], ...] = (
     _precision_changed, _fallback, _host_busy, _unstable, _throttled, _slower_with_batch, _first_run_slow, _n_too_small,
     _sample,
 )  # fmt: skip

@@ -12,21 +12,28 @@ import numpy as np
 from visualprof.reader.trace import Category, Ints, Mask, Rows, Trace, TrackKind
 from visualprof.reader.trace.nesting import innermost_at, nearest_ancestor
 from visualprof.reader.trace.serving import Engine
-from visualprof.views.measure.devices import DeviceSummary, device_summary
+from visualprof.views.measure.devices import DeviceSummary, device_summaries
 from visualprof.views.measure.groups import distinct, group
-from visualprof.views.measure.intervals import covered, intersect, union
+from visualprof.views.measure.intervals import covered_ns, intersect, union
 from visualprof.views.measure.launch import Launches, is_kernel, is_operator, launches
-from visualprof.views.measure.serving_steps import Serving, serving
+from visualprof.views.measure.serving_steps import ServingSteps, serving_steps
 from visualprof.views.measure.stages import find_stages
-from visualprof.views.measure.steps import Windows, breakdown, busy, exposed, kernels, step_windows
+from visualprof.views.measure.steps import (
+    StepWindows,
+    breakdown,
+    category_spans,
+    device_kernels,
+    exposed_spans,
+    step_windows,
+)
 
 Severity = Literal["high", "medium", "low"]
 Confidence = Literal["high", "medium", "low"]
-COLD = 1.5  # a first step that takes over this many medians of the others also warms up
-LIKE = 0.5  # a step that does less than this share of the median step's work is none to judge by
-NAMED = 10  # kernels that a change names at most
-OWN_SHARE = 0.2  # of a function's time in what it calls, up to which it can be taken away alone
-BURST = 50  # launches that the timeline shows of many
+COLD_STEP_FACTOR = 1.5  # a first step that takes over this many medians of the others also warms up
+MIN_TYPICAL_WORK = 0.5  # a step that does less than this share of the median step's work is none to judge by
+MAX_NAMED_KERNELS = 10  # kernels that a change names at most
+MAX_CALLEE_SHARE = 0.2  # of a function's time in what it calls, up to which it can be taken away alone
+MAX_BURST_LAUNCHES = 50  # launches that the timeline shows of many
 
 
 class Extent(msgspec.Struct, frozen=True):
@@ -48,7 +55,7 @@ class Detection(msgspec.Struct, frozen=True):
     evidence: Mapping[str, int | float | str]
     link: str
     extent: Extent | None = None
-    most_ns: float | None = None
+    max_gain_ns: float | None = None
     change: str = ""
     severity: Severity = "low"
 
@@ -65,8 +72,8 @@ class Rule(msgspec.Struct, frozen=True):
     detect: Callable[[RuleContext], Iterator[Detection]]
     confidence: Confidence
     code: Mapping[str, str] = {}
-    server: Mapping[Engine, str] = {}
-    training: bool = False
+    server_code: Mapping[Engine, str] = {}
+    training_only: bool = False
 
 
 class RuleContext:
@@ -74,125 +81,125 @@ class RuleContext:
 
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
-        self.windows: Windows = step_windows(trace)
+        self.windows: StepWindows = step_windows(trace)
 
     @cached_property
-    def server(self) -> Serving | None:
+    def server(self) -> ServingSteps | None:
         """The steps of an inference server, or of a loop that generates and learns nothing."""
-        found = serving(self.trace)
+        found = serving_steps(self.trace)
         marked = found is not None and found.source == "annotations"
         return found if marked or "backward" not in find_stages(self.trace) else None
 
-    def concerns(self, rule: Rule) -> bool:
+    def applies(self, rule: Rule) -> bool:
         """Is what a rule looks for none of an inference server's own ways?"""
-        return not (rule.training and self.server is not None and self.server.source == "annotations")
+        return not (rule.training_only and self.server is not None and self.server.source == "annotations")
 
     def code(self, rule: Rule) -> str:
         """The remedy of a rule in code, "" for none."""
         if self.server is None:
             return rule.code.get(self.trace.meta.framework, "")
-        return rule.server.get(self.server.engine, "") if self.server.engine else ""
+        return rule.server_code.get(self.server.engine, "") if self.server.engine else ""
 
     @cached_property
     def exposed(self) -> dict[str, Ints]:
         """Disjoint intervals of each part of the steps but other, whether in a step or not."""
-        return exposed(busy(self.trace, np.ones(len(self.trace.events), bool)))
+        return exposed_spans(category_spans(self.trace, np.ones(len(self.trace.events), bool)))
 
     @cached_property
-    def parts(self) -> dict[str, Ints]:
+    def part_ns(self) -> dict[str, Ints]:
         """(n steps,) ns of each part, and of the whole as `total`."""
         return {"total": self.windows.end - self.windows.start, **breakdown(self.exposed, self.windows)}
 
     @cached_property
     def devices(self) -> list[DeviceSummary]:
         """The devices that ran a kernel."""
-        return device_summary(self.trace, self.windows)
+        return device_summaries(self.trace, self.windows)
 
     @cached_property
-    def joined(self) -> Launches:
+    def launches(self) -> Launches:
         """Device work and what launched it."""
         return launches(self.trace)
 
     @cached_property
-    def typical(self) -> Mask:
+    def is_typical(self) -> Mask:
         """The steps to judge by: those that do the work of most of them, less a cold first one.
 
         Of a server's steps those of the phase that most of the time goes to.
         """
         work, alike = _work(self.trace, self.windows), self.windows.main_phase()[1]
-        like = alike & (work >= LIKE * np.median(work[alike])) if len(work) else np.zeros(0, bool)
-        total, chosen = self.parts["total"], np.flatnonzero(like)
-        if len(chosen) > 1 and total[chosen[0]] > COLD * np.median(total[chosen[1:]]):
+        like = alike & (work >= MIN_TYPICAL_WORK * np.median(work[alike])) if len(work) else np.zeros(0, bool)
+        total, chosen = self.part_ns["total"], np.flatnonzero(like)
+        if len(chosen) > 1 and total[chosen[0]] > COLD_STEP_FACTOR * np.median(total[chosen[1:]]):
             like[chosen[0]] = False
         return like
 
     @cached_property
-    def spans(self) -> Ints:
+    def typical_spans(self) -> Ints:
         """The time of these steps, disjoint (m, 2) ns."""
-        return np.stack((self.windows.start, self.windows.end), axis=1)[self.typical]
+        return np.stack((self.windows.start, self.windows.end), axis=1)[self.is_typical]
 
     @cached_property
-    def step(self) -> float:
+    def step_ns(self) -> float:
         """Time of the median step."""
-        return self.spent("total")
+        return self.part_time("total")
 
     def median(self, values: Ints) -> float:
         """Median of a number of each step (n,) over the typical ones."""
-        return float(np.median(values[self.typical])) if self.typical.any() else 0.0
+        return float(np.median(values[self.is_typical])) if self.is_typical.any() else 0.0
 
-    def within(self, spans: Ints) -> float:
+    def covered_ns(self, spans: Ints) -> float:
         """Time of the median step that disjoint intervals cover."""
-        return self.median(covered(spans, self.windows.start, self.windows.end))
+        return self.median(covered_ns(spans, self.windows.start, self.windows.end))
 
-    def spent(self, *parts: str) -> float:
+    def part_time(self, *parts: str) -> float:
         """Time of the median step that some parts fill."""
-        return self.median(np.sum([self.parts[part] for part in parts], axis=0))
+        return self.median(np.sum([self.part_ns[part] for part in parts], axis=0))
 
     def share(self, spent: float) -> float:
         """A time as share of the median step."""
-        return spent / self.step if self.step else 0.0
+        return spent / self.step_ns if self.step_ns else 0.0
 
-    def idle(self, device: int) -> float:
+    def idle_ns(self, device: int) -> float:
         """Time of the median step in which a device runs no kernel."""
-        return self.step - self.within(kernels(self.trace)[device].spans)
+        return self.step_ns - self.covered_ns(device_kernels(self.trace)[device].spans)
 
-    def inside(self, rows: Rows) -> Rows:
+    def in_typical_steps(self, rows: Rows) -> Rows:
         """Those of some events that begin in a typical step."""
-        place = np.searchsorted(self.spans[:, 0], self.trace.events.ts[rows], side="right") - 1
-        ends = np.append(self.spans[:, 1], 0)
+        place = np.searchsorted(self.typical_spans[:, 0], self.trace.events.ts[rows], side="right") - 1
+        ends = np.append(self.typical_spans[:, 1], 0)
         return rows[(place >= 0) & (self.trace.events.ts[rows] < ends[place])]
 
-    def per_step(self, rows: Rows) -> float:
+    def count_per_step(self, rows: Rows) -> float:
         """How many of some events a typical step has on average."""
-        return len(self.inside(rows)) / max(len(self.spans), 1)
+        return len(self.in_typical_steps(rows)) / max(len(self.typical_spans), 1)
 
-    def longest(self, spans: Ints, rows: Rows) -> Extent | None:
+    def longest_extent(self, spans: Ints, rows: Rows) -> Extent | None:
         """The longest of some disjoint intervals inside the typical steps, on the track of most of these events."""
-        inside = intersect(spans, self.spans)
+        inside = intersect(spans, self.typical_spans)
         if not len(inside):
             return None
         start, end = inside[np.argmax(inside[:, 1] - inside[:, 0])]
-        return extent_of(self.trace, int(start), int(end), rows)
+        return extent_with_track(self.trace, int(start), int(end), rows)
 
-    def covering(self, rows: Rows) -> Ints:
+    def event_spans(self, rows: Rows) -> Ints:
         """Disjoint intervals of some events."""
         return union(self.trace.events.ts[rows], self.trace.events.end[rows])
 
-    def of(self, *categories: Category) -> Rows:
+    def events_of(self, *categories: Category) -> Rows:
         """The events of some categories, their device's annotations aside."""
         chosen = self.trace.events.category_mask(*categories)
         return np.flatnonzero(chosen & ~self.trace.projected_mask())
 
-    def on_gpu(self) -> bool:
+    def has_gpu_kernels(self) -> bool:
         """Are there kernels of a device, and do we see kernels rather than operators?"""
         return bool(self.devices) and self.trace.meta.device_work == "kernel"
 
-    def name(self, row: int) -> str:
+    def event_name(self, row: int) -> str:
         """What an event is called."""
         return self.trace.strings[int(self.trace.events.name[row])]
 
 
-def _work(trace: Trace, windows: Windows) -> Ints:
+def _work(trace: Trace, windows: StepWindows) -> Ints:
     """Kernels and operators of each step, those of data loading aside."""
     if (windows.index < 0).any():
         return np.ones(len(windows), np.int64)
@@ -202,7 +209,7 @@ def _work(trace: Trace, windows: Windows) -> Ints:
     return np.bincount(events.step[rows], minlength=len(trace.steps))[windows.index]
 
 
-def extent_of(trace: Trace, start: int, end: int, rows: Rows) -> Extent:
+def extent_with_track(trace: Trace, start: int, end: int, rows: Rows) -> Extent:
     """A stretch of time on the track with most of some events in it, or with most of them where none is in it."""
     events = trace.events
     inside = np.minimum(events.end[rows], end) - np.maximum(events.ts[rows], start)
@@ -218,16 +225,16 @@ def longest_event(trace: Trace, rows: Rows) -> Extent | None:
     return Extent(int(trace.events.ts[row]), int(trace.events.end[row]), int(trace.events.track[row]))
 
 
-def densest(trace: Trace, rows: Rows) -> Extent:
+def densest_burst(trace: Trace, rows: Rows) -> Extent:
     """The least time in which BURST of some events follow each other."""
     order = rows[np.argsort(trace.events.ts[rows], kind="stable")]
-    count = min(BURST, len(order))
+    count = min(MAX_BURST_LAUNCHES, len(order))
     first = int(np.argmin(trace.events.ts[order[count - 1 :]] - trace.events.ts[order[: len(order) - count + 1]]))
     burst = order[first : first + count]
-    return extent_of(trace, int(trace.events.ts[burst[0]]), int(trace.events.end[burst].max()), burst)
+    return extent_with_track(trace, int(trace.events.ts[burst[0]]), int(trace.events.end[burst].max()), burst)
 
 
-def function_in(trace: Trace, gaps: Ints) -> str:
+def dominant_function(trace: Trace, gaps: Ints) -> str:
     """The Python function that fills most of some time, told by the middle of each gap on the busiest thread."""
     events = trace.events
     python = (events.category == Category.PYTHON) & trace.track_mask(TrackKind.THREAD)
@@ -246,7 +253,7 @@ def function_in(trace: Trace, gaps: Ints) -> str:
     return trace.strings[int(events.name[row[at[longest]]])]
 
 
-def without(trace: Trace, name: str) -> str:
+def removal_change(trace: Trace, name: str) -> str:
     """The change that takes away what threads do under a name, "" where most of its time is that of what it calls."""
     events = trace.events
     if not name or set("];") & set(name):
@@ -258,13 +265,13 @@ def without(trace: Trace, name: str) -> str:
     inner = inner[nearest_ancestor(events.parent, own, inner) >= 0]
     total, called = union(events.ts[rows], events.end[rows]), union(events.ts[inner], events.end[inner])
     spent = int((total[:, 1] - total[:, 0]).sum())
-    return f"host[{name}]=0" if int((called[:, 1] - called[:, 0]).sum()) <= OWN_SHARE * spent else ""
+    return f"host[{name}]=0" if int((called[:, 1] - called[:, 0]).sum()) <= MAX_CALLEE_SHARE * spent else ""
 
 
-def kernels_faster(names: Iterable[str], factor: float) -> str:
+def speedup_change(names: Iterable[str], factor: float) -> str:
     """The change of the first NAMED kernels of some names; those with a bracket or a semicolon cannot be written."""
     written = [name for name in names if not set("];") & set(name)]
-    return "; ".join(f"kernel[{name}]*{factor:.3g}" for name in written[:NAMED])
+    return "; ".join(f"kernel[{name}]*{factor:.3g}" for name in written[:MAX_NAMED_KERNELS])
 
 
 def time_by_name(trace: Trace, rows: Rows) -> dict[str, float]:

@@ -13,7 +13,7 @@ import msgspec
 from visualprof.reader.graph import ModelGraph, Node, Value
 from visualprof.views.answers import kinds
 from visualprof.views.answers.table import Answer, Columns, Table, from_rows
-from visualprof.views.measure.hierarchy import hierarchy_of, shape_text
+from visualprof.views.measure.hierarchy import cached_hierarchy, shape_text
 
 IDENTITIES = {"id", "profile_name"}  # attributes that say which node of its file it is
 # ONNX's shape inference numbers the sizes that it cannot tell: in another file they have other numbers.
@@ -97,12 +97,12 @@ class _Difference(NamedTuple):
 _Placed = tuple[_Difference, "int | None", "int | None", Node]
 
 
-def compare(model: ModelGraph, other: ModelGraph) -> GraphComparison:
+def compare_graphs(model: ModelGraph, other: ModelGraph) -> GraphComparison:
     """Nodes of two models that correspond: by name, by the tensors between them, then by type and place in the rest.
 
     Several nodes may correspond to one that an optimizer made of them: they compute its outputs from its inputs.
     """
-    mine, theirs = ([m.nodes[r] for r in hierarchy_of(m).shown] for m in (model, other))
+    mine, theirs = ([m.nodes[r] for r in cached_hierarchy(m).drawn_nodes] for m in (model, other))
     pairs = _by_name(mine, theirs)
     merged = _merged((model, mine), (other, theirs), pairs)
     pairs |= {a: b for b, parts in merged.items() for a in parts}

@@ -11,13 +11,13 @@ from visualprof.reader.trace.graphs import Graphs
 from visualprof.reader.trace.joined import JoinedTrace
 from visualprof.reader.trace.nesting import nearest_ancestor
 from visualprof.views.measure.groups import Groups, group
-from visualprof.views.measure.steps import in_step
+from visualprof.views.measure.steps import is_in_step
 
-FRAMES = (Category.PYTHON, Category.MODULE)
-CALLERS = (Category.OP, Category.COMM, Category.OP_PART)
+FRAME_CATEGORIES = (Category.PYTHON, Category.MODULE)
+CALLER_CATEGORIES = (Category.OP, Category.COMM, Category.OP_PART)
 
 
-class Condensed(msgspec.Struct, frozen=True):
+class DedupTrace(msgspec.Struct, frozen=True):
     """A trace, and how many events each of its events stands for; None where each is one."""
 
     trace: Trace
@@ -32,7 +32,7 @@ class Condensed(msgspec.Struct, frozen=True):
         return groups.count if self.weight is None else groups.sum(self.weight[rows])
 
 
-def condensed(trace: Trace, step: str = "") -> Condensed:
+def dedup_graphs(trace: Trace, step: str = "") -> DedupTrace:
     """The trace with one launch for all of a template with the same calls around, in the step or outside of it.
 
     Its kernels last as long as theirs together. Launches from within operators, whose times are not the same, stay.
@@ -40,16 +40,16 @@ def condensed(trace: Trace, step: str = "") -> Condensed:
     the memory events.
     """
     if not isinstance(trace, JoinedTrace):
-        return Condensed(trace)
-    key = condensed, step
+        return DedupTrace(trace)
+    key = dedup_graphs, step
     if key not in trace.derived:
         trace.derived[key] = _condensed(trace, step)
     return trace.derived[key]
 
 
-def _condensed(trace: JoinedTrace, step: str) -> Condensed:
+def _condensed(trace: JoinedTrace, step: str) -> DedupTrace:
     own, graphs = trace.file_trace, trace.graphs
-    alike = _alike(own, graphs, in_step(own, step))
+    alike = _alike(own, graphs, is_in_step(own, step))
     lead = own.events.ts[graphs.work[graphs.first[:-1]]]
     order = np.lexsort((lead, own.events.track[graphs.work[graphs.first[:-1]]]))  # in which they become events
     groups = group(alike[order])
@@ -57,11 +57,11 @@ def _condensed(trace: JoinedTrace, step: str) -> Condensed:
     kept = np.zeros(len(own.events), bool)
     kept[graphs.work] = True
     if len(first) == len(order) or np.count_nonzero(kept) < len(graphs.work):  # no two alike, or of two calls
-        return Condensed(trace)
+        return DedupTrace(trace)
     number = np.empty(len(order), np.int64)
     number[order[groups.first]] = np.searchsorted(first, order[groups.first])
     of = np.empty(len(order), np.int64)
-    of[order] = number[order[groups.first]][groups.of]
+    of[order] = number[order[groups.first]][groups.ids]
     count = np.bincount(of)
     size = np.diff(graphs.first)
     slices = np.append(0, np.cumsum(size[first]))
@@ -76,7 +76,7 @@ def _condensed(trace: JoinedTrace, step: str) -> Condensed:
     small.events.dur[at[work]] = spent
     less = replace(graphs, call=at[graphs.call[first]], work=at[work], first=slices, template=graphs.template[first])
     whole = JoinedTrace(**{name: getattr(small, name) for name in Trace.__struct_fields__}, graphs=less)
-    return Condensed(whole, _weights(whole, less, count))
+    return DedupTrace(whole, _weights(whole, less, count))
 
 
 def _alike(own: Trace, graphs: Graphs, inside: Mask) -> Ints:
@@ -84,12 +84,12 @@ def _alike(own: Trace, graphs: Graphs, inside: Mask) -> Ints:
     events = own.events
     named = inside[graphs.work]
     low, high = (pick.reduceat(named, graphs.first[:-1]) for pick in (np.logical_and, np.logical_or))
-    single, key = low != high, group(graphs.template, high).of
-    calls, frames = events.category_mask(*CALLERS), events.category_mask(*FRAMES)
+    single, key = low != high, group(graphs.template, high).ids
+    calls, frames = events.category_mask(*CALLER_CATEGORIES), events.category_mask(*FRAME_CATEGORIES)
     at = events.parent[graphs.call]
     while (at >= 0).any():
         single |= (at >= 0) & calls[at]
-        key = group(key, np.where((at >= 0) & frames[at], events.name[at], -1)).of
+        key = group(key, np.where((at >= 0) & frames[at], events.name[at], -1)).ids
         at = np.where(at >= 0, events.parent[at], -1)
     return np.where(single, len(key) + np.arange(len(key)), key)
 

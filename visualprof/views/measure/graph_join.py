@@ -38,7 +38,7 @@ class Unmatched(NamedTuple):
     event: int
 
 
-class Join(msgspec.Struct, frozen=True):
+class NodeTimes(msgspec.Struct, frozen=True):
     """Columns by node of the model, NaN and -1 where nothing was measured.
 
     total_ns: of everything that was measured; matched_ns: of what found a node. rule: id of the way they were joined.
@@ -56,7 +56,7 @@ class Join(msgspec.Struct, frozen=True):
     unmatched: list[Unmatched]
 
 
-def join(model: ModelGraph, trace: Trace) -> Join:
+def join_times(model: ModelGraph, trace: Trace) -> NodeTimes:
     """Device time of operators (host self time where nothing ran on a device) on the nodes of the same name.
 
     Names are tried as they are, then as the node's output value, then without what an optimizer added to them; a name
@@ -98,7 +98,7 @@ def _nodes(model: ModelGraph, trace: Trace, rows: Longs) -> Longs:
         label = np.maximum(trace.arg("graph_name", rows, 0).astype(np.int64), 0)
     type, layers = (np.maximum(trace.arg(arg, rows, 0).astype(np.int64), 0) for arg in ("type", "layers"))
     names = NodeNames(model, (trace.strings[int(i)] for i in distinct(label)))
-    runs_in = np.array([*map(names.runs, range(len(model.nodes))), UNKNOWN], np.int64)
+    runs_in = np.array([*map(names.running_holder, range(len(model.nodes))), UNKNOWN], np.int64)
     around, level = _nesting(trace, rows)
     node = np.full(len(rows), NO_NODE, np.int64)
     held = np.full(len(rows), -1 if level.any() else UNKNOWN, np.int64)
@@ -111,15 +111,15 @@ def _nodes(model: ModelGraph, trace: Trace, rows: Longs) -> Longs:
             texts = [trace.strings[label[row]]] if label[row] else []
             texts += trace.strings[layers[row]].split(",") if layers[row] else []
             kind = trace.strings[type[row]] if type[row] else ""
-            nodes.append(names.of_type([find(int(held[row]), text, kind) for text in texts], kind))
-        node[at] = np.array(nodes, np.int64)[asked.of]
+            nodes.append(names.pick_by_type([find(int(held[row]), text, kind) for text in texts], kind))
+        node[at] = np.array(nodes, np.int64)[asked.ids]
 
     for depth in range(int(level.max(initial=-1)) + 1):  # from the outermost inwards
         at = np.flatnonzero(level == depth)
         held[at] = np.where(around[at] >= 0, inside[around[at]], held[at])
         look_up(at, names.find)
         inside[at] = np.where(node[at] >= 0, runs_in[node[at]], held[at])
-    look_up(np.flatnonzero(node == AMBIGUOUS), names.find_ran)
+    look_up(np.flatnonzero(node == AMBIGUOUS), names.find_executed)
     return _merged(names, trace, node, type)
 
 
@@ -129,10 +129,10 @@ def _merged(names: NodeNames, trace: Trace, node: Longs, type: Longs) -> Longs:
     pairs = group(node, type)
     kinds: list[int] = type[pairs.first].tolist()
     meant = [
-        names.operator(row, trace.strings[kind], named) if row >= 0 and kind else row
+        names.merged_operator(row, trace.strings[kind], named) if row >= 0 and kind else row
         for row, kind in zip(node[pairs.first].tolist(), kinds, strict=True)
     ]
-    return np.array(meant, np.int64)[pairs.of]
+    return np.array(meant, np.int64)[pairs.ids]
 
 
 def _nesting(trace: Trace, rows: Longs) -> tuple[Longs, Longs]:
@@ -152,9 +152,9 @@ def _unmatched(trace: Trace, rows: Longs, spent: Longs, node: Longs) -> list[Unm
     """What found no node, the longest first."""
     type = np.maximum(trace.arg("type", rows, 0).astype(np.int64), 0)
     of = group(trace.events.name[rows], type, node)
-    order = np.lexsort((trace.events.dur[rows], of.of))
+    order = np.lexsort((trace.events.dur[rows], of.ids))
     longest = np.zeros(len(of.first), np.int64)
-    longest[of.of[order]] = rows[order]
+    longest[of.ids[order]] = rows[order]
     total, rest = of.sum(spent), dict[tuple[str, str], Unmatched]()
     for i in np.argsort(-total, kind="stable").tolist():
         at = of.first[i]
@@ -177,7 +177,7 @@ def _collect(
     spent: Longs,
     node: Longs,
     rule: str,
-) -> Join:
+) -> NodeTimes:
     has_node = node >= 0
     count = len(model.nodes)
 
@@ -194,7 +194,7 @@ def _collect(
     nested = rule == "module"
     whole = spent[_outermost(trace, rows)] if nested else spent
     matched = spent[has_node][_outermost(trace, rows[has_node])] if nested else spent[has_node]
-    return Join(
+    return NodeTimes(
         int(whole.sum()), int(matched.sum()), len(rows), rule, total(spent), total(np.ones(len(rows))),
         total(trace.arg("flops", rows, np.nan).astype(np.float64)),
         total(trace.arg("bytes", rows, np.nan).astype(np.float64)), event,

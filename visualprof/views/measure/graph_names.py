@@ -14,7 +14,7 @@ UNKNOWN = -2  # a holder: the trace does not say in the body of which node an op
 ADDED = re.compile(r"(_nchwc|_token_\d+|_kernel_time|/\w+Fusion|/)$")
 FUSED = re.compile(r"^(?:fused |FUSE_\w+\()([^,)]+)")
 INLINED = re.compile(r"(?:_token_(\d+))?_(.+)")
-MOST_MERGED = 8  # operators in a row that an optimizer makes one of
+MAX_MERGED_OPERATORS = 8  # operators in a row that an optimizer makes one of
 WORDS = re.compile(r"MatMul|FullyConnected|[A-Z]+[a-z0-9]*")
 SAME = {"Gemm": "MatMul", "FullyConnected": "MatMul", "Convolution": "Conv"}
 
@@ -51,7 +51,7 @@ class NodeNames:
             self._values.setdefault(model.values[value].name, []).append(row)
         self._order = self._numbers(ran)
 
-    def runs(self, row: int) -> int:
+    def running_holder(self, row: int) -> int:
         """The node in whose body runs what runs during a node: itself, else the one around it; -1 for none."""
         return row if self._nodes[row].body and not self._is_call(row) else self._running[row]
 
@@ -64,7 +64,7 @@ class NodeNames:
             self._ran.add(self._body(rows[0]))
         return rows[0] if len(rows) == 1 else AMBIGUOUS if rows else NO_NODE
 
-    def find_ran(self, holder: int, name: str, type: str) -> int:
+    def find_executed(self, holder: int, name: str, type: str) -> int:
         """The same once all were asked for: of several, the one in a body of which something ran, if it is alone."""
         rows = [row for row in self._narrowed(holder, name, type) if self._body(row) in self._ran]
         return rows[0] if len(rows) == 1 else AMBIGUOUS
@@ -74,27 +74,27 @@ class NodeNames:
         if len(rows) > 1:
             rows = [row for row in rows if holder in (UNKNOWN, self._running[row])] or rows
         if len(rows) > 1:
-            rows = [row for row in rows if related(self._nodes[row].type, type)] or rows
+            rows = [row for row in rows if is_related_type(self._nodes[row].type, type)] or rows
         return rows
 
-    def of_type(self, rows: Sequence[int], type: str) -> int:
+    def pick_by_type(self, rows: Sequence[int], type: str) -> int:
         """Of nodes that were merged the first that does what a type says, else the first, or none."""
         nodes = [row for row in rows if row >= 0] or [min(rows, default=NO_NODE)]
-        return next((row for row in nodes if row >= 0 and related(self._nodes[row].type, type)), nodes[0])
+        return next((row for row in nodes if row >= 0 and is_related_type(self._nodes[row].type, type)), nodes[0])
 
-    def operator(self, row: int, type: str, named: set[int]) -> int:
+    def merged_operator(self, row: int, type: str, named: set[int]) -> int:
         """The operator of that type among those that an optimizer merged into one called after its last; else that one.
 
         Args: named: rows of nodes that other operators are called after; they are no part of it.
         """
         ahead, seen = [row], {row}
-        if not WORDS.search(type) or related(self._nodes[row].type, type):
+        if not WORDS.search(type) or is_related_type(self._nodes[row].type, type):
             return row
-        for _ in range(MOST_MERGED):
+        for _ in range(MAX_MERGED_OPERATORS):
             makers = [self._maker[v] for at in ahead for v in self._nodes[at].inputs if v in self._maker]
             ahead = [m for m in dict.fromkeys(makers) if m not in seen | named and not self._nodes[m].body]
             seen.update(ahead)
-            match = next((m for m in ahead if related(self._nodes[m].type, type)), None)
+            match = next((m for m in ahead if is_related_type(self._nodes[m].type, type)), None)
             if match is not None:
                 return match
         return row
@@ -157,7 +157,7 @@ def _forms(name: str) -> Iterator[str]:
 
 
 @lru_cache(maxsize=4096)
-def related(node: str, ran: str) -> bool:
+def is_related_type(node: str, ran: str) -> bool:
     """Whether an operator of type `ran` does what a node of type `node` says: FusedConv, QLinearConv a Conv's."""
     asked, given = ({SAME.get(word, word) for word in WORDS.findall(type)} for type in (node, ran))
     return node == ran or (bool(asked) and asked - {"Integer"} <= given)

@@ -8,13 +8,13 @@ from weakref import WeakKeyDictionary
 
 from visualprof.reader.digest import blake2b
 from visualprof.reader.graph import ModelGraph, Scope, Value, enclosing_nodes
-from visualprof.views.measure.scope_assignment import places
+from visualprof.views.measure.scope_assignment import assign_scopes
 
-SECTION = 300  # a group with more children is cut into sections
+MAX_CHILDREN = 300  # a group with more children is cut into sections
 
 
 @dataclass
-class Group:
+class GraphGroup:
     """A group while the tree grows.
 
     children: ("group" or "node", row), in order of execution. node: place of the shown node that the group is, no child
@@ -48,21 +48,21 @@ class Hierarchy:
     structure.
     """
 
-    shown: tuple[int, ...]
+    drawn_nodes: tuple[int, ...]
     group: tuple[int, ...]
-    lost: tuple[tuple[str, ...], ...]
+    dissolved_scopes: tuple[tuple[str, ...], ...]
     src: tuple[int, ...]
     dst: tuple[int, ...]
     value: tuple[int, ...]
-    folded: tuple[tuple[int, ...], ...]
-    groups: tuple[Group, ...]
+    folded_constants: tuple[tuple[int, ...], ...]
+    groups: tuple[GraphGroup, ...]
     twin: tuple[int, ...]
 
 
 _known: WeakKeyDictionary[ModelGraph, Hierarchy] = WeakKeyDictionary()
 
 
-def hierarchy_of(model: ModelGraph) -> Hierarchy:
+def cached_hierarchy(model: ModelGraph) -> Hierarchy:
     """The hierarchy of a model, kept for as long as somebody keeps the model."""
     found = _known.get(model)
     if found is None:
@@ -122,19 +122,19 @@ def _edges(model: ModelGraph) -> list[tuple[int, int, int]]:
 
 def _tree(
     model: ModelGraph, shown: list[int], src: list[int], dst: list[int]
-) -> tuple[list[Group], list[int], list[tuple[str, ...]]]:
+) -> tuple[list[GraphGroup], list[int], list[tuple[str, ...]]]:
     """Groups from scopes (or repeated blocks) and of bodies, large ones cut into sections, and what nodes lost."""
     nodes = [model.nodes[row] for row in shown]
-    groups = [Group(model.name, "model", -1)]
+    groups = [GraphGroup(model.name, "model", -1)]
     known: dict[tuple[int, Scope], int] = {}
     of: list[int] = []
-    for i, place in enumerate(places(nodes, model.values, src, dst)):
+    for i, place in enumerate(assign_scopes(nodes, model.values, src, dst)):
         at = 0
         for scope in place:
             key = (at, scope)
             if key not in known:
                 known[key] = len(groups)
-                groups.append(Group(scope.name, scope.kind, at))
+                groups.append(GraphGroup(scope.name, scope.kind, at))
                 groups[at].children.append(("group", known[key]))
             at = known[key]
         of.append(at)
@@ -148,7 +148,7 @@ def _tree(
     return *_parents_first(groups, of), lost
 
 
-def _dissolve(groups: list[Group], of: list[int]) -> list[tuple[str, ...]]:
+def _dissolve(groups: list[GraphGroup], of: list[int]) -> list[tuple[str, ...]]:
     """Scopes that hold a single node, as exporters write for every layer, give it to their parent.
 
     Returns: the names of the scopes that each node lost so, the outermost first.
@@ -164,17 +164,17 @@ def _dissolve(groups: list[Group], of: list[int]) -> list[tuple[str, ...]]:
     return lost
 
 
-def _cut(groups: list[Group], number: int, of: list[int]) -> None:
+def _cut(groups: list[GraphGroup], number: int, of: list[int]) -> None:
     """Cut a group of too many children into sections in order of execution."""
     children = groups[number].children
-    if len(children) <= SECTION:
+    if len(children) <= MAX_CHILDREN:
         return
-    count = -(-len(children) // SECTION)
+    count = -(-len(children) // MAX_CHILDREN)
     groups[number].children = []
     for k in range(count):
         part = children[k * len(children) // count : (k + 1) * len(children) // count]
         section = len(groups)
-        groups.append(Group(f"{k + 1}/{count}", "section", number, part))
+        groups.append(GraphGroup(f"{k + 1}/{count}", "section", number, part))
         groups[number].children.append(("group", section))
         for kind, child in part:
             if kind == "group":
@@ -183,7 +183,7 @@ def _cut(groups: list[Group], number: int, of: list[int]) -> None:
                 of[child] = section
 
 
-def _parents_first(groups: list[Group], of: list[int]) -> tuple[list[Group], list[int]]:
+def _parents_first(groups: list[GraphGroup], of: list[int]) -> tuple[list[GraphGroup], list[int]]:
     """The groups in an order in which a parent stands before its children."""
     order: list[int] = []
     todo = [0]
@@ -193,7 +193,7 @@ def _parents_first(groups: list[Group], of: list[int]) -> tuple[list[Group], lis
         todo += reversed(groups[at].groups)
     new = {old: i for i, old in enumerate(order)}
     moved = [
-        Group(
+        GraphGroup(
             groups[o].name, groups[o].kind, new.get(groups[o].parent, -1),
             [(kind, new[row] if kind == "group" else row) for kind, row in groups[o].children], groups[o].node,
         )
@@ -203,7 +203,7 @@ def _parents_first(groups: list[Group], of: list[int]) -> tuple[list[Group], lis
 
 
 def _twins(
-    types: Sequence[str], groups: list[Group], of: Sequence[int], src: list[int], dst: list[int]
+    types: Sequence[str], groups: list[GraphGroup], of: Sequence[int], src: list[int], dst: list[int]
 ) -> tuple[int, ...]:
     """The first group of the same structure for every group: same children in the same order, same edges among them.
 
@@ -235,7 +235,7 @@ def _twins(
     return tuple(twin)
 
 
-def _chain(groups: list[Group], number: int) -> list[int]:
+def _chain(groups: list[GraphGroup], number: int) -> list[int]:
     """The group and all around it, the model first."""
     chain = [number]
     while groups[chain[-1]].parent >= 0:

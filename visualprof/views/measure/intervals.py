@@ -11,7 +11,7 @@ from visualprof.reader.native import INT64, function
 from visualprof.reader.trace import Ints, Mask
 from visualprof.views.measure.groups import Groups
 
-EVER = np.iinfo(np.int64)
+INT64_LIMITS = np.iinfo(np.int64)
 
 
 def union(start: Ints, end: Ints) -> Ints:
@@ -32,12 +32,12 @@ def union(start: Ints, end: Ints) -> Ints:
     return _united(spans[:count])
 
 
-def unions(groups: Groups, start: Ints, end: Ints) -> list[Ints]:
+def unions_by_group(groups: Groups, start: Ints, end: Ints) -> list[Ints]:
     """The union of the intervals of each group; start, end: (n,) ns, no end before its start."""
     native = _join_groups()
     if native is None:
         return [_union(start[of], end[of]) for of in groups.members()]
-    spans, first, count = _joined(native, groups.of, start, end, groups.count)
+    spans, first, count = _joined(native, groups.ids, start, end, groups.count)
     return [_united(spans[a : a + n]) for a, n in zip(first.tolist(), count.tolist(), strict=True)]
 
 
@@ -84,12 +84,12 @@ def merge(*sets: Ints) -> Ints:
     return _united(np.concatenate(sets)) if sets else np.zeros((0, 2), np.int64)
 
 
-def length(spans: Ints) -> int:
+def span_length(spans: Ints) -> int:
     """Nanoseconds covered by disjoint intervals (n, 2)."""
     return int((spans[:, 1] - spans[:, 0]).sum())
 
 
-def lengths(of: Ints, start: Ints, end: Ints, count: int) -> Ints:
+def span_lengths_by_group(of: Ints, start: Ints, end: Ints, count: int) -> Ints:
     """Nanoseconds covered by the intervals of each group, 0 where it has none.
 
     Args: of: (n,) group of each interval, from 0. start, end: (n,) ns. count: groups. Returns: (count,) ns.
@@ -130,12 +130,12 @@ def subtract(a: Ints, b: Ints) -> Ints:
     """Time in `a` and not in `b`; both disjoint ascending (n, 2), (m, 2)."""
     if not len(a) or not len(b):
         return a
-    return intersect(a, np.concatenate(([EVER.min], b.ravel(), [EVER.max])).reshape(-1, 2))
+    return intersect(a, np.concatenate(([INT64_LIMITS.min], b.ravel(), [INT64_LIMITS.max])).reshape(-1, 2))
 
 
-def pieces(spans: Ints, borders: Ints) -> Ints:
+def split_at(spans: Ints, borders: Ints) -> Ints:
     """Disjoint intervals (n, 2) cut wherever one of some times (m,) lies in them."""
-    edges = np.concatenate(([EVER.min], np.sort(borders, axis=None), [EVER.max]))
+    edges = np.concatenate(([INT64_LIMITS.min], np.sort(borders, axis=None), [INT64_LIMITS.max]))
     return _overlaps(spans, np.stack((edges[:-1], edges[1:]), axis=1))
 
 
@@ -158,7 +158,7 @@ def _overlaps(a: Ints, b: Ints) -> Ints:
     return np.stack((start[some], end[some]), axis=1)
 
 
-def covered(spans: Ints, start: Ints, end: Ints) -> Ints:
+def covered_ns(spans: Ints, start: Ints, end: Ints) -> Ints:
     """Nanoseconds of each window that disjoint ascending intervals cover.
 
     Args: spans: (n, 2) ns. start, end: (m,) ns. Returns: (m,) ns.
@@ -173,16 +173,16 @@ def covered(spans: Ints, start: Ints, end: Ints) -> Ints:
     return before[1] - before[0]
 
 
-def covers(spans: Ints, times: Ints) -> Mask:
+def contains_times(spans: Ints, times: Ints) -> Mask:
     """Of each time: does it lie in one of disjoint ascending intervals (n, 2)?"""
     return np.searchsorted(spans.ravel(), times, side="right") % 2 == 1
 
 
-def holders(sets: Sequence[Ints], times: Ints) -> Ints:
+def containing_set(sets: Sequence[Ints], times: Ints) -> Ints:
     """Of each time (n,) the number of the set that covers it, -1 for none; all disjoint, ascending, (m, 2) each."""
     spans = np.concatenate((np.zeros((1, 2), np.int64), *sets))  # the first for times before all
     of = np.repeat(np.arange(-1, len(sets)), [1, *map(len, sets)])
-    spans[0] = EVER.min
+    spans[0] = INT64_LIMITS.min
     order = np.argsort(spans[:, 0], kind="stable")
     start, end, of = spans[order, 0], spans[order, 1], of[order]
     place = np.searchsorted(start, times, side="right") - 1

@@ -10,12 +10,12 @@ import numpy as np
 from visualprof.reader.trace import Category, Ids, Ints, LinkKind, Mask, Rows, Trace, TrackKind
 from visualprof.reader.trace.matching import match_ids, number_processes
 from visualprof.reader.trace.nesting import nearest_ancestor
-from visualprof.views.measure.tensor_core import names_with, uses_tensor_core
+from visualprof.views.measure.tensor_core import match_names, uses_tensor_core
 from visualprof.views.measure.trace_cache import cached_on_trace
 
-DEVICE_WORK = (Category.KERNEL, Category.MEMCPY, Category.MEMSET, Category.COMM)
-OPERATORS = (Category.OP, Category.COMM)
-RANGES = (Category.ANNOTATION, Category.FORWARD, Category.BACKWARD, Category.OPTIMIZER, Category.DATALOADER)
+DEVICE_CATEGORIES = (Category.KERNEL, Category.MEMCPY, Category.MEMSET, Category.COMM)
+OPERATOR_CATEGORIES = (Category.OP, Category.COMM)
+RANGE_CATEGORIES = (Category.ANNOTATION, Category.FORWARD, Category.BACKWARD, Category.OPTIMIZER, Category.DATALOADER)
 
 
 class Launches(msgspec.Struct, frozen=True):
@@ -29,10 +29,10 @@ class Launches(msgspec.Struct, frozen=True):
 
     work: Ids
     call: Ids
-    issue: Ids
+    issuer: Ids
     op: Ids
     range: Ids
-    place: Ids
+    site: Ids
 
 
 @cached_on_trace
@@ -60,13 +60,13 @@ def is_operator(trace: Trace) -> Mask:
     A collective's range inside a collective's operator is not a second one, and nor is what repeats an operator.
     """
     comm, parent = trace.events.category == Category.COMM, trace.events.parent
-    operators = _is_operator_event(trace) & ~repeats(trace)
+    operators = _is_operator_event(trace) & ~is_nested_duplicate(trace)
     inner = np.flatnonzero(comm & (parent >= 0))
     operators[inner[comm[parent[inner]]]] = False
     return operators
 
 
-def repeats(trace: Trace) -> Mask:
+def is_nested_duplicate(trace: Trace) -> Mask:
     """Of each event: is it an operator that is all that there is in one of its name (`aten::sum` in `aten::sum`)?
 
     The two are one call. Source: torch's `key_averages()`.
@@ -83,17 +83,17 @@ def repeats(trace: Trace) -> Mask:
 
 
 def _is_operator_event(trace: Trace) -> Mask:
-    return trace.events.category_mask(*OPERATORS) & is_called(trace) & _timed(trace)
+    return trace.events.category_mask(*OPERATOR_CATEGORIES) & is_call(trace) & _timed(trace)
 
 
 @cached_on_trace
-def is_called(trace: Trace) -> Mask:
+def is_call(trace: Trace) -> Mask:
     """Of each event: is it on a thread, or inside the launch of a captured graph?"""
     return trace.track_mask(TrackKind.THREAD) | trace.track_mask(TrackKind.GRAPH)
 
 
 @cached_on_trace
-def host_ns(trace: Trace) -> Ints:
+def host_durations(trace: Trace) -> Ints:
     """How long each event kept the host, ns: 0 of what is inside a captured graph, and of an instant."""
     return np.where(trace.track_mask(TrackKind.GRAPH), 0, np.maximum(trace.events.dur, 0))
 
@@ -115,11 +115,11 @@ def call_depth(trace: Trace) -> Ids:
 
 def is_device_work(trace: Trace) -> Mask:
     """Of each event: a kernel, copy or fill on a device."""
-    return trace.track_mask(TrackKind.STREAM) & trace.events.category_mask(*DEVICE_WORK) & _timed(trace)
+    return trace.track_mask(TrackKind.STREAM) & trace.events.category_mask(*DEVICE_CATEGORIES) & _timed(trace)
 
 
 @cached_on_trace
-def calls(trace: Trace) -> tuple[Ids, Ids, Ids]:
+def device_calls(trace: Trace) -> tuple[Ids, Ids, Ids]:
     """`work`, `call` and `issue` of Launches."""
     links = trace.links
     work = np.flatnonzero(is_device_work(trace)).astype(np.int32)
@@ -135,16 +135,16 @@ def calls(trace: Trace) -> tuple[Ids, Ids, Ids]:
 
 
 @cached_on_trace
-def begins_launch(trace: Trace) -> Mask:
+def is_first_of_launch(trace: Trace) -> Mask:
     """Of each piece of device work, as in `calls`: is it the first that its call launched, or of no known call?"""
-    work, call, _ = calls(trace)
+    work, call, _ = device_calls(trace)
     order = np.argsort(trace.events.ts[work], kind="stable")[::-1]
     first = np.full(len(trace.events) + 1, -1)
     first[call[order]] = order  # of several assignments the last one stays
     return (call < 0) | (first[call] == np.arange(len(work)))
 
 
-def asked_at(trace: Trace, rows: Ids, ts: Ints) -> Ints:
+def issue_times(trace: Trace, rows: Ids, ts: Ints) -> Ints:
     """When the host asked for what happened at times in events, (n,) ns.
 
     On a thread that works off a queue that is when the last work that it began was put there.
@@ -174,7 +174,7 @@ def launches(trace: Trace) -> Launches:
     operator around the call; without a call the external id alone decides. Source: docs/views.md#launch-join.
     """
     events = trace.events
-    work, call, issue = calls(trace)
+    work, call, issue = device_calls(trace)
     ops = is_operator(trace)
     around = nearest_ancestor(events.parent, ops, call)
     named = _named_by_external_id(trace, work, ops)
@@ -190,7 +190,7 @@ def launches(trace: Trace) -> Launches:
     owner = np.where((owner < 0) & ~holds, named, owner).astype(np.int32)
     place, inside = _inside_graphs(trace, work, issue)
     owner[inside] = nearest_ancestor(events.parent, ops, place[inside])
-    ranges = events.category_mask(*RANGES) & is_called(trace)
+    ranges = events.category_mask(*RANGE_CATEGORIES) & is_call(trace)
     around = nearest_ancestor(events.parent, ranges, np.where(owner < 0, place, -1))
     return Launches(work, call, issue, owner, around, place)
 
@@ -246,7 +246,7 @@ def operator_times(trace: Trace, joined: Launches) -> OperatorTimes:
     rows = np.flatnonzero(ops).astype(np.int32)
     place = np.full(len(events) + 1, -1, np.int32)
     place[rows] = np.arange(len(rows), dtype=np.int32)
-    dur, host = np.maximum(events.dur, 0), host_ns(trace)
+    dur, host = np.maximum(events.dur, 0), host_durations(trace)
     calls = (events.category == Category.RUNTIME) & trace.track_mask(TrackKind.THREAD)
     inner = np.flatnonzero(ops | calls)
     above = nearest_ancestor(events.parent, ops | calls, events.parent[inner])
@@ -258,11 +258,11 @@ def operator_times(trace: Trace, joined: Launches) -> OperatorTimes:
     owner, cost, tensor_core = (
         place[joined.op[owned]],
         dur[work],
-        names_with(trace, events.name[work], uses_tensor_core),
+        match_names(trace, events.name[work], uses_tensor_core),
     )
     device_self = np.bincount(owner, cost, len(rows)).astype(np.int64)
     core_self = np.bincount(owner, cost * tensor_core, len(rows)).astype(np.int64)
-    device_total, core_total = with_inner((device_self, core_self), parent, call_depth(trace)[rows])
+    device_total, core_total = inclusive_totals((device_self, core_self), parent, call_depth(trace)[rows])
     return OperatorTimes(
         rows,
         parent,
@@ -275,7 +275,7 @@ def operator_times(trace: Trace, joined: Launches) -> OperatorTimes:
     )
 
 
-def with_inner(own: Sequence[Ints], parent: Rows, level: Rows) -> list[Ints]:
+def inclusive_totals(own: Sequence[Ints], parent: Rows, level: Rows) -> list[Ints]:
     """Own values plus those of everything inside, the deepest level first."""
     totals = [np.array(values) for values in own]
     some = [total for total in totals if total.any()]

@@ -9,23 +9,23 @@ from typing import Literal, get_args
 import numpy as np
 
 from visualprof.reader.trace import Category, LinkKind, Trace, TrackKind
-from visualprof.views.measure.launch import OPERATORS
+from visualprof.views.measure.launch import OPERATOR_CATEGORIES
 
-Role = Literal["operator", "module", "source"]
-ROLES: tuple[Role, ...] = get_args(Role)
+OriginRole = Literal["operator", "module", "source"]
+ROLES: tuple[OriginRole, ...] = get_args(OriginRole)
 # Frames of the framework and of Python itself: whoever asks where a kernel comes from means none of these.
-LIBRARY = re.compile(
+LIBRARY_FRAME = re.compile(
     r"^<|(^|/)(torch|paddle|megengine|site-packages|dist-packages|lib/python[\d.]+|threading\.py)(/|\(|$)"
 )
 
 
-def origin(trace: Trace, row: int) -> list[tuple[Role, int]]:
+def launch_origin(trace: Trace, row: int) -> list[tuple[OriginRole, int]]:
     """What an event comes from, as (`operator`, `module` or `source`, row of the event).
 
     Device work comes from the call that launched it, what an autograd thread does from its forward operator.
     operator: the innermost one. module: the innermost. source: the innermost Python frame outside of libraries.
     """
-    found: dict[Role, int] = {}
+    found: dict[OriginRole, int] = {}
     for event in _above(trace, row):
         role = _role(trace, event) if event != row else None
         if role:
@@ -33,13 +33,13 @@ def origin(trace: Trace, row: int) -> list[tuple[Role, int]]:
     return [(role, found[role]) for role in ROLES if role in found]
 
 
-def _role(trace: Trace, event: int) -> Role | None:
+def _role(trace: Trace, event: int) -> OriginRole | None:
     category = trace.events.category[event]
-    if category in OPERATORS and trace.tracks[trace.events.track[event]].kind != TrackKind.STREAM:
+    if category in OPERATOR_CATEGORIES and trace.tracks[trace.events.track[event]].kind != TrackKind.STREAM:
         return "operator"
     if category == Category.MODULE:
         return "module"
-    own = category == Category.PYTHON and not LIBRARY.search(trace.strings[int(trace.events.name[event])])
+    own = category == Category.PYTHON and not LIBRARY_FRAME.search(trace.strings[int(trace.events.name[event])])
     return "source" if own else None
 
 

@@ -11,7 +11,7 @@ from visualprof.views.answers.table import Columns
 
 MILLION = 1e6
 HOUR_S = 3600.0
-OF_STEP = (
+STEP_FIELDS = (
     "concurrency", "offered_per_s", "achieved_per_s", "n", "unserved", "p50_ns", "tail_ns", "tail_bound_ns",
 )  # fmt: skip
 
@@ -40,10 +40,10 @@ class LoadColumns(Columns):
     verdict: kinds.WordColumn
 
 
-def loads_of(reports: Sequence[Report]) -> LoadColumns:
+def load_columns(reports: Sequence[Report]) -> LoadColumns:
     """Every step of the reports' points, in the order of measuring."""
     rows = [(r, p, step) for r in reports for p in r.points for step in p.load.steps]
-    measured = {name: [getattr(step, name) for _, _, step in rows] for name in OF_STEP}
+    measured = {name: [getattr(step, name) for _, _, step in rows] for name in STEP_FIELDS}
     return LoadColumns(
         report=[r.id for r, _, _ in rows],
         spec=[r.spec for r, _, _ in rows],
@@ -56,7 +56,7 @@ def loads_of(reports: Sequence[Report]) -> LoadColumns:
     )
 
 
-def curves(point: Point) -> list[list[Step]]:
+def load_curves(point: Point) -> list[list[Step]]:
     """The steps of a point that lie on one line, by their rate: of a closed loop all, else those of a concurrency."""
     known = [step for step in point.load.steps if step.achieved_per_s is not None and step.tail_ns]
     lanes = sorted({step.concurrency or 0 for step in known})

@@ -8,17 +8,22 @@ import numpy as np
 from visualprof.reader.trace import NO_ADDRESS, Category, Ids, Ints, Mask, Trace
 from visualprof.reader.trace.nesting import nearest_ancestor
 from visualprof.views.measure.groups import distinct, group
-from visualprof.views.measure.intervals import holders
-from visualprof.views.measure.launch import asked_at, is_operator
+from visualprof.views.measure.intervals import containing_set
+from visualprof.views.measure.launch import is_operator, issue_times
 from visualprof.views.measure.stages import find_stages
 
-CURVE_POINTS = 1024
-FOREVER = np.iinfo(np.int64).max
-KEPT = {"dataloader": "input", "forward": "activation", "backward": "gradient", "optimizer": "optimizer_state"}
-PURPOSES = ("unknown", "temporary", *KEPT.values())
+MAX_CURVE_POINTS = 1024
+NEVER = np.iinfo(np.int64).max
+STAGE_PURPOSES = {
+    "dataloader": "input",
+    "forward": "activation",
+    "backward": "gradient",
+    "optimizer": "optimizer_state",
+}
+PURPOSES = ("unknown", "temporary", *STAGE_PURPOSES.values())
 
 
-class Curve(msgspec.Struct, frozen=True):
+class MemoryCurve(msgspec.Struct, frozen=True):
     """Memory of one device over time.
 
     ts: (n,) ns. allocated, reserved: (n,) bytes, reserved -1 unknown. places: (n,) of `trace.allocs`. relative: the
@@ -28,8 +33,8 @@ class Curve(msgspec.Struct, frozen=True):
     ts: Ints
     allocated: Ints
     reserved: Ints
-    places: Ints
-    relative: bool
+    alloc_rows: Ints
+    is_relative: bool
 
 
 class Lifetimes(msgspec.Struct, frozen=True):
@@ -39,24 +44,24 @@ class Lifetimes(msgspec.Struct, frozen=True):
     for neither.
     """
 
-    allocated: Ints
-    released: Ints
-    until: Ints
+    alloc_row: Ints
+    release_row: Ints
+    end_ns: Ints
 
 
 class Purposes(msgspec.Struct, frozen=True):
     """What allocations are for: `names[of[i]]`."""
 
-    of: Ints
+    ids: Ints
     names: tuple[str, ...]
 
 
-def devices_of(trace: Trace) -> list[int]:
+def memory_devices(trace: Trace) -> list[int]:
     """Devices with memory events; -1 is host memory."""
     return distinct(trace.allocs.device).tolist()
 
 
-def curve(trace: Trace, device: int) -> Curve:
+def memory_curve(trace: Trace, device: int) -> MemoryCurve:
     """Totals of a device as recorded, events without one left out; or added up from its first event.
 
     Where nothing is ever reserved, nobody reserves: files say 0 of memory without a caching allocator.
@@ -70,10 +75,10 @@ def curve(trace: Trace, device: int) -> Curve:
         at, recorded = at[known], recorded[known]
     total = np.cumsum(allocs.bytes[at]) if relative else recorded
     reserved = allocs.reserved[at]
-    return Curve(allocs.ts[at], total, reserved if (reserved > 0).any() else np.full(len(at), -1), at, relative)
+    return MemoryCurve(allocs.ts[at], total, reserved if (reserved > 0).any() else np.full(len(at), -1), at, relative)
 
 
-def thin(ts: Ints, value: Ints, points: int = CURVE_POINTS) -> Ints:
+def downsample(ts: Ints, value: Ints, points: int = MAX_CURVE_POINTS) -> Ints:
     """Places that keep a curve's shape: first, last, smallest and largest of each of `points` / 4 equal spans of time.
 
     Returns: ascending places; the largest value of all is among them.
@@ -92,7 +97,7 @@ def thin(ts: Ints, value: Ints, points: int = CURVE_POINTS) -> Ints:
     return np.flatnonzero(kept)
 
 
-def changes_of_use(trace: Trace) -> Mask:
+def is_reuse_release(trace: Trace) -> Mask:
     """Of each memory event: is it the release of a change of use? The event after it is the allocation."""
     allocs = trace.allocs
     out = np.zeros(len(allocs.ts), bool)
@@ -111,7 +116,7 @@ def lifetimes(trace: Trace, device: int) -> Lifetimes:
     """
     allocs = trace.allocs
     wanted = allocs.device == device
-    changes = changes_of_use(trace)
+    changes = is_reuse_release(trace)
     if changes.any():
         wanted &= ~changes
         wanted[1:] &= ~changes[:-1]
@@ -120,7 +125,7 @@ def lifetimes(trace: Trace, device: int) -> Lifetimes:
     wanted[released[released >= 0]] = False
     shown = np.flatnonzero(wanted)
     later = allocs.next[shown]
-    until = np.where(later >= 0, allocs.ts[later], FOREVER)
+    until = np.where(later >= 0, allocs.ts[later], NEVER)
     return Lifetimes(np.where(grows[shown], shown, -1), np.where(grows[shown], released[shown], shown), until)
 
 
@@ -132,30 +137,30 @@ def largest_first(sizes: Ints) -> Ints:
     return np.sort((most - sizes) * count + np.arange(len(sizes))) % count
 
 
-def owners(trace: Trace) -> Mask:
+def is_memory_owner(trace: Trace) -> Mask:
     """Of each event: are memory events in it its own? Operators; in a trace without them all but memory events."""
     operators = is_operator(trace)
     return operators if operators.any() else trace.events.category != Category.MEMORY
 
 
-def owners_of(trace: Trace, wanted: Mask) -> Ids:
+def memory_owners(trace: Trace, wanted: Mask) -> Ids:
     """Row of the innermost event of `wanted` in which each memory event happened, -1 for none."""
     return nearest_ancestor(trace.events.parent, wanted, trace.allocs.event)
 
 
-def peak(totals: Curve) -> int:
+def peak_index(totals: MemoryCurve) -> int:
     """Place of the largest total, the first one; -1 without events."""
     return int(np.argmax(totals.allocated)) if len(totals.allocated) else -1
 
 
-def alive_at(trace: Trace, lives: Lifetimes, ts: int) -> Mask:
+def is_alive_at(trace: Trace, lives: Lifetimes, ts: int) -> Mask:
     """Of each allocation: does it live at that time? Without an address nobody knows, and the answer is no."""
     allocs = trace.allocs
-    began = (lives.allocated >= 0) & (allocs.ts[lives.allocated] <= ts)
-    return began & (lives.until > ts) & (allocs.addr[lives.allocated] != NO_ADDRESS)
+    began = (lives.alloc_row >= 0) & (allocs.ts[lives.alloc_row] <= ts)
+    return began & (lives.end_ns > ts) & (allocs.addr[lives.alloc_row] != NO_ADDRESS)
 
 
-def held_by_category(trace: Trace, device: int, places: Ints) -> tuple[list[str], list[Ints]]:
+def bytes_by_category(trace: Trace, device: int, places: Ints) -> tuple[list[str], list[Ints]]:
     """Categories of the file's own and the bytes of each after the memory events at `places`; none when it has none."""
     allocs = trace.allocs
     if not allocs.category.any():
@@ -164,7 +169,7 @@ def held_by_category(trace: Trace, device: int, places: Ints) -> tuple[list[str]
     ids: list[int] = distinct(allocs.category[at]).tolist()
     if ids in ([], [0]):
         return [], []
-    after = places + changes_of_use(trace)[places]
+    after = places + is_reuse_release(trace)[places]
     upto = np.searchsorted(at, after, side="right")
     held: list[Ints] = []
     for category in ids:
@@ -173,25 +178,29 @@ def held_by_category(trace: Trace, device: int, places: Ints) -> tuple[list[str]
     return [trace.strings[i] or "unknown" for i in ids], held
 
 
-def purposes(trace: Trace, lives: Lifetimes) -> Purposes:
+def allocation_purposes(trace: Trace, lives: Lifetimes) -> Purposes:
     """What each allocation is for: as the file says, else by the stages in which it began and ended.
 
     forward to backward or later: activation; in backward, kept: gradient; in the optimizer, kept: optimizer_state;
     begun and ended in one stage: temporary; before the profile or unknown: unknown. A heuristic; docs/views.md#memory.
     """
     if trace.allocs.category.any():
-        own = np.where(lives.allocated >= 0, trace.allocs.category[np.maximum(lives.allocated, 0)], 0)
+        own = np.where(lives.alloc_row >= 0, trace.allocs.category[np.maximum(lives.alloc_row, 0)], 0)
         groups = group(own)
         ids: list[int] = own[groups.first].tolist()
-        return Purposes(groups.of, tuple(trace.strings[i] or "unknown" for i in ids))
+        return Purposes(groups.ids, tuple(trace.strings[i] or "unknown" for i in ids))
     stages = find_stages(trace)
-    names, asked = list(stages), asked_at(trace, trace.allocs.event, trace.allocs.ts)
-    began, ended = (_stage_at([stages[n].spans for n in names], asked, at) for at in (lives.allocated, lives.released))
-    purpose = np.array([PURPOSES.index(KEPT[n]) for n in names] + [0])
-    of = np.where((lives.released >= 0) & (began == ended) & (began >= 0), PURPOSES.index("temporary"), purpose[began])
+    names, asked = list(stages), issue_times(trace, trace.allocs.event, trace.allocs.ts)
+    began, ended = (
+        _stage_at([stages[n].spans for n in names], asked, at) for at in (lives.alloc_row, lives.release_row)
+    )
+    purpose = np.array([PURPOSES.index(STAGE_PURPOSES[n]) for n in names] + [0])
+    of = np.where(
+        (lives.release_row >= 0) & (began == ended) & (began >= 0), PURPOSES.index("temporary"), purpose[began]
+    )
     return Purposes(of, PURPOSES)
 
 
 def _stage_at(spans: list[Ints], asked: Ints, places: Ints) -> Ints:
     """Number of the stage that asked for each memory event, -1 for none."""
-    return np.where(places >= 0, holders(spans, asked[places]), -1)
+    return np.where(places >= 0, containing_set(spans, asked[places]), -1)

@@ -12,7 +12,7 @@ from visualprof.reader.trace.serving import ServingStep
 _JSON = msgspec.json.Decoder(Any)
 
 # How a profile calls the type of an element: what we call it, its bytes.
-TYPES: dict[str, tuple[str, int]] = {
+ELEMENT_TYPES: dict[str, tuple[str, int]] = {
     "float": ("fp32", 4), "double": ("fp64", 8), "c10::Half": ("fp16", 2), "c10::BFloat16": ("bf16", 2),
     "c10::Float8_e4m3fn": ("fp8", 1), "c10::Float8_e5m2": ("fp8", 1), "c10::Float8_e4m3fnuz": ("fp8", 1),
     "c10::Float8_e5m2fnuz": ("fp8", 1), "c10::Float4_e2m1fn_x2": ("fp4", 1), "c10::Float8_e8m0fnu": ("fp8", 1),
@@ -25,7 +25,7 @@ TYPES: dict[str, tuple[str, int]] = {
 }  # fmt: skip
 
 
-class Unknown(Exception):
+class NotRecorded(Exception):
     """The profile does not record what a formula needs."""
 
 
@@ -47,7 +47,7 @@ class Tensor(NamedTuple):
         return self.elements * self.size
 
 
-class Call(NamedTuple):
+class OperatorCall(NamedTuple):
     """A call: each input a tensor, the tensors of a list, or None; and as text what is no tensor.
 
     name: the operator. values: () where the profile has none. outputs, moved: what comes out, and the bytes of all that
@@ -59,8 +59,8 @@ class Call(NamedTuple):
     inputs: tuple[Tensor | list[Tensor] | None, ...]
     values: tuple[str, ...] = ()
     outputs: tuple[Tensor, ...] = ()
-    moved: float = math.nan
-    load: ServingStep | None = None
+    moved_bytes: float = math.nan
+    serving_step: ServingStep | None = None
 
     def tensor(self, place: int, sides: int | None = None) -> Tensor:
         """The tensor at a place; of so many sides.
@@ -69,7 +69,7 @@ class Call(NamedTuple):
         """
         tensor = self.inputs[place] if place < len(self.inputs) else None
         if not isinstance(tensor, Tensor) or (sides is not None and len(tensor.shape) != sides):
-            raise Unknown
+            raise NotRecorded
         return tensor
 
     def tensors(self) -> list[Tensor]:
@@ -82,7 +82,7 @@ class Call(NamedTuple):
         Raises: Unknown: the profile does not record it.
         """
         if place >= len(self.values):
-            raise Unknown
+            raise NotRecorded
         text = self.values[place]
         return _JSON.decode(text.lower()) if text else None
 
@@ -94,10 +94,10 @@ class Call(NamedTuple):
         value = self.value(place)
         numbers = tuple(cast("list[Any]", value)) if isinstance(value, list) else (value,)
         if not all(isinstance(number, int) for number in numbers):
-            raise Unknown
+            raise NotRecorded
         return numbers
 
-    def each(self, place: int, count: int) -> tuple[int, ...]:
+    def numbers_per_side(self, place: int, count: int) -> tuple[int, ...]:
         """A whole number for each of `count` sides; a single one is that of all.
 
         Raises: Unknown: there are not so many.
@@ -105,11 +105,11 @@ class Call(NamedTuple):
         numbers = self.numbers(place)
         numbers = numbers * count if len(numbers) == 1 else numbers
         if len(numbers) != count:
-            raise Unknown
+            raise NotRecorded
         return numbers
 
 
-def torch_call(name: str, shapes: str, types: str, values: str) -> Call:
+def torch_call(name: str, shapes: str, types: str, values: str) -> OperatorCall:
     """A call of torch by the texts of `Input Dims`, `Input type` and `Concrete Inputs`, "" where absent.
 
     Raises: msgspec.MsgspecError, TypeError: a text is not what torch writes.
@@ -117,15 +117,15 @@ def torch_call(name: str, shapes: str, types: str, values: str) -> Call:
     dims: list[Any] = _JSON.decode(shapes)
     kinds: list[str] = _JSON.decode(types) if types else [""] * len(dims)
     concrete: list[str] = _JSON.decode(values) if values else []
-    return Call(name, tuple(_input(s, t) for s, t in zip(dims, kinds, strict=False)), tuple(map(str, concrete)))
+    return OperatorCall(name, tuple(_input(s, t) for s, t in zip(dims, kinds, strict=False)), tuple(map(str, concrete)))
 
 
 def _input(shape: list[Any], type: str) -> Tensor | list[Tensor] | None:
     if shape and isinstance(shape[0], list):
         return [Tensor(_whole(one)) for one in shape]
-    if not shape and type not in TYPES:
+    if not shape and type not in ELEMENT_TYPES:
         return None  # a number, or nothing
-    return Tensor(_whole(shape), *TYPES.get(type, ("", math.nan)))
+    return Tensor(_whole(shape), *ELEMENT_TYPES.get(type, ("", math.nan)))
 
 
 def _whole(shape: list[Any]) -> tuple[int, ...]:
@@ -134,17 +134,17 @@ def _whole(shape: list[Any]) -> tuple[int, ...]:
     return tuple(shape)
 
 
-def onnx_call(name: str, inputs: str, outputs: str, moved: float) -> Call:
+def onnx_call(name: str, inputs: str, outputs: str, moved: float) -> OperatorCall:
     """A node of ONNX Runtime by the texts of its shapes, `float[2,16] int64[]`, which are not those of its constants.
 
     Raises: ValueError: a text is not such a list.
     """
-    return Call(name, tuple(_typed(inputs)), (), tuple(_typed(outputs)), moved)
+    return OperatorCall(name, tuple(_typed(inputs)), (), tuple(_typed(outputs)), moved)
 
 
 def _typed(text: str) -> list[Tensor]:
     parts = [part.rstrip("]").partition("[") for part in text.split()]
     return [
-        Tensor(tuple(int(n) for n in sides.split(",") if n), *TYPES.get(type, ("", math.nan)))
+        Tensor(tuple(int(n) for n in sides.split(",") if n), *ELEMENT_TYPES.get(type, ("", math.nan)))
         for type, _, sides in parts
     ]

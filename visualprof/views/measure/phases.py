@@ -12,10 +12,10 @@ from visualprof.views.answers import kinds
 from visualprof.views.answers.kinds import Column
 from visualprof.views.answers.table import Columns, from_rows
 from visualprof.views.measure.groups import group
-from visualprof.views.measure.launch import Launches, is_operator, with_inner
-from visualprof.views.measure.timing import durations, names
+from visualprof.views.measure.launch import Launches, inclusive_totals, is_operator
+from visualprof.views.measure.timing import duration_columns, name_texts
 
-PHASES = {
+PHASE_PATTERNS = {
     "infer_shape": re.compile(r"infer_?(meta|shape)$"),
     "compute": re.compile(r"(compute|kernel launch)$"),
     "node_creation": re.compile(r"node_?creation$"),
@@ -57,15 +57,15 @@ def operator_parts(trace: Trace, joined: Launches, inside: Mask) -> PartColumns:
     kind = np.where(outer == owner, phase[rows], 0)  # what is part of a phase is none of its own
     device = _device_times(trace, joined, parts)[rows]
     groups = group(events.name[owner], events.name[rows])
-    timed = durations(trace, rows, groups)
+    timed = duration_columns(trace, rows, groups)
     counted = ops & inside
     total = np.bincount(events.name[counted], events.dur[counted], len(trace.strings))
     whole = total[events.name[owner[groups.first]]]
     order = np.lexsort((-np.asarray(timed["total_ns"]), events.name[owner[groups.first]], -whole))
-    labels = ("", *PHASES)
+    labels = ("", *PHASE_PATTERNS)
     columns: dict[str, Column] = {
-        "operator": names(trace, events.name[owner][groups.first][order]),
-        "name": names(trace, events.name[rows][groups.first][order]),
+        "operator": name_texts(trace, events.name[owner][groups.first][order]),
+        "name": name_texts(trace, events.name[rows][groups.first][order]),
         "phase": [labels[i] or None for i in groups.max(kind)[order].tolist()],
         "calls": groups.count[order],
         **{f"host_{k}": np.asarray(timed[k])[order] for k in ("total_ns", "mean_ns", "max_ns", "min_ns")},
@@ -80,9 +80,11 @@ def _phases(trace: Trace, parts: Mask) -> Ints:
     rows = np.flatnonzero(parts)
     names = group(trace.events.name[rows])
     ids: list[int] = trace.events.name[rows[names.first]].tolist()
-    numbers = [next((n for n, p in enumerate(PHASES.values(), 1) if p.search(trace.strings[i])), 0) for i in ids]
+    numbers = [
+        next((n for n, p in enumerate(PHASE_PATTERNS.values(), 1) if p.search(trace.strings[i])), 0) for i in ids
+    ]
     phases = np.zeros(len(parts), np.int64)
-    phases[rows] = np.array(numbers, np.int64)[names.of]
+    phases[rows] = np.array(numbers, np.int64)[names.ids]
     return phases
 
 
@@ -96,5 +98,5 @@ def _device_times(trace: Trace, joined: Launches, parts: Mask) -> Ints:
     own = np.bincount(at[at >= 0], events.dur[joined.work[at >= 0]], len(rows)).astype(np.int64)
     parent = place[nearest_ancestor(events.parent, parts, events.parent[rows])]
     out = np.zeros(len(events), np.int64)
-    out[rows] = with_inner([own], parent, events.depth[rows])[0]
+    out[rows] = inclusive_totals([own], parent, events.depth[rows])[0]
     return out

@@ -8,32 +8,37 @@ import msgspec
 import numpy as np
 
 from visualprof.reader.trace import Floats, Ints
-from visualprof.views.measure.call_matching import Numbered
+from visualprof.views.measure.call_matching import MatchedCalls
 from visualprof.views.measure.groups import group
 from visualprof.views.measure.process_groups import ProcessGroups
 from visualprof.views.measure.rank_summary import RankSteps
-from visualprof.views.measure.transfer_stats import Waits
+from visualprof.views.measure.transfer_stats import WaitTotals
 
 
-class Pipelines(msgspec.Struct, frozen=True):
+class PipelineBubbles(msgspec.Struct, frozen=True):
     """Of r ranks that are in a pipeline, means of their steps.
 
     row: (r,) place among the ranks of the run. stage: (r,). step_ns, computation_ns, bubble_ns: (r,). microbatches: of
     a step; ideal: the share of a step that 1F1B leaves idle at best; None where they cannot be counted.
     """
 
-    row: Ints
+    rank_row: Ints
     stage: Ints
     step_ns: Floats
     computation_ns: Floats
     bubble_ns: Floats
     microbatches: int | None
-    ideal: float | None
+    ideal_ratio: float | None
 
 
-def pipelines(
-    ranks: Sequence[RankSteps], waits: Waits, steps: Sequence[str], where: ProcessGroups, micro: int | None, step: str
-) -> Pipelines:
+def pipeline_bubbles(
+    ranks: Sequence[RankSteps],
+    waits: WaitTotals,
+    steps: Sequence[str],
+    where: ProcessGroups,
+    microbatch_count: int | None,
+    step: str,
+) -> PipelineBubbles:
     """The bubbles of all pipelines.
 
     A rank is in a bubble while messages are exchanged and nothing computes, and while it waits in a collective with
@@ -43,12 +48,14 @@ def pipelines(
 
     Args: steps: those of `waits`. micro: microbatches of a step. step: by name, or all.
     """
-    stage = stages(where, len(ranks))
+    stage = pipeline_stages(where, len(ranks))
     rows = np.flatnonzero(stage >= 0)
-    of = dict(zip(where.numbers, stage.tolist(), strict=True))
-    across = [one.role != "pipeline" and len({of.get(rank, -1) for rank in one.present}) > 1 for one in where.groups]
+    of = dict(zip(where.ranks, stage.tolist(), strict=True))
+    across = [
+        one.role != "pipeline" and len({of.get(rank, -1) for rank in one.profiled_members}) > 1 for one in where.groups
+    ]
     wanted = np.array([step in ("", name) for name in steps] + [False], bool)
-    counts = wanted[waits.step] & np.array([*across, False], bool)[waits.group] & ~waits.message
+    counts = wanted[waits.step] & np.array([*across, False], bool)[waits.group] & ~waits.is_message
     waited = np.bincount(waits.rank[counts], waits.ns[counts], len(ranks))
     sums = np.zeros((3, len(rows)))
     places: list[int] = rows.tolist()
@@ -60,19 +67,19 @@ def pipelines(
             sums[:, i] = [float(values[chosen].mean()) for values in times]
             sums[2, i] += waited[row] / chosen.sum()
     depth = int(stage.max(initial=-1)) + 1
-    ideal = (depth - 1) / (micro + depth - 1) if micro and depth > 1 else None
-    return Pipelines(rows, stage[rows], sums[0], sums[1], sums[2], micro, ideal)
+    ideal = (depth - 1) / (microbatch_count + depth - 1) if microbatch_count and depth > 1 else None
+    return PipelineBubbles(rows, stage[rows], sums[0], sums[1], sums[2], microbatch_count, ideal)
 
 
-def microbatches(calls: Numbered, step: Ints, ranks: Sequence[RankSteps], where: ProcessGroups) -> int | None:
+def count_microbatches(calls: MatchedCalls, step: Ints, ranks: Sequence[RankSteps], where: ProcessGroups) -> int | None:
     """Messages of a step from the first stage to the second; None if they go on from the last to the first.
 
     Args: step: (n,) of each call, -1 for none.
     """
-    stage = stages(where, len(ranks))
+    stage = pipeline_stages(where, len(ranks))
     depth = int(stage.max(initial=-1)) + 1
-    of = dict(zip(where.numbers, stage.tolist(), strict=True))
-    sent = np.flatnonzero((step >= 0) & (calls.source == np.array(where.numbers, np.int64)[calls.rank]))
+    of = dict(zip(where.ranks, stage.tolist(), strict=True))
+    sent = np.flatnonzero((step >= 0) & (calls.source == np.array(where.ranks, np.int64)[calls.rank]))
     ends = group(calls.rank[sent], calls.destination[sent])
     rank, to = calls.rank[sent[ends.first]], calls.destination[sent[ends.first]].tolist()
     there = np.array([of.get(other, -1) for other in to], np.int64)
@@ -85,6 +92,6 @@ def microbatches(calls: Numbered, step: Ints, ranks: Sequence[RankSteps], where:
     return round(usual) if usual >= 1 and abs(usual - round(usual)) < 0.01 else None
 
 
-def stages(where: ProcessGroups, count: int) -> Ints:
+def pipeline_stages(where: ProcessGroups, count: int) -> Ints:
     """The stage of each rank, -1 of one that is in no pipeline."""
-    return where.place.get("pipeline", np.full(count, -1, np.int64))
+    return where.axis_position.get("pipeline", np.full(count, -1, np.int64))

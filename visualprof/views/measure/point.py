@@ -15,28 +15,28 @@ from visualprof.reader.trace import Floats, Ints, Rows, Trace, TrackKind
 from visualprof.views.answers import charts, kinds
 from visualprof.views.answers.kinds import Column
 from visualprof.views.answers.table import Columns
-from visualprof.views.measure.best_points import tail
-from visualprof.views.measure.evaluation import MARGINS, Verdict, judge, margin
+from visualprof.views.measure.best_points import tail_latency
+from visualprof.views.measure.evaluation import MARGIN_FIELDS, Verdict, confidence_margin, find_verdicts
 from visualprof.views.measure.groups import distinct, group
 from visualprof.views.measure.launch import is_api_call, is_kernel, is_operator, launches, operator_times
 from visualprof.views.measure.loads import cost_per_million, energy_per_million
-from visualprof.views.measure.timing import calls_by_name, names, ordered
+from visualprof.views.measure.timing import call_columns, name_texts, sort_columns
 
-BINS = 80
-LOG_SPREAD = 2  # the longest run takes so many times the shortest: bins of equal ratio, or it squeezes the others
-MOST_BUCKETS = 600
-TOP = 12
-MAY_BE_EMPTY = ("precision", "threads", "reason", "error", "hint", "started_ns")  # of a report, which knows no None
+HISTOGRAM_BINS = 80
+MIN_LOG_SPREAD = 2  # the longest run takes so many times the shortest: bins of equal ratio, or it squeezes the others
+MAX_INTERVALS = 600
+MAX_SLICES = 12
+OPTIONAL_FIELDS = ("precision", "threads", "reason", "error", "hint", "started_ns")  # of a report, which knows no None
 
 
-def histogram(latencies: Ints, point: Point) -> charts.Option:
+def histogram_chart(latencies: Ints, point: Point) -> charts.Option:
     """How often a run took how long, the trusted percentiles marked.
 
     Args: latencies: (n,) ns.
     """
     if not len(latencies):
         return {}
-    count, edges = bins(latencies)
+    count, edges = latency_histogram(latencies)
     option: dict[str, Any] = charts.lines([("@t:evaluation.runs", edges, np.append(count, 0))], ("ns", "count"))
     marks = [
         {"name": f"p{percent:g}", "xAxis": value}
@@ -44,53 +44,53 @@ def histogram(latencies: Ints, point: Point) -> charts.Option:
         if (value := getattr(point, name)) is not None
     ]
     option["series"][0] |= {"areaStyle": {"opacity": 0.5}, "markLine": {"data": marks}}
-    if edges[-1] / edges[0] > LOG_SPREAD:
+    if edges[-1] / edges[0] > MIN_LOG_SPREAD:
         option["xAxis"] |= {"type": "log"}
     return option
 
 
-def bins(latencies: Ints) -> tuple[Ints, Floats]:
+def latency_histogram(latencies: Ints) -> tuple[Ints, Floats]:
     """Counts and their (n + 1) edges, ns: even steps, or even ratios where the runs spread far."""
     low, high = max(1, int(latencies.min())), max(2, int(latencies.max()))
     if high <= low:
         low, high = low - 1, low + 1
-    far = low > 0 and high / low > LOG_SPREAD
-    edges = np.geomspace(low, high, BINS + 1) if far else np.linspace(low, high, BINS + 1)
+    far = low > 0 and high / low > MIN_LOG_SPREAD
+    edges = np.geomspace(low, high, HISTOGRAM_BINS + 1) if far else np.linspace(low, high, HISTOGRAM_BINS + 1)
     edges[-1] = high  # rounding must not leave the longest run out
     return np.histogram(np.clip(latencies, low, high), edges)[0].astype(np.int64), edges
 
 
-def over_time(latencies: Ints, duration_ns: int | None) -> charts.Option:
+def latency_chart(latencies: Ints, duration_ns: int | None) -> charts.Option:
     """Shortest, median and longest run of each stretch of the measurement, so that drift shows.
 
     Times are those of the runs added up, stretched to the whole duration, which has the loop's own time in it.
     """
     if not len(latencies):
         return {}
-    x, least, middle, most = stretches(latencies)
+    x, least, middle, most = run_intervals(latencies)
     whole = int(latencies.sum())
     x = x * (duration_ns / whole) if duration_ns and whole else x
     curves = (("max", most), ("median", middle), ("min", least))
     return charts.lines([(f"@t:evaluation.{name}", x, y) for name, y in curves], ("ns", "ns"), steps=False)
 
 
-def stretches(latencies: Ints) -> tuple[Floats, Ints, Floats, Ints]:
+def run_intervals(latencies: Ints) -> tuple[Floats, Ints, Floats, Ints]:
     """Start (ns since the first run), shortest, median and longest of at most 600 stretches of equally many runs."""
     n = len(latencies)
-    first = distinct(np.linspace(0, n, min(n, MOST_BUCKETS), endpoint=False).astype(np.int64))
+    first = distinct(np.linspace(0, n, min(n, MAX_INTERVALS), endpoint=False).astype(np.int64))
     started = (np.cumsum(latencies) - latencies)[first].astype(np.float64)
     middle = np.array([np.median(part) for part in np.split(latencies, first[1:])], np.float64)
     return started, np.minimum.reduceat(latencies, first), middle, np.maximum.reduceat(latencies, first)
 
 
-def window_of(point: Point) -> tuple[int, int] | None:
+def measurement_window(point: Point) -> tuple[int, int] | None:
     """Epoch ns of the measurement; None where the file does not say."""
     if point.start_ns and point.end_ns and point.end_ns > point.start_ns:
         return point.start_ns, point.end_ns
     return None
 
 
-def machine(monitor: Trace, start_ns: int, end_ns: int) -> dict[str, charts.Option]:
+def machine_charts(monitor: Trace, start_ns: int, end_ns: int) -> dict[str, charts.Option]:
     """The counters while the point was measured: `monitor` (shares) and `clocks` (MHz), those with samples."""
     shares = _counters(monitor, " %", start_ns, end_ns, 0.01)
     clocks = _counters(monitor, " MHz", start_ns, end_ns, 1.0)
@@ -124,7 +124,7 @@ class WorkColumns(Columns):
     total_ns: kinds.DurationColumn
 
 
-def work(trace: Trace) -> tuple[str, WorkColumns | None]:
+def work_columns(trace: Trace) -> tuple[str, WorkColumns | None]:
     """Where the profile's time went: `kernel`s, or else the host's operators by `type`, by name (`operator`) at last.
 
     Of operators the time is their own, without those inside.
@@ -139,28 +139,28 @@ def work(trace: Trace) -> tuple[str, WorkColumns | None]:
     key = np.maximum(trace.arg("type", times.rows, 0).astype(np.int64) if typed else trace.events.name[times.rows], 0)
     groups = group(key)
     columns: dict[str, Column] = {
-        "name": names(trace, key[groups.first]),
+        "name": name_texts(trace, key[groups.first]),
         "calls": groups.count,
         "total_ns": groups.sum(times.host_self),
     }
-    return "type" if typed else "operator", WorkColumns(**ordered(columns, "total_ns"))
+    return "type" if typed else "operator", WorkColumns(**sort_columns(columns, "total_ns"))
 
 
-def api_calls(trace: Trace) -> WorkColumns | None:
+def api_call_columns(trace: Trace) -> WorkColumns | None:
     """Calls of the device API, None where there are none."""
     rows = np.flatnonzero(is_api_call(trace))
     return _by_name(trace, rows) if len(rows) else None
 
 
 def _by_name(trace: Trace, rows: Rows) -> WorkColumns:
-    calls = calls_by_name(trace, rows)
+    calls = call_columns(trace, rows)
     return WorkColumns(name=calls.name, calls=calls.calls, total_ns=calls.total_ns)
 
 
-def shares(columns: WorkColumns) -> charts.Option:
+def share_chart(columns: WorkColumns) -> charts.Option:
     """The largest totals as a pie."""
     slices: Sequence[tuple[str, float]] = list(zip(columns.name, columns.total_ns, strict=True))
-    return charts.pie(slices, top=TOP)
+    return charts.pie(slices, top=MAX_SLICES)
 
 
 class RepeatColumns(Columns):
@@ -249,18 +249,21 @@ class PointFacts(msgspec.Struct):
     profile_batch: kinds.Count | None
 
 
-def repeats_of(point: Point) -> RepeatColumns | None:
+def repeat_columns(point: Point) -> RepeatColumns | None:
     """The repeats of a point; None for one that was measured once."""
     names = RepeatColumns.__struct_fields__
     columns = {name: [getattr(repeat, name) for repeat in point.repeats] for name in names}
     return RepeatColumns(**columns) if point.repeats else None
 
 
-def facts(report: Report, point: Point, **measured: Any) -> PointFacts:
+def point_facts(report: Report, point: Point, **measured: Any) -> PointFacts:
     """What is known of a point and of how it was measured. measured: fields that come from other files."""
-    percent, tail_ns = tail(point) or (None, None)
-    reported: dict[str, Any] = {name: getattr(report, name) or None for name in MAY_BE_EMPTY}
-    reported |= {"repeats": repeats_of(point), **{name: margin(point.repeats, of) for name, of in MARGINS.items()}}
+    percent, tail_ns = tail_latency(point) or (None, None)
+    reported: dict[str, Any] = {name: getattr(report, name) or None for name in OPTIONAL_FIELDS}
+    reported |= {
+        "repeats": repeat_columns(point),
+        **{name: confidence_margin(point.repeats, of) for name, of in MARGIN_FIELDS.items()},
+    }
     load, step = point.load, point.load.step
     own = {name: value for name, value in asdict(point).items() if name in PointFacts.__struct_fields__}
     return PointFacts(
@@ -282,5 +285,5 @@ def facts(report: Report, point: Point, **measured: Any) -> PointFacts:
         environment=dict(report.environment),
         state=report.state,
         warnings=report.warnings,
-        verdicts=[verdict for verdict in judge([report]) if point.batch in verdict.batches],
+        verdicts=[verdict for verdict in find_verdicts([report]) if point.batch in verdict.batches],
     )

@@ -12,16 +12,16 @@ import numpy as np
 from visualprof.reader.logdir.layout import host_of
 from visualprof.reader.trace import Ints
 from visualprof.reader.trace.process_group import ProcessGroup, Runs, decode_ranks, encode_ranks
-from visualprof.views.measure.call_matching import Numbered
+from visualprof.views.measure.call_matching import MatchedCalls
 from visualprof.views.measure.groups import group
-from visualprof.views.measure.rank_summary import RankPart
+from visualprof.views.measure.rank_summary import RankSummary
 
-Role = Literal["data", "tensor", "pipeline", "expert", "world", "unknown"]
-Told = Literal["description", "structure", "nothing"]
-AXES: tuple[Role, ...] = ("data", "tensor", "pipeline", "expert")
+GroupRole = Literal["data", "tensor", "pipeline", "expert", "world", "unknown"]
+RoleSource = Literal["description", "structure", "nothing"]
+AXES: tuple[GroupRole, ...] = ("data", "tensor", "pipeline", "expert")
 
 # Words of torch's device meshes, Megatron, DeepSpeed, FSDP and vLLM; a group of two axes is of neither.
-_WORDS: dict[str, Role] = {
+_WORDS: dict[str, GroupRole] = {
     **dict.fromkeys(("data", "dp", "ddp", "fsdp", "hsdp", "shard", "replicate", "zero"), "data"),
     **dict.fromkeys(("tensor", "tp"), "tensor"),
     **dict.fromkeys(("pipeline", "pipe", "pp"), "pipeline"),
@@ -42,10 +42,10 @@ class RunGroup(msgspec.Struct, frozen=True):
     name: str
     description: str
     members: tuple[int, ...]
-    present: tuple[int, ...]
+    profiled_members: tuple[int, ...]
     runs: Runs
-    role: Role
-    told: Told
+    role: GroupRole
+    role_source: RoleSource
 
 
 class ProcessGroups(msgspec.Struct, frozen=True):
@@ -57,14 +57,14 @@ class ProcessGroups(msgspec.Struct, frozen=True):
     is in, -1 for none. place: the rank (n,) in that group: the stage of a pipeline, the shard of a tensor; -1.
     """
 
-    numbers: tuple[int, ...]
+    ranks: tuple[int, ...]
     groups: tuple[RunGroup, ...]
     hosts: tuple[str, ...]
     racks: tuple[str, ...]
-    group_of: Mapping[Role, Ints]
-    place: Mapping[Role, Ints]
+    axis_group: Mapping[GroupRole, Ints]
+    axis_position: Mapping[GroupRole, Ints]
 
-    def of(self, groups: Iterable[ProcessGroup]) -> Ints:
+    def group_indices(self, groups: Iterable[ProcessGroup]) -> Ints:
         """The places of some groups among these, -1 of those whose members are not known."""
         places = {(one.name, one.runs): i for i, one in enumerate(self.groups)}
         return np.array([places.get((one.name, one.runs), -1) for one in groups], np.int64)
@@ -77,7 +77,9 @@ class _Met(msgspec.Struct):
     kinds: set[str] = msgspec.field(default_factory=set[str])
 
 
-def process_groups(ranks: Sequence[tuple[str, RankPart]], numbers: Sequence[int], calls: Numbered) -> ProcessGroups:
+def find_process_groups(
+    ranks: Sequence[tuple[str, RankSummary]], rank_numbers: Sequence[int], calls: MatchedCalls
+) -> ProcessGroups:
     """The process groups of a run.
 
     The role is that of the description, where it names one axis. Else a group that sends messages is a pipeline's, one
@@ -91,9 +93,9 @@ def process_groups(ranks: Sequence[tuple[str, RankPart]], numbers: Sequence[int]
         calls: of all of them.
     """
     hosts = tuple(part.host or host_of(worker) for worker, part in ranks)
-    host_by_rank = dict(zip(numbers, hosts, strict=True))
+    host_by_rank = dict(zip(rank_numbers, hosts, strict=True))
     met = _met([part for _, part in ranks], calls)
-    size = max([len(numbers), *(part.place.world_size for _, part in ranks)])
+    size = max([len(rank_numbers), *(part.location.world_size for _, part in ranks)])
     found = list[RunGroup]()
     for (name, runs), own in met.items():
         members: tuple[int, ...] = tuple(decode_ranks(runs).tolist())
@@ -103,15 +105,17 @@ def process_groups(ranks: Sequence[tuple[str, RankPart]], numbers: Sequence[int]
     if not any(one.role == "pipeline" for one in found):
         found += _chains(calls, host_by_rank)
     found.sort(key=lambda one: (-len(one.members), one.members, one.name))
-    group_of, place = _places(found, numbers)
-    return ProcessGroups(tuple(numbers), tuple(found), hosts, tuple(_rack(host) for host in hosts), group_of, place)
+    group_of, place = _places(found, rank_numbers)
+    return ProcessGroups(
+        tuple(rank_numbers), tuple(found), hosts, tuple(_rack(host) for host in hosts), group_of, place
+    )
 
 
-def _met(parts: Sequence[RankPart], calls: Numbered) -> dict[tuple[str, Runs], _Met]:
+def _met(parts: Sequence[RankSummary], calls: MatchedCalls) -> dict[tuple[str, Runs], _Met]:
     """The groups that ranks list or meet in, by name and members."""
     met: dict[tuple[str, Runs], _Met] = {}
     for part in parts:
-        for one in (*part.groups, *(one for one in part.calls.groups if one.runs)):
+        for one in (*part.groups, *(one for one in part.collectives.groups if one.runs)):
             own = met.setdefault((one.name, one.runs), _Met())
             own.description = own.description or one.description
     kind = np.array([_kind(name) for name in calls.names], np.int64)[calls.name]
@@ -132,9 +136,9 @@ def _kind(name: str) -> int:
     return 2 if re.search(r"send|recv", word) else 1 if "alltoall" in word else 0
 
 
-def _role(own: _Met, members: tuple[int, ...], size: int, hosts: Mapping[int, str]) -> tuple[Role, Told]:
+def _role(own: _Met, members: tuple[int, ...], size: int, hosts: Mapping[int, str]) -> tuple[GroupRole, RoleSource]:
     words = re.findall(r"[a-z]+", own.description.lower())
-    axes: set[Role] = {_WORDS[word] for word in words if word in _WORDS}
+    axes: set[GroupRole] = {_WORDS[word] for word in words if word in _WORDS}
     if _OTHER_WORDS.isdisjoint(words) or axes == {"data"}:
         if axes == {"expert", "data"}:  # data parallel replicas of experts
             return "data", "description"
@@ -156,7 +160,7 @@ def _role(own: _Met, members: tuple[int, ...], size: int, hosts: Mapping[int, st
     return "data", "structure"
 
 
-def _chains(calls: Numbered, present: Mapping[int, str]) -> list[RunGroup]:
+def _chains(calls: MatchedCalls, present: Mapping[int, str]) -> list[RunGroup]:
     """The pipelines of a run that has no groups for them: ranks that messages connect."""
     messages = calls.source >= 0
     ends = np.stack((calls.source[messages], calls.destination[messages]), axis=1)
@@ -182,11 +186,11 @@ def _chains(calls: Numbered, present: Mapping[int, str]) -> list[RunGroup]:
     ]
 
 
-def _places(groups: Iterable[RunGroup], numbers: Sequence[int]) -> tuple[dict[Role, Ints], dict[Role, Ints]]:
+def _places(groups: Iterable[RunGroup], numbers: Sequence[int]) -> tuple[dict[GroupRole, Ints], dict[GroupRole, Ints]]:
     """Of each axis the group of every rank and the place in that; of several groups the first one counts."""
     row = {number: i for i, number in enumerate(numbers)}
-    group_of: dict[Role, Ints] = {}
-    place: dict[Role, Ints] = {}
+    group_of: dict[GroupRole, Ints] = {}
+    place: dict[GroupRole, Ints] = {}
     for g, one in enumerate(groups):
         if one.role not in AXES or len(one.members) < 2:
             continue

@@ -14,7 +14,7 @@ from visualprof.reader.trace import Category, Trace
 Worker = TypeVar("Worker")
 
 
-class Place(msgspec.Struct, frozen=True):
+class RankLocation(msgspec.Struct, frozen=True):
     """Which process of a run a recording is of. rank, world_size: -1 unknown. takes_part: as `takes_part`."""
 
     rank: int
@@ -22,14 +22,14 @@ class Place(msgspec.Struct, frozen=True):
     takes_part: bool
 
 
-LACKS = msg(
+NO_COMMUNICATION_HINT = msg(
     "views.needs_communication_between_ranks", "it needs communication between ranks"
 )  # said of a run in which none takes part
 
 
 class _Placed(Protocol):
     @property
-    def place(self) -> Place: ...
+    def location(self) -> RankLocation: ...
 
 
 def takes_part(trace: Trace) -> bool:
@@ -37,18 +37,18 @@ def takes_part(trace: Trace) -> bool:
     return bool((trace.events.category == Category.COMM).any()) or trace.meta.world_size > 1
 
 
-def part_takes_part(part: _Placed) -> bool:
+def summary_takes_part(part: _Placed) -> bool:
     """The same of the part of a trace."""
-    return part.place.takes_part
+    return part.location.takes_part
 
 
-def place_of(trace: Trace) -> Place:
+def rank_location(trace: Trace) -> RankLocation:
     """The place that a trace tells."""
-    return Place(trace.meta.rank, trace.meta.world_size, takes_part(trace))
+    return RankLocation(trace.meta.rank, trace.meta.world_size, takes_part(trace))
 
 
-def processes(
-    workers: Sequence[tuple[str, Worker]], place: Callable[[Worker], Place]
+def ordered_ranks(
+    workers: Sequence[tuple[str, Worker]], place: Callable[[Worker], RankLocation]
 ) -> tuple[list[tuple[str, Worker]], list[int]]:
     """The workers that are processes in the order of their ranks, and these; without one it is the place.
 

@@ -12,11 +12,13 @@ from visualprof.reader.trace import Floats, Ints
 from visualprof.views.measure.process_groups import ProcessGroups
 from visualprof.views.measure.rank_summary import RankSteps
 
-Spent = tuple[Ints, Ints]  # ns of each step in which matched collectives transfer, and in which they only wait
-MOST_CELLS = 1 << 22  # ranks x steps; of a run with more the steps that most ranks have count
+TransferAndWait = tuple[
+    Ints, Ints
+]  # ns of each step in which matched collectives transfer, and in which they only wait
+MAX_CELLS = 1 << 22  # ranks x steps; of a run with more the steps that most ranks have count
 
 
-class RankFigures(msgspec.Struct, frozen=True):
+class RankMetrics(msgspec.Struct, frozen=True):
     """Ranks r of a run and their steps s.
 
     labels: (r,) names of what each rank belongs to, "" unknown: its `host` and `rack`, its group of data, tensor or
@@ -30,7 +32,7 @@ class RankFigures(msgspec.Struct, frozen=True):
     workers: tuple[str, ...]
     labels: Mapping[str, tuple[str, ...]]
     steps: tuple[str, ...]
-    steps_left_out: int
+    dropped_step_count: int
     total: Floats
     computation: Floats
     communication: Floats
@@ -38,7 +40,7 @@ class RankFigures(msgspec.Struct, frozen=True):
     transfer: Floats
     wait: Floats
 
-    def figure(self, name: str) -> Floats:
+    def metric(self, name: str) -> Floats:
         """One of the matrices, or what follows from them.
 
         `own` is the time in which a rank does not only communicate, `exposed` that in which it does,
@@ -52,9 +54,9 @@ class RankFigures(msgspec.Struct, frozen=True):
         return self.total - self.computation - exposed if name == "other" else getattr(self, name)
 
 
-def rank_figures(
-    workers: tuple[str, ...], ranks: Sequence[RankSteps], spent: Sequence[Spent | None], where: ProcessGroups
-) -> RankFigures:
+def rank_metrics(
+    workers: tuple[str, ...], ranks: Sequence[RankSteps], spent: Sequence[TransferAndWait | None], where: ProcessGroups
+) -> RankMetrics:
     """The figures of all ranks in their order, and of all steps in theirs. spent: ns of transfer and wait."""
     steps, left_out = _steps(ranks)
     place = {name: i for i, name in enumerate(steps)}
@@ -65,15 +67,15 @@ def rank_figures(
         times = times or (np.full(len(rank.steps), np.nan),) * 2
         of_rank = (rank.end - rank.start, rank.computation_ns, rank.communication_ns, rank.overlap_ns, *times)
         out[:, row, places[known]] = np.stack(of_rank)[:, known]
-    return RankFigures(where.numbers, workers, _labels(where), steps, left_out, *out)
+    return RankMetrics(where.ranks, workers, _labels(where), steps, left_out, *out)
 
 
 def _labels(groups: ProcessGroups) -> dict[str, tuple[str, ...]]:
     labels = {"host": groups.hosts, "rack": groups.racks}
-    for axis, of in groups.group_of.items():
+    for axis, of in groups.axis_group.items():
         stages = axis == "pipeline"
         names = {-1: "", **{i: "" if stages else _members(one.members) for i, one in enumerate(groups.groups)}}
-        places: list[tuple[int, int]] = np.stack((of, groups.place[axis]), axis=1).tolist()
+        places: list[tuple[int, int]] = np.stack((of, groups.axis_position[axis]), axis=1).tolist()
         labels[axis] = tuple(str(place) if stages and group >= 0 else names[group] for group, place in places)
     return {name: of for name, of in labels.items() if any(of)}
 
@@ -89,6 +91,6 @@ def _steps(ranks: Sequence[RankSteps]) -> tuple[tuple[str, ...], int]:
     """Names of the steps of all ranks in order, and how many there are besides."""
     had = Counter(name for rank in ranks for name in dict.fromkeys(rank.steps))
     names = sorted(had, key=int) if all(name.isdecimal() and len(name) < 19 for name in had) else list(had)
-    most = MOST_CELLS // max(len(ranks), 1)
+    most = MAX_CELLS // max(len(ranks), 1)
     kept = {name for name, _ in had.most_common(most)}
     return tuple(name for name in names if name in kept), max(0, len(names) - most)

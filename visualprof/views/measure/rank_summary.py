@@ -9,16 +9,16 @@ from visualprof.errors import BadParameter
 from visualprof.messages import msg
 from visualprof.reader.trace import Category, Floats, Ints, Mask, Trace, TrackKind
 from visualprof.reader.trace.process_group import ProcessGroup, decode_ranks
-from visualprof.views.measure.alignment import Clock, clock_of
+from visualprof.views.measure.alignment import TraceClock, trace_clock
 from visualprof.views.measure.collectives import Collectives, collectives
-from visualprof.views.measure.devices import DeviceSummary, device_summary
+from visualprof.views.measure.devices import DeviceSummary, device_summaries
 from visualprof.views.measure.groups import group
-from visualprof.views.measure.intervals import covered, intersect, merge, subtract, union
-from visualprof.views.measure.processes import Place, place_of
-from visualprof.views.measure.steps import Windows, step_windows
+from visualprof.views.measure.intervals import covered_ns, intersect, merge, subtract, union
+from visualprof.views.measure.processes import RankLocation, rank_location
+from visualprof.views.measure.steps import StepWindows, step_windows
 from visualprof.views.measure.trace_cache import cached_on_trace
 
-MOST_KERNELS = 12
+MAX_KERNELS = 12
 
 
 class RankSteps(msgspec.Struct, frozen=True):
@@ -31,8 +31,8 @@ class RankSteps(msgspec.Struct, frozen=True):
     groups: those that list the rank.
     """
 
-    place: Place
-    clock: Clock
+    location: RankLocation
+    clock: TraceClock
     host: str
     groups: tuple[ProcessGroup, ...]
     steps: tuple[str, ...]
@@ -43,19 +43,19 @@ class RankSteps(msgspec.Struct, frozen=True):
     overlap_ns: Ints
     loading_ns: Ints
     message_ns: Ints
-    blocks: Floats
-    kernels: tuple[str, ...]
+    kernel_blocks: Floats
+    kernel_names: tuple[str, ...]
     kernel_ns: Ints
     devices: tuple[DeviceSummary, ...]
 
 
-class RankPart(RankSteps, frozen=True):
+class RankSummary(RankSteps, frozen=True):
     """The same with its collectives, of m parts. step: (m,) the place among the steps, -1 for none."""
 
-    calls: Collectives
-    step: Ints
+    collectives: Collectives
+    part_step: Ints
 
-    def of_step(self, name: str) -> Mask:
+    def is_in_step(self, name: str) -> Mask:
         """Which parts (m,) are of the step of that name.
 
         Raises: BadParameter: there is no such step.
@@ -67,28 +67,28 @@ class RankPart(RankSteps, frozen=True):
                 if self.steps
                 else msg("views.trace_no_steps", "this trace has no steps"),
             )
-        return self.step == self.steps.index(name)
+        return self.part_step == self.steps.index(name)
 
-    def steps_alone(self) -> RankSteps:
+    def without_collectives(self) -> RankSteps:
         """What is left when all has been taken of the collectives, which are most of it."""
         return RankSteps(*(getattr(self, name) for name in RankSteps.__struct_fields__))
 
 
 @cached_on_trace
-def rank_part(trace: Trace) -> RankPart:
+def rank_summary(trace: Trace) -> RankSummary:
     """The part of a trace. Computation is of kernels, of operators where nothing runs on a device."""
     windows, calls = step_windows(trace), collectives(trace)
     computing, communicating = _spans(trace)
     spans = (computing, communicating, intersect(computing, communicating))
-    computation, communication, overlap = (covered(each, windows.start, windows.end) for each in spans)
+    computation, communication, overlap = (covered_ns(each, windows.start, windows.end) for each in spans)
     place = np.full(len(trace.steps) + 1, -1)
     place[windows.index] = np.arange(len(windows))  # the last one is for what is in no step
-    messages = (calls.source >= 0)[calls.call] & calls.exchanges
-    waiting = subtract(union(calls.start[messages], calls.end[messages]), computing)
+    messages = (calls.source >= 0)[calls.part_call] & calls.is_transfer
+    waiting = subtract(union(calls.part_start[messages], calls.part_end[messages]), computing)
     kernels, kernel_ns, blocks = _kernels(trace, place, len(windows))
-    return RankPart(
-        place_of(trace),
-        clock_of(trace),
+    return RankSummary(
+        rank_location(trace),
+        trace_clock(trace),
         trace.meta.host,
         tuple(one for one in trace.meta.groups if trace.meta.rank in decode_ranks(one.runs)),
         windows.names,
@@ -98,13 +98,13 @@ def rank_part(trace: Trace) -> RankPart:
         communication,
         overlap,
         _loading(trace, windows, merge(computing, communicating)),
-        covered(waiting, windows.start, windows.end),
+        covered_ns(waiting, windows.start, windows.end),
         blocks,
         kernels,
         kernel_ns,
-        tuple(device_summary(trace, windows)),
+        tuple(device_summaries(trace, windows)),
         calls,
-        place[trace.events.step[calls.row]],
+        place[trace.events.step[calls.part_row]],
     )
 
 
@@ -123,13 +123,13 @@ def _spans(trace: Trace) -> tuple[Ints, Ints]:
     )
 
 
-def _loading(trace: Trace, windows: Windows, busy: Ints) -> Ints:
+def _loading(trace: Trace, windows: StepWindows, busy: Ints) -> Ints:
     events = trace.events
     rows = np.flatnonzero(
         (events.category == Category.DATALOADER) & trace.track_mask(TrackKind.THREAD) & (events.dur > 0)
     )
     spans = subtract(union(events.ts[rows], events.end[rows]), busy)
-    return covered(spans, windows.start, windows.end)
+    return covered_ns(spans, windows.start, windows.end)
 
 
 def _kernels(trace: Trace, place: Ints, steps: int) -> tuple[tuple[str, ...], Ints, Floats]:
@@ -142,12 +142,12 @@ def _kernels(trace: Trace, place: Ints, steps: int) -> tuple[tuple[str, ...], In
     told = np.bincount(step, blocks, steps).astype(np.float64)[:steps] if known else np.full(steps, np.nan)
     names = group(events.name[rows])
     strings: list[int] = events.name[rows[names.first]].tolist()
-    longest = np.argsort(-names.sum(events.dur[rows]), kind="stable")[:MOST_KERNELS]
+    longest = np.argsort(-names.sum(events.dur[rows]), kind="stable")[:MAX_KERNELS]
     chosen: list[int] = longest.tolist()
     kept = tuple(trace.strings[strings[i]] for i in chosen)
     order = np.full(len(names.first), -1)
     order[longest] = np.arange(len(longest))
-    at = order[names.of]
+    at = order[names.ids]
     cell, took = (at * steps + step)[at >= 0], events.dur[rows][at >= 0]
     total: Ints = np.bincount(cell, took, len(longest) * steps).astype(np.int64)
     return kept, total, told

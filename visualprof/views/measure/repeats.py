@@ -7,11 +7,11 @@ import numpy as np
 from visualprof.reader.trace import Ints
 
 MIX, ODD = np.uint64(0x9E3779B97F4A7C15), 0xBF58476D1CE4E5B9
-WIDER, WIDEST = 2, 4096  # times as many neighbours are compared next; more tell no more
-LONGEST = 500  # candidates among which those that are shown are chosen
+WIDTH_FACTOR, MAX_WIDTH = 2, 4096  # times as many neighbours are compared next; more tell no more
+MAX_CANDIDATES = 500  # candidates among which those that are shown are chosen
 
 
-def repeats(kinds: Ints, least: int) -> tuple[Ints, Ints]:
+def find_repeats(kinds: Ints, min_length: int) -> tuple[Ints, Ints]:
     """Where a stretch begins that follows itself at once, each time that it stands there, and its length, (r,) each.
 
     Where the same kinds stand again p places on, and again for p places, p of them repeat. Which is told by so many
@@ -20,13 +20,13 @@ def repeats(kinds: Ints, least: int) -> tuple[Ints, Ints]:
 
     Args: kinds: (n,) what stands where. least: of a stretch.
     """
-    found, width = list[Ints]([np.zeros((0, 3), np.int64)]), least
-    while width < min(len(kinds), WIDEST):
-        found.append(_periodic(kinds, width, least))
-        width *= WIDER
+    found, width = list[Ints]([np.zeros((0, 3), np.int64)]), min_length
+    while width < min(len(kinds), MAX_WIDTH):
+        found.append(_periodic(kinds, width, min_length))
+        width *= WIDTH_FACTOR
     every = np.concatenate(found)
     start, period, times = every[:, 0], every[:, 1], every[:, 2]
-    order = np.lexsort((period, -period * times))[:LONGEST]
+    order = np.lexsort((period, -period * times))[:MAX_CANDIDATES]
     taken = np.zeros(len(kinds), bool)
     chosen = list[int]()
     for place in order.tolist():

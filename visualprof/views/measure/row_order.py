@@ -5,24 +5,24 @@ from __future__ import annotations
 import numpy as np
 
 from visualprof.reader.trace import Floats, Ints
-from visualprof.views.measure.bins import bins
+from visualprof.views.measure.bins import bin_edges
 
-COLUMNS = 128  # that tell rows apart; more are averaged
-DEPTH = 7
-TURNS = 16  # of the power iteration
+MAX_COLUMNS = 128  # that tell rows apart; more are averaged
+MAX_DEPTH = 7
+POWER_ITERATIONS = 16  # of the power iteration
 
 
-def similar(rows: Floats) -> Ints:
+def similarity_order(rows: Floats) -> Ints:
     """The order of rows (n, s) in which those with like values are neighbours, the largest first. NaN counts as 0.
 
     Divides the rows by the sign of their first principal component, and each half again. Source: principal direction
     divisive partitioning, Boley 1998.
     """
     known = np.nan_to_num(rows)
-    first = bins(known.shape[1], COLUMNS)[:-1]
+    first = bin_edges(known.shape[1], MAX_COLUMNS)[:-1]
     if len(first) < known.shape[1]:
         known = np.add.reduceat(known, first, axis=1)
-    return _divided(known, np.arange(len(rows)), DEPTH)
+    return _divided(known, np.arange(len(rows)), MAX_DEPTH)
 
 
 def _divided(rows: Floats, at: Ints, depth: int) -> Ints:
@@ -41,7 +41,7 @@ def _divided(rows: Floats, at: Ints, depth: int) -> Ints:
 def _direction(apart: Floats) -> Floats:
     """The first principal component (s,); what is larger in sum stands on its positive side."""
     axis = apart[int((apart**2).sum(axis=1).argmax())]
-    for _ in range(TURNS):
+    for _ in range(POWER_ITERATIONS):
         length = float(np.sqrt((axis**2).sum()))
         if not length:
             break

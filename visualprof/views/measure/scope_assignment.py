@@ -7,18 +7,20 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import count, groupby
 
 from visualprof.reader.graph import Node, Scope, Value, enclosing_nodes, shared_scopes
-from visualprof.views.measure.blocks import MOVING, blocks
+from visualprof.views.measure.blocks import DATA_MOVEMENT_TYPES, find_blocks
 
-Place = tuple[Scope, ...]
+ScopePath = tuple[Scope, ...]
 _Child = Scope | int  # a group in a group, or a node by its place
 _Edge = tuple[_Child, _Child]
 
-FEW = 32  # nodes that a node stands by
-MAX_RANK = 16  # a vector of more elements is no shape
-KNOT_WORK = 4_000_000  # nodes times groups of a knot that is untied
+MAX_NEIGHBORS = 32  # nodes that a node stands by
+MAX_SHAPE_ELEMENTS = 16  # a vector of more elements is no shape
+MAX_CYCLE_WORK = 4_000_000  # nodes times groups of a knot that is untied
 
 
-def places(nodes: Sequence[Node], values: Sequence[Value], src: Sequence[int], dst: Sequence[int]) -> list[Place]:
+def assign_scopes(
+    nodes: Sequence[Node], values: Sequence[Value], src: Sequence[int], dst: Sequence[int]
+) -> list[ScopePath]:
     """Scopes of each node, the outermost first, with the one that it is; nodes stand in the order of execution.
 
     A flat model has blocks. Else a node whose name does not tell its place is adopted, so that no data leaves a group
@@ -31,9 +33,9 @@ def places(nodes: Sequence[Node], values: Sequence[Value], src: Sequence[int], d
     """
     around = enclosing_nodes(nodes)
     src, dst = _beside(around, src, dst)
-    found = blocks(nodes, src, dst) or _placed(nodes, values, around, src, dst)
-    out: list[Place] = []
-    taken: set[Place] = set()
+    found = find_blocks(nodes, src, dst) or _placed(nodes, values, around, src, dst)
+    out: list[ScopePath] = []
+    taken: set[ScopePath] = set()
     for i, (node, holder) in enumerate(zip(nodes, around, strict=True)):
         place = found[i]
         if holder >= 0:
@@ -45,7 +47,7 @@ def places(nodes: Sequence[Node], values: Sequence[Value], src: Sequence[int], d
     return out
 
 
-def _named_apart(around: Place, body: Scope) -> Iterator[Place]:
+def _named_apart(around: ScopePath, body: Scope) -> Iterator[ScopePath]:
     """The place of a body, then with `#2`, `#3`, ..."""
     yield (*around, body)
     yield from ((*around, Scope(f"{body.name}#{i}", body.kind)) for i in count(2))
@@ -67,7 +69,7 @@ def _beside(around: Sequence[int], src: Sequence[int], dst: Sequence[int]) -> tu
 
 def _placed(
     nodes: Sequence[Node], values: Sequence[Value], around: Sequence[int], src: Sequence[int], dst: Sequence[int]
-) -> list[Place]:
+) -> list[ScopePath]:
     """The scopes that nodes name, calls told apart; those of the nodes around them where they name none."""
     before: list[list[int]] = [[] for _ in nodes]
     after: list[list[int]] = [[] for _ in nodes]
@@ -99,7 +101,7 @@ def _placed(
 
 
 def _swallowed(
-    nodes: Sequence[Node], around: Sequence[int], places: list[Place], adopted: Collection[int]
+    nodes: Sequence[Node], around: Sequence[int], places: list[ScopePath], adopted: Collection[int]
 ) -> list[int]:
     """Of the adopted nodes those by which alone a group became most of the body that they stand in."""
     size = {around[i]: len(nodes[i].scope) + 1 for i in adopted}
@@ -121,9 +123,11 @@ def _moving(nodes: Sequence[Node], values: Sequence[Value], after: list[list[int
     moving = [False] * len(nodes)
     for i in range(len(nodes) - 1, -1, -1):
         node = nodes[i]
-        shapes = all(len(values[v].shape or (0, 0)) < 2 and values[v].elements <= MAX_RANK for v in node.outputs)
+        shapes = all(
+            len(values[v].shape or (0, 0)) < 2 and values[v].elements <= MAX_SHAPE_ELEMENTS for v in node.outputs
+        )
         alone = all(nodes[j].placed or moving[j] for j in after[i])
-        moving[i] = not node.placed and alone and (shapes or bool(MOVING.search(node.type)))
+        moving[i] = not node.placed and alone and (shapes or bool(DATA_MOVEMENT_TYPES.search(node.type)))
     return moving
 
 
@@ -135,11 +139,13 @@ def _nearest(nodes: Sequence[Node], near: list[list[int]], order: Iterable[int])
         for other in near[i]:
             around.update(dict.fromkeys([other] if _stands(nodes[other]) else found[other]))
         ends = sorted(around, key=lambda j: nodes[j].scope)
-        found[i] = ends if len(ends) <= FEW else [*ends[: FEW - 1], ends[-1]]  # first and last tell what all share
+        found[i] = (
+            ends if len(ends) <= MAX_NEIGHBORS else [*ends[: MAX_NEIGHBORS - 1], ends[-1]]
+        )  # first and last tell what all share
     return found
 
 
-def _between(body: Place, above: Iterable[Place], below: Iterable[Place]) -> Place:
+def _between(body: ScopePath, above: Iterable[ScopePath], below: Iterable[ScopePath]) -> ScopePath:
     """The group around all neighbours; further in while one group gives to the node and takes from it."""
     above, below = ([p for p in side if p[: len(body)] == body] for side in (above, below))
     if not above and not below:
@@ -155,7 +161,7 @@ def _between(body: Place, above: Iterable[Place], below: Iterable[Place]) -> Pla
         above, below = ([p for p in side if p[:depth] == at] for side in (above, below))
 
 
-def _called(named: dict[int, Place], before: list[list[int]]) -> dict[int, Place]:
+def _called(named: dict[int, ScopePath], before: list[list[int]]) -> dict[int, ScopePath]:
     """The places with `#2`, `#3`, ... where a group is entered again from what it gave to."""
     out: dict[int, list[Scope]] = {i: [] for i in named}
     todo = [list(named)]
@@ -184,7 +190,7 @@ def _calls(child: dict[int, _Child], before: list[list[int]]) -> dict[int, int]:
     knot = _knot({(child[a], child[b]) for b in child for a in before[b] if a in child and child[a] != child[b]})
     tied = {scope for scope in knot if isinstance(scope, Scope) and scope.kind == "scope"}
     members = [i for i in child if child[i] in knot]
-    if len(tied) * len(members) > KNOT_WORK:
+    if len(tied) * len(members) > MAX_CYCLE_WORK:
         return {}
     reached: dict[int, dict[_Child, int]] = {}  # by node: the last call of each group that it depends on
     readers: dict[int, list[int]] = {}

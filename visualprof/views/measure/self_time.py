@@ -9,23 +9,31 @@ import numpy as np
 
 from visualprof.reader.trace import Category, Ints, Trace, TrackKind
 from visualprof.views.measure.groups import group
-from visualprof.views.measure.intervals import covered, intersect, length, merge, subtract, union, unions
-from visualprof.views.measure.timing import names
+from visualprof.views.measure.intervals import (
+    covered_ns,
+    intersect,
+    merge,
+    span_length,
+    subtract,
+    union,
+    unions_by_group,
+)
+from visualprof.views.measure.timing import name_texts
 from visualprof.views.measure.trace_cache import cached_on_trace
 
-WORK = (Category.OP, Category.RUNTIME, Category.COMM, Category.DATALOADER, Category.SYNC, Category.OP_PART)
-NONE = np.zeros((0, 2), np.int64)
+WORK_CATEGORIES = (Category.OP, Category.RUNTIME, Category.COMM, Category.DATALOADER, Category.SYNC, Category.OP_PART)
+NO_SPANS = np.zeros((0, 2), np.int64)
 
 
-class OwnTime(msgspec.Struct, frozen=True):
+class SelfTimes(msgspec.Struct, frozen=True):
     """rows: (n,) events. ns: (n,) own time of each. outside: ns in no event of any of the threads."""
 
     rows: Ints
     ns: Ints
-    outside: int
+    outside_ns: int
 
 
-class NamedTime(msgspec.Struct, frozen=True):
+class NamedSelfTimes(msgspec.Struct, frozen=True):
     """Own time by name and category. calls: events that have some."""
 
     name: list[str]
@@ -34,7 +42,7 @@ class NamedTime(msgspec.Struct, frozen=True):
     calls: Ints
 
 
-def own_time(trace: Trace, tracks: Sequence[int], spans: Ints) -> OwnTime:
+def self_times(trace: Trace, tracks: Sequence[int], spans: Ints) -> SelfTimes:
     """Own time of the events of some threads within disjoint ascending intervals (m, 2) ns.
 
     While one of the threads works and another only stands in a range around its own work, that is the first one's time.
@@ -42,16 +50,16 @@ def own_time(trace: Trace, tracks: Sequence[int], spans: Ints) -> OwnTime:
     events = trace.events
     rows, spent, roots = list[Ints](), list[Ints](), np.zeros(0, np.int64)
     if not len(spans):
-        return OwnTime(roots, roots, 0)
+        return SelfTimes(roots, roots, 0)
     low, high = int(spans[0, 0]), int(spans[-1, 1])
-    known = thread_work(trace) if len(tracks) > 1 else {}
-    works = [intersect(known.get(number, NONE), np.array([[low, high]])) for number in tracks] if known else []
+    known = thread_busy_spans(trace) if len(tracks) > 1 else {}
+    works = [intersect(known.get(number, NO_SPANS), np.array([[low, high]])) for number in tracks] if known else []
     for place, number in enumerate(tracks):
         mine = _rows_between(trace, number, low, high)
         parent = events.parent[mine]
-        others = merge(*works[:place], *works[place + 1 :]) if works else NONE
+        others = merge(*works[:place], *works[place + 1 :]) if works else NO_SPANS
         ours = subtract(spans, subtract(others, works[place])) if works else spans
-        own = covered(ours, events.ts[mine], events.end[mine])
+        own = covered_ns(ours, events.ts[mine], events.end[mine])
         around = np.minimum(np.searchsorted(mine, parent), len(mine) - 1)
         inner = mine[around] == parent
         inside = np.bincount(around[inner], own[inner], len(mine)).astype(np.int64)
@@ -59,8 +67,8 @@ def own_time(trace: Trace, tracks: Sequence[int], spans: Ints) -> OwnTime:
         rows.append(mine[self_ns > 0])
         spent.append(self_ns[self_ns > 0])
         roots = np.append(roots, mine[~inner])
-    outside = length(subtract(spans, union(events.ts[roots], events.end[roots])))
-    return OwnTime(np.concatenate(rows), np.concatenate(spent), outside)
+    outside = span_length(subtract(spans, union(events.ts[roots], events.end[roots])))
+    return SelfTimes(np.concatenate(rows), np.concatenate(spent), outside)
 
 
 def _rows_between(trace: Trace, number: int, low: int, high: int) -> Ints:
@@ -77,19 +85,23 @@ def _rows_between(trace: Trace, number: int, low: int, high: int) -> Ints:
 
 
 @cached_on_trace
-def thread_work(trace: Trace) -> dict[int, Ints]:
+def thread_busy_spans(trace: Trace) -> dict[int, Ints]:
     """Disjoint intervals (m, 2) ns in which each thread that works does so, by its track."""
     events = trace.events
-    rows = np.flatnonzero(events.category_mask(*WORK) & trace.track_mask(TrackKind.THREAD) & (events.dur > 0))
+    rows = np.flatnonzero(
+        events.category_mask(*WORK_CATEGORIES) & trace.track_mask(TrackKind.THREAD) & (events.dur > 0)
+    )
     threads = group(events.track[rows])
-    spans = unions(threads, events.ts[rows], events.end[rows])
+    spans = unions_by_group(threads, events.ts[rows], events.end[rows])
     return dict(zip(events.track[rows[threads.first]].tolist(), spans, strict=True))
 
 
-def sum_by_name(trace: Trace, parts: Sequence[OwnTime]) -> NamedTime:
+def sum_by_name(trace: Trace, parts: Sequence[SelfTimes]) -> NamedSelfTimes:
     """The parts together, by name and category."""
     none = np.zeros(0, np.int64)
     row, ns = np.concatenate([none, *(p.rows for p in parts)]), np.concatenate([none, *(p.ns for p in parts)])
     groups = group(trace.events.name[row], trace.events.category[row])
     categories = [Category(int(c)).name.lower() for c in trace.events.category[row][groups.first]]
-    return NamedTime(names(trace, trace.events.name[row][groups.first]), categories, groups.sum(ns), groups.count)
+    return NamedSelfTimes(
+        name_texts(trace, trace.events.name[row][groups.first]), categories, groups.sum(ns), groups.count
+    )

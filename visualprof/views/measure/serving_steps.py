@@ -24,18 +24,18 @@ from visualprof.reader.trace.serving import (
 from visualprof.reader.trace.step_attribution import attribute_steps
 from visualprof.views.measure.groups import distinct
 from visualprof.views.measure.launch import is_operator
-from visualprof.views.measure.operator_call import Unknown, torch_call
-from visualprof.views.measure.tensor_core import names_with
+from visualprof.views.measure.operator_call import NotRecorded, torch_call
+from visualprof.views.measure.tensor_core import match_names
 from visualprof.views.measure.trace_cache import cached_on_trace
 
-Source = Literal["annotations", "token_lookups", "denoiser_calls"]
-MARKS = (Category.STEP, Category.ANNOTATION)
+StepSource = Literal["annotations", "token_lookups", "denoiser_calls"]
+ANNOTATION_CATEGORIES = (Category.STEP, Category.ANNOTATION)
 DENOISER = pattern(r"UNet\w*|\w*(?:Transformer[23]D|DiT)(?:Model|ConditionModel)?\w*")
-MOST_TOKENS = 2**31
+MAX_TOKENS = 2**31
 LOOKUP, MODULE = "aten::embedding", "nn.Module:"
 
 
-class Serving(msgspec.Struct, frozen=True):
+class ServingSteps(msgspec.Struct, frozen=True):
     """Steps with what they worked on.
 
     trace: with these steps as its own. rows: event at which each begins. loads: what each worked on. engine: None where
@@ -43,9 +43,9 @@ class Serving(msgspec.Struct, frozen=True):
     """
 
     trace: Trace
-    rows: Rows
+    start_events: Rows
     loads: list[ServingStep]
-    source: Source
+    source: StepSource
     engine: Engine | None
 
 
@@ -53,12 +53,14 @@ class Serving(msgspec.Struct, frozen=True):
 def step_annotations(trace: Trace) -> Rows:
     """Events (n,) of threads whose text is that of a server's step, those inside others included."""
     events = trace.events
-    rows = np.flatnonzero(events.category_mask(*MARKS) & trace.track_mask(TrackKind.THREAD) & (events.dur > 0))
-    return rows[names_with(trace, events.name[rows], lambda name: parse_serving_step(name) is not None)]
+    rows = np.flatnonzero(
+        events.category_mask(*ANNOTATION_CATEGORIES) & trace.track_mask(TrackKind.THREAD) & (events.dur > 0)
+    )
+    return rows[match_names(trace, events.name[rows], lambda name: parse_serving_step(name) is not None)]
 
 
 @cached_on_trace
-def serving(trace: Trace) -> Serving | None:
+def serving_steps(trace: Trace) -> ServingSteps | None:
     """The serving steps of a trace; None where it has none.
 
     Annotations say what they are; one around a whole call of a diffusion pipeline holds several steps. Without them a
@@ -72,7 +74,7 @@ def serving(trace: Trace) -> Serving | None:
         own = _with_steps(trace, steps, trace.events.end[steps])
         loads = _loads(trace, steps)
         named = next((load for load in _loads(trace, rows) if load.engine != "vllm"), loads[0])  # others write so, too
-        annotated = Serving(own, steps, loads, "annotations", named.engine)
+        annotated = ServingSteps(own, steps, loads, "annotations", named.engine)
         return _within_pipelines(trace, annotated) or annotated
     return _generation(trace) or _denoising(trace)
 
@@ -80,15 +82,15 @@ def serving(trace: Trace) -> Serving | None:
 @cached_on_trace
 def step_loads(trace: Trace) -> list[ServingStep | None] | None:
     """What each of the trace's own steps worked on, that of all annotations in it; None where it has no such ones."""
-    found = serving(trace) if len(step_annotations(trace)) else None
+    found = serving_steps(trace) if len(step_annotations(trace)) else None
     if found is None:
         return None
-    own = trace.events.step[found.rows]
+    own = trace.events.step[found.start_events]
     inside: list[list[ServingStep]] = [[] for _ in range(len(trace.steps))]
     for step, load in zip(own.tolist(), found.loads, strict=True):
         if step >= 0:
             inside[step].append(load)
-    return [together(loads) for loads in inside]
+    return [combine_loads(loads) for loads in inside]
 
 
 def _loads(trace: Trace, rows: Rows) -> list[ServingStep]:
@@ -96,7 +98,7 @@ def _loads(trace: Trace, rows: Rows) -> list[ServingStep]:
     return [step for step in (parse_serving_step(trace.strings[int(i)]) for i in trace.events.name[rows]) if step]
 
 
-def together(loads: Sequence[ServingStep]) -> ServingStep | None:
+def combine_loads(loads: Sequence[ServingStep]) -> ServingStep | None:
     """Several steps as one: sums, unknown where one of them is; mixed if they are of different phases."""
     if len(loads) < 2:
         return loads[0] if loads else None
@@ -128,7 +130,7 @@ def _with_steps(trace: Trace, rows: Rows, ends: Ints) -> Trace:
     )
 
 
-def _generation(trace: Trace) -> Serving | None:
+def _generation(trace: Trace) -> ServingSteps | None:
     """Steps of a loop that generates: from one look-up of tokens in the same table to the next on its thread."""
     rows, shapes = _lookups(trace)
     if not len(rows):
@@ -139,14 +141,14 @@ def _generation(trace: Trace) -> Serving | None:
         return None
     operators = np.flatnonzero(is_operator(trace) & (events.track == events.track[rows[0]]))
     ends = np.append(events.ts[rows[1:]], events.end[operators].max())
-    return Serving(_with_steps(trace, rows, ends), rows, loads, "token_lookups", None)
+    return ServingSteps(_with_steps(trace, rows, ends), rows, loads, "token_lookups", None)
 
 
 def _lookups(trace: Trace) -> tuple[Rows, list[tuple[int, int]]]:
     """Look-ups of the table of tokens, the largest one, and the requests and tokens a request of each."""
     events = trace.events
     rows = np.flatnonzero(is_operator(trace))
-    rows = rows[names_with(trace, events.name[rows], lambda name: name == LOOKUP)]
+    rows = rows[match_names(trace, events.name[rows], lambda name: name == LOOKUP)]
     inputs = trace.arg("input_shapes", rows, 0).astype(np.int64)
     ids: list[int] = distinct(inputs).tolist()
     known = {i: _table_and_tokens(trace.strings[i]) for i in ids}
@@ -164,9 +166,9 @@ def _table_and_tokens(shapes: str) -> tuple[tuple[int, ...], tuple[int, int]] | 
     try:
         call = torch_call(LOOKUP, shapes, "", "")
         table, tokens = call.tensor(0, 2).shape, call.tensor(1, 2).shape
-    except (Unknown, IndexError, msgspec.MsgspecError, TypeError):
+    except (NotRecorded, IndexError, msgspec.MsgspecError, TypeError):
         return None
-    return (table, (tokens[0], tokens[1])) if min(tokens) > 0 and max(tokens) < MOST_TOKENS else None
+    return (table, (tokens[0], tokens[1])) if min(tokens) > 0 and max(tokens) < MAX_TOKENS else None
 
 
 def _looked_up(requests: int, each: int) -> ServingStep:
@@ -176,11 +178,11 @@ def _looked_up(requests: int, each: int) -> ServingStep:
     return ServingStep(None, "decode", NO_LOAD, load, load.tokens, requests)
 
 
-def _within_pipelines(trace: Trace, calls: Serving) -> Serving | None:
+def _within_pipelines(trace: Trace, calls: ServingSteps) -> ServingSteps | None:
     """The steps in calls of a pipeline, which say how many images they make; None of others, or where none is found."""
     images = {load.batch for load in calls.loads}
     found = _denoising(trace) if calls.engine == "diffusion" and None not in images else None
-    if found is None or len(found.rows) <= len(calls.rows):
+    if found is None or len(found.start_events) <= len(calls.start_events):
         return None
     batch = images.pop() if len(images) == 1 else None
     return replace(
@@ -188,11 +190,11 @@ def _within_pipelines(trace: Trace, calls: Serving) -> Serving | None:
     )
 
 
-def _denoising(trace: Trace) -> Serving | None:
+def _denoising(trace: Trace) -> ServingSteps | None:
     """Calls of a denoising model, the one that takes most of the time, if there are several of it."""
     events = trace.events
     rows = np.flatnonzero((events.category == Category.MODULE) & trace.track_mask(TrackKind.THREAD) & (events.dur > 0))
-    rows = rows[names_with(trace, events.name[rows], _is_denoiser)]
+    rows = rows[match_names(trace, events.name[rows], _is_denoiser)]
     if len(rows) < 2:
         return None
     name = events.name[rows]
@@ -202,7 +204,7 @@ def _denoising(trace: Trace) -> Serving | None:
     if len(rows) < 2:
         return None
     step = ServingStep(None, "denoise", UNKNOWN_LOAD, UNKNOWN_LOAD)
-    return Serving(_with_steps(trace, rows, events.end[rows]), rows, [step] * len(rows), "denoiser_calls", None)
+    return ServingSteps(_with_steps(trace, rows, events.end[rows]), rows, [step] * len(rows), "denoiser_calls", None)
 
 
 def _is_denoiser(name: str) -> bool:

@@ -10,14 +10,14 @@ from visualprof.reader.results.search import Bound, Search, Tried
 from visualprof.views.answers import charts, kinds
 from visualprof.views.answers.table import Columns
 
-FIGURES = (
+METRICS = (
     "p50_ns", "p90_ns", "p99_ns", "samples_per_s", "rss_bytes", "device_bytes", "error", "size_bytes",
     "energy_j_per_sample", "load_ns",
 )  # fmt: skip
 UNITS = {"ns": "ns", "bytes": "bytes", "j_per_sample": "joule"}
 STATES = ("feasible", "infeasible")
-FAR = 2
-GREEN = {"itemStyle": {"color": "@c:feasible"}}
+MAX_LIMIT_RATIO = 2
+FEASIBLE_STYLE = {"itemStyle": {"color": "@c:feasible"}}
 
 
 class SearchColumns(Columns):
@@ -65,20 +65,20 @@ class SearchedColumns(Columns):
     complete: kinds.FlagColumn
 
 
-def search_columns(reports: Sequence[Report]) -> SearchColumns:
+def trial_columns(reports: Sequence[Report]) -> SearchColumns:
     """Every setting of the reports' searches, in their order."""
     rows = [(report, search, row) for report, search in _searches(reports) for row in search.rows]
     own = ("kind", "trial", "state", "verdict", "ratio", "ratio_low", "ratio_high", "margin_ratio", "why")
     return SearchColumns(
         report=[report.id for report, _, _ in rows],
-        setting=[told(row) for _, _, row in rows],
+        setting=[setting_text(row) for _, _, row in rows],
         best=[row.trial is not None and row.trial == search.best for _, search, row in rows],
         **{name: [getattr(row, name) for _, _, row in rows] for name in own},
-        **{name: [row.figure(name) for _, _, row in rows] for name in FIGURES},
+        **{name: [row.figure(name) for _, _, row in rows] for name in METRICS},
     )
 
 
-def searched_columns(reports: Sequence[Report]) -> SearchedColumns:
+def search_columns(reports: Sequence[Report]) -> SearchedColumns:
     """The searches of the reports."""
     rows = list(_searches(reports))
     own = ("objective", "method", "tried", "total", "settings", "data_rows", "complete")
@@ -89,7 +89,7 @@ def searched_columns(reports: Sequence[Report]) -> SearchedColumns:
     )
 
 
-def told(row: Tried) -> str:
+def setting_text(row: Tried) -> str:
     """A setting in words, `batch 4, threads 2`."""
     return ", ".join(f"{name} {value}" for name, value in row.setting)
 
@@ -125,10 +125,10 @@ def constraint_chart(reports: Sequence[Report]) -> charts.Option:
 def _beside(report: Report, search: Search, rows: Sequence[Tried], bound: Bound) -> charts.Option:
     values = [row.figure(bound.field) or 0.0 for row in rows]
     top = 1.05 * max(row.ratio or 0.0 for row in rows)
-    far = bound.limit > FAR * max(values)  # then all of the chart lies on one side of it
+    far = bound.limit > MAX_LIMIT_RATIO * max(values)  # then all of the chart lies on one side of it
     high = 1.05 * max(values) if far else max(1.05 * max(values), 1.2 * bound.limit)
     ends = (0.0, min(bound.limit, high)) if bound.sign.startswith("<") else (min(bound.limit, high), high)
-    line = {"type": "line", "name": "@t:search.kept", "showSymbol": False, "silent": True} | GREEN
+    line = {"type": "line", "name": "@t:search.kept", "showSymbol": False, "silent": True} | FEASIBLE_STYLE
     area = {"data": [[end, top] for end in ends], "lineStyle": {"opacity": 0}, "areaStyle": {"opacity": 0.12}}
     edge = {"data": [[bound.limit, 0], [bound.limit, top]], "lineStyle": {"width": 1.5, "type": "dashed"}}
     dots = [(row.state, _dot(report, search, row, row.figure(bound.field))) for row in rows]
@@ -150,7 +150,7 @@ def _measured(search: Search) -> list[Tried]:
 
 def _dot(report: Report, search: Search, row: Tried, at: float | None) -> charts.Option:
     best = row.trial == search.best
-    shown = {"name": told(row), "id": f"{report.id}|trial {row.trial}", "value": [at, row.ratio]}
+    shown = {"name": setting_text(row), "id": f"{report.id}|trial {row.trial}", "value": [at, row.ratio]}
     symbol = "circle" if row.state == "feasible" else "emptyCircle"
     return shown | {"symbolSize": 14 if best else 8, "symbol": symbol}
 
@@ -164,4 +164,4 @@ def _best_so_far(rows: Sequence[Tried]) -> charts.Option:
         if least < float("inf"):
             data.append([row.trial, least])
     line = {"type": "line", "name": "@t:search.best_so_far", "data": data, "showSymbol": False, "silent": True}
-    return line | {"step": "end", "lineStyle": {"width": 1.5, "opacity": 0.6}} | GREEN
+    return line | {"step": "end", "lineStyle": {"width": 1.5, "opacity": 0.6}} | FEASIBLE_STYLE

@@ -12,21 +12,21 @@ from math import exp, inf, lgamma, log, sqrt
 from statistics import fmean, variance
 
 CONFIDENCE = 0.95
-LEVEL = 0.05  # a difference that chance makes less often is significant
+SIGNIFICANCE_LEVEL = 0.05  # a difference that chance makes less often is significant
 _TERMS = 400
 _LEAST = 1e-300
 
 
-def interval(values: Sequence[float]) -> tuple[float, float] | None:
+def confidence_interval(values: Sequence[float]) -> tuple[float, float] | None:
     """The 95 % confidence interval of the mean of independent repeats, by Student's t; None for fewer than two."""
     n = len(values)
     if n < 2:
         return None
-    mean, half = fmean(values), quantile(n - 1) * sqrt(variance(values) / n)
+    mean, half = fmean(values), t_quantile(n - 1) * sqrt(variance(values) / n)
     return mean - half, mean + half
 
 
-def chance(a: Sequence[float], b: Sequence[float]) -> float | None:
+def p_value(a: Sequence[float], b: Sequence[float]) -> float | None:
     """How likely means lie so far apart by chance alone: Welch's test, two-sided; None with fewer than two values."""
     if min(len(a), len(b)) < 2:
         return None
@@ -35,10 +35,10 @@ def chance(a: Sequence[float], b: Sequence[float]) -> float | None:
     if not of_a + of_b:
         return 0.0 if between else 1.0
     freedom = (of_a + of_b) ** 2 / (of_a**2 / (len(a) - 1) + of_b**2 / (len(b) - 1))
-    return outside(between / sqrt(of_a + of_b), freedom)
+    return two_sided_tail(between / sqrt(of_a + of_b), freedom)
 
 
-def outside(t: float, freedom: float) -> float:
+def two_sided_tail(t: float, freedom: float) -> float:
     """The share of Student's t distribution beyond -t and t."""
     x = freedom / (freedom + t * t)
     a, b = freedom / 2, 0.5
@@ -50,14 +50,14 @@ def outside(t: float, freedom: float) -> float:
 
 
 @cache
-def quantile(freedom: float, beyond: float = 1 - CONFIDENCE) -> float:
+def t_quantile(freedom: float, beyond: float = 1 - CONFIDENCE) -> float:
     """The t beyond which, and beyond -t, lies that share of the distribution."""
     low, high = 0.0, 1000.0
-    while outside(high, freedom) > beyond:
+    while two_sided_tail(high, freedom) > beyond:
         high *= 2
     while high - low > 1e-10 * max(1.0, high):
         middle = (low + high) / 2
-        low, high = (middle, high) if outside(middle, freedom) > beyond else (low, middle)
+        low, high = (middle, high) if two_sided_tail(middle, freedom) > beyond else (low, middle)
     return high
 
 

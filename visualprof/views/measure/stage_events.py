@@ -10,12 +10,12 @@ from visualprof.reader.trace import Category, Ids, Ints, Trace, TrackKind
 from visualprof.views.answers import kinds
 from visualprof.views.answers.table import Columns
 from visualprof.views.measure.groups import group
-from visualprof.views.measure.intervals import holders, length, unions
-from visualprof.views.measure.launch import Launches, asked_at
+from visualprof.views.measure.intervals import containing_set, span_length, unions_by_group
+from visualprof.views.measure.launch import Launches, issue_times
 from visualprof.views.measure.stages import STAGES, Stage
-from visualprof.views.measure.steps import Windows
+from visualprof.views.measure.steps import StepWindows
 
-MARKS = (Category.STEP, Category.SESSION, *STAGES.values())
+ANNOTATION_CATEGORIES = (Category.STEP, Category.SESSION, *STAGES.values())
 
 
 class StageEventColumns(Columns):
@@ -30,7 +30,9 @@ class StageEventColumns(Columns):
     ratio: kinds.RatioColumn
 
 
-def stage_events(trace: Trace, windows: Windows, stages: Mapping[str, Stage], joined: Launches) -> StageEventColumns:
+def stage_events(
+    trace: Trace, windows: StepWindows, stages: Mapping[str, Stage], joined: Launches
+) -> StageEventColumns:
     """What each stage asked for, the stages in their order under each category; none where there are no stages.
 
     An event belongs to the stage in which the host asked for it: one on a device where it was launched, one on a
@@ -51,22 +53,24 @@ def stage_events(trace: Trace, windows: Windows, stages: Mapping[str, Stage], jo
         track_kind=np.array(("host", "device"))[side].tolist(),
         stage=np.array((*STAGES, "other"))[number].tolist(),
         calls=groups.count[order],
-        total_ns=np.array(list(map(length, unions(groups, events.ts[rows], events.end[rows]))), np.int64)[order],
+        total_ns=np.array(list(map(span_length, unions_by_group(groups, events.ts[rows], events.end[rows]))), np.int64)[
+            order
+        ],
         sum_ns=spent[order],
         ratio=np.where(whole > 0, spent / np.maximum(whole, 1), np.nan)[order],
     )
 
 
-def _asked_for(trace: Trace, windows: Windows, stages: Mapping[str, Stage], joined: Launches) -> tuple[Ids, Ints]:
+def _asked_for(trace: Trace, windows: StepWindows, stages: Mapping[str, Stage], joined: Launches) -> tuple[Ids, Ints]:
     """Rows of the events that were asked for in the steps, and the number of the stage of each."""
     events = trace.events
-    shown = (events.dur >= 0) & ~events.category_mask(*MARKS) & ~trace.projected_mask()
+    shown = (events.dur >= 0) & ~events.category_mask(*ANNOTATION_CATEGORIES) & ~trace.projected_mask()
     rows = np.flatnonzero(shown & bool(stages)).astype(np.int32)
     issue = np.arange(len(events), dtype=np.int32)
-    issue[joined.work] = joined.issue
+    issue[joined.work] = joined.issuer
     at = issue[rows]
-    asked = np.where(at >= 0, asked_at(trace, at, events.ts[at]), np.iinfo(np.int64).min)
-    inside = np.flatnonzero(windows.holding(asked) >= 0)
+    asked = np.where(at >= 0, issue_times(trace, at, events.ts[at]), np.iinfo(np.int64).min)
+    inside = np.flatnonzero(windows.positions_at(asked) >= 0)
     numbers = [number for number, name in enumerate(STAGES) if name in stages]
-    found = holders([stages[name].spans for name in STAGES if name in stages], asked[inside])
+    found = containing_set([stages[name].spans for name in STAGES if name in stages], asked[inside])
     return rows[inside], np.array([*numbers, len(STAGES)])[found]

@@ -17,28 +17,28 @@ from visualprof.reader.trace.nesting import nearest_ancestor
 from visualprof.reader.trace.serving import Phase
 from visualprof.views.answers.kinds import Count
 from visualprof.views.measure.groups import Groups, group
-from visualprof.views.measure.intervals import covered, merge, pieces, subtract, unions
-from visualprof.views.measure.launch import calls, is_device_work, is_kernel, is_operator
+from visualprof.views.measure.intervals import covered_ns, merge, split_at, subtract, unions_by_group
+from visualprof.views.measure.launch import device_calls, is_device_work, is_kernel, is_operator
 from visualprof.views.measure.serving_steps import step_loads
-from visualprof.views.measure.tensor_core import names_with, uses_tensor_core
+from visualprof.views.measure.tensor_core import match_names, uses_tensor_core
 from visualprof.views.measure.trace_cache import cached_on_trace
 
 HOST_WORK = (
     Category.OP, Category.RUNTIME, Category.COMM, Category.DATALOADER, Category.FORWARD, Category.BACKWARD,
     Category.OPTIMIZER, Category.ANNOTATION, Category.MODULE,
 )  # fmt: skip
-PARTS = ("kernel", "memcpy", "memset", "communication", "runtime", "dataloader", "cpu", "other")
-COMPLETE_SHARE = 0.8
-MADE_OF = {  # PARTS but other: categories, on a device (True) or on threads
+STEP_PARTS = ("kernel", "memcpy", "memset", "communication", "runtime", "dataloader", "cpu", "other")
+MIN_COMPLETE_SHARE = 0.8
+PART_CATEGORIES = {  # PARTS but other: categories, on a device (True) or on threads
     "kernel": ((Category.KERNEL, True),), "memcpy": ((Category.MEMCPY, True),), "memset": ((Category.MEMSET, True),),
     "communication": ((Category.COMM, True), (Category.COMM, False)),
     "runtime": ((Category.RUNTIME, False), (Category.SYNC, False)), "dataloader": ((Category.DATALOADER, False),),
     "cpu": ((Category.OP, False), (Category.OPTIMIZER, False)),
 }  # fmt: skip
-LONGEST_AGO = np.iinfo(np.int64).min
-HELD_NS = 1_000_000  # in its queue: longer than any launch takes
+DISTANT_PAST = np.iinfo(np.int64).min
+MIN_QUEUED_NS = 1_000_000  # in its queue: longer than any launch takes
 DEVICE_SYNC = pattern(r"^(?:(?:cuda|hip)DeviceSynchronize|cuCtxSynchronize)")
-Reason = Literal["empty", "incomplete", "overtaken"]
+DropReason = Literal["empty", "incomplete", "overtaken"]
 
 
 class DroppedStep(msgspec.Struct, frozen=True):
@@ -51,12 +51,12 @@ class DroppedStep(msgspec.Struct, frozen=True):
     """
 
     name: str
-    reason: Reason
+    reason: DropReason
     work: Count
     before: Count | None
 
 
-class Busy(msgspec.Struct, frozen=True):
+class CategorySpans(msgspec.Struct, frozen=True):
     """Events by category and whether on a device. rows: of events, grouped. keys: of the groups.
 
     spans: disjoint intervals in which those of each group ran.
@@ -68,7 +68,7 @@ class Busy(msgspec.Struct, frozen=True):
     spans: list[Ints]
 
 
-class Windows(msgspec.Struct, frozen=True):
+class StepWindows(msgspec.Struct, frozen=True):
     """Steps. start, end: (n,) ns, ascending, disjoint. asked: (n, 2) ns in which the host asked for their work.
 
     phases: of a server's steps, None of others. index: place of each in trace.steps, -1 for none. dropped: those that
@@ -79,34 +79,34 @@ class Windows(msgspec.Struct, frozen=True):
     start: Ints
     end: Ints
     index: Ints
-    asked: Ints
+    host_spans: Ints
     phases: tuple[Phase | None, ...]
     dropped: tuple[DroppedStep, ...] = ()
 
     def __len__(self) -> int:
         return len(self.names)
 
-    def only(self, name: str) -> Windows:
+    def select_step(self, name: str) -> StepWindows:
         """The one step of that name; none where it was dropped."""
-        return self._at([i for i, n in enumerate(self.names) if n == name])
+        return self._select([i for i, n in enumerate(self.names) if n == name])
 
-    def without(self, reasons: Mapping[int, Reason], work: Ints) -> Windows:
+    def drop(self, reasons: Mapping[int, DropReason], work: Ints) -> StepWindows:
         """The steps but for those at some places. work: (n,) pieces of work of each."""
         dropped = tuple(
             DroppedStep(self.names[i], reasons[i], int(work[i]), int(work[i - 1]) if i else None)
             for i in sorted(reasons)
         )
-        return replace(self._at([i for i in range(len(self)) if i not in reasons]), dropped=dropped)
+        return replace(self._select([i for i in range(len(self)) if i not in reasons]), dropped=dropped)
 
-    def _at(self, places: list[int]) -> Windows:
+    def _select(self, places: list[int]) -> StepWindows:
         rows = np.array(places, np.int64)
         names = tuple(self.names[i] for i in places)
         phases: tuple[Phase | None, ...] = tuple(self.phases[i] for i in places)
-        return Windows(names, self.start[rows], self.end[rows], self.index[rows], self.asked[rows], phases)
+        return StepWindows(names, self.start[rows], self.end[rows], self.index[rows], self.host_spans[rows], phases)
 
-    def of_phase(self, phase: Phase | None) -> Windows:
+    def select_phase(self, phase: Phase | None) -> StepWindows:
         """The steps of that phase."""
-        return self._at([i for i, own in enumerate(self.phases) if own == phase])
+        return self._select([i for i, own in enumerate(self.phases) if own == phase])
 
     def main_phase(self) -> tuple[Phase | None, Mask]:
         """The phase that most of the time goes to, and which of the steps (n,) are of it.
@@ -120,7 +120,7 @@ class Windows(msgspec.Struct, frozen=True):
         most = int(np.bincount(of, self.end - self.start).argmax())
         return phases[most], of == most
 
-    def places(self, trace: Trace, rows: Rows) -> Ints:
+    def positions(self, trace: Trace, rows: Rows) -> Ints:
         """Place of the step of each event among these, -1 for none; the first of a trace without marks."""
         if not len(trace.steps):
             return np.zeros(len(rows), np.int64)
@@ -128,22 +128,22 @@ class Windows(msgspec.Struct, frozen=True):
         place[self.index] = np.arange(len(self))
         return place[trace.events.step[rows]]
 
-    def parts(self, spans: Ints) -> tuple[Ints, Ints]:
+    def split_spans(self, spans: Ints) -> tuple[Ints, Ints]:
         """What of disjoint intervals lies in the host sides of steps, cut at their ends; the step of each."""
-        cut = pieces(spans, self.asked)
-        place = self.holding(cut[:, 0])
+        cut = split_at(spans, self.host_spans)
+        place = self.positions_at(cut[:, 0])
         return cut[place >= 0], place[place >= 0]
 
-    def holding(self, ts: Ints) -> Ints:
+    def positions_at(self, ts: Ints) -> Ints:
         """Place of the step whose host side holds each time, -1 for none."""
         if not len(self):
             return np.full(len(ts), -1)
-        place = np.searchsorted(self.asked[:, 0], ts, side="right") - 1
-        return np.where((place >= 0) & (ts < self.asked[place, 1]), place, -1)
+        place = np.searchsorted(self.host_spans[:, 0], ts, side="right") - 1
+        return np.where((place >= 0) & (ts < self.host_spans[place, 1]), place, -1)
 
 
 @cached_on_trace
-def step_windows(trace: Trace) -> Windows:
+def step_windows(trace: Trace) -> StepWindows:
     """The steps, each from its mark to the end of the last device work that it asked for.
 
     A step begins when the device work of those before it has ended, of what was launched before the recording too, so
@@ -160,27 +160,27 @@ def step_windows(trace: Trace) -> Windows:
     on_device = bool(work.any())
     work = work if on_device else _operators(trace)
     hidden: list[int] = np.flatnonzero((start == end) & (marks[:, 1] > marks[:, 0])).tolist()
-    reasons: dict[int, Reason] = dict.fromkeys(hidden, "overtaken")
+    reasons: dict[int, DropReason] = dict.fromkeys(hidden, "overtaken")
     loads = step_loads(trace) or [None] * len(names)
     phases: tuple[Phase | None, ...] = tuple(load.phase if load else None for load in loads)
-    return Windows(names, start, end, np.arange(len(names)), marks, phases).without(
+    return StepWindows(names, start, end, np.arange(len(names)), marks, phases).drop(
         reasons | _incomplete(work, on_device, phases), work
     )
 
 
 def _extents(trace: Trace, marks: Ints) -> tuple[Ints, Ints]:
     """Start and end of each step: from the end of all that was asked for before it to that of what it asked for."""
-    work, _, issue = calls(trace)
+    work, _, issue = device_calls(trace)
     step, work_end = trace.events.step[work], trace.events.end[work]
     inside = step >= 0
     own = np.array(marks[:, 1])
     np.maximum.at(own, step[inside], work_end[inside])
     end = np.maximum.accumulate(own)
     # Work of no step is waited for by the first step after it was asked for, unless it runs beside that to its end.
-    asked = np.where(issue >= 0, trace.events.ts[issue], LONGEST_AGO)[~inside]
+    asked = np.where(issue >= 0, trace.events.ts[issue], DISTANT_PAST)[~inside]
     after, early = np.searchsorted(marks[:, 0], asked), work_end[~inside]
-    awaited = (after < len(end)) & (early < np.append(end, LONGEST_AGO)[after])
-    before = np.concatenate(([LONGEST_AGO], end[:-1]))
+    awaited = (after < len(end)) & (early < np.append(end, DISTANT_PAST)[after])
+    before = np.concatenate(([DISTANT_PAST], end[:-1]))
     np.maximum.at(before, after[awaited], early[awaited])
     before[0] = max(before[0], _unrecorded_until(trace, work, issue))
     return np.minimum(np.maximum(marks[:, 0], before), end), end
@@ -193,16 +193,16 @@ def _unrecorded_until(trace: Trace, work: Rows, issue: Rows) -> int:
     lasted: a server's step, cut out of others. Unless the host had waited for the device before.
     """
     if not len(work):
-        return LONGEST_AGO
+        return DISTANT_PAST
     events, first = trace.events, int(np.argmin(trace.events.ts[work]))
     row, call = int(work[first]), int(issue[first])
     if call < 0 or events.step[row] != 0:
-        return LONGEST_AGO
+        return DISTANT_PAST
     begins, queued = int(events.ts[row]), int(events.ts[row] - events.end[call])
-    waits = names_with(trace, events.name, lambda name: bool(DEVICE_SYNC.match(name)))
+    waits = match_names(trace, events.name, lambda name: bool(DEVICE_SYNC.match(name)))
     waited = bool((waits & (events.end <= begins)).any())
     recorded = int(events.ts[call]) - trace.span_ns[0]
-    return LONGEST_AGO if waited or queued <= max(recorded, HELD_NS) else begins
+    return DISTANT_PAST if waited or queued <= max(recorded, MIN_QUEUED_NS) else begins
 
 
 def step_index(trace: Trace, name: str) -> int:
@@ -221,14 +221,14 @@ def step_index(trace: Trace, name: str) -> int:
     return names.index(name)
 
 
-def in_step(trace: Trace, name: str) -> Mask:
+def is_in_step(trace: Trace, name: str) -> Mask:
     """Of each event: does it belong to the named step? Every event does when the name is empty."""
     if not name:
         return np.ones(len(trace.events), bool)
     return trace.events.step == step_index(trace, name)
 
 
-def busy(trace: Trace, inside: Mask) -> Busy:
+def category_spans(trace: Trace, inside: Mask) -> CategorySpans:
     """Some of the events by category, those of devices and of threads apart."""
     events = trace.events
     rows = np.flatnonzero(inside & (events.dur >= 0) & ~trace.projected_mask())
@@ -236,10 +236,10 @@ def busy(trace: Trace, inside: Mask) -> Busy:
     groups = group(key)
     places: list[tuple[int, int]] = [divmod(k, 2) for k in key[groups.first].tolist()]
     keys = [(Category(category), side > 0) for category, side in places]
-    return Busy(rows, groups, keys, unions(groups, events.ts[rows], events.end[rows]))
+    return CategorySpans(rows, groups, keys, unions_by_group(groups, events.ts[rows], events.end[rows]))
 
 
-def exposed(ran: Busy) -> dict[str, Ints]:
+def exposed_spans(ran: CategorySpans) -> dict[str, Ints]:
     """Disjoint intervals of each of PARTS but other: every instant counts once, for the first of them that covers it.
 
     Source: torch-tb-profiler's priorities; communication is both the host operators and the kernels of collectives.
@@ -247,21 +247,21 @@ def exposed(ran: Busy) -> dict[str, Ints]:
     spans = dict(zip(ran.keys, ran.spans, strict=True))
     done = np.zeros((0, 2), np.int64)
     out: dict[str, Ints] = {}
-    for name, keys in MADE_OF.items():
+    for name, keys in PART_CATEGORIES.items():
         own = merge(*(spans[key] for key in keys if key in spans))
         out[name] = subtract(own, done)
         done = merge(done, own)
     return out
 
 
-def breakdown(parts: Mapping[str, Ints], windows: Windows) -> dict[str, Ints]:
+def breakdown(parts: Mapping[str, Ints], windows: StepWindows) -> dict[str, Ints]:
     """Nanoseconds of each step that the parts fill, and other, what they leave."""
-    out = {name: covered(spans, windows.start, windows.end) for name, spans in parts.items()}
+    out = {name: covered_ns(spans, windows.start, windows.end) for name, spans in parts.items()}
     out["other"] = (windows.end - windows.start) - sum(out.values(), np.zeros(len(windows), np.int64))
     return out
 
 
-class Kernels(msgspec.Struct, frozen=True):
+class DeviceKernels(msgspec.Struct, frozen=True):
     """What ran on a device. spans: disjoint intervals in which at least one kernel ran.
 
     rows: (n,) kernels with a duration. tensor_core: (n,) does it use tensor cores, by its name?
@@ -269,23 +269,23 @@ class Kernels(msgspec.Struct, frozen=True):
 
     rows: Rows
     spans: Ints
-    tensor_core: Mask
+    uses_tensor_core: Mask
 
 
 @cached_on_trace
-def kernels(trace: Trace) -> dict[int, Kernels]:
+def device_kernels(trace: Trace) -> dict[int, DeviceKernels]:
     """The kernels of each device that has any, in the order of the devices."""
     events = trace.events
     rows = np.flatnonzero(is_kernel(trace) & (events.dur > 0))
     device = np.array([t.device for t in trace.tracks] or [0])[events.track[rows]]
     groups = group(device)
-    core = names_with(trace, events.name[rows], uses_tensor_core)
-    spans = unions(groups, events.ts[rows], events.end[rows])
-    found = [Kernels(rows[of], own, core[of]) for of, own in zip(groups.members(), spans, strict=True)]
+    core = match_names(trace, events.name[rows], uses_tensor_core)
+    spans = unions_by_group(groups, events.ts[rows], events.end[rows])
+    found = [DeviceKernels(rows[of], own, core[of]) for of, own in zip(groups.members(), spans, strict=True)]
     return dict(zip(device[groups.first].tolist(), found, strict=True))
 
 
-def _single_step(trace: Trace) -> Windows:
+def _single_step(trace: Trace) -> StepWindows:
     """One step over all work of the host and of the devices; of the host alone where no launch joins the two."""
     events = trace.events
     rows = host = np.flatnonzero(trace.track_mask(TrackKind.THREAD) & events.category_mask(*HOST_WORK))
@@ -293,9 +293,9 @@ def _single_step(trace: Trace) -> Windows:
         rows = np.concatenate((host, np.flatnonzero(is_device_work(trace))))
     if not len(rows):
         none = np.zeros(0, np.int64)
-        return Windows((), none, none, none, np.zeros((0, 2), np.int64), ())
+        return StepWindows((), none, none, none, np.zeros((0, 2), np.int64), ())
     start, end = events.ts[rows].min(keepdims=True), events.end[rows].max(keepdims=True)
-    return Windows(("0",), start, end, np.array([-1]), np.stack((start, end), axis=1), (None,))
+    return StepWindows(("0",), start, end, np.array([-1]), np.stack((start, end), axis=1), (None,))
 
 
 def _operators(trace: Trace) -> Ints:
@@ -306,7 +306,7 @@ def _operators(trace: Trace) -> Ints:
     return np.bincount(events.step[rows], minlength=len(trace.steps))
 
 
-def _incomplete(work: Ints, on_device: bool, phases: tuple[Phase | None, ...]) -> dict[int, Reason]:
+def _incomplete(work: Ints, on_device: bool, phases: tuple[Phase | None, ...]) -> dict[int, DropReason]:
     """Places of the steps at the end without work, and of the last one with work if it has clearly too little.
 
     A decode step has less work than the prefill before it: only steps of one phase compare. A profiler stops before a
@@ -316,8 +316,8 @@ def _incomplete(work: Ints, on_device: bool, phases: tuple[Phase | None, ...]) -
     if not len(with_work):
         return {}
     last = int(with_work[-1])
-    out: dict[int, Reason] = dict.fromkeys(range(last + 1, len(work)), "empty")
+    out: dict[int, DropReason] = dict.fromkeys(range(last + 1, len(work)), "empty")
     alike = last > 0 and phases[last] == phases[last - 1]
-    if on_device and alike and work[last] < COMPLETE_SHARE * work[last - 1]:
+    if on_device and alike and work[last] < MIN_COMPLETE_SHARE * work[last - 1]:
         out[last] = "incomplete"
     return out

@@ -6,11 +6,11 @@ import msgspec
 import numpy as np
 
 from visualprof.views.answers import kinds
-from visualprof.views.measure.link_times import links, slow_links
-from visualprof.views.measure.run_analysis import WholeRun
-from visualprof.views.measure.stragglers import Cause, Outlier, Unit, outliers, times
+from visualprof.views.measure.link_times import link_times, slow_links
+from visualprof.views.measure.run_analysis import RunAnalysis
+from visualprof.views.measure.stragglers import Cause, Outlier, Unit, find_outliers, rank_times
 
-MOST = 100
+MAX_STRAGGLERS = 100
 
 
 class Straggler(msgspec.Struct):
@@ -49,31 +49,34 @@ class Straggler(msgspec.Struct):
     waited_ns: kinds.Duration | None
 
 
-def stragglers_of(run: WholeRun) -> list[Straggler]:
+def straggler_report(run: RunAnalysis) -> list[Straggler]:
     """Who is late in the steps that can be compared, that which costs most first."""
-    compared = times(run.ranks, run.comparable, run.where)
+    compared = rank_times(run.ranks, run.comparable_steps, run.process_groups)
     if compared is None:
         return []
-    slow = links(run.met, run.comparable, float(np.median(compared.total)))
-    found = [*outliers(run.ranks, compared, run.where), *slow_links(run.met, slow, run.where)]
-    found = sorted(found, key=lambda one: -float(one.excess[one.late].sum()))[:MOST]
+    slow = link_times(run.communication_events, run.comparable_steps, float(np.median(compared.total)))
+    found = [
+        *find_outliers(run.ranks, compared, run.process_groups),
+        *slow_links(run.communication_events, slow, run.process_groups),
+    ]
+    found = sorted(found, key=lambda one: -float(one.excess_ns[one.is_late].sum()))[:MAX_STRAGGLERS]
     return [_straggler(one, run) for one in found]
 
 
-def _straggler(one: Outlier, run: WholeRun) -> Straggler:
+def _straggler(one: Outlier, run: RunAnalysis) -> Straggler:
     rows: list[int] = one.members.tolist()
-    ranks, steps = [run.where.numbers[row] for row in rows], run.comparable
-    late = [name for name, is_late in zip(steps, one.late.tolist(), strict=True) if is_late]
+    ranks, steps = [run.process_groups.ranks[row] for row in rows], run.comparable_steps
+    late = [name for name, is_late in zip(steps, one.is_late.tolist(), strict=True) if is_late]
     collective, waited = _waited(set(ranks), late, run)
-    computation, loading, host = (round(ns) for ns in one.parts)
+    computation, loading, host = (round(ns) for ns in one.part_excess_ns)
     return Straggler(
         unit=one.unit,
         name=one.name,
         rank=ranks[0],
         ranks=ranks,
-        hosts=sorted({run.where.hosts[row] for row in rows} - {""}),
-        own_excess_ns=round(float(one.excess.mean())),
-        late_excess_ns=round(float(one.excess[one.late].mean())),
+        hosts=sorted({run.process_groups.hosts[row] for row in rows} - {""}),
+        own_excess_ns=round(float(one.excess_ns.mean())),
+        late_excess_ns=round(float(one.excess_ns[one.is_late].mean())),
         steps_late=len(late),
         steps=len(steps),
         late_steps=late[:100],
@@ -83,20 +86,20 @@ def _straggler(one: Outlier, run: WholeRun) -> Straggler:
         cause=one.cause,
         kernel=one.kernel,
         kernel_excess_ns=round(one.kernel_ns) if one.kernel else None,
-        slower=one.slower or None,
-        collective=one.exchange or collective,
+        slower=one.slowdown or None,
+        collective=one.collective or collective,
         waited_ns=waited,
     )
 
 
-def _waited(ranks: set[int], late: list[str], run: WholeRun) -> tuple[str, int | None]:
+def _waited(ranks: set[int], late: list[str], run: RunAnalysis) -> tuple[str, int | None]:
     """The collective in which the other ranks of some ranks' groups wait for most, and ns each in a late step."""
-    numbers, waits = run.where.numbers, run.waits
-    met = [one for one in run.where.groups if not ranks.isdisjoint(one.members) and one.role != "world"]
-    others = {rank for one in met for rank in one.present} - ranks or set(numbers) - ranks
+    numbers, waits = run.process_groups.ranks, run.wait_totals
+    met = [one for one in run.process_groups.groups if not ranks.isdisjoint(one.members) and one.role != "world"]
+    others = {rank for one in met for rank in one.profiled_members} - ranks or set(numbers) - ranks
     waiting = np.array([number in others for number in numbers], bool)
-    in_late = np.array([*(name in late for name in run.met.steps), False], bool)
+    in_late = np.array([*(name in late for name in run.communication_events.steps), False], bool)
     rows = waiting[waits.rank] & in_late[waits.step]
-    spent = np.bincount(waits.name[rows], waits.ns[rows], len(run.names))
+    spent = np.bincount(waits.name[rows], waits.ns[rows], len(run.collective_names))
     most = int(spent.argmax()) if len(spent) else 0
-    return (run.names[most], round(spent[most] / len(others) / len(late))) if spent.any() else ("", None)
+    return (run.collective_names[most], round(spent[most] / len(others) / len(late))) if spent.any() else ("", None)

@@ -17,20 +17,20 @@ from visualprof.views.measure.rank_summary import RankSteps
 Cause = Literal["input", "host", "device", "work", "computation", "link", "unknown"]
 Unit = Literal["rank", "host", "tensor", "replica", "stage", "link", "group"]
 
-LATE, LATE_OF_FEW = (
+MIN_EXCESS_SHARE, MIN_EXCESS_SHARE_SMALL = (
     0.01,
     0.02,
 )  # of a step: by how much more an own time is long; of a few ranks the spread is not known
-FEW = 8
+SMALL_COHORT = 8
 SIGMAS = 5
 STANDARD_ERRORS = 3
-SOME = 0.15  # of the steps
-CHANCE = 0.005  # that anybody of a run is late in so many steps by accident
-STAGE_LATE = 0.05  # of a step: stages differ by their layers
-MOST_OF = 0.75  # of the ranks of a host or group, for it to be the outlier
-EXPLAINS = 0.8  # of an excess, which the cause makes up for; as traceml has it
-MORE = 0.02  # blocks of kernels than the others have: more work
-NORMAL = 1.4826  # standard deviations of a normal distribution in its median absolute deviation
+MIN_LATE_SHARE = 0.15  # of the steps
+MAX_CHANCE = 0.005  # that anybody of a run is late in so many steps by accident
+MIN_STAGE_EXCESS_SHARE = 0.05  # of a step: stages differ by their layers
+MIN_LATE_MEMBERS = 0.75  # of the ranks of a host or group, for it to be the outlier
+MIN_EXPLAINED_SHARE = 0.8  # of an excess, which the cause makes up for; as traceml has it
+MIN_EXTRA_BLOCKS = 0.02  # blocks of kernels than the others have: more work
+SIGMA_PER_MAD = 1.4826  # standard deviations of a normal distribution in its median absolute deviation
 
 
 class Outlier(msgspec.Struct, frozen=True):
@@ -45,17 +45,17 @@ class Outlier(msgspec.Struct, frozen=True):
     unit: Unit
     name: str
     members: Ints
-    late: Mask
-    excess: Floats
-    parts: tuple[float, float, float]
+    is_late: Mask
+    excess_ns: Floats
+    part_excess_ns: tuple[float, float, float]
     cause: Cause
     kernel: str = ""
     kernel_ns: float = 0.0
-    exchange: str = ""
-    slower: float = 0.0
+    collective: str = ""
+    slowdown: float = 0.0
 
 
-class Times(msgspec.Struct, frozen=True):
+class RankTimes(msgspec.Struct, frozen=True):
     """ns of n ranks in s comparable steps; blocks of kernels, NaN unknown; cohort: (n,) who is compared with whom."""
 
     steps: tuple[str, ...]
@@ -63,16 +63,16 @@ class Times(msgspec.Struct, frozen=True):
     computation: Floats
     loading: Floats
     other: Floats
-    blocks: Floats
+    kernel_blocks: Floats
     cohort: Ints
 
     @property
-    def own(self) -> Floats:
+    def self_time(self) -> Floats:
         """What is not communication alone."""
         return self.computation + self.loading + self.other
 
 
-def times(parts: Sequence[RankSteps], steps: Sequence[str], where: ProcessGroups) -> Times | None:
+def rank_times(parts: Sequence[RankSteps], steps: Sequence[str], where: ProcessGroups) -> RankTimes | None:
     """The times of all ranks in some steps that all of them have; None where there is nothing to compare."""
     if len(parts) < 2 or not steps:
         return None
@@ -83,7 +83,7 @@ def times(parts: Sequence[RankSteps], steps: Sequence[str], where: ProcessGroups
 
     total, computation, loading = of("end") - of("start"), of("computation_ns"), of("loading_ns")
     other = total - computation - of("communication_ns") + of("overlap_ns") - loading
-    return Times(tuple(steps), total, computation, loading, other, of("blocks"), _cohorts(where, len(parts)))
+    return RankTimes(tuple(steps), total, computation, loading, other, of("kernel_blocks"), _cohorts(where, len(parts)))
 
 
 def _cohorts(where: ProcessGroups, count: int) -> Ints:
@@ -92,9 +92,9 @@ def _cohorts(where: ProcessGroups, count: int) -> Ints:
     Where that leaves nobody to compare with, ranks of one stage; of a run without groups all.
     """
     none = np.full(count, -1, np.int64)
-    stage = where.place.get("pipeline", none)
-    same = group(stage, where.place.get("tensor", none)) if "data" in where.place else group(stage)
-    return same.of if same.count.min() > 1 else group(stage).of
+    stage = where.axis_position.get("pipeline", none)
+    same = group(stage, where.axis_position.get("tensor", none)) if "data" in where.axis_position else group(stage)
+    return same.ids if same.count.min() > 1 else group(stage).ids
 
 
 def excesses(values: Floats, cohort: Ints) -> Floats:
@@ -126,31 +126,31 @@ class _Limits(msgspec.Struct, frozen=True):
 
     def most_steps(self, members: Ints) -> float:
         """By how many ns the ranks have to be late in most steps."""
-        return max(self.often, (LATE_OF_FEW if self.few[members].any() else LATE) * self.step)
+        return max(self.often, (MIN_EXCESS_SHARE_SMALL if self.few[members].any() else MIN_EXCESS_SHARE) * self.step)
 
     def one_step(self, members: Ints) -> float:
         """By how many ns in one: by more than ranks differ for good, and than steps of one rank do."""
         return max(self.once, self.most_steps(members))
 
 
-def _limits(times: Times, excess: Floats) -> _Limits:
+def _limits(times: RankTimes, excess: Floats) -> _Limits:
     usual = np.median(excess, axis=1)
-    once = NORMAL * float(np.median(np.abs(excess - usual[:, None])))
+    once = SIGMA_PER_MAD * float(np.median(np.abs(excess - usual[:, None])))
     size = group(times.cohort)
-    few = size.count[size.of] < FEW
+    few = size.count[size.ids] < SMALL_COHORT
     spread = usual[~few]
-    often = SIGMAS * NORMAL * float(np.median(np.abs(spread - np.median(spread)))) if len(spread) else 0.0
+    often = SIGMAS * SIGMA_PER_MAD * float(np.median(np.abs(spread - np.median(spread)))) if len(spread) else 0.0
     error = STANDARD_ERRORS * 1.2533 * once / np.sqrt(excess.shape[1])
     return _Limits(float(np.median(times.total)), max(often, error), SIGMAS * once, few)
 
 
-def outliers(parts: Sequence[RankSteps], times: Times, where: ProcessGroups) -> list[Outlier]:
+def find_outliers(parts: Sequence[RankSteps], times: RankTimes, where: ProcessGroups) -> list[Outlier]:
     """The units that are late, that which costs most first; none of a run whose ranks differ by chance alone.
 
     A unit is late in a step if three of four of its ranks are. It counts if it is in most steps, by more than ranks
     differ from each other, or in so many that this is no chance. Ranks of a unit that counts are not named themselves.
     """
-    excess = excesses(times.own, times.cohort)
+    excess = excesses(times.self_time, times.cohort)
     limits = _limits(times, excess)
     found: list[Outlier] = []
     for level in _levels(where, excess.shape[0]):
@@ -160,20 +160,20 @@ def outliers(parts: Sequence[RankSteps], times: Times, where: ProcessGroups) -> 
             if counts:
                 found.append(_outlier(parts, times, unit, name, members, by, steps))
     stages = list(_stages(parts, times, where, limits))
-    return sorted([*_largest(found), *stages], key=lambda one: -float(one.excess.sum()) * one.late.mean())
+    return sorted([*_largest(found), *stages], key=lambda one: -float(one.excess_ns.sum()) * one.is_late.mean())
 
 
 def _levels(where: ProcessGroups, count: int) -> Iterator[list[tuple[Unit, str, Ints]]]:
     """Units by kind, those that may be the largest first."""
-    if "data" in where.place:
-        replicas = [rows for place, rows in _by(where.place["data"]) if place >= 0]
+    if "data" in where.axis_position:
+        replicas = [rows for place, rows in _by(where.axis_position["data"]) if place >= 0]
         yield [("replica", "", rows) for rows in replicas if len(rows) > 1]
     known = {host: i for i, host in enumerate(dict.fromkeys(where.hosts))}
     hosts = [(i, rows) for i, rows in _by(np.array([known[host] for host in where.hosts], np.int64))]
     names = list(known)
     yield [("host", names[i], rows) for i, rows in hosts if names[i] and 1 < len(rows) < count]
-    if "tensor" in where.group_of:
-        tensors = [(i, rows) for i, rows in _by(where.group_of["tensor"]) if i >= 0]
+    if "tensor" in where.axis_group:
+        tensors = [(i, rows) for i, rows in _by(where.axis_group["tensor"]) if i >= 0]
         yield [("tensor", where.groups[i].name, rows) for i, rows in tensors if 1 < len(rows) < count]
     yield [("rank", "", np.array([i])) for i in range(count)]
 
@@ -185,7 +185,7 @@ def _by(keys: Ints) -> list[tuple[int, Ints]]:
 
 def _lateness(excess: Floats, limits: _Limits, members: Ints) -> tuple[Floats, Mask, bool]:
     """By how much most of the members are late in each step, in which steps they are, and whether in most."""
-    by = np.sort(excess[members], axis=0)[int((1 - MOST_OF) * len(members))]
+    by = np.sort(excess[members], axis=0)[int((1 - MIN_LATE_MEMBERS) * len(members))]
     always = bool((by > limits.most_steps(members)).mean() > 0.5)
     return by, by > (limits.most_steps(members) if always else limits.one_step(members)), always
 
@@ -199,24 +199,27 @@ def beyond_chance(late: Mask, always: Sequence[bool]) -> list[bool]:
         return []
     units, steps = late.shape
     often = late.sum(axis=1)
-    limit = max(2, SOME * steps)
+    limit = max(2, MIN_LATE_SHARE * steps)
     enough: dict[int, bool] = {}
     for k in np.unique(often).tolist():
         less = often[often < k]  # those that are late as often may all be outliers
         chance = (less.sum() + 0.5) / (len(less) * steps + 1)
         tail = sum(comb(steps, i) * chance**i * (1 - chance) ** (steps - i) for i in range(k, steps + 1))
-        enough[k] = k >= limit and units * tail < CHANCE
+        enough[k] = k >= limit and units * tail < MAX_CHANCE
     return [one or enough[k] for one, k in zip(always, often.tolist(), strict=True)]
 
 
 def _outlier(
-    parts: Sequence[RankSteps], times: Times, unit: Unit, name: str, members: Ints, by: Floats, late: Mask
+    parts: Sequence[RankSteps], times: RankTimes, unit: Unit, name: str, members: Ints, by: Floats, late: Mask
 ) -> Outlier:
     compared = [
         float(excesses(values, times.cohort)[members][:, late].mean())
         for values in (times.computation, times.loading, times.other)
     ]
-    blocks = excesses(times.blocks, times.cohort)[members][:, late].mean() / times.blocks[members][:, late].mean()
+    blocks = (
+        excesses(times.kernel_blocks, times.cohort)[members][:, late].mean()
+        / times.kernel_blocks[members][:, late].mean()
+    )
     cause = _cause(float(by[late].mean()), (compared[0], compared[1], compared[2]), float(blocks))
     own = Outlier(unit, name, members, late, by, (compared[0], compared[1], compared[2]), cause)
     if cause not in ("device", "work", "computation"):
@@ -232,14 +235,16 @@ def _cause(own: float, excess: tuple[float, float, float], more: float) -> Cause
     beyond the others'.
     """
     most = int(np.argmax(excess))
-    if excess[most] < EXPLAINS * own:
-        return "host" if excess[1] + excess[2] >= EXPLAINS * own else "unknown"  # a slow host loads slowly, too
+    if excess[most] < MIN_EXPLAINED_SHARE * own:
+        return (
+            "host" if excess[1] + excess[2] >= MIN_EXPLAINED_SHARE * own else "unknown"
+        )  # a slow host loads slowly, too
     if most:
         return "input" if most == 1 else "host"
-    return "computation" if np.isnan(more) else "work" if more > MORE else "device"
+    return "computation" if np.isnan(more) else "work" if more > MIN_EXTRA_BLOCKS else "device"
 
 
-def _kernel(parts: Sequence[RankSteps], times: Times, members: Ints, late: Mask) -> tuple[str, float]:
+def _kernel(parts: Sequence[RankSteps], times: RankTimes, members: Ints, late: Mask) -> tuple[str, float]:
     """The kernel that takes longer by the most on the first of the members than on the others of its cohort."""
     first = int(members[0])
     rest = np.setdiff1d(np.flatnonzero(times.cohort == times.cohort[first]), members)
@@ -258,8 +263,8 @@ def _kernel(parts: Sequence[RankSteps], times: Times, members: Ints, late: Mask)
 def _by_name(part: RankSteps, steps: Sequence[str]) -> dict[str, float]:
     """Mean ns of the kernels of a rank in some steps."""
     at = [part.steps.index(step) for step in steps]
-    mean: list[float] = part.kernel_ns.reshape(len(part.kernels), len(part.steps))[:, at].mean(axis=1).tolist()
-    return dict(zip(part.kernels, mean, strict=True))
+    mean: list[float] = part.kernel_ns.reshape(len(part.kernel_names), len(part.steps))[:, at].mean(axis=1).tolist()
+    return dict(zip(part.kernel_names, mean, strict=True))
 
 
 def _largest(found: list[Outlier]) -> Iterator[Outlier]:
@@ -276,20 +281,20 @@ def _largest(found: list[Outlier]) -> Iterator[Outlier]:
             yield one
 
 
-def _stages(parts: Sequence[RankSteps], times: Times, where: ProcessGroups, limits: _Limits) -> Iterator[Outlier]:
+def _stages(parts: Sequence[RankSteps], times: RankTimes, where: ProcessGroups, limits: _Limits) -> Iterator[Outlier]:
     """Stages of a pipeline with more to do than the others have, in most steps."""
-    stage = where.place.get("pipeline")
+    stage = where.axis_position.get("pipeline")
     if stage is None or (stage < 0).any():
         return
     rows = group(stage).members()
     if len(rows) < 2:
         return
-    values = (times.total, times.computation, times.loading, times.other, times.blocks)
+    values = (times.total, times.computation, times.loading, times.other, times.kernel_blocks)
     means = [np.stack([np.median(one[members], axis=0) for members in rows]) for one in values]
-    typical = Times(times.steps, *means, cohort=np.zeros(len(rows), np.int64))
+    typical = RankTimes(times.steps, *means, cohort=np.zeros(len(rows), np.int64))
     first = [parts[int(members[0])] for members in rows]
-    by = excesses(typical.own, typical.cohort)
+    by = excesses(typical.self_time, typical.cohort)
     for i, members in enumerate(rows):
-        if np.median(by[i]) > max(STAGE_LATE * limits.step, limits.often):
+        if np.median(by[i]) > max(MIN_STAGE_EXCESS_SHARE * limits.step, limits.often):
             one = _outlier(first, typical, "stage", str(int(stage[members[0]])), np.array([i]), by[i], by[i] > 0)
             yield msgspec.structs.replace(one, members=members)

@@ -11,7 +11,7 @@ from visualprof.reader.patterns import pattern
 from visualprof.reader.trace import Mask, Rows, Trace
 
 # Checked against the tensor pipe's own counter on an H200: tests/views/test_tensor_core.py.
-KERNEL = pattern(
+KERNEL_NAMES = pattern(
     # instruction shapes of Volta to Ada in the names of cuBLAS, cuDNN and CUTLASS kernels
     r"(?<!\d)(?:884|1688|16816|16832|8816|8832|16864)(?!\d)|(?<![a-z])[hidbq]mma|tensorop|tensor\d+x\d+x\d+|xmma_"
     # Hopper and Blackwell: asynchronous products, cuBLASLt's generated kernels, CUTLASS 3 main loops
@@ -21,9 +21,9 @@ KERNEL = pattern(
     re.IGNORECASE,
 )
 # The same families also generate kernels for the CUDA cores.
-NOT_KERNEL = pattern(r"ffma|simt", re.IGNORECASE)
+CUDA_CORE_NAMES = pattern(r"ffma|simt", re.IGNORECASE)
 
-OPERATOR = pattern(
+OPERATOR_NAMES = pattern(
     r"(?:^|::|_)(?:addbmm|addmm|addmv|addr|baddbmm|bmm|mm|mv|matmul|linear|linear_relu|einsum|tensordot|chain_matmul|"
     r"_?conv(?:olution)?(?:_?(?:1|2|3)d)?(?:_transpose(?:1|2|3)d|_tbc|_overrideable|_forward|_relu)?|convolution_backward|"
     r"(?:cudnn|miopen|thnn|slow|mkldnn)_conv\w*|conv_depthwise\w*|"
@@ -34,17 +34,17 @@ OPERATOR = pattern(
     r"Convolution\w*|ConvBias\w*|MatrixMul\w*|BatchedMatrixMul\w*|BatchedMatmul)$"
 )
 # Operator names of a family with a suffix that is not part of the name: Paddle's "conv2d dygraph", "matmul compute".
-SUFFIX = pattern(r"(?: (?:dygraph|compute)|Grad(?:Node(?:Final)?)?|\[\d+\])+$")
+NAME_SUFFIX = pattern(r"(?: (?:dygraph|compute)|Grad(?:Node(?:Final)?)?|\[\d+\])+$")
 
 
 def uses_tensor_core(name: str) -> bool:
     """Does a kernel of this name run on tensor cores?"""
-    return bool(KERNEL.search(name)) and not NOT_KERNEL.search(name)
+    return bool(KERNEL_NAMES.search(name)) and not CUDA_CORE_NAMES.search(name)
 
 
 def can_use_tensor_core(name: str) -> bool:
     """Has an operator of this name a tensor-core implementation for some type and shape?"""
-    return bool(OPERATOR.search(SUFFIX.sub("", name).strip()))
+    return bool(OPERATOR_NAMES.search(NAME_SUFFIX.sub("", name).strip()))
 
 
 def knows_tensor_cores(trace: Trace) -> bool:
@@ -52,11 +52,11 @@ def knows_tensor_cores(trace: Trace) -> bool:
     return trace.meta.device_work == "kernel" and trace.meta.device_type == "cuda"
 
 
-def names_with(trace: Trace, names: Rows, test: Callable[[str], bool]) -> Mask:
+def match_names(trace: Trace, name_ids: Rows, test: Callable[[str], bool]) -> Mask:
     """`test(name)` for every string id of `names`; each distinct name is looked at once."""
     holds = np.zeros(len(trace.strings), bool)
-    holds[names] = True
+    holds[name_ids] = True
     used: list[int] = np.flatnonzero(holds).tolist()
     for i in used:
         holds[i] = test(trace.strings[i])
-    return holds[names]
+    return holds[name_ids]

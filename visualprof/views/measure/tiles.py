@@ -14,10 +14,10 @@ from visualprof.reader.trace import Ids, Ints, Rows, Trace, TrackKind
 from visualprof.reader.trace.pyramid import index_of_longest
 from visualprof.views.measure.counter_tracks import CounterTrack
 from visualprof.views.measure.groups import distinct
-from visualprof.views.measure.replay.path_pieces import Pieces
+from visualprof.views.measure.replay.path_pieces import PathPieces
 
 TILE_BUCKETS = 256
-GROUP_LANES = 10
+MAX_GROUP_LANES = 10
 TILE_MAGIC, COUNTER_MAGIC = 0x31545056, 0x31435056  # "VPT1", "VPC1"
 
 
@@ -32,10 +32,10 @@ class Tile(msgspec.Struct, frozen=True):
     start: Ints
     end: Ints
     count: Ids
-    longest: Ids
+    longest_event: Ids
 
 
-def tile(trace: Trace, tracks: range, exponent: int, index: int) -> Tile:
+def cut_tile(trace: Trace, tracks: range, exponent: int, index: int) -> Tile:
     """One tile of some neighbouring tracks.
 
     Args:
@@ -94,7 +94,7 @@ def _coarser(entries: Tile, exponent: int, duration: Ints) -> Tile:
     first = np.flatnonzero(
         np.concatenate(([True], (bucket[1:] != bucket[:-1]) | (entries.lane[1:] != entries.lane[:-1])))
     )
-    longest = entries.longest[index_of_longest(duration[entries.longest], first)]
+    longest = entries.longest_event[index_of_longest(duration[entries.longest_event], first)]
     return Tile(
         entries.lane[first],
         entries.start[first],
@@ -125,9 +125,9 @@ def tile_bytes(trace: Trace, tracks: range, level: int, index: int) -> bytes:
     u32 magic, u32 n, then columns of n: f32 start, f32 end (buckets from the tile's start, clipped to -1 .. 257),
     u32 event, u32 name, u32 count, u16 lane (of the group), u8 category; each column at a multiple of 4 bytes.
     """
-    entries = tile(trace, tracks, level, index)
+    entries = cut_tile(trace, tracks, level, index)
     lane, events = entries.lane - int(trace.pyramid.lane_of_track[tracks.start]), trace.events
-    of = (entries.longest, events.name[entries.longest], events.category[entries.longest])
+    of = (entries.longest_event, events.name[entries.longest_event], events.category[entries.longest_event])
     return _packed(entries, lane, of, level, index)
 
 
@@ -145,7 +145,7 @@ def counter_bytes(origin: int, counter: CounterTrack, level: int, index: int) ->
     return struct.pack("<IIfI", COUNTER_MAGIC, len(bucket), before, 0) + b"".join(c.tobytes() for c in columns)
 
 
-def path_tile_bytes(trace: Trace, pieces: Pieces, exponent: int, index: int) -> bytes:
+def path_tile_bytes(trace: Trace, pieces: PathPieces, exponent: int, index: int) -> bytes:
     """A tile of a path in the form of `tile_bytes`; pieces that begin in one bucket of a track are one entry.
 
     lane: the track. event: row of device work, else one more than the last. name: its lane in the track. count: pieces.
@@ -159,13 +159,13 @@ def path_tile_bytes(trace: Trace, pieces: Pieces, exponent: int, index: int) -> 
     entries = Tile(pieces.track[rows], start, end, (start >= low).astype(np.int32), rows.astype(np.int32))
     if len(rows):
         entries = _coarser(entries, exponent, pieces.end - pieces.start)
-    event = pieces.event[entries.longest]
+    event = pieces.event[entries.longest_event]
     depth = np.where(event >= 0, trace.events.depth[event], 0)
     event = np.where(event >= 0, event, len(trace.events))
     return _packed(entries, entries.lane, (event, depth, np.zeros(len(event), np.int64)), exponent, index)
 
 
-def _in_window(pieces: Pieces, track: int, low: int, high: int) -> Ints:
+def _in_window(pieces: PathPieces, track: int, low: int, high: int) -> Ints:
     """Pieces of a track that begin in [low, high), and the one before if it reaches into that."""
     first, last = np.searchsorted(pieces.track, (track, track + 1))
     a, b = (int(first) + int(np.searchsorted(pieces.start[first:last], edge)) for edge in (low, high))
@@ -196,20 +196,20 @@ def _padded(data: bytes) -> bytes:
     return data + b"\0" * (-len(data) % 4)
 
 
-def groups_of_tracks(trace: Trace) -> list[range]:
+def track_groups(trace: Trace) -> list[range]:
     """Neighbouring tracks that share tiles: together at most GROUP_LANES lanes, or one track."""
     lanes = np.diff(trace.pyramid.lane_of_track)
     groups: list[range] = []
     for track in range(len(trace.tracks)):
         last = groups[-1] if groups else range(0)
-        if groups and int(lanes[last.start : track + 1].sum()) <= GROUP_LANES:
+        if groups and int(lanes[last.start : track + 1].sum()) <= MAX_GROUP_LANES:
             groups[-1] = range(last.start, track + 1)
         else:
             groups.append(range(track, track + 1))
     return groups
 
 
-def on_timeline(trace: Trace) -> list[int]:
+def timeline_tracks(trace: Trace) -> list[int]:
     """Track with events, in the order in which they are shown."""
     order = (TrackKind.THREAD, TrackKind.GPU_ANNOTATION, TrackKind.GRAPH, TrackKind.STREAM, TrackKind.COUNTER)
     rank = {kind: place for place, kind in enumerate(order)}

@@ -11,11 +11,11 @@ from visualprof.reader.trace import Category, Rows, Trace, TrackKind
 from visualprof.views.answers.kinds import Bandwidth, Duration, Kind
 from visualprof.views.measure.alignment import epoch_ns
 from visualprof.views.measure.counter_tracks import counter_tracks
-from visualprof.views.measure.launch_origin import Role, origin
-from visualprof.views.measure.stacks import Stacks
-from visualprof.views.measure.tiles import TILE_BUCKETS, groups_of_tracks, on_timeline
+from visualprof.views.measure.launch_origin import OriginRole, launch_origin
+from visualprof.views.measure.stacks import CallStacks
+from visualprof.views.measure.tiles import TILE_BUCKETS, timeline_tracks, track_groups
 from visualprof.views.measure.trace_cache import cached_on_trace
-from visualprof.views.measure.window import Direction, LinkName, linked, named, self_ns
+from visualprof.views.measure.window import Direction, LinkName, linked_events, name_ids, self_ns
 
 # What typed arguments hold (docs/trace-model.md); others are texts or counts.
 ARGUMENT_KINDS: dict[str, Kind] = {
@@ -76,7 +76,7 @@ class TimelineMeta(msgspec.Struct):
     warnings: list[str]
 
 
-class Place(msgspec.Struct):
+class EventLocation(msgspec.Struct):
     """Where an event stands on the timeline."""
 
     event: int
@@ -91,24 +91,24 @@ class Place(msgspec.Struct):
 class Occurrence(msgspec.Struct):
     """One of the calls of a name: its place, null where there are fewer. calls: how many there are."""
 
-    place: Place | None
+    place: EventLocation | None
     calls: int
 
 
-class LinkedPlace(Place):
+class LinkedEvent(EventLocation):
     """An event linked with another."""
 
     kind: LinkName
     direction: Direction
 
 
-class Origin(Place):
+class EventOrigin(EventLocation):
     """What an event comes from."""
 
-    role: Role
+    role: OriginRole
 
 
-class TimelineEvent(Place):
+class TimelineEvent(EventLocation):
     """Everything about one event. kinds: of its columns. arguments: raw, from the file; null when it is gone.
 
     nth: how many of its name and kind of track begin before it in its step, or in the trace where it has none.
@@ -123,9 +123,9 @@ class TimelineEvent(Place):
     kinds: dict[str, Kind]
     bandwidth_bytes_per_s: Bandwidth | None
     call_stack: str | None
-    parent: Place | None
-    origin: list[Origin]
-    links: list[LinkedPlace]
+    parent: EventLocation | None
+    origin: list[EventOrigin]
+    links: list[LinkedEvent]
     arguments: Any = None
     slack_ns: Duration | None = None
 
@@ -153,10 +153,10 @@ def timeline_meta(trace: Trace, version: str, minimap: dict[str, list[float]]) -
 
 
 def _tracks(trace: Trace) -> list[TimelineTrack]:
-    group_of = {track: (i, group) for i, group in enumerate(groups_of_tracks(trace)) for track in group}
+    group_of = {track: (i, group) for i, group in enumerate(track_groups(trace)) for track in group}
     first_lane = trace.pyramid.lane_of_track
     tracks: list[TimelineTrack] = []
-    for i in on_timeline(trace):
+    for i in timeline_tracks(trace):
         track, (number, group) = trace.tracks[i], group_of[i]
         on_device = track.kind != TrackKind.THREAD
         tracks.append(
@@ -185,9 +185,9 @@ def _counters(trace: Trace) -> list[TimelineCounter]:
     ]
 
 
-def place(trace: Trace, row: int) -> Place:
+def event_location(trace: Trace, row: int) -> EventLocation:
     """Where an event stands."""
-    return Place(**_place(trace, row))
+    return EventLocation(**_place(trace, row))
 
 
 def _place(trace: Trace, row: int) -> dict[str, Any]:
@@ -203,7 +203,7 @@ def _place(trace: Trace, row: int) -> dict[str, Any]:
     }
 
 
-def details(trace: Trace, row: int) -> TimelineEvent:
+def event_details(trace: Trace, row: int) -> TimelineEvent:
     """Everything about one event but its raw arguments, which only the file has."""
     events, rows = trace.events, np.array([row], np.int32)
     columns = {
@@ -223,20 +223,20 @@ def details(trace: Trace, row: int) -> TimelineEvent:
         columns=columns,
         kinds={name: ARGUMENT_KINDS.get(name, "text" if trace.args[name].text else "count") for name in columns},
         bandwidth_bytes_per_s=moved / duration * 1e9 if isinstance(moved, (int, float)) and duration else None,
-        call_stack=stacks.text(int(stacks.of(rows)[0])) or None,
-        parent=place(trace, parent) if parent >= 0 else None,
-        origin=[Origin(**_place(trace, other), role=role) for role, other in origin(trace, row)],
+        call_stack=stacks.stack_text(int(stacks.stack_ids(rows)[0])) or None,
+        parent=event_location(trace, parent) if parent >= 0 else None,
+        origin=[EventOrigin(**_place(trace, other), role=role) for role, other in launch_origin(trace, row)],
         links=[
-            LinkedPlace(**_place(trace, other), kind=kind, direction=direction)
-            for other, kind, direction in linked(trace, row)
+            LinkedEvent(**_place(trace, other), kind=kind, direction=direction)
+            for other, kind, direction in linked_events(trace, row)
         ],
     )
 
 
-def occurrence(trace: Trace, name: str, kind: TrackKind, step: str | None, nth: int) -> Occurrence:
+def find_occurrence(trace: Trace, name: str, kind: TrackKind, step: str | None, nth: int) -> Occurrence:
     """The event of that name that has `nth` of its kind before it in the step, or in the trace where `step` is None."""
-    rows = _alike(trace, named(trace, name), kind, _steps_called(trace, step))
-    return Occurrence(place(trace, int(rows[nth])) if nth < len(rows) else None, len(rows))
+    rows = _alike(trace, name_ids(trace, name), kind, _steps_called(trace, step))
+    return Occurrence(event_location(trace, int(rows[nth])) if nth < len(rows) else None, len(rows))
 
 
 def _nth(trace: Trace, row: int) -> int:
@@ -251,7 +251,7 @@ def _nth(trace: Trace, row: int) -> int:
 
 
 def _steps_called(trace: Trace, name: str | None) -> list[int] | None:
-    return None if name is None else np.flatnonzero(np.isin(trace.steps.name, named(trace, name))).tolist()
+    return None if name is None else np.flatnonzero(np.isin(trace.steps.name, name_ids(trace, name))).tolist()
 
 
 def _alike(trace: Trace, names: list[int], kind: TrackKind, steps: list[int] | None) -> Rows:
@@ -263,9 +263,9 @@ def _alike(trace: Trace, names: list[int], kind: TrackKind, steps: list[int] | N
 
 
 @cached_on_trace
-def _stacks(trace: Trace) -> Stacks:
+def _stacks(trace: Trace) -> CallStacks:
     """Made once for all events that are looked at."""
-    return Stacks(trace)
+    return CallStacks(trace)
 
 
 def _argument(trace: Trace, name: str, rows: Rows) -> object:

@@ -21,7 +21,7 @@ class CallColumns(Columns):
     min_ns: DurationColumn
 
 
-def durations(trace: Trace, rows: Rows, groups: Groups) -> dict[str, Column]:
+def duration_columns(trace: Trace, rows: Rows, groups: Groups) -> dict[str, Column]:
     """`calls, total_ns, mean_ns, max_ns, min_ns` of the groups of event rows."""
     dur = np.maximum(trace.events.dur[rows], 0)
     total = groups.sum(dur)
@@ -34,19 +34,22 @@ def durations(trace: Trace, rows: Rows, groups: Groups) -> dict[str, Column]:
     }
 
 
-def calls_by_name(trace: Trace, rows: Rows) -> CallColumns:
+def call_columns(trace: Trace, rows: Rows) -> CallColumns:
     """Event rows by name, the largest total first."""
     groups = group(trace.events.name[rows])
-    columns = {"name": names(trace, trace.events.name[rows][groups.first]), **durations(trace, rows, groups)}
-    return CallColumns(**ordered(columns, "total_ns"))
+    columns = {
+        "name": name_texts(trace, trace.events.name[rows][groups.first]),
+        **duration_columns(trace, rows, groups),
+    }
+    return CallColumns(**sort_columns(columns, "total_ns"))
 
 
-def names(trace: Trace, ids: Rows) -> list[str]:
+def name_texts(trace: Trace, ids: Rows) -> list[str]:
     """Texts of string ids."""
     return [trace.strings[int(i)] for i in ids]
 
 
-def ordered(columns: dict[str, Column], by: str) -> dict[str, Column]:
+def sort_columns(columns: dict[str, Column], by: str) -> dict[str, Column]:
     """The columns sorted by one of them, the largest first."""
     order = np.argsort(-np.asarray(columns[by]), kind="stable")
     return {k: take_rows(v, order) for k, v in columns.items()}

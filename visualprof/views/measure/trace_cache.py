@@ -13,16 +13,16 @@ from visualprof.reader.trace import Trace
 T = TypeVar("T")
 
 
-def cached_on_trace(work: Callable[[Trace], T]) -> Callable[[Trace], T]:
+def cached_on_trace(compute: Callable[[Trace], T]) -> Callable[[Trace], T]:
     """The same function; of a trace that it has seen it gives what it gave before. An array of it cannot be written."""
 
-    @wraps(work)
+    @wraps(compute)
     def known(trace: Trace) -> T:
-        if work not in trace.derived:
-            found = work(trace)
+        if compute not in trace.derived:
+            found = compute(trace)
             if isinstance(found, np.ndarray):
                 found.flags.writeable = False
-            trace.derived[work] = found
-        return trace.derived[work]
+            trace.derived[compute] = found
+        return trace.derived[compute]
 
     return known

@@ -6,11 +6,11 @@ import msgspec
 import numpy as np
 
 from visualprof.reader.trace import Ids, Ints, Mask
-from visualprof.views.measure.call_matching import Matched
+from visualprof.views.measure.call_matching import CallTransfers
 from visualprof.views.measure.groups import group
 
 
-class ByName(msgspec.Struct, frozen=True):
+class CollectiveTotals(msgspec.Struct, frozen=True):
     """The calls of each rank by name, k rows in order of the names' places and the ranks; sums over the calls.
 
     rank: (k,) places of ranks. name: (k,) ids of names. calls: (k,). bytes: (k,) and transfer: (k,) ns, -1 unknown.
@@ -22,14 +22,14 @@ class ByName(msgspec.Struct, frozen=True):
     name: Ids
     calls: Ints
     bytes: Ints
-    latency: Ints
-    transfer: Ints
-    exchange: Ints
-    members: Ints
+    latency_ns: Ints
+    transfer_ns: Ints
+    data_transfer_ns: Ints
+    group_size: Ints
     event: Ints
 
 
-class Waits(msgspec.Struct, frozen=True):
+class WaitTotals(msgspec.Struct, frozen=True):
     """How long ranks wait for others, k rows.
 
     rank, step, name: (k,) places of ranks and of steps, -1 for none, ids of names. group: (k,) place among the groups
@@ -40,42 +40,42 @@ class Waits(msgspec.Struct, frozen=True):
     step: Ints
     name: Ids
     group: Ints
-    message: Mask
+    is_message: Mask
     ns: Ints
 
 
-def by_name(matched: Matched) -> ByName:
+def collective_totals(matched: CallTransfers) -> CollectiveTotals:
     """Sums of the calls of each rank by name."""
     calls = matched.calls
     same = group(calls.name, calls.rank)
     first = same.first
     nbytes, transfer = (
-        np.where(same.min(values) >= 0, same.sum(values), -1) for values in (matched.bytes, matched.transfer)
+        np.where(same.min(values) >= 0, same.sum(values), -1) for values in (matched.bytes, matched.transfer_ns)
     )
-    return ByName(
+    return CollectiveTotals(
         calls.rank[first],
         calls.name[first],
         same.count,
         nbytes,
-        same.sum(matched.latency),
+        same.sum(matched.latency_ns),
         transfer,
-        same.sum(matched.exchange),
+        same.sum(matched.data_transfer_ns),
         same.max(matched.group_size),
-        matched.event[same.largest(matched.latency)],
+        matched.event[same.largest_rows(matched.latency_ns)],
     )
 
 
-def waits(matched: Matched, step: Ints, of: Ints) -> Waits:
+def wait_totals(matched: CallTransfers, step: Ints, run_groups: Ints) -> WaitTotals:
     """What ranks wait in. step: (n,) of each call. of: places of the groups of the calls among those of the run."""
     calls, message = matched.calls, matched.calls.source >= 0
-    rows = np.flatnonzero(matched.wait > 0)
+    rows = np.flatnonzero(matched.wait_ns > 0)
     same = group(calls.rank[rows], step[rows], calls.name[rows], calls.group[rows], message[rows])
     one = rows[same.first]
-    return Waits(
+    return WaitTotals(
         calls.rank[one],
         step[one],
         calls.name[one],
-        of[calls.group[one]],
+        run_groups[calls.group[one]],
         message[one],
-        same.sum(matched.wait[rows]),
+        same.sum(matched.wait_ns[rows]),
     )

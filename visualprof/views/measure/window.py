@@ -13,13 +13,13 @@ from visualprof.views.answers import kinds
 from visualprof.views.answers.kinds import Column
 from visualprof.views.answers.table import Columns
 from visualprof.views.measure.groups import distinct, group
-from visualprof.views.measure.intervals import covered, length, lengths, union
-from visualprof.views.measure.launch import is_kernel, repeats
-from visualprof.views.measure.timing import names, ordered
+from visualprof.views.measure.intervals import covered_ns, span_length, span_lengths_by_group, union
+from visualprof.views.measure.launch import is_kernel, is_nested_duplicate
+from visualprof.views.measure.timing import name_texts, sort_columns
 from visualprof.views.measure.trace_cache import cached_on_trace
 
 MAX_HITS = 10_000
-TICKS = 512
+TICK_COUNT = 512
 LinkName = Literal["launch", "fwdbwd", "async", "flow", "owner"]
 Direction = Literal["to", "from"]
 LINK_NAMES: dict[LinkKind, LinkName] = {
@@ -48,7 +48,7 @@ class DeviceUse(msgspec.Struct):
     utilization: kinds.Ratio
 
 
-def rows_in(trace: Trace, low: int, high: int, tracks: list[int]) -> Rows:
+def events_in_window(trace: Trace, low: int, high: int, tracks: list[int]) -> Rows:
     """Timed events of some tracks that overlap [low, high) ns."""
     events = trace.events
     parts: list[Ints] = []
@@ -66,16 +66,16 @@ def window_table(trace: Trace, low: int, high: int, tracks: list[int]) -> Window
     `share` is the union over the window's length.
     """
     events = trace.events
-    rows = rows_in(trace, low, high, tracks)
-    rows = rows[~repeats(trace)[rows]]
+    rows = events_in_window(trace, low, high, tracks)
+    rows = rows[~is_nested_duplicate(trace)[rows]]
     start, end = np.maximum(events.ts[rows], low), np.minimum(events.end[rows], high)
     inside = end - start
     groups = group(events.name[rows], events.category[rows])
     total = groups.sum(inside)
-    unions = lengths(groups.of, start, end, len(groups.first))
-    longest = rows[groups.largest(events.dur[rows])]
+    unions = span_lengths_by_group(groups.ids, start, end, len(groups.first))
+    longest = rows[groups.largest_rows(events.dur[rows])]
     columns: dict[str, Column] = {
-        "name": names(trace, events.name[rows][groups.first]),
+        "name": name_texts(trace, events.name[rows][groups.first]),
         "category": [Category(c).name.lower() for c in events.category[rows][groups.first].tolist()],
         "calls": groups.count,
         "total_ns": total,
@@ -84,7 +84,7 @@ def window_table(trace: Trace, low: int, high: int, tracks: list[int]) -> Window
         "share_ratio": unions / max(1, high - low),
         "event": longest,
     }
-    return WindowColumns(**ordered(columns, "total_ns"))
+    return WindowColumns(**sort_columns(columns, "total_ns"))
 
 
 def window_utilization(trace: Trace, low: int, high: int) -> list[DeviceUse]:
@@ -95,12 +95,12 @@ def window_utilization(trace: Trace, low: int, high: int) -> list[DeviceUse]:
     out: list[DeviceUse] = []
     for device in distinct(device_of).tolist():
         mine = rows[device_of == device]
-        busy = length(union(np.maximum(events.ts[mine], low), np.minimum(events.end[mine], high)))
+        busy = span_length(union(np.maximum(events.ts[mine], low), np.minimum(events.end[mine], high)))
         out.append(DeviceUse(device, busy / max(1, high - low)))
     return out
 
 
-class Hits(msgspec.Struct, frozen=True):
+class SearchHits(msgspec.Struct, frozen=True):
     """The events that match a search.
 
     rows: in order of time, at most MAX_HITS. total: all of them. ticks: (TICKS,) matches over the trace's time.
@@ -111,7 +111,7 @@ class Hits(msgspec.Struct, frozen=True):
     ticks: Ints
 
 
-def search(trace: Trace, text: str, exact: bool = False) -> Hits:
+def search_events(trace: Trace, text: str, exact: bool = False) -> SearchHits:
     """Events whose name contains the text (any case), or equals it."""
     needle = text.casefold()
     match = [i for i, s in enumerate(trace.strings) if (s == text if exact else needle in s.casefold())]
@@ -120,25 +120,25 @@ def search(trace: Trace, text: str, exact: bool = False) -> Hits:
     rows = np.flatnonzero(table[trace.events.name])
     rows = rows[np.argsort(trace.events.ts[rows], kind="stable")].astype(np.int32)
     start, end = trace.span_ns
-    place = np.floor((trace.events.ts[rows] - start) * (TICKS / max(1, end - start))).astype(np.int64)
-    return Hits(rows[:MAX_HITS], len(rows), np.bincount(np.minimum(place, TICKS - 1), minlength=TICKS))
+    place = np.floor((trace.events.ts[rows] - start) * (TICK_COUNT / max(1, end - start))).astype(np.int64)
+    return SearchHits(rows[:MAX_HITS], len(rows), np.bincount(np.minimum(place, TICK_COUNT - 1), minlength=TICK_COUNT))
 
 
-def named(trace: Trace, name: str) -> list[int]:
+def name_ids(trace: Trace, name: str) -> list[int]:
     """Numbers of a name in the trace's dictionary."""
     return [i for i, s in enumerate(trace.strings) if s == name]
 
 
-def longest_of(trace: Trace, name: str, on_device: bool | None = None) -> int:
+def longest_event_named(trace: Trace, name: str, on_device: bool | None = None) -> int:
     """Row of the longest event of that name, -1 when there is none; on a device, on the host, or anywhere."""
-    mask = np.isin(trace.events.name, named(trace, name))
+    mask = np.isin(trace.events.name, name_ids(trace, name))
     if on_device is not None:
         mask &= trace.track_mask(TrackKind.STREAM) == on_device
     rows = np.flatnonzero(mask)
     return int(rows[np.argmax(trace.events.dur[rows])]) if len(rows) else -1
 
 
-def linked(trace: Trace, row: int) -> list[tuple[int, LinkName, Direction]]:
+def linked_events(trace: Trace, row: int) -> list[tuple[int, LinkName, Direction]]:
     """Events linked with one: (row, kind, direction `to` or `from`)."""
     out: list[tuple[int, LinkName, Direction]] = []
     ends: tuple[tuple[Direction, Ids, Ids], ...] = (
@@ -167,12 +167,12 @@ def self_ns(trace: Trace, row: int) -> int:
 def busy_profile(trace: Trace) -> dict[str, NDArray[np.float64]]:
     """Share of each of TICKS equal parts of the trace that devices and the host were busy: for the minimap."""
     start, end = trace.span_ns
-    edges = np.linspace(start, end, TICKS + 1).astype(np.int64)
+    edges = np.linspace(start, end, TICK_COUNT + 1).astype(np.int64)
     events = trace.events
     out: dict[str, NDArray[np.float64]] = {}
     host = events.category_mask(Category.OP, Category.RUNTIME, Category.COMM) & trace.track_mask(TrackKind.THREAD)
     for name, mask in (("host", host), ("device", is_kernel(trace))):
         rows = np.flatnonzero(mask & (events.dur > 0))
         spans = union(events.ts[rows], events.ts[rows] + events.dur[rows])
-        out[name] = covered(spans, edges[:-1], edges[1:]) / np.maximum(1, np.diff(edges))
+        out[name] = covered_ns(spans, edges[:-1], edges[1:]) / np.maximum(1, np.diff(edges))
     return out

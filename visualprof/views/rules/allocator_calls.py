@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from visualprof.reader.trace import Category, TrackKind
 from visualprof.views.measure.findings import Detection, Rule, RuleContext, longest_event, time_by_name
-from visualprof.views.measure.tensor_core import names_with
+from visualprof.views.measure.tensor_core import match_names
 
 CALL = re.compile(
     r"(cuda|hip)(Malloc|Free|HostAlloc|MallocHost|HostMalloc|FreeHost|HostFree)$|cuMem(Create|Map|Unmap|Release)$"
@@ -21,17 +21,17 @@ CALL = re.compile(
 def look(case: RuleContext) -> Iterator[Detection]:
     """Yield the calls in typical steps without the first of all steps, in which the cache fills."""
     events, windows = case.trace.events, case.windows
-    rows = case.of(Category.RUNTIME)
+    rows = case.events_of(Category.RUNTIME)
     rows = rows[case.trace.track_mask(TrackKind.THREAD)[rows] & (events.dur[rows] > 0)]
-    rows = rows[names_with(case.trace, events.name[rows], lambda name: CALL.match(name) is not None)]
+    rows = rows[match_names(case.trace, events.name[rows], lambda name: CALL.match(name) is not None)]
     if len(windows) < 2:
         return
-    rows = case.inside(rows[events.ts[rows] >= windows.end[0]])
-    spent = case.within(case.covering(rows))
+    rows = case.in_typical_steps(rows[events.ts[rows] >= windows.end[0]])
+    spent = case.covered_ns(case.event_spans(rows))
     if spent:
         names = time_by_name(case.trace, rows)
         numbers = {
-            "calls_per_step": case.per_step(rows),
+            "calls_per_step": case.count_per_step(rows),
             "allocator_ns": round(spent),
             "allocator_ratio": case.share(spent),
         }
@@ -47,7 +47,7 @@ RULE = Rule(
         "paddle": "FLAGS_allocator_strategy=auto_growth",
         "onnxruntime": '("CUDAExecutionProvider", {"arena_extend_strategy": "kSameAsRequested"})',
     },
-    server={
+    server_code={
         "vllm": "vllm serve MODEL --gpu-memory-utilization 0.85",
         "sglang": "sglang.launch_server --mem-fraction-static 0.8",
     },

@@ -11,8 +11,8 @@ import numpy as np
 
 from visualprof.reader.trace import Ids
 from visualprof.reader.trace.nesting import nearest_ancestor
-from visualprof.views.measure.findings import Detection, Rule, RuleContext, extent_of
-from visualprof.views.measure.groups import one_of
+from visualprof.views.measure.findings import Detection, Rule, RuleContext, extent_with_track
+from visualprof.views.measure.groups import is_in
 from visualprof.views.measure.launch import is_operator
 
 SOFTMAX, BACKWARD = "aten::_softmax", "aten::_softmax_backward_data"
@@ -27,9 +27,9 @@ def look(case: RuleContext) -> Iterator[Detection]:
     if SOFTMAX not in ids:
         return
     operators = np.flatnonzero(
-        is_operator(case.trace) & one_of(events.name, [i for n, i in ids.items() if n != BACKWARD])
+        is_operator(case.trace) & is_in(events.name, [i for n, i in ids.items() if n != BACKWARD])
     )
-    batched = one_of(events.name[operators], [ids[name] for name in BATCHED if name in ids])
+    batched = is_in(events.name[operators], [ids[name] for name in BATCHED if name in ids])
     middle = np.flatnonzero(events.name[operators] == ids[SOFTMAX])
     middle = middle[(middle > 0) & (middle < len(operators) - 1)]
     middle = middle[batched[middle - 1] & batched[middle + 1]]
@@ -38,26 +38,26 @@ def look(case: RuleContext) -> Iterator[Detection]:
     if not len(middle):
         return
     rows = _softmaxes(case, [ids[name] for name in (SOFTMAX, BACKWARD) if name in ids])
-    spent = case.within(case.covering(rows))
+    spent = case.covered_ns(case.event_spans(rows))
     start, end = (int(events.ts[operators[middle[0] - 1]]), int(events.end[operators[middle[0] + 1]]))
     numbers = {"calls": len(middle), "softmax_ns": round(spent), "softmax_ratio": case.share(spent)}
     change = "; ".join(f"operator[{name}]=0" for name in (SOFTMAX, BACKWARD) if name in ids)
-    extent = extent_of(case.trace, start, end, operators[middle[:1]])
+    extent = extent_with_track(case.trace, start, end, operators[middle[:1]])
     yield Detection(numbers, "/operator?filter=softmax", extent, spent, change)
 
 
 def _softmaxes(case: RuleContext, names: list[int]) -> Ids:
     """Return the device work of these operators, or the operators themselves if nothing runs on a device."""
-    meant = is_operator(case.trace) & one_of(case.trace.events.name, names)
-    owned = nearest_ancestor(case.trace.events.parent, meant, case.joined.op) >= 0
-    return case.joined.work[owned] if len(case.joined.work) else np.flatnonzero(meant).astype(np.int32)
+    meant = is_operator(case.trace) & is_in(case.trace.events.name, names)
+    owned = nearest_ancestor(case.trace.events.parent, meant, case.launches.op) >= 0
+    return case.launches.work[owned] if len(case.launches.work) else np.flatnonzero(meant).astype(np.int32)
 
 
 RULE = Rule(
     look,
     "medium",
     {"pytorch": "torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)"},
-    server={
+    server_code={
         "vllm": "vllm serve MODEL --attention-backend FLASH_ATTN",
         "sglang": "sglang.launch_server --attention-backend flashinfer",
     },

@@ -13,10 +13,10 @@ from visualprof.views.measure.findings import Detection, Rule, RuleContext
 
 def look(case: RuleContext) -> Iterator[Detection]:
     """Yield the exposed communication."""
-    spent = case.spent("communication")
+    spent = case.part_time("communication")
     if spent:
         numbers = {"communication_ratio": case.share(spent), "communication_ns": round(spent)}
-        extent = case.longest(case.exposed["communication"], case.of(Category.COMM))
+        extent = case.longest_extent(case.exposed["communication"], case.events_of(Category.COMM))
         yield Detection(numbers, "/distributed", extent, spent, "collective=0")
 
 
@@ -27,7 +27,7 @@ RULE = Rule(
         "pytorch": "DistributedDataParallel(model, bucket_cap_mb=100); with model.no_sync(): ...",
         "paddle": "paddle.DataParallel(model, comm_buffer_size=100)",
     },
-    server={
+    server_code={
         "vllm": "vllm serve MODEL --tensor-parallel-size 2 --data-parallel-size 4",
         "sglang": "sglang.launch_server --tp-size 2 --dp-size 4",
     },

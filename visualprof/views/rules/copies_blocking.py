@@ -11,17 +11,17 @@ import numpy as np
 
 from visualprof.reader.trace import Category
 from visualprof.views.measure.findings import Detection, Rule, RuleContext
-from visualprof.views.measure.tensor_core import names_with
+from visualprof.views.measure.tensor_core import match_names
 
 
 def look(case: RuleContext) -> Iterator[Detection]:
     """Yield the exposed copies."""
-    spent = case.spent("memcpy")
+    spent = case.part_time("memcpy")
     if spent:
         rows = np.flatnonzero(case.trace.events.category == Category.MEMCPY)
-        count = int(names_with(case.trace, case.trace.events.name[rows], lambda name: "Pageable" in name).sum())
+        count = int(match_names(case.trace, case.trace.events.name[rows], lambda name: "Pageable" in name).sum())
         numbers = {"pageable_copies": count, "memcpy_ratio": case.share(spent), "memcpy_ns": round(spent)}
-        extent = case.longest(case.exposed["memcpy"], case.of(Category.MEMCPY))
+        extent = case.longest_extent(case.exposed["memcpy"], case.events_of(Category.MEMCPY))
         yield Detection(numbers, "/kernel?table=memory_operations", extent, spent, "copies=0")
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from visualprof.reader.patterns import pattern
 from visualprof.views.measure.findings import Detection, Rule, RuleContext, longest_event
-from visualprof.views.measure.tensor_core import names_with
+from visualprof.views.measure.tensor_core import match_names
 
 NAME = pattern(r"(?<![A-Za-z])DataParallel(?![A-Za-z])")
 
@@ -20,7 +20,7 @@ def look(case: RuleContext) -> Iterator[Detection]:
     """Yield a detection if DataParallel uses several devices."""
     if len(case.devices) < 2:
         return
-    named = names_with(case.trace, case.trace.events.name, lambda name: bool(NAME.search(name)))
+    named = match_names(case.trace, case.trace.events.name, lambda name: bool(NAME.search(name)))
     if named.any():
         extent = longest_event(case.trace, np.flatnonzero(named))
         yield Detection({"devices": len(case.devices)}, "/overview", extent, severity="medium")
@@ -30,5 +30,5 @@ RULE = Rule(
     look,
     "high",
     {"pytorch": "DistributedDataParallel(model)  # a process for each device: torchrun --nproc-per-node=N"},
-    training=True,
+    training_only=True,
 )

@@ -8,16 +8,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from visualprof.reader.trace import Category
-from visualprof.views.measure.findings import Detection, Rule, RuleContext, function_in, time_by_name
+from visualprof.views.measure.findings import Detection, Rule, RuleContext, dominant_function, time_by_name
 
 
 def look(case: RuleContext) -> Iterator[Detection]:
     """Yield the exposed data loading."""
-    spent, rows = case.spent("dataloader"), case.of(Category.DATALOADER)
+    spent, rows = case.part_time("dataloader"), case.events_of(Category.DATALOADER)
     if spent:
-        where = function_in(case.trace, case.exposed["dataloader"]) or next(iter(time_by_name(case.trace, rows)), "")
+        where = dominant_function(case.trace, case.exposed["dataloader"]) or next(
+            iter(time_by_name(case.trace, rows)), ""
+        )
         numbers = {"dataloader_ratio": case.share(spent), "dataloader_ns": round(spent), "function": where}
-        extent = case.longest(case.exposed["dataloader"], rows)
+        extent = case.longest_extent(case.exposed["dataloader"], rows)
         yield Detection(numbers, "/overview?chart=steps", extent, spent, "dataloader=0")
 
 
@@ -29,5 +31,5 @@ RULE = Rule(
         "paddle": "paddle.io.DataLoader(dataset, num_workers=4, persistent_workers=True)",
         "megengine": "megengine.data.DataLoader(dataset, sampler=sampler, num_workers=4)",
     },
-    training=True,
+    training_only=True,
 )

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from visualprof.reader.trace import Category
-from visualprof.views.measure.findings import Detection, Rule, RuleContext, extent_of
+from visualprof.views.measure.findings import Detection, Rule, RuleContext, extent_with_track
 from visualprof.views.measure.groups import group
-from visualprof.views.measure.tensor_core import names_with
+from visualprof.views.measure.tensor_core import match_names
 
 PART = "elementwise"
 SHORTEST = 3  # kernels of a chain
@@ -21,24 +21,24 @@ SHORTEST = 3  # kernels of a chain
 def look(case: RuleContext) -> Iterator[Detection]:
     """Yield the chains with their predicted savings."""
     events = case.trace.events
-    rows = case.of(Category.KERNEL)
-    if not case.on_gpu() or not len(rows):
+    rows = case.events_of(Category.KERNEL)
+    if not case.has_gpu_kernels() or not len(rows):
         return
     rows = rows[np.lexsort((events.ts[rows], events.track[rows]))]
-    alike = names_with(case.trace, events.name[rows], lambda name: PART in name.casefold())
+    alike = match_names(case.trace, events.name[rows], lambda name: PART in name.casefold())
     begins = np.append(True, (events.track[rows[1:]] != events.track[rows[:-1]]) | ~alike[1:] | ~alike[:-1])
     chains = group(np.cumsum(begins))
-    chained = chains.count[chains.of] >= SHORTEST
+    chained = chains.count[chains.ids] >= SHORTEST
     dur = np.maximum(events.dur[rows], 0)
     total = int(dur[alike].sum())
     saved = chains.sum(dur) - chains.max(dur)
     saved = int(saved[chains.count >= SHORTEST].sum())
     if not saved:
         return
-    spent = case.within(case.covering(rows[chained]))
+    spent = case.covered_ns(case.event_spans(rows[chained]))
     longest = int(np.where(chains.count >= SHORTEST, chains.sum(dur), -1).argmax())
-    mine = rows[chains.of == longest]
-    extent = extent_of(case.trace, int(events.ts[mine].min()), int(events.end[mine].max()), mine)
+    mine = rows[chains.ids == longest]
+    extent = extent_with_track(case.trace, int(events.ts[mine].min()), int(events.end[mine].max()), mine)
     chain_count = int((chains.count >= SHORTEST).sum())
     numbers = {
         "chains": chain_count, "kernels_per_chain": float(chained.sum() / chain_count),
@@ -55,7 +55,7 @@ RULE = Rule(
         "paddle": "model = paddle.jit.to_static(model, backend='CINN')",
         "megengine": "@megengine.jit.trace(symbolic=True, opt_level=3)",
     },
-    server={
+    server_code={
         "vllm": "vllm serve MODEL -O3  # without --enforce-eager",
         "sglang": "sglang.launch_server --enable-torch-compile",
     },

@@ -14,30 +14,30 @@ from visualprof.reader.trace.nesting import nearest_ancestor
 from visualprof.views.measure.findings import Detection, Rule, RuleContext, longest_event, time_by_name
 from visualprof.views.measure.groups import distinct
 from visualprof.views.measure.launch import is_operator
-from visualprof.views.measure.replay.build import COPY, wait_graph
-from visualprof.views.measure.replay.graph import KINDS
+from visualprof.views.measure.replay.build import COPY_CALL, wait_graph
+from visualprof.views.measure.replay.graph import DEPENDENCY_KINDS
 
 
 def look(case: RuleContext) -> Iterator[Detection]:
     """Yield the time in calls that returned when the work they waited for had ended."""
     trace = case.trace
-    if not case.on_gpu():
+    if not case.has_gpu_kernels():
         return
     graph = wait_graph(trace)
-    back = graph.waits.dst[graph.waits.kind == KINDS.index("return")]
-    rows = case.inside(distinct(graph.moments.event[back]))
-    spent = case.within(case.covering(rows))
+    back = graph.edges.dst[graph.edges.kind == DEPENDENCY_KINDS.index("return")]
+    rows = case.in_typical_steps(distinct(graph.nodes.event[back]))
+    spent = case.covered_ns(case.event_spans(rows))
     if not spent:
         return
     python = trace.events.category == Category.PYTHON
     around = nearest_ancestor(trace.events.parent, is_operator(trace) | python, rows)
     callers = np.where(around >= 0, around, rows)
-    copies = [COPY.match(case.name(row)) is not None for row in rows.tolist()]
+    copies = [COPY_CALL.match(case.event_name(row)) is not None for row in rows.tolist()]
     change = "; ".join(text for text, there in (("sync=remove", False), ("copies=async", True)) if there in copies)
     by_caller = np.bincount(callers, trace.events.dur[rows], len(trace.events))
     numbers = {
-        "calls_per_step": case.per_step(rows), "sync_ns": round(spent), "sync_ratio": case.share(spent),
-        "call": next(iter(time_by_name(trace, rows))), "function": case.name(int(by_caller.argmax())),
+        "calls_per_step": case.count_per_step(rows), "sync_ns": round(spent), "sync_ratio": case.share(spent),
+        "call": next(iter(time_by_name(trace, rows))), "function": case.event_name(int(by_caller.argmax())),
     }  # fmt: skip
     yield Detection(numbers, "/idle", longest_event(trace, rows), spent, change)
 
@@ -51,7 +51,7 @@ RULE = Rule(
         "megengine": "total += loss.detach()  # .item() only every 100 steps",
         "onnxruntime": "session.run_with_iobinding(binding)  # outputs stay on the device",
     },
-    server={
+    server_code={
         "vllm": "vllm serve MODEL --async-scheduling",
         "sglang": "sglang.launch_server  # without --disable-overlap-schedule",
     },

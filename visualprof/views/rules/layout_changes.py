@@ -10,16 +10,16 @@ from collections.abc import Iterator
 from visualprof.reader.trace import Category
 from visualprof.views.measure.findings import Detection, Rule, RuleContext, longest_event
 from visualprof.views.measure.groups import distinct
-from visualprof.views.measure.tensor_core import names_with
+from visualprof.views.measure.tensor_core import match_names
 
 PARTS = ("nchwToNhwc", "nhwcToNchw")
 
 
 def look(case: RuleContext) -> Iterator[Detection]:
     """Yield the device time of the layout conversions."""
-    rows, events = case.of(Category.KERNEL), case.trace.events
-    rows = rows[names_with(case.trace, events.name[rows], lambda name: any(map(name.__contains__, PARTS)))]
-    spent = case.within(case.covering(rows))
+    rows, events = case.events_of(Category.KERNEL), case.trace.events
+    rows = rows[match_names(case.trace, events.name[rows], lambda name: any(map(name.__contains__, PARTS)))]
+    spent = case.covered_ns(case.event_spans(rows))
     if spent:
         names = [case.trace.strings[int(i)] for i in distinct(events.name[rows])]
         change = "; ".join(f"kernel[name~{part}]=0" for part in PARTS if any(part in name for name in names))

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 import numpy as np
 
 from visualprof.reader.trace import Category
-from visualprof.views.measure.findings import Detection, Rule, RuleContext, densest
+from visualprof.views.measure.findings import Detection, Rule, RuleContext, densest_burst
 from visualprof.views.measure.groups import distinct
 from visualprof.views.measure.intervals import merge, subtract
-from visualprof.views.measure.steps import kernels
+from visualprof.views.measure.steps import device_kernels
 
 FEWEST = 100  # launches
 IDLE = 0.2  # of the step
@@ -22,21 +22,21 @@ IDLE = 0.2  # of the step
 
 def look(case: RuleContext) -> Iterator[Detection]:
     """Yield the calls that take longer than all the kernels they launch."""
-    joined, events = case.joined, case.trace.events
+    joined, events = case.launches, case.trace.events
     chosen = (joined.call >= 0) & (events.category[joined.work] == Category.KERNEL)
     work, call = joined.work[chosen], joined.call[chosen]
     calls = distinct(call)
-    if not case.on_gpu() or len(calls) < FEWEST:
+    if not case.has_gpu_kernels() or len(calls) < FEWEST:
         return
     short = np.bincount(call, events.dur[work])[calls] < events.dur[calls]
-    idle = max(case.idle(device.id) for device in case.devices)
+    idle = max(case.idle_ns(device.id) for device in case.devices)
     if short.mean() > 0.5 and case.share(idle) > IDLE:
-        busy = merge(*(mine.spans for mine in kernels(case.trace).values()))
-        spent = round(case.within(subtract(case.covering(calls[short]), busy)))
+        busy = merge(*(mine.spans for mine in device_kernels(case.trace).values()))
+        spent = round(case.covered_ns(subtract(case.event_spans(calls[short]), busy)))
         kernel_mean = round(float(events.dur[work].mean()))
         ratio = float(short.mean())
         numbers = {"calls": len(calls), "short_kernel_ratio": ratio, "kernel_mean_ns": kernel_mean, "launch_ns": spent}
-        yield Detection(numbers, "/idle", densest(case.trace, calls[short]), idle, "launch=0")
+        yield Detection(numbers, "/idle", densest_burst(case.trace, calls[short]), idle, "launch=0")
 
 
 RULE = Rule(
@@ -48,7 +48,7 @@ RULE = Rule(
         "megengine": "@megengine.jit.trace(symbolic=True)",
         "onnxruntime": 'providers=[("CUDAExecutionProvider", {"enable_cuda_graph": "1"})]',
     },
-    server={
+    server_code={
         "vllm": "vllm serve MODEL --max-cudagraph-capture-size 512  # without --enforce-eager",
         "sglang": "sglang.launch_server --cuda-graph-max-bs 512  # without --disable-cuda-graph",
         "tensorrt-llm": "cuda_graph_config: {enable_padding: true, max_batch_size: 512}",

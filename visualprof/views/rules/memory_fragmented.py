@@ -45,7 +45,7 @@ RULE = Rule(
         "pytorch": "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
         "paddle": "FLAGS_use_virtual_memory_auto_growth=1",
     },
-    server={
+    server_code={
         "vllm": "vllm serve MODEL --gpu-memory-utilization 0.85",
         "sglang": "sglang.launch_server --mem-fraction-static 0.8",
     },

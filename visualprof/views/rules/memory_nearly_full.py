@@ -29,5 +29,5 @@ RULE = Rule(
         "pytorch": "torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False)",
         "paddle": "paddle.distributed.fleet.utils.recompute(block, x)",
     },
-    training=True,
+    training_only=True,
 )

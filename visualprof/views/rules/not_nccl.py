@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from visualprof.reader.trace import Category
-from visualprof.views.measure.devices import capability
+from visualprof.views.measure.devices import compute_capability
 from visualprof.views.measure.findings import Detection, Rule, RuleContext, longest_event
 
 CAPABILITY = 3.5
@@ -17,8 +17,13 @@ CAPABILITY = 3.5
 def look(case: RuleContext) -> Iterator[Detection]:
     """Yield collectives over gloo or MPI on GPUs."""
     backend, on_cuda = case.trace.meta.properties.get("backend", "nccl"), case.trace.meta.device_type == "cuda"
-    if backend in ("gloo", "mpi") and case.on_gpu() and on_cuda and max(map(capability, case.devices)) >= CAPABILITY:
-        extent = longest_event(case.trace, case.of(Category.COMM))
+    if (
+        backend in ("gloo", "mpi")
+        and case.has_gpu_kernels()
+        and on_cuda
+        and max(map(compute_capability, case.devices)) >= CAPABILITY
+    ):
+        extent = longest_event(case.trace, case.events_of(Category.COMM))
         yield Detection({"backend": backend}, "/distributed", extent, severity="medium")
 
 

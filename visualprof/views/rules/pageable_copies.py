@@ -10,22 +10,24 @@ from collections.abc import Iterator
 import numpy as np
 
 from visualprof.views.measure.findings import Detection, Rule, RuleContext, longest_event
-from visualprof.views.measure.replay.change import PAGEABLE
-from visualprof.views.measure.tensor_core import names_with
+from visualprof.views.measure.replay.change import PAGEABLE_COPY
+from visualprof.views.measure.tensor_core import match_names
 
 LONG_NS = 200_000  # a call that takes longer copies aside; one that only launches takes some 10 us
 
 
 def look(case: RuleContext) -> Iterator[Detection]:
     """Yield the long calls of such copies."""
-    joined, events = case.joined, case.trace.events
-    pageable = (joined.call >= 0) & names_with(case.trace, events.name[joined.work], lambda name: PAGEABLE in name)
-    rows = case.inside(joined.call[pageable])
+    joined, events = case.launches, case.trace.events
+    pageable = (joined.call >= 0) & match_names(
+        case.trace, events.name[joined.work], lambda name: PAGEABLE_COPY in name
+    )
+    rows = case.in_typical_steps(joined.call[pageable])
     rows = rows[events.dur[rows] > LONG_NS]
     if len(rows):
-        spent = case.within(case.covering(np.sort(rows)))
+        spent = case.covered_ns(case.event_spans(np.sort(rows)))
         numbers = {
-            "calls_per_step": case.per_step(rows),
+            "calls_per_step": case.count_per_step(rows),
             "staging_ns": round(spent),
             "staging_ratio": case.share(spent),
         }

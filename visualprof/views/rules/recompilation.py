@@ -7,18 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from visualprof.views.measure.compiled import regions
+from visualprof.views.measure.compiled import compiled_regions
 from visualprof.views.measure.findings import Detection, Rule, RuleContext, longest_event, time_by_name
 
 
 def look(case: RuleContext) -> Iterator[Detection]:
     """Yield the compilations in typical steps without the first of all steps."""
     events, windows = case.trace.events, case.windows
-    rows = regions(case.trace).compiling
+    rows = compiled_regions(case.trace).compilation
     if len(windows) < 2 or not len(rows):
         return
-    rows = case.inside(rows[events.ts[rows] >= windows.end[0]])
-    spent = case.within(case.covering(rows))
+    rows = case.in_typical_steps(rows[events.ts[rows] >= windows.end[0]])
+    spent = case.covered_ns(case.event_spans(rows))
     if spent:
         share, change = case.share(spent), "; ".join(f"host[{name}]=0" for name in time_by_name(case.trace, rows))
         numbers = {"recompilations": len(rows), "compile_ns": round(spent), "compile_ratio": share}

@@ -14,9 +14,9 @@ LONG = 1.5  # medians
 
 def look(case: RuleContext) -> Iterator[Detection]:
     """Yield the difference between the mean and the median of the typical steps."""
-    length, median = case.parts["total"][case.typical], case.step
+    length, median = case.part_ns["total"][case.is_typical], case.step_ns
     if len(case.windows) >= FEWEST and len(length) and length.max() > LONG * median:
-        worst = int(np.flatnonzero(case.typical)[np.argmax(length)])
+        worst = int(np.flatnonzero(case.is_typical)[np.argmax(length)])
         step, longest = case.windows.names[worst], int(length.max())
         numbers = {"step": step, "median_step_ns": round(median), "longest_step_ns": longest}
         extent = Extent(int(case.windows.start[worst]), int(case.windows.end[worst]))
@@ -27,7 +27,7 @@ def look(case: RuleContext) -> Iterator[Detection]:
 RULE = Rule(
     look,
     "low",
-    server={
+    server_code={
         "vllm": "vllm serve MODEL --enable-chunked-prefill --max-num-batched-tokens 2048",
         "sglang": "sglang.launch_server --chunked-prefill-size 2048 --enable-mixed-chunk",
     },

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from visualprof.reader.trace import Category
-from visualprof.views.measure.devices import capability
-from visualprof.views.measure.findings import Detection, Rule, RuleContext, kernels_faster, time_by_name
+from visualprof.views.measure.devices import compute_capability
+from visualprof.views.measure.findings import Detection, Rule, RuleContext, speedup_change, time_by_name
 from visualprof.views.measure.launch import is_kernel
-from visualprof.views.measure.tensor_core import can_use_tensor_core, names_with
+from visualprof.views.measure.tensor_core import can_use_tensor_core, match_names
 
 CAPABILITY = 7.0
 SPEEDUP = 2.0  # what float16 or TF32 gives a product at least, on the devices that have them
@@ -20,19 +20,19 @@ SPEEDUP = 2.0  # what float16 or TF32 gives a product at least, on the devices t
 
 def look(case: RuleContext) -> Iterator[Detection]:
     """Yield the eligible kernels. Kernels that run concurrently on several streams count once."""
-    if not case.on_gpu() or case.trace.meta.device_type != "cuda":
+    if not case.has_gpu_kernels() or case.trace.meta.device_type != "cuda":
         return
-    capable = [device for device in case.devices if capability(device) >= CAPABILITY]
-    events, joined = case.trace.events, case.joined
+    capable = [device for device in case.devices if compute_capability(device) >= CAPABILITY]
+    events, joined = case.trace.events, case.launches
     owned = (joined.op >= 0) & (events.category[joined.work] == Category.KERNEL)
-    rows = joined.work[owned][names_with(case.trace, events.name[joined.op[owned]], can_use_tensor_core)]
-    spans = case.covering(rows)
-    spent = case.within(spans)
+    rows = joined.work[owned][match_names(case.trace, events.name[joined.op[owned]], can_use_tensor_core)]
+    spans = case.event_spans(rows)
+    spent = case.covered_ns(spans)
     if capable and all(device.tensor_core_ratio == 0 for device in capable) and spent:
         eligible, kernels = int(events.dur[rows].sum()), int(events.dur[is_kernel(case.trace)].sum())
         numbers = {"eligible_ratio": eligible / kernels, "eligible_ns": eligible}
-        change = kernels_faster(time_by_name(case.trace, rows), 1 / SPEEDUP)
-        extent, most = case.longest(spans, rows), spent * (1 - 1 / SPEEDUP)
+        change = speedup_change(time_by_name(case.trace, rows), 1 / SPEEDUP)
+        extent, most = case.longest_extent(spans, rows), spent * (1 - 1 / SPEEDUP)
         yield Detection(numbers, "/operator?sort=device_self_ns", extent, most, change)
 
 
@@ -44,5 +44,5 @@ RULE = Rule(
         "paddle": 'with paddle.amp.auto_cast(dtype="bfloat16"): ...',
         "megengine": "with megengine.amp.autocast(): ...",
     },
-    server={"vllm": "vllm serve MODEL --dtype bfloat16", "sglang": "sglang.launch_server --dtype bfloat16"},
+    server_code={"vllm": "vllm serve MODEL --dtype bfloat16", "sglang": "sglang.launch_server --dtype bfloat16"},
 )

@@ -10,9 +10,9 @@ from visualprof.reader.trace import Trace
 from visualprof.views import Params, View
 from visualprof.views.answers.kinds import Kind
 from visualprof.views.answers.table import Answer
-from visualprof.views.measure.devices import device_summary
-from visualprof.views.measure.memory import curve, devices_of
-from visualprof.views.measure.steps import PARTS, breakdown, busy, exposed, step_windows
+from visualprof.views.measure.devices import device_summaries
+from visualprof.views.measure.memory import memory_curve, memory_devices
+from visualprof.views.measure.steps import STEP_PARTS, breakdown, category_spans, exposed_spans, step_windows
 
 YEAR_2000_NS = 946_684_800 * 10**9
 
@@ -31,7 +31,7 @@ class Figure(msgspec.Struct, frozen=True):
 
 FIGURES = {
     "step.total": Figure("ns", 1),
-    **{f"step.{part}": Figure("ns", 1) for part in PARTS},
+    **{f"step.{part}": Figure("ns", 1) for part in STEP_PARTS},
     "device.utilization": Figure("ratio", -1),
     "memory.peak": Figure("bytes", 1),
     "evaluation.p50": Figure("ns", 1),
@@ -71,12 +71,12 @@ def compute(trace: Trace, params: Params) -> Figures:
     total = (windows.end - windows.start)[alike]
     if len(trace.steps) and (total > 0).any():
         out["step.total"] = float(np.median(total[total > 0]))
-        parts = breakdown(exposed(busy(trace, np.ones(len(trace.events), bool))), windows)
+        parts = breakdown(exposed_spans(category_spans(trace, np.ones(len(trace.events), bool))), windows)
         out |= {f"step.{name}": float(spent[alike].mean()) for name, spent in parts.items() if spent[alike].any()}
-        used = [device.utilization for device in device_summary(trace, windows) if device.utilization is not None]
+        used = [device.utilization for device in device_summaries(trace, windows) if device.utilization is not None]
         if used:
             out["device.utilization"] = sum(used) / len(used)
-    peaks = [int(curve(trace, device).allocated.max(initial=0)) for device in devices_of(trace)]
+    peaks = [int(memory_curve(trace, device).allocated.max(initial=0)) for device in memory_devices(trace)]
     if max(peaks, default=0) > 0:
         out["memory.peak"] = float(max(peaks))
     origin, (start, _) = trace.meta.clock_origin_ns, trace.span_ns

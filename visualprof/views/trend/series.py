@@ -16,8 +16,8 @@ from visualprof.reader.results.report import Report
 from visualprof.views.answers import charts, kinds
 from visualprof.views.answers.kinds import Column, Kind
 from visualprof.views.answers.table import Answer, Columns, Table, from_rows
-from visualprof.views.measure.best_points import doubtful
-from visualprof.views.measure.change_points import band, changes
+from visualprof.views.measure.best_points import is_doubtful
+from visualprof.views.measure.change_points import find_change_points, level_band
 from visualprof.views.trend.figures import FIGURES, Figures, figures_of_point
 
 MOST = 500  # measurements of a series, the newest
@@ -149,7 +149,7 @@ def measured_of(report: Report) -> list[Measured]:
     return [
         Measured(
             f"{name} · batch={point.batch}", report.id, report.finished_ns, figures_of_point(point), batch=point.batch,
-            doubtful=doubtful(point) or point.throttled is True,
+            doubtful=is_doubtful(point) or point.throttled is True,
         )
         for point in report.points if not report.sample
     ]  # fmt: skip
@@ -204,9 +204,9 @@ class _Followed(msgspec.Struct):
 def _followed(name: str, members: Sequence[Measured], metric: str) -> _Followed:
     values = [one.figures[metric] for one in members]
     sure = [place for place, one in enumerate(members) if not one.doubtful] or list(range(len(members)))
-    starts = [sure[place] for place in changes([values[place] for place in sure])]
+    starts = [sure[place] for place in find_change_points([values[place] for place in sure])]
     stretches = list(zip([0, *starts], [*starts, len(members)], strict=True))
-    bands = [band([values[place] for place in sure if first <= place < end]) for first, end in stretches]
+    bands = [level_band([values[place] for place in sure if first <= place < end]) for first, end in stretches]
     rows = [
         (name, one.run, one.worker, one.span, one.batch, one.at_ns, value, *levels, place in starts, one.doubtful)
         for (first, end), levels in zip(stretches, bands, strict=True)

@@ -10,31 +10,33 @@ import numpy as np
 
 from visualprof.reader.trace import Category, Floats, Ids, Ints, Rows, Trace, TrackKind
 from visualprof.views.measure.collectives import collectives
-from visualprof.views.measure.groups import distinct, one_of
-from visualprof.views.measure.intervals import EVER, intersect, length, merge
-from visualprof.views.measure.launch import calls
-from visualprof.views.measure.replay.graph import KINDS, Graph, Moments, Waits
-from visualprof.views.measure.self_time import thread_work
+from visualprof.views.measure.groups import distinct, is_in
+from visualprof.views.measure.intervals import INT64_LIMITS, intersect, merge, span_length
+from visualprof.views.measure.launch import device_calls
+from visualprof.views.measure.replay.graph import DEPENDENCY_KINDS, Dependencies, GraphNodes, WaitGraph
+from visualprof.views.measure.self_time import thread_busy_spans
 from visualprof.views.measure.trace_cache import cached_on_trace
 
-DEVICE_SYNC = re.compile(r"(cuda|hip)DeviceSynchronize|cuCtxSynchronize")
-STREAM_SYNC = re.compile(r"(cuda|hip)(Stream|Event)Synchronize|cuStreamSynchronize")
-COPY = re.compile(r"(cuda|hip)(Memcpy|MemcpyAsync|MemcpyWithStream|Free)$")
-STREAM_WAIT = "StreamWaitEvent"
-TOGETHER = 0.02  # of a thread's work beside another's, up to which the two are one line of control
-HANDED_NS = 20_000  # a longer rest of a thread may end because another one asks for something
-CALL_NS = 3_000  # a call that need not wait
-LATE_NS = 5_000  # work that starts so much later than all that it is known to wait for waits for something else
-REACTION_NS = 15_000
-HELD_NS = 50_000  # the first work of a stream that comes so late waits for what was asked for before the recording
-QUEUED_NS = 4_000  # before the end of the work in front, that work was surely queued
-STEPS_BACK = 64
-AT_ONCE = np.array([4, 0, 2, 3, 1])  # roles that meet: ends before starts, and calls within the work around them
-LAUNCH_NS, GAP_NS, RETURN_NS = 6_000, 1_000, 8_000  # where a recording has none to learn from
+DEVICE_SYNC_CALL = re.compile(r"(cuda|hip)DeviceSynchronize|cuCtxSynchronize")
+STREAM_SYNC_CALL = re.compile(r"(cuda|hip)(Stream|Event)Synchronize|cuStreamSynchronize")
+COPY_CALL = re.compile(r"(cuda|hip)(Memcpy|MemcpyAsync|MemcpyWithStream|Free)$")
+STREAM_WAIT_CALL = "StreamWaitEvent"
+MAX_OVERLAP_SHARE = 0.02  # of a thread's work beside another's, up to which the two are one line of control
+MIN_HANDOFF_REST_NS = 20_000  # a longer rest of a thread may end because another one asks for something
+NONBLOCKING_CALL_NS = 3_000  # a call that need not wait
+MIN_LATE_NS = 5_000  # work that starts so much later than all that it is known to wait for waits for something else
+MAX_REACTION_NS = 15_000
+MIN_HELD_BACK_NS = (
+    50_000  # the first work of a stream that comes so late waits for what was asked for before the recording
+)
+MIN_QUEUED_NS = 4_000  # before the end of the work in front, that work was surely queued
+MAX_LOOKBACK = 64
+ROLE_ORDER = np.array([4, 0, 2, 3, 1])  # roles that meet: ends before starts, and calls within the work around them
+DEFAULT_LAUNCH_NS, DEFAULT_GAP_NS, DEFAULT_RETURN_NS = 6_000, 1_000, 8_000  # where a recording has none to learn from
 
 
 @cached_on_trace
-def wait_graph(trace: Trace) -> Graph:
+def wait_graph(trace: Trace) -> WaitGraph:
     """The graph of a recording. Source: docs/whatif.md, ADR 61."""
     return _Builder(trace).graph()
 
@@ -55,7 +57,7 @@ class _Builder:
     def __init__(self, trace: Trace) -> None:
         self._trace = trace
         events, self._first_ns = trace.events, trace.span_ns[0]
-        work, call, _ = calls(trace)
+        work, call, _ = device_calls(trace)
         order = np.argsort(events.ts[work], kind="stable")
         self._work, self._call = work[order], call[order]
         self._start, self._end = self._starts(self._work), self._ends(self._work)
@@ -74,7 +76,7 @@ class _Builder:
     def _ends(self, rows: Rows) -> Ints:
         return self._trace.events.end[rows] - self._first_ns
 
-    def graph(self) -> Graph:
+    def graph(self) -> WaitGraph:
         """All of it."""
         events = self._trace.events
         at, row, line, role = self._host_points()
@@ -88,7 +90,7 @@ class _Builder:
         works, points = node[:count], node[count:]
         starts, ends = (np.full(len(events) + 1, -1) for _ in range(2))
         starts[row[role == 0]], ends[row[role == 1]] = points[role == 0], points[role == 1]
-        moments = Moments(
+        moments = GraphNodes(
             times[order].astype(np.int64),
             np.concatenate((self._work, row))[order].astype(np.int32),
             np.concatenate((np.full(count, -1), line))[order].astype(np.int32),
@@ -103,7 +105,7 @@ class _Builder:
         waited = self._waits()
         has, queued = np.flatnonzero(launched >= 0), np.flatnonzero(before >= 0)
         late, unexplained = self._late(before, waited, held, launch_ns, gap_ns)
-        first = moments.at[0] + moments.dur[0] if len(moments.at) else 0
+        first = moments.time[0] + moments.dur[0] if len(moments.time) else 0
         edges += [
             (launched[has], works[has], np.full(len(has), launch_ns), "launch"),
             (works[before[queued]], works[queued], self._paces(before, queued, gap_ns), "queue"),
@@ -113,7 +115,7 @@ class _Builder:
         ]
         marks = points[np.flatnonzero(role == 2)]
         tracks = tuple(tuple(one.tracks) for one in self._lines)
-        return Graph(moments, _sorted(edges), marks, tracks, launch_ns, gap_ns, return_ns, unexplained)
+        return WaitGraph(moments, _sorted(edges), marks, tracks, launch_ns, gap_ns, return_ns, unexplained)
 
     def _host_points(self) -> tuple[Ints, Ints, Ints, Ints]:
         """Time, event, line and role (0 start and 1 end of a call, 2 step, 3 start and 4 end of work) of the points."""
@@ -135,7 +137,7 @@ class _Builder:
             parts.append((marks, np.full(len(marks), -1), np.full(len(marks), main), 2))
         at, row, line = (np.concatenate([part[i] for part in parts]).astype(np.int64) for i in range(3))
         role = np.repeat([part[3] for part in parts], [len(part[0]) for part in parts])
-        order = np.lexsort((AT_ONCE[role], at, line))
+        order = np.lexsort((ROLE_ORDER[role], at, line))
         return at[order], row[order], line[order], role[order]
 
     def _host_edges(self, at: Ints, row: Ints, line: Ints, role: Ints, points: Ints) -> Iterator[_Edges]:
@@ -143,9 +145,11 @@ class _Builder:
         after = np.flatnonzero(line[1:] == line[:-1]) + 1
         spent = (at[after] - at[after - 1]).astype(np.float64)
         call = (row[after] >= 0) & (row[after] == row[after - 1]) & (role[after] == 1)
-        waits = call & one_of(row[after], self._awaiting)
+        waits = call & is_in(row[after], self._awaiting)
         handed, giver = self._handed(at, line, role, after)
-        spent = np.where(waits, np.minimum(spent, CALL_NS), np.where(handed >= 0, np.minimum(spent, 1000), spent))
+        spent = np.where(
+            waits, np.minimum(spent, NONBLOCKING_CALL_NS), np.where(handed >= 0, np.minimum(spent, 1000), spent)
+        )
         for kind, chosen in (("call", call), ("host", ~call)):
             mine = after[chosen]
             yield points[mine - 1], points[mine], spent[chosen], kind
@@ -160,7 +164,7 @@ class _Builder:
     def _handed(self, at: Ints, line: Ints, role: Ints, after: Ints) -> tuple[Ints, Ints]:
         """Of each point with one before it on its line: the point of another line that ended its rest, -1 for none."""
         rest = at[after] - at[after - 1]
-        resting = (rest > HANDED_NS) & one_of(role[after - 1], (1, 4)) & one_of(role[after], (0, 3))
+        resting = (rest > MIN_HANDOFF_REST_NS) & is_in(role[after - 1], (1, 4)) & is_in(role[after], (0, 3))
         other = np.full(len(after), -1)
         if len(self._lines) > 1:
             mine = np.flatnonzero(resting)
@@ -186,13 +190,13 @@ class _Builder:
             (events.category == Category.RUNTIME) & trace.track_mask(TrackKind.THREAD) & (events.dur >= 0)
         )
         names = {int(i): trace.strings[int(i)] for i in distinct(events.name[rows])}
-        syncs = [i for i, name in names.items() if DEVICE_SYNC.match(name) or STREAM_SYNC.match(name)]
-        copies = [i for i, name in names.items() if COPY.match(name)]
-        rows = rows[one_of(events.name[rows], [*syncs, *copies])]
+        syncs = [i for i, name in names.items() if DEVICE_SYNC_CALL.match(name) or STREAM_SYNC_CALL.match(name)]
+        copies = [i for i, name in names.items() if COPY_CALL.match(name)]
+        rows = rows[is_in(events.name[rows], [*syncs, *copies])]
         own = np.full(len(events) + 1, -1)
         known = np.flatnonzero(self._call >= 0)
         own[self._call[known]] = known  # of several the last one stays
-        return rows, np.where(one_of(events.name[rows], copies), own[rows], -1)
+        return rows, np.where(is_in(events.name[rows], copies), own[rows], -1)
 
     def _awaited_by_calls(self) -> tuple[Ints, Ints]:
         """Calls that wait for device work, and places in it: their own copy, or the last that was launched before them.
@@ -206,7 +210,7 @@ class _Builder:
         launch = np.where(self._call >= 0, self._starts(self._call), self._start)
         begins, ends = self._starts(rows), self._ends(rows)
         place = np.searchsorted(self._end[by_end], ends, side="right") - 1
-        for _ in range(STEPS_BACK):  # over what was launched by another thread during the call
+        for _ in range(MAX_LOOKBACK):  # over what was launched by another thread during the call
             late = (place >= 0) & (launch[by_end[place]] > begins)
             if not late.any():
                 break
@@ -220,7 +224,7 @@ class _Builder:
         """From the end of awaited work to that of the call. ends: the moment at which each event ends, -1 for none."""
         rows, awaited = self._awaiting, self._awaited_work
         back = self._ends(rows) - self._end[awaited]
-        median = _median(back, RETURN_NS)
+        median = _median(back, DEFAULT_RETURN_NS)
         known = ends[rows] >= 0
         node = ends[rows[known]]
         return (works[awaited[known]], node, np.full(len(node), median), "return"), median
@@ -231,8 +235,8 @@ class _Builder:
         A thread's next launch after cudaStreamWaitEvent waits for the last launch on another stream before it.
         """
         trace, events = self._trace, self._trace.events
-        told = [i for i, name in enumerate(trace.strings) if STREAM_WAIT in name]
-        rows = np.flatnonzero(one_of(events.name, told) & (events.category == Category.RUNTIME))
+        told = [i for i, name in enumerate(trace.strings) if STREAM_WAIT_CALL in name]
+        rows = np.flatnonzero(is_in(events.name, told) & (events.category == Category.RUNTIME))
         known = np.flatnonzero(self._call >= 0)
         if not len(rows) or not len(known):
             return np.zeros(0, np.int64), np.zeros(0, np.int64)
@@ -265,14 +269,14 @@ class _Builder:
         """
         events = self._trace.events
         rows = self._blocking()[0]
-        names = {int(i) for i in distinct(events.name[rows]) if DEVICE_SYNC.match(self._trace.strings[int(i)])}
-        synced = self._ends(rows[one_of(events.name[rows], sorted(names))]).min(initial=EVER.max)
-        asked = np.where(self._call >= 0, self._starts(self._call), EVER.max)
-        least = np.maximum(asked, HELD_NS)
+        names = {int(i) for i in distinct(events.name[rows]) if DEVICE_SYNC_CALL.match(self._trace.strings[int(i)])}
+        synced = self._ends(rows[is_in(events.name[rows], sorted(names))]).min(initial=INT64_LIMITS.max)
+        asked = np.where(self._call >= 0, self._starts(self._call), INT64_LIMITS.max)
+        least = np.maximum(asked, MIN_HELD_BACK_NS)
         held = (before < 0) & (self._start - least > asked) & (self._start <= synced)
         ends = np.sort(self._end)
-        latest = np.append(EVER.min, ends)[np.searchsorted(ends, self._start, side="right")]
-        return np.flatnonzero(held & (latest < self._start - REACTION_NS))
+        latest = np.append(INT64_LIMITS.min, ends)[np.searchsorted(ends, self._start, side="right")]
+        return np.flatnonzero(held & (latest < self._start - MAX_REACTION_NS))
 
     def _constants(self, before: Ints, held: Ints) -> tuple[float, float]:
         """Medians from a launch to its work on a free device, and from work to the work that was queued behind it.
@@ -282,16 +286,16 @@ class _Builder:
         known = self._call >= 0
         known[held] = False
         asked = np.where(known, self._starts(self._call), 0)
-        ended = np.where(before >= 0, self._end[before], EVER.min)
-        reached = np.append(EVER.min, np.maximum.accumulate(self._end)[:-1])
-        queued = (before >= 0) & (~known | (ended >= asked + QUEUED_NS))
+        ended = np.where(before >= 0, self._end[before], INT64_LIMITS.min)
+        reached = np.append(INT64_LIMITS.min, np.maximum.accumulate(self._end)[:-1])
+        queued = (before >= 0) & (~known | (ended >= asked + MIN_QUEUED_NS))
         alone = queued & ~((before >= 0) & known & (self._call == self._call[before]))  # not within one graph
         free = known & (reached < asked)
         launch, gap = (
             (self._start - asked)[free if free.any() else known & (ended < asked)],
             (self._start - ended)[alone],
         )
-        return _median(launch, LAUNCH_NS), _median(gap, GAP_NS)
+        return _median(launch, DEFAULT_LAUNCH_NS), _median(gap, DEFAULT_GAP_NS)
 
     def _paces(self, before: Ints, queued: Ints, gap_ns: float) -> Floats:
         """From each queued work to what was queued behind it: inside the launch of a graph at the pace of graphs."""
@@ -312,10 +316,12 @@ class _Builder:
         by_end = np.argsort(self._end, kind="stable")
         latest = by_end[np.searchsorted(self._end[by_end], self._start, side="right") - 1]
         reacts = (
-            (late > LATE_NS) & (self._start - self._end[latest] <= REACTION_NS) & (self._end[latest] <= self._start)
+            (late > MIN_LATE_NS)
+            & (self._start - self._end[latest] <= MAX_REACTION_NS)
+            & (self._end[latest] <= self._start)
         )
         reacts &= (self._stream[latest] != self._stream) & (self._end[latest] > ready)
-        unexplained = int(late[(late > LATE_NS) & ~reacts].sum())
+        unexplained = int(late[(late > MIN_LATE_NS) & ~reacts].sum())
         return (latest[reacts], np.flatnonzero(reacts)), unexplained
 
 
@@ -325,7 +331,7 @@ def _exchanges(trace: Trace) -> Ints:
     if not comm.any() or (comm & trace.track_mask(TrackKind.STREAM)).any():
         return np.zeros(0, np.int64)
     calls = collectives(trace)
-    return calls.row[calls.exchanges]
+    return calls.part_row[calls.is_transfer]
 
 
 def _median(values: Ints, usual: float) -> float:
@@ -334,11 +340,11 @@ def _median(values: Ints, usual: float) -> float:
 
 def _lines(trace: Trace) -> list[_Line]:
     """Threads as lines of control, the busiest first; threads that do not work at the same time are one."""
-    spans = thread_work(trace)
+    spans = thread_busy_spans(trace)
     lines = list[_Line]()
-    for track, own in sorted(spans.items(), key=lambda item: -length(item[1])):
+    for track, own in sorted(spans.items(), key=lambda item: -span_length(item[1])):
         for number, line in enumerate(lines):
-            if length(intersect(line.spans, own)) <= TOGETHER * length(own):
+            if span_length(intersect(line.spans, own)) <= MAX_OVERLAP_SHARE * span_length(own):
                 lines[number] = _Line([*line.tracks, track], merge(line.spans, own))
                 break
         else:
@@ -355,13 +361,13 @@ def _before(key: Ids) -> Ints:
     return found
 
 
-def _sorted(edges: Sequence[_Edges]) -> Waits:
+def _sorted(edges: Sequence[_Edges]) -> Dependencies:
     """Edges by the moment that waits; those that lead backwards, where clocks differ, are left out."""
     src, dst, ns = (np.concatenate([np.asarray(edge[i]) for edge in edges]) for i in range(3))
-    kind = np.repeat([KINDS.index(edge[3]) for edge in edges], [len(edge[0]) for edge in edges])
+    kind = np.repeat([DEPENDENCY_KINDS.index(edge[3]) for edge in edges], [len(edge[0]) for edge in edges])
     order = np.argsort(dst, kind="stable")
     order = order[src[order] < dst[order]]
-    return Waits(
+    return Dependencies(
         src[order].astype(np.int32),
         dst[order].astype(np.int32),
         ns[order].astype(np.float64),

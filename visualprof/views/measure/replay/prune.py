@@ -7,26 +7,26 @@ from collections.abc import Sequence
 import numpy as np
 
 from visualprof.reader.trace import Floats, Ints, Mask
-from visualprof.views.measure.replay.graph import Graph
-from visualprof.views.measure.replay.transfers import Exchanges
+from visualprof.views.measure.replay.graph import WaitGraph
+from visualprof.views.measure.replay.transfers import Transfers
 
-PAIRS = 1 << 22  # of waits that are looked at; with more, some waits stay that could go
+MAX_PAIRS = 1 << 22  # of waits that are looked at; with more, some waits stay that could go
 
 
-def decisive(graph: Graph, exchanges: Exchanges, times: Sequence[tuple[Floats, Floats]]) -> Mask:
+def critical_predecessors(graph: WaitGraph, exchanges: Transfers, times: Sequence[tuple[Floats, Floats]]) -> Mask:
     """Of each wait: may it be what a moment waits for longest?
 
     It is not where two other waits, one after the other, take longer with the first of the times, and as long at least
     with the others. An exchange may take no time at all, and what waits for one may not in fact have waited for it.
     """
-    moments, waits, n = graph.moments, graph.waits, len(graph.moments.at)
+    moments, waits, n = graph.nodes, graph.edges, len(graph.nodes.time)
     src, dst = waits.src.astype(np.int64), waits.dst.astype(np.int64)
     own, certain = np.ones(len(src), bool), np.ones(len(src), bool)
-    own[exchanges.call[exchanges.call >= 0]] = False
-    device = exchanges.begin[exchanges.call < 0]
+    own[exchanges.call_edge[exchanges.call_edge >= 0]] = False
+    device = exchanges.start_node[exchanges.call_edge < 0]
     until = np.full(n, np.iinfo(np.int64).min)
-    until[device] = moments.at[device] + np.maximum(moments.dur[device] - 1, 0)
-    certain = own & (moments.at[dst] > until[src])
+    until[device] = moments.time[device] + np.maximum(moments.dur[device] - 1, 0)
+    certain = own & (moments.time[dst] > until[src])
     one, other = _pairs(np.flatnonzero(certain), src, dst, n)
     key = np.where(own, src * n + dst, -1)
     order = np.argsort(key, kind="stable")
@@ -37,7 +37,7 @@ def decisive(graph: Graph, exchanges: Exchanges, times: Sequence[tuple[Floats, F
     longer = np.ones(len(one), bool)
     for place, (dur, ns) in enumerate(times):
         least = np.array(dur)
-        least[exchanges.begin] = 0
+        least[exchanges.start_node] = 0
         around = ns[one] + least[dst[one]] + ns[other]
         longer &= around > ns[beside] if place == 0 else around >= ns[beside]
     keep = np.ones(len(src), bool)
@@ -50,7 +50,7 @@ def _pairs(chosen: Ints, src: Ints, dst: Ints, n: int) -> tuple[Ints, Ints]:
     after = chosen[np.argsort(src[chosen], kind="stable")]
     first = np.searchsorted(src[after], np.arange(n + 1))
     count = np.diff(first)[dst[chosen]]
-    few = np.cumsum(count) <= PAIRS
+    few = np.cumsum(count) <= MAX_PAIRS
     chosen, count = chosen[few], count[few]
     one = np.repeat(chosen, count)
     nth = np.arange(len(one)) - np.repeat(np.cumsum(count) - count, count)

@@ -8,123 +8,123 @@ from msgspec.structs import replace
 
 from visualprof.errors import BadParameter
 from visualprof.reader.trace import Floats, Ids, Trace
-from visualprof.views.measure.alignment import Clock, clock_of
+from visualprof.views.measure.alignment import TraceClock, trace_clock
 from visualprof.views.measure.collectives import Collectives, collectives
-from visualprof.views.measure.processes import Place, place_of
+from visualprof.views.measure.processes import RankLocation, rank_location
 from visualprof.views.measure.replay.build import wait_graph
-from visualprof.views.measure.replay.change import changed, parse, suggestions
-from visualprof.views.measure.replay.contract_graph import shortened
-from visualprof.views.measure.replay.graph import Graph, Waits, solve
-from visualprof.views.measure.replay.path import part_of_work, window
-from visualprof.views.measure.replay.prune import decisive
-from visualprof.views.measure.replay.transfers import Exchanges, Times, exchanges_of
+from visualprof.views.measure.replay.change import apply_changes, parse_changes, suggest_changes
+from visualprof.views.measure.replay.contract_graph import contract_graph
+from visualprof.views.measure.replay.graph import Dependencies, WaitGraph, solve
+from visualprof.views.measure.replay.path import replay_window, work_parts
+from visualprof.views.measure.replay.prune import critical_predecessors
+from visualprof.views.measure.replay.transfers import ReplayTimes, Transfers, find_transfers
 
 
-class Made(msgspec.Struct, frozen=True):
+class WaitBreakdown(msgspec.Struct, frozen=True):
     """What waits are made of, (k,) by wait: the wait, the place in PARTS, and ns."""
 
-    wait: Ids
+    edge: Ids
     part: Ids
     ns: Floats
 
 
-class Less(msgspec.Struct, frozen=True):
+class TimeOverrides(msgspec.Struct, frozen=True):
     """Times that differ from the usual ones: where they stand, moments before waits, and ns."""
 
-    place: Ids
+    index: Ids
     ns: Floats
 
 
-class Rank(msgspec.Struct, frozen=True):
+class RankGraph(msgspec.Struct, frozen=True):
     """A rank of a run; its graph has the moments of the exchanges and what their times depend on.
 
     work: (n,) the place in PARTS of a moment's work, -1 of the host. changes: times
     after changes, by their text. offered: what may be changed. lacks: why what was asked for changes nothing.
     """
 
-    place: Place
-    clock: Clock
-    steps: int
-    calls: Collectives
-    graph: Graph
-    work: Ids
-    made: Made
-    exchanges: Exchanges
-    changes: dict[str, Less]
-    offered: tuple[str, ...]
-    lacks: str
+    location: RankLocation
+    clock: TraceClock
+    step_count: int
+    collectives: Collectives
+    graph: WaitGraph
+    work_part: Ids
+    breakdown: WaitBreakdown
+    transfers: Transfers
+    change_overrides: dict[str, TimeOverrides]
+    suggested_changes: tuple[str, ...]
+    change_error: str
 
     @property
-    def usual(self) -> Times:
+    def measured_times(self) -> ReplayTimes:
         """As measured."""
-        return self.graph.moments.dur.astype(np.float64), self.graph.waits.ns
+        return self.graph.nodes.dur.astype(np.float64), self.graph.edges.delay_ns
 
-    def after(self, change: str) -> Times:
+    def times_after(self, change: str) -> ReplayTimes:
         """After a change; as measured where it is none of this rank's."""
-        less = self.changes.get(change)
+        less = self.change_overrides.get(change)
         if less is None:
-            return self.usual
-        times = np.concatenate(self.usual)
-        times[less.place] = less.ns
-        return times[: len(self.work)], times[len(self.work) :]
+            return self.measured_times
+        times = np.concatenate(self.measured_times)
+        times[less.index] = less.ns
+        return times[: len(self.work_part)], times[len(self.work_part) :]
 
-    def scaled(self, times: Times, factor: float) -> Times:
+    def scale_times(self, times: ReplayTimes, factor: float) -> ReplayTimes:
         """All its times but those of its collectives, times a factor."""
-        return self.exchanges.kept((times[0] * factor, times[1] * factor), times)
+        return self.transfers.replace_transfers((times[0] * factor, times[1] * factor), times)
 
-    def own_ns(self) -> float:
+    def communication_free_ns(self) -> float:
         """How long it would take alone, were there no collectives."""
-        dur, ns = self.exchanges.without(self.usual)
-        start, end, _ = window(self.graph, solve(self.graph, dur, ns).at, dur)
+        dur, ns = self.transfers.zero_transfers(self.measured_times)
+        start, end, _ = replay_window(self.graph, solve(self.graph, dur, ns).time, dur)
         return end - start
 
 
-def rank_of(trace: Trace, asked: str = "", every: bool = False) -> Rank:
+def rank_graph(trace: Trace, requested_change: str = "", keep_all: bool = False) -> RankGraph:
     """The part of a trace, with times after some changes. every: with all moments, of which the same follows.
 
     Source: ADR 77.
     """
-    graph, calls, clock = wait_graph(trace), collectives(trace), clock_of(trace)
-    moments = graph.moments
-    category = np.where(moments.line < 0, trace.events.category[moments.event].astype(np.int32), -1)
-    work = part_of_work(category).astype(np.int32)
-    short, left, exchanges = shortened(graph, work, exchanges_of(graph, calls), every)
-    offered = [text for text in suggestions(trace, graph) if "[" not in text]
-    times, lacks = dict[str, Times](), ""
-    for text in filter(None, (*offered, asked)):
+    graph, calls, clock = wait_graph(trace), collectives(trace), trace_clock(trace)
+    moments = graph.nodes
+    category = np.where(moments.thread_group < 0, trace.events.category[moments.event].astype(np.int32), -1)
+    work = work_parts(category).astype(np.int32)
+    short, left, exchanges = contract_graph(graph, work, find_transfers(graph, calls), keep_all)
+    offered = [text for text in suggest_changes(trace, graph) if "[" not in text]
+    times, lacks = dict[str, ReplayTimes](), ""
+    for text in filter(None, (*offered, requested_change)):
         known, lacks = _changed(trace, graph, text)
         if known:
             times[text] = short.times(*known)
-    some, dur = left.waits, left.moments.dur.astype(np.float64)
-    keep = decisive(left, exchanges, [(dur, some.ns), *times.values()]) | every
-    made = short.made(moments.dur.astype(np.float64), graph.waits.ns)[keep]
+    some, dur = left.edges, left.nodes.dur.astype(np.float64)
+    keep = critical_predecessors(left, exchanges, [(dur, some.delay_ns), *times.values()]) | keep_all
+    made = short.breakdown_ns(moments.dur.astype(np.float64), graph.edges.delay_ns)[keep]
     wait, part = np.nonzero(made)
-    waits = Waits(some.src[keep], some.dst[keep], some.ns[keep], some.kind[keep])
-    return Rank(
-        place_of(trace),
+    waits = Dependencies(some.src[keep], some.dst[keep], some.delay_ns[keep], some.kind[keep])
+    return RankGraph(
+        rank_location(trace),
         clock,
         len(trace.steps),
         calls,
         replace(left, waits=waits),
-        np.append(work, np.int32(-1))[short.kept],
-        Made(wait.astype(np.int32), part.astype(np.int32), made[wait, part]),
-        replace(exchanges, call=np.where(exchanges.call < 0, -1, (np.cumsum(keep) - 1)[exchanges.call])),
-        {text: _less((dur, waits.ns), (other, ns[keep])) for text, (other, ns) in times.items()},
+        np.append(work, np.int32(-1))[short.retained_nodes],
+        WaitBreakdown(wait.astype(np.int32), part.astype(np.int32), made[wait, part]),
+        replace(exchanges, call=np.where(exchanges.call_edge < 0, -1, (np.cumsum(keep) - 1)[exchanges.call_edge])),
+        {text: _less((dur, waits.delay_ns), (other, ns[keep])) for text, (other, ns) in times.items()},
         tuple(text for text in offered if text in times),
         lacks,
     )
 
 
-def _less(usual: Times, times: Times) -> Less:
+def _less(usual: ReplayTimes, times: ReplayTimes) -> TimeOverrides:
     """Times as what differs from the usual ones."""
     before, after = np.concatenate(usual), np.concatenate(times)
     place = np.flatnonzero(before != after)
-    return Less(place.astype(np.int32), after[place])
+    return TimeOverrides(place.astype(np.int32), after[place])
 
 
-def _changed(trace: Trace, graph: Graph, text: str) -> tuple[Times | None, str]:
+def _changed(trace: Trace, graph: WaitGraph, text: str) -> tuple[ReplayTimes | None, str]:
     """Times after some changes, or why there are none."""
     try:
-        return changed(trace, graph, parse(text)), ""
+        return apply_changes(trace, graph, parse_changes(text)), ""
     except BadParameter as error:
         return None, error.error

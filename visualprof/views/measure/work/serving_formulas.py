@@ -9,15 +9,15 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from visualprof.reader.trace.serving import Load
-from visualprof.views.measure.operator_call import Call, Unknown
-from visualprof.views.measure.work.formulas import Family, Formula, Work, bytes_of
+from visualprof.views.measure.operator_call import NotRecorded, OperatorCall
+from visualprof.views.measure.work.formulas import CallWork, Family, Formula, total_bytes
 
 NO_LOAD = Load(0, 0, 0, 0, 0)
 PACKED = ("fp4", "uint8", "int32")
 WIDE = 2  # bytes of what comes out of a product of narrow types, bf16 or fp16, where it is no argument
 
 
-class Heads(NamedTuple):
+class AttentionArgs(NamedTuple):
     """Places of attention's inputs. out: -1 where what comes out is no argument."""
 
     query: int
@@ -26,23 +26,23 @@ class Heads(NamedTuple):
     out: int = -1
 
 
-def _requests(call: Call, queries: int) -> tuple[Load, Load]:
+def _requests(call: OperatorCall, queries: int) -> tuple[Load, Load]:
     """The prefill and the decode of a call that has so many queries: those of the step, or of one of its halves.
 
     Raises: Unknown: no annotation says it, or it does not say which of the two.
     """
-    if call.load is None:
-        raise Unknown
-    prefill, decode = call.load.prefill, call.load.decode
+    if call.serving_step is None:
+        raise NotRecorded
+    prefill, decode = call.serving_step.prefill, call.serving_step.decode
     for load in (prefill, decode):
         if None in load:
-            raise Unknown
+            raise NotRecorded
     first, second = prefill.tokens or 0, decode.tokens or 0
     if queries >= first + second > 0:  # padded to the sizes of captured graphs
         return prefill, decode
     if first != second and queries in (first, second):
         return (prefill, NO_LOAD) if queries == first else (NO_LOAD, decode)
-    raise Unknown
+    raise NotRecorded
 
 
 def _pairs(prefill: Load, decode: Load) -> float:
@@ -55,26 +55,26 @@ def _sizes(prefill: Load, decode: Load) -> tuple[int, int]:
     return (prefill.tokens or 0) + (decode.tokens or 0), (prefill.context or 0) + (decode.context or 0)
 
 
-def _attention(at: Heads) -> Formula:
+def _attention(at: AttentionArgs) -> Formula:
     """Paged or varlen attention of grouped heads: queries (tokens, heads, width), keys (..., heads, width)."""
 
-    def work(call: Call) -> Work:
+    def work(call: OperatorCall) -> CallWork:
         query, key, value = call.tensor(at.query, 3), call.tensor(at.key), call.tensor(at.value)
         heads, width = query.shape[1:]
         groups, deep = key.shape[-2], value.shape[-1]
         if key.shape[-1] != width or not groups or heads % groups or value.shape[-2] != groups:
-            raise Unknown
+            raise NotRecorded
         prefill, decode = _requests(call, query.shape[0])
         tokens, context = _sizes(prefill, decode)
         out = call.tensor(at.out) if at.out >= 0 else None
         moved = tokens * heads * (width * query.size + deep * (out.size if out else max(query.size, WIDE)))
         moved += context * groups * (width + deep) * min(query.size, key.size)  # narrow queries meet a narrow cache
-        return Work("attention", _pairs(prefill, decode) * heads * (width + deep), moved, query.type)
+        return CallWork("attention", _pairs(prefill, decode) * heads * (width + deep), moved, query.type)
 
     return work
 
 
-def _latent_attention(call: Call) -> Work:
+def _latent_attention(call: OperatorCall) -> CallWork:
     """Multi-head latent attention: query (tokens, heads, width), latent (tokens, rank), rotary key, and what comes out.
 
     Prompts attend with keys and values of their own width; what decodes does so to the latent itself.
@@ -88,39 +88,41 @@ def _latent_attention(call: Call) -> Work:
     flops = heads * (_pairs(prefill, NO_LOAD) * (width + deep) + _pairs(NO_LOAD, decode) * (2 * rank + narrow))
     tokens, context = _sizes(prefill, decode)
     moved = tokens * heads * (width * query.size + deep * out.size) + context * (rank + narrow) * latent.size
-    return Work("attention", flops, moved, query.type)
+    return CallWork("attention", flops, moved, query.type)
 
 
-def _latent_decode(call: Call) -> Work:
+def _latent_decode(call: OperatorCall) -> CallWork:
     """The same with the projections of the keys taken into the query: query, cache (..., width), what comes out."""
     query, cache, out = call.tensor(0, 3), call.tensor(1), call.tensor(2, 3)
     heads, width = query.shape[1:]
     if cache.shape[-1] != width:
-        raise Unknown
+        raise NotRecorded
     prefill, decode = _requests(call, query.shape[0])
     tokens, context = _sizes(prefill, decode)
     deep = out.shape[-1]
     moved = tokens * heads * (width * query.size + deep * out.size) + context * width * cache.size
-    return Work("attention", _pairs(prefill, decode) * heads * (width + deep), moved, query.type)
+    return CallWork("attention", _pairs(prefill, decode) * heads * (width + deep), moved, query.type)
 
 
 def _product(first: int = 0, out: int = -1, turned: bool = True, packed: int = 1) -> Formula:
     """(..., m, k) times weights of (n, k), or of (k, n) where not turned. packed: values in an element of each."""
 
-    def work(call: Call) -> Work:
+    def work(call: OperatorCall) -> CallWork:
         a, b = call.tensor(first), call.tensor(first + 1)
         inner, columns = (b.shape[-1], b.shape[-2]) if turned else (b.shape[-2], b.shape[-1])
         if a.shape[-1] != inner or (packed == 1 and a.type in PACKED):
-            raise Unknown
+            raise NotRecorded
         rows = a.elements // max(inner, 1)
         size = call.tensor(out).size if out >= 0 else max(a.size, WIDE)
         type = "fp4" if packed == 2 else a.type
-        return Work("product", 2.0 * rows * columns * inner * packed, bytes_of(a, b) + rows * columns * size, type)
+        return CallWork(
+            "product", 2.0 * rows * columns * inner * packed, total_bytes(a, b) + rows * columns * size, type
+        )
 
     return work
 
 
-def _packed_weights(call: Call) -> Work:
+def _packed_weights(call: OperatorCall) -> CallWork:
     """Activations times packed weights, whose rows and columns are among the numbers: `size_m, size_n, size_k`."""
     a = call.tensor(0, 2)
     rows, inner = a.shape
@@ -131,26 +133,30 @@ def _packed_weights(call: Call) -> Work:
         if (numbers[i], numbers[i + 2]) == a.shape and numbers[i + 1] > 0
     ]
     if len(sizes) != 1:
-        raise Unknown
+        raise NotRecorded
     weights = max((one for one in call.tensors()[1:] if one.type in PACKED), key=lambda one: one.elements)
-    return Work("product", 2.0 * rows * inner * sizes[0], bytes_of(a, weights) + rows * sizes[0] * a.size, a.type)
+    return CallWork(
+        "product", 2.0 * rows * inner * sizes[0], total_bytes(a, weights) + rows * sizes[0] * a.size, a.type
+    )
 
 
-def _by_scales(call: Call) -> Work:
+def _by_scales(call: OperatorCall) -> CallWork:
     """`_weight_int4pack_mm`: activations, packed weights, size of a group, scales (groups, n, 2)."""
     a, weights, scales = call.tensor(0, 2), call.tensor(1), call.tensor(3, 3)
     columns = scales.shape[1]
-    moved = bytes_of(a, weights, scales) + a.shape[0] * columns * a.size
-    return Work("product", 2.0 * a.elements * columns, moved, a.type)
+    moved = total_bytes(a, weights, scales) + a.shape[0] * columns * a.size
+    return CallWork("product", 2.0 * a.elements * columns, moved, a.type)
 
 
-def _awq(call: Call) -> Work:
+def _awq(call: OperatorCall) -> CallWork:
     """Activations times weights of 4 bits, 8 in an element of (k, n / 8)."""
     a, weights = call.tensor(0, 2), call.tensor(1, 2)
     if weights.shape[0] != a.shape[1]:
-        raise Unknown
+        raise NotRecorded
     columns = 8 * weights.shape[1]
-    return Work("product", 2.0 * a.elements * columns, bytes_of(a, weights) + a.shape[0] * columns * a.size, a.type)
+    return CallWork(
+        "product", 2.0 * a.elements * columns, total_bytes(a, weights) + a.shape[0] * columns * a.size, a.type
+    )
 
 
 def _experts(tokens: int = 0, up: int = 1, down: int = 2, chosen: int = 3, number: int = -1) -> Formula:
@@ -159,7 +165,7 @@ def _experts(tokens: int = 0, up: int = 1, down: int = 2, chosen: int = 3, numbe
     Of the weights those count that m tokens with evenly spread choices meet.
     """
 
-    def work(call: Call) -> Work:
+    def work(call: OperatorCall) -> CallWork:
         x, first, second = call.tensor(tokens, 2), call.tensor(up, 3), call.tensor(down, 3)
         rows, width = x.shape
         experts, high, across = first.shape
@@ -171,12 +177,12 @@ def _experts(tokens: int = 0, up: int = 1, down: int = 2, chosen: int = 3, numbe
             or width % max(across, 1)
             or high not in (inner, 2 * inner)
         ):
-            raise Unknown
+            raise NotRecorded
         if not 0 < many <= experts:
-            raise Unknown
+            raise NotRecorded
         met = experts * (1 - (1 - many / experts) ** rows)
-        moved = 2 * x.bytes + met / experts * bytes_of(first, second)
-        return Work("product", 2.0 * rows * many * width * (high + inner), moved, x.type)
+        moved = 2 * x.bytes + met / experts * total_bytes(first, second)
+        return CallWork("product", 2.0 * rows * many * width * (high + inner), moved, x.type)
 
     return work
 
@@ -184,7 +190,7 @@ def _experts(tokens: int = 0, up: int = 1, down: int = 2, chosen: int = 3, numbe
 def _expert_stage(second: bool) -> Formula:
     """A product of a mixture of experts: the first one of tokens (m, k), the second of (m, chosen, n)."""
 
-    def work(call: Call) -> Work:
+    def work(call: OperatorCall) -> CallWork:
         x, up, down = call.tensor(0), call.tensor(1, 3), call.tensor(2, 3)
         weights = down if second else up
         out = call.tensor(6, 2 if second else 3)
@@ -195,10 +201,10 @@ def _expert_stage(second: bool) -> Formula:
             or not 0 < many <= weights.shape[0]
             or out.shape[0] != x.shape[0]
         ):
-            raise Unknown
+            raise NotRecorded
         met = 1 - (1 - many / weights.shape[0]) ** x.shape[0]
         flops = 2.0 * x.shape[0] * many * weights.shape[1] * weights.shape[2]
-        return Work("product", flops, bytes_of(x, out) + met * weights.bytes, x.type)
+        return CallWork("product", flops, total_bytes(x, out) + met * weights.bytes, x.type)
 
     return work
 
@@ -209,30 +215,30 @@ def _each_once(family: Family, flops: int, like: int, again: tuple[int, ...] = (
     returned: what comes out is as large as that tensor, and no argument.
     """
 
-    def work(call: Call) -> Work:
+    def work(call: OperatorCall) -> CallWork:
         x = call.tensor(like)
         written = [call.tensor(place) for place in again] + ([x] if returned else [])
-        return Work(family, float(flops * x.elements), bytes_of(*call.tensors(), *written), x.type)
+        return CallWork(family, float(flops * x.elements), total_bytes(*call.tensors(), *written), x.type)
 
     return work
 
 
-def _rotary(call: Call) -> Work:
+def _rotary(call: OperatorCall) -> CallWork:
     """Queries and keys turned in place, 3 operations a value; of the table a row a token."""
     places, query, key, table = call.tensor(0), call.tensor(1), call.tensor(2), call.tensor(4, 2)
     rows = places.elements * table.shape[1] * table.size
     flops = 3.0 * (query.elements + key.elements)
-    return Work("elementwise", flops, places.bytes + rows + 2 * bytes_of(query, key), query.type)
+    return CallWork("elementwise", flops, places.bytes + rows + 2 * total_bytes(query, key), query.type)
 
 
 def _into_cache(*written: int) -> Formula:
     """Keys and values into their places: read as they are, written as the caches at some places have them."""
 
-    def work(call: Call) -> Work:
+    def work(call: OperatorCall) -> CallWork:
         sources = [call.tensor(0), call.tensor(1)]
         sizes = [call.tensor(place).size for place in written] * (2 // len(written))
-        moved = bytes_of(*sources) + sum(x.elements * size for x, size in zip(sources, sizes, strict=True))
-        return Work("copy", 0.0, moved, sources[0].type)
+        moved = total_bytes(*sources) + sum(x.elements * size for x, size in zip(sources, sizes, strict=True))
+        return CallWork("copy", 0.0, moved, sources[0].type)
 
     return work
 
@@ -248,17 +254,18 @@ WRAPPERS = frozenset(
 
 ATTENTION: dict[str, Formula] = {
     **dict.fromkeys(
-        ("vllm::unified_attention_with_output", "sglang::unified_attention_with_output"), _attention(Heads(0, 1, 2, 3))
+        ("vllm::unified_attention_with_output", "sglang::unified_attention_with_output"),
+        _attention(AttentionArgs(0, 1, 2, 3)),
     ),
-    "vllm::unified_attention": _attention(Heads(0, 1, 2)),
+    "vllm::unified_attention": _attention(AttentionArgs(0, 1, 2)),
     **dict.fromkeys(
         (
             "aiter::mha_batch_prefill", "aiter::mha_varlen_fwd", "aiter::fmha_v3_varlen_fwd", "_vllm_fa2_C::varlen_fwd",
             "_vllm_fa3_C::fwd", "sgl_kernel::fwd", "flash_attn::_flash_attn_varlen_forward",
         ),
-        _attention(Heads(0, 1, 2)),
+        _attention(AttentionArgs(0, 1, 2)),
     ),
-    "aiter::paged_attention_ragged": _attention(Heads(2, 3, 4)),
+    "aiter::paged_attention_ragged": _attention(AttentionArgs(2, 3, 4)),
     "vllm::unified_mla_attention_with_output": _latent_attention,
     "aiter::mla_decode_fwd": _latent_decode,
 }  # fmt: skip

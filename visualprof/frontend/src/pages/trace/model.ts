@@ -6,8 +6,8 @@ export type Counter = Schemas["TimelineCounter"];
 /** `epoch_ns`: Unix time of time 0 in ns, as text; null if unknown. `minimap`: empty if not requested. */
 export type Meta = Schemas["TimelineMeta"];
 /** The location of an event. */
-export type EventLocation = Schemas["Place"];
-export type Link = Schemas["LinkedPlace"];
+export type EventLocation = Schemas["EventLocation"];
+export type Link = Schemas["LinkedEvent"];
 export type EventDetails = Omit<Schemas["TimelineEvent"], "columns" | "arguments"> & {
   columns: Record<string, Cell>;
   arguments: Json;
