@@ -50,7 +50,7 @@ def thousand_ranks(folder: Path) -> Iterator[Row]:
     parts: list[Any] = []
     for rank in range(THOUSAND):
         part: Any = load_part(cache, chosen, f"part{rank % PARTS}.json")
-        parts.append((f"{rank}", replace(part, place=replace(part.place, rank=rank, world_size=THOUSAND))))
+        parts.append((f"{rank}", replace(part, location=replace(part.location, rank=rank, world_size=THOUSAND))))
     answer: Any = chosen.compute_from_parts(parts, chosen.params())
     took = time.perf_counter() - start
     changes = len(answer.changes.columns.change)

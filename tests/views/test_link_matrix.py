@@ -21,13 +21,13 @@ def link(source: int, destination: int, **more: Any) -> RankLink:
         "slower": 1.0,
         "bandwidth_bytes_per_s": 1e9,
         "slow": False,
-        "both": False,
+        "bidirectional": False,
     }
     return RankLink(source=source, destination=destination, **{**known, **more})
 
 
 def test_a_message_has_a_direction_and_a_collective_has_both() -> None:
-    are, names, cells = link_matrix([link(7, 3), link(3, 9, both=True)], [9, 3, 7], ["", "", ""])
+    are, names, cells = link_matrix([link(7, 3), link(3, 9, bidirectional=True)], [9, 3, 7], ["", "", ""])
     assert (are, names) == ("rank", ["3", "7", "9"])
     assert [(cell.row, cell.column, cell.slowest) for cell in cells] == [(0, 2, 1), (1, 0, 0), (2, 0, 1)]
 
@@ -39,7 +39,7 @@ def test_of_many_ranks_a_cell_is_two_hosts_and_its_slowest_link() -> None:
         link(0, 8),
         link(1, 9, slower=3.0, latency_ns=3000.0, calls=3, slow=True),
         link(2, 10, slower=9.0),  # longer, but not beyond chance
-        link(3, 4, both=True),
+        link(3, 4, bidirectional=True),
         link(5, 999),  # its other end is not here
     ]
     are, names, cells = link_matrix(found, ranks, hosts)

@@ -169,7 +169,7 @@ def test_many_calls_are_matched_in_a_moment(write: Write) -> None:
         "group",
     )
     same = {name: np.full(n, getattr(one, name)[0], getattr(one, name).dtype) for name in fixed}
-    many = replace(one, **same, seq=np.arange(n), call=np.arange(n), exchanges=np.ones(n, bool))
+    many = replace(one, **same, sequence=np.arange(n), part_call=np.arange(n), is_transfer=np.ones(n, bool))
     began = time.process_time()
     found = call_transfers([many] * 64)
     assert (found.transfer_ns == 5000).all()

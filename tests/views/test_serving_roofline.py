@@ -24,7 +24,7 @@ MIXED = "step[MIXED bs=2 c=1 g=1 c_sq=5 c_sk=8 c_sqsq=25 c_sqsk=40 g_sq=1 g_sk=1
 def work(name: str, *inputs: tuple[list[int], str], values: list[str] | None = None, step: str = "") -> CallWork | None:
     shapes, types = json.dumps([shape for shape, _ in inputs]), json.dumps([type for _, type in inputs])
     call = torch_call(name, shapes, types, json.dumps(values) if values else "")
-    return call_work(call._replace(load=parse_serving_step(step)))
+    return call_work(call._replace(serving_step=parse_serving_step(step)))
 
 
 def attention(step: str, tokens: int, type: str = BF16) -> CallWork | None:

@@ -42,7 +42,7 @@ def run(of: ProcessGroups, seed: int = 0) -> dict[str, Floats]:
         "computation": computation,
         "loading": np.abs(rng.normal(0.3, 0.05, shape)) * MS,
         "other": np.abs(rng.normal(5, 0.2, shape)) * MS,
-        "blocks": np.full(shape, 1000.0),
+        "kernel_blocks": np.full(shape, 1000.0),
     }
 
 
@@ -57,7 +57,7 @@ def named(of: ProcessGroups, values: dict[str, Floats]) -> list[Outlier]:
 
 class _NoKernels:
     steps = tuple(map(str, range(STEPS)))
-    kernels = ()
+    kernel_names = ()
     kernel_ns = np.zeros(0, np.int64)
 
 
@@ -114,7 +114,7 @@ def test_ranks_that_share_a_longer_batch_are_named_as_a_copy() -> None:
     values = run(of)
     copy = [*range(12, 16), *range(44, 48)]
     values["computation"][copy] *= 1.2
-    values["blocks"][copy] *= 1.2
+    values["kernel_blocks"][copy] *= 1.2
     assert told(named(of, values)) == [("replica", copy, "work")]
 
 
@@ -122,7 +122,7 @@ def test_a_stage_with_more_layers_is_named() -> None:
     of = where(4, 8, 2)
     values = run(of)
     values["computation"][32:] *= 1.2
-    values["blocks"][32:] *= 1.2
+    values["kernel_blocks"][32:] *= 1.2
     assert told(named(of, values)) == [("stage", list(range(32, 64)), "work")]
 
 

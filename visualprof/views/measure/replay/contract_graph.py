@@ -85,12 +85,12 @@ def contract_graph(
         result,
         replace(
             whole,
-            moments=GraphNodes(
+            nodes=GraphNodes(
                 moments.time[stays], moments.event[stays], moments.thread_group[stays], moments.dur[stays]
             ),
-            waits=Dependencies(src, dst, ns, np.zeros(len(src), np.int32)),
-            marks=new[whole.step_nodes[[0, -1]]] if len(whole.step_nodes) else whole.step_nodes,
-            tracks=(),
+            edges=Dependencies(src, dst, ns, np.zeros(len(src), np.int32)),
+            step_nodes=new[whole.step_nodes[[0, -1]]] if len(whole.step_nodes) else whole.step_nodes,
+            group_tracks=(),
         ),
         Transfers(exchanges.part, new[exchanges.start_node], new[exchanges.end_node], call),
     )
@@ -107,13 +107,13 @@ def _ended(graph: WaitGraph, exchanges: Transfers) -> WaitGraph:
     none, last = np.zeros(len(works), np.int32), np.int32(-1)
     return replace(
         graph,
-        moments=GraphNodes(
+        nodes=GraphNodes(
             np.append(moments.time, (moments.time + moments.dur)[works].max()),
             np.append(moments.event, last),
             np.append(moments.thread_group, last),
             np.append(moments.dur, 0),
         ),
-        waits=Dependencies(
+        edges=Dependencies(
             np.append(waits.src, works),
             np.append(waits.dst, none + np.int32(n)),
             np.append(waits.delay_ns, np.zeros(len(works))),
@@ -157,5 +157,5 @@ def _behind(graph: WaitGraph, mark: int) -> Mask:
     """Of each moment: does it wait for a certain one, or is it that?"""
     at = np.zeros(len(graph.nodes.time), np.int64)
     at[mark] = 1
-    only = replace(graph, moments=replace(graph.nodes, at=at))
+    only = replace(graph, nodes=replace(graph.nodes, time=at))
     return solve(only, np.zeros(len(at)), (graph.edges.dst == mark).astype(np.float64)).time > 0

@@ -85,7 +85,7 @@ def join_ranks(ranks: Sequence[RankGraph]) -> MultiRankGraph | None:
     if len(ranks) < 2:
         return None
     shifts, each = _placed(ranks)
-    matched = [replace(rank, exchanges=rank.transfers.select(key >= 0)) for rank, key in zip(ranks, each, strict=True)]
+    matched = [replace(rank, transfers=rank.transfers.select(key >= 0)) for rank, key in zip(ranks, each, strict=True)]
     keys = [key[key >= 0] for key in each]
     return _joined(matched, keys, shifts) if shifts and all(map(len, keys)) else None
 

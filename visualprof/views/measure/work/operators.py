@@ -89,7 +89,7 @@ def _calculated(trace: Trace) -> tuple[Ids, Ints, list[CallWork]]:
     groups = group(name, moved, load, *texts)
     calls = [_call(trace, onnx, place, name, texts, int(moved[place])) for place in groups.first.tolist()]
     steps = [parse_serving_step(trace.strings[int(i)]) for i in load[groups.first]]
-    calls = [call and call._replace(load=step) for call, step in zip(calls, steps, strict=True)]
+    calls = [call and call._replace(serving_step=step) for call, step in zip(calls, steps, strict=True)]
     works = [call_work(call) if call else None for call in _with_outputs(calls)]
     known = np.array([work is not None and not math.isnan(work.flops) for work in works], bool)
     return _those(rows, groups, works, known)
