@@ -349,7 +349,9 @@ def _events(trace: Trace, ran: CategorySpans) -> EventColumns:
         **{k: timed[k] for k in ("mean_ns", "max_ns", "min_ns")},
     }
     shown = np.array([i for i, (category, _) in enumerate(ran.keys) if category not in marks], np.int64)
-    return EventColumns(**sort_columns({name: take_rows(column, shown) for name, column in columns.items()}, "total_ns"))
+    return EventColumns(
+        **sort_columns({name: take_rows(column, shown) for name, column in columns.items()}, "total_ns")
+    )
 
 
 ANNOTATIONS = (Category.ANNOTATION, Category.FORWARD, Category.BACKWARD, Category.OPTIMIZER, Category.DATALOADER)
