@@ -190,7 +190,7 @@ def rates() -> dict[str, float]:
 def long_lines() -> list[str]:
     """Return the lines of documents over `MAX_LINE` characters, except tables, code, headings, images and links."""
     places: list[str] = []
-    for path in [*documents(), ROOT / "README_zh.md"]:
+    for path in documents():
         fenced = False
         for number, line in enumerate(path.read_text("utf-8").splitlines(), 1):
             fenced ^= line.startswith("```")
