@@ -100,7 +100,7 @@ class Job:
             advise=self.advise,
             search=self.search,
         )
-        lease = Lease("t", "j", "r", 1, "l", spec, request, [])
+        lease = Lease(task="t", job="j", run="r", attempt=1, lease="l", spec=spec, request=request, files=[])
         out, events = self.work / "out", self.work / "events.jsonl"
         task = {
             "lease": asdict(lease),

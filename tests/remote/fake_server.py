@@ -114,7 +114,16 @@ class FakeServer:
         spec = spec or Spec("s1", "onnxruntime")
         number = len(self.tasks) + 1
         asked = Request(f"key{number}", ModelRef(files[0].sha256, name), [spec], inputs=given or [], **wish)
-        lease = Lease(f"t{number}", f"j{number}", f"model-j{number}/{spec.id}", 1, f"lease{number}", spec, asked, files)
+        lease = Lease(
+            task=f"t{number}",
+            job=f"j{number}",
+            run=f"model-j{number}/{spec.id}",
+            attempt=1,
+            lease=f"lease{number}",
+            spec=spec,
+            request=asked,
+            files=files,
+        )
         return self.wait_for([lease])[0]
 
     def submit_specs(self, model: bytes, *specs: str, **request: Any) -> list[Task]:
@@ -123,7 +132,19 @@ class FakeServer:
         asked = Request("key", ModelRef("", "model.onnx"), wanted, profile=Profile(0), **request)
         files = [self._file("model", "model.onnx", model)]
         return self.wait_for(
-            [Lease(f"j1.{s.id}", "j1", f"model-j1/{s.id}", 1, f"lease-{s.id}", s, asked, files) for s in wanted]
+            [
+                Lease(
+                    task=f"j1.{s.id}",
+                    job="j1",
+                    run=f"model-j1/{s.id}",
+                    attempt=1,
+                    lease=f"lease-{s.id}",
+                    spec=s,
+                    request=asked,
+                    files=files,
+                )
+                for s in wanted
+            ]
         )
 
     def wait_for(self, leases: list[Lease]) -> list[Task]:

@@ -270,7 +270,16 @@ def test_a_log_needs_a_place(agent: Agent, lease: Lease) -> None:
 
 
 def test_a_stale_lease_is_told_so_everywhere(agent: Agent, lease: Lease) -> None:
-    old = Lease(lease.task, lease.job, lease.run, 1, "0" * 32, lease.spec, lease.request, [])
+    old = Lease(
+        task=lease.task,
+        job=lease.job,
+        run=lease.run,
+        attempt=1,
+        lease="0" * 32,
+        spec=lease.spec,
+        request=lease.request,
+        files=[],
+    )
     for what, body, query in (
         ("log", b"x", "&offset=0"),
         ("points", point(), ""),

@@ -120,7 +120,16 @@ def test_a_hash_that_is_a_path_is_refused(tmp_path: Path) -> None:
 
 
 def lease(attempt: int = 1) -> Lease:
-    return Lease("t1", "j1", "r", attempt, "token", Spec("s", "b"), Request("k", ModelRef("x", "m"), []), [])
+    return Lease(
+        task="t1",
+        job="j1",
+        run="r",
+        attempt=attempt,
+        lease="token",
+        spec=Spec("s", "b"),
+        request=Request("k", ModelRef("x", "m"), []),
+        files=[],
+    )
 
 
 def test_a_journal_keeps_what_it_was_told(tmp_path: Path) -> None:

@@ -98,10 +98,10 @@ def test_a_large_file_goes_on_where_it_broke_off(bucket: Bucket, monkeypatch: py
     assert bucket.received_bytes(KEY, len(data)) == 6 * MIB
     with pytest.raises(InvalidResult, match=f"the file has {6 * MIB} of {11 * MIB} bytes"):
         bucket.finalize(KEY, len(data))
-    rest = bucket.begin_upload(KEY, len(data), new=False)
+    rest = bucket.begin_upload(KEY, len(data), is_new=False)
     assert (rest.have, [part.offset for part in rest.parts]) == (6 * MIB, [5 * MIB])
     assert send(rest.parts[0].url, data[5 * MIB : 10 * MIB]) == 200
-    assert bucket.begin_upload(KEY, len(data), new=False).parts == []
+    assert bucket.begin_upload(KEY, len(data), is_new=False).parts == []
     assert bucket.finalize(KEY, len(data)) == digest(data)
     assert bucket.path(f"blobs/{digest(data)}").read_bytes() == data
 
@@ -111,7 +111,7 @@ def test_addresses_of_further_parts_come_later(bucket: Bucket, monkeypatch: pyte
     monkeypatch.setattr(s3_module, "MAX_PART_URLS", 1)
     data = os.urandom(6 * MIB)
     put(bucket, KEY, data)
-    assert [part.offset for part in bucket.begin_upload(KEY, len(data), new=False).parts] == [5 * MIB]
+    assert [part.offset for part in bucket.begin_upload(KEY, len(data), is_new=False).parts] == [5 * MIB]
 
 
 WRONG = ["key", "method", "expiry", "signature", "none", "oversize", "undersize"]
@@ -308,7 +308,7 @@ def test_a_result_that_differs_is_refused_and_sent_again(remote: JobService) -> 
     assert (way.have, way.parts) == (2, []), "it is there"
     store = bucket_of(remote)
     key = next(row["Key"] for row in objects(store) if row["Size"] == 2)
-    store._s3.put_object(Bucket=store.location.bucket, Key=key, Body=b"[]")
+    store._client.put_object(Bucket=store.location.bucket, Key=key, Body=b"[]")
     with pytest.raises(InvalidResult, match=r"env.json differs from its sha256"):
         finish(remote, agent, lease, files)
     assert remote.open().jobs.get(lease.job).tasks[0].state == "running"
@@ -324,7 +324,7 @@ def bucket_of(remote: JobService) -> Bucket:
 
 
 def objects(store: Bucket) -> list[dict[str, Any]]:
-    return store._keys("list_objects_v2", "Contents", "runs/")
+    return store._list("list_objects_v2", "Contents", "runs/")
 
 
 @pytest.mark.long
@@ -391,7 +391,7 @@ def test_a_store_that_keeps_waiting_is_left_alone_for_as_long(bucket: Bucket, mo
         time.sleep(0.5)
         raise exceptions.ConnectTimeoutError(endpoint_url="x")
 
-    monkeypatch.setattr(bucket._s3, "head_object", silent)
+    monkeypatch.setattr(bucket._client, "head_object", silent)
     for _ in range(3):
         with pytest.raises(StoreUnavailable):
             bucket.require(f"blobs/{'0' * 64}")
@@ -408,7 +408,7 @@ def test_a_connection_that_breaks_is_the_stores_trouble(bucket: Bucket, monkeypa
     def broken(**_: Any) -> None:
         raise exceptions.ConnectionClosedError(endpoint_url="x")
 
-    monkeypatch.setattr(bucket._s3, "head_object", broken)
+    monkeypatch.setattr(bucket._client, "head_object", broken)
     with pytest.raises(StoreUnavailable, match="does not answer"):
         bucket.require(f"blobs/{'0' * 64}")
 
@@ -434,7 +434,7 @@ def test_what_nobody_needs_is_removed(remote: JobService, monkeypatch: pytest.Mo
     monkeypatch.setattr(upkeep_module, "_MIN_LEFTOVER_AGE_S", -60)
     remove_leftovers(queue.database, store, partial)
     assert store.list_names("blobs") == [lease.request.model.blob]
-    assert store._keys("list_multipart_uploads", "Uploads", "runs/incoming/") == []
+    assert store._list("list_multipart_uploads", "Uploads", "runs/incoming/") == []
     monkeypatch.setattr(upkeep_module, "UPLOAD_TIMEOUT_NS", 0)
     remove_leftovers(queue.database, store, partial)
     assert store.list_names("incoming") == [task.attempt_name], "what did not come in a day is given up"

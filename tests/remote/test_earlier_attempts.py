@@ -18,7 +18,7 @@ SEARCH, CASE, PLAIN = {"search": Search("latency")}, {"case": CaseRef("net", "cp
 def lease(attempt: int, asked: Mapping[str, object], task: str = "t/1") -> Lease:
     spec = Spec("s", "onnxruntime")
     request = Request("k", ModelRef("0" * 64, "m.onnx"), [spec], **asked)  # type: ignore[arg-type]
-    return Lease(task, "j", "r", attempt, "l", spec, request, [])
+    return Lease(task=task, job="j", run="r", attempt=attempt, lease="l", spec=spec, request=request, files=[])
 
 
 def left(state: StateFolder, attempt: int, **files: str) -> Path:

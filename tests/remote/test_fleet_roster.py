@@ -86,7 +86,16 @@ def roster(fleet: FakeFleet, file: Path, cpus: int = 0, waiting: int = 0, said: 
 
 def lease(task: str = "t", spec: Spec | None = None, job: str = "j", **changes: Any) -> Lease:
     spec = spec or Spec("s", "onnxruntime", version="1.2")
-    return Lease(task, job, "run", 1, "token", spec, request("k", spec, **changes), [])
+    return Lease(
+        task=task,
+        job=job,
+        run="run",
+        attempt=1,
+        lease="token",
+        spec=spec,
+        request=request("k", spec, **changes),
+        files=[],
+    )
 
 
 CPU = Offer("x86", "onnxruntime", "1.2", "cpu")

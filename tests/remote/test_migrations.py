@@ -63,7 +63,7 @@ def test_back_to_every_earlier_schema_and_up_again_nothing_is_lost_that_both_hol
         indexes = made(database)
         for schema in EARLIER:
             before = rows(database, newest)
-            migrate(database, "it", to=schema)
+            migrate(database, "it", target=schema)
             both = columns(database)
             assert rows(database, both) == rows_of(before, newest, both), schema
             migrate(database, "it")
@@ -91,7 +91,7 @@ def test_projects_of_one_name_have_two_in_an_earlier_schema(tmp_path: Path) -> N
             of_two = [{"id": name, "name": "vision", "created_ns": 1} for name in ("aa", "bb")]
             connection.execute(insert(projects), of_two)
         for schema in ("0012", ""):
-            migrate(database, "it", to=schema)
+            migrate(database, "it", target=schema)
             with database.read() as connection:
                 found = connection.execute(text("SELECT name FROM projects ORDER BY id")).scalars().all()
             assert found == ["vision", "vision bb"], schema
@@ -102,7 +102,7 @@ def test_a_schema_that_never_was_changes_nothing(tmp_path: Path) -> None:
         database = remote.open().database
         before = columns(database)
         with pytest.raises(BadParameter, match="there is no schema '12'") as caught:
-            migrate(database, "it", to="12")
+            migrate(database, "it", target="12")
         assert EARLIER[0] in caught.value.hint
         assert columns(database) == before
 

@@ -90,7 +90,7 @@ def test_the_first_schema_is_brought_up_to_date_and_keeps_its_rows(postgres: Pos
     url = postgres.new()
     database = open_database(url, NOWHERE)
     Agents(database, 30).register("box", True, False, "", capabilities())
-    migrate(database, "it", to="0001")
+    migrate(database, "it", target="0001")
     database.close()
     database = open_database(url, NOWHERE)
     assert columns(database) == EXPECTED
@@ -147,7 +147,7 @@ def test_what_is_no_address_is_not_repeated(text: str) -> None:
 
 
 def test_an_old_server_is_refused(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_OLDEST", 99)
+    monkeypatch.setattr(module, "_MIN_VERSION", 99)
     assert "is too old" in refusal(url).error
 
 
@@ -163,7 +163,7 @@ def test_a_missing_driver_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_writer_that_hangs_makes_the_others_busy(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_LIMITS", "SET lock_timeout = '100ms'")
+    monkeypatch.setattr(module, "_SET_TIMEOUTS", "SET lock_timeout = '100ms'")
     one, other = open_database(url, NOWHERE), open_database(url, NOWHERE)
     with one.write() as connection:
         assert current_revision(connection) == 0

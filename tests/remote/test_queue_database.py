@@ -98,7 +98,7 @@ def test_a_migration_that_fails_leaves_the_database_as_it_was(tmp_path: Path) ->
 def test_machines_of_the_first_schema_work(tmp_path: Path) -> None:
     path = tmp_path / "jobs.sqlite"
     database = open_sqlite(path)
-    migrate(database, "jobs", to="0001")
+    migrate(database, "jobs", target="0001")
     database.close()
     older = sqlite3.connect(path)
     row = ("a1", "box", "hash", 1, 0, "", encode(capabilities()).decode(), 1, 1)

@@ -49,7 +49,7 @@ def test_a_task_that_was_running_is_taken_back_though_nobody_asks(remote: JobSer
     remote.start()
     queue = until(lambda: remote._services)
     [job] = queue.jobs.changes_since(0).jobs
-    assert until(lambda: queue.jobs.one(job.id).tasks[0].state == "waiting")
+    assert until(lambda: queue.jobs.get(job.id).tasks[0].state == "waiting")
 
 
 @pytest.mark.both_databases

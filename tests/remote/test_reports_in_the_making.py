@@ -90,7 +90,7 @@ def test_the_result_takes_the_place_without_a_gap(site: Site) -> None:
     folder = site.remote.root.path / lease.run
     with site.queue.database.write() as connection:
         site.queue.leases.finish(
-            connection, site.agent, lease.task, lease.lease, TaskReport("succeeded"), lease.run, {}
+            connection, site.agent, lease.task, lease.lease, TaskReport("succeeded"), run=lease.run, points={}
         )
         folder.mkdir(parents=True)
         for name, data in result(lease.job, lease.task).items():

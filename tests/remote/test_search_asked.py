@@ -180,7 +180,9 @@ def test_a_search_is_typed_and_reads_the_same_again() -> None:
 
 
 def problems(search: Search, backend: str = "onnxruntime", sizes: int = 2) -> list[str]:
-    model = InspectedModel("onnx", [Tensor("x", "float32", ["n", 3])], [], {}, [backend], [])
+    model = InspectedModel(
+        format="onnx", inputs=[Tensor("x", "float32", ["n", 3])], outputs=[], dims={}, backends=[backend], warnings=[]
+    )
     request = Request("k", ModelRef("0" * 64, "m.onnx"), [Spec("s", backend)], search=search)
     request = replace(request, sweep=Sweep("n", list(range(1, sizes + 1))))
     return [f"{e.field}: {e.error}" for e in search_errors(request, model)]

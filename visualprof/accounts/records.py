@@ -8,7 +8,7 @@ from typing import Literal
 from visualprof.accounts.principal import Principal, Role
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class User:
     """Somebody with an account. seen_ns: None before the first log-in."""
 

@@ -299,4 +299,12 @@ def _row(connection: Connection, user: object) -> AnyRow:
 
 
 def _user(row: AnyRow) -> User:
-    return User(row.id, row.email, row.name, row.role, row.disabled, row.created_ns, row.seen_ns)
+    return User(
+        id=row.id,
+        email=row.email,
+        name=row.name,
+        role=row.role,
+        disabled=row.disabled,
+        created_ns=row.created_ns,
+        seen_ns=row.seen_ns,
+    )

@@ -150,7 +150,7 @@ def _go_back(args: argparse.Namespace) -> None:
     from visualprof.remote.queue.store.database import migrate
 
     with _database(args) as database:
-        migrate(database, "the database", to=args.schema)
+        migrate(database, "the database", target=args.schema)
 
 
 @contextlib.contextmanager

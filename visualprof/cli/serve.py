@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 from visualprof.cli._paths import page_of, require
 from visualprof.errors import BadParameter
-from visualprof.remote.queue.store.bucket_url import CACHE_BYTES, parse_bucket_url
+from visualprof.remote.queue.store.bucket_url import DEFAULT_CACHE_BYTES, parse_bucket_url
 
 # Not on the command line, which every user of the machine can read, but in a variable or in the config file.
 SECRETS = {"smtp_password": "VISUALPROF_SMTP_PASSWORD", "oidc_secret": "VISUALPROF_OIDC_SECRET"}
@@ -87,7 +87,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--store-cache",
         type=_gigabytes,
-        default=CACHE_BYTES / 1e9,
+        default=DEFAULT_CACHE_BYTES / 1e9,
         metavar="GB",
         help="Size limit of the local cache of the store's files, in GB (default: %(default)g).",
     )

@@ -19,7 +19,7 @@ from visualprof.errors import NotFound, VisualprofError
 from visualprof.reader.logdir.scan import LogFile, Root
 from visualprof.remote.protocol import Intervals
 from visualprof.remote.queue.service import JobService, JobServices
-from visualprof.remote.queue.store.bucket_url import CACHE_BYTES, BucketLocation
+from visualprof.remote.queue.store.bucket_url import DEFAULT_CACHE_BYTES, BucketLocation
 
 if TYPE_CHECKING:
     from visualprof.remote.queue.tasks.mirror import Mirror
@@ -48,7 +48,7 @@ def open_remote(
     waiters: int = 16,
     database: str = "",
     store: BucketLocation | None = None,
-    cache_bytes: int = CACHE_BYTES,
+    cache_bytes: int = DEFAULT_CACHE_BYTES,
     store_runs: bool = False,
 ) -> JobService:
     """The queue of a log directory; nothing is made before it is needed."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from visualprof.accounts.principal import Registration
-from visualprof.remote.queue.store.bucket_url import CACHE_BYTES, BucketLocation
+from visualprof.remote.queue.store.bucket_url import DEFAULT_CACHE_BYTES, BucketLocation
 
 DIST = Path(__file__).parents[1] / "frontend" / "dist"
 
@@ -48,7 +48,7 @@ class Settings:
     database: str = field(default="", repr=False)
     store: BucketLocation | None = None
     store_runs: bool = False
-    cache_bytes: int = CACHE_BYTES
+    cache_bytes: int = DEFAULT_CACHE_BYTES
     with_agent: bool = False
     lease_s: float = 30.0
     token: str = ""

@@ -24,7 +24,7 @@ _FIRST = ("job_finished", "job_failed", "machine_lost")  # known to whoever chos
 SECRET_PREFIX = "vp_h_"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Contact:
     """What somebody has chosen. kinds: that are sent. trouble: why the last one was not sent, "" where it was."""
 
@@ -52,7 +52,15 @@ def contact_for(connection: Connection, user: str) -> Contact:
         return Contact()
     chosen, known = json.loads(row.kinds), json.loads(row.known) if row.known else _FIRST
     kinds: tuple[Kind, ...] = tuple(kind for kind in SENDABLE_KINDS if kind in chosen or kind not in known)
-    return Contact(kinds, row.language, row.mail, row.webhook, row.secret, row.trouble, row.trouble_ns)
+    return Contact(
+        kinds=kinds,
+        language=row.language,
+        mail=row.mail,
+        webhook=row.webhook,
+        secret=row.secret,
+        trouble=row.trouble,
+        trouble_ns=row.trouble_ns,
+    )
 
 
 class Contacts:

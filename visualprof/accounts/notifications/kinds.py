@@ -23,7 +23,7 @@ class Regression:
     more: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Notification:
     """What somebody is told.
 

@@ -72,7 +72,9 @@ class Notifications:
 def notification_from_row(row: AnyRow) -> Notification:
     """From a row of `notices`."""
     slower = _SLOWER.decode(row.slower) if row.slower else None
-    return Notification(row.seq, row.kind, row.subject, row.name, row.at_ns, row.read, slower)
+    return Notification(
+        seq=row.seq, kind=row.kind, subject=row.subject, name=row.name, at_ns=row.at_ns, read=row.read, slower=slower
+    )
 
 
 def notify(

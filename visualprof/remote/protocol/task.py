@@ -50,7 +50,7 @@ class File:
     sha256: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Lease:
     """A task that an agent works on. run: folder of the result below the log directory.
 

@@ -20,7 +20,7 @@ from visualprof.reader.logdir.scan import Root
 from visualprof.remote.protocol import Intervals
 from visualprof.remote.queue.errors import DiskFull, disk_errors
 from visualprof.remote.queue.job_services import JobServices
-from visualprof.remote.queue.store.bucket_url import CACHE_BYTES, BucketLocation
+from visualprof.remote.queue.store.bucket_url import DEFAULT_CACHE_BYTES, BucketLocation
 from visualprof.remote.queue.store.files import DATABASE_FILE, file_id
 from visualprof.remote.queue.store.records import Agent
 from visualprof.remote.queue.tasks.notifier import Notifier
@@ -67,7 +67,7 @@ class JobService:
         waiters: int = MAX_WAITERS,
         database: str = "",
         store: BucketLocation | None = None,
-        cache_bytes: int = CACHE_BYTES,
+        cache_bytes: int = DEFAULT_CACHE_BYTES,
         store_runs: bool = False,
     ) -> None:
         self.root = root

@@ -139,7 +139,7 @@ def resume_upload(job_service: JobService, owner: str | None, upload_id: str) ->
     """
     services, bucket = _services_and_bucket(job_service)
     upload = services.pending_uploads.get(upload_id, owner)
-    return bucket.begin_upload(upload.key, upload.size_bytes, new=False)
+    return bucket.begin_upload(upload.key, upload.size_bytes, is_new=False)
 
 
 def finish_upload(

@@ -221,7 +221,7 @@ def _lease(order: CaseRequest) -> Lease:
     spec = Spec(str(compiler or order.framework), str(compiler or order.framework), device=order.device)
     case = CaseRef(name, order.vendor, order.framework, {key: json.dumps(one) for key, one in order.command.items()})
     request = Request("", ModelRef("", name), [spec], name, profile=Profile(0), timeout_s=order.timeout_s, case=case)
-    return Lease("", "", "", 1, "", spec, request, [])
+    return Lease(task="", job="", run="", attempt=1, lease="", spec=spec, request=request, files=[])
 
 
 def _results(folder: Path) -> list[Path]:

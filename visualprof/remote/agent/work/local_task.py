@@ -68,7 +68,7 @@ def run_local_task(
             "no_runtime", msg("agent.machine_no", f"this machine has no {spec.backend} for {spec.device}"), hint
         )
     require_sandbox(request.model.name, machine.capabilities.sandbox)
-    lease = Lease("local", "local", folder.name, 1, "", spec, request, [])
+    lease = Lease(task="local", job="local", run=folder.name, attempt=1, lease="", spec=spec, request=request, files=[])
     _lay_out(work, lease, files, machine, memory_bytes, code)
     if earlier_trials:
         (work.out / "search.json").write_bytes(earlier_trials)

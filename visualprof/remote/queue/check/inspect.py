@@ -36,7 +36,7 @@ class Tensor:
     dims: list[int | str | None] | None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class InspectedModel:
     """A model that a backend can load.
 
@@ -248,7 +248,16 @@ def _model(
 ) -> InspectedModel:
     known = all_formats().get(format)
     fixed = known is not None and known.fixed_inputs
-    return InspectedModel(format, inputs, outputs, dims, backends_of(format), warnings, fixed, external)
+    return InspectedModel(
+        format=format,
+        inputs=inputs,
+        outputs=outputs,
+        dims=dims,
+        backends=backends_of(format),
+        warnings=warnings,
+        fixed_inputs=fixed,
+        external=external,
+    )
 
 
 def _tensor(graph: ModelGraph, node: Node, named: FileFormat | None = None) -> Tensor:

@@ -1,4 +1,4 @@
-"""Where a bucket is: `s3://bucket/prefix?endpoint=https://...`. Credentials are none of it."""
+"""The location of a bucket: `s3://bucket/prefix?endpoint=https://...`. The URL contains no credentials."""
 
 from __future__ import annotations
 
@@ -9,18 +9,23 @@ from urllib.parse import parse_qsl, urlsplit
 from visualprof.errors import BadParameter
 from visualprof.messages import msg
 
-CACHE_BYTES = 20 * 10**9  # of copies of its files beside the server, unless told
+DEFAULT_CACHE_BYTES = 20 * 10**9  # local copies of the bucket's files
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 _PREFIX = re.compile(r"([A-Za-z0-9_-][A-Za-z0-9._-]*/)*")
-_LIKE = msg("queue.like_s3_bucket_prefix", "it is like s3://bucket/prefix?endpoint=https://s3.example.org")
+_URL_HINT = msg("queue.like_s3_bucket_prefix", "it is like s3://bucket/prefix?endpoint=https://s3.example.org")
 
 
 @dataclass(frozen=True)
 class BucketLocation:
-    """A bucket.
+    """The location of a bucket.
 
-    prefix: of the keys, "" or with a slash at its end. endpoint: the service. public: by which browsers and agents
-    reach it, where that is another address. virtual: the bucket is part of the host's name, not of the path.
+    Attributes:
+        bucket: Name of the bucket.
+        prefix: Prefix of all keys, "" or with a slash at its end.
+        endpoint: Address of the service.
+        public: Address of the service for browsers and agents.
+        region: Region of the service.
+        virtual: Whether the bucket is part of the host name instead of the path.
     """
 
     bucket: str
@@ -35,39 +40,40 @@ class BucketLocation:
 
     @property
     def origin(self) -> str:
-        """Of the addresses that browsers send files to."""
+        """Origin of the URLs to which browsers send files."""
         parts = urlsplit(self.public)
         return f"{parts.scheme}://{f'{self.bucket}.' if self.virtual else ''}{parts.netloc}"
 
 
 def parse_bucket_url(url: str) -> BucketLocation:
-    """A bucket by its URL.
+    """Parse the URL of a bucket.
 
-    Raises: BadParameter: it is none, or has credentials in it.
+    Raises:
+        BadParameter: The URL is invalid, or it contains credentials.
     """
     parts = urlsplit(url)
-    facts = dict(parse_qsl(parts.query, keep_blank_values=True))
+    parameters = dict(parse_qsl(parts.query, keep_blank_values=True))
     prefix = f"{parts.path.strip('/')}/".lstrip("/")
-    wrong = (
+    checks = (
         (parts.scheme == "s3" and bool(_BUCKET.fullmatch(parts.netloc)), "bucket"),
         (bool(_PREFIX.fullmatch(prefix)), "prefix"),
-        (_is_endpoint(facts.get("endpoint", "")), "endpoint"),
-        (_is_endpoint(facts.get("public", facts.get("endpoint", ""))), "public"),
-        (facts.get("style", "path") in ("path", "virtual"), "style"),
-        *((name in ("endpoint", "public", "region", "style"), name) for name in facts),
+        (_is_endpoint(parameters.get("endpoint", "")), "endpoint"),
+        (_is_endpoint(parameters.get("public", parameters.get("endpoint", ""))), "public"),
+        (parameters.get("style", "path") in ("path", "virtual"), "style"),
+        *((name in ("endpoint", "public", "region", "style"), name) for name in parameters),
         (not parts.fragment, "#"),
     )
-    if refused := next((name for fine, name in wrong if not fine), ""):
+    if invalid := next((name for is_valid, name in checks if not is_valid), ""):
         raise BadParameter(
-            msg("queue.no_store_missing_wrong", f"this is no store: {refused} is missing or wrong"), _LIKE
+            msg("queue.no_store_missing_wrong", f"this is no store: {invalid} is missing or wrong"), _URL_HINT
         )
-    endpoint = facts["endpoint"].rstrip("/")
-    public = facts.get("public", endpoint).rstrip("/")
-    region, virtual = facts.get("region", "us-east-1"), facts.get("style") == "virtual"
+    endpoint = parameters["endpoint"].rstrip("/")
+    public = parameters.get("public", endpoint).rstrip("/")
+    region, virtual = parameters.get("region", "us-east-1"), parameters.get("style") == "virtual"
     return BucketLocation(parts.netloc, prefix, endpoint, public, region, virtual)
 
 
 def _is_endpoint(text: str) -> bool:
     parts = urlsplit(text)
-    bare = not (parts.query or parts.fragment or "@" in parts.netloc or parts.path.strip("/"))
-    return parts.scheme in ("http", "https") and bool(parts.hostname) and bare and not set(text) & set(" ;,'\"")
+    is_plain = not (parts.query or parts.fragment or "@" in parts.netloc or parts.path.strip("/"))
+    return parts.scheme in ("http", "https") and bool(parts.hostname) and is_plain and not set(text) & set(" ;,'\"")

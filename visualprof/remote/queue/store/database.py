@@ -1,4 +1,4 @@
-"""The database: opening, migrating, and transactions that do not trip over each other."""
+"""The database: opening, migrations, and transactions that do not block each other."""
 
 from __future__ import annotations
 
@@ -38,108 +38,121 @@ if TYPE_CHECKING:
     from alembic.script import ScriptDirectory
 
 _BUSY_S = 30
-_CONNECTIONS = 80  # more than the server has threads; they are opened as they are needed, and kept
-_BEGIN = "visualprof_begin"  # how a transaction of SQLite begins; "" is none
+_MAX_CONNECTIONS = 80  # more than the server has threads; opened on demand and then kept open
+_BEGIN_OPTION = "visualprof_begin"  # statement that starts an SQLite transaction; "" starts none
 RESULT_UNUSED = "visualprof_unasked"
 UNUSABLE = msg("queue.database_jobs_cannot_used", "the database of jobs cannot be used: ")
-_DAMAGED = msg(
+_DAMAGED_HINT = msg(
     "queue.end_server_move_jobs",
     "end the server, move jobs.sqlite away with its -wal and -shm files, and start it anew; runs are not lost",
 )
 _MIGRATIONS = Path(__file__).parent / "migrations"
-_SCHEMA = "SELECT version_num FROM alembic_version"
-_BACKUP = select(func.max(audit.c.at_ns)).where(audit.c.action == "backup")
+_SELECT_SCHEMA = "SELECT version_num FROM alembic_version"
+_LAST_BACKUP = select(func.max(audit.c.at_ns)).where(audit.c.action == "backup")
 _REVISION = select(revisions.c.revision).where(revisions.c.name == bindparam("kind"))
-_COUNTED = (
+_NEXT_REVISION = (
     update(revisions)
     .where(revisions.c.name == bindparam("kind"))
     .values(revision=revisions.c.revision + 1)
     .returning(revisions.c.revision)
 )
 Statement = TypeVar("Statement", bound=Executable)
-_migrating = threading.Lock()  # alembic keeps what it works on in a global
+_migration_lock = threading.Lock()  # alembic has global state
 
 
 class Database:
-    """Transactions over an engine: here a file of SQLite; `PostgreSQL` is the other kind.
+    """Transactions over an engine, here an SQLite file; `PostgreSQL` is the other kind.
 
-    Writers take turns, also those of several servers, so that what one has read is still so when it writes. Inside the
-    process they wait for each other here: SQLite's own waiting sleeps up to 100 ms at a time.
+    Writers take turns, also between servers, so that data read in a write transaction stays unchanged. Writers of this
+    process wait for a lock here, because SQLite's own waiting sleeps for up to 100 ms.
+
+    Attributes:
+        clock_offset_ns: How far the database's clock is ahead of this machine's clock.
+        uses_local_clock: Whether the database uses this machine's clock.
+        kind: Name of the database system.
+        remedy: What to do if the database cannot be used.
     """
 
-    clock_offset_ns = 0  # what the database's clock shows beyond that of this machine
-    uses_local_clock = True  # it is this machine's
+    clock_offset_ns = 0
+    uses_local_clock = True
     kind = "SQLite"
-    remedy = msg("queue.move_away_begin_anew", "move it away to begin anew")  # where it cannot be used
-    _errors: type[Exception] = sqlite3.DatabaseError  # of the driver, which is also asked past SQLAlchemy
+    remedy = msg("queue.move_away_begin_anew", "move it away to begin anew")
+    _errors: type[Exception] = sqlite3.DatabaseError  # the driver's error, because some calls bypass SQLAlchemy
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
-        self._looker = engine.execution_options(**{_BEGIN: ""})
-        self._reader = engine
-        self._writer = engine.execution_options(**{_BEGIN: "BEGIN IMMEDIATE"})
-        self._turn = threading.Lock()
+        self._query_engine = engine.execution_options(**{_BEGIN_OPTION: ""})
+        self._read_engine = engine
+        self._write_engine = engine.execution_options(**{_BEGIN_OPTION: "BEGIN IMMEDIATE"})
+        self._write_lock = threading.Lock()
 
     @contextlib.contextmanager
     def read(self) -> Generator[Connection]:
-        """A transaction that sees one state of the database and changes nothing.
+        """Start a read-only transaction on a consistent snapshot.
 
-        Raises: Damaged.
+        Raises:
+            DatabaseUnavailable: The database is corrupt or missing.
         """
-        with self._translate_errors(), self._reader.connect() as connection:
+        with self._translate_errors(), self._read_engine.connect() as connection:
             yield connection
 
     @contextlib.contextmanager
     def query(self) -> Generator[Connection]:
-        """As `read`, where each statement may see another state: for one, which needs no transaction around it.
+        """Open a connection for a single query, without a transaction. Further statements may see other states.
 
-        Raises: Damaged.
+        Raises:
+            DatabaseUnavailable: The database is corrupt or missing.
         """
-        with self._translate_errors(), self._looker.connect() as connection:
+        with self._translate_errors(), self._query_engine.connect() as connection:
             yield connection
 
     @contextlib.contextmanager
     def write(self) -> Generator[Connection]:
-        """A transaction that is committed at the end of the block, or undone by an exception.
+        """Start a transaction that is committed at the end of the block, or rolled back by an exception.
 
-        Raises: DiskFull, Damaged.
+        Raises:
+            DiskFull: The disk is full.
+            DatabaseUnavailable: The database is corrupt or missing.
         """
-        with self._translate_errors(), self._turn, self._writer.begin() as connection:
+        with self._translate_errors(), self._write_lock, self._write_engine.begin() as connection:
             yield connection
 
     @contextlib.contextmanager
     def exclusive(self) -> Generator[bool]:
-        """Is no other server of this database in such a block? On a file any number may be."""
+        """Yield whether no other server of this database is in such a block. With SQLite, every server may enter."""
         yield True
 
     def now_ns(self) -> int:
-        """Now, by the clock that all servers of this database share."""
+        """Return the time of the clock that all servers of this database share."""
         return time.time_ns() + self.clock_offset_ns
 
     def status(self) -> tuple[int | None, str, str]:
-        """Its size in bytes, None where nothing tells; its schema, and that which this program makes."""
-        known = max(path.name[:4] for path in (_MIGRATIONS / "versions").glob("[0-9]*.py"))
+        """Return the size in bytes (None if unknown), the database's schema, and the schema of this program."""
+        program_schema = max(path.name[:4] for path in (_MIGRATIONS / "versions").glob("[0-9]*.py"))
         with self.read() as connection:
-            return self._size_bytes(connection), connection.exec_driver_sql(_SCHEMA).scalar_one(), known
+            return self._size_bytes(connection), connection.exec_driver_sql(_SELECT_SCHEMA).scalar_one(), program_schema
 
     def last_backup_ns(self) -> int | None:
-        """When `visualprof admin backup` last copied it; None when that is not known."""
+        """Return the time of the last `visualprof admin backup`; None if unknown."""
         with self.read() as connection:
-            return connection.execute(_BACKUP).scalar()
+            return connection.execute(_LAST_BACKUP).scalar()
 
     def _size_bytes(self, connection: Connection) -> int | None:
         pages, size = (connection.exec_driver_sql(f"PRAGMA page_{what}").scalar_one() for what in ("count", "size"))
         return int(pages) * int(size)
 
     def close(self) -> None:
-        """Close every connection."""
+        """Close all connections."""
         self.engine.dispose()
 
     @contextlib.contextmanager
     def _translate_errors(self) -> Generator[None]:
-        """Say what is wrong with the database, instead of calling it unexpected.
+        """Translate errors of the database to errors of the queue.
 
-        Raises: DiskFull, Crowded, Damaged.
+        Raises:
+            DiskFull: The disk is full.
+            ServerBusy: The database is busy.
+            DatabaseUnavailable: The database is corrupt or missing.
         """
         try:
             yield
@@ -154,7 +167,7 @@ class Database:
             raise self._translate(error.orig if isinstance(error, DatabaseError) else error) from error
 
     def _translate(self, error: BaseException | None) -> VisualprofError:
-        """What the driver's error means."""
+        """Return the queue's error for an error of the driver."""
         reason = str(error)
         if "disk is full" in reason or "readonly database" in reason:
             return DiskFull(
@@ -166,18 +179,19 @@ class Database:
                 msg("queue.database_jobs_busy", "the database of jobs is busy"),
                 msg("queue.try_again_soon", "try again soon"),
             )
-        return DatabaseUnavailable(f"{UNUSABLE}{reason}", _DAMAGED)
+        return DatabaseUnavailable(f"{UNUSABLE}{reason}", _DAMAGED_HINT)
 
 
 def open_sqlite(path: Path) -> Database:
-    """The database of a file, which is made or brought up to date.
+    """Open an SQLite database, creating or migrating it if necessary.
 
-    Raises: VisualprofError: it is newer than this program, or no database.
+    Raises:
+        VisualprofError: The file was created by a newer version, or it is not a database.
     """
     engine = create_engine(
         URL.create("sqlite", database=str(path)),
         connect_args={"timeout": _BUSY_S, "check_same_thread": False},
-        pool_size=_CONNECTIONS,
+        pool_size=_MAX_CONNECTIONS,
         max_overflow=0,
     )
     event.listen(engine, "connect", _configure)
@@ -191,16 +205,18 @@ def open_sqlite(path: Path) -> Database:
     return database
 
 
-def migrate(database: Database, name: str, folder: Path = _MIGRATIONS, to: str = "") -> None:
-    """Make the tables, or brings older ones up to date, in one transaction: all of it, or nothing.
+def migrate(database: Database, name: str, folder: Path = _MIGRATIONS, target: str = "") -> None:
+    """Create the tables, or upgrade older ones, in one transaction.
 
     Args:
-        database: to be changed.
-        name: how errors call it.
-        folder: of the migrations.
-        to: an earlier schema, to which it then goes back; what that cannot hold is gone.
+        database: The database.
+        name: Name of the database in error messages.
+        folder: Folder of the migrations.
+        target: An earlier schema to downgrade to; data that it cannot hold is lost.
 
-    Raises: VisualprofError: it was made by a newer version, or it is no database. BadParameter: no schema is called so.
+    Raises:
+        VisualprofError: The database was created by a newer version, or it is not a database.
+        BadParameter: There is no such schema.
     """
     from alembic import command
     from alembic.config import Config
@@ -209,21 +225,21 @@ def migrate(database: Database, name: str, folder: Path = _MIGRATIONS, to: str =
     config = Config()
     config.set_main_option("script_location", str(folder).replace("%", "%%"))
     try:
-        with _migrating, database.write() as connection:
+        with _migration_lock, database.write() as connection:
             config.attributes["connection"] = connection
             context, scripts = MigrationContext.configure(connection), _scripts(folder)
             current = context.get_current_revision()
-            known = [str(script.revision) for script in scripts.walk_revisions()]
-            if to and to not in known:
+            revisions_known = [str(script.revision) for script in scripts.walk_revisions()]
+            if target and target not in revisions_known:
                 raise BadParameter(
-                    msg("queue.there_no_schema", f"there is no schema {to[:40]!r}"),
-                    msg("queue.there_2", f"there are: {', '.join(reversed(known))}"),
+                    msg("queue.there_no_schema", f"there is no schema {target[:40]!r}"),
+                    msg("queue.there_2", f"there are: {', '.join(reversed(revisions_known))}"),
                 )
             if current is None:
                 metadata.create_all(connection)
                 connection.execute(insert(revisions), [{"name": kind, "revision": 0} for kind in REVISIONS])
                 context.stamp(scripts, "head")
-            elif current not in known:
+            elif current not in revisions_known:
                 raise VisualprofError(
                     msg(
                         "queue.made_newer_visualprof_schema",
@@ -231,13 +247,13 @@ def migrate(database: Database, name: str, folder: Path = _MIGRATIONS, to: str =
                     ),
                     msg(
                         "queue.version_visualprof_admin_migrate",
-                        f"with that version `visualprof admin migrate {known[0]}` makes it fit this one",
+                        f"with that version `visualprof admin migrate {revisions_known[0]}` makes it fit this one",
                     ),
                 )
-            elif current != known[0]:
+            elif current != revisions_known[0]:
                 command.upgrade(config, "head")
-            if to:
-                command.downgrade(config, to)
+            if target:
+                command.downgrade(config, target)
     except DatabaseUnavailable as error:
         reason = error.error.removeprefix(UNUSABLE)
         raise DatabaseUnavailable(
@@ -247,52 +263,54 @@ def migrate(database: Database, name: str, folder: Path = _MIGRATIONS, to: str =
 
 @cache
 def _scripts(folder: Path) -> ScriptDirectory:
-    """The migrations of a folder, the newest first; reading them takes longer than making a database."""
+    """Return the migrations of a folder, newest first.
+
+    They are cached, because reading them takes longer than creating a database.
+    """
     from alembic.script import ScriptDirectory
 
     return ScriptDirectory(str(folder))
 
 
 def without_result(statement: Statement) -> Statement:
-    """A statement of which nobody wants to know what it did: a writer need not wait for it."""
+    """Mark a statement whose result is not needed, so that a writer does not wait for it."""
     return statement.execution_options(**{RESULT_UNUSED: True})
 
 
 def next_revision(connection: Connection, name: str = "jobs") -> int:
-    """Count one change of the named kind and gives the new revision."""
-    return int(connection.execute(_COUNTED, {"kind": name}).scalar_one())
+    """Increment the revision of this name and return it."""
+    return int(connection.execute(_NEXT_REVISION, {"kind": name}).scalar_one())
 
 
 def revision_subquery(name: str) -> ScalarSelect[int]:
-    """The present revision of the named kind, in a statement that asks for more."""
+    """Return the current revision of this name as a subquery."""
     return select(revisions.c.revision).where(revisions.c.name == name).scalar_subquery()
 
 
 def current_revision(connection: Connection, name: str = "jobs") -> int:
-    """The present revision of the named kind."""
+    """Return the current revision of this name."""
     return int(connection.execute(_REVISION, {"kind": name}).scalar_one())
 
 
 def _configure(connection: Any, _: Any) -> None:
-    """A new connection of SQLite. Its driver must not begin transactions by its own rules: see `_begin`."""
+    """Configure a new SQLite connection. `_begin` starts transactions instead of the driver."""
     connection.isolation_level = None
     cursor = connection.cursor()
     try:
         cursor.execute("PRAGMA journal_mode=WAL")
-        cursor.execute(
-            "PRAGMA synchronous=NORMAL"
-        )  # a killed process loses nothing; a power cut maybe the last moments
+        # A killed process loses nothing; a power failure may lose the latest transactions.
+        cursor.execute("PRAGMA synchronous=NORMAL")
         cursor.execute("PRAGMA foreign_keys=ON")
     finally:
         cursor.close()
 
 
 def _begin(connection: Connection) -> None:
-    """Writers take the lock at once: one that read first could not get it any more, and would fail.
+    """Start a transaction. Writers take the lock at once; a writer that reads first could fail to get it later.
 
-    Who looks begins nothing: each statement of theirs is its own transaction.
+    Query connections start none, so that each statement is its own transaction.
     """
-    begin = connection.get_execution_options().get(_BEGIN, "BEGIN")
-    driver: Any = connection.connection.driver_connection  # past SQLAlchemy, which takes ten times as long for it
-    if begin:
-        driver.execute(begin)
+    statement = connection.get_execution_options().get(_BEGIN_OPTION, "BEGIN")
+    driver: Any = connection.connection.driver_connection  # bypasses SQLAlchemy, which takes ten times as long
+    if statement:
+        driver.execute(statement)

@@ -1,4 +1,4 @@
-"""Where files are kept. Only this class knows that it is a folder, but for `path`.
+"""File store in a folder. Only this module knows that the store is a folder, except for callers of `path`.
 
 Keys are `blobs/<sha256>` and `incoming/<task>-<attempt>/<uuid>`: never a name that a user chose.
 """
@@ -30,12 +30,12 @@ DATABASE_FILE = "jobs.sqlite"
 ReadChunk = Callable[[int], bytes]
 Namespace = Literal["blobs", "incoming"]
 _KEY = re.compile(r"blobs/[0-9a-f]{64}|incoming/[a-z0-9-]{1,60}/[0-9a-f]{32}")
-_BELOW = re.compile(r"(blobs|incoming)/(?!\.\.?$)[^/\\]+")
+_ENTRY = re.compile(r"(blobs|incoming)/(?!\.\.?$)[^/\\]+")
 
 
 @dataclass(frozen=True)
 class PartUpload:
-    """Bytes of a file that are still to be sent, to an address of their own."""
+    """A missing part of a file, with its own URL."""
 
     offset: int
     size_bytes: int
@@ -44,9 +44,12 @@ class PartUpload:
 
 @dataclass(frozen=True)
 class UploadPlan:
-    """How a file gets into the store. have: bytes that are there.
+    """How to upload a file to the store.
 
-    url: to which the rest is appended; or parts: those that are missing, of a large file the next ones.
+    Attributes:
+        have: Bytes that the store already has.
+        url: URL to which the rest is appended; "" if the file is uploaded in parts.
+        parts: Missing parts; of a large file, the next ones.
     """
 
     have: int
@@ -55,9 +58,10 @@ class UploadPlan:
 
 
 class Store:
-    """Files by key, in a folder. They can also be had as paths, so that results need not be copied.
+    """Files by key, in a folder. Files also have paths, so that results need not be copied.
 
-    direct: browsers and commands send their files past this server, as `announce` says.
+    Attributes:
+        direct_uploads: Whether browsers and commands send files to another service, following `begin_upload`.
     """
 
     direct_uploads = False
@@ -65,49 +69,61 @@ class Store:
     def __init__(self, folder: Path, signer: Signer) -> None:
         self._folder = folder
         self._signer = signer
-        self._appending = [threading.Lock() for _ in range(64)]
+        self._append_locks = [threading.Lock() for _ in range(64)]
 
     def path(self, key: str) -> Path:
-        """Where a file is, or would be.
+        """Return the path of a file, whether it exists or not.
 
-        Raises: NotFound: no key of this store.
+        Raises:
+            NotFound: The key is invalid.
         """
         if not _KEY.fullmatch(key):
             raise NotFound(msg("queue.no_file_server", f"{key[:100]!r} is no file of this server"))
         return self._folder / key
 
     def local_path(self, blob: str) -> Path:
-        """Where a blob, or a copy of it, would be."""
+        """Return the path of a blob or its local copy, whether it exists or not."""
         return self._folder / "blobs" / blob
 
     def put(self, read: ReadChunk, limit: int) -> tuple[str, int]:
-        """Keep a blob; its sha256 and size. What is there already is kept once.
+        """Store a blob; identical content is stored once.
 
-        Raises: Oversize, DiskFull; nothing is left then.
+        Returns:
+            The sha256 and the size.
+
+        Raises:
+            PayloadTooLarge: The blob is larger than `limit`; nothing is stored.
+            DiskFull: The disk is full; nothing is stored.
         """
         with disk_errors(f"{self._folder}"):
             folder = self._folder / "blobs"
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            arriving = folder / f".{uuid.uuid4().hex}"
+            part = folder / f".{uuid.uuid4().hex}"
             try:
-                digest, size = _receive(arriving, read, limit)
-                final = folder / digest
+                digest, size = _write_stream(part, read, limit)
+                path = folder / digest
                 try:
-                    os.utime(final)  # it is wanted again: `remove_leftovers` looks at the time
+                    os.utime(path)  # used again; `remove_leftovers` checks the time
                 except FileNotFoundError:
-                    if os.name != "nt":  # where it could not be removed then
-                        arriving.chmod(0o444)  # results are links to it: an overwriting copy must not change it
-                    arriving.replace(final)
+                    if os.name != "nt":  # Windows cannot delete read-only files
+                        part.chmod(0o444)  # results are hard links; overwriting one must not change the blob
+                    part.replace(path)
             finally:
-                arriving.unlink(missing_ok=True)
+                part.unlink(missing_ok=True)
         return digest, size
 
-    def begin_upload(self, key: str, size: int, new: bool = True) -> UploadPlan:
-        """Expects a file, and says how it is sent. new: nothing was ever sent of it.
+    def begin_upload(self, key: str, size: int, is_new: bool = True) -> UploadPlan:
+        """Announce a file, and return how to upload it.
 
-        Raises: DiskFull.
+        Args:
+            key: Key of the file.
+            size: Size of the file.
+            is_new: Whether nothing of it was uploaded before.
+
+        Raises:
+            DiskFull: The disk is full.
         """
-        del new
+        del is_new
         path = self.path(key)
         with disk_errors(f"{self._folder}"):
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -115,16 +131,17 @@ class Store:
         return UploadPlan(path.stat().st_size, self._signer.sign_url("put", key, PUT_VALID_S, size=str(size)))
 
     def received_bytes(self, key: str, size: int) -> int:
-        """How much is there of a file of that size."""
+        """Return how many bytes of a file of this size have arrived."""
         del size
         with contextlib.suppress(FileNotFoundError):
             return self.path(key).stat().st_size
         return 0
 
     def download(self, key: str, size: int, target: Path) -> str:
-        """Put a file that has arrived where it is wanted; the sha256 of what is there then.
+        """Copy an uploaded file to `target`; return the sha256 of the copy.
 
-        Raises: NotFound.
+        Raises:
+            NotFound: The file was not uploaded.
         """
         del size
         link_or_copy(self.path(key), target)
@@ -132,15 +149,28 @@ class Store:
             return hash_stream(file.read)[0]
 
     def append(self, key: str, offset: int, read: ReadChunk, limit: int) -> int:
-        """Add bytes at the end, which must be at `offset`; the new size. A piece that does not fit is not kept.
+        """Append bytes to a file. A failed append leaves the file unchanged.
 
-        Raises: NotFound: nobody expects it. Elsewhere: it ends elsewhere. Oversize: beyond `limit` bytes. DiskFull.
+        Args:
+            key: Key of the file.
+            offset: Position of the bytes, which must be the current size.
+            read: Reads the bytes.
+            limit: Maximum size of the file.
+
+        Returns:
+            The new size.
+
+        Raises:
+            NotFound: The file was not announced.
+            UploadOffsetMismatch: The file has another size.
+            PayloadTooLarge: The file would exceed `limit`.
+            DiskFull: The disk is full.
         """
         try:
             handle = os.open(self.path(key), os.O_WRONLY)
         except FileNotFoundError as error:
             raise NotFound(msg("queue.not_expected_any_more", f"{key} is not expected any more")) from error
-        with self._appending[hash(key) % 64], disk_errors(f"{self._folder}"), os.fdopen(handle, "wb", 0) as file:
+        with self._append_locks[hash(key) % 64], disk_errors(f"{self._folder}"), os.fdopen(handle, "wb", 0) as file:
             end = file.seek(0, os.SEEK_END)
             if end != offset:
                 raise UploadOffsetMismatch(end)
@@ -150,7 +180,7 @@ class Store:
                         raise PayloadTooLarge(
                             msg("queue.more_than_bytes_announced", f"more than the {limit} bytes that were announced")
                         )
-                    _write(file, piece)
+                    _write_unbuffered(file, piece)
             except BaseException:
                 with contextlib.suppress(OSError):
                     file.truncate(offset)
@@ -158,8 +188,8 @@ class Store:
             return file.tell()
 
     def delete(self, prefix: str) -> None:
-        """Remove a file, or every file of an `incoming/<task>-<attempt>` folder, that nobody needs any more."""
-        if not (_KEY.fullmatch(prefix) or _BELOW.fullmatch(prefix)):
+        """Delete a file, or all files of an `incoming/<task>-<attempt>` folder."""
+        if not (_KEY.fullmatch(prefix) or _ENTRY.fullmatch(prefix)):
             raise NotFound(msg("queue.nothing_server", f"{prefix[:100]!r} is nothing of this server"))
         path = self._folder / prefix
         if path.is_dir():
@@ -168,26 +198,27 @@ class Store:
             path.unlink(missing_ok=True)
 
     def delete_blob(self, blob: str) -> None:
-        """Remove a blob that no row names."""
+        """Delete a blob that no row references."""
         self.delete(f"blobs/{blob}")
 
-    def list_names(self, room: Namespace) -> list[str]:
-        """What lies in a room: blobs, or folders of what is arriving."""
-        folder = self._folder / room
+    def list_names(self, namespace: Namespace) -> list[str]:
+        """Return the names in a namespace: blobs, or folders of uploads."""
+        folder = self._folder / namespace
         names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
-        return [name for name in names if _BELOW.fullmatch(f"{room}/{name}")]
+        return [name for name in names if _ENTRY.fullmatch(f"{namespace}/{name}")]
 
     def age_s(self, blob: str) -> float:
-        """Since when a blob is there; 0 without it."""
+        """Return the age of a blob; 0 if it does not exist."""
         try:
             return time.time() - (self._folder / "blobs" / blob).stat().st_mtime
         except OSError:
             return 0.0
 
     def require(self, key: str) -> None:
-        """Note that a file is wanted again: it is as young as a new one.
+        """Mark a file as used again, which resets its age.
 
-        Raises: NotFound: it is not here.
+        Raises:
+            NotFound: The file does not exist.
         """
         try:
             os.utime(self.path(key))
@@ -195,22 +226,30 @@ class Store:
             raise NotFound(msg("queue.gone", f"{key} is gone")) from error
 
     def get_url(self, key: str, name: str) -> str:
-        """A signed address to read it, good for an hour. name: of the download."""
+        """Return a signed URL for reading a file, valid for an hour.
+
+        Args:
+            key: Key of the file.
+            name: File name of the download.
+        """
         return self._signer.sign_url("get", key, GET_VALID_S, name=name)
 
 
-def _write(file: FileIO, piece: bytes) -> None:
-    """All of it, past no buffer: what a full disk refused would come again when the file is cut or closed."""
-    rest = memoryview(piece)
-    while rest:
-        rest = rest[file.write(rest) :]
+def _write_unbuffered(file: FileIO, piece: bytes) -> None:
+    """Write all bytes without a buffer.
+
+    A buffer would retry the bytes that a full disk rejected when the file is truncated or closed.
+    """
+    remaining = memoryview(piece)
+    while remaining:
+        remaining = remaining[file.write(remaining) :]
 
 
-def _receive(path: Path, read: ReadChunk, limit: int) -> tuple[str, int]:
-    """Write a stream; its sha256 and size."""
+def _write_stream(path: Path, read: ReadChunk, limit: int) -> tuple[str, int]:
+    """Write a stream to a new file; return its sha256 and size."""
     with path.open("xb") as file:
 
-        def taken(size: int) -> bytes:
+        def read_and_write(size: int) -> bytes:
             piece = read(size)
             if file.tell() + len(piece) > limit:
                 raise PayloadTooLarge(
@@ -220,11 +259,11 @@ def _receive(path: Path, read: ReadChunk, limit: int) -> tuple[str, int]:
             file.write(piece)
             return piece
 
-        return hash_stream(taken)
+        return hash_stream(read_and_write)
 
 
 def hash_stream(read: ReadChunk) -> tuple[str, int]:
-    """sha256 and size of a stream."""
+    """Return the sha256 and size of a stream."""
     digest, size = hashlib.sha256(), 0
     while piece := read(CHUNK_BYTES):
         digest.update(piece)
@@ -233,25 +272,25 @@ def hash_stream(read: ReadChunk) -> tuple[str, int]:
 
 
 def link_or_copy(source: Path, target: Path) -> None:
-    """The file under another name: the same file where the disk allows it, else a copy."""
+    """Hard-link a file to another path, or copy it if the disk does not allow links."""
     target.parent.mkdir(parents=True, exist_ok=True)
     try:
         os.link(source, target)
     except FileNotFoundError as error:
         raise NotFound(msg("queue.gone", f"{source.name} is gone")) from error
-    except OSError:  # another disk, or one without links
+    except OSError:  # another disk, or a disk without hard links
         shutil.copyfile(source, target)
 
 
 def display_name(name: str) -> str:
-    """A user's file name as it may be shown and stored: its last part, without control characters, at most 200 long."""
-    last = name.replace("\\", "/").rstrip("/").rpartition("/")[2]
-    clean = "".join(c if c.isprintable() else "_" for c in last.encode("utf-8", "replace").decode())
-    return clean[:200] or "file"
+    """Return the last part of a user's file name, without control characters and with at most 200 characters."""
+    base_name = name.replace("\\", "/").rstrip("/").rpartition("/")[2]
+    printable = "".join(c if c.isprintable() else "_" for c in base_name.encode("utf-8", "replace").decode())
+    return printable[:200] or "file"
 
 
 def file_id(path: Path) -> tuple[int, int] | None:
-    """Device and number of a file, None when there is none."""
+    """Return the device and inode of a file, None if it does not exist."""
     try:
         status = path.stat()
     except OSError:

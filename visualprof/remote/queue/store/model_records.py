@@ -1,4 +1,4 @@
-"""Registered models and their versions as values, as the API answers with them. They need no database."""
+"""Registered models and their versions as values, as the API returns them. This module needs no database."""
 
 from __future__ import annotations
 
@@ -12,7 +12,12 @@ from visualprof.remote.protocol import ModelRef, Part
 
 @dataclass(frozen=True)
 class Requester:
-    """Who asks. user: whose a new model becomes, None without accounts. viewer: as in `visibility`."""
+    """Who makes a request.
+
+    Attributes:
+        user: Owner of new models; None without accounts.
+        viewer: Viewer as in `visibility`.
+    """
 
     user: str | None = None
     viewer: str | None = None
@@ -20,10 +25,14 @@ class Requester:
 
 @dataclass(frozen=True)
 class Lineage:
-    """How a version was made of another.
+    """How a version was derived from another.
 
-    parent: sha256 of that, of several files `whole_sha256`; "" unknown. options: of the converter, by its names.
-    tools: packages that took part, with their versions. host: name of the machine.
+    Attributes:
+        parent: Digest of the other version, `content_sha256` for several files; "" is unknown.
+        converter: Name of the converter.
+        options: Options of the converter.
+        tools: Versions of the packages that took part.
+        host: Name of the machine.
     """
 
     parent: str = ""
@@ -35,7 +44,14 @@ class Lineage:
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a version's files come from. path: as whoever sent them calls it. candidate: of the job's advice."""
+    """Where a version's files come from.
+
+    Attributes:
+        kind: Kind of origin.
+        path: Path or name on the sender's side.
+        job: Id of the job.
+        candidate: Candidate in the job's advice.
+    """
 
     kind: Literal["upload", "path", "job"] = "upload"
     path: str = ""
@@ -45,7 +61,13 @@ class Origin:
 
 @dataclass(frozen=True)
 class ConfiguredInput:
-    """An input as the next job is to feed it. dims: sizes, or names of dimensions; None where nothing says them."""
+    """An input of the next job.
+
+    Attributes:
+        name: Name of the input.
+        dtype: Type of its values.
+        dims: Sizes, or names of dimensions; None if unknown.
+    """
 
     name: str
     dtype: str
@@ -54,9 +76,14 @@ class ConfiguredInput:
 
 @dataclass(frozen=True)
 class Configuration:
-    """What the next job begins with.
+    """Defaults of the next job.
 
-    sweep: the dimension that is swept, None the batch, "" none. min_batch, max_batch: its sizes. dims: of the others.
+    Attributes:
+        inputs: Inputs of the model.
+        sweep: Swept dimension; None is the batch, "" is none.
+        min_batch: Smallest size of the swept dimension.
+        max_batch: Largest size of the swept dimension.
+        dims: Sizes of the other dimensions.
     """
 
     inputs: list[ConfiguredInput] = field(default_factory=list[ConfiguredInput])
@@ -68,7 +95,13 @@ class Configuration:
 
 @dataclass(frozen=True)
 class ModelFile:
-    """A file of a version. path: of the model its name; of others where the model looks for it, beside itself."""
+    """A file of a version.
+
+    Attributes:
+        path: Name of the model; of a weight file, its path relative to the model.
+        sha256: Digest of the file.
+        size_bytes: Size of the file.
+    """
 
     path: str
     sha256: str
@@ -77,18 +110,35 @@ class ModelFile:
 
 @dataclass(frozen=True)
 class ModelFacts:
-    """What the reader tells. parameters: None unknown. operators: how many of each type; None unknown."""
+    """Facts that the reader found in a model.
+
+    Attributes:
+        format: Format of the model.
+        parameters: Number of parameters; None is unknown.
+        operators: Number of operators per type; None is unknown.
+    """
 
     format: str
     parameters: int | None = None
     operators: dict[str, int] | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ModelVersion:
-    """A version of a registered model; only its notes and configuration change.
+    """A version of a registered model. Only its notes and configuration can change.
 
-    model: id. sha256: of its content, as `whole_sha256`. files: the model first. creator: None without accounts.
+    Attributes:
+        model: Id of the registered model.
+        number: Number of the version.
+        sha256: Digest of the content, see `content_sha256`.
+        files: Files, the model first.
+        facts: Facts that the reader found.
+        configuration: Defaults of the next job.
+        source: Where the files come from.
+        lineage: From which version this one was derived.
+        notes: Notes of users.
+        creator: Id of the user who added the version; None without accounts.
+        created_ns: When the version was added.
     """
 
     model: str
@@ -105,19 +155,32 @@ class ModelVersion:
 
     @property
     def size_bytes(self) -> int:
-        """Of all its files."""
+        """Size of all files."""
         return sum(file.size_bytes for file in self.files)
 
     @property
     def ref(self) -> ModelRef:
-        """As jobs name it."""
+        """The version as jobs refer to it."""
         first, *others = self.files
         return ModelRef(first.sha256, first.path, [Part(file.path, file.sha256) for file in others])
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class RegisteredModel:
-    """A name with versions, the newest first. owner: None without accounts. aliases: names of versions."""
+    """A registered model with its versions.
+
+    Attributes:
+        id: Id of the model.
+        owner: Id of its owner; None without accounts.
+        name: Name of the model.
+        visibility: Who may see it.
+        project: Id of the project that it is shared with.
+        notes: Notes of users.
+        tags: Tags.
+        created_ns: When it was registered.
+        aliases: Numbers of versions by alias.
+        versions: Versions, newest first.
+    """
 
     id: str
     owner: str | None
@@ -130,16 +193,19 @@ class RegisteredModel:
     aliases: dict[str, int]
     versions: list[ModelVersion]
 
-    def can_be_changed_by(self, by: Requester) -> bool:
-        """May somebody change it? Its owner, and who sees everything."""
-        return by.viewer is None or self.owner == by.viewer
+    def can_be_changed_by(self, requester: Requester) -> bool:
+        """Return whether the requester may change the model: its owner, and viewers who see everything."""
+        return requester.viewer is None or self.owner == requester.viewer
 
 
 @dataclass(frozen=True)
 class RemovalImpact:
-    """What is left without a version that is removed: jobs that use it now, and versions that were made of it.
+    """What refers to versions that are about to be removed.
 
-    jobs: ids of those that wait or run. children: addresses, as `NAME/3`. aliases: that lead to it.
+    Attributes:
+        jobs: Ids of waiting and running jobs that use them.
+        children: Versions that were derived from them, as `NAME/3`.
+        aliases: Aliases that point to them.
     """
 
     jobs: list[str]
@@ -148,9 +214,11 @@ class RemovalImpact:
 
 
 def content_sha256(model: ModelRef) -> str:
-    """Of a model's content: that of its file; with others beside it, that of what `sha256sum` would list.
+    """Return the digest of a model's content.
 
-    Its own line comes first, and without its name, under which nothing looks for it; the others follow by path.
+    It is the digest of the only file, or of the output of `sha256sum` for a model with weight files. The model's line
+    comes
+    first and without a name, because its name does not matter; the other lines follow by path.
     """
     if not model.parts:
         return model.blob

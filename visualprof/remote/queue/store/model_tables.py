@@ -1,4 +1,4 @@
-"""The tables of registered models: who may see one, its versions with their files, and names that move among these."""
+"""The tables of registered models: the models, their versions with files, and aliases that point to versions."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ models = Table(
     metadata,
     Column("id", String(32), primary_key=True),
     Column("owner", String(64), nullable=True, index=True),
-    Column("name", String(200), nullable=False, index=True),  # one of each among those that somebody sees
+    Column("name", String(200), nullable=False, index=True),  # unique among the models that a user may see
     Column("visibility", String(16), nullable=False),  # as in `runs`
     Column("project", String(32), nullable=True, index=True),
     Column("notes", Text, nullable=False),
     Column("tags", Text, nullable=False),
-    Column("last", Integer, nullable=False),  # number of the latest version that there ever was: none comes again
+    Column("last", Integer, nullable=False),  # number of the latest version ever; numbers are not reused
     Column("created_ns", BigInteger, nullable=False),
 )
 
-# Of these only notes and configuration change.
+# Only the columns notes and configuration change.
 versions = Table(
     "versions",
     metadata,
     Column("model", String(32), ForeignKey("models.id"), primary_key=True),
     Column("number", Integer, primary_key=True),
     Column("creator", String(64), nullable=True),
-    Column("sha256", String(64), nullable=False, index=True),  # `model_records.whole_sha256`
-    Column("parent", String(64), nullable=True, index=True),  # that of the version that it was made of
+    Column("sha256", String(64), nullable=False, index=True),  # `model_records.content_sha256`
+    Column("parent", String(64), nullable=True, index=True),  # digest of the version that it was derived from
     Column("facts", Text, nullable=False),
     Column("configuration", Text, nullable=False),
     Column("source", Text, nullable=False),
@@ -42,8 +42,8 @@ version_files = Table(
     metadata,
     Column("model", String(32), primary_key=True),
     Column("number", Integer, primary_key=True),
-    Column("place", Integer, primary_key=True),  # 0 is the model itself, others have weights of it
-    Column("path", String(300), nullable=False),  # beside each other; of the model its name
+    Column("place", Integer, primary_key=True),  # 0 is the model itself, others are weight files
+    Column("path", String(300), nullable=False),  # relative to the model; of the model its name
     Column("sha256", String(64), nullable=False, index=True),
     ForeignKeyConstraint(["model", "number"], ["versions.model", "versions.number"]),
 )

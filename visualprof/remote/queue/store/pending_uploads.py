@@ -1,4 +1,4 @@
-"""Files that people send to a bucket past this server: who announced which, until they are there."""
+"""Uploads that users send to a bucket directly: who announced which, until they are complete."""
 
 from __future__ import annotations
 
@@ -14,12 +14,21 @@ from visualprof.remote.queue.store.files import display_name
 from visualprof.remote.queue.store.quotas import check_upload_quota
 from visualprof.remote.queue.store.tables import uploads
 
-UPLOAD_TIMEOUT_NS = 24 * 3600 * 10**9  # what is not there by then is given up
+UPLOAD_TIMEOUT_NS = 24 * 3600 * 10**9  # then an incomplete upload is dropped
 
 
 @dataclass(frozen=True)
 class PendingUpload:
-    """A file that is awaited. sha256: "" where it is not known. part: it has weights of a model."""
+    """An announced upload.
+
+    Attributes:
+        id: Id of the upload.
+        owner: Id of the user; None without accounts.
+        name: Name of the file.
+        size_bytes: Announced size.
+        sha256: Announced digest, "" if unknown.
+        part: Whether the file contains weights of a model.
+    """
 
     id: str
     owner: str | None
@@ -30,39 +39,48 @@ class PendingUpload:
 
     @property
     def key(self) -> str:
-        """Where it arrives in the store."""
+        """Key of the upload in the store."""
         return f"incoming/{self.id}/{self.id}"
 
 
 class PendingUploads:
-    """The table of what is awaited."""
+    """The `uploads` table."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def begin(self, owner: str | None, name: str, size: int, sha256: str, part: bool) -> tuple[PendingUpload, bool]:
-        """Await a file, and whether it is a new one: the same content goes on where it broke off.
+        """Announce an upload. The same content resumes an earlier upload.
 
-        Raises: OverQuota: its owner may not have so many bytes more.
+        Returns:
+            The upload, and whether it is new.
+
+        Raises:
+            QuotaExceeded: The upload exceeds the owner's quota.
         """
-        same = (uploads.c.owner == owner, uploads.c.sha256 == sha256, uploads.c.size_bytes == size)
+        same_content = (uploads.c.owner == owner, uploads.c.sha256 == sha256, uploads.c.size_bytes == size)
         with self._database.write() as connection:
-            row = connection.execute(select(uploads).where(*same, uploads.c.part == part)).first() if sha256 else None
+            row = (
+                connection.execute(select(uploads).where(*same_content, uploads.c.part == part)).first()
+                if sha256
+                else None
+            )
             if row is not None:
                 return PendingUpload(row.id, row.owner, row.name, row.size_bytes, row.sha256, row.part), False
             if owner is not None:
                 check_upload_quota(connection, owner, size)
-            made = PendingUpload(uuid.uuid4().hex, owner, display_name(name), size, sha256, part)
-            connection.execute(insert(uploads).values(**vars(made), begun_ns=self._database.now_ns()))
-        return made, True
+            upload = PendingUpload(uuid.uuid4().hex, owner, display_name(name), size, sha256, part)
+            connection.execute(insert(uploads).values(**vars(upload), begun_ns=self._database.now_ns()))
+        return upload, True
 
-    def get(self, name: str, owner: str | None) -> PendingUpload:
-        """What somebody announced.
+    def get(self, upload_id: str, owner: str | None) -> PendingUpload:
+        """Return an announced upload.
 
-        Raises: NotFound: nothing of this name, or it is another's.
+        Raises:
+            NotFound: There is no such upload, or it belongs to another user.
         """
         with self._database.read() as connection:
-            row = connection.execute(select(uploads).where(uploads.c.id == name, uploads.c.owner == owner)).first()
+            row = connection.execute(select(uploads).where(uploads.c.id == upload_id, uploads.c.owner == owner)).first()
         if row is None:
             raise NotFound(
                 msg("queue.upload_not_awaited", "this upload is not awaited"),
@@ -70,7 +88,7 @@ class PendingUploads:
             )
         return PendingUpload(row.id, row.owner, row.name, row.size_bytes, row.sha256, row.part)
 
-    def remove(self, name: str) -> None:
-        """It is there, or of no use."""
+    def remove(self, upload_id: str) -> None:
+        """Remove a finished or canceled upload."""
         with self._database.write() as connection:
-            connection.execute(delete(uploads).where(uploads.c.id == name))
+            connection.execute(delete(uploads).where(uploads.c.id == upload_id))

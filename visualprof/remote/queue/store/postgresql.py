@@ -1,4 +1,4 @@
-"""A database of PostgreSQL: opening it, its clock, its turns, and what its errors mean."""
+"""A PostgreSQL database: opening it, its clock, writer turns, and the meaning of its errors."""
 
 from __future__ import annotations
 
@@ -24,30 +24,30 @@ from visualprof.remote.queue.store.database import RESULT_UNUSED, UNUSABLE, Data
 _log = logging.getLogger(__name__)
 
 URL_FORM = "postgresql+psycopg://USER:PASSWORD@HOST/DATABASE"
-_OLDEST = 14
-_CONNECTIONS = 24  # a server of PostgreSQL has 100 by default, for all replicas
-_FRESH_S = 0.1  # a connection that was used so lately is there
-_CONNECT = {"connect_timeout": 10, "keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3}
-# Who hangs while others wait for it must not stop them for ever.
-_LIMITS = "SET lock_timeout = '30s'; SET idle_in_transaction_session_timeout = '300s'"
-_LOCK = 0x76705F77  # "vp_w": the turn of writers; the next number is that of `alone`
-_CLOCK = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
-_TURN = f"SELECT pg_advisory_xact_lock({_LOCK}), {_CLOCK}"
-_SNAPSHOT = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
-_PIPELINE = "visualprof_pipeline"  # of a connection that writes
-_ALONE = f"SELECT pg_try_advisory_xact_lock({_LOCK + 1}), {_CLOCK}"
-_BUSY = ("53300", "55P03", "57014")  # too many connections, a lock that is not to be had, a query that took too long
-_FULL = "53100"
+_MIN_VERSION = 14
+_MAX_CONNECTIONS = 24  # PostgreSQL allows 100 by default, for all replicas of the server
+_MAX_UNCHECKED_IDLE_S = 0.1  # longer idle connections are checked before use
+_CONNECT_ARGUMENTS = {"connect_timeout": 10, "keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3}
+# A server that hangs in a transaction must not block the others forever.
+_SET_TIMEOUTS = "SET lock_timeout = '30s'; SET idle_in_transaction_session_timeout = '300s'"
+_WRITER_LOCK_ID = 0x76705F77  # "vp_w": advisory lock of writers; the next number is the lock of `exclusive`
+_CLOCK_US = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
+_TAKE_TURN = f"SELECT pg_advisory_xact_lock({_WRITER_LOCK_ID}), {_CLOCK_US}"
+_BEGIN_SNAPSHOT = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+_TURN_OPTION = "visualprof_pipeline"  # execution option of a writer's connection
+_TRY_EXCLUSIVE = f"SELECT pg_try_advisory_xact_lock({_WRITER_LOCK_ID + 1}), {_CLOCK_US}"
+_BUSY_STATES = ("53300", "55P03", "57014")  # too many connections, a lock timeout, a query timeout
+_DISK_FULL_STATE = "53100"
 
 
 @compiles(String, "postgresql")
-def _any_length(*_: Any, **__: Any) -> str:
-    """As on SQLite: what comes in is checked where it comes in, and not once more by the database."""
+def _unlimited_length(*_: Any, **__: Any) -> str:
+    """Compile strings without a maximum length, as on SQLite, because the length is checked on input."""
     return "TEXT"
 
 
 class PostgreSQL(Database):
-    """Transactions over a server of PostgreSQL, which several servers of ours may use."""
+    """Transactions over a PostgreSQL database, which several of our servers may share."""
 
     uses_local_clock = False
     kind = "PostgreSQL"
@@ -61,86 +61,102 @@ class PostgreSQL(Database):
 
         super().__init__(engine)
         self._errors = Error
-        self._looker = self._writer = engine  # its connections commit each statement: who wants more says so
-        self._since_ns: int | None = None
+        # Connections commit each statement automatically; `read` and `write` start transactions themselves.
+        self._query_engine = self._write_engine = engine
+        self._monotonic_offset_ns: int | None = None
 
     def now_ns(self) -> int:
-        """As the database's clock was when it was last seen, which is at the beginning of every change, and since."""
-        return time.time_ns() if self._since_ns is None else time.monotonic_ns() + self._since_ns
+        """Return the time of the database's clock, extrapolated from the start of the last change."""
+        return time.time_ns() if self._monotonic_offset_ns is None else time.monotonic_ns() + self._monotonic_offset_ns
 
     @property
     def clock_offset_ns(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """See `Database`."""
+        """How far the database's clock is ahead of this machine's clock."""
         return self.now_ns() - time.time_ns()
 
     @contextlib.contextmanager
     def read(self) -> Generator[Connection]:
-        """See `Database`. It is undone when the connection is given back."""
+        """Start a read-only transaction on a consistent snapshot.
+
+        It is rolled back when the connection returns to the pool.
+        """
         with self.query() as connection:
             driver: Any = connection.connection.driver_connection
-            driver.execute(_SNAPSHOT)
+            driver.execute(_BEGIN_SNAPSHOT)
             yield connection
 
     @contextlib.contextmanager
     def write(self) -> Generator[Connection]:
-        """See `Database`. Others wait for its end, so it waits for PostgreSQL only where something is asked.
+        """Start a write transaction.
 
-        To begin and to take the turn go along with the first statement that is asked for its result, so that it is this
-        which finds the turn taken for too long; what is `unasked` goes with the next one, or with the end.
+        Other writers wait for its end, so it waits for PostgreSQL only where a result is needed. BEGIN and the lock are
+        sent
+        with the first statement whose result is needed; that statement fails if the lock is not available. Statements
+        marked by
+        `without_result` are sent with the next one, or with the end of the transaction.
 
-        Raises: DiskFull, Crowded, Damaged.
+        Raises:
+            DiskFull: The disk is full.
+            ServerBusy: The database is busy.
+            DatabaseUnavailable: The database cannot be used.
         """
-        with self._translate_errors(), self._turn, self._writer.begin() as connection:
+        with self._translate_errors(), self._write_lock, self._write_engine.begin() as connection:
             driver: Any = connection.connection.driver_connection
             with driver.pipeline() as pipeline:
                 driver.execute("BEGIN")
-                turn = _Turn(pipeline, driver.execute(_TURN), self._note_time)
-                yield connection.execution_options(**{_PIPELINE: turn})
+                turn = _WriterTurn(pipeline, driver.execute(_TAKE_TURN), self._record_time)
+                yield connection.execution_options(**{_TURN_OPTION: turn})
                 driver.execute("COMMIT")
-            turn.taken()
+            turn.record()
 
     @contextlib.contextmanager
     def exclusive(self) -> Generator[bool]:
-        """Is no other server of this database in such a block? The lock ends with the transaction, or its server."""
+        """Yield whether no other server of this database is in such a block.
+
+        The lock ends with the transaction or the server.
+        """
         with self.read() as connection:
-            given, now_us = connection.exec_driver_sql(_ALONE).one()
-            self._note_time(now_us)
-            yield bool(given)
+            granted, now_us = connection.exec_driver_sql(_TRY_EXCLUSIVE).one()
+            self._record_time(now_us)
+            yield bool(granted)
 
     def _size_bytes(self, connection: Connection) -> int | None:
         return int(connection.exec_driver_sql("SELECT pg_database_size(current_database())").scalar_one())
 
-    def _note_time(self, now_us: int) -> None:
-        self._since_ns = now_us * 1000 - time.monotonic_ns()
+    def _record_time(self, now_us: int) -> None:
+        self._monotonic_offset_ns = now_us * 1000 - time.monotonic_ns()
 
     def _translate(self, error: BaseException | None) -> VisualprofError:
         state, reason = getattr(error, "sqlstate", None), " ".join(str(error).split())
-        for secret in (self.engine.url.password, self.engine.url.query.get("password")):
-            reason = reason.replace(str(secret), "***") if secret else reason
-        if state == _FULL:
+        for password in (self.engine.url.password, self.engine.url.query.get("password")):
+            reason = reason.replace(str(password), "***") if password else reason
+        if state == _DISK_FULL_STATE:
             return DiskFull(
                 msg("queue.database_cannot_grow", f"the database cannot grow: {reason}"),
                 msg("queue.free_some_space_servers_disk", "free some space on its server's disk"),
             )
-        if state in _BUSY:
+        if state in _BUSY_STATES:
             return ServerBusy(
                 msg("queue.database_jobs_busy", "the database of jobs is busy"),
                 msg("queue.try_again_soon", "try again soon"),
             )
-        if self._since_ns is not None:  # it worked before; from now on everybody who asks gets the answer
+        if (
+            self._monotonic_offset_ns is not None
+        ):  # the database worked before, so any user may see this error; details go to the log
             _log.warning("the database: %s", reason)
             reason = msg("queue.see_servers_log", "see the server's log")
         return DatabaseUnavailable(UNUSABLE + reason, self.remedy)
 
 
 def open_database(url: str, file: Path) -> Database:
-    """The database that is named, or else that of a file; it is made or brought up to date.
+    """Open the database of a URL, or of a file if there is no URL, creating or migrating it if necessary.
 
-    Raises: VisualprofError: it cannot be used; no error tells of the password.
+    Raises:
+        VisualprofError: The database cannot be used; no error contains the password.
     """
     if not url:
         return open_sqlite(file)
-    address = _address(url)
+    address = _parse_url(url)
     try:
         importlib.import_module("psycopg")
     except ImportError as error:
@@ -148,13 +164,13 @@ def open_database(url: str, file: Path) -> Database:
             msg("queue.postgresql_needs_psycopg", "PostgreSQL needs psycopg"),
             msg("queue.pip_install_visualprof_team", "pip install 'visualprof[team]'"),
         ) from error
-    given = {name: value for name, value in _CONNECT.items() if name not in address.query}
-    pool = {"pool_size": _CONNECTIONS, "max_overflow": 0, "pool_use_lifo": True}
-    engine = create_engine(address, connect_args=given, isolation_level="AUTOCOMMIT", **pool)
-    event.listen(engine, "connect", _configure, insert=True)  # before SQLAlchemy asks it anything
-    event.listen(engine, "checkin", _noted)
-    event.listen(engine, "checkout", _refuse_dead)
-    event.listen(engine, "do_execute", _sent)
+    arguments = {name: value for name, value in _CONNECT_ARGUMENTS.items() if name not in address.query}
+    pool = {"pool_size": _MAX_CONNECTIONS, "max_overflow": 0, "pool_use_lifo": True}
+    engine = create_engine(address, connect_args=arguments, isolation_level="AUTOCOMMIT", **pool)
+    event.listen(engine, "connect", _configure, insert=True)  # before SQLAlchemy's own queries
+    event.listen(engine, "checkin", _record_use)
+    event.listen(engine, "checkout", _check_idle_connection)
+    event.listen(engine, "do_execute", _execute_in_pipeline)
     database = PostgreSQL(engine)
     try:
         migrate(database, msg("queue.database", f"the database {address.database or ''}").rstrip())
@@ -165,52 +181,67 @@ def open_database(url: str, file: Path) -> Database:
 
 
 @dataclass
-class _Turn:
-    """A writer's turn. began: the statement that takes it, which tells the time. note_time: is told it once."""
+class _WriterTurn:
+    """A writer's turn.
+
+    Attributes:
+        pipeline: Pipeline of the connection.
+        statement: Cursor of the statement that takes the lock and returns the time.
+        record_time: Called once with the time in us.
+        is_recorded: Whether the time was recorded.
+    """
 
     pipeline: Any
-    began: Any
-    note_time: Callable[[int], None]
-    noted: bool = False
+    statement: Any
+    record_time: Callable[[int], None]
+    is_recorded: bool = False
 
-    def taken(self) -> None:
-        """What was sent is answered. Later the time told would be of too long ago, and the clock go back."""
-        if not self.noted:
-            self.noted = True
-            self.note_time(self.began.fetchone()[1])
+    def record(self) -> None:
+        """Record the time after the lock's statement was answered.
+
+        If it were recorded later, the clock would go back.
+        """
+        if not self.is_recorded:
+            self.is_recorded = True
+            self.record_time(self.statement.fetchone()[1])
 
 
-def _sent(cursor: Any, statement: str, parameters: Any, context: Any) -> bool:
-    """A statement is run; of a writer it is waited for only where somebody asks for its result."""
-    turn: _Turn | None = context.execution_options.get(_PIPELINE)
+def _execute_in_pipeline(cursor: Any, statement: str, parameters: Any, context: Any) -> bool:
+    """Execute a writer's statement, waiting only if its result is needed."""
+    turn: _WriterTurn | None = context.execution_options.get(_TURN_OPTION)
     if turn is None:
         return False
     cursor.execute(statement, parameters)
     if not context.execution_options.get(RESULT_UNUSED):
         turn.pipeline.sync()
-        turn.taken()
+        turn.record()
     return True
 
 
-def _noted(_: Any, record: Any) -> None:
-    """A connection is given back."""
+def _record_use(_: Any, record: Any) -> None:
+    """Record when a connection returns to the pool."""
     record.info["used"] = time.monotonic()
 
 
-def _refuse_dead(connection: Any, record: Any, _: Any) -> None:
-    """A connection is taken. One that lay idle is asked whether it still leads anywhere, which takes a round trip.
+def _check_idle_connection(connection: Any, record: Any, _: Any) -> None:
+    """Check a connection that was idle, which takes a round trip, when it leaves the pool.
 
-    Raises: InvalidatePoolError: it does not, nor do others of its time; the pool then makes a new one.
+    Raises:
+        InvalidatePoolError: The connection is broken; the pool replaces it and all others of its age.
     """
-    if time.monotonic() - record.info.get("used", float("inf")) > _FRESH_S:
+    if time.monotonic() - record.info.get("used", float("inf")) > _MAX_UNCHECKED_IDLE_S:
         try:
             connection.execute("")
         except connection.Error as error:
             raise InvalidatePoolError from error
 
 
-def _address(url: str) -> URL:
-    """Raises: BadParameter: it is none; what it is has a password in it, and is not said."""
+def _parse_url(url: str) -> URL:
+    """Parse the URL of a database.
+
+    Raises:
+        BadParameter: The URL is invalid. The error omits the URL, which contains a password.
+    """
     try:
         address = make_url(url)
     except (ArgumentError, ValueError):
@@ -223,25 +254,26 @@ def _address(url: str) -> URL:
 
 
 def _configure(connection: Any, _: Any) -> None:
-    """A new connection.
+    """Configure a new connection.
 
-    Raises: VisualprofError: the server is too old, or cannot keep every text.
+    Raises:
+        VisualprofError: The server is too old, or its encoding is not UTF-8.
     """
     from psycopg.types.string import StrDumper
 
     class Text(StrDumper):
-        """PostgreSQL keeps no NUL, which the words of a program that crashed may have."""
+        """Strings without NUL, which PostgreSQL does not store; the output of a crashed program may contain it."""
 
         def dump(self, obj: str) -> Any:
             return super().dump(obj.replace("\0", "\ufffd"))
 
     version, encoding = connection.info.server_version // 10000, connection.info.parameter_status("server_encoding")
-    if version < _OLDEST or encoding != "UTF8":
+    if version < _MIN_VERSION or encoding != "UTF8":
         connection.close()
-        if version < _OLDEST:
+        if version < _MIN_VERSION:
             raise VisualprofError(
                 msg("queue.postgresql_too_old", f"PostgreSQL {version} is too old"),
-                msg("queue.newer_needed", f"{_OLDEST} or newer is needed"),
+                msg("queue.newer_needed", f"{_MIN_VERSION} or newer is needed"),
             )
         raise VisualprofError(
             msg("queue.database_keeps_texts", f"the database keeps texts as {encoding}"),
@@ -249,4 +281,4 @@ def _configure(connection: Any, _: Any) -> None:
         )
     connection.adapters.register_dumper(str, Text)
     connection.autocommit = True
-    connection.execute(_LIMITS)
+    connection.execute(_SET_TIMEOUTS)

@@ -12,33 +12,45 @@ import msgspec
 
 from visualprof.remote.protocol import FINAL, Capabilities, Phase, Reason, Request, Spec, State
 
-# Made once, while the module is imported: see `reader.trace.codec`.
+# Decoders are built once, at import: see `reader.trace.codec`.
 REQUEST = msgspec.json.Decoder(Request)
 SPEC = msgspec.json.Decoder(Spec)
-_capabilities = lru_cache(128)(msgspec.json.Decoder(Capabilities).decode)  # they seldom change, and are read often
+_decode_capabilities = lru_cache(128)(
+    msgspec.json.Decoder(Capabilities).decode
+)  # they rarely change and are read often
 _WARNINGS = msgspec.json.Decoder(list[str])
 
 AnyRow = Any  # a row of the database; SQLAlchemy 2.0 and 2.1 do not agree on its type
 
 
-# What rules remove by its age.
+# Data that retention rules remove by age.
 RetentionKind = Literal["jobs", "uploads", "notices", "audit"]
 
-# `drained` gets no further task, `out` is refused until it is let in again.
+# A `drained` agent gets no new tasks. An agent that is `out` is blocked until it is allowed again.
 Standing = Literal["works", "drained", "out"]
 
 
 @dataclass(frozen=True)
 class RetentionRule:
-    """After how many days something is removed; None is never. project: "" is of all that no other rule is for."""
+    """After how many days data is removed.
+
+    Attributes:
+        kind: Kind of data.
+        project: The rule applies to jobs shared with this project; "" is all data without another rule.
+        days: Number of days; None is never.
+    """
 
     kind: RetentionKind
     project: str
     days: int | None
 
 
-# files: they are not here yet. machine: none that is there can run it. drained, maintenance, reserved: those that can
-# are given no task, or none of its owner's. hours, jobs: its owner's quota is used up. turn: others are before it.
+# Why a task waits:
+# - files: its files have not arrived.
+# - machine: no online agent can run it.
+# - drained, maintenance, reserved: the agents that can run it accept no tasks, or no tasks of its owner.
+# - hours, jobs: its owner has used up a quota.
+# - turn: other tasks are before it.
 WaitReason = Literal["files", "machine", "drained", "maintenance", "reserved", "hours", "jobs", "turn"]
 
 
@@ -46,8 +58,12 @@ WaitReason = Literal["files", "machine", "drained", "maintenance", "reserved", "
 class Wait:
     """Why a task waits.
 
-    machine: the name of that which is kept, and until_ns for how long. n, of: what is used of a quota, in ns for hours;
-    of a turn which of its owner's waiting jobs it is.
+    Attributes:
+        reason: The reason.
+        machine: Name of the agent that accepts no tasks.
+        until_ns: Until when that agent is reserved or under maintenance.
+        n: Used amount of a quota, in ns for hours; for a turn, the job's position among its owner's waiting jobs.
+        of: Limit of the quota, in ns for hours; for a turn, the number of the owner's waiting jobs.
     """
 
     reason: WaitReason
@@ -59,7 +75,7 @@ class Wait:
 
 @dataclass(frozen=True)
 class Agent:
-    """A registered machine."""
+    """A registered agent."""
 
     id: str
     owner: str | None
@@ -73,13 +89,13 @@ class Agent:
     standing: Standing = "works"
 
     def online(self, lease_s: float) -> bool:
-        """Was it heard of within a lease? A clock may go back."""
+        """Return whether the agent was seen within a lease. The clock may have been set back in the meantime."""
         return abs(time.time_ns() - self.seen_ns) <= lease_s * 1e9
 
 
 @dataclass(frozen=True)
 class Task:
-    """One spec of a job, and where it is. Fields as the columns of `tables.tasks`."""
+    """One spec of a job, and its state. The fields are columns of `tables.tasks`."""
 
     id: str
     job: str
@@ -105,13 +121,13 @@ class Task:
 
     @property
     def attempt_name(self) -> str:
-        """Name the folder and log of this attempt."""
+        """Name of the folder and the log of this attempt."""
         return f"{self.id}-{self.attempt}"
 
 
 @dataclass(frozen=True)
 class Job:
-    """A job with its tasks in the order of the specs."""
+    """A job with its tasks, in the order of the specs."""
 
     id: str
     owner: str | None
@@ -122,13 +138,13 @@ class Job:
     kept: bool
     tasks: list[Task]
 
-    def task(self, name: str) -> Task:
-        """Its task of that id."""
-        return next(task for task in self.tasks if task.id == name)
+    def task(self, task_id: str) -> Task:
+        """Return the task of an id."""
+        return next(task for task in self.tasks if task.id == task_id)
 
     @property
     def state(self) -> State:
-        """That of its tasks together: running if any runs, else waiting if any waits, else the worst end."""
+        """State of all tasks: running if any is running, else waiting if any waits, else the worst final state."""
         states = {task.state for task in self.tasks}
         order: tuple[State, ...] = ("running", "waiting", "initiated", "failed", "cancelled")
         for state in order:
@@ -138,43 +154,54 @@ class Job:
 
     @property
     def progress(self) -> float:
-        """Mean of its tasks; one that has ended counts as done."""
-        done = [1.0 if task.state in FINAL else task.progress for task in self.tasks]
-        return sum(done) / len(done) if done else 1.0
+        """Mean progress of the tasks; ended tasks count as 1."""
+        progress = [1.0 if task.state in FINAL else task.progress for task in self.tasks]
+        return sum(progress) / len(progress) if progress else 1.0
 
     @property
     def updated_ns(self) -> int:
-        """The last change of a task."""
+        """Time of the last change of a task."""
         return max((task.updated_ns for task in self.tasks), default=self.submitted_ns)
 
 
 def agent_from_row(row: AnyRow, ahead_ns: int) -> Agent:
-    """From a row of `agents`. ahead_ns: see `Database`; `seen_ns` becomes a time of this machine."""
-    seen = row.seen_ns - ahead_ns
-    return Agent(**_columns(_AGENT, row), seen_ns=seen, capabilities=_capabilities(row.capabilities))
+    """Return the agent of a row of `agents`.
 
-
-def task_from_row(row: AnyRow) -> Task:
-    """From a row of `tasks`."""
-    return Task(**_columns(_TASK, row), spec=SPEC.decode(row.spec), warnings=_WARNINGS.decode(row.warnings))
-
-
-def job_from_row(row: AnyRow, tasks: Sequence[AnyRow]) -> Job:
-    """From a row of `jobs` and those of its tasks."""
-    return Job(
-        **_columns(_JOB, row), request=REQUEST.decode(row.request), tasks=[task_from_row(task) for task in tasks]
+    Args:
+        row: The row.
+        ahead_ns: `Database.clock_offset_ns`, to convert `seen_ns` to this machine's clock.
+    """
+    seen_ns = row.seen_ns - ahead_ns
+    return Agent(
+        **_column_values(_AGENT_COLUMNS, row), seen_ns=seen_ns, capabilities=_decode_capabilities(row.capabilities)
     )
 
 
-def _columns(names: Sequence[str], row: AnyRow) -> dict[str, Any]:
+def task_from_row(row: AnyRow) -> Task:
+    """Return the task of a row of `tasks`."""
+    return Task(
+        **_column_values(_TASK_COLUMNS, row), spec=SPEC.decode(row.spec), warnings=_WARNINGS.decode(row.warnings)
+    )
+
+
+def job_from_row(row: AnyRow, tasks: Sequence[AnyRow]) -> Job:
+    """Return the job of a row of `jobs` and the rows of its tasks."""
+    return Job(
+        **_column_values(_JOB_COLUMNS, row),
+        request=REQUEST.decode(row.request),
+        tasks=[task_from_row(task) for task in tasks],
+    )
+
+
+def _column_values(names: Sequence[str], row: AnyRow) -> dict[str, Any]:
     return {name: getattr(row, name) for name in names}
 
 
-def _plain(kind: type[Any], *decoded: str) -> list[str]:
-    """The fields that are columns as they are; the others are made of them, or of another table."""
-    return [field.name for field in fields(kind) if field.name not in decoded]
+def _column_names(record_type: type[Any], *decoded: str) -> list[str]:
+    """Return the fields that are plain columns, without those that are decoded or come from another table."""
+    return [field.name for field in fields(record_type) if field.name not in decoded]
 
 
-_AGENT = _plain(Agent, "seen_ns", "capabilities")
-_TASK = _plain(Task, "spec", "warnings")
-_JOB = _plain(Job, "request", "tasks")
+_AGENT_COLUMNS = _column_names(Agent, "seen_ns", "capabilities")
+_TASK_COLUMNS = _column_names(Task, "spec", "warnings")
+_JOB_COLUMNS = _column_names(Job, "request", "tasks")

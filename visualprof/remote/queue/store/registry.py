@@ -1,4 +1,4 @@
-"""Registered models: names with immutable versions, whose files are blobs as those of jobs are."""
+"""Registered models: names with immutable versions, whose files are stored like those of jobs."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ from visualprof.remote.queue.store.records import AnyRow
 from visualprof.remote.queue.store.tables import blobs, holders, jobs, tasks
 from visualprof.remote.queue.store.visibility import visible_jobs, visible_models
 
-NAME_MAX, NOTES_MAX, TAGS_MAX = 200, 10_000, 50
+MAX_NAME_LENGTH, MAX_NOTES_LENGTH, MAX_TAGS = 200, 10_000, 50
 _ALIAS = re.compile(r"[A-Za-z_][\w.-]{0,99}")
-_ASK = msg("queue.visualprof_model_list_shows", "visualprof model list shows those that there are")
+_LIST_HINT = msg("queue.visualprof_model_list_shows", "visualprof model list shows those that there are")
 
-# Made once, while the module is imported: see `reader.trace.codec`.
+# Decoders are built once, at import: see `reader.trace.codec`.
 _TAGS = msgspec.json.Decoder(list[str])
 _FACTS, _CONFIGURATION = msgspec.json.Decoder(ModelFacts), msgspec.json.Decoder(Configuration)
 _SOURCE, _LINEAGE = msgspec.json.Decoder(Origin), msgspec.json.Decoder(Lineage)
 
 
 class NewVersion(NamedTuple):
-    """What a version is to be."""
+    """A version that is to be added."""
 
     model: ModelRef
     facts: ModelFacts
@@ -60,7 +60,8 @@ class Registry:
     """The tables of registered models.
 
     Args:
-        database, store: of the queue.
+        database: Database of the queue.
+        store: File store of the queue.
     """
 
     def __init__(self, database: Database, store: Store) -> None:
@@ -68,89 +69,109 @@ class Registry:
         self._store = store
 
     def list_visible(self, viewer: str | None) -> list[RegisteredModel]:
-        """Those that somebody may see, by name."""
+        """Return the models that a viewer may see, by name."""
         with self._database.read() as connection:
-            return _models(connection, visible_models(viewer))
+            return _load_models(connection, visible_models(viewer))
 
     def get(self, model: str, viewer: str | None) -> RegisteredModel:
-        """A model by its id.
+        """Return a model.
 
-        Raises: NotFound: also when it is another's.
+        Raises:
+            NotFound: There is no such model, or the viewer may not see it.
         """
         with self._database.read() as connection:
-            return _one(connection, model, viewer)
+            return _load_model(connection, model, viewer)
 
-    def resolve(self, address: str, by: Requester) -> tuple[RegisteredModel, ModelVersion]:
-        """What `NAME/3`, `NAME@alias` or `NAME`, its newest version, is.
+    def resolve(self, address: str, requester: Requester) -> tuple[RegisteredModel, ModelVersion]:
+        """Return the model and version of an address: `NAME/3`, `NAME@alias`, or `NAME` for the newest version.
 
-        Raises: NotFound. Conflict: several models that somebody sees are called so, and none is their own.
+        Raises:
+            NotFound: There is no such model or version.
+            Conflict: Several visible models have this name, and none belongs to the requester.
         """
-        name, mark, which = _split(address)
+        name, separator, reference = _split_address(address)
         with self._database.read() as connection:
-            model = _model_named(connection, name, by)
+            model = _find_by_name(connection, name, requester)
         if model is None:
-            raise NotFound(msg("queue.there_no_registered_model", f"there is no registered model {name[:60]!r}"), _ASK)
-        return model, _version_at(model, mark, which)
+            raise NotFound(
+                msg("queue.there_no_registered_model", f"there is no registered model {name[:60]!r}"), _LIST_HINT
+            )
+        return model, _version_by_reference(model, separator, reference)
 
-    def add_version(self, name: str, new: NewVersion, by: Requester) -> tuple[RegisteredModel, ModelVersion, bool]:
-        """A version of the model of that name, which is made where there is none.
+    def add_version(
+        self, name: str, version: NewVersion, requester: Requester
+    ) -> tuple[RegisteredModel, ModelVersion, bool]:
+        """Add a version to a model; create the model if necessary.
 
-        Gives also whether it is new: the same content is the same version.
+        Returns:
+            The model, the version, and whether the version is new; the same content is the same version.
 
-        Raises: BadParameter: no such name. Forbidden: the model is another's.
+        Raises:
+            BadParameter: The name is invalid.
+            Forbidden: The model belongs to another user.
         """
-        name, now = _name(name), self._database.now_ns()
+        name, now_ns = _normalize_name(name), self._database.now_ns()
         with self._database.write() as connection:
-            model = _model_named(connection, name, by)
+            model = _find_by_name(connection, name, requester)
             if model is None:
-                model = _one(connection, _insert_model(connection, name, by, now), None)
-            _refuse_foreign(model, by)
-            sha256 = content_sha256(new.model)
-            same = [version for version in model.versions if version.sha256 == sha256]
-            if same:
-                return model, same[0], False
-            number = _inserted(connection, model.id, new, sha256, by, now)
-            model = _one(connection, model.id, None)
-        return model, _numbered(model, number), True
+                model = _load_model(connection, _insert_model(connection, name, requester, now_ns), None)
+            _require_changeable(model, requester)
+            sha256 = content_sha256(version.model)
+            existing = [version for version in model.versions if version.sha256 == sha256]
+            if existing:
+                return model, existing[0], False
+            number = _insert_version(connection, model.id, version, sha256, requester, now_ns)
+            model = _load_model(connection, model.id, None)
+        return model, _version_by_number(model, number), True
 
-    def update(self, model: str, by: Requester, **values: Any) -> RegisteredModel:
-        """Changes name, notes, tags or who may see it.
+    def update(self, model: str, requester: Requester, **values: Any) -> RegisteredModel:
+        """Change a model's name, notes, tags or visibility.
 
-        Raises: NotFound. Forbidden. Conflict: the name is taken. BadParameter.
+        Raises:
+            NotFound: There is no such model.
+            Forbidden: The model belongs to another user.
+            Conflict: The name is taken.
+            BadParameter: A value is invalid.
         """
         if "name" in values:
-            values["name"] = _name(values["name"])
+            values["name"] = _normalize_name(values["name"])
         if "tags" in values:
-            values["tags"] = _text(_tags(values["tags"]))
-        _refuse_long(values.get("notes", ""))
+            values["tags"] = _encode(_normalize_tags(values["tags"]))
+        _check_notes(values.get("notes", ""))
         with self._database.write() as connection:
-            before = _own(connection, model, by)
-            other = _model_named(connection, values.get("name", before.name), by, besides=model)
+            current = _changeable(connection, model, requester)
+            other = _find_by_name(connection, values.get("name", current.name), requester, excluded=model)
             if other is not None and "name" in values:
                 raise Conflict(msg("queue.name_there_model_already", f"name: there is a model {other.name!r} already"))
             if values:
                 connection.execute(update(models).where(models.c.id == model).values(values))
-            return _one(connection, model, None)
+            return _load_model(connection, model, None)
 
-    def update_version(self, model: str, number: int, by: Requester, **values: Any) -> RegisteredModel:
-        """Change the notes of a version, or its configuration; the rest of it never changes.
+    def update_version(self, model: str, number: int, requester: Requester, **values: Any) -> RegisteredModel:
+        """Change the notes or the configuration of a version.
 
-        Raises: NotFound. Forbidden. BadParameter.
+        Raises:
+            NotFound: There is no such version.
+            Forbidden: The model belongs to another user.
+            BadParameter: A value is invalid.
         """
-        _refuse_long(values.get("notes", ""))
+        _check_notes(values.get("notes", ""))
         if "configuration" in values:
-            values["configuration"] = _text(values["configuration"])
+            values["configuration"] = _encode(values["configuration"])
         with self._database.write() as connection:
-            _numbered(_own(connection, model, by), number)
+            _version_by_number(_changeable(connection, model, requester), number)
             of_version = (versions.c.model == model) & (versions.c.number == number)
             if values:
                 connection.execute(update(versions).where(of_version).values(values))
-            return _one(connection, model, None)
+            return _load_model(connection, model, None)
 
-    def set_alias(self, model: str, alias: str, number: int | None, by: Requester) -> RegisteredModel:
-        """Move an alias to a version; None takes it away.
+    def set_alias(self, model: str, alias: str, number: int | None, requester: Requester) -> RegisteredModel:
+        """Point an alias to a version; None removes the alias.
 
-        Raises: NotFound. Forbidden. BadParameter: no name for one.
+        Raises:
+            NotFound: There is no such version or alias.
+            Forbidden: The model belongs to another user.
+            BadParameter: The alias is invalid.
         """
         if not _ALIAS.fullmatch(alias):
             raise BadParameter(
@@ -158,53 +179,59 @@ class Registry:
                 msg("queue.letter_then_letters_digits", "a letter, then letters, digits, '_', '.' or '-'"),
             )
         with self._database.write() as connection:
-            before = _own(connection, model, by)
-            if number is None and alias not in before.aliases:
-                raise NotFound(msg("queue.no_alias", f"{before.name} has no alias {alias[:60]!r}"))
+            current = _changeable(connection, model, requester)
+            if number is None and alias not in current.aliases:
+                raise NotFound(msg("queue.no_alias", f"{current.name} has no alias {alias[:60]!r}"))
             connection.execute(delete(aliases).where(aliases.c.model == model, aliases.c.name == alias))
             if number is not None:
-                row = {"model": model, "name": alias, "number": _numbered(before, number).number}
+                row = {"model": model, "name": alias, "number": _version_by_number(current, number).number}
                 connection.execute(insert(aliases).values(row))
-            return _one(connection, model, None)
+            return _load_model(connection, model, None)
 
     def removal_impact(self, model: str, number: int | None, viewer: str | None) -> RemovalImpact:
-        """What is left without a version, or without the whole model for None, as far as somebody may see it.
+        """Return what refers to a version, or to all versions for None, as far as the viewer may see it.
 
-        Raises: NotFound.
+        Raises:
+            NotFound: There is no such version.
         """
         with self._database.read() as connection:
-            found = _one(connection, model, viewer)
-            return _losses(connection, found, _chosen(found, number), viewer)
+            registered = _load_model(connection, model, viewer)
+            return _removal_impact(connection, registered, _select_versions(registered, number), viewer)
 
-    def delete(self, model: str, number: int | None, by: Requester, force: bool = False) -> RemovalImpact:
-        """Remove a version, or the whole model for None, with the files that nothing else names.
+    def delete(self, model: str, number: int | None, requester: Requester, force: bool = False) -> RemovalImpact:
+        """Delete a version, or the whole model for None, with the files that nothing else uses.
 
-        Raises: NotFound. Forbidden. Conflict: a job uses it, and this is not to be forced.
+        Raises:
+            NotFound: There is no such version.
+            Forbidden: The model belongs to another user.
+            Conflict: A job uses the version, and `force` is not set.
         """
         with self._database.write() as connection:
-            found = _own(connection, model, by)
-            gone = _chosen(found, number)
-            lost = _losses(connection, found, gone, by.viewer)
-            if lost.jobs and not force:
-                some = ", ".join(lost.jobs[:5])
+            registered = _changeable(connection, model, requester)
+            removed = _select_versions(registered, number)
+            impact = _removal_impact(connection, registered, removed, requester.viewer)
+            if impact.jobs and not force:
+                job_list = ", ".join(impact.jobs[:5])
                 raise Conflict(
-                    msg("queue.jobs_not_ended_use", f"jobs that have not ended use it: {some}"),
+                    msg("queue.jobs_not_ended_use", f"jobs that have not ended use it: {job_list}"),
                     msg("queue.cancel_them_force", "cancel them, or force it"),
                 )
-            files = _forget(connection, found, gone, number is None)
+            files = _delete_versions(connection, registered, removed, number is None)
         for sha256 in files:
             self._store.delete(f"blobs/{sha256}")
-        return lost
+        return impact
 
 
-def _forget(connection: Connection, model: RegisteredModel, gone: Sequence[ModelVersion], whole: bool) -> list[str]:
-    """Removes versions; the files that nothing names any more."""
-    numbers = [version.number for version in gone]
+def _delete_versions(
+    connection: Connection, model: RegisteredModel, removed: Sequence[ModelVersion], with_model: bool
+) -> list[str]:
+    """Delete versions; return the files that nothing uses any longer."""
+    numbers = [version.number for version in removed]
     for table in (aliases, version_files, versions):
         connection.execute(delete(table).where(table.c.model == model.id, table.c.number.in_(numbers)))
-    if whole:
+    if with_model:
         connection.execute(delete(models).where(models.c.id == model.id))
-    for version in gone:
+    for version in removed:
         of_creator = func.coalesce(versions.c.creator, "") == (version.creator or "")
         other_version = exists().where(
             version_files.c.sha256 == holders.c.sha256, versions.c.model == version_files.c.model,
@@ -212,153 +239,196 @@ def _forget(connection: Connection, model: RegisteredModel, gone: Sequence[Model
         )  # fmt: skip
         same_owner = func.coalesce(jobs.c.owner, "") == (version.creator or "")
         job = exists().where(same_owner, jobs.c.request.contains(holders.c.sha256))
-        theirs = holders.c.owner == version.creator, holders.c.sha256.in_([file.sha256 for file in version.files])
-        connection.execute(delete(holders).where(*theirs, ~other_version, ~job))
-    return delete_unneeded(connection, {file.sha256 for version in gone for file in version.files})
+        held_by_creator = (
+            holders.c.owner == version.creator,
+            holders.c.sha256.in_([file.sha256 for file in version.files]),
+        )
+        connection.execute(delete(holders).where(*held_by_creator, ~other_version, ~job))
+    return delete_unneeded(connection, {file.sha256 for version in removed for file in version.files})
 
 
-def _losses(
-    connection: Connection, model: RegisteredModel, gone: Sequence[ModelVersion], viewer: str | None
+def _removal_impact(
+    connection: Connection, model: RegisteredModel, removed: Sequence[ModelVersion], viewer: str | None
 ) -> RemovalImpact:
-    numbers = {version.number for version in gone}
-    live = jobs.c.id.in_(select(tasks.c.job).where(tasks.c.state.not_in(FINAL)))
-    used = visible_jobs(viewer).where(live, jobs.c.model_blob.in_([version.files[0].sha256 for version in gone]))
-    using = [str(row.id) for row in connection.execute(used.order_by(jobs.c.submitted_ns))]
-    others = _models(connection, visible_models(viewer))
-    left = {
+    numbers = {version.number for version in removed}
+    is_unfinished = jobs.c.id.in_(select(tasks.c.job).where(tasks.c.state.not_in(FINAL)))
+    query = visible_jobs(viewer).where(
+        is_unfinished, jobs.c.model_blob.in_([version.files[0].sha256 for version in removed])
+    )
+    job_ids = [str(row.id) for row in connection.execute(query.order_by(jobs.c.submitted_ns))]
+    others = _load_models(connection, visible_models(viewer))
+    remaining = {
         version.sha256 for other in others for version in other.versions
         if other.id != model.id or version.number not in numbers
     }  # fmt: skip
-    orphaned = {version.sha256 for version in gone} - left
+    orphaned = {version.sha256 for version in removed} - remaining
     children = [
         f"{other.name}/{version.number}" for other in others for version in other.versions
         if version.lineage and version.lineage.parent in orphaned
         and (other.id != model.id or version.number not in numbers)
     ]  # fmt: skip
-    return RemovalImpact(using, children, sorted(name for name, number in model.aliases.items() if number in numbers))
+    return RemovalImpact(job_ids, children, sorted(name for name, number in model.aliases.items() if number in numbers))
 
 
-def _insert_model(connection: Connection, name: str, by: Requester, now: int) -> str:
+def _insert_model(connection: Connection, name: str, requester: Requester, now_ns: int) -> str:
     model = new_id()
-    seen = "public" if by.user is None else "private"  # without accounts everybody sees it, also once there are some
-    row = {"id": model, "owner": by.user, "name": name, "visibility": seen, "project": None, "last": 0}
-    connection.execute(insert(models).values(**row, notes="", tags="[]", created_ns=now))
+    # Without accounts, models are public, and stay so when accounts are added.
+    visibility = "public" if requester.user is None else "private"
+    row = {"id": model, "owner": requester.user, "name": name, "visibility": visibility, "project": None, "last": 0}
+    connection.execute(insert(models).values(**row, notes="", tags="[]", created_ns=now_ns))
     return model
 
 
-def _inserted(connection: Connection, model: str, new: NewVersion, sha256: str, by: Requester, now: int) -> int:
-    _refuse_long(new.notes)
-    counted = update(models).where(models.c.id == model).values(last=models.c.last + 1).returning(models.c.last)
-    number = int(connection.execute(counted).scalar_one())
+def _insert_version(
+    connection: Connection, model: str, version: NewVersion, sha256: str, requester: Requester, now_ns: int
+) -> int:
+    _check_notes(version.notes)
+    next_number = update(models).where(models.c.id == model).values(last=models.c.last + 1).returning(models.c.last)
+    number = int(connection.execute(next_number).scalar_one())
     row = {
-        "model": model, "number": number, "creator": by.user, "sha256": sha256, "notes": new.notes, "created_ns": now,
-        "parent": (new.lineage and new.lineage.parent) or None, "lineage": new.lineage and _text(new.lineage),
-        "facts": _text(new.facts), "configuration": _text(new.configuration), "source": _text(new.source),
-    }  # fmt: skip
+        "model": model,
+        "number": number,
+        "creator": requester.user,
+        "sha256": sha256,
+        "notes": version.notes,
+        "created_ns": now_ns,
+        "parent": (version.lineage and version.lineage.parent) or None,
+        "lineage": version.lineage and _encode(version.lineage),
+        "facts": _encode(version.facts),
+        "configuration": _encode(version.configuration),
+        "source": _encode(version.source),
+    }
     connection.execute(insert(versions).values(row))
-    files = [(new.model.name, new.model.blob), *((part.path, part.blob) for part in new.model.parts)]
+    files = [(version.model.name, version.model.blob), *((part.path, part.blob) for part in version.model.parts)]
     of_version = {"model": model, "number": number}
     rows = [{**of_version, "place": i, "path": path, "sha256": blob} for i, (path, blob) in enumerate(files)]
     connection.execute(insert(version_files), rows)
     return number
 
 
-def _own(connection: Connection, model: str, by: Requester) -> RegisteredModel:
-    found = _one(connection, model, by.viewer)
-    _refuse_foreign(found, by)
-    return found
+def _changeable(connection: Connection, model: str, requester: Requester) -> RegisteredModel:
+    registered = _load_model(connection, model, requester.viewer)
+    _require_changeable(registered, requester)
+    return registered
 
 
-def _refuse_foreign(model: RegisteredModel, by: Requester) -> None:
-    if not model.can_be_changed_by(by):
+def _require_changeable(model: RegisteredModel, requester: Requester) -> None:
+    if not model.can_be_changed_by(requester):
         raise Forbidden(
             msg("queue.only_owner_administrators_change", "only its owner and administrators change a model"),
             msg("queue.add_under_another_name", "add it under another name"),
         )
 
 
-def _one(connection: Connection, model: str, viewer: str | None) -> RegisteredModel:
-    found = _models(connection, visible_models(viewer).where(models.c.id == model))
-    if not found:
-        raise NotFound(msg("queue.there_no_registered_model", f"there is no registered model {model[:60]!r}"), _ASK)
-    return found[0]
+def _load_model(connection: Connection, model: str, viewer: str | None) -> RegisteredModel:
+    matches = _load_models(connection, visible_models(viewer).where(models.c.id == model))
+    if not matches:
+        raise NotFound(
+            msg("queue.there_no_registered_model", f"there is no registered model {model[:60]!r}"), _LIST_HINT
+        )
+    return matches[0]
 
 
-def _model_named(connection: Connection, name: str, by: Requester, besides: str = "") -> RegisteredModel | None:
-    """The model that somebody means by a name: their own, or the only one that they see."""
-    called = func.lower(models.c.name) == name.lower()
-    found = _models(connection, visible_models(by.viewer).where(called, models.c.id != besides))
-    found = [model for model in found if model.owner == by.user] or found
-    if len(found) > 1:
+def _find_by_name(
+    connection: Connection, name: str, requester: Requester, excluded: str = ""
+) -> RegisteredModel | None:
+    """Return the requester's model of this name, else the only visible one.
+
+    Raises:
+        Conflict: Several visible models have this name.
+    """
+    has_name = func.lower(models.c.name) == name.lower()
+    candidates = _load_models(connection, visible_models(requester.viewer).where(has_name, models.c.id != excluded))
+    candidates = [model for model in candidates if model.owner == requester.user] or candidates
+    if len(candidates) > 1:
         raise Conflict(
-            msg("queue.models_called", f"{len(found)} models are called {name!r}"),
+            msg("queue.models_called", f"{len(candidates)} models are called {name!r}"),
             msg("queue.rename_one_them", "rename one of them"),
         )
-    return found[0] if found else None
+    return candidates[0] if candidates else None
 
 
-def _models(connection: Connection, some: Any) -> list[RegisteredModel]:
-    rows = connection.execute(some.order_by(func.lower(models.c.name), models.c.id)).all()
+def _load_models(connection: Connection, query: Any) -> list[RegisteredModel]:
+    rows = connection.execute(query.order_by(func.lower(models.c.name), models.c.id)).all()
     ids = [row.id for row in rows]
     files = defaultdict[tuple[str, int], list[ModelFile]](list)
-    named, found = defaultdict[str, dict[str, int]](dict), defaultdict[str, list[ModelVersion]](list)
-    of_files = select(version_files, blobs.c.size_bytes).outerjoin(blobs, blobs.c.sha256 == version_files.c.sha256)
-    for row in _of(connection, of_files.order_by(version_files.c.place), version_files.c.model, ids):
+    aliases_by_model, versions_by_model = (
+        defaultdict[str, dict[str, int]](dict),
+        defaultdict[str, list[ModelVersion]](list),
+    )
+    file_query = select(version_files, blobs.c.size_bytes).outerjoin(blobs, blobs.c.sha256 == version_files.c.sha256)
+    for row in _rows_of_models(connection, file_query.order_by(version_files.c.place), version_files.c.model, ids):
         files[row.model, row.number].append(ModelFile(row.path, row.sha256, row.size_bytes or 0))
-    for row in _of(connection, select(aliases).order_by(aliases.c.name), aliases.c.model, ids):
-        named[row.model][row.name] = row.number
-    for row in _of(connection, select(versions).order_by(versions.c.number.desc()), versions.c.model, ids):
-        found[row.model].append(_version(row, files[row.model, row.number]))
-    return [_model(row, named[row.id], found[row.id]) for row in rows]
+    for row in _rows_of_models(connection, select(aliases).order_by(aliases.c.name), aliases.c.model, ids):
+        aliases_by_model[row.model][row.name] = row.number
+    for row in _rows_of_models(connection, select(versions).order_by(versions.c.number.desc()), versions.c.model, ids):
+        versions_by_model[row.model].append(_version_from_row(row, files[row.model, row.number]))
+    return [_model_from_row(row, aliases_by_model[row.id], versions_by_model[row.id]) for row in rows]
 
 
-def _of(connection: Connection, query: Any, column: Any, ids: Sequence[str]) -> Iterable[AnyRow]:
+def _rows_of_models(connection: Connection, query: Any, column: Any, ids: Sequence[str]) -> Iterable[AnyRow]:
     return connection.execute(query.where(column.in_(ids))).all()
 
 
-def _model(row: AnyRow, named: dict[str, int], its: list[ModelVersion]) -> RegisteredModel:
+def _model_from_row(row: AnyRow, aliases: dict[str, int], versions: list[ModelVersion]) -> RegisteredModel:
     return RegisteredModel(
-        row.id, row.owner, row.name, row.visibility, row.project, row.notes, _TAGS.decode(row.tags),
-        row.created_ns, named, its,
-    )  # fmt: skip
+        id=row.id,
+        owner=row.owner,
+        name=row.name,
+        visibility=row.visibility,
+        project=row.project,
+        notes=row.notes,
+        tags=_TAGS.decode(row.tags),
+        created_ns=row.created_ns,
+        aliases=aliases,
+        versions=versions,
+    )
 
 
-def _version(row: AnyRow, files: list[ModelFile]) -> ModelVersion:
+def _version_from_row(row: AnyRow, files: list[ModelFile]) -> ModelVersion:
     return ModelVersion(
-        row.model, row.number, row.sha256, files, _FACTS.decode(row.facts), _CONFIGURATION.decode(row.configuration),
-        _SOURCE.decode(row.source), _LINEAGE.decode(row.lineage) if row.lineage else None, row.notes, row.creator,
-        row.created_ns,
-    )  # fmt: skip
+        model=row.model,
+        number=row.number,
+        sha256=row.sha256,
+        files=files,
+        facts=_FACTS.decode(row.facts),
+        configuration=_CONFIGURATION.decode(row.configuration),
+        source=_SOURCE.decode(row.source),
+        lineage=_LINEAGE.decode(row.lineage) if row.lineage else None,
+        notes=row.notes,
+        creator=row.creator,
+        created_ns=row.created_ns,
+    )
 
 
-def _text(value: object) -> str:
+def _encode(value: object) -> str:
     return msgspec.json.encode(value).decode()
 
 
-def _chosen(model: RegisteredModel, number: int | None) -> list[ModelVersion]:
-    return model.versions if number is None else [_numbered(model, number)]
+def _select_versions(model: RegisteredModel, number: int | None) -> list[ModelVersion]:
+    return model.versions if number is None else [_version_by_number(model, number)]
 
 
-def _numbered(model: RegisteredModel, number: int) -> ModelVersion:
-    found = [version for version in model.versions if version.number == number]
-    if not found:
+def _version_by_number(model: RegisteredModel, number: int) -> ModelVersion:
+    matches = [version for version in model.versions if version.number == number]
+    if not matches:
         raise NotFound(
             msg("queue.no_version_3", f"{model.name} has no version {number}"),
             msg("queue.visualprof_model_versions", f"visualprof model versions {model.name}"),
         )
-    return found[0]
+    return matches[0]
 
 
-def _version_at(model: RegisteredModel, mark: str, which: str) -> ModelVersion:
-    if mark == "@" and which in model.aliases:
-        return _numbered(model, model.aliases[which])
-    if mark == "@":
+def _version_by_reference(model: RegisteredModel, separator: str, reference: str) -> ModelVersion:
+    if separator == "@" and reference in model.aliases:
+        return _version_by_number(model, model.aliases[reference])
+    if separator == "@":
         raise NotFound(
-            msg("queue.no_alias", f"{model.name} has no alias {which[:60]!r}"),
+            msg("queue.no_alias", f"{model.name} has no alias {reference[:60]!r}"),
             msg("queue.it_has_2", f"it has: {', '.join(model.aliases) or 'none'}"),
         )
-    if mark == "/":
-        return _numbered(model, int(which))
+    if separator == "/":
+        return _version_by_number(model, int(reference))
     if not model.versions:
         raise NotFound(
             msg("queue.no_version_2", f"{model.name} has no version"),
@@ -367,10 +437,11 @@ def _version_at(model: RegisteredModel, mark: str, which: str) -> ModelVersion:
     return model.versions[0]
 
 
-def _split(address: str) -> tuple[str, str, str]:
-    """Name, mark and what follows it of an address.
+def _split_address(address: str) -> tuple[str, str, str]:
+    """Return the name, the separator and the reference of an address.
 
-    Raises: BadParameter.
+    Raises:
+        BadParameter: The address is invalid.
     """
     match = re.fullmatch(r"([^/@]+)(?:(/)(\d{1,9})|(@)(.+))?", address.strip())
     if match is None:
@@ -382,20 +453,20 @@ def _split(address: str) -> tuple[str, str, str]:
     return name, slash or at, number or alias
 
 
-def _name(name: str) -> str:
+def _normalize_name(name: str) -> str:
     name = name.strip()
-    if not (name.isprintable() and 0 < len(name) <= NAME_MAX) or set(name) & set("/@"):
+    if not (name.isprintable() and 0 < len(name) <= MAX_NAME_LENGTH) or set(name) & set("/@"):
         raise BadParameter(msg("queue.name_1_200_visible", "name: 1 to 200 visible characters, without '/' and '@'"))
     return name
 
 
-def _tags(tags: Sequence[str]) -> list[str]:
+def _normalize_tags(tags: Sequence[str]) -> list[str]:
     tags = list(dict.fromkeys(tag.strip() for tag in tags))
-    if len(tags) > TAGS_MAX or not all(tag.isprintable() and 0 < len(tag) <= 60 for tag in tags):
+    if len(tags) > MAX_TAGS or not all(tag.isprintable() and 0 < len(tag) <= 60 for tag in tags):
         raise BadParameter(msg("queue.tags_most_50_1", "tags: at most 50, of 1 to 60 visible characters"))
     return tags
 
 
-def _refuse_long(notes: str) -> None:
-    if len(notes) > NOTES_MAX:
+def _check_notes(notes: str) -> None:
+    if len(notes) > MAX_NOTES_LENGTH:
         raise BadParameter(msg("queue.notes_most_10_000", "notes: at most 10,000 characters"))

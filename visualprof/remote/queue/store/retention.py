@@ -1,4 +1,4 @@
-"""The rules of what is removed when. Without a row things go as they did before there were rules."""
+"""The `retention` table: after how many days data is removed. Kinds without a row have default rules."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from visualprof.remote.queue.store.tables import retention
 
 DAY_NS = 24 * 3600 * 10**9
 DEFAULT_DAYS: dict[RetentionKind, int | None] = {"jobs": None, "uploads": 7, "notices": 90, "audit": None}
-_ALL = select(retention).order_by(retention.c.kind, retention.c.project)
+_SELECT_RULES = select(retention).order_by(retention.c.kind, retention.c.project)
 
 
 def load_rules(connection: Connection) -> dict[tuple[RetentionKind, str], int | None]:
-    """Days by what they are for; None is never."""
+    """Return the days of each rule by kind and project; None is never."""
     rules: dict[tuple[RetentionKind, str], int | None] = {(kind, ""): days for kind, days in DEFAULT_DAYS.items()}
-    return rules | {(row.kind, row.project): row.days for row in connection.execute(_ALL)}
+    return rules | {(row.kind, row.project): row.days for row in connection.execute(_SELECT_RULES)}
 
 
 def set_rule(connection: Connection, rule: RetentionRule) -> None:
@@ -26,6 +26,6 @@ def set_rule(connection: Connection, rule: RetentionRule) -> None:
 
 
 def delete_rule(connection: Connection, kind: RetentionKind, project: str) -> None:
-    """Take a rule away: what it was for follows that of all others."""
+    """Delete a rule; the kind or project then follows the default rule."""
     connection.execute(delete(retention).filter_by(kind=kind, project=project))
     next_revision(connection, "runs")

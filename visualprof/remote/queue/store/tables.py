@@ -1,7 +1,8 @@
 """The tables. Statements over them run on SQLite and PostgreSQL.
 
-`owner` is a user, empty on a server without accounts. Times are ns since 1970, lists and objects are JSON as text.
-A new database gets these; a change of a table needs a file in `migrations/versions` for older ones.
+`owner` is a user, empty on a server without accounts. Times are ns since 1970; lists and objects are JSON as text. A
+new
+database gets these tables; older ones need a file in `migrations/versions` for each change.
 """
 
 from __future__ import annotations
@@ -30,9 +31,9 @@ def _owner() -> Column[str | None]:
     return Column("owner", String(64), nullable=True)
 
 
-# One row a name: grows with every change of what it names, so that pages ask for nothing that they have.
-# `runs` counts the rows of that table, `shared` what changes who may see what was there before.
-# `told` follows `jobs`: up to where people have been told of what ended.
+# One row per name: the revision increases with every change, so that pages request only what changed.
+# `runs` counts rows of that table, `shared` changes of who may see existing runs.
+# `told` follows `jobs`: users were notified of all jobs that ended up to this revision.
 REVISIONS = ("jobs", "agents", "runs", "shared", "told")
 revisions = Table(
     "revisions",
@@ -63,18 +64,18 @@ jobs = Table(
     Column("id", String(32), primary_key=True),
     _owner(),
     Column("key", String(200), nullable=False),
-    Column("digest", String(64), nullable=False),  # of the request: the same key must bring the same
+    Column("digest", String(64), nullable=False),  # of the request; the same key must come with the same request
     Column("request", Text, nullable=False),
     Column("model_blob", String(64), nullable=False),
-    Column("folder", String(300), nullable=False),  # of its results, below the log directory
+    Column("folder", String(300), nullable=False),  # of its results, relative to the log directory
     Column("retries", Integer, nullable=False),
     Column("timeout_ns", BigInteger, nullable=False),
     Column("submitted_ns", BigInteger, nullable=False),
     Column("revision", BigInteger, nullable=False, index=True),
-    Column("kept", Boolean, nullable=False, server_default=false()),  # whatever the rules of `retention` say
+    Column("kept", Boolean, nullable=False, server_default=false()),  # regardless of the rules of `retention`
 )
-OF_OWNER = func.coalesce(jobs.c.owner, text("''"))  # in these words alone the index is used
-Index("jobs_by_key", OF_OWNER, jobs.c.key, unique=True)
+JOB_OWNER = func.coalesce(jobs.c.owner, text("''"))  # the index is used only for this exact expression
+Index("jobs_by_key", JOB_OWNER, jobs.c.key, unique=True)
 
 tasks = Table(
     "tasks",
@@ -83,7 +84,7 @@ tasks = Table(
     Column("id", String(40), nullable=False, unique=True),
     Column("job", String(32), ForeignKey("jobs.id"), nullable=False, index=True),
     _owner(),
-    # what is wanted
+    # the spec
     Column("spec_id", String(48), nullable=False),
     Column("spec", Text, nullable=False),
     Column("backend", String(64), nullable=False),
@@ -91,14 +92,14 @@ tasks = Table(
     Column("wanted_agent", String(32), nullable=False),
     Column("platform", String(16), nullable=False),
     Column("device", String(32), nullable=False),
-    # where it is. tries: leases since it was submitted or retried; attempt: all leases
+    # the state. tries: leases since it was submitted or retried; attempt: all leases
     Column("state", String(16), nullable=False),
     Column("phase", String(16), nullable=True),
     Column("progress", Float, nullable=False, default=0.0),
     Column("attempt", Integer, nullable=False, default=0),
     Column("tries", Integer, nullable=False, default=0),
     Column("updated_ns", BigInteger, nullable=False),
-    # who has it
+    # the lease
     Column("agent", String(32), nullable=True, index=True),
     Column("on_device", String(32), nullable=True),
     Column("on_version", String(64), nullable=True),
@@ -107,7 +108,7 @@ tasks = Table(
     Column("started_ns", BigInteger, nullable=True),
     Column("deadline_ns", BigInteger, nullable=True),
     Column("cancel", Boolean, nullable=False, default=False),
-    # how it ended
+    # the outcome
     Column("reason", String(32), nullable=True),
     Column("error", Text, nullable=True),
     Column("hint", Text, nullable=True),
@@ -115,7 +116,7 @@ tasks = Table(
     Column("run", String(400), nullable=True),
     Column("log_bytes", BigInteger, nullable=False, default=0),
     Column("log_cut", BigInteger, nullable=False, default=0),
-    Column("priority", Integer, nullable=False, server_default="1"),  # place in `protocol.PRIORITIES`
+    Column("priority", Integer, nullable=False, server_default="1"),  # index in `protocol.PRIORITIES`
 )
 Index("tasks_by_turn", tasks.c.state, tasks.c.priority, tasks.c.owner, tasks.c.seq)
 Index("tasks_by_start", tasks.c.owner, tasks.c.started_ns)
@@ -130,7 +131,7 @@ points = Table(
     Column("point", Text, nullable=False),
 )
 
-# Files of a result that is arriving; gone once it is published.
+# Files of a result during its upload, and files of runs in the bucket.
 artefacts = Table(
     "artefacts",
     metadata,
@@ -154,7 +155,7 @@ blobs = Table(
     Column("kept_ns", BigInteger, nullable=False),
 )
 
-# Files that browsers and commands send to a bucket; gone once they are blobs.
+# Files that browsers and commands send to a bucket, until they become blobs.
 uploads = Table(
     "uploads",
     metadata,
@@ -162,23 +163,24 @@ uploads = Table(
     Column("owner", String(64), nullable=True, index=True),
     Column("name", String(300), nullable=False),
     Column("size_bytes", BigInteger, nullable=False),
-    Column("sha256", String(64), nullable=False),  # "" where whoever sends it does not know
-    Column("part", Boolean, nullable=False),  # it has weights of a model
+    Column("sha256", String(64), nullable=False),  # "" if the sender does not know it
+    Column("part", Boolean, nullable=False),  # whether it contains weights of a model
     Column("begun_ns", BigInteger, nullable=False),
 )
 
-# Who may see a run: that of the folder with the longest matching path, or else everybody with an account.
+# Who may see a run: the row of the longest matching folder applies; without a row, all users may.
 runs = Table(
     "runs",
     metadata,
-    Column("folder", String(400), primary_key=True),  # of a run or of several, as the ids of runs begin
+    Column("folder", String(400), primary_key=True),  # a run or a prefix of several runs
     _owner(),
     Column("visibility", String(16), nullable=False),  # private, project, public
     Column("project", String(32), nullable=True, index=True),
-    Column("revision", BigInteger, nullable=False, server_default="0", index=True),  # that of `runs` with which it came
+    # The revision of `runs` at the last change.
+    Column("revision", BigInteger, nullable=False, server_default="0", index=True),
 )
 
-# Who uploaded a file: knowing its sha256 opens nothing.
+# Who uploaded a file. Knowing a file's sha256 grants no access.
 holders = Table(
     "holders",
     metadata,
@@ -193,12 +195,12 @@ users = Table(
     Column("id", String(32), primary_key=True),
     Column("email", String(254), nullable=False, unique=True),  # in lower case
     Column("name", String(200), nullable=False),
-    Column("password", String(300), nullable=True),  # its hash; none until one is set
+    Column("password", String(300), nullable=True),  # its hash; empty until a password is set
     Column("role", String(16), nullable=False),  # viewer, member, admin
     Column("disabled", Boolean, nullable=False, default=False),
     Column("created_ns", BigInteger, nullable=False),
     Column("seen_ns", BigInteger, nullable=True),
-    Column("subject", String(600), nullable=True),  # how an issuer calls them, after its own name
+    Column("subject", String(600), nullable=True),  # URL of the issuer and its id of the user
 )
 Index("users_by_subject", users.c.subject, unique=True)
 
@@ -212,10 +214,10 @@ sessions = Table(
     Column("seen_ns", BigInteger, nullable=False),
     Column("address", String(200), nullable=False),
     Column("browser", String(300), nullable=False),
-    Column("issued", String(64), nullable=True),  # sha256 of how the issuer calls it; empty where it began here
+    Column("issued", String(64), nullable=True),  # sha256 of the issuer's session id; empty for a local log-in
 )
 
-# For commands and CI. role: the most that it may do, whatever its user may.
+# For commands and CI. role: upper bound of its permissions.
 api_tokens = Table(
     "api_tokens",
     metadata,
@@ -229,20 +231,20 @@ api_tokens = Table(
     Column("used_ns", BigInteger, nullable=True),
 )
 
-# For whoever has the address: one run or report, named as in `runs`, for a time.
+# Grant visitors with the URL access to one run or report, named as in `runs`, for a limited time.
 links = Table(
     "links",
     metadata,
     Column("sha256", String(64), primary_key=True),
     Column("id", String(32), nullable=False, unique=True),
     Column("run", String(400), nullable=False, index=True),
-    Column("user", String(32), ForeignKey("users.id"), nullable=False),  # who made it
+    Column("user", String(32), ForeignKey("users.id"), nullable=False),  # its creator
     Column("created_ns", BigInteger, nullable=False),
     Column("expires_ns", BigInteger, nullable=False),
     Column("used_ns", BigInteger, nullable=True),
 )
 
-# How much each user may have; "" is everybody without a row. Empty is without a bound.
+# Quotas of users; "" applies to users without a row. Empty is unlimited.
 quotas = Table(
     "quotas",
     metadata,
@@ -253,16 +255,16 @@ quotas = Table(
     Column("device_ns", BigInteger, nullable=True),
 )
 
-# After how many days what is removed; empty is never. What has no row here follows `retention.USUAL`.
+# After how many days data is removed; empty is never. Kinds without a row follow `retention.DEFAULT_DAYS`.
 retention = Table(
     "retention",
     metadata,
-    Column("kind", String(16), primary_key=True),  # `records.Removable`
-    Column("project", String(32), primary_key=True),  # of jobs that are shared with it; "" for all others
+    Column("kind", String(16), primary_key=True),  # `records.RetentionKind`
+    Column("project", String(32), primary_key=True),  # for jobs that are shared with this project; "" for all others
     Column("days", Integer, nullable=True),
 )
 
-# When which attempt had a device, of somebody's job: it stays when that is removed.
+# When an attempt occupied a device. Rows stay when the job is deleted.
 device_use = Table(
     "device_use",
     metadata,
@@ -273,13 +275,13 @@ device_use = Table(
     Column("ended_ns", BigInteger, nullable=True),
 )
 
-# Texts that do one thing once: register, set a new password, add a machine.
+# Codes that can be used once: to register, to set a new password, to add a machine.
 codes = Table(
     "codes",
     metadata,
     Column("sha256", String(64), primary_key=True),
     Column("purpose", String(16), nullable=False),
-    Column("email", String(254), nullable=False),  # of whom it is for
+    Column("email", String(254), nullable=False),  # of the addressee
     Column("role", String(16), nullable=False),
     Column("made_by", String(32), nullable=True),
     Column("expires_ns", BigInteger, nullable=False),
@@ -289,7 +291,7 @@ projects = Table(
     "projects",
     metadata,
     Column("id", String(32), primary_key=True),
-    Column("name", String(200), nullable=False),  # one of each among those that somebody sees
+    Column("name", String(200), nullable=False),  # unique among the projects that a user may see
     Column("created_ns", BigInteger, nullable=False),
 )
 
@@ -300,7 +302,7 @@ members = Table(
     Column("user", String(32), ForeignKey("users.id"), primary_key=True, index=True),
 )
 
-# For whom a private machine works beside its owner: a user, or the members of a project.
+# For whom a private machine works, in addition to its owner: a user, or the members of a project.
 grants = Table(
     "grants",
     metadata,
@@ -308,7 +310,7 @@ grants = Table(
     Column("holder", String(32), primary_key=True, index=True),
 )
 
-# When a machine works for one user alone, or for nobody; those of one machine do not overlap.
+# When a machine works for one user only, or is under maintenance; bookings of a machine do not overlap.
 bookings = Table(
     "bookings",
     metadata,
@@ -319,7 +321,7 @@ bookings = Table(
     Column("until_ns", BigInteger, nullable=False),
 )
 
-# Failed attempts to log in, until they are too old to count.
+# Failed log-in attempts, until they are too old to count.
 failures = Table(
     "failures",
     metadata,
@@ -328,22 +330,22 @@ failures = Table(
     Column("at_ns", BigInteger, nullable=False),
 )
 
-# What somebody is told. at_ns: when it happened, so that the same is told once.
+# Notifications of users. at_ns: when the event happened, so that a user is notified of it once.
 notices = Table(
     "notices",
     metadata,
     Column("seq", Integer, primary_key=True, autoincrement=True),
     Column("user", String(32), ForeignKey("users.id"), nullable=False, index=True),
-    Column("kind", String(32), nullable=False),  # `accounts.notices.rows.Kind`
+    Column("kind", String(32), nullable=False),  # `accounts.notifications.kinds.Kind`
     Column("subject", String(64), nullable=False),  # id of the job or machine
     Column("name", String(300), nullable=False),
     Column("at_ns", BigInteger, nullable=False),
     Column("read", Boolean, nullable=False, default=False),
-    Column("slower", Text, nullable=True),  # of a regression: `accounts.notices.kinds.Slower`
+    Column("slower", Text, nullable=True),  # of a regression: `accounts.notifications.kinds.Regression`
 )
 Index("notices_once", notices.c.subject, notices.c.kind, notices.c.user, notices.c.at_ns, unique=True)
 
-# Notices that are still to be sent. due_ns: not before; who sends one moves it ahead first, so nobody else does.
+# Notifications to send. due_ns: earliest time; a sender increases it before it sends, so that no other server does.
 deliveries = Table(
     "deliveries",
     metadata,
@@ -355,22 +357,22 @@ deliveries = Table(
     Column("due_ns", BigInteger, nullable=False, index=True),
 )
 
-# How somebody wants to be told. trouble: why the last one could not be sent.
+# How a user wants to be notified. trouble: why the last delivery failed.
 contacts = Table(
     "contacts",
     metadata,
     Column("user", String(32), ForeignKey("users.id"), primary_key=True),
-    Column("kinds", Text, nullable=False),  # that are sent; the page shows all
-    Column("known", Text, nullable=True),  # those that there were to choose from: later ones are sent, too
+    Column("kinds", Text, nullable=False),  # kinds that are sent; the web UI shows all
+    Column("known", Text, nullable=True),  # kinds that existed when the user chose; later kinds are also sent
     Column("language", String(8), nullable=False),
     Column("mail", Boolean, nullable=False),
     Column("webhook", String(1000), nullable=False),
-    Column("secret", String(100), nullable=False),  # signs what goes to the webhook
+    Column("secret", String(100), nullable=False),  # signs requests to the webhook
     Column("trouble", String(400), nullable=False),
     Column("trouble_ns", BigInteger, nullable=True),
 )
 
-# Who did what: rows are added, never changed.
+# Audit events: rows are added, never changed.
 audit = Table(
     "audit",
     metadata,

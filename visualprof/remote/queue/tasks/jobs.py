@@ -29,7 +29,7 @@ from visualprof.remote.queue.store.database import (
 from visualprof.remote.queue.store.files import display_name
 from visualprof.remote.queue.store.quotas import check_job_quota
 from visualprof.remote.queue.store.records import REQUEST, AnyRow, Job, job_from_row
-from visualprof.remote.queue.store.tables import OF_OWNER, blobs, jobs, points, revisions, runs, tasks
+from visualprof.remote.queue.store.tables import JOB_OWNER, blobs, jobs, points, revisions, runs, tasks
 from visualprof.remote.queue.store.visibility import visible_jobs
 from visualprof.remote.queue.tasks.notifier import Notifier
 
@@ -56,7 +56,7 @@ _POINT_COUNTS = (
 )
 _POINT_COUNTS_OF_JOBS = _POINT_COUNTS.where(tasks.c.job.in_(bindparam("job_ids", expanding=True)))
 _STORED_BLOBS = select(func.count()).select_from(blobs).where(blobs.c.sha256.in_(bindparam("sha256s", expanding=True)))
-_BY_KEY = select(jobs.c.id, jobs.c.digest).where(bindparam("owner_id") == OF_OWNER, jobs.c.key == bindparam("job_key"))
+_BY_KEY = select(jobs.c.id, jobs.c.digest).where(bindparam("owner_id") == JOB_OWNER, jobs.c.key == bindparam("job_key"))
 _NEXT_REVISION = without_result(
     update(revisions).where(revisions.c.name == "jobs").values(revision=revisions.c.revision + 1)
 )

@@ -23,7 +23,7 @@ from visualprof.remote.queue.store.files import Store
 from visualprof.remote.queue.store.quotas import end_device_use, start_device_use
 from visualprof.remote.queue.store.records import REQUEST, SPEC, Agent, AnyRow, Task, agent_from_row, task_from_row
 from visualprof.remote.queue.store.tables import agents, blobs, jobs, tasks
-from visualprof.remote.queue.store.visibility import serves
+from visualprof.remote.queue.store.visibility import serves_owner
 from visualprof.remote.queue.tasks.jobs import bump_revision
 from visualprof.remote.queue.tasks.messages import TaskHeartbeat, TaskReport
 from visualprof.remote.queue.tasks.notifier import Notifier
@@ -55,7 +55,7 @@ _FIRST_AGENTS = (  # the agent that first started a spec of the job that any age
     select(agents)
     .join(tasks, tasks.c.agent == agents.c.id)
     .where(tasks.c.job == bindparam("job_id"), tasks.c.wanted_agent == "", tasks.c.started_ns.is_not(None))
-    .where(serves(agents.c.id, OWNER, bindparam("now")))
+    .where(serves_owner(agents.c.id, OWNER, bindparam("now")))
     .order_by(tasks.c.started_ns)
     .limit(1)
 )
@@ -211,6 +211,7 @@ class Leases:
         task: str,
         token: str,
         report: TaskReport,
+        *,
         run: str | None = None,
         points: Mapping[int, str] | None = None,
     ) -> None:
@@ -386,7 +387,17 @@ def _build_lease(
     requested = SPEC.decode(row.spec)
     spec = replace(requested, device=values["on_device"], version=values["on_version"])
     run = f"{job.folder}/{spec.id}"
-    return Lease(row.id, job.id, run, values["attempt"], values["lease"], spec, request, files, warnings)
+    return Lease(
+        task=row.id,
+        job=job.id,
+        run=run,
+        attempt=values["attempt"],
+        lease=values["lease"],
+        spec=spec,
+        request=request,
+        files=files,
+        warnings=warnings,
+    )
 
 
 def _retry_warnings(connection: Connection, row: AnyRow) -> list[str]:

@@ -19,7 +19,7 @@ _log = logging.getLogger(__name__)
 
 LISTEN_RECHECK_INTERVAL_S = 2.0  # a server may exit between a change and its notification
 _KEEPALIVE_INTERVAL_S = 30
-_AGAIN_S = 1
+_RETRY_DELAY_S = 1
 _LISTEN, _NOTIFY = "LISTEN visualprof_tasks", "SELECT pg_notify('visualprof_tasks', %s)"
 
 
@@ -83,7 +83,7 @@ class PgNotifyBridge:
                         "the database sends no notifications (%s); servers poll it instead", type(error).__name__
                     )
                 self._notifier.recheck_interval_s = RECHECK_INTERVAL_S
-                self._stop.wait(_AGAIN_S)
+                self._stop.wait(_RETRY_DELAY_S)
 
     def _listen(self, driver: Any) -> None:
         """Send and receive notifications until the bridge closes or the connection breaks."""

@@ -13,14 +13,14 @@ from visualprof.remote.queue.check.matching import FreeCapacity, device_names
 from visualprof.remote.queue.store.quotas import allowance_of
 from visualprof.remote.queue.store.records import Agent, AnyRow
 from visualprof.remote.queue.store.tables import tasks
-from visualprof.remote.queue.store.visibility import serves
+from visualprof.remote.queue.store.visibility import serves_owner
 
 MAX_CANDIDATES = 200  # waiting tasks of one owner that are tried per request
 
 # Conditions and expressions on `tasks`.
 WAITS = tasks.c.state == "waiting"
 OWNER = func.coalesce(tasks.c.owner, "")
-SERVED_BY_AGENT = serves(bindparam("agent_id"), OWNER, bindparam("now"))
+SERVED_BY_AGENT = serves_owner(bindparam("agent_id"), OWNER, bindparam("now"))
 # Condition on `tasks`: an agent can and may run the task; `offer_parameters` returns its parameters.
 # A task that names an agent is given to it on any platform; a task that names a fleet needs a matching node.
 _wanted_platform = case((tasks.c.wanted_agent == bindparam("machine"), ""), else_=tasks.c.platform)

@@ -126,13 +126,13 @@ class TaskFinalizer:
         folder = self._results.prepare(task, job.request, report.files) if job else None
         run = self._results.free_run_name(job.id, f"{job.folder}/{task.spec.id}") if job else None
         try:
-            measured = read_points(folder / POINTS) if folder else None
+            points_by_size = read_points(folder / POINTS) if folder else None
             if job and report.state == "succeeded":
-                _require_all_points(len(measured or ()), job)
+                _require_all_points(len(points_by_size or ()), job)
             rows = self._results.store_in_bucket(folder, run, task, job.request) if folder and run and job else []
             # The folder is renamed inside the transaction, so that an expired lease cannot publish.
             with self._database.write() as connection:
-                self._leases.finish(connection, agent, task.id, token, report, run, measured)
+                self._leases.finish(connection, agent, task.id, token, report, run=run, points=points_by_size)
                 self._results.forget_announced(connection, task)
                 if folder and run:
                     self._results.record_files(connection, task, rows)

@@ -12,7 +12,7 @@ from visualprof.remote.queue.store.database import Database
 from visualprof.remote.queue.store.quotas import Allowance, allowance_of
 from visualprof.remote.queue.store.records import Agent, AnyRow, Wait, agent_from_row
 from visualprof.remote.queue.store.tables import agents, bookings, tasks
-from visualprof.remote.queue.store.visibility import serves, visible_agents
+from visualprof.remote.queue.store.visibility import serves_owner, visible_agents
 from visualprof.remote.queue.tasks.scheduling import OWNER, WAITS
 
 _requirements = (tasks.c.wanted_agent, tasks.c.platform, tasks.c.backend, tasks.c.version, tasks.c.device)
@@ -35,7 +35,7 @@ _owners = _owners.distinct().subquery()
 _SERVING = (  # pairs of an agent and an owner whose tasks the agent accepts now
     select(agents.c.id, _owners.c.owner)
     .join(_owners, true())
-    .where(serves(agents.c.id, _owners.c.owner, bindparam("now")))
+    .where(serves_owner(agents.c.id, _owners.c.owner, bindparam("now")))
 )
 _CURRENT_BOOKINGS = select(bookings).where(
     bookings.c.from_ns <= bindparam("now"), bookings.c.until_ns > bindparam("now")
