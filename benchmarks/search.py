@@ -18,8 +18,8 @@ from benchmarks.rows import Row
 from benchmarks.search_spaces import Table, accelerator, rough, serving, tables
 from benchmarks.search_tables import FILE
 from visualprof.remote.child.search.sampler import next_setting
-from visualprof.remote.child.search.space import SHARE, Space
-from visualprof.remote.child.search.stage import AGAIN, FINALISTS, ROUNDS
+from visualprof.remote.child.search.space import TRIAL_SHARE, Space
+from visualprof.remote.child.search.stage import CONFIRM_ROUNDS, FINALISTS, TRIAL_ROUNDS
 
 REACHED = 0.95
 SCATTER = 0.05  # of the cost of a trial, as a share
@@ -41,11 +41,11 @@ def best_share(table: Table, seed: int) -> float:
     """The best cost as a share of that of what a search in a fifth of the trials says is best."""
     rng, tried = np.random.default_rng(seed), list[dict[str, object]]()
     seen: dict[int, float] = {}
-    for _ in range(math.ceil(len(table.costs) / SHARE)):
+    for _ in range(math.ceil(len(table.costs) / TRIAL_SHARE)):
         at = next_setting(table.axes, table.ordinal, seed, tried)
         seen[at] = table.costs[at] * math.exp(SCATTER * rng.standard_normal())
         tried.append({"at": at, "cost": seen[at], "excess": []})
-    less = SCATTER * math.sqrt(ROUNDS / AGAIN)
+    less = SCATTER * math.sqrt(TRIAL_ROUNDS / CONFIRM_ROUNDS)
     finalists = sorted(seen, key=lambda at: seen[at])[:FINALISTS]
     again = {at: table.costs[at] * math.exp(less * rng.standard_normal()) for at in finalists}
     return float(table.costs.min() / table.costs[min(again, key=lambda at: again[at])])

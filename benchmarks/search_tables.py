@@ -18,7 +18,7 @@ import numpy as np
 from benchmarks.harness import MODELS
 from visualprof.remote.backends import Feeds, backend
 from visualprof.remote.child.load import Loader
-from visualprof.remote.child.search.space import Space, spec_of
+from visualprof.remote.child.search.space import Space, apply_setting
 from visualprof.remote.protocol import Load, Measure, Spec
 
 FILE = Path(__file__).with_name("search_tables.json")
@@ -68,7 +68,7 @@ def cost(case: Case, setting: Mapping[str, str]) -> float:
     """Least ns of a sample over some bursts of a pass."""
     runtime, batch, lanes = backend(case.runtime), int(setting["batch"]), int(setting["streams"])
     feeds = case.feeds(batch)
-    spec = spec_of(Spec("bench", case.runtime), setting, list(runtime.options), {})
+    spec = apply_setting(Spec("bench", case.runtime), setting, list(runtime.options), {})
     session = runtime.load(case.path, spec, feeds)
     prepared = session.prepare(feeds)
     how = Measure(min_s=BURST_S, max_s=1.0, min_n=3 * lanes, load=Load(concurrency=[lanes]))

@@ -15,7 +15,7 @@ from visualprof.cli import commands
 from visualprof.reader.registry import all_formats
 from visualprof.reader.trace import SCHEMA_VERSION, Allocs, Category, Events, Steps, Track
 from visualprof.remote.cases import all_vendors
-from visualprof.remote.cases.folder import library
+from visualprof.remote.cases.folder import shipped_cases
 from visualprof.remote.converters import Converter, all_converters
 from visualprof.views import View, all_views
 
@@ -38,7 +38,7 @@ def test_every_converter_has_a_row_with_its_options(kind: Converter) -> None:
 def test_every_case_and_every_vendor_with_its_compilers_has_a_row() -> None:
     rows = [line for line in text("docs/case-library.md").splitlines() if line.startswith("| `")]
     named = {row.split("`")[1]: row for row in rows}
-    assert set(named) == {*library(), *all_vendors()}
+    assert set(named) == {*shipped_cases(), *all_vendors()}
     lacking = [(v.name, c) for v in all_vendors().values() for c in v.engines if f"`{c}`" not in named[v.name]]
     assert lacking == []
 

@@ -18,7 +18,7 @@ from visualprof.errors import BadParameter
 from visualprof.reader.results.case import CaseResult, read_case
 from visualprof.remote.cases import Vendor
 from visualprof.remote.cases.folder import read_case as case_of
-from visualprof.remote.child.case.task import CaseTask, require
+from visualprof.remote.child.case.task import CaseTask, check_requirements
 from visualprof.remote.protocol import TaskFailure
 
 RESULT = {
@@ -138,4 +138,4 @@ def test_a_device_that_pytorch_does_not_see_is_missing(tmp_path: Path, device: s
     (tmp_path / "benchmarks" / "net" / "pytorch").mkdir(parents=True)
     vendor = Vendor("nvidia", "NVIDIA GPU", "cuda", device_name=lambda: device)
     with pytest.raises(TaskFailure, match=problem) if problem else nullcontext():
-        require(task, vendor, ())
+        check_requirements(task, vendor, ())

@@ -7,15 +7,15 @@ import pytest
 
 from visualprof.remote.child.advice.errors import Comparison, OutputError
 from visualprof.remote.child.advice.rules import (
-    LOOKS,
     MARGIN,
+    VERDICT_ROUNDS,
     Interval,
-    front,
-    judge,
-    latency_of,
-    margin_of,
-    ratio_of,
-    wilson,
+    judge_ratio,
+    latency_interval,
+    noise_margin,
+    pareto_front,
+    ratio_interval,
+    wilson_interval,
 )
 
 
@@ -29,21 +29,21 @@ def test_a_ratio_is_that_of_the_rounds_that_were_disturbed_least() -> None:
     # 11 rounds: the 10 % quantile is the second smallest. Most rounds of both were disturbed, each by something else.
     ours = [2.0, 9.0, 2.2, 7.0, 8.0, 6.0, 5.0, 8.0, 9.0, 7.0, 9.0]
     theirs = [9.0, 4.0, 8.0, 4.4, 7.0, 8.0, 9.0, 6.0, 7.0, 8.0, 9.0]
-    assert ratio_of(ours, theirs).value == pytest.approx(2.2 / 4.4)
-    assert latency_of(ours).value == pytest.approx(2.2)
+    assert ratio_interval(ours, theirs).value == pytest.approx(2.2 / 4.4)
+    assert latency_interval(ours).value == pytest.approx(2.2)
     with pytest.raises(ValueError, match="shorter"):
-        ratio_of([1, 2, 3], [1, 2])
+        ratio_interval([1, 2, 3], [1, 2])
 
 
 def test_an_interval_of_equal_rounds_has_no_width() -> None:
-    assert latency_of([7.0] * 15) == Interval(7.0, 7.0, 7.0)
+    assert latency_interval([7.0] * 15) == Interval(7.0, 7.0, 7.0)
 
 
 @pytest.mark.parametrize("rounds", [9, 15, 27, 45])
 def test_an_interval_of_few_rounds_that_scatter_is_wide(rounds: int) -> None:
     """Searches take so few: in blocks of 10, nine rounds drawn anew would be the same nine."""
     ours, theirs = np.exp(np.random.default_rng(1).normal(0, 0.3, (2, rounds)))
-    ratio = ratio_of(ours, theirs)
+    ratio = ratio_interval(ours, theirs)
     assert ratio.high - ratio.low > 0.05
 
 
@@ -55,8 +55,8 @@ def disturbed(rng: np.random.Generator, rounds: int, latency: float = 1.0) -> li
 
 def decided(rng: np.random.Generator, ratio: float) -> str:
     """The verdict as the stage finds it: at the first look that decides."""
-    ours, theirs = disturbed(rng, LOOKS[-1], ratio), disturbed(rng, LOOKS[-1])
-    found = (judge(ratio_of(ours[:n], theirs[:n]), MARGIN) for n in LOOKS)
+    ours, theirs = disturbed(rng, VERDICT_ROUNDS[-1], ratio), disturbed(rng, VERDICT_ROUNDS[-1])
+    found = (judge_ratio(ratio_interval(ours[:n], theirs[:n]), MARGIN) for n in VERDICT_ROUNDS)
     return next((verdict for verdict in found if verdict != "undecided"), "undecided")
 
 
@@ -84,13 +84,13 @@ def test_verdicts_repeat_on_a_busy_machine(ratio: float, verdict: str) -> None:
 def test_faster_and_slower_lie_wholly_beyond_the_margin_and_equal_within_5_percent(
     ratio: Interval, margin: float, verdict: str
 ) -> None:
-    assert judge(ratio, margin) == verdict
+    assert judge_ratio(ratio, margin) == verdict
 
 
 def test_the_margin_is_five_percent_or_what_the_original_differs_from_itself_by() -> None:
-    assert margin_of(Interval(1.0, 0.99, 1.02)) == 0.05
-    assert margin_of(Interval(0.9, 0.85, 0.92)) == pytest.approx(0.10)
-    assert margin_of(Interval(1.01, 0.45, 1.07)) == 0.05, "a busy minute widens no margin"
+    assert noise_margin(Interval(1.0, 0.99, 1.02)) == 0.05
+    assert noise_margin(Interval(0.9, 0.85, 0.92)) == pytest.approx(0.10)
+    assert noise_margin(Interval(1.01, 0.45, 1.07)) == 0.05, "a busy minute widens no margin"
 
 
 def test_the_error_of_an_output_by_hand() -> None:
@@ -165,13 +165,13 @@ def test_top1_counts_ties_as_agreement_and_tells_them() -> None:
 
 
 def test_wilson_of_450_of_450() -> None:
-    low, high = wilson(450, 450)
+    low, high = wilson_interval(450, 450)
     assert low == pytest.approx(0.9915, abs=1e-4)
     assert high == pytest.approx(1.0)
-    assert wilson(5, 10)[0] == pytest.approx(0.2366, abs=1e-4)
+    assert wilson_interval(5, 10)[0] == pytest.approx(0.2366, abs=1e-4)
 
 
 def test_the_front_is_what_nothing_beats() -> None:
     rows = [(1.0, 0.0, 10), (0.5, 1e-2, 5), (0.6, 1e-2, 5), (0.7, 1e-3, 10), (1.0, 0.0, 10)]
-    assert front(rows) == [True, True, False, True, True]  # equal rows do not beat each other
-    assert front([]) == []
+    assert pareto_front(rows) == [True, True, False, True, True]  # equal rows do not beat each other
+    assert pareto_front([]) == []

@@ -16,7 +16,7 @@ import pytest
 
 from tests.conftest import shared
 from tests.remote.child_runs import TINY_INPUTS, Job, Ran, code, tiny_onnx
-from visualprof.remote.child.advice.process import Bounds, Process
+from visualprof.remote.child.advice.process import ChildProcess, ProcessLimits
 from visualprof.remote.child.inputs import SweepPoint, point_feeds
 from visualprof.remote.protocol import Advise, Input, Sweep, TaskFailure
 
@@ -219,8 +219,8 @@ def test_a_process_that_takes_too_much_is_ended(
     tmp_path: Path, text: str, reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     script(tmp_path, text, monkeypatch)
-    limits = Bounds(memory_bytes=100 << 20, disk_bytes=4 << 20)
-    process = Process(sys.executable, tmp_path, "x", tmp_path / "own", limits)
+    limits = ProcessLimits(memory_bytes=100 << 20, disk_bytes=4 << 20)
+    process = ChildProcess(sys.executable, tmp_path, "x", tmp_path / "own", limits)
     with pytest.raises(TaskFailure) as told:
         process.wait(2.0 if reason == "timeout" else 30.0)
     process.close()
@@ -230,8 +230,8 @@ def test_a_process_that_takes_too_much_is_ended(
 @pytest.mark.parametrize("answer", ["", "print('no json', flush=True)", "print('x' * (2 << 20), flush=True)"])
 def test_an_answer_that_is_none_is_a_crash(tmp_path: Path, answer: str, monkeypatch: pytest.MonkeyPatch) -> None:
     script(tmp_path, f"input(); {answer}", monkeypatch)
-    process = Process(sys.executable, tmp_path, "x", tmp_path / "own", Bounds(), asked=True)
+    process = ChildProcess(sys.executable, tmp_path, "x", tmp_path / "own", ProcessLimits(), asked=True)
     with pytest.raises(TaskFailure) as told:
-        process.ask("load", 20.0)
+        process.call("load", 20.0)
     process.close()
     assert told.value.reason == "crashed"

@@ -69,7 +69,7 @@ class Engine:
 
     def __init__(self, plan: dict[str, Any]) -> None:
         self.plan = plan
-        self.places: dict[str, int] = {}
+        self.operator_placement: dict[str, int] = {}
         self.shape: tuple[int, ...] = ()
 
     def get_tensor_name(self, i: int) -> str:
@@ -97,11 +97,11 @@ class Engine:
         return self.shape
 
     def set_tensor_address(self, name: str, place: int) -> None:
-        self.places[name] = place
+        self.operator_placement[name] = place
 
     def execute_async_v3(self, stream: int) -> bool:
         size = int(np.prod(self.shape))
-        x, y = (np.ctypeslib.as_array((ctypes.c_float * size).from_address(self.places[n])) for n in "xy")
+        x, y = (np.ctypeslib.as_array((ctypes.c_float * size).from_address(self.operator_placement[n])) for n in "xy")
         y[:] = 2 * x
         if self.profiler:
             self.profiler.report_layer_time("scale", 0.5)

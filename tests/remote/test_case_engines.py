@@ -13,8 +13,8 @@ import pytest
 
 from visualprof.remote.backends import Session
 from visualprof.remote.cases import all_vendors, peaks
-from visualprof.remote.cases.engines import BackendModel, spec_of
-from visualprof.remote.cases.requirements import missing, requires_of
+from visualprof.remote.cases.engines import BackendModel, engine_spec
+from visualprof.remote.cases.requirements import engine_requirements, missing_requirements
 from visualprof.remote.protocol import TaskFailure
 
 INDUCTOR = [pytest.mark.long, pytest.mark.filterwarnings("ignore::DeprecationWarning")]  # of torch's own
@@ -104,9 +104,9 @@ def test_what_a_new_size_takes_to_compile_is_no_inference() -> None:
 
 
 def test_a_key_named_as_an_option_of_the_backend_is_that_option() -> None:
-    spec = spec_of(config(optimization="basic", fp16=True, threads=2, hint="latency"), "onnxruntime", "cuda:0")
+    spec = engine_spec(config(optimization="basic", fp16=True, threads=2, hint="latency"), "onnxruntime", "cuda:0")
     assert (spec.options, spec.precision, spec.threads) == ({"optimization": "basic"}, "f16", 2)
-    assert spec_of(config(threads=0, hint="latency"), "openvino", "cpu").options == {"hint": "latency"}
+    assert engine_spec(config(threads=0, hint="latency"), "openvino", "cpu").options == {"hint": "latency"}
 
 
 # In the form of FlagPerf's own: pycuda, trtexec and the bindings that TensorRT 10 has no more.
@@ -130,22 +130,22 @@ def test_what_an_engine_file_needs_is_read_off_it(tmp_path: Path, monkeypatch: p
     file = tmp_path / "tensorrt.py"
     file.write_text(OLD_ENGINE)
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert requires_of(file) == ("pycuda", "tensorrt<10", "torch", "trtexec")
-    assert next(iter(missing(["tensorrt<10"])), "").startswith("tensorrt <10")
+    assert engine_requirements(file) == ("pycuda", "tensorrt<10", "torch", "trtexec")
+    assert next(iter(missing_requirements(["tensorrt<10"])), "").startswith("tensorrt <10")
     file.write_text("import cv2\nfrom sklearn.metrics import f1_score\nfrom .other import thing\n")
-    assert requires_of(file) == ("opencv-python", "scikit-learn")
+    assert engine_requirements(file) == ("opencv-python", "scikit-learn")
     file.write_text("print 2")
     with pytest.raises(TaskFailure, match=r"tensorrt\.py: .*; is it Python 3|tensorrt\.py"):
-        requires_of(file)
+        engine_requirements(file)
 
 
 def test_a_peak_is_that_of_the_fastest_product(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: name == "numpy" or None)
-    monkeypatch.setattr(peaks, "AT_MOST_S", 0.0)
+    monkeypatch.setattr(peaks, "MAX_DURATION_S", 0.0)
     clock = iter([0.0, 4.0, 10.0, 12.0])  # of two runs, 4 s and 2 s
     monkeypatch.setattr(peaks.time, "perf_counter", lambda: next(clock))
-    peak = peaks.measured("fp32", side=10)
+    peak = peaks.measure_peak("fp32", side=10)
     assert peak is not None
     assert (peak.flops, peak.source) == (2 * 10**3 / 2, "measured")
-    assert peaks.measured("fp16", side=10) is None, "numpy has no product of half precision"
-    assert peaks.measured("fp32", "cuda:0") is None
+    assert peaks.measure_peak("fp16", side=10) is None, "numpy has no product of half precision"
+    assert peaks.measure_peak("fp32", "cuda:0") is None

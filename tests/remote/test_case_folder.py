@@ -10,8 +10,13 @@ import pytest
 
 from tests.remote.case_sites import numpy_case
 from visualprof.remote.cases.bundle import pack, unpack
-from visualprof.remote.cases.folder import find_case, needed, read_case, value_typed
-from visualprof.remote.cases.requirements import fits, imports_of, lines_of, missing
+from visualprof.remote.cases.folder import find_case, parse_value, read_case, required_packages
+from visualprof.remote.cases.requirements import (
+    imported_packages,
+    missing_requirements,
+    parse_requirements,
+    version_satisfies,
+)
 from visualprof.remote.protocol import TaskFailure
 
 DESCRIPTION = json.dumps(
@@ -53,8 +58,8 @@ def test_both_layouts_give_the_same_places(tmp_path: Path) -> None:
         assert (case.name, case.frameworks, case.parameters) == ("net", ("pytorch",), {})
         assert case.vendors == {"nvidia": {"trt_tmp_path": "net.trt"}}
         assert {"benchmarks/net/pytorch/__init__.py", "inference_engine/nvidia/tensorrt.py"} < set(case.files)
-    assert needed(case.requirements, "nvidia") == ["torch_tensorrt"]
-    assert needed(case.requirements, "cpu") == ["torchvision"]
+    assert required_packages(case.requirements, "nvidia") == ["torch_tensorrt"]
+    assert required_packages(case.requirements, "cpu") == ["torchvision"]
 
 
 def test_a_tree_of_several_cases_wants_a_name(tmp_path: Path) -> None:
@@ -135,8 +140,8 @@ def test_links_bombs_and_doubles_in_a_bundle_are_refused(tmp_path: Path) -> None
 
 
 def test_requirements_are_compared_without_importing() -> None:
-    assert lines_of("torch>=2 # why\n\n--index-url x\n-r other.txt\nnumpy\n") == ["torch>=2", "numpy"]
-    assert list(missing(["numpy>=1.0", "pytest", "no-such-package>=2", "numpy<1"])) == [
+    assert parse_requirements("torch>=2 # why\n\n--index-url x\n-r other.txt\nnumpy\n") == ["torch>=2", "numpy"]
+    assert list(missing_requirements(["numpy>=1.0", "pytest", "no-such-package>=2", "numpy<1"])) == [
         "no-such-package >=2",
         f"numpy <1 ({__import__('numpy').__version__} is here)",
     ]
@@ -152,7 +157,7 @@ def test_what_the_code_of_a_framework_imports_at_its_top_is_needed(tmp_path: Pat
         "try:\n    import apex\nexcept ImportError:\n    apex = None\ndef later():\n    import tqdm\n"
     )
     (code / "broken.py").write_text("def (")
-    assert imports_of(tmp_path, "pytorch") == ["opencv-python", "torch", "torchvision"]
+    assert imported_packages(tmp_path, "pytorch") == ["opencv-python", "torch", "torchvision"]
 
 
 @pytest.mark.parametrize(
@@ -162,9 +167,9 @@ def test_what_the_code_of_a_framework_imports_at_its_top_is_needed(tmp_path: Pat
      ("2", "!=2", False), ("2.0", "==2", True), ("3", "", True)],
 )  # fmt: skip
 def test_versions_within_clauses(version: str, wanted: str, holds: bool) -> None:
-    assert fits(version, wanted) is holds
+    assert version_satisfies(version, wanted) is holds
 
 
 def test_typed_values_are_those_of_the_files() -> None:
-    typed = [value_typed(text) for text in ("8", "true", "null", "openvino", "1.5", "[1, 2]", "a: [")]
+    typed = [parse_value(text) for text in ("8", "true", "null", "openvino", "1.5", "[1, 2]", "a: [")]
     assert typed == [8, True, None, "openvino", 1.5, [1, 2], "a: ["]

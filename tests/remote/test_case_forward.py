@@ -8,8 +8,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from visualprof.remote.child.case.forward import Clocks, Compiled, Data, forward, numbers, samples_of, split, summed
-from visualprof.remote.child.case.summary import judged, metrics_of, utilised
+from visualprof.remote.child.case.forward import (
+    RoundTimer,
+    TimedData,
+    TimedEngine,
+    batch_samples,
+    case_pass,
+    run_rounds,
+    score_array,
+    split_batch,
+)
+from visualprof.remote.child.case.summary import accuracy_verdict, extra_metrics, utilization
 from visualprof.remote.child.host import LoadMeter
 
 
@@ -39,7 +48,7 @@ def test_whole_and_core_are_those_of_the_clock() -> None:
     """3 batches of 4, 4 and 2 samples, twice: 100 ms to load, 50 ms in the engine of which 10 are foo, 20 to judge."""
     clock = Hand()
     batches = [(np.ones((size, 3)), np.ones(size)) for size in (4, 4, 2)]
-    clocks = Clocks(lambda: None, 4, clock)
+    clocks = RoundTimer(lambda: None, 4, clock)
 
     def engine(inputs: list[Any]) -> tuple[list[Any], float]:
         clock.now += 50_000_000
@@ -50,8 +59,8 @@ def test_whole_and_core_are_those_of_the_clock() -> None:
         return output == target
 
     clocks.warm = lambda call, inputs: None  # type: ignore[method-assign]
-    forward(engine, _loaded(clock, batches, 100_000_000), evaluator, clocks, 2)
-    told = summed(clocks, LoadMeter())
+    run_rounds(engine, _loaded(clock, batches, 100_000_000), evaluator, clocks, 2)
+    told = case_pass(clocks, LoadMeter())
     # A round: 3 x (100 + 50 + 20) - 3 x 10 = 480 ms for 10 samples; of these 3 x 40 = 120 ms core.
     assert told["samples"] == 20
     assert math.isclose(told["whole_per_s"], 10 / 0.480)
@@ -69,22 +78,22 @@ def test_accuracy_is_that_of_all_samples() -> None:
         lambda output, target: output[:, 0] == target,
         lambda output, target: float((output[:, 0] == target).mean()),
     ):
-        clocks = Clocks(lambda: None, 4)
-        forward(lambda inputs: (inputs, 0.0), batches, evaluator, clocks, 1)
-        assert summed(clocks, LoadMeter())["accuracy"] == 0.5
+        clocks = RoundTimer(lambda: None, 4)
+        run_rounds(lambda inputs: (inputs, 0.0), batches, evaluator, clocks, 1)
+        assert case_pass(clocks, LoadMeter())["accuracy"] == 0.5
 
 
 def test_warm_up_is_apart() -> None:
     calls: list[int] = []
     batches = [(np.ones((2, 1)), np.ones(2))] * 3
-    clocks = Clocks(lambda: None, 2)
+    clocks = RoundTimer(lambda: None, 2)
 
     def engine(inputs: list[Any]) -> tuple[list[Any], float]:
         calls.append(1)
         return inputs, 0.0
 
-    forward(engine, batches, lambda output, target: output[:, 0] == target, clocks, 4)
-    told = summed(clocks, LoadMeter())
+    run_rounds(engine, batches, lambda output, target: output[:, 0] == target, clocks, 4)
+    told = case_pass(clocks, LoadMeter())
     assert (told["n"], len(told["repeats"]), told["samples"]) == (12, 4, 24)
     assert told["warmup_n"] >= 3
     assert len(calls) - 12 == pytest.approx(told["warmup_n"], abs=1)
@@ -95,11 +104,11 @@ def test_warm_up_is_apart() -> None:
 def test_the_interval_is_students() -> None:
     """Rounds of 1, 2 and 3 s for 6 samples: rates 6, 3, 2; mean 3.667, s = 2.0817, 4.303 x s / sqrt(3) = 5.1716."""
     clock = Hand()
-    clocks = Clocks(lambda: None, 6, clock)
+    clocks = RoundTimer(lambda: None, 6, clock)
     for seconds in (1, 2, 3):
-        for _ in Data([(np.ones((6, 1)), None)], clocks):
+        for _ in TimedData([(np.ones((6, 1)), None)], clocks):
             clock.now += seconds * 10**9
-    told = summed(clocks, LoadMeter())
+    told = case_pass(clocks, LoadMeter())
     assert [row["whole_per_s"] for row in told["repeats"]] == [6.0, 3.0, 2.0]
     assert told["whole_per_s"] == 3.0  # 18 samples in 6 s
     assert told["whole_ci"] == pytest.approx(5.1716, abs=1e-3)
@@ -108,48 +117,48 @@ def test_the_interval_is_students() -> None:
 
 def test_a_function_of_the_case_gives_the_rates_and_the_clocks_the_rest() -> None:
     clock = Hand()
-    clocks = Clocks(lambda: None, 2, clock)
+    clocks = RoundTimer(lambda: None, 2, clock)
 
     def engine(inputs: list[Any]) -> tuple[list[Any], float]:
         clock.now += 1_000_000
         return inputs, 0.0
 
-    compiled: Any = Compiled(engine, clocks)
-    for inputs, _ in Data([(np.ones((2, 1)), None)] * 12, clocks):
+    compiled: Any = TimedEngine(engine, clocks)
+    for inputs, _ in TimedData([(np.ones((2, 1)), None)] * 12, clocks):
         compiled([inputs])
     given = (1234.5, np.float32(2000.0), float("nan"), {"tokens_per_s": 7, "x": "no number"})
-    told = summed(clocks, LoadMeter(), given)
+    told = case_pass(clocks, LoadMeter(), given)
     assert (told["own"], told["whole_per_s"], told["core_per_s"], told["accuracy"]) == (True, 1234.5, 2000.0, None)
     assert (told["n"], told["p50_ns"], told["stable"]) == (12, 1_000_000, True)
-    assert metrics_of(given) == {"tokens_per_s": 7.0}
-    assert metrics_of((1, 2, 3)) == {}
+    assert extra_metrics(given) == {"tokens_per_s": 7.0}
+    assert extra_metrics((1, 2, 3)) == {}
 
 
 def test_mfu_by_hand() -> None:
     """4.09e9 multiplications and additions x 2 x 12,406 samples/s = 101.5 TFLOP/s; of 312 TFLOP/s that is 32.5 %."""
-    told = utilised(2 * 4.09e9, 12_406.0, 312e12)
+    told = utilization(2 * 4.09e9, 12_406.0, 312e12)
     assert told["flops_per_s"] == pytest.approx(101.481e12, rel=1e-5)
     assert told["mfu"] == pytest.approx(0.32526, abs=1e-5)
-    assert utilised(8e9, 100.0, None)["mfu"] is None
-    assert utilised(8e9, 100.0, 7e11) == {"flops_per_s": 8e11, "mfu": None}
-    assert utilised(None, 100.0, 1e12) == {"flops_per_s": None, "mfu": None}
-    assert utilised(8e9, None, 1e12) == {"flops_per_s": None, "mfu": None}
+    assert utilization(8e9, 100.0, None)["mfu"] is None
+    assert utilization(8e9, 100.0, 7e11) == {"flops_per_s": 8e11, "mfu": None}
+    assert utilization(None, 100.0, 1e12) == {"flops_per_s": None, "mfu": None}
+    assert utilization(8e9, None, 1e12) == {"flops_per_s": None, "mfu": None}
 
 
 def test_the_verdict_is_by_the_tolerance() -> None:
-    assert judged(0.762, 0.757, 0.01)["verdict"] == "same"
-    assert judged(0.762, 0.700, 0.01) == {
+    assert accuracy_verdict(0.762, 0.757, 0.01)["verdict"] == "same"
+    assert accuracy_verdict(0.762, 0.700, 0.01) == {
         "accuracy_difference": pytest.approx(-0.062),
         "tolerance": 0.01,
         "verdict": "worse",
     }
-    assert judged(0.7, 0.8, 0.01)["verdict"] == "better"
-    assert judged(None, 0.8, 0.01)["verdict"] == ""
+    assert accuracy_verdict(0.7, 0.8, 0.01)["verdict"] == "better"
+    assert accuracy_verdict(None, 0.8, 0.01)["verdict"] == ""
 
 
 def test_batches_of_every_form() -> None:
     x = np.zeros((3, 2))
-    assert [samples_of(batch, 9) for batch in ((x, 1), [[x, x], 1], ("text", 1), ())] == [3, 3, 9, 9]
-    assert [len(split(batch)[0]) for batch in ((x, 1), ([x, x], 1), (x, x, 1))] == [1, 2, 2]
-    assert numbers([True, False]).tolist() == [1.0, 0.0]
-    assert numbers(0.5).tolist() == [0.5]
+    assert [batch_samples(batch, 9) for batch in ((x, 1), [[x, x], 1], ("text", 1), ())] == [3, 3, 9, 9]
+    assert [len(split_batch(batch)[0]) for batch in ((x, 1), ([x, x], 1), (x, x, 1))] == [1, 2, 2]
+    assert score_array([True, False]).tolist() == [1.0, 0.0]
+    assert score_array(0.5).tolist() == [0.5]

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from visualprof.remote.cases.arithmetic import value_of
-from visualprof.remote.cases.layers import DEFAULTS, merge, skipped
+from visualprof.remote.cases.arithmetic import evaluate
+from visualprof.remote.cases.layers import DEFAULTS, merge, skipped_steps
 from visualprof.remote.protocol import TaskFailure
 
 HOST = {"vendor": "cpu", "case": "net", "data_dir": "/data"}
@@ -36,7 +36,7 @@ def test_each_layer_stands_above_the_one_before_and_origins_are_kept() -> None:
         "trt_tmp_path is new: the vendor sets it, and no layer below knows it",
         "repeat: the command line sets 1, which it is already",
     ]
-    config = merged.frozen()
+    config = merged.as_namedtuple()
     assert (config.batch_size, config.size, config.data_dir) == (8, 224, "/data")
     with pytest.raises(AttributeError):
         config.batch_size = 1
@@ -99,17 +99,17 @@ def test_the_four_switches_leave_out_what_they_say(switches: tuple[bool, bool, b
     wanted = GOLDEN[switches]
     if isinstance(wanted, str):
         with pytest.raises(TaskFailure, match=wanted):
-            skipped(settings)
+            skipped_steps(settings)
     else:
-        assert set(skipped(settings)) == wanted
+        assert set(skipped_steps(settings)) == wanted
 
 
 def test_flops_are_arithmetic() -> None:
-    assert value_of("2 * 4.09e9") == 8.18e9
-    assert value_of("-(1 + 2) ** 2 / 3") == -3.0
-    assert value_of(7) == 7.0
-    assert value_of("1e9") == 1e9  # a text for YAML
-    assert math.isclose(value_of("2*(3*64*64*224**2)"), 2 * 3 * 64 * 64 * 224 * 224)
+    assert evaluate("2 * 4.09e9") == 8.18e9
+    assert evaluate("-(1 + 2) ** 2 / 3") == -3.0
+    assert evaluate(7) == 7.0
+    assert evaluate("1e9") == 1e9  # a text for YAML
+    assert math.isclose(evaluate("2*(3*64*64*224**2)"), 2 * 3 * 64 * 64 * 224 * 224)
 
 
 @pytest.mark.parametrize(
@@ -119,4 +119,4 @@ def test_flops_are_arithmetic() -> None:
 )  # fmt: skip
 def test_what_is_no_arithmetic_has_no_value(text: str) -> None:
     with pytest.raises(ValueError):
-        value_of(text)
+        evaluate(text)

@@ -12,19 +12,19 @@ from tests.remote.case_sites import order_of
 from visualprof.reader.results.case import CaseResult, read_case
 from visualprof.remote.agent.work.case_run import run_local_case
 from visualprof.remote.cases import all_vendors
-from visualprof.remote.cases.arithmetic import value_of
-from visualprof.remote.cases.folder import library
+from visualprof.remote.cases.arithmetic import evaluate
 from visualprof.remote.cases.folder import read_case as read_folder
-from visualprof.remote.cases.layers import HOST, merge
+from visualprof.remote.cases.folder import shipped_cases
+from visualprof.remote.cases.layers import HOST_KEYS, merge
 
-CASES = sorted(library())
+CASES = sorted(shipped_cases())
 
 
 @pytest.mark.parametrize("vendor", ["cpu", "nvidia", "amd"])
 @pytest.mark.parametrize("name", CASES)
 def test_the_layers_of_a_case_fit_each_vendor(name: str, vendor: str) -> None:
-    case = read_folder(library()[name])
-    merged = merge(dict.fromkeys(HOST, ""), case.case, case.parameters, case.vendors.get(vendor, {}), {})
+    case = read_folder(shipped_cases()[name])
+    merged = merge(dict.fromkeys(HOST_KEYS, ""), case.case, case.parameters, case.vendors.get(vendor, {}), {})
     assert merged.warnings == []
     assert merged["compiler"] in all_vendors()[vendor].engines
     assert case.title
@@ -40,7 +40,7 @@ def test_the_layers_of_a_case_fit_each_vendor(name: str, vendor: str) -> None:
     ],
 )
 def test_operations_of_a_sample(name: str, flops: int) -> None:
-    assert value_of(read_folder(library()[name]).case["flops"]) == flops
+    assert evaluate(read_folder(shipped_cases()[name]).case["flops"]) == flops
 
 
 def convolved(x: Any, weight: Any, bias: Any) -> Any:
@@ -53,7 +53,7 @@ def convolved(x: Any, weight: Any, bias: Any) -> Any:
 
 
 def test_the_digits_that_the_cnn_knows_are_recomputed() -> None:
-    data = library()["digits"] / "data"
+    data = shipped_cases()["digits"] / "data"
     rows, w = np.load(data / "digits.npz"), np.load(data / "weights.npz")
     assert sum(w[name].size for name in w.files) == 9930
     x = rows["images"].reshape(-1, 1, 8, 8).astype(np.float32) / 16
@@ -68,7 +68,7 @@ def test_the_digits_that_the_cnn_knows_are_recomputed() -> None:
 def measured(name: str, compiler: str, run: Path, **settings: Any) -> CaseResult:
     pytest.importorskip("torch")
     pytest.importorskip(compiler)
-    folder = library()[name]
+    folder = shipped_cases()[name]
     command = {"compiler": compiler, "repeat": 1, **settings}
     run_local_case(order_of(folder, framework="pytorch", data_dir=str(folder / "data"), command=command), run)
     result = read_case(run / "case.json")

@@ -18,7 +18,7 @@ from visualprof.remote.agent.errors import StopRequested
 from visualprof.remote.agent.work.case_result import OBSERVED_FIELDS as SEEN
 from visualprof.remote.agent.work.case_run import check_local_case, run_local_case
 from visualprof.remote.cases import STEPS
-from visualprof.remote.child.case.steps import OBSERVED
+from visualprof.remote.child.case.steps import OBSERVED_KEYS
 from visualprof.remote.protocol import TaskFailure
 
 pytestmark = pytest.mark.slow
@@ -72,7 +72,7 @@ def test_a_case_runs_through_all_steps_and_is_recomputed(tmp_path: Path) -> None
     # Every field that is written is one of the struct.
     written, known = json.loads((run / "case.json").read_text()), msgspec.to_builtins(result)
     assert set(written) <= set(known)
-    assert set(OBSERVED) == set(SEEN) <= set(written)
+    assert set(OBSERVED_KEYS) == set(SEEN) <= set(written)
     for key in ("steps", "settings"):
         assert set(written[key][0]) <= set(known[key][0])
     assert set(written["inference"]) <= set(known["inference"])

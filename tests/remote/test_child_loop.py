@@ -17,13 +17,13 @@ from visualprof.remote.backends import Feeds, Session
 from visualprof.remote.child.host import HostLoad, LoadMeter
 from visualprof.remote.child.inputs import SweepPoint
 from visualprof.remote.child.measure import (
-    ENOUGH,
-    ROOM,
-    describe,
-    distribution,
+    MIN_SAMPLES,
+    SAMPLE_BLOCK,
+    latency_statistics,
     measure_point,
     nearest_rank,
-    packed,
+    pack_samples,
+    point_row,
     time_runs,
     warm_up,
 )
@@ -50,22 +50,22 @@ class Sleeper(Session):
 
     def __init__(self, clock: Hands, prepare_s: float, infer_s: float, fetch_s: float) -> None:
         self.clock = clock
-        self.times = prepare_s, infer_s, fetch_s
+        self.time_calls = prepare_s, infer_s, fetch_s
         self.runs = 0
         self.peak = 0
 
     def prepare(self, feeds: Feeds) -> Any:
-        self.clock.sleep(self.times[0])
+        self.clock.sleep(self.time_calls[0])
         self.peak = 0
         return feeds
 
     def infer(self, prepared: Any) -> Any:
         self.runs += 1
         self.peak += 1
-        self.clock.sleep(self.times[1])
+        self.clock.sleep(self.time_calls[1])
 
     def fetch(self, outputs: Any) -> list[Any]:
-        self.clock.sleep(self.times[2])
+        self.clock.sleep(self.time_calls[2])
         return []
 
     def effective(self) -> dict[str, str]:
@@ -115,17 +115,17 @@ def test_more_samples_than_room_are_all_kept(clock: Hands) -> None:
     def infer(_: Any) -> None:
         clock.now += next(took)
 
-    samples = time_runs(infer, 1, 0.0, 60.0, 2 * ROOM + 5, clock).samples
+    samples = time_runs(infer, 1, 0.0, 60.0, 2 * SAMPLE_BLOCK + 5, clock).samples
     assert len(time_runs(infer, 1, 0.001, 60.0, 1, clock).samples) > 0
-    assert samples.tolist() == list(itertools.islice(itertools.cycle(range(1, 100)), 2 * ROOM + 5))
+    assert samples.tolist() == list(itertools.islice(itertools.cycle(range(1, 100)), 2 * SAMPLE_BLOCK + 5))
 
 
 def test_the_room_grows_with_runs_that_nobody_announced(clock: Hands) -> None:
     def infer(_: Any) -> None:
         clock.now += 10
 
-    timed = time_runs(infer, 1, (ROOM + 7) * 10 / 1e9, 60.0, 1, clock)
-    assert len(timed.samples) == ROOM + 7
+    timed = time_runs(infer, 1, (SAMPLE_BLOCK + 7) * 10 / 1e9, 60.0, 1, clock)
+    assert len(timed.samples) == SAMPLE_BLOCK + 7
     assert (timed.samples == 10).all()
 
 
@@ -216,11 +216,11 @@ def test_a_percentile_is_the_nearest_rank(tenths: int, expected: int) -> None:
     assert nearest_rank(np.arange(1, 11), tenths) == expected
 
 
-@pytest.mark.parametrize("least", ENOUGH.values())
+@pytest.mark.parametrize("least", MIN_SAMPLES.values())
 def test_a_percentile_is_shown_from_its_number_of_samples_on(least: int) -> None:
-    tenths = next(p for p, n in ENOUGH.items() if n == least)
+    tenths = next(p for p, n in MIN_SAMPLES.items() if n == least)
     key = {500: "p50_ns", 900: "p90_ns", 950: "p95_ns", 990: "p99_ns", 999: "p999_ns"}[tenths]
-    below, reached = distribution(np.arange(least - 1)), distribution(np.arange(least))
+    below, reached = latency_statistics(np.arange(least - 1)), latency_statistics(np.arange(least))
     assert below[key] is None
     assert reached[key] == -(-tenths * least // 1000) - 1
     assert tenths / 10 not in below["trusted"]
@@ -228,38 +228,38 @@ def test_a_percentile_is_shown_from_its_number_of_samples_on(least: int) -> None
 
 
 def test_spread_and_thirds_come_from_the_samples_in_their_order() -> None:
-    told = distribution(np.array([100] * 4 + [108] * 4 + [104] * 4))
+    told = latency_statistics(np.array([100] * 4 + [108] * 4 + [104] * 4))
     assert told["window_p50_ns"] == [100, 108, 104]
     assert told["stable"]
     assert (told["min_ns"], told["max_ns"], told["mean_ns"], told["iqr_ns"]) == (100, 108, 104, 8)
 
 
 def test_a_drift_of_more_than_a_tenth_is_not_stable() -> None:
-    assert not distribution(np.array([100] * 4 + [100] * 4 + [112] * 4))["stable"]
+    assert not latency_statistics(np.array([100] * 4 + [100] * 4 + [112] * 4))["stable"]
 
 
 def test_a_throughput_that_moves_is_not_stable_whatever_the_median() -> None:
     """The last third is interrupted ten times: its median is 100 as that of the others, its mean 120."""
     quiet, disturbed = [100] * 100, [100] * 90 + [300] * 10
-    told = distribution(np.array(quiet + quiet + disturbed))
+    told = latency_statistics(np.array(quiet + quiet + disturbed))
     assert (told["window_p50_ns"], told["window_mean_ns"]) == ([100, 100, 100], [100, 100, 120])
     assert not told["stable"]
-    assert distribution(np.array(disturbed * 3))["stable"], "it is the same throughout"
+    assert latency_statistics(np.array(disturbed * 3))["stable"], "it is the same throughout"
 
 
 @pytest.mark.parametrize(("tail", "stable"), [(145, True), (155, False)])
 def test_a_tail_that_moves_by_more_than_a_half_is_not_stable(tail: int, stable: bool) -> None:
     """1.5 % of the last third take so long: p99 is theirs, the mean moves by less than 1 %."""
     third = [100] * 985 + [100] * 15
-    told = distribution(np.array(third + third + [100] * 985 + [tail] * 15))
+    told = latency_statistics(np.array(third + third + [100] * 985 + [tail] * 15))
     assert told["window_p99_ns"] == [100, 100, tail]
     assert told["stable"] is stable
-    few = distribution(np.array([100] * 400 + [100] * 195 + [tail] * 5))
+    few = latency_statistics(np.array([100] * 400 + [100] * 195 + [tail] * 5))
     assert few["stable"], "too few samples for p99"
 
 
 def test_too_few_samples_for_thirds_are_not_called_stable() -> None:
-    told = distribution(np.array([100, 100]))
+    told = latency_statistics(np.array([100, 100]))
     assert not told["stable"]
     assert told["window_p50_ns"] == [100, 100]
     assert told["trusted"] == []
@@ -267,14 +267,14 @@ def test_too_few_samples_for_thirds_are_not_called_stable() -> None:
 
 def test_a_sample_beyond_four_seconds_saturates_in_the_file_but_not_in_the_figures() -> None:
     samples = np.array([5_000_000_000, 7], np.int64)
-    assert np.frombuffer(packed(samples), "<u4").tolist() == [4294967295, 7]
-    assert distribution(samples)["max_ns"] == 5_000_000_000
+    assert np.frombuffer(pack_samples(samples), "<u4").tolist() == [4294967295, 7]
+    assert latency_statistics(samples)["max_ns"] == 5_000_000_000
 
 
 def test_a_point_tells_rates_of_runs_and_of_samples(clock: Hands) -> None:
     session = Sleeper(clock, 0.001, 0.001, 0.002)
     measured = measure_point(session, {}, Measure(warmup_s=0.01, min_s=0.05, max_s=5, min_n=5), clock)
-    told = describe(SweepPoint(64, 4, {}), measured, 77, 1000, 16)
+    told = point_row(SweepPoint(64, 4, {}), measured, 77, 1000, 16)
     assert (told["batch"], told["n"], told["duration_ns"]) == (64, 50, 50_000_000)
     assert (told["qps"], told["samples_per_s"]) == (pytest.approx(1000), pytest.approx(4000))
     assert told["whole_samples_per_s"] == pytest.approx(4 * 250)
@@ -288,7 +288,7 @@ def test_a_busy_host_is_seen_by_the_switches_it_forces(monkeypatch: pytest.Monke
 
     switches = iter([100, 100 + 1_000_000])
     monkeypatch.setattr(host, "_switches", lambda: next(switches))
-    monkeypatch.setattr(host, "waited_us", lambda: None)
+    monkeypatch.setattr(host, "cpu_wait_us", lambda: None)
     assert LoadMeter().load() == HostLoad(1_000_000, None, True)
 
 
@@ -300,7 +300,7 @@ def test_a_runtime_on_many_cores_may_be_interrupted_on_each(
 
     switches, worked, wall = iter([0, 30]), iter([5.0, 5.0 + cpu_s]), iter([0, 10**9])
     monkeypatch.setattr(host, "_switches", lambda: next(switches))
-    monkeypatch.setattr(host, "waited_us", lambda: None)
+    monkeypatch.setattr(host, "cpu_wait_us", lambda: None)
     monkeypatch.setattr(host.time, "process_time", lambda: next(worked))
     monkeypatch.setattr(host.time, "perf_counter_ns", lambda: next(wall))
     assert LoadMeter().load() == HostLoad(30, None, busy)
@@ -312,7 +312,7 @@ def test_a_busy_host_is_seen_by_its_pressure(monkeypatch: pytest.MonkeyPatch, wa
 
     waited, wall = iter([7, 7 + waited_us]), iter([0, 10**9])
     monkeypatch.setattr(host, "_switches", lambda: 0)
-    monkeypatch.setattr(host, "waited_us", lambda: next(waited))
+    monkeypatch.setattr(host, "cpu_wait_us", lambda: next(waited))
     monkeypatch.setattr(host.time, "perf_counter_ns", lambda: next(wall))
     assert LoadMeter().load() == HostLoad(0, waited_us / 1e6, busy)
 

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from visualprof.reader.results.points import PERCENTILES
-from visualprof.remote.child.host import LoadMeter, forget_peak, peak_rss_bytes
-from visualprof.remote.child.measure import ENOUGH, distribution
+from visualprof.remote.child.host import LoadMeter, peak_rss_bytes, reset_peak_rss
+from visualprof.remote.child.measure import MIN_SAMPLES, latency_statistics
 from visualprof.views.measure.evaluation import MIN_SAMPLES as SHOWN
 
 pytestmark = pytest.mark.slow
@@ -26,7 +26,7 @@ SAMPLES = st.lists(st.integers(1, 10**11), min_size=1, max_size=800)
 @given(SAMPLES)
 def test_percentiles_are_numpys_nearest_ranks(given: list[int]) -> None:
     samples = np.array(given, np.int64)
-    told = distribution(samples)
+    told = latency_statistics(samples)
     for name, percent in PERCENTILES:
         if told[name] is not None:
             assert told[name] == np.percentile(samples, percent, method="inverted_cdf")
@@ -41,7 +41,7 @@ def test_thirds_are_numpys_and_stable_when_within_a_tenth(given: list[int]) -> N
     parts = [part for part in np.array_split(np.array(given, np.int64), 3) if len(part)]
     medians, tails = ([int(np.percentile(part, p, method="inverted_cdf")) for part in parts] for p in (50, 99))
     means = [round(float(part.mean())) for part in parts]
-    told = distribution(np.array(given, np.int64))
+    told = latency_statistics(np.array(given, np.int64))
     assert (told["window_p50_ns"], told["window_mean_ns"], told["window_p99_ns"]) == (medians, means, tails)
     within = all(max(values) <= 1.1 * min(values) for values in (medians, means))
     assert told["stable"] is (len(medians) == 3 and within)  # of these, none has enough for p99
@@ -53,7 +53,7 @@ def few_over(n: int, tenths: int) -> float:
     return sum(comb(n, k) * over**k * (1 - over) ** (n - k) for k in (0, 1))
 
 
-@pytest.mark.parametrize(("tenths", "least"), ENOUGH.items())
+@pytest.mark.parametrize(("tenths", "least"), MIN_SAMPLES.items())
 def test_the_least_number_of_samples_is_that_of_99_percent_confidence(tenths: int, least: int) -> None:
     assert few_over(least, tenths) <= 0.01 < few_over(least - 1, tenths)
     if tenths != 999:  # which no table shows
@@ -90,7 +90,7 @@ def of_all_threads(process: psutil.Process) -> int:
 
 
 def test_the_peak_is_no_less_than_what_psutil_sees_meanwhile() -> None:
-    forget_peak()
+    reset_peak_rss()
     me = psutil.Process()
     seen: list[int] = []
     for size in (1, 30, 5):

@@ -46,12 +46,16 @@ print(sorted({"onnx", "onnxruntime", "torch", "openvino", "nncf", "numpy", "symp
 
 def test_options_have_defaults_and_are_checked() -> None:
     kind = converter("ort_int8_dynamic")
-    assert kind.chosen({"weights": "uint8"}) == {"operators": "matmul", "weights": "uint8", "per_channel": "no"}
+    assert kind.resolve_options({"weights": "uint8"}) == {
+        "operators": "matmul",
+        "weights": "uint8",
+        "per_channel": "no",
+    }
     with pytest.raises(TaskFailure, match="weights is 'int3'") as told:
-        kind.chosen({"weights": "int3"})
+        kind.resolve_options({"weights": "int3"})
     assert (told.value.reason, told.value.hint) == ("input_error", "use auto, int8, uint8")
     with pytest.raises(TaskFailure, match="has no option 'heads'"):
-        kind.chosen({"heads": "2"})
+        kind.resolve_options({"heads": "2"})
 
 
 def test_rows_that_calibrate_never_judge() -> None:
@@ -114,7 +118,7 @@ def test_a_model_is_the_same_under_other_names_and_places(tmp_path: Path) -> Non
     """Names of inner values, the order of weights, shapes that are only noted and external weights change nothing."""
     import onnx
 
-    known = formats.tools("onnx").content(small_onnx(tmp_path / "a.onnx"))
+    known = formats.format_tools("onnx").content(small_onnx(tmp_path / "a.onnx"))
     assert known.operators == {"Add": 1, "Conv": 2, "MatMul": 2, "ReduceMean": 1, "Relu": 2, "Softmax": 1}
     model = onnx.shape_inference.infer_shapes(onnx.load(tmp_path / "a.onnx"))
     for node in model.graph.node:
@@ -126,7 +130,7 @@ def test_a_model_is_the_same_under_other_names_and_places(tmp_path: Path) -> Non
     model.graph.initializer.extend(weights)
     onnx.save(model, tmp_path / "b.onnx", save_as_external_data=True, location="b.data", size_threshold=0)
     assert (tmp_path / "b.data").exists()
-    assert formats.tools("onnx").content(tmp_path / "b.onnx") == known
+    assert formats.format_tools("onnx").content(tmp_path / "b.onnx") == known
 
 
 @pytest.mark.parametrize("change", ["weight", "attribute", "type", "opset"])
@@ -135,7 +139,7 @@ def test_a_model_with_another_part_is_another_one(tmp_path: Path, change: str) -
     from onnx import numpy_helper
 
     path = small_onnx(tmp_path / "a.onnx")
-    known, model = formats.tools("onnx").content(path), onnx.load(path)
+    known, model = formats.format_tools("onnx").content(path), onnx.load(path)
     if change == "weight":
         values = numpy_helper.to_array(model.graph.initializer[3]).copy()
         values[7] += 1e-6
@@ -147,6 +151,6 @@ def test_a_model_with_another_part_is_another_one(tmp_path: Path, change: str) -
     else:
         model.opset_import[0].version = 16
     onnx.save(model, path)
-    changed = formats.tools("onnx").content(path)
+    changed = formats.format_tools("onnx").content(path)
     assert changed.digest != known.digest
     assert changed.operators == known.operators

@@ -12,8 +12,17 @@ import pytest
 
 from visualprof.remote.backends import Feeds, Session
 from visualprof.remote.child.inputs import SweepPoint
-from visualprof.remote.child.load import Lane, Loader, RealTime, arrivals, at_most, best, decide, most_over
-from visualprof.remote.child.measure import describe, distribution, measure_point
+from visualprof.remote.child.load import (
+    Loader,
+    StreamLoop,
+    ThreadScheduler,
+    arrival_times,
+    best_step,
+    binomial_cdf,
+    decide_limit,
+    max_over_limit,
+)
+from visualprof.remote.child.measure import latency_statistics, measure_point, point_row
 from visualprof.remote.protocol import Load, Measure
 
 MS = 1_000_000
@@ -49,12 +58,12 @@ class Counted:
                 heapq.heappop(self._sleeping)
             self._turn.notify_all()
 
-    def together(self, lanes: Sequence[Lane], begin: Callable[[], None]) -> None:
+    def together(self, lanes: Sequence[StreamLoop], begin: Callable[[], None]) -> None:
         def start() -> None:
             begin()
             self._lanes = len(lanes)
 
-        def counted(lane: Lane) -> Lane:
+        def counted(lane: StreamLoop) -> StreamLoop:
             def run(meet: Callable[[], Any]) -> None:
                 lane(meet)
                 with self._turn:
@@ -63,7 +72,7 @@ class Counted:
 
             return run
 
-        RealTime().together([counted(lane) for lane in lanes], start)
+        ThreadScheduler().run_concurrently([counted(lane) for lane in lanes], start)
         self._lanes = 0
 
 
@@ -104,9 +113,9 @@ def test_one_lane_waits_as_an_m_d_1_queue_does() -> None:
     """Load 0.8 and service 10 ms: the mean wait is 0.8 * 10 ms / (2 * (1 - 0.8)) = 20 ms."""
     how = measure(Load([1], [80.0]), seconds=2500.0)
     step = loader(how, 10.0).run({})
-    assert step.timed.samples.tolist() == queue(arrivals(80.0, how), 10 * MS, 1)
+    assert step.timed.samples.tolist() == queue(arrival_times(80.0, how), 10 * MS, 1)
     assert step.timed.samples.mean() - 10 * MS == pytest.approx(20 * MS, rel=0.05)
-    assert step.per_s == pytest.approx(80.0, rel=0.01)
+    assert step.runs_per_s == pytest.approx(80.0, rel=0.01)
 
 
 @pytest.mark.long
@@ -114,8 +123,8 @@ def test_one_lane_waits_as_an_m_d_1_queue_does() -> None:
 def test_lanes_share_one_queue(lanes: int) -> None:
     how = measure(Load([lanes], [90.0 * lanes]), seconds=4.0)
     step = loader(how, 10.0).run({})
-    assert step.timed.samples.tolist() == queue(arrivals(90.0 * lanes, how), 10 * MS, lanes)
-    assert (step.lanes, step.offered_per_s, step.timed.unserved) == (lanes, 90.0 * lanes, 0)
+    assert step.timed.samples.tolist() == queue(arrival_times(90.0 * lanes, how), 10 * MS, lanes)
+    assert (step.concurrent_sessions, step.offered_per_s, step.timed.unserved) == (lanes, 90.0 * lanes, 0)
 
 
 def test_latency_counts_from_the_arrival_also_behind_a_slow_run() -> None:
@@ -131,7 +140,7 @@ def test_closed_lanes_have_a_run_each_under_way() -> None:
     """Four lanes of 10 ms: 400 runs a second of 10 ms each; concurrency alone makes the latency no longer."""
     point = loader(measure(Load([1, 2, 4]), seconds=2.0), 10.0)
     step = point.run({})
-    assert [round(one.per_s) for one in point.steps] == [100, 200, 400]
+    assert [round(one.runs_per_s) for one in point.steps] == [100, 200, 400]
     assert step is point.steps[2]
     assert set(step.timed.samples.tolist()) == {10 * MS}
 
@@ -147,16 +156,16 @@ def test_overload_leaves_runs_unserved_which_are_later_than_all() -> None:
     """20 a second of which 10 can be served: in 10 s 200 come, 100 and those of 10 s more are served."""
     point = loader(measure(Load([1], [20.0]), seconds=10.0), 100.0)
     timed = point.run({}).timed
-    came = len(arrivals(20.0, measure(Load(), seconds=10.0)))
+    came = len(arrival_times(20.0, measure(Load(), seconds=10.0)))
     assert timed.unserved == came - len(timed.samples)
     half = loader(measure(Load([1], [100.0]), seconds=10.0), 100.0)
     step = half.run({})
-    told = distribution(step.timed.samples, step.timed.unserved)
+    told = latency_statistics(step.timed.samples, step.timed.unserved)
     assert len(step.timed.samples) < 0.25 * (len(step.timed.samples) + step.timed.unserved)
     assert told["p50_ns"] is None
     assert told["mean_ns"] is None
     assert told["max_ns"] is None
-    assert half.told()["load"]["step"]["p50_ns"] is None
+    assert half.load_fields()["load"]["step"]["p50_ns"] is None
 
 
 def test_a_prepared_error_of_one_lane_ends_all() -> None:
@@ -174,39 +183,44 @@ def test_a_prepared_error_of_one_lane_ends_all() -> None:
 def test_arrivals_are_a_poisson_process_and_the_same_each_time() -> None:
     """Of 1,000 a second for 100 s: gaps of 1 ms in the mean and in deviation; 100,000 give or take 3 sigma."""
     how = measure(Load(), seconds=100.0)
-    times = np.array(arrivals(1000.0, how))
+    times = np.array(arrival_times(1000.0, how))
     gaps = np.diff(times) / MS
     assert abs(len(times) - 100_000) < 3 * 316
     assert gaps.mean() == pytest.approx(1.0, rel=0.02)
     assert gaps.std() == pytest.approx(1.0, rel=0.02)
-    assert arrivals(1000.0, how) == times.tolist()
-    assert len(arrivals(10.0, measure(Load(), seconds=1.0, least=662))) == 662
+    assert arrival_times(1000.0, how) == times.tolist()
+    assert len(arrival_times(10.0, measure(Load(), seconds=1.0, least=662))) == 662
     assert times[-1] < 100_000 * MS
-    assert arrivals(1.0, measure(Load(), seconds=1.0, least=662, most_s=20.0))[-1] < 20_000 * MS
+    assert arrival_times(1.0, measure(Load(), seconds=1.0, least=662, most_s=20.0))[-1] < 20_000 * MS
 
 
 def test_the_binomial_distribution_by_hand() -> None:
     """Four tosses of a coin: 1, 5, 11, 15 and 16 of 16."""
-    assert [round(16 * at_most(k, 4, 0.5), 9) for k in range(5)] == [1, 5, 11, 15, 16]
-    assert at_most(0, 459, 0.01) == pytest.approx(0.99**459)
-    assert at_most(1, 662, 0.01) == pytest.approx(0.99**662 + 662 * 0.01 * 0.99**661)
-    assert at_most(11_000, 1_000_000, 0.01) == pytest.approx(1.0)
-    assert at_most(10_000, 1_000_000, 0.01) == pytest.approx(0.5026, abs=2e-4)  # 0.5 + 2/3 pmf of the mode, 0.004
+    assert [round(16 * binomial_cdf(k, 4, 0.5), 9) for k in range(5)] == [1, 5, 11, 15, 16]
+    assert binomial_cdf(0, 459, 0.01) == pytest.approx(0.99**459)
+    assert binomial_cdf(1, 662, 0.01) == pytest.approx(0.99**662 + 662 * 0.01 * 0.99**661)
+    assert binomial_cdf(11_000, 1_000_000, 0.01) == pytest.approx(1.0)
+    assert binomial_cdf(10_000, 1_000_000, 0.01) == pytest.approx(0.5026, abs=2e-4)  # 0.5 + 2/3 pmf of the mode, 0.004
 
 
 def test_decisions_need_as_many_runs_as_loadgen_asks_for() -> None:
     """p99 with none over: 459, for 0.99**459 = 0.0099; with one over 662, at p90 44 and 64."""
-    assert (decide(0, 458, 99), decide(0, 459, 99)) == ("INCONCLUSIVE", "PASS")
-    assert (decide(1, 661, 99), decide(1, 662, 99)) == ("INCONCLUSIVE", "PASS")
-    assert (decide(0, 43, 90), decide(0, 44, 90)) == ("INCONCLUSIVE", "PASS")
-    assert (decide(1, 63, 90), decide(1, 64, 90)) == ("INCONCLUSIVE", "PASS")
+    assert (decide_limit(0, 458, 99), decide_limit(0, 459, 99)) == ("INCONCLUSIVE", "PASS")
+    assert (decide_limit(1, 661, 99), decide_limit(1, 662, 99)) == ("INCONCLUSIVE", "PASS")
+    assert (decide_limit(0, 43, 90), decide_limit(0, 44, 90)) == ("INCONCLUSIVE", "PASS")
+    assert (decide_limit(1, 63, 90), decide_limit(1, 64, 90)) == ("INCONCLUSIVE", "PASS")
     # Of 1,000 at p99: 10 are expected; 19 or more come by chance in 0.7 % of cases, 18 in 1.4 %; 2 or less in 0.3 %.
-    assert [decide(k, 1000, 99) for k in (2, 3, 4, 10, 18, 19, 20)] == [
+    assert [decide_limit(k, 1000, 99) for k in (2, 3, 4, 10, 18, 19, 20)] == [
         "PASS", "INCONCLUSIVE", "INCONCLUSIVE", "INCONCLUSIVE", "INCONCLUSIVE", "FAIL", "FAIL",
     ]  # fmt: skip
-    assert decide(0, 1, 99) == "INCONCLUSIVE"
-    assert decide(5, 5, 99) == "FAIL"
-    assert (most_over(458, 99), most_over(459, 99), most_over(662, 99), most_over(1000, 99)) == (None, 0, 1, 2)
+    assert decide_limit(0, 1, 99) == "INCONCLUSIVE"
+    assert decide_limit(5, 5, 99) == "FAIL"
+    assert (max_over_limit(458, 99), max_over_limit(459, 99), max_over_limit(662, 99), max_over_limit(1000, 99)) == (
+        None,
+        0,
+        1,
+        2,
+    )
 
 
 @pytest.mark.long
@@ -215,12 +229,12 @@ def test_the_search_finds_the_rate_at_which_the_tail_meets_the_limit() -> None:
     how = measure(Load([1], limit_ms=50.0), seconds=300.0)
     point = loader(how, 10.0)
     step = point.run({})
-    told = point.told()["load"]
+    told = point.load_fields()["load"]
     assert (told["scenario"], told["verdict"], step.decision) == ("search", "PASS", "PASS")
     assert told["step"]["tail_ns"] <= told["step"]["tail_bound_ns"] <= 50 * MS
     rate = step.offered_per_s
     assert rate is not None
-    more = np.sort(queue(arrivals(rate * 1.1, how), 10 * MS, 1))
+    more = np.sort(queue(arrival_times(rate * 1.1, how), 10 * MS, 1))
     assert more[int(0.99 * len(more))] > 50 * MS, "a tenth more would be too much"
     assert [row["offered_per_s"] for row in told["steps"][:3]] == [None, pytest.approx(50.0), pytest.approx(75.0)]
     assert len(told["steps"]) <= how.load.step_count
@@ -229,27 +243,27 @@ def test_the_search_finds_the_rate_at_which_the_tail_meets_the_limit() -> None:
 def test_a_limit_below_the_service_fails_at_every_rate() -> None:
     point = loader(measure(Load([1], limit_ms=9.0), seconds=20.0), 10.0)
     point.run({})
-    assert point.told()["load"]["verdict"] == "FAIL"
-    assert point.told()["load"]["step"]["offered_per_s"] == pytest.approx(100 / 2**8)
+    assert point.load_fields()["load"]["verdict"] == "FAIL"
+    assert point.load_fields()["load"]["step"]["offered_per_s"] == pytest.approx(100 / 2**8)
 
 
 def test_too_few_runs_decide_nothing() -> None:
     point = loader(measure(Load([1], [10.0], limit_ms=50.0), seconds=2.0), 10.0)
     point.run({})
-    told = point.told()["load"]
+    told = point.load_fields()["load"]
     assert (told["verdict"], told["step"]["tail_bound_ns"]) == ("INCONCLUSIVE", None)
     assert told["step"]["n"] < 459
 
 
 def test_mlperf_sets_percentile_lanes_and_queries() -> None:
     single = loader(measure(Load(mlperf="SingleStream"), seconds=1.0), 10.0)
-    assert single.run({}).lanes == 1
-    told = single.told()["load"]
+    assert single.run({}).concurrent_sessions == 1
+    told = single.load_fields()["load"]
     assert (told["percentile"], told["step"]["tail_ns"], told["verdict"]) == (90.0, 10 * MS, None)
     several = loader(measure(Load(mlperf="MultiStream"), seconds=10.0), 10.0, samples=4)
     assert set(several.run({}).timed.samples.tolist()) == {20 * MS}, "a query of 8 samples is two runs of 4"
-    assert several.told()["load"]["step"]["achieved_per_s"] == pytest.approx(50.0)
-    assert several.told()["samples_per_s"] == pytest.approx(400.0)
+    assert several.load_fields()["load"]["step"]["achieved_per_s"] == pytest.approx(50.0)
+    assert several.load_fields()["samples_per_s"] == pytest.approx(400.0)
     assert measure(Load(mlperf="Server", limit_ms=5)).load.searches_rate
     assert not measure(Load([1], [5.0], mlperf="Server", limit_ms=5)).load.searches_rate
 
@@ -261,8 +275,8 @@ def test_offline_takes_as_many_lanes_as_the_runtime_finds_best() -> None:
 
     world = Counted()
     point = Loader(Wide(world, 10.0), {}, measure(Load(mlperf="Offline"), seconds=1.0), 2, world)
-    assert point.run({}).lanes == 3
-    assert point.told()["samples_per_s"] == pytest.approx(600.0)
+    assert point.run({}).concurrent_sessions == 3
+    assert point.load_fields()["samples_per_s"] == pytest.approx(600.0)
 
 
 @pytest.mark.long
@@ -271,7 +285,7 @@ def test_the_best_step_is_the_fastest_that_passes() -> None:
     point = loader(how, 10.0)
     step = point.run({})
     assert [one.decision for one in point.steps] == ["PASS", "PASS", "FAIL"]
-    assert step is point.steps[1] is best(point.steps)
+    assert step is point.steps[1] is best_step(point.steps)
 
 
 def test_a_point_tells_its_load() -> None:
@@ -279,11 +293,11 @@ def test_a_point_tells_its_load() -> None:
     session, how = Served(world, 10.0), measure(Load([2]), seconds=1.0)
     load = Loader(session, {}, how, 4, world)
     measured = measure_point(session, {}, how, world.clock, load.run)
-    line = describe(SweepPoint(4, 4, {}), measured, 1, 1, 0) | load.told()
+    line = point_row(SweepPoint(4, 4, {}), measured, 1, 1, 0) | load.load_fields()
     told = line["load"]
     assert (told["scenario"], told["step"]["concurrency"], told["verdict"]) == ("closed", 2, None)
     assert (line["qps"], line["samples_per_s"]) == (pytest.approx(200.0), pytest.approx(800.0))
     assert [row["concurrency"] for row in told["steps"]] == [2]
     plain = Loader(session, {}, measure(Load(), seconds=1.0), 4, world)
     plain.run({})
-    assert plain.told()["load"]["steps"] == [], "nothing but what the point says itself"
+    assert plain.load_fields()["load"]["steps"] == [], "nothing but what the point says itself"

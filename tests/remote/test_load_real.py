@@ -15,7 +15,7 @@ import pytest
 from tests.remote.child_runs import QUICK, TINY_INPUTS, Job, tiny_onnx
 from tests.remote.test_backend_torch import IMAGE, SCRIPT
 from visualprof.remote.backends import Session
-from visualprof.remote.child.load import Lane, RealTime
+from visualprof.remote.child.load import StreamLoop, ThreadScheduler
 from visualprof.remote.protocol import Load, Mlperf, Spec, Sweep
 
 pytestmark = pytest.mark.slow
@@ -81,7 +81,7 @@ def test_openvino_takes_a_hint_and_streams(tmp_path: Path) -> None:
     wide.spec = {"options": {"hint": "throughput", "streams": "2"}}
     ran = wide.run()
     assert ran.status == 0, ran.stderr
-    told = ran.told("effective")[0]["effective"]
+    told = ran.load_fields("effective")[0]["effective"]
     assert (told["hint"], told["streams"]) == ("THROUGHPUT", "2")
     wide.spec = {"options": {"hint": "throughput", "streams": "many"}}
     assert wide.run().failed["error"] == "spec 's': option streams is 'many'"
@@ -91,7 +91,7 @@ def test_openvino_takes_a_hint_and_streams(tmp_path: Path) -> None:
 def test_onnxruntime_runs_branches_at_once(tmp_path: Path) -> None:
     parallel = job(tmp_path, "onnxruntime", Load([2]))
     parallel.spec = {"options": {"execution": "parallel", "inter_op_threads": "2"}}
-    told = parallel.run().told("effective")[0]["effective"]
+    told = parallel.run().load_fields("effective")[0]["effective"]
     assert (told["execution"], told["inter_op_threads"]) == ("parallel", "2")
     parallel.spec = {"options": {"inter_op_threads": "2"}}
     assert "of parallel execution" in parallel.run().failed["error"]
@@ -107,7 +107,7 @@ def test_torch_keeps_its_modes_in_each_lane() -> None:
     feeds = {image.name: np.zeros([size if isinstance(size, int) else 1 for size in image.dims], np.float32)}
     seen: list[tuple[bool, str]] = []
 
-    def lane(one: Session) -> Lane:
+    def lane(one: Session) -> StreamLoop:
         def run(meet: Callable[[], Any]) -> None:
             prepared = one.prepare(feeds)
             meet()
@@ -117,14 +117,14 @@ def test_torch_keeps_its_modes_in_each_lane() -> None:
 
         return run
 
-    RealTime().together(list(map(lane, session.lanes(3))), lambda: None)
+    ThreadScheduler().run_concurrently(list(map(lane, session.concurrent_sessions(3))), lambda: None)
     session.close()
     assert seen == [(True, "torch.bfloat16")] * 3
 
 
 def test_a_lane_on_cuda_waits_for_its_own_stream_alone() -> None:
     """CUDA is played: which stream is current, and what was waited for."""
-    from visualprof.remote.backends.torch import TorchLane
+    from visualprof.remote.backends.torch import ConcurrentTorchSession
 
     current, waited = ["default"], list[str]()
 
@@ -145,7 +145,7 @@ def test_a_lane_on_cuda_waits_for_its_own_stream_alone() -> None:
     played = SimpleNamespace(
         device="cuda:0", modes=ExitStack, prepare=lambda feeds: feeds, call=lambda prepared: current[-1]
     )
-    lane = TorchLane(played, Cuda())  # type: ignore[arg-type]
+    lane = ConcurrentTorchSession(played, Cuda())  # type: ignore[arg-type]
     assert lane.infer(lane.prepare({})) == "cuda:0 stream 1"
     assert waited == ["cuda:0 stream 1"]
     lane.close()

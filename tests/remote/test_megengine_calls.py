@@ -12,7 +12,7 @@ import pytest
 from tests.conftest import answer, shared
 from tests.remote.child_runs import Job, megengine_python
 from visualprof.cli import main
-from visualprof.remote.operators import Call, decoded
+from visualprof.remote.operators import Call, decode_call
 from visualprof.remote.operators.script import script
 from visualprof.remote.protocol import Sweep
 from visualprof.server.recorded.megengine import recorded_call
@@ -103,7 +103,7 @@ def test_a_call_has_the_parameters_as_attributes() -> None:
         "outputs": [[5, 4]],
         "items": [[0, 0, 0, 0, 1]],
     }
-    assert decoded(made.encoded()) == made
+    assert decode_call(made.encoded()) == made
 
 
 @pytest.mark.parametrize(

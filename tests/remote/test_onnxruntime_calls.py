@@ -21,7 +21,7 @@ from tests.remote.child_runs import Job
 from visualprof.cli import main
 from visualprof.reader.models.onnx_nodes import Constant, OnnxNode, read_nodes
 from visualprof.reader.source import Source
-from visualprof.remote.operators import Call, decoded
+from visualprof.remote.operators import Call, decode_call
 from visualprof.remote.operators.script import script
 from visualprof.remote.protocol import Sweep, TaskFailure
 from visualprof.server.recorded.onnxruntime import recorded_call
@@ -102,7 +102,7 @@ def test_a_call_has_the_attributes_of_the_model() -> None:
     assert made.arguments == [tensor([2, 3, 8, 8]), tensor([4, 3, 3, 3], constant=True)]
     assert made.attributes == {"pads": [1, 1, 1, 1], "auto_pad": "NOTSET"}
     assert made.form == {"opset": 17, "outputs": ["float32"], "domain": ""}
-    assert decoded(made.encoded()) == made
+    assert decode_call(made.encoded()) == made
 
 
 def test_weights_that_were_packed_come_from_the_model() -> None:
@@ -171,7 +171,7 @@ def test_a_file_with_other_attributes_is_refused() -> None:
         (b'"pads": [', b'"pads": [{"x": 1},'),
     ):
         with pytest.raises(TaskFailure, match="no call of an operator"):
-            decoded(whole.replace(old, new))
+            decode_call(whole.replace(old, new))
 
 
 def test_the_script_holds_the_call_as_literals() -> None:
@@ -221,21 +221,21 @@ def test_operators_of_each_kind_run(name: str, inputs: str, outputs: str, node: 
     from visualprof.remote.operators.onnxruntime_call import Operator
 
     operator = Operator(call(name, inputs, outputs, node).parts(), "cpu", 1)
-    operator.first_run()
-    assert operator.profiled(3)[0] is not None or name == "Not"  # which may take less than the profiler's microsecond
+    operator.check_run()
+    assert operator.profile(3)[0] is not None or name == "Not"  # which may take less than the profiler's microsecond
 
 
 @needs_runtime
 @pytest.mark.slow
 def test_refusals_of_the_runtime_name_their_cause() -> None:
-    from visualprof.remote.operators.clock import Refused
+    from visualprof.remote.operators.clock import OperatorRejected
     from visualprof.remote.operators.onnxruntime_call import Operator
 
-    with pytest.raises(Refused, match=r"does not run ai\.onnx::Mine"):
+    with pytest.raises(OperatorRejected, match=r"does not run ai\.onnx::Mine"):
         Operator(Call("Mine", [tensor([2])], {}, "onnxruntime").parts() | {"form": {"opset": 17}}, "cpu")
-    with pytest.raises(Refused, match="GiB are free"):
+    with pytest.raises(OperatorRejected, match="GiB are free"):
         Operator(call("Relu", "float[1099511627776]").parts(), "cpu")
-    with pytest.raises(Refused, match="no provider for cuda"):
+    with pytest.raises(OperatorRejected, match="no provider for cuda"):
         Operator(call("Relu", "float[2]").parts(), "cuda")
 
 

@@ -38,7 +38,7 @@ def refusal(*args: Any) -> str:
     from visualprof.remote.operators.torch_call import Refused
 
     with pytest.raises(Refused) as refused:
-        operator(*args).first_run()
+        operator(*args).check_run()
     return str(refused.value)
 
 
@@ -53,18 +53,18 @@ def refusal(*args: Any) -> str:
 def test_pytorchs_own_schemas_say_the_overload(types: list[str], values: list[str], overload: str) -> None:
     shapes = [[3] if type == FLOAT else [] for type in types]
     made = operator("aten::add", shapes, types, values)
-    made.first_run()
+    made.check_run()
     assert made.overload == overload
 
 
 def test_results_have_the_shape_and_the_layout_of_the_run() -> None:
     made = operator("aten::t", [[3, 5]], [FLOAT], strides=[[1, 3]])
-    result = made.prepared()()
+    result = made.prepare_call()()
     assert (list(result.shape), list(result.stride())) == ([5, 3], [3, 1])
-    expanded = operator("aten::neg", [[4, 6]], ["c10::Half"], strides=[[0, 1]]).prepared()()
+    expanded = operator("aten::neg", [[4, 6]], ["c10::Half"], strides=[[0, 1]]).prepare_call()()
     assert (list(expanded.shape), str(expanded.dtype)) == ([4, 6], "torch.float16")
-    assert operator("aten::relu", [[0, 3]], [FLOAT]).prepared()().numel() == 0
-    assert operator("aten::relu", [[]], [FLOAT], [""]).prepared()().dim() == 0
+    assert operator("aten::relu", [[0, 3]], [FLOAT]).prepare_call()().numel() == 0
+    assert operator("aten::relu", [[]], [FLOAT], [""]).prepare_call()().dim() == 0
 
 
 @pytest.mark.parametrize(
@@ -81,12 +81,12 @@ def test_results_have_the_shape_and_the_layout_of_the_run() -> None:
 def test_indices_and_probabilities_are_within_bounds(name: str, shapes: Any, types: Any, values: list[str]) -> None:
     count = max(len(shapes), len(values))
     shapes, types = [*shapes, *[[]] * (count - len(shapes))], [*types, *["Scalar"] * (count - len(types))]
-    operator(name, shapes, types, values).first_run()
+    operator(name, shapes, types, values).check_run()
 
 
 def test_what_is_written_to_is_made_anew() -> None:
     made = operator("aten::add_", [[3], [3], []], [FLOAT, FLOAT, "Scalar"], ["", "", "1"])
-    assert made.prepared()().tolist() == made.prepared()().tolist()
+    assert made.prepare_call()().tolist() == made.prepare_call()().tolist()
 
 
 def test_a_default_is_told_as_assumed() -> None:

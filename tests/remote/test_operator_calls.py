@@ -7,8 +7,8 @@ import json
 
 import pytest
 
-from visualprof.remote.operators import MAGIC, Call, decoded
-from visualprof.remote.operators.comparison import compared
+from visualprof.remote.operators import MAGIC, Call, decode_call
+from visualprof.remote.operators.comparison import comparison_lines
 from visualprof.remote.operators.script import script
 from visualprof.remote.protocol import TaskFailure
 from visualprof.server.recorded.torch import kineto_call
@@ -81,7 +81,7 @@ def test_without_shapes_the_hint_is_how_to_record_them() -> None:
 
 def test_a_file_gives_the_same_call() -> None:
     first = kineto_call("aten::mm", "[[2, 3], [3, 4]]", "", '["float", "float"]', "", {"calls": 2, "host_ns": 5})
-    assert decoded(first.encoded()) == first
+    assert decode_call(first.encoded()) == first
 
 
 @pytest.mark.parametrize(
@@ -95,9 +95,9 @@ def test_a_file_gives_the_same_call() -> None:
 )  # fmt: skip
 def test_other_files_are_refused(body: bytes) -> None:
     with pytest.raises(TaskFailure, match="no call of an operator"):
-        decoded(MAGIC + b"\n" + body)
+        decode_call(MAGIC + b"\n" + body)
     with pytest.raises(TaskFailure, match="no call of an operator"):
-        decoded(body)
+        decode_call(body)
 
 
 def test_the_script_is_python_with_the_call_as_literals() -> None:
@@ -116,6 +116,6 @@ def test_a_name_that_would_end_the_docstring_makes_no_script() -> None:
 
 
 def test_the_run_and_the_peak_are_compared_with_what_the_profiler_saw() -> None:
-    lines = compared(RESULT, {"calls": 7, "host_ns": 6000, "peak_ns": 1000})
+    lines = comparison_lines(RESULT, {"calls": 7, "host_ns": 6000, "peak_ns": 1000})
     assert [line for line in lines if "1.50 times as long" in line and "7 calls" in line]
     assert [line for line in lines if "25% of it reached" in line]

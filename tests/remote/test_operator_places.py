@@ -13,7 +13,7 @@ import pytest
 from tests.conftest import FIXTURES, shared
 from tests.remote.child_runs import code, runtime_python, tiny_onnx
 from visualprof.remote.backends import backend
-from visualprof.remote.backends.onnxruntime import by_provider
+from visualprof.remote.backends.onnxruntime import operators_by_provider
 from visualprof.remote.protocol import Spec
 
 Places = dict[str, dict[str, int]]
@@ -21,7 +21,7 @@ Places = dict[str, dict[str, int]]
 
 def places(name: str, model: Path, feeds: dict[str, Any], **spec: Any) -> Places:
     pytest.importorskip(name)
-    return backend(name).load(model, Spec("s", name, threads=1, **spec), feeds).places()
+    return backend(name).load(model, Spec("s", name, threads=1, **spec), feeds).operator_placement()
 
 
 def test_operators_are_counted_by_their_provider(tmp_path: Path) -> None:
@@ -44,7 +44,7 @@ def test_what_a_device_left_to_the_cpu_is_told_apart() -> None:
         for kind, where, i in rows
     ]
     events += [{"cat": "Session", "name": "model_run", "args": {}}, {"cat": "Node", "name": "fence", "args": {}}]
-    assert by_provider(events) == {"CUDA": {"Conv": 2, "MemcpyToHost": 1}, "CPU": {"Shape": 1}}
+    assert operators_by_provider(events) == {"CUDA": {"Conv": 2, "MemcpyToHost": 1}, "CPU": {"Shape": 1}}
 
 
 @pytest.mark.slow

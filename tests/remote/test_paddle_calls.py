@@ -12,7 +12,7 @@ import pytest
 from tests.conftest import shared
 from visualprof.cli import main
 from visualprof.errors import MissingData
-from visualprof.remote.operators import Call, decoded
+from visualprof.remote.operators import Call, decode_call
 from visualprof.remote.operators.script import script
 from visualprof.server.operator_call import check_backend
 from visualprof.server.recorded.paddle import recorded_call
@@ -67,7 +67,7 @@ def test_shapes_and_types_by_the_names_of_inputs() -> None:
     first = {"shape": [8, 4], "strides": None, "dtype": "float16"}
     others = [{"shape": [4, side], "strides": None, "dtype": None} for side in (2, 3)]
     assert (made.operator, made.arguments) == ("matmul", [first, {"tensors": others}])
-    assert decoded(made.encoded()) == made
+    assert decode_call(made.encoded()) == made
 
 
 @pytest.mark.parametrize(

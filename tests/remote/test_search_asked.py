@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from visualprof.remote.child.search.sampler import FITTED, next_setting
-from visualprof.remote.child.search.space import Space, space_of, spec_of, trials_of
+from visualprof.remote.child.search.sampler import MAX_FITTED_TRIALS, next_setting
+from visualprof.remote.child.search.space import Space, apply_setting, search_space, trial_count
 from visualprof.remote.child.search.trial import Trial, ranked, read_trials
 from visualprof.remote.constraints import parse_constraint
 from visualprof.remote.protocol import Input, ModelRef, Request, Search, Spec, Sweep
@@ -88,15 +88,15 @@ def test_a_figure_that_is_unknown_keeps_no_constraint() -> None:
 
 
 def test_the_settings_are_a_grid_in_which_each_has_a_number() -> None:
-    space = space_of(Search("latency", {"threads": ["1", "2"], "hint": ["a", "b", "c"]}), [1, 8])
+    space = search_space(Search("latency", {"threads": ["1", "2"], "hint": ["a", "b", "c"]}), [1, 8])
     assert space.size == 12
     settings = [space.setting(at) for at in range(12)]
     assert settings[0] == {"batch": "1", "threads": "1", "hint": "a"}
     assert settings[11] == {"batch": "8", "threads": "2", "hint": "c"}
     assert len({tuple(one.items()) for one in settings}) == 12
     assert space.ordinal() == [True, True, False]
-    assert "batch" not in space_of(Search("latency", {"threads": ["1", "2"]}), [4]).axes
-    spec = spec_of(Spec("s", "onnxruntime", threads=4), settings[11] | {"streams": "2"}, ["hint"], {"x": "y"})
+    assert "batch" not in search_space(Search("latency", {"threads": ["1", "2"]}), [4]).axes
+    spec = apply_setting(Spec("s", "onnxruntime", threads=4), settings[11] | {"streams": "2"}, ["hint"], {"x": "y"})
     assert (spec.threads, spec.precision, spec.options) == (2, "", {"x": "y", "hint": "c"})
 
 
@@ -104,7 +104,7 @@ def test_the_settings_are_a_grid_in_which_each_has_a_number() -> None:
     ("trials", "size", "total"), [(0, 8, 8), (0, 120, 32), (0, 240, 48), (10, 240, 10), (500, 240, 240)]
 )
 def test_few_settings_are_all_tried_and_of_many_a_fifth(trials: int, size: int, total: int) -> None:
-    assert trials_of(Search("latency", trials=trials), size) == total
+    assert trial_count(Search("latency", trials=trials), size) == total
 
 
 def chosen(axes: list[int], costs: Callable[[int], float | None], trials: int, **excess: Any) -> list[dict[str, Any]]:
@@ -144,9 +144,9 @@ def test_what_fails_and_what_keeps_no_constraint_is_left_alone_soon() -> None:
 
 
 def test_a_grid_of_a_million_settings_and_a_long_search_are_no_trouble() -> None:
-    tried = [{"at": at, "cost": 1.0 + at, "excess": []} for at in range(3 * FITTED)]
+    tried = [{"at": at, "cost": 1.0 + at, "excess": []} for at in range(3 * MAX_FITTED_TRIALS)]
     at = next_setting([100, 100, 100], [True, False, True], 0, tried)
-    assert 3 * FITTED <= at < 1_000_000
+    assert 3 * MAX_FITTED_TRIALS <= at < 1_000_000
 
 
 def test_the_best_is_the_cheapest_that_is_feasible_and_trials_read_as_they_were_written() -> None:

@@ -94,8 +94,8 @@ def test_a_gpu_counts_its_own_energy(tmp_path: Path, monkeypatch: pytest.MonkeyP
     library = tmp_path / "libnvidia-ml.so.1"
     subprocess.run([compiler, "-shared", "-fPIC", "-o", library, tmp_path / "nvml.c"], check=True)
     monkeypatch.setattr(energy, "NVML", str(library))
-    meter = energy.meter_of("cuda:1")
+    meter = energy.energy_meter("cuda:1")
     assert meter.used_j() is None, "nothing came before"
     assert (meter.used_j(), meter.used_j()) == (250.0, 250.0)
-    absent = energy.meter_of("cuda:2")
+    absent = energy.energy_meter("cuda:2")
     assert (absent.used_j(), absent.used_j()) == (None, None)

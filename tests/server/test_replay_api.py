@@ -12,7 +12,7 @@ from werkzeug.test import TestResponse
 
 from tests.remote.test_onnxruntime_calls import model, profile
 from tests.results import write_result
-from visualprof.remote.operators import Call, decoded
+from visualprof.remote.operators import Call, decode_call
 from visualprof.server.operator_call import Nodes, call_of
 from visualprof.views.calls import CallsAnswer
 
@@ -42,7 +42,7 @@ def test_the_script_is_a_file_with_the_call(make_site: MakeSite) -> None:
 
 
 def test_the_call_says_what_the_run_took(make_site: MakeSite) -> None:
-    call = decoded(ask(recorded(make_site), "/call").get_data())
+    call = decode_call(ask(recorded(make_site), "/call").get_data())
     known = {name: value for name, value in call.recorded.items() if value}
     assert (call.operator, known) == ("aten::mm", {"calls": 2, "host_ns": 20_000})
 
@@ -75,7 +75,7 @@ def test_the_model_in_the_runs_folder_gives_attributes(make_site: MakeSite) -> N
     assert ask(site, "", **query).get_json()["refused"]["columns"]["number"] == []
     answer = ask(site, "/call", **query)
     assert 'filename="Conv.onnxruntime_operator"' in answer.headers["Content-Disposition"]
-    assert decoded(answer.get_data()).attributes == {"pads": [1, 1, 1, 1]}
+    assert decode_call(answer.get_data()).attributes == {"pads": [1, 1, 1, 1]}
 
 
 def test_calls_are_made_once_a_version_of_the_run_and_its_models(

@@ -12,7 +12,7 @@ from typing import Any
 from visualprof.capture import files
 from visualprof.capture.files import Worker, warn
 from visualprof.remote.agent.machine.nvml import Nvml
-from visualprof.remote.child.host import waited_us
+from visualprof.remote.child.host import cpu_wait_us
 from visualprof.remote.child.rapl import Rapl
 from visualprof.remote.protocol import MONITOR_SCHEMA
 
@@ -103,7 +103,7 @@ def _counters() -> dict[str, float]:
     ticks = [int(field) for field in _text("stat").partition("\n")[0].split()[1:9]]
     if len(ticks) == 8:  # user nice system idle iowait irq softirq steal
         out |= {"ticks": sum(ticks), "busy": sum(ticks) - ticks[3] - ticks[4]}
-    waited = waited_us()
+    waited = cpu_wait_us()
     if waited is not None:
         out["waited_us"] = waited
     io = dict(line.split(": ") for line in _text("self/io").splitlines())

@@ -110,9 +110,9 @@ def _command(args: argparse.Namespace) -> Command:
     Raises:
         BadParameter: A value is invalid.
     """
-    from visualprof.remote.cases.folder import value_typed
+    from visualprof.remote.cases.folder import parse_value
 
-    command = {key: value_typed(text) for key, text in pairs(args.set, "--set", "batch_size=8").items()}
+    command = {key: parse_value(text) for key, text in pairs(args.set, "--set", "batch_size=8").items()}
     for key in PATHS:
         if isinstance(command.get(key), str) and Path(command[key]).exists():  # relative to the current folder
             command[key] = str(Path(command[key]).absolute())
@@ -123,10 +123,10 @@ def _command(args: argparse.Namespace) -> Command:
 
 def _commands(args: argparse.Namespace) -> list[Command]:
     """Return one configuration layer per combination of the matrix."""
-    from visualprof.remote.cases.folder import value_typed
+    from visualprof.remote.cases.folder import parse_value
 
     rows = pairs(args.matrix, "--matrix", "compiler=onnxruntime,openvino")
-    axes = [[(key, value_typed(text)) for text in values.split(",") if text] for key, values in rows.items()]
+    axes = [[(key, parse_value(text)) for text in values.split(",") if text] for key, values in rows.items()]
     return [{**_command(args), **dict(chosen)} for chosen in itertools.product(*axes)]
 
 
@@ -247,7 +247,7 @@ def submit_to_agents(args: argparse.Namespace, cases: Sequence[Case]) -> int:
 
     from visualprof.cli import _watch
     from visualprof.cli._server import Server
-    from visualprof.remote.cases.jobs import job_of
+    from visualprof.remote.cases.jobs import case_job
 
     server = Server(args.server, args.token)
     agents = {agent["name"]: agent["id"] for agent in server.get("agents")["agents"]}
@@ -259,7 +259,7 @@ def submit_to_agents(args: argparse.Namespace, cases: Sequence[Case]) -> int:
     for case in cases:
         framework, blob = _framework(args, case), _upload_bundle(server, case, Path(args.data) if args.data else None)
         for command, agent in itertools.product(_commands(args), args.agent.split(",")):
-            job = job_of(case, blob, vendor, framework, command, agents[agent], device, args.timeout, limits)
+            job = case_job(case, blob, vendor, framework, command, agents[agent], device, args.timeout, limits)
             jobs.append(server.post("jobs", asdict(job))["job"]["id"])
             print(
                 f"job {jobs[-1]}: {case.name} on {agent}: {server.url}#/run?job={jobs[-1]}", file=_watch.stream(False)

@@ -53,10 +53,10 @@ def results(folders: list[Path]) -> Iterator[tuple[str, CaseResult]]:
 def print_list(args: argparse.Namespace) -> int:
     """Print the shipped cases and the results."""
     from visualprof.cli._watch import table
-    from visualprof.remote.cases.folder import library
     from visualprof.remote.cases.folder import read_case as case_of
+    from visualprof.remote.cases.folder import shipped_cases
 
-    ship = [{"case": name, "title": case_of(path).title, "folder": str(path)} for name, path in library().items()]
+    ship = [{"case": name, "title": case_of(path).title, "folder": str(path)} for name, path in shipped_cases().items()]
     rows = [_row(path, result) for path, result in results([Path(folder) for folder in args.logdir or ["runs"]])]
     if args.format == "json":
         print(json.dumps({"cases": ship, "results": rows}, indent=2))

@@ -238,9 +238,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _new(folder: Path) -> int:
-    from visualprof.remote.cases.layers import fit
+    from visualprof.remote.cases.layers import is_valid_key
 
-    if folder.exists() or not fit(folder.name):
+    if folder.exists() or not is_valid_key(folder.name):
         why = "is there already" if folder.exists() else "is no name of a case"
         raise BadParameter(f"{folder} {why}", "letters, digits and _, in a folder of its own")
     for name, text in TEMPLATE.items():
@@ -251,11 +251,13 @@ def _new(folder: Path) -> int:
 
 
 def _cases(args: argparse.Namespace) -> list[Case]:
-    from visualprof.remote.cases.folder import find_case, library
+    from visualprof.remote.cases.folder import find_case, shipped_cases
 
     if bool(args.case) == args.all:
-        raise BadParameter("one case, or --all of those that ship", f"that ship: {', '.join(library()) or 'none'}")
-    return [find_case(name) for name in (library() if args.all else [args.case])]
+        raise BadParameter(
+            "one case, or --all of those that ship", f"that ship: {', '.join(shipped_cases()) or 'none'}"
+        )
+    return [find_case(name) for name in (shipped_cases() if args.all else [args.case])]
 
 
 def _check(args: argparse.Namespace) -> int:

@@ -109,7 +109,7 @@ def _convert(args: argparse.Namespace, path: Path, model: InspectedModel) -> int
     kind = _kind(args.to, model.format)
     options = pairs(args.option, "--option", "level=all")
     try:
-        options = kind.chosen(options)
+        options = kind.resolve_options(options)
     except TaskFailure as failure:
         raise BadParameter(failure.error, failure.hint) from None
     out = _out(args.out, path, kind)
@@ -125,7 +125,7 @@ def _convert(args: argparse.Namespace, path: Path, model: InspectedModel) -> int
     with tempfile.TemporaryDirectory(dir=out.parent, prefix=".visualprof-convert-") as folder:
         work = Path(folder, "work")
         try:
-            converted = convert(order, _parts(path, model), work, shop, args.timeout or kind.minutes * 60)
+            converted = convert(order, _parts(path, model), work, shop, args.timeout or kind.timeout_minutes * 60)
         except TaskFailure as failure:
             raise VisualprofError(f"{failure.reason}: {failure.error}", _with_log(failure.hint, work, out)) from None
         files = [] if converted.converted.changed is False else _install_files(converted, out)

@@ -85,7 +85,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Write the script, or measure the operator."""
-    from visualprof.remote.operators.alone import suffix_of
+    from visualprof.remote.operators.alone import call_suffix
     from visualprof.remote.operators.script import script
     from visualprof.server.operator_call import check_backend
 
@@ -93,7 +93,7 @@ def run(args: argparse.Namespace) -> int:
     if args.agent or args.run:
         check_backend(call.framework)
     if args.out:
-        whole = args.out.suffix == suffix_of(call.framework)
+        whole = args.out.suffix == call_suffix(call.framework)
         try:
             args.out.write_bytes(call.encoded() if whole else script(call).encode())
         except OSError as error:
@@ -131,15 +131,15 @@ def _call(args: argparse.Namespace) -> Call:
 
 def _run_here(args: argparse.Namespace, call: Call) -> int:
     """Measure the call in a child process like those of an agent."""
-    from visualprof.remote.operators.alone import result_of
-    from visualprof.remote.operators.comparison import compared
+    from visualprof.remote.operators.alone import parse_result
+    from visualprof.remote.operators.comparison import comparison_lines
 
     with tempfile.TemporaryDirectory(prefix="visualprof-replay-") as folder:
-        result = result_of(_effective(args, call, Path(folder)))
+        result = parse_result(_effective(args, call, Path(folder)))
     if args.format == "json":
         print(json.dumps({"operator": call.operator, **result, "recorded": call.recorded}))
     else:
-        print("\n".join(compared(result, call.recorded)))
+        print("\n".join(comparison_lines(result, call.recorded)))
     return 0
 
 
@@ -153,13 +153,13 @@ def _effective(args: argparse.Namespace, call: Call, folder: Path) -> dict[str, 
     from visualprof.remote.agent.machine.runtimes import probe_all
     from visualprof.remote.agent.machine.sandbox import sandbox_level
     from visualprof.remote.agent.work.local_task import TaskFiles, run_local_task
-    from visualprof.remote.operators.alone import REPEATS, suffix_of
+    from visualprof.remote.operators.alone import REPEATS, call_suffix
     from visualprof.remote.operators.script import file_name
     from visualprof.remote.protocol import Measure, ModelRef, Request, Spec, TaskFailure, agent_unsupported_reason
 
     if why := agent_unsupported_reason():
         raise VisualprofError(why, "run the script: visualprof replay ... --out FILE.py")
-    file = folder / file_name(call, suffix_of(call.framework))
+    file = folder / file_name(call, call_suffix(call.framework))
     file.write_bytes(call.encoded())
     machine = probe_all([Interpreter(args.python, call.framework)], [], sandbox_level(args.sandbox, _say), Nvml(), _say)
     options = {REPEATS: str(args.repeats)} if args.repeats > 0 else {}
@@ -181,13 +181,13 @@ def _effective(args: argparse.Namespace, call: Call, folder: Path) -> dict[str, 
 def _on_agent(args: argparse.Namespace, call: Call) -> int:
     """Submit the call as a job."""
     from visualprof.cli import submit
-    from visualprof.remote.operators.alone import suffix_of
+    from visualprof.remote.operators.alone import call_suffix
     from visualprof.remote.operators.script import file_name
 
     parser = argparse.ArgumentParser()
     submit.add_arguments(parser)
     with tempfile.TemporaryDirectory(prefix="visualprof-replay-") as folder:
-        file = Path(folder, file_name(call, suffix_of(call.framework)))
+        file = Path(folder, file_name(call, call_suffix(call.framework)))
         file.write_bytes(call.encoded())
         name = f"{call.operator}, shape {args.shape}"
         words = [str(file), "--backend", call.framework, "--agent", args.agent, "--server", args.server, "--name", name]

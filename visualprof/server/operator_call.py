@@ -15,7 +15,7 @@ from visualprof.messages import msg
 from visualprof.reader.models.onnx_nodes import Name, OnnxNode, read_nodes
 from visualprof.reader.source import Source
 from visualprof.remote.backends import all_backends
-from visualprof.remote.operators import RECORDED, TITLES, Call
+from visualprof.remote.operators import RECORDED_KEYS, TITLES, Call
 from visualprof.views.calls import TEXTS, CallsAnswer
 
 MOST_MODELS, LARGEST = 16, 1 << 29  # that are looked at, and bytes of one
@@ -50,7 +50,7 @@ def call_of(answer: CallsAnswer, operator: str, number: int, nodes: Nodes) -> Ca
         )
         raise NotFound(msg("server.profile_no_call", f"the profile has no call {number} of {operator[:100]!r}"), there)
     row = {name: str(getattr(columns, name)[number] or "") for name in ("name", "node", *TEXTS)}
-    recorded: dict[str, object] = {name: _known(getattr(columns, name)[number]) for name in RECORDED}
+    recorded: dict[str, object] = {name: _known(getattr(columns, name)[number]) for name in RECORDED_KEYS}
     recorded["device"] = answer.device or ""
     framework = "torch" if answer.framework == "pytorch" else answer.framework
     made = importlib.import_module(f"visualprof.server.recorded.{framework}")

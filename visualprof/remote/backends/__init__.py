@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from visualprof.messages import msg
-from visualprof.remote.operators import TITLES, magic
-from visualprof.remote.operators.alone import measured, read_call, suffix_of
+from visualprof.remote.operators import TITLES, file_magic
+from visualprof.remote.operators.alone import call_suffix, measure_file, read_call
 from visualprof.remote.protocol import Input, Precision, Spec, TaskFailure
 
-MOST = 1024  # of threads or streams
+MAX_OPTION_VALUE = 1024  # of threads or streams
 
 Feeds = dict[str, Any]  # arrays of numpy by the input's name, in the order of the request
 
@@ -53,14 +53,14 @@ class Session(Protocol):
         """Outputs as numpy arrays."""
         return list(outputs)
 
-    def lanes(self, count: int) -> Sequence[Session]:
+    def concurrent_sessions(self, count: int) -> Sequence[Session]:
         """Sessions of the loaded model that run at once: each is prepared, run and closed by a thread of its own.
 
         As it is here: threads can share the session, which has nothing to close.
         """
         return [self] * count
 
-    def best_lanes(self) -> int:
+    def best_concurrency(self) -> int:
         """How many of them give the most runs a second, as far as the runtime knows."""
         return 1
 
@@ -68,7 +68,7 @@ class Session(Protocol):
         """What really runs: precision, providers, threads, ..."""
         return {}
 
-    def places(self) -> dict[str, dict[str, int]]:
+    def operator_placement(self) -> dict[str, dict[str, int]]:
         """How many operators of each kind run where, as the runtime tells: providers, delegates, precisions.
 
         {} where it does not tell.
@@ -112,10 +112,10 @@ class FileFormat:
     fixed_inputs: bool = False
     typed_inputs: bool = True
     free_batch: bool = False
-    leads_batch: bool = False
+    leading_batch: bool = False
     sweep_hint: str = msg("backends.sizes_saved", "sizes are as saved")
-    near: dict[str, str] = field(default_factory=dict[str, str])
-    own_inputs: bool = False
+    suffix_hints: dict[str, str] = field(default_factory=dict[str, str])
+    self_contained: bool = False
     runs_code: bool = False
     sniff: Callable[[bytes], bool] | None = None
     inputs: Callable[[Path], list[Input]] | None = None
@@ -133,20 +133,20 @@ ONNX = FileFormat(
 )
 
 
-def calls_of(framework: str) -> FileFormat:
+def call_format(framework: str) -> FileFormat:
     """The files with calls of a framework, as its backend loads them."""
 
     def inputs(path: Path) -> list[Input]:
         read_call(path)
         return []
 
-    start = magic(framework)
+    start = file_magic(framework)
     return FileFormat(
-        suffix_of(framework)[1:],
+        call_suffix(framework)[1:],
         msg("backends.operator_calls", f"operator calls of {TITLES[framework]}"),
-        (suffix_of(framework),),
+        (call_suffix(framework),),
         fixed_inputs=True,
-        own_inputs=True,
+        self_contained=True,
         sniff=lambda head: head.startswith(start),
         inputs=inputs,
     )
@@ -156,16 +156,16 @@ class OperatorSession(Session):
     """One call of an operator in the place of a model. It gives nothing back: its values are random."""
 
     def __init__(self, path: Path, spec: Spec) -> None:
-        self._operator, self._measured = measured(path, spec)
+        self._operator, self._measured = measure_file(path, spec)
 
     def prepare(self, feeds: Feeds) -> Any:
         """A call; nothing is fed."""
-        return self._operator.prepared()
+        return self._operator.prepare_call()
 
     def infer(self, prepared: Any) -> Any:
         """One run; waits for the device."""
         prepared()
-        self._operator.wait()
+        self._operator.synchronize()
 
     def fetch(self, outputs: Any) -> list[Any]:
         """Nothing."""
@@ -217,7 +217,7 @@ class Backend:
     requires: tuple[str, ...] = ()
     python: str = ""
     short: str = ""
-    lanes: bool = True
+    concurrent_sessions: bool = True
     cpu: bool = True
     cpu_index: str = ""
 
@@ -262,7 +262,7 @@ def backend(name: str) -> Backend:
     return {backend.name: backend for backend in all_backends()}[name]
 
 
-def counted(operators: Iterable[tuple[str, str]]) -> dict[str, dict[str, int]]:
+def count_operators(operators: Iterable[tuple[str, str]]) -> dict[str, dict[str, int]]:
     """`Session.places` of the place and the kind of each operator."""
     places: dict[str, dict[str, int]] = {}
     for place, kind in operators:
@@ -288,7 +288,7 @@ def check_inputs(job: Iterable[str], model: Iterable[str]) -> None:
             raise TaskFailure("input_error", msg("backends.model_no_input", f"the model has no input '{name}'"), hint)
 
 
-def choose(spec: Spec, options: dict[str, tuple[str, ...]]) -> dict[str, str]:
+def resolve_options(spec: Spec, options: dict[str, tuple[str, ...]]) -> dict[str, str]:
     """The value of each option of a backend: what the spec says, else the first of its values ("" for any text).
 
     Raises: TaskFailure: input_error for an option or a value that the backend does not have.
@@ -311,16 +311,16 @@ def choose(spec: Spec, options: dict[str, tuple[str, ...]]) -> dict[str, str]:
     return {name: spec.options.get(name, values[0] if values else "") for name, values in options.items()}
 
 
-def whole_option(spec: Spec, options: dict[str, str], name: str) -> int:
+def integer_option(spec: Spec, options: dict[str, str], name: str) -> int:
     """The number that an option is; 0 where it is not given.
 
     Raises: TaskFailure: input_error for anything that is no number of 1 to 1024.
     """
     text = options[name]
-    if text and not (text.isdecimal() and 1 <= int(text) <= MOST):
+    if text and not (text.isdecimal() and 1 <= int(text) <= MAX_OPTION_VALUE):
         raise TaskFailure(
             "input_error",
             msg("backends.spec_option", f"spec '{spec.id}': option {name} is '{text}'"),
-            msg("backends.number_1", f"a number of 1 to {MOST}"),
+            msg("backends.number_1", f"a number of 1 to {MAX_OPTION_VALUE}"),
         )
     return int(text or 0)

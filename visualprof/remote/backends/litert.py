@@ -8,7 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from visualprof.messages import msg
-from visualprof.remote.backends import Backend, Feeds, FileFormat, Session, check_inputs, choose, counted
+from visualprof.remote.backends import (
+    Backend,
+    Feeds,
+    FileFormat,
+    Session,
+    check_inputs,
+    count_operators,
+    resolve_options,
+)
 from visualprof.remote.protocol import Spec, TaskFailure
 
 OPTIONS = {"delegate": ("xnnpack", "none")}
@@ -21,7 +29,7 @@ class LiteRtSession(Session):
 
     def __init__(self, path: Path, spec: Spec) -> None:
         self._path, self._spec = path, spec
-        self._options = choose(spec, OPTIONS)
+        self._options = resolve_options(spec, OPTIONS)
         module: Any = importlib.import_module("ai_edge_litert.interpreter")
         self._interpreter = module.Interpreter(
             model_path=str(path),
@@ -73,7 +81,7 @@ class LiteRtSession(Session):
             **self._options,
         }
 
-    def places(self) -> dict[str, dict[str, int]]:
+    def operator_placement(self) -> dict[str, dict[str, int]]:
         """Operators of the first graph by the delegate that took them, or LiteRT's own kernels."""
         nodes: list[dict[str, Any]] = self._interpreter._get_ops_details()  # noqa: SLF001 - nothing else tells
         own = {int(tensor): node for node in nodes if node["op_name"] != DELEGATE for tensor in node["outputs"]}
@@ -85,13 +93,13 @@ class LiteRtSession(Session):
                 if made is not None and made["index"] not in taken:
                     taken.add(made["index"])
                     ends += {int(tensor) for tensor in made["inputs"]} - {int(tensor) for tensor in node["inputs"]}
-        return counted(
+        return count_operators(
             ("XNNPACK" if node["index"] in taken else "LiteRT", node["op_name"])
             for node in nodes
             if node["op_name"] != DELEGATE
         )
 
-    def lanes(self, count: int) -> Sequence[Session]:
+    def concurrent_sessions(self, count: int) -> Sequence[Session]:
         """An interpreter each."""
         return [LiteRtSession(self._path, self._spec) for _ in range(count)]
 
@@ -117,7 +125,7 @@ BACKEND = Backend(
             "tflite",
             msg("backends.litert_tflite", "LiteRT .tflite"),
             (".tflite",),
-            leads_batch=True,
+            leading_batch=True,
             sweep_hint=msg(
                 "backends.convert_model_open_first", "convert it from a model with an open first dimension to sweep it"
             ),

@@ -26,9 +26,9 @@ from visualprof.remote.backends import (
     OperatorSession,
     ProfileFile,
     Session,
-    calls_of,
+    call_format,
     check_inputs,
-    choose,
+    resolve_options,
 )
 from visualprof.remote.operators import alone
 from visualprof.remote.protocol import Spec, TaskFailure
@@ -76,7 +76,7 @@ class MegEngineSession(Session):
 
     def effective(self) -> dict[str, str]:
         """Options, device, threads."""
-        options, device = choose(self._spec, OPTIONS), self._spec.device
+        options, device = resolve_options(self._spec, OPTIONS), self._spec.device
         threads = {"threads": "1"} if device == "cpu" else {}
         return {
             "precision": PRECISIONS.get(options["optimize"], msg("backends.model", "as the model")),
@@ -108,7 +108,9 @@ def load(path: Path, spec: Spec, feeds: Feeds) -> Session:
 def static(path: Path, spec: Spec, feeds: Feeds, runs: int, out: Path) -> list[ProfileFile]:
     """Writes `profile.json`: each operator of the last run, with its footprint."""
     if alone.is_call(path, "megengine"):
-        (out / "profile.json").write_text(json.dumps(alone.opened(path, spec).profiles(runs)[-1]), "utf-8")
+        (out / "profile.json").write_text(
+            json.dumps(alone.open_operator(path, spec).static_profiles(runs)[-1]), "utf-8"
+        )
         return [ProfileFile("profile.json")]
     profiler: Any = importlib.import_module("megengine.utils.comp_graph_tools").GraphProfiler
     graph, inputs, outputs, plugin = _build(path, spec, feeds, profiler)
@@ -126,12 +128,12 @@ def timeline(path: Path, spec: Spec, feeds: Feeds, runs: int, out: Path) -> list
     One format a profiler, since a second one crashes it; no `Profiler.step()`, which crashes at random.
     """
     if alone.is_call(path, "megengine"):
-        operator = alone.opened(path, spec)
-        run = operator.prepared()
+        operator = alone.open_operator(path, spec)
+        run = operator.prepare_call()
 
         def once() -> None:
             run()
-            operator.wait()
+            operator.synchronize()
 
         return _recorded(once, runs, out)
     plugin: Any = importlib.import_module("megengine.core._imperative_rt.graph").GraphProfiler2
@@ -193,7 +195,7 @@ def memory(path: Path, spec: Spec, feeds: Feeds, runs: int, out: Path) -> list[P
 
 def _build(path: Path, spec: Spec, feeds: Feeds, plugin: Callable[[Any], Any] | None = None) -> Build:
     """Loads and compiles a graph. plugin: a profiler, which has to be there before the graph is compiled."""
-    options = choose(spec, OPTIONS)
+    options = resolve_options(spec, OPTIONS)
     _check(spec)
     mge: Any = importlib.import_module("megengine")
     _choose_device(mge, spec)
@@ -318,7 +320,7 @@ BACKEND = Backend(
     files=(
         FileFormat("megengine", msg("backends.megengine_mge", "MegEngine .mge"), (".mge",), free_batch=True),
         TRACED,
-        calls_of("megengine"),
+        call_format("megengine"),
     ),
     devices=devices,
     load=load,
@@ -328,5 +330,5 @@ BACKEND = Backend(
     requires=("numpy<2",),  # built before numpy 2, which it cannot import
     python="3.10",
     short="mge",
-    lanes=False,  # a graph has one place for each input
+    concurrent_sessions=False,  # a graph has one place for each input
 )

@@ -20,11 +20,11 @@ from visualprof.remote.backends import (
     OperatorSession,
     ProfileFile,
     Session,
-    calls_of,
+    call_format,
     check_inputs,
-    choose,
-    counted,
-    whole_option,
+    count_operators,
+    integer_option,
+    resolve_options,
 )
 from visualprof.remote.operators import alone
 from visualprof.remote.protocol import Spec, TaskFailure
@@ -51,7 +51,7 @@ class OnnxRuntimeSession(Session):
     """On CPU: inputs and outputs are numpy arrays."""
 
     def __init__(self, session: Any, settings: dict[str, str], places: Places) -> None:
-        self.places = places
+        self.operator_placement = places
         self._session = session
         self._run = session.run
         self._settings = settings
@@ -106,7 +106,7 @@ def load(path: Path, spec: Spec, feeds: Feeds) -> Session:
     """Reads and optimises the model."""
     if alone.is_call(path, "onnxruntime"):
         return OperatorSession(path, spec)
-    options = choose(spec, OPTIONS)
+    options = resolve_options(spec, OPTIONS)
     own = (
         msg("backends.model_tf32_allowed", "as the model, tf32 allowed")
         if spec.precision == "auto" and spec.device != "cpu"
@@ -125,7 +125,7 @@ def load(path: Path, spec: Spec, feeds: Feeds) -> Session:
 
 def _places(path: Path, spec: Spec, feeds: Feeds) -> dict[str, dict[str, int]]:
     """Operators by their provider, as a run of another session records them, with the copies between devices."""
-    options = _session_options(spec, choose(spec, OPTIONS))
+    options = _session_options(spec, resolve_options(spec, OPTIONS))
     options.enable_profiling = True
     with tempfile.TemporaryDirectory() as folder:
         options.profile_file_prefix = str(Path(folder, "ort"))
@@ -133,22 +133,22 @@ def _places(path: Path, spec: Spec, feeds: Feeds) -> dict[str, dict[str, int]]:
         session = _session(inner, spec, {}, dict)
         session.infer(session.prepare(feeds))
         events: list[dict[str, Any]] = json.loads(Path(inner.end_profiling()).read_bytes())
-    return by_provider(events)
+    return operators_by_provider(events)
 
 
-def by_provider(events: list[dict[str, Any]]) -> dict[str, dict[str, int]]:
+def operators_by_provider(events: list[dict[str, Any]]) -> dict[str, dict[str, int]]:
     """The operators of a profile by their provider; one that a loop runs again counts once."""
     run = [(one["name"], one["args"]) for one in events if one["cat"] == "Node" and "provider" in one["args"]]
     distinct = {(args["provider"], args["op_name"], args["node_index"], name) for name, args in run}
-    return counted((provider, kind) for provider, kind, *_ in sorted(distinct))
+    return count_operators((provider, kind) for provider, kind, *_ in sorted(distinct))
 
 
 def timeline(path: Path, spec: Spec, feeds: Feeds, runs: int, out: Path) -> list[ProfileFile]:
     """Writes `timeline.json`, and `executed.onnx`: the graph after optimisation, whose names the timeline has."""
     if alone.is_call(path, "onnxruntime"):
-        written, start_ns = alone.opened(path, spec).record(1 + runs, str(out))
+        written, start_ns = alone.open_operator(path, spec).record(1 + runs, str(out))
         return _timeline(Path(written), start_ns, out)
-    options = _session_options(spec, choose(spec, OPTIONS))
+    options = _session_options(spec, resolve_options(spec, OPTIONS))
     options.enable_profiling = True
     options.log_severity_level = 3  # it warns that the file below fits this machine alone
     options.profile_file_prefix = str(out / "ort_profile")
@@ -211,7 +211,7 @@ def _session_options(spec: Spec, options: dict[str, str]) -> Any:
     ort: Any = importlib.import_module("onnxruntime")
     settings = ort.SessionOptions()
     settings.graph_optimization_level = getattr(ort.GraphOptimizationLevel, LEVELS[options["optimization"]])
-    inter = whole_option(spec, options, "inter_op_threads")
+    inter = integer_option(spec, options, "inter_op_threads")
     if options["execution"] == "parallel":
         settings.execution_mode = ort.ExecutionMode.ORT_PARALLEL
         settings.inter_op_num_threads = inter or spec.threads
@@ -226,7 +226,9 @@ def _session_options(spec: Spec, options: dict[str, str]) -> Any:
 
 def _open(path: Path, spec: Spec, feeds: Feeds, settings: Any) -> Any:
     ort: Any = importlib.import_module("onnxruntime")
-    disabled = [name.strip() for name in choose(spec, OPTIONS)["disabled_optimizers"].split(",") if name.strip()]
+    disabled = [
+        name.strip() for name in resolve_options(spec, OPTIONS)["disabled_optimizers"].split(",") if name.strip()
+    ]
     session = ort.InferenceSession(
         _converted(path, spec), settings, providers=_providers(ort, spec), disabled_optimizers=disabled or None
     )
@@ -281,7 +283,7 @@ BACKEND = Backend(
     name="onnxruntime",
     package="onnxruntime",
     module="onnxruntime",
-    files=(ONNX, calls_of("onnxruntime")),
+    files=(ONNX, call_format("onnxruntime")),
     devices=devices,
     load=load,
     passes={"timeline": timeline},

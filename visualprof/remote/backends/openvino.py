@@ -17,9 +17,9 @@ from visualprof.remote.backends import (
     ProfileFile,
     Session,
     check_inputs,
-    choose,
-    counted,
-    whole_option,
+    count_operators,
+    integer_option,
+    resolve_options,
 )
 from visualprof.remote.protocol import Spec, TaskFailure
 
@@ -76,27 +76,27 @@ class OpenVinoSession(Session):
         }
         return {name: value for name, value in settings.items() if value}
 
-    def places(self) -> dict[str, dict[str, int]]:
+    def operator_placement(self) -> dict[str, dict[str, int]]:
         """Layers that are executed, by device and precision; apart those without an implementation for the device."""
         device = _property(self._compiled, "EXECUTION_DEVICES")
         layers = [_layer(operator) for operator in self._compiled.get_runtime_model().get_ops()]
         active = [one for one in layers if one.keys() >= TOLD and one["layerType"] not in PASSIVE]
         apart = [REFERENCE if one["primitiveType"].startswith("ref_") else "" for one in active]
-        return counted(
+        return count_operators(
             (f"{device} {one['runtimePrecision']}{more}", one["layerType"])
             for one, more in zip(active, apart, strict=True)
         )
 
-    def lanes(self, count: int) -> Sequence[Session]:
+    def concurrent_sessions(self, count: int) -> Sequence[Session]:
         """A request each, run by the plugin's streams."""
-        return [OpenVinoLane(self._compiled) for _ in range(count)]
+        return [ConcurrentOpenVinoSession(self._compiled) for _ in range(count)]
 
-    def best_lanes(self) -> int:
+    def best_concurrency(self) -> int:
         """What the plugin recommends for its streams."""
         return int(_property(self._compiled, "OPTIMAL_NUMBER_OF_INFER_REQUESTS") or 1)
 
 
-class OpenVinoLane(OpenVinoSession):
+class ConcurrentOpenVinoSession(OpenVinoSession):
     """A request that is started and waited for, so that the plugin's streams share all of them."""
 
     def infer(self, prepared: Any) -> Any:
@@ -149,7 +149,7 @@ def layers(path: Path, spec: Spec, feeds: Feeds, runs: int, out: Path) -> list[P
 
 
 def _compile(path: Path, spec: Spec, feeds: Feeds, **properties: Any) -> Any:
-    options = choose(spec, OPTIONS)
+    options = resolve_options(spec, OPTIONS)
     ov: Any = importlib.import_module("openvino")
     core = ov.Core()
     device = _device(spec.device)
@@ -161,7 +161,7 @@ def _compile(path: Path, spec: Spec, feeds: Feeds, **properties: Any) -> Any:
         )
     model = core.read_model(path, _weights(path))
     check_inputs(feeds, [_name(i, feeds) for i in model.inputs])
-    streams = whole_option(spec, options, "streams")
+    streams = integer_option(spec, options, "streams")
     if hint := HINTS[options["hint"]]:
         properties["PERFORMANCE_HINT"] = hint
     if streams or not hint:

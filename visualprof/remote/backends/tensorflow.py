@@ -19,13 +19,13 @@ from visualprof.remote.backends import (
     ProfileFile,
     Session,
     check_inputs,
-    choose,
-    whole_option,
+    integer_option,
+    resolve_options,
 )
 from visualprof.remote.protocol import Spec, TaskFailure
 
 OPTIONS: dict[str, tuple[str, ...]] = {"compile": ("none", "xla"), "inter_op_threads": ()}
-SAVED = b"\x08"  # the first byte of a SavedModel: its version
+SAVED_MODEL_START = b"\x08"  # the first byte of a SavedModel: its version
 SOURCES = ("Placeholder", "PlaceholderV2", "PlaceholderWithDefault")
 WARM_UP = 3
 SILENT = (*SOURCES, "Const", "NoOp")
@@ -75,11 +75,11 @@ def devices() -> list[str]:
 
 def load(path: Path, spec: Spec, feeds: Feeds) -> Session:
     """Read the model; XLA compiles it for each size when that comes first."""
-    options = choose(spec, OPTIONS)
+    options = resolve_options(spec, OPTIONS)
     tf: Any = importlib.import_module("tensorflow")
     _choose_device(tf, spec)
     tf.config.threading.set_intra_op_parallelism_threads(spec.threads)
-    tf.config.threading.set_inter_op_parallelism_threads(whole_option(spec, options, "inter_op_threads"))
+    tf.config.threading.set_inter_op_parallelism_threads(integer_option(spec, options, "inter_op_threads"))
     form, names, function = _read(tf, path)
     check_inputs(feeds, names)
     if options["compile"] == "xla":
@@ -119,7 +119,7 @@ def _choose_device(tf: Any, spec: Spec) -> None:
 
 def _read(tf: Any, path: Path) -> tuple[str, list[str], Callable[..., Any]]:
     """What a file is, the names of its inputs, and its function, which takes them as keywords."""
-    if path.read_bytes()[:1] == SAVED:
+    if path.read_bytes()[:1] == SAVED_MODEL_START:
         return _saved(tf, path)
     graph = tf.compat.v1.GraphDef.FromString(path.read_bytes())
     read = {name.removeprefix("^").partition(":")[0] for node in graph.node for name in node.input}
@@ -136,7 +136,7 @@ def _read(tf: Any, path: Path) -> tuple[str, list[str], Callable[..., Any]]:
 
 
 @contextmanager
-def saved_folder(path: Path) -> Generator[str]:
+def saved_model_folder(path: Path) -> Generator[str]:
     """A folder in which a SavedModel has the name that TensorFlow looks for, beside its other files."""
     with tempfile.TemporaryDirectory() as folder:
         for part in path.parent.iterdir():
@@ -144,7 +144,7 @@ def saved_folder(path: Path) -> Generator[str]:
         yield folder
 
 
-def signature_of(loaded: Any) -> str:
+def signature_name(loaded: Any) -> str:
     """The signature of a SavedModel that is run.
 
     Raises: TaskFailure: it has none.
@@ -161,9 +161,9 @@ def signature_of(loaded: Any) -> str:
 
 
 def _saved(tf: Any, path: Path) -> tuple[str, list[str], Callable[..., Any]]:
-    with saved_folder(path) as folder:
+    with saved_model_folder(path) as folder:
         loaded = tf.saved_model.load(folder)
-    name = signature_of(loaded)
+    name = signature_name(loaded)
     function = loaded.signatures[name]
     function.model = loaded  # its variables live as long as that does
     wanted: list[str] = list(function.structured_input_signature[1])
@@ -192,7 +192,7 @@ MODEL = FileFormat(
     "tensorflow",
     "SavedModel",
     (".pb",),
-    leads_batch=True,
+    leading_batch=True,
     runs_code=True,  # operators read and write files
     sweep_hint=msg(
         "backends.save_open_first_dimension",

@@ -9,7 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from visualprof.messages import msg
-from visualprof.remote.backends import ONNX, Backend, Feeds, FileFormat, ProfileFile, Session, check_inputs, choose
+from visualprof.remote.backends import (
+    ONNX,
+    Backend,
+    Feeds,
+    FileFormat,
+    ProfileFile,
+    Session,
+    check_inputs,
+    resolve_options,
+)
 from visualprof.remote.protocol import Precision, Spec, TaskFailure
 
 OPTIONS = {"effort": ("3", "0", "1", "2", "4", "5")}  # of its builder: more tries longer
@@ -19,7 +28,9 @@ WARM_UP = 5
 Sizes = Mapping[str, Sequence[int]]
 
 
-def build(trt: Any, path: Path, sizes: Mapping[str, Sequence[Sequence[int]]], precision: str, effort: str) -> bytes:
+def build_engine(
+    trt: Any, path: Path, sizes: Mapping[str, Sequence[Sequence[int]]], precision: str, effort: str
+) -> bytes:
     """An engine of an ONNX model.
 
     Args:
@@ -156,7 +167,7 @@ class TensorRtSession(Session):
         """Precision, device, options."""
         return {**self._settings, "device": self._spec.device}
 
-    def places(self) -> dict[str, dict[str, int]]:
+    def operator_placement(self) -> dict[str, dict[str, int]]:
         """Layers of the engine: all of them run on its GPU."""
         return {self._spec.device: {"Layer": int(self.engine.num_layers)}}
 
@@ -185,7 +196,7 @@ def devices() -> list[str]:
 
 def load(path: Path, spec: Spec, feeds: Feeds) -> TensorRtSession:
     """Build the engine of an ONNX model for the sizes of the feeds, and for others when they come; or reads one."""
-    options = choose(spec, OPTIONS)
+    options = resolve_options(spec, OPTIONS)
     trt: Any = importlib.import_module("tensorrt")
     if not spec.device.startswith("cuda"):
         raise TaskFailure(
@@ -204,7 +215,9 @@ def load(path: Path, spec: Spec, feeds: Feeds) -> TensorRtSession:
         )
 
     def plan(sizes: Sizes) -> bytes:
-        return saved or build(trt, path, {n: [s] * 3 for n, s in sizes.items()}, spec.precision, options["effort"])
+        return saved or build_engine(
+            trt, path, {n: [s] * 3 for n, s in sizes.items()}, spec.precision, options["effort"]
+        )
 
     own = (
         msg("backends.built", "as built")
@@ -263,5 +276,5 @@ BACKEND = Backend(
     requires=("numpy", "cuda-python"),
     short="trt",
     cpu=False,
-    lanes=False,  # a context has one place for each input
+    concurrent_sessions=False,  # a context has one place for each input
 )

@@ -20,9 +20,9 @@ from visualprof.remote.backends import (
     FileFormat,
     ProfileFile,
     Session,
-    calls_of,
+    call_format,
     check_inputs,
-    choose,
+    resolve_options,
 )
 from visualprof.remote.operators import alone
 from visualprof.remote.protocol import Spec, TaskFailure
@@ -111,18 +111,21 @@ class TorchSession(Session):
         """Leave the modes."""
         self._modes.close()
 
-    def lanes(self, count: int) -> Sequence[Session]:
+    def concurrent_sessions(self, count: int) -> Sequence[Session]:
         """The module in threads, on CUDA with a stream each."""
-        return [TorchLane(self, self._torch.cuda if self._cuda else None) for _ in range(count)]
+        return [ConcurrentTorchSession(self, self._torch.cuda if self._cuda else None) for _ in range(count)]
 
 
 class OperatorSession(TorchSession):
     """One call of an operator in the place of a module. It gives nothing back: its values are random."""
 
     def __init__(self, path: Path, spec: Spec) -> None:
-        operator, self._measured = alone.measured(path, spec)
+        operator, self._measured = alone.measure_file(path, spec)
         super().__init__(
-            operator.prepared(), _by_order, spec, {"form": "operator", **choose(replace(spec, options={}), OPTIONS)}
+            operator.prepare_call(),
+            _by_order,
+            spec,
+            {"form": "operator", **resolve_options(replace(spec, options={}), OPTIONS)},
         )
 
     def fetch(self, outputs: Any) -> list[Any]:
@@ -134,7 +137,7 @@ class OperatorSession(TorchSession):
         return {"precision": msg("backends.run", "as in the run"), "form": "operator", **self._measured}
 
 
-class TorchLane(Session):
+class ConcurrentTorchSession(Session):
     """A session in a thread of its own. cuda: `torch.cuda`, where it has a stream."""
 
     def __init__(self, session: TorchSession, cuda: Any) -> None:
@@ -206,7 +209,7 @@ def load(path: Path, spec: Spec, feeds: Feeds) -> TorchSession:
         torch.set_num_threads(spec.threads)
     if alone.is_call(path, "torch"):
         return OperatorSession(path, spec)
-    options = choose(spec, OPTIONS)
+    options = resolve_options(spec, OPTIONS)
     if spec.device != "cpu":
         torch.backends.cudnn.allow_tf32 = spec.precision == "auto"  # by itself it is on
     if _is_export(path):
@@ -249,9 +252,9 @@ def _exported(torch: Any, path: Path, spec: Spec, options: dict[str, str], feeds
     return session
 
 
-def live(module: Any, spec: Spec) -> TorchSession:
+def from_module(module: Any, spec: Spec) -> TorchSession:
     """A module in memory, whose inputs go by their order; what is compiled is compiled when sizes come."""
-    options = choose(spec, OPTIONS)
+    options = resolve_options(spec, OPTIONS)
     torch: Any = importlib.import_module("torch")
     module = _lowered(torch, module.eval(), spec, options)
     if options["mode"] == "compile":
@@ -411,7 +414,7 @@ def _start_ns(file: Path) -> int:
     return int(base[1]) if base else 0
 
 
-TORCHSCRIPT = FileFormat("torchscript", "TorchScript", (".pt", ".ts"), typed_inputs=False, near={".pth": SAVE})
+TORCHSCRIPT = FileFormat("torchscript", "TorchScript", (".pt", ".ts"), typed_inputs=False, suffix_hints={".pth": SAVE})
 EXPORT = FileFormat(
     "torch_export",
     msg("backends.torch_export_pt2", "torch.export .pt2"),
@@ -425,7 +428,7 @@ BACKEND = Backend(
     name="torch",
     package="torch",
     module="torch",
-    files=(TORCHSCRIPT, EXPORT, calls_of("torch")),
+    files=(TORCHSCRIPT, EXPORT, call_format("torch")),
     devices=devices,
     load=load,
     passes={"timeline": timeline},

@@ -61,7 +61,7 @@ class Engine:
     make: Callable[[Any, str, Any], InferModel]
     requires: tuple[str, ...] = ()
     onnx: bool = True
-    keeps: bool = False
+    loads_compiled: bool = False
     fp16: bool = True
     backend: str = ""
 

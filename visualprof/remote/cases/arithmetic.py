@@ -9,28 +9,28 @@ from collections.abc import Callable
 
 from visualprof.messages import msg
 
-LONGEST, DEEPEST = 200, 20
+MAX_CHARACTERS, MAX_DEPTH = 200, 20
 OPERATORS: dict[type[ast.operator], Callable[[float, float], float]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv, ast.Pow: math.pow,
 }  # fmt: skip
 
 
-def value_of(expression: object) -> float:
+def evaluate(expression: object) -> float:
     """The value of numbers with + - * / ** and parentheses, in floating point.
 
     Raises: ValueError: it is anything else, too long, too deep, or not finite.
     """
     if isinstance(expression, (int, float)) and not isinstance(expression, bool):
         return _finite(float(expression), expression)
-    if not isinstance(expression, str) or len(expression) > LONGEST:
+    if not isinstance(expression, str) or len(expression) > MAX_CHARACTERS:
         raise ValueError(
             msg(
                 "cases.no_arithmetic_expression_up",
-                f"{str(expression)[:60]!r} is no arithmetic expression of up to {LONGEST} characters",
+                f"{str(expression)[:60]!r} is no arithmetic expression of up to {MAX_CHARACTERS} characters",
             )
         )
     try:
-        value = _value(ast.parse(expression.strip(), mode="eval").body, DEEPEST)
+        value = _value(ast.parse(expression.strip(), mode="eval").body, MAX_DEPTH)
     except (SyntaxError, ArithmeticError, RecursionError, MemoryError, ValueError) as error:
         reason = str(error) if type(error) is ValueError else type(error).__name__
         raise ValueError(msg("cases.no_value", f"{expression[:60]!r} has no value: {reason}")) from None

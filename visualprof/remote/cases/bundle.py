@@ -15,17 +15,17 @@ from pathlib import Path
 from typing import Any, cast
 
 from visualprof.messages import msg
-from visualprof.remote.cases.folder import BYTES_MAX, FILES_MAX, Case, read_case
+from visualprof.remote.cases.folder import MAX_BYTES, MAX_FILES, Case, read_case
 from visualprof.remote.protocol import TaskFailure
 
 DESCRIPTION = "case.json"
 SUFFIX = ".case.zip"
-RATIO_MAX, ALWAYS_ALLOWED = 50, 64 << 20  # unpacked to packed
-LEFT_OUT = ("__MACOSX/",)
+MAX_UNPACKED_RATIO, ALWAYS_ALLOWED_BYTES = 50, 64 << 20  # unpacked to packed
+SKIPPED_FOLDERS = ("__MACOSX/",)
 _PLAIN = re.compile(r"[^\x00-\x1f\\:*?\"<>|/]{1,150}")
 
 
-def staged(case: Case, data: Path | None = None) -> dict[str, Path]:
+def bundle_files(case: Case, data: Path | None = None) -> dict[str, Path]:
     """Every file that travels, by its place; `data/` is the data of the case, or of the folder given instead."""
     folder = data or case.data_dir
     found = dict(case.files)
@@ -43,11 +43,11 @@ def staged(case: Case, data: Path | None = None) -> dict[str, Path]:
 
 def pack(case: Case, target: Path, data: Path | None = None) -> None:
     """Write the file. Raises: TaskFailure: too large, or a link is in it."""
-    files = staged(case, data)
-    if len(files) > FILES_MAX or sum(file.stat().st_size for file in files.values()) > BYTES_MAX:
+    files = bundle_files(case, data)
+    if len(files) > MAX_FILES or sum(file.stat().st_size for file in files.values()) > MAX_BYTES:
         error = msg(
             "cases.more_than_files_gib",
-            f"{case.name} has more than {FILES_MAX:,} files or {BYTES_MAX >> 30} GiB with its data",
+            f"{case.name} has more than {MAX_FILES:,} files or {MAX_BYTES >> 30} GiB with its data",
         )
         raise TaskFailure(
             "input_error", error, msg("cases.smaller_set_data_agent", "a smaller set of data for the agent: --data")
@@ -71,10 +71,10 @@ def unpack(packed: Path, folder: Path) -> dict[str, Any]:
         raise TaskFailure(
             "input_error", msg("cases.no_bundle_case_no", "this is no bundle of a case: it has no case.json")
         )
-    return description_of((folder / DESCRIPTION).read_bytes())
+    return parse_description((folder / DESCRIPTION).read_bytes())
 
 
-def sent_case(packed: Path, name: str, folder: Path) -> Case:
+def read_uploaded_case(packed: Path, name: str, folder: Path) -> Case:
     """The case in a zip of its folder, or of what is in that. name: of the file. folder: an empty one for its files.
 
     Raises: TaskFailure: input_error: there is none in it, or as `extract`.
@@ -94,7 +94,7 @@ def extract(packed: Path, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     try:
         with zipfile.ZipFile(packed) as archive:
-            entries = [one for one in archive.infolist() if not one.filename.startswith(LEFT_OUT)]
+            entries = [one for one in archive.infolist() if not one.filename.startswith(SKIPPED_FOLDERS)]
             _check(entries, packed.stat().st_size)
             for entry in entries:
                 if not entry.is_dir():
@@ -108,7 +108,7 @@ def extract(packed: Path, folder: Path) -> None:
         ) from error
 
 
-def description_of(data: bytes) -> dict[str, Any]:
+def parse_description(data: bytes) -> dict[str, Any]:
     """What `case.json` says. Raises: TaskFailure."""
     try:
         said: object = json.loads(data)
@@ -130,7 +130,9 @@ def description_of(data: bytes) -> dict[str, Any]:
 def _check(entries: list[zipfile.ZipInfo], packed_bytes: int) -> None:
     names = [entry.filename for entry in entries]
     unpacked = sum(entry.file_size for entry in entries)
-    if len(entries) > FILES_MAX + 1 or unpacked > max(ALWAYS_ALLOWED, min(BYTES_MAX, RATIO_MAX * packed_bytes)):
+    if len(entries) > MAX_FILES + 1 or unpacked > max(
+        ALWAYS_ALLOWED_BYTES, min(MAX_BYTES, MAX_UNPACKED_RATIO * packed_bytes)
+    ):
         raise TaskFailure(
             "input_error",
             msg(

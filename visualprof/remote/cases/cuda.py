@@ -9,7 +9,7 @@ from typing import Any
 from visualprof.messages import msg
 from visualprof.peaks import peak_of
 from visualprof.remote.cases import Peak
-from visualprof.remote.cases.peaks import SIDE_ON_DEVICE, measured
+from visualprof.remote.cases.peaks import DEVICE_MATRIX_SIZE, measure_peak
 
 DEVICE = "cuda:0"  # the only one that a case sees
 
@@ -39,4 +39,4 @@ def peak(precision: str) -> Peak | None:
     device = torch.cuda.get_device_properties(0)
     if known := peak_of(name, device.total_memory, device.multi_processor_count):
         return Peak(known.flops[precision], msg("cases.mhz", f"{known.source} at {known.mhz} MHz"))
-    return measured(precision, DEVICE, SIDE_ON_DEVICE)
+    return measure_peak(precision, DEVICE, DEVICE_MATRIX_SIZE)

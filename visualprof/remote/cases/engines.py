@@ -13,7 +13,7 @@ from visualprof.remote.backends import Feeds, Session, backend
 from visualprof.remote.cases import Engine, InferModel
 from visualprof.remote.protocol import Precision, Spec, TaskFailure
 
-Make = Callable[[Any, str, Any], InferModel]
+MakeEngine = Callable[[Any, str, Any], InferModel]
 
 
 class BackendModel:
@@ -57,7 +57,7 @@ class BackendModel:
         return self._session.effective()
 
 
-def of_backend(
+def backend_engine(
     name: str, device: str, requires: tuple[str, ...], suffix: str = ".onnx", compiles: bool = False
 ) -> Engine:
     """An engine that loads the exported file with a backend.
@@ -83,13 +83,13 @@ def of_backend(
                 ),
             )
         feeds = {".onnx": _onnx_feeds, ".mge": _megengine_feeds, ".tflite": _litert_feeds}[suffix](path, config)
-        session = backend(name).load(path, spec_of(config, name, device), feeds)
+        session = backend(name).load(path, engine_spec(config, name, device), feeds)
         return BackendModel(session, feeds, compiles)
 
     return Engine(make, requires, backend=name)
 
 
-def of_torch(device: str, compiled: bool) -> Engine:
+def torch_engine(device: str, compiled: bool) -> Engine:
     """The model of the case itself in PyTorch: operator by operator, or by torch.compile. Nothing is exported."""
 
     def make(config: Any, onnx_path: str, model: Any) -> InferModel:
@@ -103,13 +103,13 @@ def of_torch(device: str, compiled: bool) -> Engine:
             )
         torch_backend: Any = importlib.import_module("visualprof.remote.backends.torch")
         mode = "compile" if compiled else "eager"
-        spec = spec_of(config, "torch", device, {"mode": mode})
+        spec = engine_spec(config, "torch", device, {"mode": mode})
         return BackendModel(torch_backend.live(model, spec), {}, compiled)
 
     return Engine(make, ("torch>=2.1",), onnx=False, backend="torch")
 
 
-def spec_of(config: Any, name: str, device: str, options: dict[str, str] | None = None) -> Spec:
+def engine_spec(config: Any, name: str, device: str, options: dict[str, str] | None = None) -> Spec:
     """The spec that a configuration stands for: fp16 is f16; it may have `threads` and the options of the backend."""
     precision: Precision = "f16" if config.fp16 else ""
     given = {option: getattr(config, option, None) for option in backend(name).options}

@@ -8,15 +8,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
-from visualprof.remote.cases.layers import fit
-from visualprof.remote.cases.requirements import lines_of
+from visualprof.remote.cases.layers import is_valid_key
+from visualprof.remote.cases.requirements import parse_requirements
 from visualprof.remote.protocol import TaskFailure
 
 LIBRARY = Path(__file__).parent / "library"
-CONFIGURATIONS, PARAMETERS, ABOUT = "configurations.yaml", "parameters.yaml", "case.yaml"
-YAML_MAX, FILES_MAX, BYTES_MAX = 1 << 18, 5000, 2 << 30
-KEYS_MAX, DEPTH_MAX = 500, 4
-LEFT_OUT = ("__pycache__",)
+CONFIGURATIONS, PARAMETERS, DESCRIPTION = "configurations.yaml", "parameters.yaml", "case.yaml"
+MAX_YAML_BYTES, MAX_FILES, MAX_BYTES = 1 << 18, 5000, 2 << 30
+MAX_KEYS, MAX_DEPTH = 500, 4
+SKIPPED_FOLDERS = ("__pycache__",)
 FUNCTIONS = ("build_dataloader", "create_model", "evaluator", "export_model", "model_forward", "engine_forward")
 
 
@@ -47,12 +47,12 @@ class Case:
         return {name: getattr(self, name) for name in same}
 
 
-def needed(requirements: dict[str, list[str]], vendor: str) -> list[str]:
+def required_packages(requirements: dict[str, list[str]], vendor: str) -> list[str]:
     """The packages that a case needs with a vendor."""
     return [*requirements.get(vendor, requirements.get("", [])), *requirements.get(f"+{vendor}", [])]
 
 
-def library() -> dict[str, Path]:
+def shipped_cases() -> dict[str, Path]:
     """The cases that ship, by name."""
     folders = sorted(LIBRARY.iterdir()) if LIBRARY.is_dir() else []
     return {folder.name: folder for folder in folders if (folder / CONFIGURATIONS).is_file()}
@@ -64,25 +64,25 @@ def find_case(named: str) -> Case:
     Raises: TaskFailure: input_error: there is none, or it is none.
     """
     path, _, name = named.rpartition(":") if ":" in named and not Path(named).exists() else (named, "", "")
-    if not Path(path).is_dir() and path in library():
-        return read_case(library()[path])
+    if not Path(path).is_dir() and path in shipped_cases():
+        return read_case(shipped_cases()[path])
     return read_case(Path(path), name)
 
 
 def read_case(path: Path, name: str = "") -> Case:
     """The case of a folder. name: of one of several in a tree of FlagPerf's. Raises: TaskFailure."""
     if not path.is_dir():
-        hint = f"shipped: {', '.join(library()) or 'none'}; or give the path of a folder"
+        hint = f"shipped: {', '.join(shipped_cases()) or 'none'}; or give the path of a folder"
         raise TaskFailure("input_error", f"{path}: there is no such case", hint)
     path = path.resolve()
     configs, code, engines = _places(path, name)
     name = code.name
-    if not fit(name.replace("-", "_")):
+    if not is_valid_key(name.replace("-", "_")):
         raise TaskFailure("input_error", f"{name!r} is no name of a case", "letters, digits and _")
     frameworks = tuple(sorted(folder.name for folder in code.iterdir() if _holds_code(folder)))
     if not frameworks:
         raise TaskFailure("input_error", f"{code}: no folder has {', '.join(FUNCTIONS[:4])}", "for example pytorch/")
-    about = _yaml(code / ABOUT)
+    about = _yaml(code / DESCRIPTION)
     data = [*_texts(about, "data"), *_texts(about, "weights")]
     own = code / "data"
     return Case(
@@ -128,8 +128,8 @@ def _files(name: str, code: Path, engines: Path) -> Iterator[tuple[str, Path]]:
         if file.is_symlink():
             raise TaskFailure("input_error", f"{file} is a link", "a case has its own files; name data by --data")
         total += file.stat().st_size
-        if count >= FILES_MAX or total > BYTES_MAX:
-            limits = f"{FILES_MAX:,} files and {BYTES_MAX >> 30} GiB"
+        if count >= MAX_FILES or total > MAX_BYTES:
+            limits = f"{MAX_FILES:,} files and {MAX_BYTES >> 30} GiB"
             raise TaskFailure(
                 "input_error", f"{code} has more than {limits}", "keep data elsewhere and name it by --data"
             )
@@ -140,7 +140,7 @@ def _walk(pairs: list[tuple[str, Path]]) -> Iterator[tuple[str, Path]]:
     for place, folder in pairs:
         for entry in sorted(folder.iterdir()):
             below = f"{place}/{entry.name}"
-            if entry.name in LEFT_OUT or entry.name.startswith("."):
+            if entry.name in SKIPPED_FOLDERS or entry.name.startswith("."):
                 continue
             if entry.is_dir() and not entry.is_symlink():
                 if below.count("/") != 2 or entry.name not in ("data", "inference_engine"):
@@ -161,7 +161,7 @@ def _requirements(code: Path, frameworks: tuple[str, ...]) -> Iterator[tuple[str
         for file in sorted(folder.glob("*requirements*.txt")):
             before, _, after = file.stem.partition("requirements")
             vendor = f"+{after.strip('-_')}" if after else before.rstrip("-_")
-            yield vendor, lines_of(file.read_text("utf-8", "replace"))
+            yield vendor, parse_requirements(file.read_text("utf-8", "replace"))
 
 
 def _yaml(file: Path) -> dict[str, Any]:
@@ -170,19 +170,19 @@ def _yaml(file: Path) -> dict[str, Any]:
         return {}
     import yaml
 
-    if file.stat().st_size > YAML_MAX:
-        raise TaskFailure("input_error", f"{file} has over {YAML_MAX >> 10} KiB")
+    if file.stat().st_size > MAX_YAML_BYTES:
+        raise TaskFailure("input_error", f"{file} has over {MAX_YAML_BYTES >> 10} KiB")
     try:
         content: object = yaml.safe_load(file.read_text("utf-8"))
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise TaskFailure("input_error", f"{file}: {' '.join(str(error).split())[:300]}", "is it YAML?") from None
-    if content is not None and not (isinstance(content, dict) and _plain(cast("object", content), [KEYS_MAX])):
-        hint = f"keys with texts, numbers, true, false, null, and lists of them; at most {KEYS_MAX} in all"
+    if content is not None and not (isinstance(content, dict) and _plain(cast("object", content), [MAX_KEYS])):
+        hint = f"keys with texts, numbers, true, false, null, and lists of them; at most {MAX_KEYS} in all"
         raise TaskFailure("input_error", f"{file} is no list of keys and values", hint)
     return json.loads(json.dumps(content or {}))
 
 
-def _plain(value: object, left: list[int], depth: int = DEPTH_MAX) -> bool:
+def _plain(value: object, left: list[int], depth: int = MAX_DEPTH) -> bool:
     """Whether it is what JSON can say, and not too much of it: anchors of YAML may stand for millions of values."""
     left[0] -= 1
     if isinstance(value, (str, int, float, type(None))):
@@ -196,7 +196,7 @@ def _plain(value: object, left: list[int], depth: int = DEPTH_MAX) -> bool:
     return isinstance(value, list) and all(_plain(one, left, depth - 1) for one in values)
 
 
-def value_typed(text: str) -> Any:
+def parse_value(text: str) -> Any:
     """A value as it is typed, read as in the files: `8`, `true`, `null`, `openvino`."""
     import yaml
 
@@ -204,7 +204,7 @@ def value_typed(text: str) -> Any:
         value: object = yaml.safe_load(text)
     except yaml.YAMLError:
         return text
-    return value if _plain(value, [KEYS_MAX]) else text
+    return value if _plain(value, [MAX_KEYS]) else text
 
 
 def _texts(about: dict[str, Any], key: str) -> list[str]:

@@ -15,12 +15,12 @@ from visualprof.remote.protocol import CaseRef, ModelRef, Profile, Request, Spec
 FRAMEWORKS = {"pytorch": "torch"}  # backends of those frameworks that have another name
 
 
-def compiler_of(case: Case, vendor: Vendor, command: Mapping[str, Any]) -> str | None:
+def chosen_compiler(case: Case, vendor: Vendor, command: Mapping[str, Any]) -> str | None:
     """The compiler that the layers choose, None for validation alone."""
     return {**case.case, **case.vendors.get(vendor.name, {}), **command}.get("compiler")
 
 
-def job_of(
+def case_job(
     case: Case,
     blob: str,
     vendor: Vendor,
@@ -37,7 +37,7 @@ def job_of(
         blob: sha256 of the bundle. command: the layer of the command line. agent: the machine's id. step_timeouts: of
         `CaseRef`.
     """
-    compiler = compiler_of(case, vendor, command)
+    compiler = chosen_compiler(case, vendor, command)
     engine = vendor.engines.get(str(compiler))
     backend = (engine and engine.backend) or compiler or FRAMEWORKS.get(framework, framework)
     return Request(

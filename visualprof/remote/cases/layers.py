@@ -11,7 +11,7 @@ from typing import Any
 
 from visualprof.messages import msg
 from visualprof.remote.cases import STEPS
-from visualprof.remote.cases.arithmetic import value_of
+from visualprof.remote.cases.arithmetic import evaluate
 from visualprof.remote.protocol import TaskFailure
 
 # What a case need not say. FlagPerf's cases say all of it.
@@ -19,15 +19,15 @@ DEFAULTS: dict[str, Any] = {
     "batch_size": 1, "flops": None, "fp16": False, "compiler": None, "num_workers": 0, "log_freq": 30, "repeat": 1,
     "no_validation": False, "exist_onnx_path": None, "exist_compiler_path": None,
 }  # fmt: skip
-COUNTS = {
+MIN_COUNTS = {
     "batch_size": 1,
     "num_workers": 0,
     "log_freq": 1,
     "repeat": 1,
 }  # whole numbers, and the least that they may be
-FLAGS = ("fp16", "no_validation")
-TEXTS = ("compiler", "exist_onnx_path", "exist_compiler_path")
-HOST = ("perf_dir", "data_dir", "log_dir", "vendor", "case", "framework")
+FLAG_KEYS = ("fp16", "no_validation")
+TEXT_KEYS = ("compiler", "exist_onnx_path", "exist_compiler_path")
+HOST_KEYS = ("perf_dir", "data_dir", "log_dir", "vendor", "case", "framework")
 
 Layer = Mapping[str, Any]
 _named: Callable[..., Any] = collections.namedtuple
@@ -44,7 +44,7 @@ class Setting:
 
 
 @dataclass(frozen=True)
-class Merged:
+class MergedConfig:
     """All layers as one. warnings: new keys, and overrides that change nothing. changes: what an override changed."""
 
     settings: dict[str, Setting]
@@ -54,20 +54,20 @@ class Merged:
     def __getitem__(self, key: str) -> Any:
         return self.settings[key].value
 
-    def frozen(self) -> Any:
+    def as_namedtuple(self) -> Any:
         """The namedtuple that a case's functions get."""
         kind = _named("Config", self.settings)
         return kind(*(setting.value for setting in self.settings.values()))
 
 
-def merge(host: Layer, case: Layer, parameters: Layer, vendor: Layer, command: Layer) -> Merged:
+def merge(host: Layer, case: Layer, parameters: Layer, vendor: Layer, command: Layer) -> MergedConfig:
     """The layers as one: host < case < vendor < command line, and beside them the parameters, which nobody changes.
 
     Raises: TaskFailure: input_error that names every clash.
     """
     below = {key: Setting(key, value, "default") for key, value in DEFAULTS.items() if key not in parameters}
     below |= {key: Setting(key, value, "case") for key, value in case.items()}
-    merged = Merged(below)
+    merged = MergedConfig(below)
     errors = [
         msg(
             "cases.stands_configurations_yaml_parameters", f"{key} stands in configurations.yaml and in parameters.yaml"
@@ -98,8 +98,8 @@ def merge(host: Layer, case: Layer, parameters: Layer, vendor: Layer, command: L
     ]
     ours = {key: Setting(key, value, "host") for key, value in host.items()}
     fixed = {key: Setting(key, value, "parameters") for key, value in parameters.items()}
-    whole = Merged({**ours, **below, **fixed}, merged.warnings, merged.changes)
-    errors += wrong(whole)
+    whole = MergedConfig({**ours, **below, **fixed}, merged.warnings, merged.changes)
+    errors += config_errors(whole)
     if errors:
         raise TaskFailure(
             "input_error", "; ".join(errors), msg("cases.each_key_one_place", "each key has one place: docs/cases.md")
@@ -107,54 +107,54 @@ def merge(host: Layer, case: Layer, parameters: Layer, vendor: Layer, command: L
     return whole
 
 
-def _override(merged: Merged, setting: Setting) -> None:
+def _override(merged: MergedConfig, setting: Setting) -> None:
     key, before = setting.key, merged.settings.get(setting.key)
     if before is None:
         merged.warnings.append(
             msg("cases.new_sets_no_layer", f"{key} is new: the {setting.origin} sets it, and no layer below knows it")
         )
-    elif same(before.value, setting.value):
+    elif equal_values(before.value, setting.value):
         merged.warnings.append(
             msg(
                 "cases.sets_which_already",
-                f"{key}: the {setting.origin} sets {shown(setting.value)}, which it is already",
+                f"{key}: the {setting.origin} sets {as_json(setting.value)}, which it is already",
             )
         )
         return
     else:
-        merged.changes.append(f"{key}: {shown(before.value)} -> {shown(setting.value)} ({setting.origin})")
-    merged.settings[key] = Setting(key, setting.value, setting.origin, before and shown(before.value))
+        merged.changes.append(f"{key}: {as_json(before.value)} -> {as_json(setting.value)} ({setting.origin})")
+    merged.settings[key] = Setting(key, setting.value, setting.origin, before and as_json(before.value))
 
 
-def same(a: Any, b: Any) -> bool:
+def equal_values(a: Any, b: Any) -> bool:
     """Whether two values are equal, and true is no 1."""
     return a == b and isinstance(a, bool) == isinstance(b, bool)
 
 
-def shown(value: Any) -> str:
+def as_json(value: Any) -> str:
     """A value as JSON."""
     return json.dumps(value, ensure_ascii=False)
 
 
-def wrong(merged: Merged) -> list[str]:
+def config_errors(merged: MergedConfig) -> list[str]:
     """What is no name of a key, or no value of the ten that every case has."""
     settings = merged.settings
-    errors = [msg("cases.no_name", f"{key[:60]!r} is no name") for key in settings if not fit(key)]
-    for key, least in COUNTS.items():
+    errors = [msg("cases.no_name", f"{key[:60]!r} is no name") for key in settings if not is_valid_key(key)]
+    for key, least in MIN_COUNTS.items():
         value = settings[key].value
         if not isinstance(value, int) or isinstance(value, bool) or value < least:
             errors.append(
                 msg(
                     "cases.whole_number_more",
-                    f"{key} is {shown(value)}, and has to be a whole number of {least} or more",
+                    f"{key} is {as_json(value)}, and has to be a whole number of {least} or more",
                 )
             )
     errors += [
         msg("cases.true_false", f"{key} has to be true or false")
-        for key in FLAGS
+        for key in FLAG_KEYS
         if not isinstance(settings[key].value, bool)
     ]
-    texts = [(key, settings[key].value) for key in TEXTS]
+    texts = [(key, settings[key].value) for key in TEXT_KEYS]
     errors += [
         msg("cases.text_null", f"{key} has to be a text or null")
         for key, value in texts
@@ -162,13 +162,13 @@ def wrong(merged: Merged) -> list[str]:
     ]
     if settings["flops"].value is not None:
         try:
-            value_of(settings["flops"].value)
+            evaluate(settings["flops"].value)
         except ValueError as error:
             errors.append(msg("cases.flops", f"flops: {error}"))
     return errors
 
 
-def fit(key: object) -> bool:
+def is_valid_key(key: object) -> bool:
     """Whether it can be a field of a namedtuple."""
     return isinstance(key, str) and key.isidentifier() and not keyword.iskeyword(key) and key[0] != "_"
 
@@ -177,12 +177,12 @@ def _text(value: object) -> bool:
     return isinstance(value, str) and bool(value)
 
 
-def skipped(merged: Layer | Merged) -> dict[str, str]:
+def skipped_steps(merged: Layer | MergedConfig) -> dict[str, str]:
     """The steps that the four switches leave out, each with the reason.
 
     Raises: TaskFailure: input_error: nothing would be left to run, or no_validation stands without a model to compile.
     """
-    compiler, onnx, compiled = (merged[key] for key in TEXTS)
+    compiler, onnx, compiled = (merged[key] for key in TEXT_KEYS)
     left_out: dict[str, str] = {}
     if merged["no_validation"]:
         if compiler is None:

@@ -10,13 +10,13 @@ from typing import Any
 
 from visualprof.remote.cases import Peak
 
-SIDE = 1024  # of the matrices on a CPU
-SIDE_ON_DEVICE = 8192
-AT_MOST_S = 0.8
+CPU_MATRIX_SIZE = 1024  # of the matrices on a CPU
+DEVICE_MATRIX_SIZE = 8192
+MAX_DURATION_S = 0.8
 TYPES = {"fp32": "float32", "fp16": "float16"}
 
 
-def measured(precision: str, device: str = "cpu", side: int = SIDE) -> Peak | None:
+def measure_peak(precision: str, device: str = "cpu", side: int = CPU_MATRIX_SIZE) -> Peak | None:
     """Operations a second of the best of the multiplications that fit into 0.8 s, with PyTorch or else numpy.
 
     Args:
@@ -53,7 +53,7 @@ def _best_s(multiply: Callable[[], object]) -> float:
     """Seconds of the fastest run, the first apart; two at least."""
     multiply()
     took: list[float] = []
-    while len(took) < 2 or sum(took) + min(took) < AT_MOST_S:
+    while len(took) < 2 or sum(took) + min(took) < MAX_DURATION_S:
         start = time.perf_counter()
         multiply()
         took.append(time.perf_counter() - start)

@@ -27,22 +27,22 @@ MODULES = {
 }
 
 TRTEXEC = "trtexec"  # a command of TensorRT's, in none of pip's packages
-FLAGPERF = ("tools", "loguru", "config", "inference_engine", "benchmarks")  # its own, or ours in its place
+FLAGPERF_MODULES = ("tools", "loguru", "config", "inference_engine", "benchmarks")  # its own, or ours in its place
 # Of TensorRT's engines and contexts, gone with version 10.
-BEFORE_10 = {
+REMOVED_IN_TENSORRT_10 = {
     "num_bindings", "get_binding_shape", "get_binding_dtype", "get_binding_index", "get_binding_name",
     "binding_is_input", "set_binding_shape", "execute_async_v2", "execute_v2", "max_batch_size", "max_workspace_size",
     "build_engine",
 }  # fmt: skip
 
 
-def lines_of(text: str) -> list[str]:
+def parse_requirements(text: str) -> list[str]:
     """The requirements in a file of pip's; options such as --index-url and markers are left to pip."""
     lines = (line.partition("#")[0].strip() for line in text.splitlines())
     return [line for line in lines if line and not line.startswith("-")]
 
 
-def requires_of(file: Path) -> tuple[str, ...]:
+def engine_requirements(file: Path) -> tuple[str, ...]:
     """What a file of an engine needs, read off its imports; of TensorRT what it calls says which versions have it.
 
     Raises: TaskFailure: it is no Python.
@@ -54,13 +54,13 @@ def requires_of(file: Path) -> tuple[str, ...]:
     wanted = _packages(nodes)
     names = {node.attr for node in nodes if isinstance(node, ast.Attribute)}
     texts = {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
-    if "tensorrt" in wanted and names & BEFORE_10:
+    if "tensorrt" in wanted and names & REMOVED_IN_TENSORRT_10:
         wanted["tensorrt"] = "tensorrt<10"
     command = any(TRTEXEC in text for text in texts) and not shutil.which(TRTEXEC)
     return (*sorted(wanted.values()), *([TRTEXEC] if command else []))
 
 
-def imports_of(case: Path, framework: str) -> list[str]:
+def imported_packages(case: Path, framework: str) -> list[str]:
     """Packages that the code of a framework imports whatever happens; what it tries, or imports later, may be missing.
 
     Args: case: the folder of its code. Files that are no Python say so when they are run.
@@ -73,7 +73,7 @@ def imports_of(case: Path, framework: str) -> list[str]:
     return sorted(package for module, package in wanted.items() if module not in own)
 
 
-def name_of(requirement: str) -> str:
+def package_name(requirement: str) -> str:
     """The package of a line of requirements, "" of what is none."""
     match = _REQUIREMENT.match(requirement)
     return match[1] if match else ""
@@ -84,25 +84,25 @@ def _packages(nodes: Sequence[ast.AST]) -> dict[str, str]:
     imported = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
     imported |= {node.module or "" for node in nodes if isinstance(node, ast.ImportFrom) and not node.level}
     packages = {module: package for package, module in MODULES.items()}
-    modules = {name.partition(".")[0] for name in imported} - {"", *sys.stdlib_module_names, *FLAGPERF}
+    modules = {name.partition(".")[0] for name in imported} - {"", *sys.stdlib_module_names, *FLAGPERF_MODULES}
     return {module: packages.get(module, module.replace("_", "-")) for module in modules}
 
 
-def missing(requirements: Iterable[str]) -> Iterator[str]:
+def missing_requirements(requirements: Iterable[str]) -> Iterator[str]:
     """What this interpreter lacks, each as `tensorrt <10 (10.3.0 is here)`."""
     for line in requirements:
         match = _REQUIREMENT.match(line)
         if not match:
             continue
         name, wanted = match[1], match[2].strip()
-        version = version_of(name)
+        version = installed_version(name)
         if version is None:
             yield f"{name} {wanted}".strip()
-        elif version and not fits(version, wanted):
+        elif version and not version_satisfies(version, wanted):
             yield msg("cases.here", f"{name} {wanted} ({version} is here)")
 
 
-def version_of(name: str) -> str | None:
+def installed_version(name: str) -> str | None:
     """The version of a package, "" for a module without one, None where there is neither."""
     try:
         return importlib.metadata.version(name)
@@ -111,7 +111,7 @@ def version_of(name: str) -> str | None:
         return "" if "." not in module and importlib.util.find_spec(module) else None
 
 
-def fits(version: str, wanted: str) -> bool:
+def version_satisfies(version: str, wanted: str) -> bool:
     """Whether a version is within clauses such as `>=8,<10`; a clause that is not understood is left to pip."""
     return all(
         _holds(version, *match.groups()) for part in wanted.split(",") if (match := _CLAUSE.fullmatch(part.strip()))

@@ -35,13 +35,13 @@ def convert(work: Path, tell: Tell) -> None:
     """
     order = read_conversion(work)
     kind = _converter(order.converter)
-    options, model = kind.chosen(order.options), Path(order.model)
-    options |= {name: text for name, text in order.known().items() if options.get(name) == ""}
+    options, model = kind.resolve_options(order.options), Path(order.model)
+    options |= {name: text for name, text in order.default_options().items() if options.get(name) == ""}
     tell("phase", phase="converting")
-    if lacking := kind.missing():
+    if lacking := kind.missing_packages():
         raise TaskFailure("no_runtime", f"{kind.title} needs {', '.join(lacking)}", _install(kind))
     rows = _rows(kind, order)
-    if why := kind.applies(model):
+    if why := kind.unsuitable_reason(model):
         raise TaskFailure("model_error", msg("child.nothing_model", f"{kind.title} is nothing for this model: {why}"))
     folder = work / "out" / "made"
     shutil.rmtree(folder, ignore_errors=True)
@@ -55,7 +55,7 @@ def convert(work: Path, tell: Tell) -> None:
             "model_error",
             msg("child.ended_without_error_without", f"{kind.title} ended without an error and without a model"),
         )
-    formats.tools(kind.makes).check(target)
+    formats.tool_versions(kind.makes).check(target)
     before = _content(kind.takes, model) if kind.takes == kind.makes else Content("")
     after = _content(kind.makes, target)
     made = Converted(
@@ -65,7 +65,7 @@ def convert(work: Path, tell: Tell) -> None:
         took_ns=took_ns,
         changed=before.digest != after.digest if before.digest and after.digest else None,
         options=options,
-        tools={"python": sys.version.split()[0], **kind.tools()},
+        tools={"python": sys.version.split()[0], **kind.tool_versions()},
         settings=kind.settings,
         runtimes=list(kind.runtimes),
         before=before.operators,
@@ -82,9 +82,9 @@ def applies(work: Path, tell: Tell) -> None:
     order = read_conversion(work)
     told: dict[str, str] = {}
     for kind in all_converters():
-        if kind.takes == order.converter and not kind.missing():
+        if kind.takes == order.converter and not kind.missing_packages():
             try:
-                told[kind.name] = kind.applies(Path(order.model))
+                told[kind.name] = kind.unsuitable_reason(Path(order.model))
             except Exception as error:  # noqa: BLE001 - each alone; a framework raises what it likes
                 told[kind.name] = str(error).partition("\n")[0] or type(error).__name__
     tell("converted", converted={"applies": told})
@@ -122,4 +122,4 @@ def _rows(kind: Converter, order: Conversion) -> Rows | None:
 
 
 def _content(name: str, path: Path) -> Content:
-    return formats.tools(name).content(path)
+    return formats.tool_versions(name).content(path)

@@ -11,7 +11,7 @@ from visualprof.remote.child.rapl import Rapl
 NVML = "libnvidia-ml.so.1"
 
 
-class Meter(Protocol):
+class EnergyMeter(Protocol):
     """What counts joules."""
 
     def used_j(self) -> float | None:
@@ -32,7 +32,7 @@ class GpuMeter:
         return None if before is None or self.before is None else (self.before - before) / 1e3
 
 
-def meter_of(device: str) -> Meter:
+def energy_meter(device: str) -> EnergyMeter:
     """That of a spec's device: the processors with `cpu`."""
     kind, _, number = device.partition(":")
     return GpuMeter(int(number or 0)) if kind == "cuda" else Rapl()

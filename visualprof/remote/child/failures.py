@@ -11,12 +11,12 @@ from visualprof.remote.protocol import TaskFailure
 NO_MEMORY = re.compile(r"out of memory|bad_?alloc|failed to allocate|cannot allocate|not enough memory", re.IGNORECASE)
 NO_NETWORK = re.compile(r"name resolution|name or service not known|network is unreachable|couldn't connect to", re.I)
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-NAMED = re.compile(r"(?:extra message: |(?=\w+(?:Error|Exception): ))(.+)")
-PLACE = re.compile(r"Exception (raised )?from |Check '.*' failed at |frame #\d+|backtrace:|/.+\.so")
-LONGEST, LINES = 500, 4  # of an error: characters, lines
+ERROR_LINE = re.compile(r"(?:extra message: |(?=\w+(?:Error|Exception): ))(.+)")
+CODE_LOCATION = re.compile(r"Exception (raised )?from |Check '.*' failed at |frame #\d+|backtrace:|/.+\.so")
+MAX_CHARACTERS, MAX_LINES = 500, 4  # of an error: characters, lines
 
 
-def explain(error: BaseException) -> TaskFailure:
+def to_failure(error: BaseException) -> TaskFailure:
     """An exception as the reason why a task failed."""
     if isinstance(error, TaskFailure):
         return error
@@ -49,7 +49,7 @@ def explain(error: BaseException) -> TaskFailure:
 def _sentence(error: BaseException) -> str:
     """A message in short: its last line that names an error, else its first lines without places in C++."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    named = [match[1] for line in lines if (match := NAMED.match(line))]
-    first = " ".join([line for line in lines if not PLACE.match(line)][:LINES])
+    named = [match[1] for line in lines if (match := ERROR_LINE.match(line))]
+    first = " ".join([line for line in lines if not CODE_LOCATION.match(line)][:MAX_LINES])
     sentence = named[-1] if named else ": ".join(filter(None, (type(error).__name__, first)))
-    return sentence[:LONGEST]
+    return sentence[:MAX_CHARACTERS]

@@ -32,12 +32,12 @@ class LoadMeter:
 
     def __init__(self) -> None:
         self._start_ns = time.perf_counter_ns()
-        self._switches, self._cpu_s, self._waited_us = _switches(), time.process_time(), waited_us()
+        self._switches, self._cpu_s, self._waited_us = _switches(), time.process_time(), cpu_wait_us()
 
     def load(self) -> HostLoad:
         """The load since its creation."""
         took_ns = max(1, time.perf_counter_ns() - self._start_ns)
-        switches, waited = _switches() - self._switches, waited_us()
+        switches, waited = _switches() - self._switches, cpu_wait_us()
         pressure = None
         if waited is not None and self._waited_us is not None:
             pressure = min(1.0, (waited - self._waited_us) * 1000 / took_ns)
@@ -51,7 +51,7 @@ def _switches() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw
 
 
-def waited_us() -> int | None:
+def cpu_wait_us() -> int | None:
     """Microseconds in which some task waited for a CPU, since boot; None on a kernel without pressure."""
     try:
         first = PRESSURE.read_text("ascii").splitlines()[0]
@@ -60,7 +60,7 @@ def waited_us() -> int | None:
         return None
 
 
-def forget_peak() -> None:
+def reset_peak_rss() -> None:
     """Reset the peak of memory, where the system can."""
     try:
         CLEAR.write_text("5", "ascii")

@@ -13,7 +13,7 @@ from visualprof.messages import msg
 from visualprof.remote.backends import Feeds
 from visualprof.remote.protocol import DTYPES, Input, Request, TaskFailure
 
-SEED = 20261120
+RANDOM_SEED = 20261120
 Shape = tuple[int, ...]
 Arrays = dict[str, Any]
 
@@ -161,7 +161,7 @@ def point_feeds(inputs: list[Input], point: SweepPoint, arrays: Arrays, swept: s
             if tensor.fill == "file":
                 feeds[tensor.name] = _resized(arrays[tensor.name], tensor, shape, swept)
             else:
-                feeds[tensor.name] = _filled(tensor, shape, np.random.default_rng((SEED, i)))
+                feeds[tensor.name] = _filled(tensor, shape, np.random.default_rng((RANDOM_SEED, i)))
         except (MemoryError, ValueError, OverflowError) as cause:
             error = msg("child.input_no_memory", f"input '{tensor.name}': no memory for {tensor.dtype}{list(shape)}")
             raise TaskFailure("out_of_memory", error, str(cause)) from cause

@@ -20,31 +20,31 @@ import numpy as np
 
 from visualprof.remote.backends import Feeds, Session
 from visualprof.remote.child.host import LoadMeter
-from visualprof.remote.child.inputs import SEED
+from visualprof.remote.child.inputs import RANDOM_SEED
 from visualprof.remote.child.measure import (
     Infer,
-    Stretch,
-    Timed,
-    metered,
+    MeasuredLoop,
+    TimedRuns,
+    finish_loop,
+    nearest_rank_of_all,
     no_garbage_collection,
-    one_after_another,
-    rank_of_all,
+    run_sequentially,
 )
 from visualprof.remote.protocol import SEARCH_STEPS, Load, Measure
 
 Decision = Literal["PASS", "FAIL", "INCONCLUSIVE"]
 CONFIDENCE = 0.99
-CLOSE = 0.05  # the search ends when the rates that pass and fail differ by no more
-QUERY = 8  # samples of a query of MultiStream
-MOST_ARRIVALS = 1 << 20
-WARM_UP = 3  # runs of each lane before they begin together
-SLEEPS_EXACTLY_NS = 100_000  # a sleep may last so much longer: the rest is waited for without sleeping
+RATE_TOLERANCE = 0.05  # the search ends when the rates that pass and fail differ by no more
+MULTISTREAM_SAMPLES = 8  # samples of a query of MultiStream
+MAX_ARRIVALS = 1 << 20
+WARM_UP_RUNS = 3  # runs of each lane before they begin together
+SLEEP_OVERRUN_NS = 100_000  # a sleep may last so much longer: the rest is waited for without sleeping
 
-Meet = Callable[[], Any]
-Lane = Callable[[Meet], None]
+WaitForStart = Callable[[], Any]
+StreamLoop = Callable[[WaitForStart], None]
 
 
-class World(Protocol):
+class Scheduler(Protocol):
     """Time, and lanes that run in it."""
 
     def clock(self) -> int:
@@ -55,12 +55,12 @@ class World(Protocol):
         """Returns at that time; at once where it is past."""
         ...
 
-    def together(self, lanes: Sequence[Lane], begin: Callable[[], None]) -> None:
+    def run_concurrently(self, lanes: Sequence[StreamLoop], begin: Callable[[], None]) -> None:
         """Run the lanes at once to their ends. Each meets the others once; `begin` is called when all have come."""
         ...
 
 
-class RealTime:
+class ThreadScheduler:
     """The machine's clock, and a thread a lane."""
 
     def clock(self) -> int:
@@ -70,16 +70,16 @@ class RealTime:
     def wait(self, until_ns: int) -> None:
         """Sleeps; in the last moments it only lets others run, for no sleep ends exactly."""
         while (left := until_ns - time.perf_counter_ns()) > 0:
-            time.sleep(max(0, left - SLEEPS_EXACTLY_NS) / 1e9)
+            time.sleep(max(0, left - SLEEP_OVERRUN_NS) / 1e9)
 
-    def together(self, lanes: Sequence[Lane], begin: Callable[[], None]) -> None:
+    def run_concurrently(self, lanes: Sequence[StreamLoop], begin: Callable[[], None]) -> None:
         """Run the lanes; one alone in this thread. The first error of any is raised when all have ended."""
         if len(lanes) == 1:
             lanes[0](begin)
             return
         barrier, errors = threading.Barrier(len(lanes), begin), list[BaseException]()
 
-        def work(lane: Lane) -> None:
+        def work(lane: StreamLoop) -> None:
             try:
                 lane(barrier.wait)
             except threading.BrokenBarrierError:
@@ -98,15 +98,15 @@ class RealTime:
 
 
 @dataclass(frozen=True)
-class Step(Stretch):
+class LoadStep(MeasuredLoop):
     """One loop of a load. offered_per_s: runs that arrive a second, None in a closed loop. decision: on the limit."""
 
-    lanes: int
+    concurrency: int
     offered_per_s: float | None = None
     decision: Decision | None = None
 
     @property
-    def per_s(self) -> float:
+    def runs_per_s(self) -> float:
         """Run that ended, a second."""
         return len(self.timed.samples) * 1e9 / max(1, self.timed.duration_ns)
 
@@ -114,14 +114,16 @@ class Step(Stretch):
 class Loader:
     """The load of one point. samples: of a run. steps: what was measured so far, in its order."""
 
-    def __init__(self, session: Session, feeds: Feeds, how: Measure, samples: int, world: World | None = None) -> None:
-        self.steps: list[Step] = []
+    def __init__(
+        self, session: Session, feeds: Feeds, how: Measure, samples: int, world: Scheduler | None = None
+    ) -> None:
+        self.steps: list[LoadStep] = []
         self._session, self._feeds, self._how, self._load = session, feeds, how, how.load
-        self._world: World = world or RealTime()
+        self._world: Scheduler = world or ThreadScheduler()
         self._samples = samples
-        self._runs = -(-QUERY // samples) if self._load.mlperf == "MultiStream" else 1  # of a query
+        self._runs = -(-MULTISTREAM_SAMPLES // samples) if self._load.mlperf == "MultiStream" else 1  # of a query
 
-    def run(self, prepared: Any) -> Step:
+    def run(self, prepared: Any) -> LoadStep:
         """Measure every step; the one that stands for the point is the answer. prepared: inputs of the session."""
         load = self._load
         with no_garbage_collection():
@@ -132,11 +134,11 @@ class Loader:
                     self.steps += [self._open(lanes, rate) for rate in load.rates]
                 else:
                     self.steps.append(self._closed(prepared, lanes))
-        return best(self.steps)
+        return best_step(self.steps)
 
-    def told(self) -> dict[str, Any]:
+    def load_fields(self) -> dict[str, Any]:
         """What a line of `points.jsonl` says of the load. verdict: whether any step keeps the limit."""
-        step, load, decisions = best(self.steps), self._load, {one.decision for one in self.steps}
+        step, load, decisions = best_step(self.steps), self._load, {one.decision for one in self.steps}
         order: tuple[Decision, ...] = ("PASS", "INCONCLUSIVE", "FAIL")
         steps = [self._row(one) for one in self.steps] if load != Load() else []
         told = {
@@ -147,21 +149,21 @@ class Loader:
             "step": self._row(step),
             "steps": steps,
         }
-        return {"samples_per_s": step.per_s * self._samples * self._runs, "load": told}
+        return {"samples_per_s": step.runs_per_s * self._samples * self._runs, "load": told}
 
-    def _row(self, step: Step) -> dict[str, Any]:
+    def _row(self, step: LoadStep) -> dict[str, Any]:
         """A step as it is kept. tail_ns: at the percentile; tail_bound_ns: where that is with confidence."""
         n, ordered = len(step.timed.samples) + step.timed.unserved, np.sort(step.timed.samples)
-        allowed = most_over(n, self._load.tail_percentile)
+        allowed = max_over_limit(n, self._load.tail_percentile)
         bound = None if allowed is None or n - allowed > len(ordered) else int(ordered[n - 1 - allowed])
         return {
-            "concurrency": step.lanes,
+            "concurrency": step.concurrent_sessions,
             "offered_per_s": step.offered_per_s,
-            "achieved_per_s": step.per_s,
+            "achieved_per_s": step.runs_per_s,
             "n": len(ordered),
             "unserved": step.timed.unserved,
-            "p50_ns": rank_of_all(ordered, 500, n),
-            "tail_ns": rank_of_all(ordered, round(self._load.tail_percentile * 10), n),
+            "p50_ns": nearest_rank_of_all(ordered, 500, n),
+            "tail_ns": nearest_rank_of_all(ordered, round(self._load.tail_percentile * 10), n),
             "tail_bound_ns": bound,
             "verdict": step.decision,
         }
@@ -172,20 +174,22 @@ class Loader:
 
     def _usual_lanes(self) -> int:
         one = self._load.scenario in ("closed", "SingleStream", "MultiStream")
-        return 1 if one else max(1, self._session.best_lanes())
+        return 1 if one else max(1, self._session.best_concurrency())
 
-    def _decided(self, step: Step) -> Step:
+    def _decided(self, step: LoadStep) -> LoadStep:
         if not self._limit_ns:
             return step
         timed = step.timed
         over = int(np.count_nonzero(timed.samples > self._limit_ns)) + timed.unserved
-        return replace(step, decision=decide(over, len(timed.samples) + timed.unserved, self._load.tail_percentile))
+        return replace(
+            step, decision=decide_limit(over, len(timed.samples) + timed.unserved, self._load.tail_percentile)
+        )
 
     def _search(self, prepared: Any, lanes: int) -> None:
         """Halve the rates between none and what the lanes can do in a closed loop."""
         capacity = self._closed(prepared, lanes)
         self.steps.append(replace(capacity, decision=None))
-        low, high = 0.0, capacity.per_s
+        low, high = 0.0, capacity.runs_per_s
         for _ in range(SEARCH_STEPS):
             step = self._open(lanes, (low + high) / 2)
             self.steps.append(step)
@@ -193,14 +197,14 @@ class Loader:
                 low = step.offered_per_s or 0.0
             else:
                 high = step.offered_per_s or 0.0
-            if high - low <= CLOSE * high:
+            if high - low <= RATE_TOLERANCE * high:
                 return
 
-    def _closed(self, prepared: Any, lanes: int) -> Step:
+    def _closed(self, prepared: Any, lanes: int) -> LoadStep:
         how, world = self._how, self._world
         if lanes == 1:
-            stretch = one_after_another(self._query(self._session.infer), prepared, how, world.clock)
-            return self._decided(Step(**vars(stretch), lanes=lanes))
+            stretch = run_sequentially(self._query(self._session.infer), prepared, how, world.clock)
+            return self._decided(LoadStep(**vars(stretch), concurrency=lanes))
         taken = itertools.count()
         enough, limit = how.min_s * 1e9, how.max_s * 1e9
 
@@ -210,9 +214,9 @@ class Loader:
 
         return self._decided(self._together(lanes, due))
 
-    def _open(self, lanes: int, rate: float) -> Step:
+    def _open(self, lanes: int, rate: float) -> LoadStep:
         """Run that arrive at a rate. What has not begun some time after the last arrival is left out: unserved."""
-        world, offsets = self._world, arrivals(rate, self._how)
+        world, offsets = self._world, arrival_times(rate, self._how)
         patience = max(round(self._how.min_s * 1e9), self._limit_ns)
         taken = itertools.count()
 
@@ -224,16 +228,16 @@ class Loader:
         timed = replace(step.timed, unserved=len(offsets) - len(step.timed.samples))
         return self._decided(replace(step, timed=timed, offered_per_s=rate))
 
-    def _together(self, count: int, due: Callable[[int], Iterator[int]]) -> Step:
+    def _together(self, count: int, due: Callable[[int], Iterator[int]]) -> LoadStep:
         """Lanes that run at once. due: from the start, when each run of a lane is, for each lane."""
         started: list[tuple[int, LoadMeter]] = []
         kept = [(array("q"), array("q")) for _ in range(count)]
 
-        def lane(session: Session, dues: array[int], ends: array[int], meet: Meet) -> None:
+        def lane(session: Session, dues: array[int], ends: array[int], meet: WaitForStart) -> None:
             prepared, infer = session.prepare(self._feeds), session.infer
             clock, wait = self._world.clock, self._world.wait
             try:
-                for _ in range(WARM_UP):
+                for _ in range(WARM_UP_RUNS):
                     infer(prepared)
                 meet()
                 for at in due(started[0][0]):
@@ -245,14 +249,14 @@ class Loader:
             finally:
                 session.close()
 
-        pairs = zip(self._session.lanes(count), kept, strict=True)
+        pairs = zip(self._session.concurrent_sessions(count), kept, strict=True)
         lanes = [_bound(lane, session, *arrays) for session, arrays in pairs]
-        self._world.together(lanes, lambda: started.append((self._world.clock(), LoadMeter())))
+        self._world.run_concurrently(lanes, lambda: started.append((self._world.clock(), LoadMeter())))
         dues, ends = (np.concatenate([np.frombuffer(pair[i], np.int64) for pair in kept]) for i in (0, 1))
         order = np.argsort(dues, kind="stable")
         start, meter = started[0]
-        timed = Timed((ends - dues)[order], int(ends.max()) - start)
-        return Step(**vars(metered(timed, meter)), lanes=count)
+        timed = TimedRuns((ends - dues)[order], int(ends.max()) - start)
+        return LoadStep(**vars(finish_loop(timed, meter)), concurrency=count)
 
     def _query(self, infer: Infer) -> Infer:
         """A query as one run: of MultiStream, runs one after another until all its samples are done."""
@@ -267,49 +271,49 @@ class Loader:
         return query
 
 
-def _bound(lane: Callable[..., None], session: Session, dues: array[int], ends: array[int]) -> Lane:
+def _bound(lane: Callable[..., None], session: Session, dues: array[int], ends: array[int]) -> StreamLoop:
     return lambda meet: lane(session, dues, ends, meet)
 
 
-def best(steps: Sequence[Step]) -> Step:
+def best_step(steps: Sequence[LoadStep]) -> LoadStep:
     """The step that stands for a point: the largest rate that passes, else the least tried; most runs a second."""
     passed = [step for step in steps if step.decision == "PASS"]
     judged = [step for step in steps if step.decision]
     if judged and not passed:
-        return min(judged, key=lambda step: step.per_s)
-    return max(passed or steps, key=lambda step: step.per_s)
+        return min(judged, key=lambda step: step.runs_per_s)
+    return max(passed or steps, key=lambda step: step.runs_per_s)
 
 
-def arrivals(rate: float, how: Measure) -> list[int]:
+def arrival_times(rate: float, how: Measure) -> list[int]:
     """Times of arrival in ns since the start, until min_s and min_n are reached, to max_s; the same each time."""
-    most = min(MOST_ARRIVALS, math.ceil(rate * how.min_s + 10 * math.sqrt(rate * how.min_s)) + how.min_n)
-    times = np.cumsum(np.random.default_rng(SEED).exponential(1e9 / rate, most))
+    most = min(MAX_ARRIVALS, math.ceil(rate * how.min_s + 10 * math.sqrt(rate * how.min_s)) + how.min_n)
+    times = np.cumsum(np.random.default_rng(RANDOM_SEED).exponential(1e9 / rate, most))
     n = min(most, max(int(np.searchsorted(times, how.min_s * 1e9)), how.min_n))
     return times[: max(1, min(n, int(np.searchsorted(times, how.max_s * 1e9))))].astype(np.int64).tolist()
 
 
-def decide(over: int, n: int, percentile: float) -> Decision:
+def decide_limit(over: int, n: int, percentile: float) -> Decision:
     """Whether at least `percentile` of all runs keep a limit that `over` of n did not, with 99 % confidence.
 
     By the binomial distribution: PASS where so few would be over by chance if the share were just missed, FAIL where
     so many would be if it were just kept. Source: docs/remote.md#load.
     """
     share = 1 - percentile / 100
-    if at_most(over, n, share) <= 1 - CONFIDENCE:
+    if binomial_cdf(over, n, share) <= 1 - CONFIDENCE:
         return "PASS"
-    return "FAIL" if over and 1 - at_most(over - 1, n, share) <= 1 - CONFIDENCE else "INCONCLUSIVE"
+    return "FAIL" if over and 1 - binomial_cdf(over - 1, n, share) <= 1 - CONFIDENCE else "INCONCLUSIVE"
 
 
-def most_over(n: int, percentile: float) -> int | None:
+def max_over_limit(n: int, percentile: float) -> int | None:
     """The most of n runs that may be over a limit which passes all the same; None: n is too small for any."""
     low, high = -1, n
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (middle, high) if decide(middle, n, percentile) == "PASS" else (low, middle)
+        low, high = (middle, high) if decide_limit(middle, n, percentile) == "PASS" else (low, middle)
     return low if low >= 0 else None
 
 
-def at_most(k: int, n: int, share: float) -> float:
+def binomial_cdf(k: int, n: int, share: float) -> float:
     """P(X <= k) of the binomial distribution, summed from its largest term on."""
     if k >= n:
         return 1.0

@@ -22,13 +22,13 @@ from visualprof.remote.child import convert
 from visualprof.remote.child.advice.stage import advise
 from visualprof.remote.child.advice.worker import Worker, serve
 from visualprof.remote.child.case import steps
-from visualprof.remote.child.failures import explain
-from visualprof.remote.child.host import forget_peak, peak_rss_bytes
+from visualprof.remote.child.failures import to_failure
+from visualprof.remote.child.host import peak_rss_bytes, reset_peak_rss
 from visualprof.remote.child.load import Loader
-from visualprof.remote.child.measure import describe, measure_point, packed
+from visualprof.remote.child.measure import measure_point, pack_samples, point_row
 from visualprof.remote.child.search.stage import search
 from visualprof.remote.child.search.worker import SearchWorker
-from visualprof.remote.child.task import EventLog, TaskFile, backend_of, inputs_of, read_task
+from visualprof.remote.child.task import EventLog, TaskFile, read_task, task_backend, task_inputs
 from visualprof.remote.protocol import Request, TaskFailure
 
 WITHOUT_MODEL = {**convert.STAGES, **steps.STAGES}  # stages with a task of their own
@@ -55,7 +55,7 @@ def main(argv: list[str]) -> int:
         events.tell("done")
     except Exception as error:  # noqa: BLE001 (whatever a runtime raises ends the task, and is told)
         traceback.print_exc()
-        failure = explain(error)
+        failure = to_failure(error)
         if task:
             failure = _with_sizes(failure, task.lease.request)
         events.tell("failed", reason=failure.reason, error=failure.error, hint=failure.hint)
@@ -83,9 +83,9 @@ def _work(task: TaskFile, events: EventLog, stage: str) -> None:
 def _measure(task: TaskFile, events: EventLog, repeat: int) -> None:
     """Measure every point once, in every other repeat the last one first."""
     request, spec = task.lease.request, task.lease.spec
-    runtime = backend_of(task)
+    runtime = task_backend(task)
     events.tell("phase", phase="preparing")
-    points, feeds_of = inputs_of(task)
+    points, feeds_of = task_inputs(task)
     points = points[:: -1 if repeat % 2 else 1]
     feeds = feeds_of(points[0])
     events.tell("progress", done=0, total=len(points))
@@ -104,11 +104,11 @@ def _measure(task: TaskFile, events: EventLog, repeat: int) -> None:
             events.tell("phase", phase="measuring", batch=point.batch)
             if done:
                 feeds = feeds_of(point)
-            forget_peak()
+            reset_peak_rss()
             load = Loader(session, feeds, request.measure, point.samples)
             measured = measure_point(session, feeds, request.measure, loop=load.run)
-            line = describe(point, measured, load_ns, peak_rss_bytes(), latencies.tell()) | load.told()
-            latencies.write(packed(measured.timed.samples))
+            line = point_row(point, measured, load_ns, peak_rss_bytes(), latencies.tell()) | load.load_fields()
+            latencies.write(pack_samples(measured.timed.samples))
             latencies.flush()
             lines.write(json.dumps(line) + "\n")
             lines.flush()
@@ -118,11 +118,11 @@ def _measure(task: TaskFile, events: EventLog, repeat: int) -> None:
 
 
 def _profile(task: TaskFile, events: EventLog, name: str) -> None:
-    wanted, runtime = task.lease.request.profile, backend_of(task)
+    wanted, runtime = task.lease.request.profile, task_backend(task)
     if name not in runtime.passes:
         error = msg("child.no_profile_pass", f"{runtime.name} has no profile pass '{name}'")
         raise TaskFailure("agent_error", error, ", ".join(runtime.passes))
-    points, feeds_of = inputs_of(task)
+    points, feeds_of = task_inputs(task)
     point = next((p for p in points if p.batch == wanted.at), None if wanted.at else points[0])
     if point is None:
         error = msg("child.profile_not_sweep", f"profile.at: {wanted.at} is not in the sweep")

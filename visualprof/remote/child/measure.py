@@ -21,17 +21,17 @@ from visualprof.remote.child.host import HostLoad, LoadMeter
 from visualprof.remote.child.inputs import SweepPoint
 from visualprof.remote.protocol import Measure
 
-ROOM, ROOM_AT_FIRST = 1 << 16, 1 << 20  # samples that the array grows by, and has at most before the first
-AGREE = 0.10  # two windows agree when their medians differ by at most this share
-TAILS = 0.50  # p99 of a third is of few samples, so it is given more room
-MAX_WINDOWS = 10
-WINDOW_RUNS = 3
-WHOLE_S = 0.5
-WHOLE_RUNS = 3
+SAMPLE_BLOCK, MAX_FIRST_BLOCK = 1 << 16, 1 << 20  # samples that the array grows by, and has at most before the first
+MEDIAN_TOLERANCE = 0.10  # two windows agree when their medians differ by at most this share
+P99_TOLERANCE = 0.50  # p99 of a third is of few samples, so it is given more room
+MAX_WARM_UP_WINDOWS = 10
+MIN_WINDOW_RUNS = 3
+TRANSFER_LOOP_S = 0.5
+MIN_TRANSFER_RUNS = 3
 # Percentile in tenths of a percent: samples that give 99 % confidence with one sample over it allowed.
-ENOUGH = {500: 11, 900: 64, 950: 130, 990: 662, 999: 6636}
-THIRDS = 3
-LARGEST = 0xFFFFFFFF  # ns that a kept sample can tell, 4.29 s
+MIN_SAMPLES = {500: 11, 900: 64, 950: 130, 990: 662, 999: 6636}
+PARTS = 3
+MAX_SAMPLE_NS = 0xFFFFFFFF  # ns that a kept sample can tell, 4.29 s
 
 Infer = Callable[[Any], Any]
 Clock = Callable[[], int]
@@ -39,7 +39,7 @@ CLOCK: Clock = time.perf_counter_ns
 
 
 @dataclass(frozen=True)
-class Timed:
+class TimedRuns:
     """Runs of a loop. samples: (n,) int64 ns of each. duration_ns: of the whole loop. unserved: that never began."""
 
     samples: Any
@@ -48,17 +48,17 @@ class Timed:
 
 
 @dataclass(frozen=True)
-class Stretch:
+class MeasuredLoop:
     """A timed loop, and the machine meanwhile. start_ns, end_ns: epoch, of the loop alone."""
 
-    timed: Timed
+    timed: TimedRuns
     load: HostLoad
     start_ns: int
     end_ns: int
 
 
 @dataclass(frozen=True)
-class Measured(Stretch):
+class PointMeasurement(MeasuredLoop):
     """One point.
 
     whole_per_s: runs a second with inputs brought in and outputs fetched. device_bytes: peak of the device in the
@@ -72,8 +72,12 @@ class Measured(Stretch):
 
 
 def measure_point(
-    session: Session, feeds: Feeds, how: Measure, clock: Clock = CLOCK, loop: Callable[[Any], Stretch] | None = None
-) -> Measured:
+    session: Session,
+    feeds: Feeds,
+    how: Measure,
+    clock: Clock = CLOCK,
+    loop: Callable[[Any], MeasuredLoop] | None = None,
+) -> PointMeasurement:
     """Measure a session at one point: first run, warm-up, the timed loop, and a loop that moves data too.
 
     loop: the timed one, of prepared inputs; None: one run after another.
@@ -87,23 +91,23 @@ def measure_point(
         session.fetch(outputs)
         del outputs
         warmup_n = 1 + warm_up(infer, prepared, how, clock)
-        stretch = loop(prepared) if loop else one_after_another(infer, prepared, how, clock)
+        stretch = loop(prepared) if loop else run_sequentially(infer, prepared, how, clock)
         device_bytes = session.memory_bytes()
-        whole_per_s = _whole_per_s(session, feeds, min(WHOLE_S, how.min_s), clock)
+        whole_per_s = _whole_per_s(session, feeds, min(TRANSFER_LOOP_S, how.min_s), clock)
     place = stretch.timed, stretch.load, stretch.start_ns, stretch.end_ns
-    return Measured(*place, first_ns, warmup_n, whole_per_s, device_bytes)
+    return PointMeasurement(*place, first_ns, warmup_n, whole_per_s, device_bytes)
 
 
-def one_after_another(infer: Infer, prepared: Any, how: Measure, clock: Clock) -> Stretch:
+def run_sequentially(infer: Infer, prepared: Any, how: Measure, clock: Clock) -> MeasuredLoop:
     """The timed loop of one run after another."""
     meter = LoadMeter()
-    return metered(time_runs(infer, prepared, how.min_s, how.max_s, how.min_n, clock), meter)
+    return finish_loop(time_runs(infer, prepared, how.min_s, how.max_s, how.min_n, clock), meter)
 
 
-def metered(timed: Timed, meter: LoadMeter) -> Stretch:
+def finish_loop(timed: TimedRuns, meter: LoadMeter) -> MeasuredLoop:
     """A loop that has just ended, and the machine since the meter was made."""
     end_ns, load = time.time_ns(), meter.load()
-    return Stretch(timed, load, end_ns - timed.duration_ns, end_ns)
+    return MeasuredLoop(timed, load, end_ns - timed.duration_ns, end_ns)
 
 
 def warm_up(infer: Infer, prepared: Any, how: Measure, clock: Clock = CLOCK) -> int:
@@ -113,27 +117,27 @@ def warm_up(infer: Infer, prepared: Any, how: Measure, clock: Clock = CLOCK) -> 
     """
     end = clock() + how.max_s * 1e9
     runs, before = 0, 0.0
-    for window in range(MAX_WINDOWS):
-        timed = time_runs(infer, prepared, how.warmup_s / 2, how.max_s, WINDOW_RUNS, clock)
+    for window in range(MAX_WARM_UP_WINDOWS):
+        timed = time_runs(infer, prepared, how.warmup_s / 2, how.max_s, MIN_WINDOW_RUNS, clock)
         runs += len(timed.samples)
         median = float(np.median(timed.samples))
-        if (window and agree(median, before)) or clock() > end:
+        if (window and medians_agree(median, before)) or clock() > end:
             break
         before = median
     return runs
 
 
-def agree(a: float, b: float) -> bool:
+def medians_agree(a: float, b: float) -> bool:
     """Whether two medians lie within a tenth of the smaller one."""
-    return max(a, b) <= (1 + AGREE) * min(a, b)
+    return max(a, b) <= (1 + MEDIAN_TOLERANCE) * min(a, b)
 
 
-def time_runs(infer: Infer, prepared: Any, min_s: float, max_s: float, min_n: int, clock: Clock = CLOCK) -> Timed:
+def time_runs(infer: Infer, prepared: Any, min_s: float, max_s: float, min_n: int, clock: Clock = CLOCK) -> TimedRuns:
     """Times runs until min_s and min_n are both reached, at most max_s; one run at least.
 
     Outputs are released outside of the timed stretch.
     """
-    samples = array("q", bytes(8 * max(ROOM, min(min_n, ROOM_AT_FIRST))))
+    samples = array("q", bytes(8 * max(SAMPLE_BLOCK, min(min_n, MAX_FIRST_BLOCK))))
     room, n = len(samples), 0
     with no_garbage_collection():
         start = clock()
@@ -148,9 +152,9 @@ def time_runs(infer: Infer, prepared: Any, min_s: float, max_s: float, min_n: in
                 break
             del outputs
             if n == room:
-                samples.frombytes(bytes(8 * ROOM))
-                room += ROOM
-    return Timed(np.frombuffer(samples, np.int64, n), end - start)
+                samples.frombytes(bytes(8 * SAMPLE_BLOCK))
+                room += SAMPLE_BLOCK
+    return TimedRuns(np.frombuffer(samples, np.int64, n), end - start)
 
 
 @contextmanager
@@ -175,11 +179,13 @@ def _whole_per_s(session: Session, feeds: Feeds, least_s: float, clock: Clock) -
     def whole(values: Feeds) -> Any:
         return session.fetch(session.infer(session.prepare(values)))
 
-    timed = time_runs(whole, feeds, least_s, max(least_s, 10 * WHOLE_S), WHOLE_RUNS, clock)
+    timed = time_runs(whole, feeds, least_s, max(least_s, 10 * TRANSFER_LOOP_S), MIN_TRANSFER_RUNS, clock)
     return len(timed.samples) * 1e9 / max(1, timed.duration_ns)
 
 
-def describe(point: SweepPoint, measured: Measured, load_ns: int, rss_bytes: int, offset: int) -> dict[str, Any]:
+def point_row(
+    point: SweepPoint, measured: PointMeasurement, load_ns: int, rss_bytes: int, offset: int
+) -> dict[str, Any]:
     """A line of `points.jsonl`.
 
     energy_j_per_sample and throttled stay null: whoever watches the device fills them.
@@ -201,7 +207,7 @@ def describe(point: SweepPoint, measured: Measured, load_ns: int, rss_bytes: int
         "qps": per_s,
         "samples_per_s": per_s * point.samples,
         "whole_samples_per_s": measured.whole_per_s * point.samples,
-        **distribution(samples, measured.timed.unserved),
+        **latency_statistics(samples, measured.timed.unserved),
         "involuntary_switches": measured.load.switches,
         "pressure": measured.load.pressure,
         "host_busy": measured.load.busy,
@@ -215,12 +221,12 @@ def describe(point: SweepPoint, measured: Measured, load_ns: int, rss_bytes: int
     }
 
 
-def packed(samples: Any) -> bytes:
+def pack_samples(samples: Any) -> bytes:
     """Samples as they stand in `latencies.bin`: little-endian uint32 ns, saturating."""
-    return np.minimum(samples, LARGEST).astype("<u4").tobytes()
+    return np.minimum(samples, MAX_SAMPLE_NS).astype("<u4").tobytes()
 
 
-def distribution(samples: Any, unserved: int = 0) -> dict[str, Any]:
+def latency_statistics(samples: Any, unserved: int = 0) -> dict[str, Any]:
     """Percentiles (nearest rank; null where there are too few samples), spread, and how the three thirds differ.
 
     Runs that were never served took longer than all others: what falls among them is null.
@@ -231,22 +237,24 @@ def distribution(samples: Any, unserved: int = 0) -> dict[str, Any]:
     """
     ordered = np.sort(samples)
     n = len(ordered) + unserved
-    shown = {_key(p): rank_of_all(ordered, p, n) if n >= least else None for p, least in ENOUGH.items()}
-    thirds = [np.sort(part) for part in np.array_split(samples, THIRDS) if len(part)]
+    shown = {_key(p): nearest_rank_of_all(ordered, p, n) if n >= least else None for p, least in MIN_SAMPLES.items()}
+    thirds = [np.sort(part) for part in np.array_split(samples, PARTS) if len(part)]
     medians, tails = ([nearest_rank(part, p) for part in thirds] for p in (500, 990))
     means = [round(float(part.mean())) for part in thirds]
-    steady = agree(max(medians), min(medians)) and agree(max(means), min(means))
+    steady = medians_agree(max(medians), min(medians)) and medians_agree(max(means), min(means))
     return {
         "mean_ns": None if unserved else round(float(ordered.mean())),
         "min_ns": int(ordered[0]),
         "max_ns": None if unserved else int(ordered[-1]),
         **shown,
-        "trusted": [p / 10 if p % 10 else p // 10 for p, least in ENOUGH.items() if n >= least],
+        "trusted": [p / 10 if p % 10 else p // 10 for p, least in MIN_SAMPLES.items() if n >= least],
         "iqr_ns": nearest_rank(ordered, 750) - nearest_rank(ordered, 250),
         "window_p50_ns": medians,
         "window_mean_ns": means,
         "window_p99_ns": tails,
-        "stable": len(thirds) == THIRDS and steady and (n < ENOUGH[990] or max(tails) <= (1 + TAILS) * min(tails)),
+        "stable": len(thirds) == PARTS
+        and steady
+        and (n < MIN_SAMPLES[990] or max(tails) <= (1 + P99_TOLERANCE) * min(tails)),
     }
 
 
@@ -259,7 +267,7 @@ def nearest_rank(ordered: Any, tenths: int) -> int:
     return int(ordered[_rank(tenths, len(ordered))])
 
 
-def rank_of_all(ordered: Any, tenths: int, n: int) -> int | None:
+def nearest_rank_of_all(ordered: Any, tenths: int, n: int) -> int | None:
     """The same of n samples, of which those that are missing are larger than all others: None where it is of these."""
     place = _rank(tenths, n)
     return int(ordered[place]) if place < len(ordered) else None

@@ -14,7 +14,7 @@ from visualprof.remote.backends import Backend, Feeds, backend
 from visualprof.remote.child.inputs import SweepPoint, open_arrays, point_feeds, sweep_points
 from visualprof.remote.protocol import Lease, Runtime, TaskFailure, build
 
-RESERVE = 64 * 1024
+RESERVE_BYTES = 64 * 1024
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class EventLog:
     def __init__(self, path: Path) -> None:
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
         self._reserve = path.with_name(path.name + ".reserve")
-        self._reserve.write_bytes(bytes(RESERVE))
+        self._reserve.write_bytes(bytes(RESERVE_BYTES))
 
     def tell(self, event: str, **fields: Any) -> None:
         """One event; fields are JSON's values."""
@@ -91,7 +91,7 @@ class EventLog:
         os.close(self._file)
 
 
-def inputs_of(task: TaskFile) -> tuple[list[SweepPoint], Callable[[SweepPoint], Feeds]]:
+def task_inputs(task: TaskFile) -> tuple[list[SweepPoint], Callable[[SweepPoint], Feeds]]:
     """The points of the task, and a function that makes the values of one."""
     request = task.lease.request
     arrays = open_arrays(request.inputs, task.inputs)
@@ -99,7 +99,7 @@ def inputs_of(task: TaskFile) -> tuple[list[SweepPoint], Callable[[SweepPoint], 
     return points, lambda point: point_feeds(request.inputs, point, arrays, request.sweep.dim)
 
 
-def backend_of(task: TaskFile) -> Backend:
+def task_backend(task: TaskFile) -> Backend:
     """The backend of the task. Raises: TaskFailure: there is none of that name."""
     name = task.lease.spec.backend
     try:

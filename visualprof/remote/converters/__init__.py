@@ -21,7 +21,7 @@ from typing import Any
 from visualprof.messages import msg
 from visualprof.remote.protocol import Input, TaskFailure
 
-ROWS_MOST = 512  # of the user's data that calibrate
+MAX_CALIBRATION_ROWS = 512  # of the user's data that calibrate
 _REQUIREMENT = re.compile(r"[A-Za-z0-9._-]+")
 
 Feeds = dict[str, Any]  # arrays of numpy by the input's name
@@ -75,7 +75,7 @@ class Rows:
                 error,
                 msg("converters.give_more_rows_every", "give it more rows: every second one calibrates"),
             )
-        return self._some(slice(1, 2 * ROWS_MOST, 2))
+        return self._some(slice(1, 2 * MAX_CALIBRATION_ROWS, 2))
 
     def evaluation(self) -> Rows:
         """The rows that judge."""
@@ -167,24 +167,24 @@ class Converter:
     makes: str
     needs: dict[str, str]
     convert: Callable[[Path, Path, dict[str, str], Rows | None], object]
-    applies: Callable[[Path], str] = lambda _: ""
+    unsuitable_reason: Callable[[Path], str] = lambda _: ""
     options: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     calibrates: bool = False
     runtimes: tuple[str, ...] = ()
     settings: dict[str, str] = field(default_factory=dict[str, str])
     suffix: str = ""
     device: str = "cpu"
-    minutes: float = 10.0
+    timeout_minutes: float = 10.0
 
-    def missing(self) -> list[str]:
+    def missing_packages(self) -> list[str]:
         """Requirements that this interpreter does not have, found without an import."""
         return [package for module, package in self.needs.items() if importlib.util.find_spec(module) is None]
 
-    def tools(self) -> dict[str, str]:
+    def tool_versions(self) -> dict[str, str]:
         """Versions of what it needs, in this interpreter."""
-        return {module: version(module, package) for module, package in self.needs.items()}
+        return {module: installed_version(module, package) for module, package in self.needs.items()}
 
-    def chosen(self, options: Mapping[str, str]) -> dict[str, str]:
+    def resolve_options(self, options: Mapping[str, str]) -> dict[str, str]:
         """The value of each option: the given one, else the default.
 
         Raises: TaskFailure: input_error for an option or a value that it does not have.
@@ -203,7 +203,7 @@ class Converter:
         return {name: options.get(name, values[0] if values else "") for name, values in self.options.items()}
 
 
-def version(module: str, package: str) -> str:
+def installed_version(module: str, package: str) -> str:
     """Version of a module; its distribution may have another name (onnxruntime-gpu)."""
     match = _REQUIREMENT.match(package)
     try:
@@ -229,7 +229,7 @@ class Conversion:
     inputs: list[Input] = field(default_factory=list[Input])
     dims: dict[str, int] = field(default_factory=dict[str, int])
 
-    def known(self) -> dict[str, str]:
+    def default_options(self) -> dict[str, str]:
         """What the job says, as the texts of those options."""
         inputs = (f"{one.name}={one.dtype}[{','.join(map(str, one.dims))}]" for one in self.inputs)
         return {"inputs": ";".join(inputs), "sizes": ",".join(f"{name}={size}" for name, size in self.dims.items())}

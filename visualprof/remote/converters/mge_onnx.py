@@ -71,7 +71,7 @@ class Graph:
         return self.weight(self.np.array(values, "int64"))
 
 
-class Unfit(Exception):
+class UnsupportedOperator(Exception):
     """An operator, or a parameter of one, that is not in the set: `Reduce(mode=SUM_SQR)`."""
 
     def __init__(self, kind: str, **parameters: object) -> None:
@@ -79,17 +79,17 @@ class Unfit(Exception):
         super().__init__(f"{kind}({told})" if told else kind)
 
 
-def known(node: Any, var: Any) -> Any:
+def constant_value(node: Any, var: Any) -> Any:
     """The values of an input that has to be a constant."""
     if var.owner.type not in CONSTANTS:
-        raise Unfit(node.type, input=var.owner.type)
+        raise UnsupportedOperator(node.type, input=var.owner.type)
     return var.value
 
 
 def _wants(node: Any, **values: str) -> None:
     for name, value in values.items():
         if node.params.get(name, value) != value:
-            raise Unfit(node.type, **{name: node.params[name]})
+            raise UnsupportedOperator(node.type, **{name: node.params[name]})
 
 
 def _elemwise(graph: Graph, node: Any) -> None:
@@ -107,7 +107,7 @@ def _elemwise(graph: Graph, node: Any) -> None:
     elif mode in PLAIN:
         graph.add(PLAIN[mode], inputs, output)
     else:
-        raise Unfit(node.type, mode=mode)
+        raise UnsupportedOperator(node.type, mode=mode)
 
 
 def _filters(graph: Graph, node: Any) -> tuple[str, int]:
@@ -115,7 +115,7 @@ def _filters(graph: Graph, node: Any) -> tuple[str, int]:
     weight = node.inputs[1]
     if node.params["sparse"] == "DENSE":
         return graph.name(weight), 1
-    values = known(node, weight)
+    values = constant_value(node, weight)
     groups, out, *rest = values.shape
     return graph.weight(values.reshape(groups * out, *rest)), groups
 
@@ -134,8 +134,8 @@ def _convolution(graph: Graph, node: Any, more: Sequence[str] = (), output: Any 
 def _conv_bias(graph: Graph, node: Any) -> None:
     ending = node.params["nonlineMode"]
     if len(node.inputs) > 3 or ending not in ENDINGS:
-        raise Unfit(node.type, nonlineMode=ending, inputs=len(node.inputs))
-    biases = [graph.weight(known(node, bias).reshape(-1)) for bias in node.inputs[2:]]
+        raise UnsupportedOperator(node.type, nonlineMode=ending, inputs=len(node.inputs))
+    biases = [graph.weight(constant_value(node, bias).reshape(-1)) for bias in node.inputs[2:]]
     output = node.outputs[0]
     made = _convolution(graph, node, biases, None if ENDINGS[ending] else output)
     if ENDINGS[ending]:
@@ -144,7 +144,7 @@ def _conv_bias(graph: Graph, node: Any) -> None:
 
 def _batch_norm(graph: Graph, node: Any) -> None:
     _wants(node, fwd_mode="INFERENCE", param_dim="DIM_1C11")
-    kept = [graph.weight(known(node, one).reshape(-1)) for one in node.inputs[1:]]
+    kept = [graph.weight(constant_value(node, one).reshape(-1)) for one in node.inputs[1:]]
     epsilon = node.params["epsilon"]
     graph.add("BatchNormalization", [node.inputs[0], *kept], node.outputs[-1], epsilon=epsilon)
 
@@ -152,7 +152,7 @@ def _batch_norm(graph: Graph, node: Any) -> None:
 def _pooling(graph: Graph, node: Any) -> None:
     _wants(node, format="NCHW")
     if node.params["mode"] not in POOLS:
-        raise Unfit(node.type, mode=node.params["mode"])
+        raise UnsupportedOperator(node.type, mode=node.params["mode"])
     kind, more = POOLS[node.params["mode"]]
     of = node.params.__getitem__
     graph.add(
@@ -191,7 +191,7 @@ def _reduce(graph: Graph, node: Any) -> None:
     _wants(node, data_type="DEFAULT")
     mode, axis = node.params["mode"], node.params["axis"]
     if mode not in REDUCTIONS or len(node.inputs) != 1:
-        raise Unfit(node.type, mode=mode, inputs=len(node.inputs))
+        raise UnsupportedOperator(node.type, mode=mode, inputs=len(node.inputs))
     if mode == "SUM":
         graph.add("ReduceSum", [node.inputs[0], graph.longs(axis)], node.outputs[0])
     else:
@@ -201,7 +201,7 @@ def _reduce(graph: Graph, node: Any) -> None:
 def _dimshuffle(graph: Graph, node: Any) -> None:
     pattern = list(node.params["pattern"])
     if sorted(pattern) != list(range(node.params["ndim"])):
-        raise Unfit(node.type, pattern=pattern)
+        raise UnsupportedOperator(node.type, pattern=pattern)
     graph.add("Transpose", node.inputs, node.outputs[0], perm=pattern)
 
 
@@ -212,7 +212,7 @@ def _subtensor(graph: Graph, node: Any) -> None:
     gone: list[int] = []
     for item in node.params:
         said = [name for name in ("begin", "end", "step", "idx") if item[name]]
-        given = {name: int(known(node, next(places)).reshape(-1)[0]) for name in said}
+        given = {name: int(constant_value(node, next(places)).reshape(-1)[0]) for name in said}
         step = given.get("step", 1)
         if "idx" in given:
             start, end = given["idx"], given["idx"] + 1 or FAR
@@ -232,7 +232,7 @@ def _subtensor(graph: Graph, node: Any) -> None:
 
 def _gather(graph: Graph, node: Any) -> None:
     if len(node.params) != 1 or not node.params[0]["idx"]:
-        raise Unfit(node.type, axes=len(node.params))
+        raise UnsupportedOperator(node.type, axes=len(node.params))
     graph.add("Gather", node.inputs, node.outputs[0], axis=node.params[0]["axis"])
 
 
@@ -260,7 +260,7 @@ def _identity(graph: Graph, node: Any) -> None:
 
 
 def _constant(graph: Graph, node: Any) -> None:
-    graph.weight(known(node, node.outputs[0]), graph.name(node.outputs[0]))
+    graph.weight(constant_value(node, node.outputs[0]), graph.name(node.outputs[0]))
 
 
 OPERATORS: dict[str, Callable[[Graph, Any], object]] = {
@@ -285,16 +285,16 @@ def _translated(path: Path) -> tuple[Graph, list[Any], list[Any], list[str]]:
         inputs += node.outputs if node.type == INPUT else []
         try:
             OPERATORS.get(node.type, _unknown)(graph, node)
-        except Unfit as why:
+        except UnsupportedOperator as why:
             unfit[str(why)] = None
     return graph, inputs, outputs, list(unfit)
 
 
 def _unknown(graph: Graph, node: Any) -> None:
-    raise Unfit(node.type)
+    raise UnsupportedOperator(node.type)
 
 
-def applies(path: Path) -> str:
+def unsuitable_reason(path: Path) -> str:
     """Which of its operators are not in the set, by name."""
     unfit = _translated(path)[3]
     return msg("converters.it_has", f"it has {', '.join(unfit)}") if unfit else ""
@@ -347,5 +347,5 @@ CONVERTER = Converter(
     makes="onnx",
     needs={"megengine": "megengine", "onnx": "onnx"},
     convert=convert,
-    applies=applies,
+    unsuitable_reason=unsuitable_reason,
 )

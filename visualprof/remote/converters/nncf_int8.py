@@ -29,7 +29,7 @@ CONVERTER = Converter(
     makes="openvino",
     needs={"nncf": "nncf", "openvino": "openvino", "onnx": "onnx"},
     convert=convert,
-    applies=onnx.having("MatMul", "Gemm", "Conv"),
+    unsuitable_reason=onnx.needs_operator("MatMul", "Gemm", "Conv"),
     options={"kind": ("any", "transformer")},
     calibrates=True,
 )

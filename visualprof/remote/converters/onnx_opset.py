@@ -17,7 +17,7 @@ def convert(model: Path, target: Path, options: dict[str, str], rows: Rows | Non
     onnx.write(versions.convert_version(onnx.read(model), int(options["version"])), target)
 
 
-def applies(path: Path) -> str:
+def unsuitable_reason(path: Path) -> str:
     """Its converter loses functions."""
     return (
         msg("converters.functions_own", "it has functions of its own")
@@ -33,6 +33,6 @@ CONVERTER = Converter(
     makes="onnx",
     needs={"onnx": "onnx"},
     convert=convert,
-    applies=applies,
+    unsuitable_reason=unsuitable_reason,
     options={"version": ("22", *map(str, range(13, 22)), "23", "24")},
 )

@@ -42,7 +42,7 @@ def convert(model: Path, target: Path, options: dict[str, str], rows: Rows | Non
     onnx.write(graph, target)
 
 
-def applies(path: Path) -> str:
+def unsuitable_reason(path: Path) -> str:
     """Whether it has open dimensions that have names."""
     return (
         ""
@@ -74,6 +74,6 @@ CONVERTER = Converter(
     makes="onnx",
     needs=onnx.NEEDS,
     convert=convert,
-    applies=applies,
+    unsuitable_reason=unsuitable_reason,
     options={"sizes": ()},
 )

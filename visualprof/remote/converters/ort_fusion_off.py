@@ -26,8 +26,8 @@ def convert(model: Path, target: Path, options: dict[str, str], rows: Rows | Non
     level, fusion = ort.GraphOptimizationLevel.ORT_ENABLE_EXTENDED, options["fusion"]
     with tempfile.TemporaryDirectory() as folder:
         fused = Path(folder, "fused.onnx")
-        onnx.optimized(model, fused, level)
-        onnx.optimized(model, target, level, disabled_optimizers=[fusion])
+        onnx.write_optimized(model, fused, level)
+        onnx.write_optimized(model, target, level, disabled_optimizers=[fusion])
         if onnx.content(fused).digest == onnx.content(target).digest:
             target.unlink()
             raise TaskFailure(

@@ -27,7 +27,7 @@ CONVERTER = Converter(
     makes="onnx",
     needs={**onnx.NEEDS, "onnx_ir": "onnx-ir"},
     convert=convert,
-    applies=onnx.having("MatMul", weighted=True),
+    unsuitable_reason=onnx.needs_operator("MatMul", weighted=True),
     options={"block": ("32", "64", "128", "16"), "accuracy": ("4", "1", "0")},
     runtimes=("onnxruntime",),
 )

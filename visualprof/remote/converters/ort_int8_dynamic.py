@@ -17,14 +17,14 @@ def convert(model: Path, target: Path, options: dict[str, str], rows: Rows | Non
     """Of products of matrices alone unless told: convolutions with signed weights get 6 to 8 times slower on x86."""
     quantization: Any = importlib.import_module("onnxruntime.quantization")
     kind = options["weights"] if options["weights"] != "auto" else "uint8" if options["operators"] == "all" else "int8"
-    with onnx.plain(model) as copy:
+    with onnx.writable_copy(model) as copy:
         quantization.quantize_dynamic(
             copy,
             target,
             op_types_to_quantize=OPERATORS[options["operators"]],
             per_channel=options["per_channel"] == "yes",
             weight_type=getattr(quantization.QuantType, f"Q{kind[:-1].replace('int', 'Int').replace('u', 'U')}8"),
-            use_external_data_format=onnx.large(onnx.read(model)),
+            use_external_data_format=onnx.exceeds_one_file(onnx.read(model)),
         )
 
 
@@ -35,7 +35,7 @@ CONVERTER = Converter(
     makes="onnx",
     needs=onnx.NEEDS,
     convert=convert,
-    applies=onnx.having("MatMul", "Gemm", "Conv", "LSTM", "Attention"),
+    unsuitable_reason=onnx.needs_operator("MatMul", "Gemm", "Conv", "LSTM", "Attention"),
     options={"operators": tuple(OPERATORS), "weights": ("auto", "int8", "uint8"), "per_channel": ("no", "yes")},
     runtimes=("onnxruntime",),
 )

@@ -31,7 +31,7 @@ def convert(model: Path, target: Path, options: dict[str, str], rows: Rows | Non
     assert rows is not None
     quantization: Any = importlib.import_module("onnxruntime.quantization")
     kinds = quantization.QuantType
-    with onnx.plain(model) as copy:
+    with onnx.writable_copy(model) as copy:
         quantization.quantize_static(
             copy,
             str(target),
@@ -41,7 +41,7 @@ def convert(model: Path, target: Path, options: dict[str, str], rows: Rows | Non
             activation_type=kinds.QInt8 if options["activations"] == "int8" else kinds.QUInt8,
             weight_type=kinds.QInt8,
             calibrate_method=getattr(quantization.CalibrationMethod, METHODS[options["ranges"]]),
-            use_external_data_format=onnx.large(onnx.read(model)),
+            use_external_data_format=onnx.exceeds_one_file(onnx.read(model)),
         )
 
 
@@ -52,7 +52,7 @@ CONVERTER = Converter(
     makes="onnx",
     needs=onnx.NEEDS,
     convert=convert,
-    applies=onnx.having("MatMul", "Gemm", "Conv", "Add", "Mul"),
+    unsuitable_reason=onnx.needs_operator("MatMul", "Gemm", "Conv", "Add", "Mul"),
     options={"ranges": tuple(METHODS), "activations": ("uint8", "int8"), "per_channel": ("no", "yes")},
     calibrates=True,
 )

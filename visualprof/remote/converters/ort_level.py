@@ -17,7 +17,7 @@ def convert(model: Path, target: Path, options: dict[str, str], rows: Rows | Non
     """A session that writes its graph. The level `all` has layouts of this machine's processor in it."""
     ort: Any = importlib.import_module("onnxruntime")
     level = getattr(ort.GraphOptimizationLevel, LEVELS[options["level"]])
-    onnx.optimized(model, target, level)
+    onnx.write_optimized(model, target, level)
 
 
 CONVERTER = Converter(

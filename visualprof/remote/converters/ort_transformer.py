@@ -25,7 +25,7 @@ CONVERTER = Converter(
     makes="onnx",
     needs={**onnx.NEEDS, "sympy": "sympy"},
     convert=convert,
-    applies=onnx.having("Softmax", "LayerNormalization", "Attention"),
+    unsuitable_reason=onnx.needs_operator("Softmax", "LayerNormalization", "Attention"),
     options={"kind": ("bert", "gpt2", "t5", "bart", "vit", "swin", "clip", "conformer", "unet", "vae")},
     runtimes=("onnxruntime",),
 )

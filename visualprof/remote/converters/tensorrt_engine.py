@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from visualprof.messages import msg
-from visualprof.remote.backends.tensorrt import build
+from visualprof.remote.backends.tensorrt import build_engine
 from visualprof.remote.converters import Converter, Rows
 from visualprof.remote.converters.formats import onnx
 from visualprof.remote.protocol import TaskFailure
@@ -38,7 +38,7 @@ def convert(model: Path, target: Path, options: dict[str, str], rows: Rows | Non
         fixed = [dim for dim in dims[1:] if isinstance(dim, int)]
         first = dims[:1]
         shapes[name] = [(*(d if isinstance(d, int) else size for d in first), *fixed) for size in sizes]
-    target.write_bytes(build(trt, model, shapes, options["precision"], options["effort"]))
+    target.write_bytes(build_engine(trt, model, shapes, options["precision"], options["effort"]))
 
 
 def _sizes(text: str) -> list[int]:

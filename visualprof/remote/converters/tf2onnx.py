@@ -9,7 +9,7 @@ from typing import Any
 from unittest.mock import patch
 
 from visualprof.messages import msg
-from visualprof.remote.backends.tensorflow import saved_folder
+from visualprof.remote.backends.tensorflow import saved_model_folder
 from visualprof.remote.converters import Converter, Rows
 from visualprof.remote.converters.formats import onnx, tensorflow
 
@@ -18,7 +18,7 @@ def convert(model: Path, target: Path, options: dict[str, str], rows: Rows | Non
     """By tf2onnx, which numbers open dimensions: a leading one is called batch again."""
     name, shapes = tensorflow.signature(model)
     tool: Any = importlib.import_module("tf2onnx.convert")
-    with saved_folder(model) as folder:
+    with saved_model_folder(model) as folder:
         words = ["--saved-model", folder, "--signature_def", name, "--opset", options["opset"], "--output", str(target)]
         with patch.object(sys, "argv", ["tf2onnx", *words]):
             tool.main()
@@ -37,6 +37,6 @@ CONVERTER = Converter(
     makes="onnx",
     needs={"tf2onnx": "tf2onnx", "tensorflow": "tensorflow-cpu", "onnx": "onnx"},
     convert=convert,
-    applies=tensorflow.applies,
+    unsuitable_reason=tensorflow.unsuitable_reason,
     options={"opset": ("17", "18", "15", "13")},
 )

@@ -20,5 +20,5 @@ CONVERTER = Converter(
     makes="tflite",
     needs=tflite.NEEDS,
     convert=convert,
-    applies=tensorflow.applies,
+    unsuitable_reason=tensorflow.unsuitable_reason,
 )

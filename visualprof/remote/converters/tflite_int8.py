@@ -29,6 +29,6 @@ CONVERTER = Converter(
     makes="tflite",
     needs=tflite.NEEDS,
     convert=convert,
-    applies=tensorflow.applies,
+    unsuitable_reason=tensorflow.unsuitable_reason,
     calibrates=True,
 )

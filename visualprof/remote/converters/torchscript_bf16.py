@@ -77,6 +77,6 @@ CONVERTER = Converter(
     makes="torchscript",
     needs={"torch": "torch"},
     convert=convert,
-    applies=torchscript.weighted,
+    unsuitable_reason=torchscript.needs_parameters,
     options={"precision": tuple(TYPES)},
 )

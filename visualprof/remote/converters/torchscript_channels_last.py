@@ -24,5 +24,5 @@ CONVERTER = Converter(
     makes="torchscript",
     needs={"torch": "torch"},
     convert=convert,
-    applies=torchscript.weighted,
+    unsuitable_reason=torchscript.needs_parameters,
 )

@@ -30,13 +30,13 @@ DTYPES = (
     "float32", "float64", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz",
     "complex64", "complex128", "int64", "int32", "int16", "int8", "uint8", "bool",
 )  # fmt: skip
-SIDES = {"shape", "strides", "dtype"}
+TENSOR_KEYS = {"shape", "strides", "dtype"}
 NOT_FINITE = ("inf", "-inf", "nan")
-MOST_ARGUMENTS, MOST_PARTS, MOST_SIDES, LARGEST = 128, 4096, 64, 1 << 48
-WHOLE = 1 << 63
-MOST_VALUES = 64  # of a tensor that says a shape or axes
+MAX_ARGUMENTS, MAX_PARTS, MAX_DIMENSIONS, MAX_SIZE = 128, 4096, 64, 1 << 48
+INTEGER_LIMIT = 1 << 63
+MAX_VALUES = 64  # of a tensor that says a shape or axes
 MAX_BYTES = 1 << 20
-RECORDED = ("calls", "host_ns", "device_ns", "peak_ns")
+RECORDED_KEYS = ("calls", "host_ns", "device_ns", "peak_ns")
 DEVICE = re.compile(r"[\w .:()/+-]{0,80}", re.ASCII)
 
 Argument = Any  # a tensor or tensors as a dict, a number, a list of numbers, None
@@ -65,21 +65,21 @@ class Call:
 
     def encoded(self) -> bytes:
         """A file of it; the same call gives the same bytes."""
-        return magic(self.framework) + json.dumps(self.parts() | {"recorded": self.recorded}, indent=1).encode()
+        return file_magic(self.framework) + json.dumps(self.parts() | {"recorded": self.recorded}, indent=1).encode()
 
 
-def magic(framework: str) -> bytes:
+def file_magic(framework: str) -> bytes:
     """How a file with a call of that framework begins."""
     return MAGIC + (b"\n" if framework == "torch" else f" {framework}\n".encode())
 
 
-def decoded(data: bytes) -> Call:
+def decode_call(data: bytes) -> Call:
     """The call of a file.
 
     Raises: TaskFailure: it is none, or not one that is run.
     """
     try:
-        framework = next((name for name in TITLES if data.startswith(magic(name))), None)
+        framework = next((name for name in TITLES if data.startswith(file_magic(name))), None)
         if framework is None or len(data) > MAX_BYTES:
             raise ValueError(
                 msg(
@@ -87,9 +87,9 @@ def decoded(data: bytes) -> Call:
                     f"it does not begin with {MAGIC.decode()!r}, or has over {MAX_BYTES >> 10:,} KiB",
                 )
             )
-        body = json.loads(data[len(magic(framework)) :])
+        body = json.loads(data[len(file_magic(framework)) :])
         more = body.get("recorded", {}), framework, body.get("attributes", {}), body.get("form", {})
-        return checked(Call(body["operator"], body["arguments"], *more))
+        return check_call(Call(body["operator"], body["arguments"], *more))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise TaskFailure(
             "model_error",
@@ -98,16 +98,16 @@ def decoded(data: bytes) -> Call:
         ) from None
 
 
-def checked(call: Call) -> Call:
+def check_call(call: Call) -> Call:
     """The same call. Raises: ValueError, TypeError: it is not one that may become code."""
     if not NAME.fullmatch(call.operator):
         raise ValueError(msg("remote.no_name_operator", f"{call.operator[:100]!r} is no name of an operator"))
-    if len(call.arguments) > MOST_ARGUMENTS or not all(map(_is_argument, call.arguments)):
+    if len(call.arguments) > MAX_ARGUMENTS or not all(map(_is_argument, call.arguments)):
         raise ValueError(msg("remote.argument_neither_tensor_nor", "an argument is neither a tensor nor a number"))
     if call.framework not in TITLES or not (_are_named(call.attributes) and _are_named(call.form)):
         raise ValueError(msg("remote.attribute_neither_number_nor", "an attribute is neither a number nor a word"))
-    numbers = [call.recorded.get(name) for name in RECORDED]
-    known = {*RECORDED, "device"}.issuperset(call.recorded)
+    numbers = [call.recorded.get(name) for name in RECORDED_KEYS]
+    known = {*RECORDED_KEYS, "device"}.issuperset(call.recorded)
     if not known or not all(number is None or _is_number(number) for number in numbers):
         raise ValueError(msg("remote.what_recorded_no_numbers", "what was recorded of it are no numbers"))
     if not DEVICE.fullmatch(call.recorded.get("device") or ""):
@@ -118,9 +118,9 @@ def checked(call: Call) -> Call:
 def _is_argument(value: object) -> bool:
     if _is_object(value) and value.keys() == {"tensors"}:
         tensors = value["tensors"]
-        return is_list(tensors) and len(tensors) <= MOST_PARTS and all(map(_is_tensor, tensors))
+        return is_list(tensors) and len(tensors) <= MAX_PARTS and all(map(_is_tensor, tensors))
     if is_list(value):
-        return len(value) <= MOST_PARTS and all(map(_is_number, value))
+        return len(value) <= MAX_PARTS and all(map(_is_number, value))
     return value is None or _is_number(value) or _is_tensor(value)
 
 
@@ -128,14 +128,14 @@ def _are_named(values: object) -> bool:
     """Attributes: by words, each a number, a word, a small tensor, or a list of numbers, words and such lists."""
     return (
         _is_object(values)
-        and len(values) <= MOST_ARGUMENTS
+        and len(values) <= MAX_ARGUMENTS
         and all(WORD.fullmatch(name) and _is_attribute(value) for name, value in values.items())
     )
 
 
 def _is_attribute(value: object, depth: int = 3) -> bool:
     if is_list(value):
-        return depth > 0 and len(value) <= MOST_PARTS and all(_is_attribute(one, depth - 1) for one in value)
+        return depth > 0 and len(value) <= MAX_PARTS and all(_is_attribute(one, depth - 1) for one in value)
     return value is None or _is_number(value) or _is_tensor(value) or is_word(value)
 
 
@@ -145,10 +145,10 @@ def is_word(value: object) -> bool:
 
 
 def _is_tensor(value: object) -> bool:
-    if not _is_object(value) or not SIDES <= value.keys() <= SIDES | {"values", "constant"}:
+    if not _is_object(value) or not TENSOR_KEYS <= value.keys() <= TENSOR_KEYS | {"values", "constant"}:
         return False
     values = value.get("values", [])
-    if not (is_list(values) and len(values) <= MOST_VALUES and all(map(_is_number, values))):
+    if not (is_list(values) and len(values) <= MAX_VALUES and all(map(_is_number, values))):
         return False
     if not isinstance(value.get("constant", False), bool):
         return False
@@ -158,17 +158,17 @@ def _is_tensor(value: object) -> bool:
 
 
 def _are_sizes(value: object) -> TypeGuard[list[int]]:
-    return is_list(value) and len(value) <= MOST_SIDES and all(map(_is_size, value))
+    return is_list(value) and len(value) <= MAX_DIMENSIONS and all(map(_is_size, value))
 
 
 def _is_size(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < LARGEST
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < MAX_SIZE
 
 
 def _is_number(value: object) -> bool:
     if isinstance(value, str):
         return value in NOT_FINITE
-    return isinstance(value, (bool, float)) or (isinstance(value, int) and -WHOLE <= value < WHOLE)
+    return isinstance(value, (bool, float)) or (isinstance(value, int) and -INTEGER_LIMIT <= value < INTEGER_LIMIT)
 
 
 def is_list(value: object) -> TypeGuard[list[Any]]:

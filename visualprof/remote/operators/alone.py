@@ -8,42 +8,51 @@ from pathlib import Path
 from typing import Any
 
 from visualprof.messages import msg
-from visualprof.remote.operators import MAX_BYTES, TITLES, Call, decoded
-from visualprof.remote.operators.clock import Refused, Runs, measure
+from visualprof.remote.operators import MAX_BYTES, TITLES, Call, decode_call
+from visualprof.remote.operators.clock import OperatorRejected, RunnableOperator, measure_operator
 from visualprof.remote.protocol import Spec, TaskFailure
 
 SUFFIX = ".operator"
 REPEATS = "repeats"  # an option that only such a file has: timed calls, "" as many as take a second
-NOTHING = "nothing"
-TEXTS = ("overload", "device", "runtime")
-NUMBERS = ("median_ns", "min_ns", "max_ns", "clock_ns", "profiled_host_ns", "profiled_device_ns", "repeats", "threads")
+NOT_ASSUMED = "nothing"
+TEXT_KEYS = ("overload", "device", "runtime")
+NUMBER_KEYS = (
+    "median_ns",
+    "min_ns",
+    "max_ns",
+    "clock_ns",
+    "profiled_host_ns",
+    "profiled_device_ns",
+    "repeats",
+    "threads",
+)
 
 
-def suffix_of(framework: str) -> str:
+def call_suffix(framework: str) -> str:
     """Of the files with calls of a framework: each backend has its own."""
     return SUFFIX if framework == "torch" else f".{framework}_operator"
 
 
 def is_call(path: Path, framework: str) -> bool:
     """Whether a file, by its name, has a call of that framework."""
-    return path.suffix == suffix_of(framework)
+    return path.suffix == call_suffix(framework)
 
 
-def measured(path: Path, spec: Spec) -> tuple[Runs, dict[str, str]]:
+def measure_file(path: Path, spec: Spec) -> tuple[RunnableOperator, dict[str, str]]:
     """The operator of a file, and what it takes alone: `clock.measure` as texts.
 
     Raises: TaskFailure: it does not run here, or the spec asks for what an operator has not.
     """
-    operator = opened(path, spec)
+    operator = open_operator(path, spec)
     try:
-        result = measure(operator, int(spec.options.get(REPEATS) or 0))
-    except Refused as refusal:
+        result = measure_operator(operator, int(spec.options.get(REPEATS) or 0))
+    except OperatorRejected as refusal:
         raise _failure(path, refusal) from None
-    texts = {name: str(result[name]) for name in (*TEXTS, *NUMBERS) if result[name] is not None}
-    return operator, texts | {"assumed": ", ".join(result["assumed"]) or NOTHING}
+    texts = {name: str(result[name]) for name in (*TEXT_KEYS, *NUMBER_KEYS) if result[name] is not None}
+    return operator, texts | {"assumed": ", ".join(result["assumed"]) or NOT_ASSUMED}
 
 
-def opened(path: Path, spec: Spec) -> Any:
+def open_operator(path: Path, spec: Spec) -> Any:
     """The operator of a file on its device, as `Runs`. Raises: TaskFailure: as `measured`."""
     others = sorted(spec.options.keys() - {REPEATS})
     if spec.precision or others:
@@ -59,11 +68,11 @@ def opened(path: Path, spec: Spec) -> Any:
     runner = importlib.import_module(f"visualprof.remote.operators.{call.framework}_call")
     try:
         return runner.operator(call.parts(), spec.device, spec.threads)
-    except Refused as refusal:
+    except OperatorRejected as refusal:
         raise _failure(path, refusal) from None
 
 
-def _failure(path: Path, refusal: Refused) -> TaskFailure:
+def _failure(path: Path, refusal: OperatorRejected) -> TaskFailure:
     hint = msg(
         "remote.another_device_version_may",
         f"another device or version of {TITLES[read_call(path).framework]} may run it",
@@ -71,12 +80,12 @@ def _failure(path: Path, refusal: Refused) -> TaskFailure:
     return TaskFailure("model_error", str(refusal), hint)
 
 
-def result_of(effective: Mapping[str, str]) -> dict[str, Any]:
+def parse_result(effective: Mapping[str, str]) -> dict[str, Any]:
     """What `clock.measure` gave, from the texts of `measured`; None for numbers that are none."""
-    texts: dict[str, Any] = {name: effective.get(name, "") for name in TEXTS}
-    numbers = {name: _whole(effective.get(name, "")) for name in NUMBERS}
-    assumed = effective.get("assumed", NOTHING)
-    return {**texts, **numbers, "assumed": [] if assumed == NOTHING else [assumed]}
+    texts: dict[str, Any] = {name: effective.get(name, "") for name in TEXT_KEYS}
+    numbers = {name: _whole(effective.get(name, "")) for name in NUMBER_KEYS}
+    assumed = effective.get("assumed", NOT_ASSUMED)
+    return {**texts, **numbers, "assumed": [] if assumed == NOT_ASSUMED else [assumed]}
 
 
 def _whole(text: str) -> int | None:
@@ -86,4 +95,4 @@ def _whole(text: str) -> int | None:
 def read_call(path: Path) -> Call:
     """The call of a file. Raises: TaskFailure: it is none."""
     with path.open("rb") as file:
-        return decoded(file.read(MAX_BYTES + 1))
+        return decode_call(file.read(MAX_BYTES + 1))

@@ -11,18 +11,18 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from visualprof.messages import msg
-from visualprof.remote.operators.comparison import compared
+from visualprof.remote.operators.comparison import comparison_lines
 
 WARM_UP_S, LEAST, MOST, FOR_S = 0.2, 10, 1000, 1.0  # runs before the clock, and with it
 PROFILED = 200  # calls at most, in about half a second
 INDEX = ("ind", "target", "offset")  # parts of the names of arguments that point into others
 
 
-class Refused(Exception):
+class OperatorRejected(Exception):
     """The operator cannot be run here; the message says why."""
 
 
-class Runs(Protocol):
+class RunnableOperator(Protocol):
     """An operator with its inputs on a device.
 
     Attributes: overload: the whole name. device_name, runtime, threads: what runs it. assumed: what the profile does
@@ -34,39 +34,39 @@ class Runs(Protocol):
     runtime: str
     threads: int
     assumed: list[str]
-    at_once: int
+    max_prepared_calls: int
 
-    def prepared(self) -> Callable[[], Any]:
+    def prepare_call(self) -> Callable[[], Any]:
         """One call."""
         ...
 
-    def wait(self) -> None:
+    def synchronize(self) -> None:
         """Until the device has done everything."""
         ...
 
-    def first_run(self) -> None:
+    def check_run(self) -> None:
         """Run it once. Raises: Refused: it does not run here."""
         ...
 
-    def times(self, count: int) -> tuple[list[float], list[float]]:
+    def time_calls(self, count: int) -> tuple[list[float], list[float]]:
         """Times in ns of so many calls by the clock, and of calls that do nothing."""
         ...
 
-    def profiled(self, count: int) -> tuple[float | None, float | None]:
+    def profile(self, count: int) -> tuple[float | None, float | None]:
         """Median ns in the framework's profiler: on the host, and of the work on the device; None where it has none."""
         ...
 
 
-def measure(operator: Runs, repeats: int = 0) -> dict[str, Any]:
+def measure_operator(operator: RunnableOperator, repeats: int = 0) -> dict[str, Any]:
     """What a call takes, in ns: medians and extremes. repeats: 0 as many as take about a second, 10 to 1000.
 
     clock_ns: what the clock says of a call that does nothing, which is in `median_ns`, too. profiled: of the same call
     under the framework's profiler, as the run was.
     """
-    operator.first_run()
+    operator.check_run()
     count = repeats or min(max(int(FOR_S / max(_warm_up(operator), 1e-9)), LEAST), MOST)
-    times, clock = operator.times(count)
-    host, device = operator.profiled(min((count + 1) // 2, PROFILED, operator.at_once))
+    times, clock = operator.time_calls(count)
+    host, device = operator.profile(min((count + 1) // 2, PROFILED, operator.max_prepared_calls))
     return {
         "overload": operator.overload,
         "device": operator.device_name,
@@ -83,21 +83,21 @@ def measure(operator: Runs, repeats: int = 0) -> dict[str, Any]:
     }
 
 
-def _warm_up(operator: Runs) -> float:
+def _warm_up(operator: RunnableOperator) -> float:
     """Seconds of the fastest of some calls."""
     end, best, count = time.perf_counter() + WARM_UP_S, math.inf, 0
     while count < LEAST // 2 or time.perf_counter() < end:
-        call = operator.prepared()
+        call = operator.prepare_call()
         begin = time.perf_counter()
         call()
-        operator.wait()
+        operator.synchronize()
         best, count = min(best, time.perf_counter() - begin), count + 1
         if best > FOR_S:
             break
     return best
 
 
-def host_times(prepared: Callable[[], Callable[[], Any]], count: int, wait: Callable[[], None]) -> list[float]:
+def time_on_host(prepared: Callable[[], Callable[[], Any]], count: int, wait: Callable[[], None]) -> list[float]:
     """Times by the host's clock, ns."""
     times = list[float]()
     for _ in range(count):
@@ -109,20 +109,20 @@ def host_times(prepared: Callable[[], Callable[[], Any]], count: int, wait: Call
     return times
 
 
-def nothing() -> None:
+def do_nothing() -> None:
     """A call of nothing."""
     return
 
 
-def median(times: Sequence[float]) -> float | None:
+def median_or_none(times: Sequence[float]) -> float | None:
     """None of none, or where all are 0."""
     return statistics.median(times) if any(times) else None
 
 
-def check_fits(needed: int, free: int) -> None:
+def check_memory(needed: int, free: int) -> None:
     """Raises: Refused: inputs of so many bytes do not fit into the memory that is free."""
     if needed > free // 3:  # once more while they are made, and for what comes out
-        raise Refused(
+        raise OperatorRejected(
             msg(
                 "remote.inputs_take_gib_gib",
                 f"the inputs take {needed / 2**30:.1f} GiB, and {free / 2**30:.1f} GiB are free",
@@ -130,20 +130,23 @@ def check_fits(needed: int, free: int) -> None:
         )
 
 
-def free_bytes() -> int:
+def available_bytes() -> int:
     """Memory of the host that is free; where that is unknown, what this process may address."""
     with contextlib.suppress(OSError, StopIteration, ValueError), open("/proc/meminfo", encoding="ascii") as file:
         return next(int(line.split()[1]) * 1024 for line in file if line.startswith("MemAvailable:"))
     return sys.maxsize
 
 
-def first_line(error: BaseException) -> str:
+def first_sentence(error: BaseException) -> str:
     """What an error says first."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0].partition(". ")[0][:300]
 
 
 def main(
-    operator: Callable[[dict[str, Any], str, int], Runs], device: str, call: dict[str, Any], recorded: dict[str, Any]
+    operator: Callable[[dict[str, Any], str, int], RunnableOperator],
+    device: str,
+    call: dict[str, Any],
+    recorded: dict[str, Any],
 ) -> int:
     """Run the script; the last line is the result as JSON.
 
@@ -156,10 +159,10 @@ def main(
     parser.add_argument("--threads", type=int, default=0, help="of the CPU (default: the framework's own choice)")
     chosen = parser.parse_args()
     try:
-        result = measure(operator(call, chosen.device, max(chosen.threads, 0)), max(chosen.repeats, 0))
-    except Refused as refusal:
+        result = measure_operator(operator(call, chosen.device, max(chosen.threads, 0)), max(chosen.repeats, 0))
+    except OperatorRejected as refusal:
         print(json.dumps({"operator": name, "error": str(refusal)}), flush=True)
         return 1
-    print("\n".join(compared(result, recorded)))
+    print("\n".join(comparison_lines(result, recorded)))
     print(json.dumps({"operator": name, **result, "recorded": recorded}), flush=True)
     return 0

@@ -3,7 +3,7 @@
 from typing import Any
 
 
-def compared(result: dict[str, Any], recorded: dict[str, Any]) -> list[str]:
+def comparison_lines(result: dict[str, Any], recorded: dict[str, Any]) -> list[str]:
     """The lines that say what it took alone, in the run, and what the device could do at best."""
     where = "device" if result["profiled_device_ns"] else "host"
     profiled, before, peak = result[f"profiled_{where}_ns"], recorded.get(f"{where}_ns"), recorded.get("peak_ns")

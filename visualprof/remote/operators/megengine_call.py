@@ -11,7 +11,15 @@ from collections.abc import Callable
 from typing import Any
 
 from visualprof.messages import msg
-from visualprof.remote.operators.clock import Refused, check_fits, first_line, free_bytes, host_times, median, nothing
+from visualprof.remote.operators.clock import (
+    OperatorRejected,
+    available_bytes,
+    check_memory,
+    do_nothing,
+    first_sentence,
+    median_or_none,
+    time_on_host,
+)
 
 np: Any = importlib.import_module("numpy")
 mge: Any = importlib.import_module("megengine")
@@ -42,52 +50,54 @@ class Operator:
         self._arguments, self._given = call["arguments"], call.get("attributes", {})
         self.overload, self.assumed = f"megengine.core.ops.builtin.{self._name}", list[str]()
         self.device_name, self.runtime, self.threads = device, f"MegEngine {mge.__version__}", 1
-        self.at_once = sys.maxsize
+        self.max_prepared_calls = sys.maxsize
         self._choose(device)
-        check_fits(sum(4 * math.prod(one["shape"]) for one in self._arguments), free_bytes())
+        check_memory(sum(4 * math.prod(one["shape"]) for one in self._arguments), available_bytes())
         self._random = np.random.default_rng(0)
         self._operator = self._made()
         self._tensors = [mge.Tensor(self._values(place)) for place in range(len(self._arguments))]
 
-    def prepared(self) -> Callable[[], Any]:
+    def prepare_call(self) -> Callable[[], Any]:
         """One call."""
         operator, tensors, apply = self._operator, self._tensors, core.apply
         return lambda: apply(operator, *tensors)
 
-    def wait(self) -> None:
+    def synchronize(self) -> None:
         """Until everything is done."""
         mge._full_sync()  # noqa: SLF001 - nothing public waits for all
 
-    def first_run(self) -> None:
+    def check_run(self) -> None:
         """Run it once. Raises: Refused: MegEngine does not run it here, or what comes out is not that of the run."""
         try:
-            shapes = [[*map(int, tuple(one.shape))] for one in self.prepared()()]
-            self.wait()
+            shapes = [[*map(int, tuple(one.shape))] for one in self.prepare_call()()]
+            self.synchronize()
         except Exception as error:  # MegEngine's are of many classes
-            raise Refused(
-                msg("remote.refuses_inputs", f"{self._name} refuses these inputs: {first_line(error)}")
+            raise OperatorRejected(
+                msg("remote.refuses_inputs", f"{self._name} refuses these inputs: {first_sentence(error)}")
             ) from error
         wanted = self._form.get("outputs") or shapes
         if not any(shape in wanted or (shape or [1]) in wanted for shape in shapes):
-            raise Refused(
+            raise OperatorRejected(
                 msg(
                     "remote.gives_not_run_profile",
                     f"{self._name} gives {shapes[0]}, not as in the run: the profile lacks a parameter",
                 )
             )
 
-    def times(self, count: int) -> tuple[list[float], list[float]]:
+    def time_calls(self, count: int) -> tuple[list[float], list[float]]:
         """Times in ns of calls, and of waiting for nothing."""
-        return host_times(self.prepared, count, self.wait), host_times(lambda: nothing, count, self.wait)
+        return time_on_host(self.prepare_call, count, self.synchronize), time_on_host(
+            lambda: do_nothing, count, self.synchronize
+        )
 
-    def profiled(self, count: int) -> tuple[float | None, float | None]:
+    def profile(self, count: int) -> tuple[float | None, float | None]:
         """Median ns on the device, by the profiler of a graph of this operator; on the host the profile has none."""
         try:
-            return None, median([_device_ns(profile) for profile in self.profiles(count)])
+            return None, median_or_none([_device_ns(profile) for profile in self.static_profiles(count)])
         except RuntimeError:  # a graph takes shapes as tensors alone
             return None, None
 
-    def profiles(self, count: int) -> list[dict[str, Any]]:
+    def static_profiles(self, count: int) -> list[dict[str, Any]]:
         """Static profiles of so many runs."""
         apply, operator = core.apply, self._operator
 
@@ -98,7 +108,7 @@ class Operator:
         profiles = list[dict[str, Any]]()
         for number in range(count + 2):  # the first is traced, the second compiled
             traced(*self._tensors)
-            self.wait()
+            self.synchronize()
             if number > 1:
                 profiles.append(traced.get_profile())
         return profiles
@@ -107,14 +117,14 @@ class Operator:
         """Raises: Refused: MegEngine sees no such device."""
         kind, _, number = device.partition(":")
         if kind == "cuda" and int(number or 0) >= mge.get_device_count("gpu"):
-            raise Refused(msg("remote.megengine_sees_no_device", f"this MegEngine sees no device {device}"))
+            raise OperatorRejected(msg("remote.megengine_sees_no_device", f"this MegEngine sees no device {device}"))
         mge.set_default_device("cpu0" if kind == "cpu" else f"gpu{number or 0}")
 
     def _made(self) -> Any:
         """The operator with its parameters. Raises: Refused: there is none of that name."""
         made = getattr(builtin, self._name, None) if NAME.fullmatch(self._name) else None
         if not isinstance(made, type) or UNSAFE.search(self._name) or not issubclass(made, ops.OpDef):
-            raise Refused(
+            raise OperatorRejected(
                 msg(
                     "remote.megengine_no_operator_run",
                     f"MegEngine {mge.__version__} has no operator {self._name} that is run alone",
@@ -130,8 +140,8 @@ class Operator:
             self._assume(names - given.keys(), default)
             return made(**given)
         except (TypeError, ValueError, RuntimeError) as error:
-            raise Refused(
-                msg("remote.not_take_parameters", f"{self._name} does not take its parameters: {first_line(error)}")
+            raise OperatorRejected(
+                msg("remote.not_take_parameters", f"{self._name} does not take its parameters: {first_sentence(error)}")
             ) from error
 
     def _told(self) -> dict[str, Any]:
@@ -172,7 +182,9 @@ class Operator:
         if dtype.startswith(("int", "uint")):
             return np.asarray(self._random.integers(1, 8, shape), dtype)
         if dtype == "bfloat16":
-            raise Refused(msg("remote.inputs_type_bfloat16_cannot", "inputs of type bfloat16 cannot be made by numpy"))
+            raise OperatorRejected(
+                msg("remote.inputs_type_bfloat16_cannot", "inputs of type bfloat16 cannot be made by numpy")
+            )
         return np.asarray(self._random.random(shape, np.float32), dtype)
 
     def _other_type(self) -> str:
@@ -192,7 +204,7 @@ class Operator:
             if on
         ]
         if place > len(pieces):
-            raise Refused(
+            raise OperatorRejected(
                 msg("remote.profile_not_say_what", f"{self._name}: the profile does not say what input {place} is")
             )
         axis, what = pieces[place - 1]

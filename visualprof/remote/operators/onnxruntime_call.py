@@ -14,7 +14,14 @@ from pathlib import Path
 from typing import Any, TypeGuard
 
 from visualprof.messages import msg
-from visualprof.remote.operators.clock import Refused, check_fits, first_line, free_bytes, host_times, median
+from visualprof.remote.operators.clock import (
+    OperatorRejected,
+    available_bytes,
+    check_memory,
+    first_sentence,
+    median_or_none,
+    time_on_host,
+)
 
 np: Any = importlib.import_module("numpy")
 onnx: Any = importlib.import_module("onnx")
@@ -43,21 +50,21 @@ class Operator:
         self._arguments, self._attributes = call["arguments"], call.get("attributes", {})
         domain = self._form.get("domain", "")
         if domain not in DOMAINS:
-            raise Refused(
+            raise OperatorRejected(
                 msg("remote.domain_which_not_run", f"{self._name} is of the domain {domain!r}, which is not run")
             )
         self.overload = msg("remote.opset", f"{domain or 'ai.onnx'}::{self._name} of opset {self._form.get('opset')}")
         self.assumed: list[str] = []
-        self.runtime, self.threads, self.at_once = (
+        self.runtime, self.threads, self.max_prepared_calls = (
             msg("remote.onnx_runtime_2", f"ONNX Runtime {ort.__version__}"),
             threads or os.cpu_count() or 1,
             sys.maxsize,
         )
         self._given_threads, (self.device_name, self._providers) = threads, _providers(device)
         sizes = [_bytes(one) for one in self._arguments if one is not None]
-        check_fits(sum(sizes), free_bytes())
+        check_memory(sum(sizes), available_bytes())
         if sum(_bytes(one) for one in self._arguments if one is not None and one.get("constant")) >= LARGEST_MODEL:
-            raise Refused(
+            raise OperatorRejected(
                 msg(
                     "remote.weights_take_over_2",
                     f"the weights of {self._name} take over 2 GiB, which a model of one file cannot hold",
@@ -66,26 +73,26 @@ class Operator:
         self._random = np.random.default_rng(0)
         self._session, self._binding = self._open(self._options())
 
-    def prepared(self) -> Callable[[], Any]:
+    def prepare_call(self) -> Callable[[], Any]:
         """One call; inputs and outputs lie on the device."""
         run, binding = self._session.run_with_iobinding, self._binding
         return lambda: run(binding)
 
-    def wait(self) -> None:
+    def synchronize(self) -> None:
         """Until the device has done everything."""
         self._binding.synchronize_outputs()
 
-    def first_run(self) -> None:
+    def check_run(self) -> None:
         """Run it once. Raises: Refused: ONNX Runtime does not run it here."""
         try:
-            self.prepared()()
-            self.wait()
+            self.prepare_call()()
+            self.synchronize()
         except Exception as error:  # ONNX Runtime's errors have no other class in common
-            raise Refused(
-                msg("remote.refuses_inputs", f"{self._name} refuses these inputs: {first_line(error)}")
+            raise OperatorRejected(
+                msg("remote.refuses_inputs", f"{self._name} refuses these inputs: {first_sentence(error)}")
             ) from error
 
-    def times(self, count: int) -> tuple[list[float], list[float]]:
+    def time_calls(self, count: int) -> tuple[list[float], list[float]]:
         """Times in ns of calls, and of a session that gives one number back."""
         call: dict[str, Any] = {
             "operator": "Identity",
@@ -93,16 +100,18 @@ class Operator:
             "form": {"opset": 17, "outputs": ["float32"]},
         }
         empty = Operator(call, self.device_name, 1)
-        return host_times(self.prepared, count, self.wait), host_times(empty.prepared, count, empty.wait)
+        return time_on_host(self.prepare_call, count, self.synchronize), time_on_host(
+            empty.prepare_call, count, empty.synchronize
+        )
 
-    def profiled(self, count: int) -> tuple[float | None, float | None]:
+    def profile(self, count: int) -> tuple[float | None, float | None]:
         """Medians of ONNX Runtime's profiler, ns: of the node, and of all kernels of a run on the device."""
         with tempfile.TemporaryDirectory() as folder:
             events = json.loads(Path(self.record(count + 1, folder)[0]).read_bytes())  # memory is planned in the first
         own = [one for one in events if one["cat"] == "Node" and one["name"].endswith("_kernel_time")]
         host = [one["dur"] * 1e3 for one in own if one["args"].get("op_name") == self._name][1:]
         kernels = [one["dur"] * 1e3 for one in events if one["cat"] == "Kernel"]
-        return median(host), sum(kernels) / (count + 1) if kernels else None
+        return median_or_none(host), sum(kernels) / (count + 1) if kernels else None
 
     def record(self, count: int, folder: str) -> tuple[str, int]:
         """Write a profile of so many runs; its path, and the epoch of its time 0, ns."""
@@ -134,10 +143,10 @@ class Operator:
             for one in session.get_outputs():
                 binding.bind_output(one.name, kind, int(number or 0))
         except Exception as error:  # ONNX Runtime's errors have no other class in common
-            raise Refused(
+            raise OperatorRejected(
                 msg(
                     "remote.onnx_runtime_not_run",
-                    f"ONNX Runtime {ort.__version__} does not run {self.overload}: {first_line(error)}",
+                    f"ONNX Runtime {ort.__version__} does not run {self.overload}: {first_sentence(error)}",
                 )
             ) from error
         return session, binding
@@ -165,10 +174,10 @@ class Operator:
                 self._name, names, taken, name="node", domain=self._form.get("domain", ""), **attributes
             )
         except (ValueError, TypeError) as error:
-            raise Refused(
+            raise OperatorRejected(
                 msg(
                     "remote.attribute_onnx_not_take",
-                    f"{self._name} has an attribute that ONNX does not take: {first_line(error)}",
+                    f"{self._name} has an attribute that ONNX does not take: {first_sentence(error)}",
                 )
             ) from error
         graph = helper.make_graph([node], "operator", inputs, outputs, weights)
@@ -189,7 +198,7 @@ class Operator:
             try:
                 return np.array(one["values"], np.float32 if dtype == "bfloat16" else dtype).reshape(shape)
             except (ValueError, OverflowError) as error:
-                raise Refused(
+                raise OperatorRejected(
                     msg(
                         "remote.values_input_none_type",
                         f"values of input {place} of {self._name} are none of its type: {error}",
@@ -219,7 +228,7 @@ def _providers(device: str) -> tuple[str, list[Any]]:
         return "cpu", ["CPUExecutionProvider"]
     kind, _, number = device.partition(":")
     if kind != "cuda" or "CUDAExecutionProvider" not in ort.get_available_providers():
-        raise Refused(
+        raise OperatorRejected(
             msg(
                 "remote.onnx_runtime_no_provider",
                 f"this ONNX Runtime has no provider for {device}: {', '.join(ort.get_available_providers())}",
@@ -237,7 +246,7 @@ def _kind(dtype: Any) -> int:
     names = {"float32": "FLOAT", "float64": "DOUBLE"}
     found = getattr(onnx.TensorProto, names.get(str(dtype), str(dtype).upper()), None)
     if not isinstance(found, int):
-        raise Refused(msg("remote.onnx_no_type", f"ONNX has no type {dtype}"))
+        raise OperatorRejected(msg("remote.onnx_no_type", f"ONNX has no type {dtype}"))
     return found
 
 

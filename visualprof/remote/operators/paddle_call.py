@@ -15,7 +15,15 @@ from pathlib import Path
 from typing import Any
 
 from visualprof.messages import msg
-from visualprof.remote.operators.clock import Refused, check_fits, first_line, free_bytes, host_times, median, nothing
+from visualprof.remote.operators.clock import (
+    OperatorRejected,
+    available_bytes,
+    check_memory,
+    do_nothing,
+    first_sentence,
+    median_or_none,
+    time_on_host,
+)
 
 np: Any = importlib.import_module("numpy")
 paddle: Any = importlib.import_module("paddle")
@@ -37,41 +45,45 @@ class Operator:
     def __init__(self, call: dict[str, Any], device: str) -> None:
         self._name, self._arguments = call["operator"], call["arguments"]
         self.assumed: list[str] = []
-        self.device_name, self.threads, self.at_once = device, 1, sys.maxsize
+        self.device_name, self.threads, self.max_prepared_calls = device, 1, sys.maxsize
         self.runtime = f"Paddle {paddle.__version__}"
         self._call = self._found()
-        check_fits(8 * sum(math.prod(one["shape"]) for value in self._arguments for one in _each(value)), free_bytes())
+        check_memory(
+            8 * sum(math.prod(one["shape"]) for value in self._arguments for one in _each(value)), available_bytes()
+        )
         paddle.set_device(device.replace("cuda", "gpu"))
         self._random = np.random.default_rng(0)
         self._values = [self._value(place, one) for place, one in enumerate(self._arguments)]
 
-    def prepared(self) -> Callable[[], Any]:
+    def prepare_call(self) -> Callable[[], Any]:
         """One call."""
         call, values = self._call, self._values
         return lambda: call(*values)
 
-    def wait(self) -> None:
+    def synchronize(self) -> None:
         """Until the device has done everything."""
         if self.device_name != "cpu":
             paddle.device.synchronize()
 
-    def first_run(self) -> None:
+    def check_run(self) -> None:
         """Run it once. Raises: Refused: Paddle does not run it on these inputs."""
         try:
-            self.prepared()()
-            self.wait()
+            self.prepare_call()()
+            self.synchronize()
         except Exception as error:  # Paddle's are of many classes
-            raise Refused(
-                msg("remote.refuses_inputs", f"{self.overload} refuses these inputs: {first_line(error)}")
+            raise OperatorRejected(
+                msg("remote.refuses_inputs", f"{self.overload} refuses these inputs: {first_sentence(error)}")
             ) from error
 
-    def times(self, count: int) -> tuple[list[float], list[float]]:
+    def time_calls(self, count: int) -> tuple[list[float], list[float]]:
         """Times in ns of calls, and of calls of nothing."""
-        return host_times(self.prepared, count, self.wait), host_times(lambda: nothing, count, self.wait)
+        return time_on_host(self.prepare_call, count, self.synchronize), time_on_host(
+            lambda: do_nothing, count, self.synchronize
+        )
 
-    def profiled(self, count: int) -> tuple[float | None, float | None]:
+    def profile(self, count: int) -> tuple[float | None, float | None]:
         """Medians of Paddle's profiler, ns: of the operator, and of all kernels of a run on the device."""
-        tools, run = importlib.import_module("paddle.profiler"), self.prepared()
+        tools, run = importlib.import_module("paddle.profiler"), self.prepare_call()
         targets = [tools.ProfilerTarget.CPU] + ([tools.ProfilerTarget.GPU] if self.device_name != "cpu" else [])
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder, "profile.json")
@@ -79,12 +91,12 @@ class Operator:
             profiler.start()
             for _ in range(count):
                 run()
-            self.wait()
+            self.synchronize()
             profiler.stop()
             profiler.export(str(file), format="json")
             events = [one for one in json.loads(file.read_bytes())["traceEvents"] if "args" in one]
         host, device = ([_ns(one) for one in events if one.get("cat") == kind] for kind in ("Operator", "Kernel"))
-        return median(host), sum(device) / count if device else None
+        return median_or_none(host), sum(device) / count if device else None
 
     def _found(self) -> Any:
         """Paddle's function of that name, which is one of its operators. Raises: Refused: there is none."""
@@ -92,7 +104,7 @@ class Operator:
         known = NAME.fullmatch(name) and not UNSAFE.search(name) and hasattr(paddle._C_ops, name)  # noqa: SLF001
         found = getattr(paddle, name, None) or getattr(paddle.nn.functional, name, None) if known else None
         if not inspect.isfunction(found):
-            raise Refused(
+            raise OperatorRejected(
                 msg(
                     "remote.paddle_no_operator_run",
                     f"Paddle {paddle.__version__} has no operator {self._name} that is run alone",
@@ -104,7 +116,9 @@ class Operator:
         if missing := next(
             (one.name for one in rest if one.default is one.empty and one.kind < one.VAR_POSITIONAL), ""
         ):
-            raise Refused(msg("remote.profile_no_value", f"{self._name}: the profile has no value of '{missing}'"))
+            raise OperatorRejected(
+                msg("remote.profile_no_value", f"{self._name}: the profile has no value of '{missing}'")
+            )
         self.assumed += [f"{one.name}={one.default!r}" for one in rest if one.default is not one.empty]
         return found
 

@@ -6,7 +6,7 @@ import ast
 from importlib.resources import files
 from pprint import pformat
 
-from visualprof.remote.operators import TITLES, Call, checked
+from visualprof.remote.operators import TITLES, Call, check_call
 
 SOURCES = ("comparison.py", "clock.py")  # and that of the framework
 NEEDS = {"onnxruntime": "onnxruntime and onnx"}  # others the framework
@@ -23,7 +23,7 @@ Values of tensors are random. The last line that it prints is the result as JSON
 
 def script(call: Call) -> str:
     """A file of Python that needs the framework alone. Raises: ValueError: the call may not become code."""
-    checked(call)
+    check_call(call)
     parts = {"CALL": call.parts(), "RECORDED": call.recorded}
     data = "\n".join(f"{name} = {pformat(value, width=110, sort_dicts=False)}" for name, value in parts.items())
     code = "\n\n\n".join(map(_body, (*SOURCES, f"{call.framework}_call.py")))

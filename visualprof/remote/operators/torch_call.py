@@ -13,13 +13,13 @@ from typing import Any, TypeGuard
 from visualprof.messages import msg
 from visualprof.remote.operators.clock import (
     INDEX,
-    Refused,
-    check_fits,
-    first_line,
-    free_bytes,
-    host_times,
-    median,
-    nothing,
+    OperatorRejected,
+    available_bytes,
+    check_memory,
+    do_nothing,
+    first_sentence,
+    median_or_none,
+    time_on_host,
 )
 
 torch: Any = importlib.import_module("torch")
@@ -60,7 +60,7 @@ class Operator:
         self._recorded = {one.name: value for one, value in zip(self._schema.arguments, arguments, strict=False)}
         self._values = {one.name: self._value(one) for one in self._schema.arguments}
 
-    def prepared(self) -> Callable[[], Any]:
+    def prepare_call(self) -> Callable[[], Any]:
         """One call. What changes its inputs gets new ones, with the same values."""
         again: Callable[[Any], Any] = _copied if self.writes else lambda value: value
         values = {name: again(value) for name, value in self._values.items()}
@@ -73,62 +73,64 @@ class Operator:
 
         return run
 
-    def wait(self) -> None:
+    def synchronize(self) -> None:
         """Until the device has done everything."""
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
 
-    def first_run(self) -> None:
+    def check_run(self) -> None:
         """Run it once. Raises: Refused: PyTorch does not run it here."""
         try:
-            self.prepared()()
-            self.wait()
+            self.prepare_call()()
+            self.synchronize()
         except NotImplementedError as error:
-            raise Refused(
-                msg("remote.not_run", f"{self._name} does not run on {self.device.type}: {first_line(error)}")
+            raise OperatorRejected(
+                msg("remote.not_run", f"{self._name} does not run on {self.device.type}: {first_sentence(error)}")
             ) from error
         except (RuntimeError, ValueError, IndexError, TypeError, MemoryError) as error:
-            raise Refused(
-                msg("remote.refuses_inputs", f"{self.overload} refuses these inputs: {first_line(error)}")
+            raise OperatorRejected(
+                msg("remote.refuses_inputs", f"{self.overload} refuses these inputs: {first_sentence(error)}")
             ) from error
 
-    def times(self, count: int) -> tuple[list[float], list[float]]:
+    def time_calls(self, count: int) -> tuple[list[float], list[float]]:
         """Times in ns of calls and of calls of nothing: by events of CUDA, or by the host's clock."""
         if self.device.type == "cuda":
-            return self._device_times(self.prepared, count), self._device_times(lambda: nothing, count)
-        return host_times(self.prepared, count, self.wait), host_times(lambda: nothing, count, self.wait)
+            return self._device_times(self.prepare_call, count), self._device_times(lambda: do_nothing, count)
+        return time_on_host(self.prepare_call, count, self.synchronize), time_on_host(
+            lambda: do_nothing, count, self.synchronize
+        )
 
     def _device_times(self, prepared: Callable[[], Callable[[], Any]], count: int) -> list[float]:
         """Times in ns by events. The device begins when the host has launched a batch: launches are not in them."""
         times = list[float]()
         while len(times) < count:
-            calls = [prepared() for _ in range(min(BATCH, count - len(times), self.at_once))]
+            calls = [prepared() for _ in range(min(BATCH, count - len(times), self.max_prepared_calls))]
             events = [[torch.cuda.Event(enable_timing=True) for _ in range(2)] for _ in calls]
-            self.wait()
+            self.synchronize()
             torch.cuda._sleep(AHEAD_CYCLES)  # noqa: SLF001 - nothing public lets a device wait
             for call, (begin, end) in zip(calls, events, strict=True):
                 begin.record()
                 call()
                 end.record()
-            self.wait()
+            self.synchronize()
             times += [begin.elapsed_time(end) * 1e6 for begin, end in events]
         return times
 
-    def profiled(self, count: int) -> tuple[float | None, float | None]:
+    def profile(self, count: int) -> tuple[float | None, float | None]:
         """Medians of PyTorch's profiler, ns: on the host, and of the work on the device."""
         kinds = [torch.profiler.ProfilerActivity.CPU]
         if self.device.type == "cuda":
             kinds.append(torch.profiler.ProfilerActivity.CUDA)
-        calls = [self.prepared() for _ in range(count)]
+        calls = [self.prepare_call() for _ in range(count)]
         with torch.profiler.profile(activities=kinds, record_shapes=True) as profile:
             for call in calls:
                 call()
-            self.wait()
+            self.synchronize()
         events = [one for one in profile.events() if one.name == self._name]
         newer = hasattr(torch.autograd.profiler_util.FunctionEvent, "device_time_total")
         on_device = "device_time_total" if newer else "cuda_time_total"
         host = [one.cpu_time_total * 1e3 for one in events]
-        return median(host), median([getattr(one, on_device) * 1e3 for one in events])
+        return median_or_none(host), median_or_none([getattr(one, on_device) * 1e3 for one in events])
 
     def _value(self, argument: Any) -> Any:
         recorded, kind = self._recorded.get(argument.name), _bare(argument)
@@ -213,9 +215,9 @@ class Operator:
         for one in (one for value in arguments for one in _tensors(value)):
             size = torch.empty(0, dtype=getattr(torch, one.get("dtype") or "float32")).element_size()
             needed += size * _extent(one["shape"], one.get("strides") or _contiguous(one["shape"]))
-        free = torch.cuda.mem_get_info(self.device)[0] if self.device.type == "cuda" else free_bytes()
-        check_fits(needed, free)
-        self.at_once = max(1, free // 3 // max(needed, 1)) if self.writes else sys.maxsize
+        free = torch.cuda.mem_get_info(self.device)[0] if self.device.type == "cuda" else available_bytes()
+        check_memory(needed, free)
+        self.max_prepared_calls = max(1, free // 3 // max(needed, 1)) if self.writes else sys.maxsize
 
 
 def overload_of(name: str, arguments: Sequence[Any]) -> Any:
@@ -224,10 +226,10 @@ def overload_of(name: str, arguments: Sequence[Any]) -> Any:
     Raises: Refused: there is none.
     """
     if not NAME.fullmatch(name) or name.partition("::")[2].strip("_").startswith(UNSAFE):
-        raise Refused(msg("remote.no_operator_run_alone", f"{name!r} is no operator that is run alone"))
+        raise OperatorRejected(msg("remote.no_operator_run_alone", f"{name!r} is no operator that is run alone"))
     schemas: list[Any] = torch._C._jit_get_schemas_for_operator(name)  # noqa: SLF001 - nothing public lists overloads
     if not schemas:
-        raise Refused(
+        raise OperatorRejected(
             msg(
                 "remote.pytorch_no_operator_package",
                 f"PyTorch {torch.__version__} has no operator {name}: a package that is not imported registers it",
@@ -242,13 +244,13 @@ def overload_of(name: str, arguments: Sequence[Any]) -> Any:
     nearest = schemas[0]
     for value, one in zip(arguments, nearest.arguments, strict=False):
         if value is None and not _fits(None, one):
-            raise Refused(
+            raise OperatorRejected(
                 msg(
                     "remote.profile_no_value_type",
                     f"{name}: the profile has no value of '{one.name}', of type {one.type}",
                 )
             )
-    raise Refused(
+    raise OperatorRejected(
         msg(
             "remote.no_overload_pytorch_takes",
             f"{name}: no overload of PyTorch {torch.__version__} takes these {len(arguments)} arguments",

@@ -15,9 +15,9 @@ from msgspec import Meta
 from visualprof.errors import BadParameter, NotFound
 from visualprof.messages import msg
 from visualprof.remote.cases import Vendor, all_vendors
-from visualprof.remote.cases.bundle import SUFFIX, pack, sent_case
-from visualprof.remote.cases.folder import Case, library, read_case, value_typed
-from visualprof.remote.cases.jobs import job_of
+from visualprof.remote.cases.bundle import SUFFIX, pack, read_uploaded_case
+from visualprof.remote.cases.folder import Case, parse_value, read_case, shipped_cases
+from visualprof.remote.cases.jobs import case_job
 from visualprof.remote.protocol import Request, TaskFailure
 from visualprof.remote.queue.check.job import InvalidRequest, check_request
 from visualprof.remote.queue.service import JobService
@@ -95,12 +95,12 @@ class CaseSubmissions(Resource):
     def _case(self, queue: JobServices, name: str, sent: SentCase | None) -> Generator[Case]:
         """A case with its files, as long as it is looked at."""
         if sent is None:
-            if name not in library():
+            if name not in shipped_cases():
                 raise NotFound(
                     msg("server.no_case_ships", f"no case {name[:80]!r} ships"),
-                    msg("server.there", f"there is {', '.join(library())}"),
+                    msg("server.there", f"there is {', '.join(shipped_cases())}"),
                 )
-            yield read_case(library()[name])
+            yield read_case(shipped_cases()[name])
             return
         if not self._visible.holds(sent.blob):
             raise NotFound(
@@ -108,7 +108,7 @@ class CaseSubmissions(Resource):
                 msg("server.upload_zip_first", "upload the zip first"),
             )
         with tempfile.TemporaryDirectory(prefix="visualprof-case-") as folder, _failing():
-            yield sent_case(queue.blobs.path(sent.blob), sent.name, Path(folder))
+            yield read_uploaded_case(queue.blobs.path(sent.blob), sent.name, Path(folder))
 
     def _packed(self, queue: JobServices, case: Case) -> str:
         """Keep the bundle of a case; its sha256."""
@@ -153,9 +153,9 @@ def _requests(body: CaseWish, case: Case, vendor: Vendor, blob: str) -> Generato
             msg("server.more_than_jobs", f"these are more than {JOBS_MAX} jobs"),
             msg("server.choose_fewer_compilers_machines", "choose fewer compilers or machines"),
         )
-    settings = {key: value_typed(text) for key, text in body.settings.items()}
+    settings = {key: parse_value(text) for key, text in body.settings.items()}
     device = "cpu" if vendor.device == "cpu" else f"{vendor.device}:0"
     limits = {} if body.step_timeout_s is None else {"": body.step_timeout_s}
     chosen = [{**settings, "compiler": one} for one in body.compilers] or [settings]
     for command, agent in itertools.product(chosen, body.agents):
-        yield job_of(case, blob, vendor, framework, command, agent, device, body.timeout_s, limits)
+        yield case_job(case, blob, vendor, framework, command, agent, device, body.timeout_s, limits)

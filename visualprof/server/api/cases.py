@@ -245,10 +245,10 @@ def _wanted(run: str, result: CaseResult, query: CasesQuery) -> bool:
 @lru_cache(1)
 def shipped() -> list[ShippedCase]:
     """The cases that come with visualprof: their descriptions are read, none of their code is."""
-    from visualprof.remote.cases.folder import library
     from visualprof.remote.cases.folder import read_case as case_of
+    from visualprof.remote.cases.folder import shipped_cases
 
-    return [described(case_of(path)) for path in library().values()]
+    return [described(case_of(path)) for path in shipped_cases().values()]
 
 
 def described(case: Case) -> ShippedCase:

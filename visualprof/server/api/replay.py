@@ -13,7 +13,7 @@ from msgspec import Meta
 from visualprof.errors import MissingData
 from visualprof.reader.results.report import Report
 from visualprof.remote.operators import Call
-from visualprof.remote.operators.alone import result_of, suffix_of
+from visualprof.remote.operators.alone import call_suffix, parse_result
 from visualprof.remote.operators.script import file_name, script
 from visualprof.server.answers import raw
 from visualprof.server.api.evaluation import Reports
@@ -120,7 +120,7 @@ class Replays(Resource):
         """A call as a file that a job takes in the place of a model."""
         call = self._call(query)
         check_backend(call.framework)
-        return _file(call.encoded(), FILE, file_name(call, suffix_of(call.framework)))
+        return _file(call.encoded(), FILE, file_name(call, call_suffix(call.framework)))
 
     def _answer(self, subject: SubjectQuery) -> CallsAnswer:
         return cast("CallsAnswer", self._views.answer("calls", subject))
@@ -162,7 +162,7 @@ def _tried(answer: CallsAnswer, operator: str, number: int, nodes: Nodes) -> Cal
 
 
 def _row(report: Report, number: int, call: Call) -> tuple[object, ...]:
-    result = result_of(report.effective)
+    result = parse_result(report.effective)
     where = "device_ns" if result["profiled_device_ns"] else "host_ns"
     profiled = result[f"profiled_{where}"]
     ratios = [(call.recorded.get(name) or 0) / profiled if profiled else 0 for name in (where, "peak_ns")]

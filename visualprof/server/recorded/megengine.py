@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from visualprof.messages import msg
-from visualprof.remote.operators import Call, checked, is_list, is_word
+from visualprof.remote.operators import Call, check_call, is_list, is_word
 
 # How a profile calls the type of an element.
 TYPES = {
@@ -48,7 +48,7 @@ def recorded_call(row: Mapping[str, str], recorded: Mapping[str, Any], _model: o
             raise ValueError(
                 msg("server.parameter_neither_number_nor", "a parameter is neither a number nor the name of a mode")
             )
-        return checked(Call(name, arguments, dict(recorded), "megengine", attributes, form))
+        return check_call(Call(name, arguments, dict(recorded), "megengine", attributes, form))
     except (TypeError, AttributeError, KeyError, RecursionError, ValueError) as error:
         raise ValueError(
             msg("server.profiles_inputs_cannot_read", f"the profile's inputs of {name[:100]} cannot be read: {error}")

@@ -9,7 +9,7 @@ from typing import Any
 
 from visualprof.messages import msg
 from visualprof.reader.models.onnx_nodes import Constant, OnnxNode
-from visualprof.remote.operators import MOST_VALUES, WORD, Call, checked, is_list, is_word
+from visualprof.remote.operators import MAX_VALUES, WORD, Call, check_call, is_list, is_word
 
 # How a profile calls the type of an element; the number is ONNX's.
 TYPES = {
@@ -77,7 +77,7 @@ def recorded_call(row: Mapping[str, str], recorded: Mapping[str, Any], node: Onn
         if place < len(arguments) and arguments[place] is not None and "values" not in arguments[place]:
             arguments[place] |= {"values": _told(name, place, arguments[place], made)}
     attributes = {key: _attribute(name, key, value) for key, value in (node.attributes if node else {}).items()}
-    return checked(Call(name, arguments, dict(recorded), "onnxruntime", attributes, form))
+    return check_call(Call(name, arguments, dict(recorded), "onnxruntime", attributes, form))
 
 
 def _tensors(text: str) -> list[Tensor]:
@@ -168,7 +168,7 @@ def _constant(one: Constant) -> Tensor:
 def _told(name: str, place: int, tensor: Tensor, made: list[Tensor]) -> list[int]:
     """Values of an input that the run's output tells. Raises: ValueError: it does not."""
     shape: list[int] = made[0]["shape"] if made else []
-    if made and SHAPED.get(name) == place and tensor["shape"] == [len(shape)] and len(shape) <= MOST_VALUES:
+    if made and SHAPED.get(name) == place and tensor["shape"] == [len(shape)] and len(shape) <= MAX_VALUES:
         return shape
     if name == "Range" and len(shape) == 1 and tensor["dtype"] in ("int32", "int64"):
         return [(0, shape[0], 1)[place]]

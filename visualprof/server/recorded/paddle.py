@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from visualprof.messages import msg
-from visualprof.remote.operators import Call, checked, is_list
+from visualprof.remote.operators import Call, check_call, is_list
 
 NAME = re.compile(r"(?:pd_op\.)?([a-z][a-z0-9_]{0,99})(?: dygraph)?", re.ASCII)
 COMMUNICATES = re.compile(r"c_|.*(all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|barrier|send|recv)")
@@ -34,7 +34,7 @@ def recorded_call(row: Mapping[str, str], recorded: Mapping[str, Any], _model: o
         raise ValueError(
             msg("server.profiles_inputs_cannot_read", f"the profile's inputs of {match[1]} cannot be read: {error}")
         ) from None
-    return checked(Call(match[1], arguments, dict(recorded), "paddle"))
+    return check_call(Call(match[1], arguments, dict(recorded), "paddle"))
 
 
 def _argument(shapes: Any, types: list[Any]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from visualprof.messages import msg
-from visualprof.remote.operators import NOT_FINITE, Argument, Call, checked, is_list
+from visualprof.remote.operators import NOT_FINITE, Argument, Call, check_call, is_list
 
 NAME = re.compile(r"[A-Za-z_]\w{0,99}::[A-Za-z_]\w{0,99}", re.ASCII)
 # How Kineto calls the type of an element.
@@ -60,7 +60,7 @@ def kineto_call(
         raise ValueError(
             msg("server.profiles_inputs_cannot_read", f"the profile's inputs of {operator} cannot be read: {error}")
         ) from None
-    return checked(Call(operator, arguments, dict(recorded or {})))
+    return check_call(Call(operator, arguments, dict(recorded or {})))
 
 
 def _list_of(text: str) -> list[Any]:

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import psutil
 
 from visualprof.remote.agent.machine.processes import ProcessTree, Usage
-from visualprof.remote.child.host import waited_us
+from visualprof.remote.child.host import cpu_wait_us
 from visualprof.remote.child.rapl import POWERCAP, Rapl
 from visualprof.remote.protocol import MONITOR_SCHEMA, Gpu
 
@@ -62,7 +62,7 @@ class Monitor:
         self._gpus = gpus
         self._rapl = Rapl(powercap)
         self._tree: ProcessTree | None = None
-        self._last_sample: tuple[int, Usage | None, int | None] = (time.time_ns(), None, waited_us())
+        self._last_sample: tuple[int, Usage | None, int | None] = (time.time_ns(), None, cpu_wait_us())
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="monitor", daemon=True)
 
@@ -114,7 +114,7 @@ class Monitor:
     def sample(self) -> dict[str, Any]:
         """Return a sample. Shares of time refer to the interval since the previous sample."""
         now, tree = time.time_ns(), self._tree
-        usage, waited, energy_j = tree.usage() if tree else None, waited_us(), self._rapl.used_j()
+        usage, waited, energy_j = tree.usage() if tree else None, cpu_wait_us(), self._rapl.used_j()
         last_ns, last_usage, last_waited = self._last_sample
         self._last_sample = (now, usage, waited)
         span_s = max(now - last_ns, 1) / 1e9

@@ -25,7 +25,7 @@ def describe_interpreter() -> dict[str, Any]:
     folders += [path for path in sys.path if os.path.isdir(path)]
     backends = [backend.name for backend in all_backends() if importlib.util.find_spec(backend.module) is not None]
     prefixes = sorted({*folders, *map(os.path.realpath, folders)})
-    converters = [kind.name for kind in all_converters() if not kind.missing()]
+    converters = [kind.name for kind in all_converters() if not kind.missing_packages()]
     answer = {"prefixes": prefixes, "backends": backends, "converters": converters}
     return {"python_version": platform.python_version(), **answer}
 
@@ -33,7 +33,7 @@ def describe_interpreter() -> dict[str, Any]:
 def describe_runtime(name: str) -> dict[str, Any]:
     """Return the version and devices of a backend; for a converter, the version of its first requirement."""
     if name in {kind.name for kind in all_converters()}:
-        tools = converter(name).tools()
+        tools = converter(name).tool_versions()
         for module in tools:
             importlib.import_module(module)
         return {"version": next(iter(tools.values())), "devices": []}

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import psutil
 
-from visualprof.remote.child.host import BUSY_PRESSURE, waited_us
+from visualprof.remote.child.host import BUSY_PRESSURE, cpu_wait_us
 
 BUSY_CPU_SHARE = 0.1  # share of the time of all CPUs
 WINDOW_S = 1.0
@@ -40,9 +40,9 @@ def sample_host_load() -> Iterator[HostLoad]:
     """Yield the load of the host, one sample per second."""
     psutil.cpu_percent(None)  # the first answer has no reference interval
     while True:
-        waited, start_s = waited_us(), time.monotonic()
+        waited, start_s = cpu_wait_us(), time.monotonic()
         time.sleep(WINDOW_S)
-        cpus, now, took_us = psutil.cpu_percent(None) / 100, waited_us(), (time.monotonic() - start_s) * 1e6
+        cpus, now, took_us = psutil.cpu_percent(None) / 100, cpu_wait_us(), (time.monotonic() - start_s) * 1e6
         yield HostLoad(cpus, None if waited is None or now is None else min(1.0, (now - waited) / took_us))
 
 

@@ -18,7 +18,7 @@ from visualprof.remote.agent.errors import AgentError
 from visualprof.remote.agent.machine.nvml import Nvml
 from visualprof.remote.agent.machine.probe import Interpreter, Machine, ProbeError, Say, probe_machine, run_probe
 from visualprof.remote.backends import Backend, all_backends
-from visualprof.remote.cases.requirements import lines_of
+from visualprof.remote.cases.requirements import parse_requirements
 from visualprof.remote.converters import Converter, all_converters
 from visualprof.remote.protocol import Gpu
 
@@ -196,7 +196,7 @@ def _add_requirements(recipe: EnvironmentRecipe, file: Path) -> EnvironmentRecip
         AgentError: The file cannot be read.
     """
     try:
-        lines = lines_of(file.read_text("utf-8"))
+        lines = parse_requirements(file.read_text("utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         raise AgentError(f"{file}: {error}", "name a requirements file in pip's format") from None
     torch = next((backend for backend in all_backends() if backend.cpu_index and backend.package in lines), None)

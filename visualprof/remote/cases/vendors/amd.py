@@ -5,13 +5,13 @@ from __future__ import annotations
 from visualprof.messages import msg
 from visualprof.remote.cases import Vendor
 from visualprof.remote.cases.cuda import DEVICE, device_name, peak, synchronize
-from visualprof.remote.cases.engines import of_torch
+from visualprof.remote.cases.engines import torch_engine
 
 VENDOR = Vendor(
     name="amd",
     title=msg("cases.amd_gpu", "AMD GPU"),
     device="cuda",
-    engines={"torch": of_torch(DEVICE, compiled=False), "inductor": of_torch(DEVICE, compiled=True)},
+    engines={"torch": torch_engine(DEVICE, compiled=False), "inductor": torch_engine(DEVICE, compiled=True)},
     synchronize=synchronize,
     device_name=device_name,
     peak=peak,

@@ -6,8 +6,8 @@ import importlib
 from typing import Any
 
 from visualprof.remote.cases import Vendor
-from visualprof.remote.cases.engines import of_backend, of_torch
-from visualprof.remote.cases.peaks import measured
+from visualprof.remote.cases.engines import backend_engine, torch_engine
+from visualprof.remote.cases.peaks import measure_peak
 from visualprof.remote.processor import cpu_name
 
 
@@ -32,14 +32,14 @@ VENDOR = Vendor(
     title="CPU",
     device="cpu",
     engines={
-        "onnxruntime": of_backend("onnxruntime", "cpu", ("onnxruntime>=1.17", "onnx")),
-        "openvino": of_backend("openvino", "cpu", ("openvino>=2024.0", "onnx")),
-        "torch": of_torch("cpu", compiled=False),
-        "inductor": of_torch("cpu", compiled=True),
-        "megengine": of_backend("megengine", "cpu", ("megengine>=1.13",), ".mge"),
-        "litert": of_backend("litert", "cpu", ("ai-edge-litert",), ".tflite"),
+        "onnxruntime": backend_engine("onnxruntime", "cpu", ("onnxruntime>=1.17", "onnx")),
+        "openvino": backend_engine("openvino", "cpu", ("openvino>=2024.0", "onnx")),
+        "torch": torch_engine("cpu", compiled=False),
+        "inductor": torch_engine("cpu", compiled=True),
+        "megengine": backend_engine("megengine", "cpu", ("megengine>=1.13",), ".mge"),
+        "litert": backend_engine("litert", "cpu", ("ai-edge-litert",), ".tflite"),
     },
     prepare=prepare,
     device_name=cpu_name,
-    peak=measured,
+    peak=measure_peak,
 )

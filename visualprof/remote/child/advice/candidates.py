@@ -14,15 +14,15 @@ from visualprof.remote.protocol import Runtime, Spec, version_key
 
 Kind = Literal["original", "conversion", "runtime", "combination"]
 
-MOST = 64
-BEST = 3  # that are combined
-FEW = 4  # values of an option that are all tried
+MAX_CANDIDATES = 64
+COMBINED = 3  # that are combined
+MAX_TRIED_VALUES = 4  # values of an option that are all tried
 CONVERTS = ("f16", "int8")  # precisions for which ONNX Runtime's backend converts the model, as a converter does
 _PLAIN = re.compile(r"[^A-Za-z0-9.]+")
 
 
 @dataclass(frozen=True)
-class Step:
+class ConversionStep:
     """A conversion. options: those that differ from the default."""
 
     converter: str
@@ -35,11 +35,11 @@ class Candidate:
 
     name: str
     kind: Kind
-    steps: tuple[Step, ...]
+    steps: tuple[ConversionStep, ...]
     spec: Spec
 
 
-def runtime_of(spec: Spec, runtimes: Iterable[Runtime]) -> Runtime | None:
+def newest_runtime(spec: Spec, runtimes: Iterable[Runtime]) -> Runtime | None:
     """The newest runtime of the machine that fits a spec."""
     fitting = [
         one
@@ -54,7 +54,7 @@ def runtime_candidates(spec: Spec, model_format: str, runtimes: Sequence[Runtime
     for backend in all_backends():
         own = backend.name == spec.backend
         other = replace(spec, backend=backend.name, version=spec.version if own else "", precision="", options={})
-        if model_format not in backend.formats or runtime_of(other, runtimes) is None:
+        if model_format not in backend.formats or newest_runtime(other, runtimes) is None:
             continue
         changed = replace(spec, options=dict(spec.options)) if own else other
         if not own:
@@ -70,13 +70,13 @@ def runtime_candidates(spec: Spec, model_format: str, runtimes: Sequence[Runtime
 def _options(spec: Spec, backend: Backend) -> Iterator[Candidate]:
     """Each other value of each option that has a few."""
     for name, values in backend.options.items():
-        for value in values if len(values) <= FEW else ():
+        for value in values if len(values) <= MAX_TRIED_VALUES else ():
             if value != spec.options.get(name, values[0]):
                 yield _run(replace(spec, options={**spec.options, name: value}), name, value)
 
 
 def _run(spec: Spec, *words: str) -> Candidate:
-    return Candidate(plain("-".join((spec.backend, *words))), "runtime", (), spec)
+    return Candidate(folder_name("-".join((spec.backend, *words))), "runtime", (), spec)
 
 
 def conversion_candidates(
@@ -91,11 +91,11 @@ def conversion_candidates(
             continue
         if (how := spec_for(spec, kind, runtimes)) is None:
             continue
-        yield Candidate(plain(kind.name), "conversion", (Step(kind.name),), how)
+        yield Candidate(folder_name(kind.name), "conversion", (ConversionStep(kind.name),), how)
         for name, values in kind.options.items():
-            for value in values[1:] if len(values) <= FEW else ():
-                step = Step(kind.name, {name: value})
-                yield Candidate(plain(f"{kind.name}-{name}-{value}"), "conversion", (step,), how)
+            for value in values[1:] if len(values) <= MAX_TRIED_VALUES else ():
+                step = ConversionStep(kind.name, {name: value})
+                yield Candidate(folder_name(f"{kind.name}-{name}-{value}"), "conversion", (step,), how)
 
 
 def spec_for(spec: Spec, kind: Converter, runtimes: Sequence[Runtime]) -> Spec | None:
@@ -110,7 +110,7 @@ def spec_for(spec: Spec, kind: Converter, runtimes: Sequence[Runtime]) -> Spec |
             precision=spec.precision if own else "",
             options={**(spec.options if own else {}), **kind.settings},
         )
-        if runtime_of(how, runtimes) is not None:
+        if newest_runtime(how, runtimes) is not None:
             return how
     return None
 
@@ -122,9 +122,9 @@ def combinations(best: Sequence[Candidate], converters: Mapping[str, Converter])
         best: those that passed, the best first.
         converters: by their names.
     """
-    made = [one for one in best if one.steps][:BEST]
+    made = [one for one in best if one.steps][:COMBINED]
     for conversion in made:
-        for way in [one for one in best if not one.steps][:BEST]:
+        for way in [one for one in best if not one.steps][:COMBINED]:
             if _runs(way.spec.backend, converters[conversion.steps[-1].converter]):
                 own = way.spec.backend == conversion.spec.backend
                 options = {**(conversion.spec.options if own else {}), **way.spec.options}
@@ -148,16 +148,16 @@ def _order(conversion: Candidate) -> tuple[bool, str]:
     return bool(conversion.spec.options), conversion.name
 
 
-def wanted(candidates: Iterable[Candidate], only: Sequence[str]) -> list[Candidate]:
+def select_candidates(candidates: Iterable[Candidate], only: Sequence[str]) -> list[Candidate]:
     """Those whose name is among some, or begins with one; all without any. Names are distinct; at most 64."""
     chosen = {c.name: c for c in candidates if not only or any(_begins(c.name, name) for name in only)}
-    return list(chosen.values())[:MOST]
+    return list(chosen.values())[:MAX_CANDIDATES]
 
 
 def _begins(name: str, wanted: str) -> bool:
     return name == wanted or name.startswith(f"{wanted}-")
 
 
-def plain(name: str) -> str:
+def folder_name(name: str) -> str:
     """A name as that of a folder."""
     return _PLAIN.sub("-", name).strip("-.")[:80]

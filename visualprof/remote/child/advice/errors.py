@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from visualprof.messages import msg
-from visualprof.remote.child.advice.rules import wilson
+from visualprof.remote.child.advice.rules import wilson_interval
 
 
 @dataclass(frozen=True)
@@ -161,6 +161,6 @@ def _top1(sums: _Sums) -> Top1 | None:
     if not sums.margins:
         return None
     margins = np.concatenate(sums.margins)
-    low, high = wilson(sums.agreed, len(margins))
+    low, high = wilson_interval(sums.agreed, len(margins))
     sure = int((margins > 2 * sums.max_abs).sum())
     return Top1(len(margins), sums.agreed, sums.ties, low, high, sure)

@@ -20,34 +20,36 @@ from visualprof.remote.protocol import TaskFailure
 
 Json = dict[str, Any]
 
-ANSWER_MAX = 1 << 20
+MAX_ANSWER_BYTES = 1 << 20
 TICK_S = 0.1
-FOLDER_MAX = 16 << 30  # bytes that a conversion may leave
-SMALLEST = 2 << 30  # that any may
-GROWTH = 12  # times the model's own size
-LISTED_MAX = 10_000
+MAX_FOLDER_BYTES = 16 << 30  # bytes that a conversion may leave
+MIN_FOLDER_BYTES = 2 << 30  # that any may
+MAX_GROWTH = 12  # times the model's own size
+MAX_LISTED_FILES = 10_000
 
 
 @dataclass(frozen=True)
-class Bounds:
+class ProcessLimits:
     """What one process may take. memory_bytes: 0 no bound of its own. disk_bytes: of its folder."""
 
     memory_bytes: int = 0
-    disk_bytes: int = SMALLEST
+    disk_bytes: int = MIN_FOLDER_BYTES
 
     @classmethod
-    def of(cls, model: Path, memory_bytes: int) -> Bounds:
+    def for_model(cls, model: Path, memory_bytes: int) -> ProcessLimits:
         """Those beside a model of that size."""
-        return cls(memory_bytes, min(FOLDER_MAX, max(SMALLEST, GROWTH * model.stat().st_size)))
+        return cls(memory_bytes, min(MAX_FOLDER_BYTES, max(MIN_FOLDER_BYTES, MAX_GROWTH * model.stat().st_size)))
 
 
-class Process:
+class ChildProcess:
     """`code.pyz WORK STAGE` in an interpreter, in an empty folder, with its output in the log.
 
     A folder named like a package would hide that package, so no process starts where files of a candidate lie.
     """
 
-    def __init__(self, python: str, work: Path, stage: str, folder: Path, bounds: Bounds, asked: bool = False) -> None:
+    def __init__(
+        self, python: str, work: Path, stage: str, folder: Path, bounds: ProcessLimits, asked: bool = False
+    ) -> None:
         """Start it. folder: its own, whose size is bounded. asked: it answers commands.
 
         Raises: TaskFailure: it cannot be started.
@@ -67,7 +69,7 @@ class Process:
             ) from None
         self._rest = b""
 
-    def ask(self, do: str, timeout_s: float, **fields: Any) -> Any:
+    def call(self, do: str, timeout_s: float, **fields: Any) -> Any:
         """Send a command and waits for its answer.
 
         Raises: TaskFailure: what it failed with, or how it ended.
@@ -80,7 +82,7 @@ class Process:
         if "ok" in answer:
             return answer["ok"]
         failed = answer.get("failed")
-        raise failure(failed if isinstance(failed, dict) else {})  # pyright: ignore[reportUnknownArgumentType]
+        raise reported_failure(failed if isinstance(failed, dict) else {})  # pyright: ignore[reportUnknownArgumentType]
 
     def wait(self, timeout_s: float) -> int:
         """Its exit status, when it has ended by itself. Raises: TaskFailure: it was ended, or killed by a signal."""
@@ -110,7 +112,7 @@ class Process:
                 self._rest += data
                 if not data:
                     raise self._failure()
-            if len(self._rest) > ANSWER_MAX:
+            if len(self._rest) > MAX_ANSWER_BYTES:
                 raise TaskFailure("crashed", msg("child.answered_over_1_mib", f"it answered {do} with over 1 MiB"))
             return b"\n" in self._rest
 
@@ -161,7 +163,7 @@ class Process:
         )
 
 
-def failure(told: Json) -> TaskFailure:
+def reported_failure(told: Json) -> TaskFailure:
     """A failure as a process told it, which may be anything."""
     texts = {key: str(told.get(key) or "")[:500] for key in ("reason", "error", "hint")}
     return TaskFailure(
@@ -187,6 +189,6 @@ def folder_bytes(folder: Path) -> int:
             with suppress(OSError):
                 size += os.lstat(os.path.join(place, name)).st_size
             seen += 1
-            if seen > LISTED_MAX:
+            if seen > MAX_LISTED_FILES:
                 return size
     return size

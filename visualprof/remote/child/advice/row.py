@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from visualprof.remote.child.advice.errors import OutputError
-from visualprof.remote.child.advice.rules import front
+from visualprof.remote.child.advice.rules import pareto_front
 
 Json = dict[str, Any]
 
 
 @dataclass
-class Row:
+class CandidateRow:
     """A candidate and what became of it; a line of `advice.json`. Fields: docs/advice.md."""
 
     name: str
@@ -40,15 +40,15 @@ class Row:
     files: list[str] = field(default_factory=list[str])
 
 
-def mark_front(rows: Sequence[Row], at: int) -> None:
+def mark_pareto_front(rows: Sequence[CandidateRow], at: int) -> None:
     """Mark the rows that no other beats in ratio, error and size. at: number of the size that is judged."""
     measured = [row for row in rows if row.points and row.verdict != "wrong"]
     places = [(r.points[at]["ratio"]["value"], _relative(r), float(r.size_bytes or 0)) for r in measured]
-    for row, best in zip(measured, front(places), strict=True):
+    for row, best in zip(measured, pareto_front(places), strict=True):
         row.front = best
 
 
-def _relative(row: Row) -> float:
+def _relative(row: CandidateRow) -> float:
     """Its error on the data where there are some, 0 of the original, which is what the others are compared with."""
     error = row.data or row.random
     return 0.0 if row.kind == "original" or error is None else error.relative or 0.0

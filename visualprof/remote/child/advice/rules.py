@@ -11,9 +11,9 @@ import numpy as np
 Verdict = Literal["faster", "equal", "slower", "undecided", "wrong", "no effect", "failed"]
 
 MARGIN = 0.05  # a difference that nobody would change a model for
-LOOKS = (30, 60, 120, 240)  # rounds after which a verdict is tried
-CONFIDENCE = 1 - 0.05 / len(LOOKS)  # of one look: 95 % of all of them together
-LEAST_DISTURBED = 0.1  # quantile of the rounds: what other programs do only adds time
+VERDICT_ROUNDS = (30, 60, 120, 240)  # rounds after which a verdict is tried
+CONFIDENCE = 1 - 0.05 / len(VERDICT_ROUNDS)  # of one look: 95 % of all of them together
+LATENCY_QUANTILE = 0.1  # quantile of the rounds: what other programs do only adds time
 BLOCK = 10  # rounds that are drawn together, as neighbours resemble each other; of few rounds a third
 RESAMPLES = 2000
 SEED = 20261122
@@ -28,7 +28,7 @@ class Interval:
     high: float
 
 
-def latency_of(rounds_ns: Sequence[float]) -> Interval:
+def latency_interval(rounds_ns: Sequence[float]) -> Interval:
     """The tenth of the rounds that was disturbed least.
 
     Args: rounds_ns: n >= 1, in their order.
@@ -37,7 +37,7 @@ def latency_of(rounds_ns: Sequence[float]) -> Interval:
     return _interval(_low(rounds), _low(rounds[_draws(len(rounds))]))
 
 
-def ratio_of(candidate_ns: Sequence[float], original_ns: Sequence[float]) -> Interval:
+def ratio_interval(candidate_ns: Sequence[float], original_ns: Sequence[float]) -> Interval:
     """Latency of a candidate as a share of the original's; below 1 is faster.
 
     Args: rounds in their order, of the same number: those of one number were taken one after the other.
@@ -50,7 +50,7 @@ def ratio_of(candidate_ns: Sequence[float], original_ns: Sequence[float]) -> Int
 
 def _low(rounds: Any) -> Any:
     """That quantile along the last dimension."""
-    return np.quantile(rounds, LEAST_DISTURBED, axis=-1)
+    return np.quantile(rounds, LATENCY_QUANTILE, axis=-1)
 
 
 def _draws(n: int) -> Any:
@@ -66,7 +66,7 @@ def _interval(value: Any, resampled: Any) -> Interval:
     return Interval(float(value), float(low), float(high))
 
 
-def margin_of(same: Interval) -> float:
+def noise_margin(same: Interval) -> float:
     """The share that a ratio has to differ from 1 by: 5 %, or what the original differs from itself by.
 
     Args: same: the ratio of the original to a second process of it. How wide its interval is says how busy the machine
@@ -75,7 +75,7 @@ def margin_of(same: Interval) -> float:
     return max(MARGIN, abs(same.value - 1))
 
 
-def judge(ratio: Interval, margin: float) -> Verdict:
+def judge_ratio(ratio: Interval, margin: float) -> Verdict:
     """Faster or slower where the whole interval lies beyond the margin, equal where it lies within 5 % of 1."""
     if ratio.high < 1 - margin:
         return "faster"
@@ -84,7 +84,7 @@ def judge(ratio: Interval, margin: float) -> Verdict:
     return "equal" if ratio.low >= 1 - MARGIN and ratio.high <= 1 + MARGIN else "undecided"
 
 
-def wilson(agreed: int, rows: int) -> tuple[float, float]:
+def wilson_interval(agreed: int, rows: int) -> tuple[float, float]:
     """The 95 % interval of a share of rows that agree (Wilson's score interval).
 
     Args: rows: at least 1.
@@ -97,7 +97,7 @@ def wilson(agreed: int, rows: int) -> tuple[float, float]:
     return max(0.0, (middle - half) / whole), min(1.0, (middle + half) / whole)
 
 
-def front(rows: Sequence[Sequence[float]]) -> list[bool]:
+def pareto_front(rows: Sequence[Sequence[float]]) -> list[bool]:
     """Which rows no other row beats: it is as small in every column, and smaller in one.
 
     Args: rows: of equally many numbers, all the better the smaller.

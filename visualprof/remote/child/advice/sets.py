@@ -17,8 +17,8 @@ from visualprof.remote.child.task import TaskFile
 from visualprof.remote.converters import Rows
 from visualprof.remote.protocol import Request, TaskFailure
 
-MOST_ROWS = 1024  # that judge
-MOST_BYTES = 1 << 30
+MAX_ROWS = 1024  # that judge
+MAX_BYTES = 1 << 30
 
 
 @dataclass(frozen=True)
@@ -27,11 +27,11 @@ class InputSet:
 
     name: str
     file: Path
-    own: bool
+    from_user: bool
 
 
 @dataclass(frozen=True)
-class Sets:
+class InputSets:
     """All of them. data: an .npz with all rows for conversions, None without any. rows: that judge."""
 
     sets: list[InputSet]
@@ -40,7 +40,7 @@ class Sets:
     calibrates: bool = False
 
 
-def make_sets(task: TaskFile, folder: Path) -> Sets:
+def write_input_sets(task: TaskFile, folder: Path) -> InputSets:
     """Write the sets of a task into a folder.
 
     Raises: TaskFailure: the data do not fit the model.
@@ -54,7 +54,7 @@ def make_sets(task: TaskFile, folder: Path) -> Sets:
         for point in points
     ]
     if not task.data:
-        return Sets(sets)
+        return InputSets(sets)
     rows = _rows(task)
     judging = rows.evaluation()
     own = [
@@ -71,7 +71,7 @@ def make_sets(task: TaskFile, folder: Path) -> Sets:
         )
     data = folder / "rows.npz"
     np.savez(data, **rows.arrays)
-    return Sets([*sets, *own], data, min(judging.count, MOST_ROWS), rows.count > 1)
+    return InputSets([*sets, *own], data, min(judging.count, MAX_ROWS), rows.count > 1)
 
 
 def _rows(task: TaskFile) -> Rows:
@@ -93,10 +93,10 @@ def _shapes(request: Request) -> dict[str, list[int | str | None]]:
 
 def _bounded(feeds: Iterator[Feeds]) -> Iterator[Feeds]:
     size = 0
-    for one in islice(feeds, MOST_ROWS):
+    for one in islice(feeds, MAX_ROWS):
         yield one
         size += sum(values.nbytes for values in one.values())
-        if size > MOST_BYTES:
+        if size > MAX_BYTES:
             return
 
 

@@ -19,41 +19,48 @@ from visualprof.messages import msg
 from visualprof.remote.backends import all_backends
 from visualprof.remote.child.advice.candidates import (
     Candidate,
-    Step,
+    ConversionStep,
     combinations,
     conversion_candidates,
+    newest_runtime,
     runtime_candidates,
-    runtime_of,
-    wanted,
+    select_candidates,
 )
-from visualprof.remote.child.advice.conversion import converted
+from visualprof.remote.child.advice.conversion import run_conversion
 from visualprof.remote.child.advice.errors import Comparison, OutputError
-from visualprof.remote.child.advice.process import Bounds, Process
-from visualprof.remote.child.advice.row import Row, mark_front
-from visualprof.remote.child.advice.rules import LOOKS, Interval, judge, latency_of, margin_of, ratio_of
-from visualprof.remote.child.advice.sets import InputSet, Sets, make_sets
-from visualprof.remote.child.advice.worker import as_json, read_outputs
-from visualprof.remote.child.failures import explain
+from visualprof.remote.child.advice.process import ChildProcess, ProcessLimits
+from visualprof.remote.child.advice.row import CandidateRow, mark_pareto_front
+from visualprof.remote.child.advice.rules import (
+    VERDICT_ROUNDS,
+    Interval,
+    judge_ratio,
+    latency_interval,
+    noise_margin,
+    ratio_interval,
+)
+from visualprof.remote.child.advice.sets import InputSet, InputSets, write_input_sets
+from visualprof.remote.child.advice.worker import read_outputs, spec_json
+from visualprof.remote.child.failures import to_failure
 from visualprof.remote.child.inputs import SweepPoint
-from visualprof.remote.child.task import EventLog, TaskFile, inputs_of
+from visualprof.remote.child.task import EventLog, TaskFile, task_inputs
 from visualprof.remote.converters import Converter, all_converters
 from visualprof.remote.protocol import Spec, TaskFailure
 
 SCHEMA = "visualprof.advice/1"
-FEWEST = 10  # rounds that a verdict is tried with when the time is used up
+MIN_ROUNDS = 10  # rounds that a verdict is tried with when the time is used up
 TURN_S = 0.01
 MEMORY_SHARE = 0.6  # of what the task may use, for one process
-KEPT_MAX = 64  # files of made models in a result
-SMALLER = 0.95
+MAX_MODEL_FILES = 64  # files of made models in a result
+MAX_SIZE_RATIO = 0.95
 
 Json = dict[str, Any]
 
 
 @dataclass
-class Running:
+class LoadedModel:
     """A loaded model in its process. outputs: folder with those of each set."""
 
-    process: Process
+    process: ChildProcess
     outputs: Path
     load: Json
 
@@ -63,10 +70,10 @@ def advise(task: TaskFile, events: EventLog) -> None:
 
     Raises: TaskFailure: the original itself cannot be loaded, or the data do not fit it.
     """
-    Advice(task, events).run()
+    AdviceStage(task, events).run()
 
 
-class Advice:
+class AdviceStage:
     """One stage: the original with its process, and the rows so far."""
 
     def __init__(self, task: TaskFile, events: EventLog) -> None:
@@ -74,9 +81,9 @@ class Advice:
         self.task, self.events = task, events
         self.request, self.asked = task.lease.request, task.lease.request.advise
         self.folder = task.work / "advice"
-        self.points: list[SweepPoint] = inputs_of(task)[0]
-        self.bounds = Bounds.of(task.model, round(MEMORY_SHARE * task.memory_bytes))
-        self.rows: list[Row] = []
+        self.points: list[SweepPoint] = task_inputs(task)[0]
+        self.bounds = ProcessLimits.for_model(task.model, round(MEMORY_SHARE * task.memory_bytes))
+        self.rows: list[CandidateRow] = []
         self.done: dict[str, Candidate] = {}
         self.margins: list[float] = []
         self.same: list[Interval] = []
@@ -85,13 +92,15 @@ class Advice:
     def run(self) -> None:
         """The original, every candidate, combinations of the best; the front at last."""
         shutil.rmtree(self.folder, ignore_errors=True)
-        self.sets: Sets = make_sets(self.task, self.folder / "sets")
+        self.sets: InputSets = write_input_sets(self.task, self.folder / "sets")
         self.original = self._load("original", self.task.model, self.task.lease.spec)
         try:
             self._itself()
             candidates = self._candidates()
             self._try(candidates, 0, len(candidates))
-            more = wanted(combinations(self._best(), {one.name: one for one in all_converters()}), self.asked.only)
+            more = select_candidates(
+                combinations(self._best(), {one.name: one for one in all_converters()}), self.asked.only
+            )
             self._try(more, len(candidates), len(candidates) + len(more))
             self._write(complete=True)
         finally:
@@ -101,7 +110,9 @@ class Advice:
     def _try(self, candidates: Sequence[Candidate], done: int, total: int) -> None:
         for i, candidate in enumerate(candidates):
             self.events.tell("progress", done=done + i, total=total)
-            row = Row(candidate.name, candidate.kind, [asdict(s) for s in candidate.steps], as_json(candidate.spec))
+            row = CandidateRow(
+                candidate.name, candidate.kind, [asdict(s) for s in candidate.steps], spec_json(candidate.spec)
+            )
             self.rows.append(row)
             if time.monotonic() > self.end:
                 row.verdict, row.why = (
@@ -113,14 +124,14 @@ class Advice:
             try:
                 self._one(candidate, row)
             except Exception as error:  # noqa: BLE001 - a candidate that fails is its own row
-                told = explain(error)
+                told = to_failure(error)
                 row.verdict, row.why = "failed", f"{told.reason}: {told.error}"
             _log(f"{candidate.name}: {row.verdict} {row.why}")
             self.done[row.name] = candidate
             self._write(complete=False)
         self.events.tell("progress", done=total, total=max(1, total))
 
-    def _one(self, candidate: Candidate, row: Row) -> None:
+    def _one(self, candidate: Candidate, row: CandidateRow) -> None:
         """Convert, loads, compares, times and judges one; the row tells how far it came."""
         folder = self.folder / candidate.name
         try:
@@ -148,7 +159,7 @@ class Advice:
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
-    def _converted(self, candidate: Candidate, row: Row, folder: Path) -> tuple[Path, bool | None]:
+    def _converted(self, candidate: Candidate, row: CandidateRow, folder: Path) -> tuple[Path, bool | None]:
         """The candidate's model, and whether any step changed it."""
         model, changed, took_ns = self.task.model, None if not candidate.steps else False, 0
         for i, step in enumerate(candidate.steps):
@@ -161,38 +172,38 @@ class Advice:
         row.convert_ns = took_ns if candidate.steps else None
         return model, changed
 
-    def _convert(self, step: Step, model: Path, folder: Path) -> Json:
+    def _convert(self, step: ConversionStep, model: Path, folder: Path) -> Json:
         limit_s, data = self.asked.candidate_s, self.sets.data
-        return converted(self.task.converters[step.converter][0], step, model, data, folder, self.bounds, limit_s)
+        return run_conversion(self.task.converters[step.converter][0], step, model, data, folder, self.bounds, limit_s)
 
-    def _load(self, name: str, model: Path, spec: Spec) -> Running:
+    def _load(self, name: str, model: Path, spec: Spec) -> LoadedModel:
         """A process with the model loaded, and its outputs for every set of inputs."""
-        runtime = runtime_of(spec, self.task.runtimes)
+        runtime = newest_runtime(spec, self.task.runtimes)
         if runtime is None:
             raise TaskFailure(
                 "no_runtime", msg("child.machine_no", f"this machine has no {spec.backend} for {spec.device}")
             )
         folder = self.folder / "run" / name
-        process = Process(runtime.python, self.task.work, "worker", folder, self.bounds, asked=True)
+        process = ChildProcess(runtime.python, self.task.work, "worker", folder, self.bounds, asked=True)
         try:
-            load = process.ask("load", self.asked.candidate_s, model=str(model), spec=as_json(spec))
+            load = process.call("load", self.asked.candidate_s, model=str(model), spec=spec_json(spec))
             for one in self.sets.sets:
-                process.ask("outputs", self.asked.candidate_s, feeds=str(one.file), into=str(folder / one.name))
+                process.call("outputs", self.asked.candidate_s, feeds=str(one.file), into=str(folder / one.name))
         except BaseException:
             process.close()
             raise
-        return Running(process, folder, load)
+        return LoadedModel(process, folder, load)
 
     def _itself(self) -> None:
         """The original beside a second process of it: what it differs from itself by is the margin."""
-        row = Row("original", "original", [], as_json(self.task.lease.spec))
+        row = CandidateRow("original", "original", [], spec_json(self.task.lease.spec))
         self._describe(row, self.original, self.task.model)
         twin = self._load("itself", self.task.model, self.task.lease.spec)
         try:
             self.margins = [1.0] * len(self.points)
             row.points = [self._time(twin, i) for i in range(len(self.points))]
             self.same = [Interval(**point["ratio"]) for point in row.points]
-            self.margins = [margin_of(same) for same in self.same]
+            self.margins = [noise_margin(same) for same in self.same]
             row.random, row.data = self._errors(twin)
         finally:
             twin.process.close()
@@ -202,7 +213,7 @@ class Advice:
         self.rows.append(row)
         self._write(complete=False)
 
-    def _describe(self, row: Row, running: Running, model: Path) -> None:
+    def _describe(self, row: CandidateRow, running: LoadedModel, model: Path) -> None:
         row.load_ns, row.version = running.load["load_ns"], str(running.load["version"])[:100]
         row.effective = {str(k)[:100]: str(v)[:500] for k, v in list(running.load["effective"].items())[:32]}
         made = model != self.task.model
@@ -213,20 +224,20 @@ class Advice:
         """The model's file with those beside it that belong to it."""
         return [self.task.model, *(self.task.model.parent / part.path for part in self.request.model.parts)]
 
-    def _errors(self, running: Running) -> tuple[OutputError, OutputError | None]:
+    def _errors(self, running: LoadedModel) -> tuple[OutputError, OutputError | None]:
         """Of random inputs, and of the user's data where there are any."""
-        kinds = [[one for one in self.sets.sets if one.own == own] for own in (False, True)]
+        kinds = [[one for one in self.sets.sets if one.from_user == own] for own in (False, True)]
         random, data = (self._error(running, sets) if sets else None for sets in kinds)
         assert random is not None
         return random, data
 
-    def _error(self, running: Running, sets: Sequence[InputSet]) -> OutputError:
+    def _error(self, running: LoadedModel, sets: Sequence[InputSet]) -> OutputError:
         comparison = Comparison()
         for one in sets:
             comparison.add(*(read_outputs(each.outputs / one.name) for each in (self.original, running)))
         return comparison.error()
 
-    def _compare(self, row: Row, running: Running) -> None:
+    def _compare(self, row: CandidateRow, running: LoadedModel) -> None:
         """Fill in errors and the user's metric; the verdict is "wrong" where an output is."""
         row.random, row.data = self._errors(running)
         judging = row.data or row.random
@@ -243,55 +254,55 @@ class Advice:
         if self.asked.metric and not broken:
             row.metric = self._metric(running)
 
-    def _metric(self, running: Running) -> float:
-        own = [one.name for one in self.sets.sets if one.own] or [self.sets.sets[0].name]
+    def _metric(self, running: LoadedModel) -> float:
+        own = [one.name for one in self.sets.sets if one.from_user] or [self.sets.sets[0].name]
         folder = self.folder / "metric"
-        process = Process(sys.executable, self.task.work, "worker", folder, self.bounds, asked=True)
+        process = ChildProcess(sys.executable, self.task.work, "worker", folder, self.bounds, asked=True)
         both = {"original": self.original.outputs, "candidate": running.outputs}
         paths = {name: [str(place / one) for one in own] for name, place in both.items()}
         try:
-            return process.ask("metric", self.asked.candidate_s, source=self.asked.metric, **paths)
+            return process.call("metric", self.asked.candidate_s, source=self.asked.metric, **paths)
         finally:
             process.close()
 
-    def _time(self, running: Running, at: int) -> Json:
+    def _time(self, running: LoadedModel, at: int) -> Json:
         """Alternating turns at one size; who begins a round changes each time."""
         point, limit_s = self.points[at], self.asked.candidate_s
         pair = (self.original.process, running.process)
         self.events.tell("phase", phase="measuring", batch=point.batch)
         for process in pair:
-            process.ask("warm", limit_s, at=at)
+            process.call("warm", limit_s, at=at)
         times: tuple[list[float], list[float]] = ([], [])
         end, margin = time.monotonic() + limit_s, self.margins[at]
-        for rounds in LOOKS:
+        for rounds in VERDICT_ROUNDS:
             while len(times[0]) < rounds and time.monotonic() < end:
                 for who in (0, 1) if len(times[0]) % 2 == 0 else (1, 0):
-                    times[who].append(float(pair[who].ask("turn", limit_s, least_s=TURN_S)))
-            if len(times[0]) < FEWEST:
+                    times[who].append(float(pair[who].call("turn", limit_s, least_s=TURN_S)))
+            if len(times[0]) < MIN_ROUNDS:
                 raise TaskFailure(
                     "timeout", msg("child.not_measured_after_s", f"not measured after {limit_s:g} s at {point.batch}")
                 )
-            if len(times[0]) < rounds or judge(ratio_of(times[1], times[0]), margin) != "undecided":
+            if len(times[0]) < rounds or judge_ratio(ratio_interval(times[1], times[0]), margin) != "undecided":
                 break
-        ratio, latency = ratio_of(times[1], times[0]), latency_of(times[1])
+        ratio, latency = ratio_interval(times[1], times[0]), latency_interval(times[1])
         return {
             "batch": point.batch,
             "samples": point.samples,
             "rounds": len(times[0]),
             "latency_ns": asdict(latency),
-            "original_ns": asdict(latency_of(times[0])),
+            "original_ns": asdict(latency_interval(times[0])),
             "ratio": asdict(ratio),
             "margin": margin,
-            "verdict": judge(ratio, margin),
+            "verdict": judge_ratio(ratio, margin),
             "samples_per_s": point.samples * 1e9 / latency.value,
         }
 
-    def _after(self, row: Row, running: Running) -> None:
+    def _after(self, row: CandidateRow, running: LoadedModel) -> None:
         """What is asked for when the times are taken: peak memory, then where the operators ran."""
-        peak = running.process.ask("peak", self.asked.candidate_s)
+        peak = running.process.call("peak", self.asked.candidate_s)
         row.rss_bytes, row.device_bytes = int(peak["rss_bytes"]), peak["device_bytes"]
         try:
-            row.places = running.process.ask("places", self.asked.candidate_s)
+            row.places = running.process.call("places", self.asked.candidate_s)
         except TaskFailure as failure:  # it is measured all the same
             _log(f"{row.name}: where its operators ran is not known: {failure.error}")
 
@@ -300,11 +311,11 @@ class Advice:
         sizes = [point.samples for point in self.points]
         return sizes.index(max(sizes) if self.asked.objective == "throughput" else min(sizes))
 
-    def _passes(self, row: Row) -> bool:
+    def _passes(self, row: CandidateRow) -> bool:
         """Is it better by the objective? A smaller file may be slower, and says so."""
         if self.asked.objective == "size":
             before = self.rows[0].size_bytes
-            return bool(before and row.size_bytes is not None and row.size_bytes < SMALLER * before)
+            return bool(before and row.size_bytes is not None and row.size_bytes < MAX_SIZE_RATIO * before)
         return row.verdict == "faster"
 
     def _best(self) -> list[Candidate]:
@@ -321,7 +332,7 @@ class Advice:
             *conversion_candidates(spec, usable, runtimes, self.sets.calibrates),
             *runtime_candidates(spec, self._format(), runtimes),
         ]
-        return wanted(found, self.asked.only)
+        return select_candidates(found, self.asked.only)
 
     def _format(self) -> str:
         """The format of the model, by its suffix, as its own runtime knows it."""
@@ -339,7 +350,7 @@ class Advice:
             folder.mkdir(parents=True)
             order = {"converter": model_format, "model": str(self.task.model)}
             (folder / "task.json").write_text(json.dumps({"conversion": order}), "utf-8")
-            process = Process(python, folder, "applies", folder, self.bounds)
+            process = ChildProcess(python, folder, "applies", folder, self.bounds)
             try:
                 process.wait(self.asked.candidate_s)
                 lines = (folder / "events.jsonl").read_text("utf-8").splitlines()
@@ -350,11 +361,11 @@ class Advice:
                 process.close()
         return [one for one in here if told.get(one.name) == ""]
 
-    def _keep(self, row: Row, model: Path) -> list[str]:
+    def _keep(self, row: CandidateRow, model: Path) -> list[str]:
         """Move a made model into the result, the model's file first; nothing where there are too many."""
         files = sorted(model.parent.iterdir(), key=lambda file: file != model)
         kept = sum(len(other.files) for other in self.rows)
-        if kept + len(files) > KEPT_MAX or not all(file.is_file() and not file.is_symlink() for file in files):
+        if kept + len(files) > MAX_MODEL_FILES or not all(file.is_file() and not file.is_symlink() for file in files):
             row.why = msg("child.model_not_kept_no", "its model is not kept: it is no file, or the result has too many")
             return []
         folder = self.task.out / f"candidate-{row.name}"
@@ -366,7 +377,7 @@ class Advice:
     def _write(self, complete: bool) -> None:
         """Writes `advice.json` whole."""
         at = self._judged()
-        mark_front(self.rows, at)
+        mark_pareto_front(self.rows, at)
         body = {
             "schema": SCHEMA,
             "objective": self.asked.objective,

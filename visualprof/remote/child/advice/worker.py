@@ -20,20 +20,20 @@ import numpy as np
 
 from visualprof.messages import msg
 from visualprof.remote.backends import Feeds, Session, backend
-from visualprof.remote.child.failures import explain
-from visualprof.remote.child.host import forget_peak, peak_rss_bytes
+from visualprof.remote.child.failures import to_failure
+from visualprof.remote.child.host import peak_rss_bytes, reset_peak_rss
 from visualprof.remote.child.inputs import SweepPoint
 from visualprof.remote.child.measure import time_runs, warm_up
-from visualprof.remote.child.task import TaskFile, inputs_of
+from visualprof.remote.child.task import TaskFile, task_inputs
 from visualprof.remote.protocol import Measure, Spec, TaskFailure, build
 
 Json = dict[str, Any]
 
-WARM = Measure(warmup_s=0.1, max_s=20.0)
+WARM_UP = Measure(warmup_s=0.1, max_s=20.0)
 SLOW_NS = 200_000_000  # a run that takes so long is not repeated within a turn
-RUNS, FIRST_RUNS = 5, 2  # of a turn: at least, and that are not counted
+MIN_TURN_RUNS, UNCOUNTED_RUNS = 5, 2  # of a turn: at least, and that are not counted
 TURN_MAX_S = 10.0
-FASTEST = 0.2
+TURN_QUANTILE = 0.2
 
 
 def serve(commands: Mapping[str, Callable[..., object]]) -> int:
@@ -46,7 +46,7 @@ def serve(commands: Mapping[str, Callable[..., object]]) -> int:
             answer = {"ok": commands[command.pop("do")](**command)}
         except Exception as error:  # noqa: BLE001 (whatever a runtime raises is the end of this candidate alone)
             traceback.print_exc()
-            failure = explain(error)
+            failure = to_failure(error)
             answer = {"failed": {"reason": failure.reason, "error": failure.error, "hint": failure.hint}}
         answers.write(json.dumps(answer) + "\n")
         answers.flush()
@@ -68,14 +68,14 @@ class Worker:
         """What can be asked."""
         return {
             "load": self.load, "outputs": self.outputs, "warm": self.warm, "turn": self.turn, "peak": self.peak,
-            "places": self.places, "metric": measured_by,
+            "places": self.operator_placement, "metric": user_metric,
         }  # fmt: skip
 
     def load(self, model: str, spec: Json) -> Json:
         """Load a model as a spec says; the time that took, what it really is, and whose version."""
         wanted = build(Spec, spec)
         runtime = backend(wanted.backend)
-        self.points, feeds = inputs_of(self.task)
+        self.points, feeds = task_inputs(self.task)
         first = feeds(self.points[0])
         importlib.import_module(runtime.module)  # no part of the load
         begin = time.perf_counter_ns()
@@ -96,26 +96,26 @@ class Worker:
 
     def warm(self, at: int) -> Json:
         """Make a point of the sweep, by its number, ready for turns; what its first run took."""
-        session, feeds = self._loaded(), inputs_of(self.task)[1](self.points[at])
-        forget_peak()
-        self.prepared = session.prepare(feeds)
+        session, feeds = self._loaded(), task_inputs(self.task)[1](self.points[at])
+        reset_peak_rss()
+        self.prepare_call = session.prepare(feeds)
         begin = time.perf_counter_ns()
-        session.fetch(session.infer(self.prepared))
+        session.fetch(session.infer(self.prepare_call))
         first_ns = time.perf_counter_ns() - begin
-        if first_ns < WARM.max_s * 1e9:
-            warm_up(session.infer, self.prepared, WARM)
+        if first_ns < WARM_UP.max_s * 1e9:
+            warm_up(session.infer, self.prepare_call, WARM_UP)
         begin = time.perf_counter_ns()
-        session.infer(self.prepared)
+        session.infer(self.prepare_call)
         self.slow = time.perf_counter_ns() - begin > SLOW_NS
         return {"first_ns": first_ns, "samples": self.points[at].samples}
 
     def turn(self, least_s: float) -> float:
         """What the fastest fifth of some runs took at most, ns; the first ones find cold caches and are not counted."""
         infer = self._loaded().infer
-        for _ in range(0 if self.slow else FIRST_RUNS):
-            infer(self.prepared)
-        timed = time_runs(infer, self.prepared, least_s, TURN_MAX_S, 1 if self.slow else RUNS)
-        return float(np.quantile(timed.samples, FASTEST))
+        for _ in range(0 if self.slow else UNCOUNTED_RUNS):
+            infer(self.prepare_call)
+        timed = time_runs(infer, self.prepare_call, least_s, TURN_MAX_S, 1 if self.slow else MIN_TURN_RUNS)
+        return float(np.quantile(timed.samples, TURN_QUANTILE))
 
     def peak(self) -> Json:
         """Peak memory since it was warmed, of the process and of the device."""
@@ -123,7 +123,7 @@ class Worker:
 
     def places(self) -> dict[str, dict[str, int]]:
         """Where its operators run."""
-        return self._loaded().places()
+        return self._loaded().operator_placement()
 
     def _loaded(self) -> Session:
         if self.session is None:
@@ -131,7 +131,7 @@ class Worker:
         return self.session
 
 
-def measured_by(source: str, original: list[str], candidate: list[str]) -> float:
+def user_metric(source: str, original: list[str], candidate: list[str]) -> float:
     """A number of the user's own making. Args: files of the outputs, set by set."""
     space: dict[str, Any] = {"__name__": "metric"}
     exec(compile(source, "metric.py", "exec"), space)  # the user's own, in the sandbox of the task
@@ -160,6 +160,6 @@ def read_outputs(folder: Path) -> list[Any]:
     return [np.load(file, allow_pickle=False) for file in files]
 
 
-def as_json(spec: Spec) -> Json:
+def spec_json(spec: Spec) -> Json:
     """A spec for `load`."""
     return {**vars(replace(spec)), "options": dict(spec.options)}

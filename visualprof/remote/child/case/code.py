@@ -15,15 +15,15 @@ from typing import Any
 from visualprof.messages import msg
 from visualprof.remote.cases import Engine, InferModel, Vendor
 from visualprof.remote.cases.folder import FUNCTIONS
-from visualprof.remote.cases.requirements import requires_of
+from visualprof.remote.cases.requirements import engine_requirements
 from visualprof.remote.child.case import logger
 from visualprof.remote.protocol import TaskFailure
 
 MODULES = ("", "dataloader", "model", "evaluator", "export", "forward")  # of the framework's folder
-FOUR = FUNCTIONS[:4]
+REQUIRED_FUNCTIONS = FUNCTIONS[:4]
 
 
-class Code:
+class CaseCode:
     """The functions of a case, None for the two that it may leave out.
 
     Args:
@@ -48,20 +48,20 @@ class Code:
             named = (getattr(module, name, None) for module in loaded)
             if (function := next(filter(callable, named), None)) is not None:
                 self.functions[name] = function
-        if lacking := [name for name in FOUR if name not in self.functions]:
-            hint = msg("child.init_py_exports", f"{framework}/__init__.py exports {', '.join(FOUR)}")
+        if lacking := [name for name in REQUIRED_FUNCTIONS if name not in self.functions]:
+            hint = msg("child.init_py_exports", f"{framework}/__init__.py exports {', '.join(REQUIRED_FUNCTIONS)}")
             raise TaskFailure("input_error", msg("child.case_no", f"the case has no {', '.join(lacking)}"), hint)
 
 
-def engine_of(root: Path, vendor: Vendor, compiler: str) -> Engine:
+def find_engine(root: Path, vendor: Vendor, compiler: str) -> Engine:
     """What compiles: the case's own `inference_engine/VENDOR/COMPILER.py` with a class InferModel, else the vendor's.
 
     Raises: TaskFailure: there is neither.
     """
     folder = root / "inference_engine" / vendor.name
     if (folder / f"{compiler}.py").is_file():
-        requires = requires_of(folder / f"{compiler}.py")
-        return Engine(partial(_own_engine, root, vendor.name, compiler), requires, keeps=True)
+        requires = engine_requirements(folder / f"{compiler}.py")
+        return Engine(partial(_own_engine, root, vendor.name, compiler), requires, loads_compiled=True)
     if compiler in vendor.engines:
         return vendor.engines[compiler]
     names = ", ".join(sorted(vendor.engines)) or "none"

@@ -19,13 +19,13 @@ import numpy as np
 
 from visualprof.messages import msg
 from visualprof.remote.child.host import LoadMeter
-from visualprof.remote.child.measure import distribution, warm_up
+from visualprof.remote.child.measure import latency_statistics, warm_up
 from visualprof.remote.protocol import Measure
 
 WARM_UP = Measure(warmup_s=0.2, max_s=10.0)
-SHOWN = ("mean_ns", "p50_ns", "p90_ns", "p95_ns", "p99_ns", "stable")
+STATISTICS = ("mean_ns", "p50_ns", "p90_ns", "p95_ns", "p99_ns", "stable")
 # Of Student's t for a 95 % interval, by degrees of freedom; beyond, that of 30 is within 4 %.
-T = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131, 2.120,
+STUDENT_T = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131, 2.120,
      2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042)  # fmt: skip
 Clock = Callable[[], int]
 
@@ -42,7 +42,7 @@ class Round:
     accuracy: float | None = None
 
 
-class Clocks:
+class RoundTimer:
     """Notes rounds and calls. A round begins with each iteration over the data; calls outside of one are warm-up."""
 
     def __init__(self, synchronize: Callable[[], None], batch_size: int, clock: Clock = time.perf_counter_ns) -> None:
@@ -74,7 +74,7 @@ class Clocks:
         self.rounds.append(here)
         for batch in loader:
             self._open = here
-            here.samples += samples_of(batch, self._batch_size)
+            here.samples += batch_samples(batch, self._batch_size)
             yield batch
             here.ns = self.clock() - here.start_ns
         self._open = None
@@ -87,10 +87,10 @@ class Clocks:
         self.warmup_ns = self.clock() - begin
 
 
-class Data:
+class TimedData:
     """A case's data with clocks around it, for functions that iterate over it themselves."""
 
-    def __init__(self, loader: Any, clocks: Clocks) -> None:
+    def __init__(self, loader: Any, clocks: RoundTimer) -> None:
         self._loader = loader
         self._clocks = clocks
 
@@ -107,10 +107,10 @@ class Data:
         return getattr(self._loader, name)
 
 
-class Compiled:
+class TimedEngine:
     """A compiled model with clocks around its calls."""
 
-    def __init__(self, engine: Any, clocks: Clocks) -> None:
+    def __init__(self, engine: Any, clocks: RoundTimer) -> None:
         self._engine = engine
         self._clocks = clocks
 
@@ -122,8 +122,8 @@ class Compiled:
         return getattr(self._engine, name)
 
 
-def forward(
-    call: Callable[[list[Any]], tuple[list[Any], float]], loader: Any, evaluator: Any, clocks: Clocks, repeat: int
+def run_rounds(
+    call: Callable[[list[Any]], tuple[list[Any], float]], loader: Any, evaluator: Any, clocks: RoundTimer, repeat: int
 ) -> None:
     """Every round of the data through a model: batches are (input, ..., target).
 
@@ -133,14 +133,14 @@ def forward(
     first = next(iter(loader), None)
     if first is None:
         raise ValueError(msg("child.build_dataloader_gave_no", "build_dataloader gave no batch"))
-    clocks.warm(lambda inputs: clocks.timed(call, inputs), split(first)[0])
+    clocks.warm(lambda inputs: clocks.timed(call, inputs), split_batch(first)[0])
     for _ in range(repeat):
         total, count = 0.0, 0
         for batch in clocks.iterate(loader):
-            inputs, target = split(batch)
+            inputs, target = split_batch(batch)
             outputs, _ = clocks.timed(call, inputs)
-            scores = numbers(evaluator(outputs[0] if len(outputs) == 1 else outputs, target))
-            each = 1 if len(scores) > 1 else samples_of(batch, 1)
+            scores = score_array(evaluator(outputs[0] if len(outputs) == 1 else outputs, target))
+            each = 1 if len(scores) > 1 else batch_samples(batch, 1)
             total, count = total + float(scores.sum()) * each, count + len(scores) * each
         clocks.rounds[-1].accuracy = total / count if count else None
 
@@ -164,13 +164,13 @@ def _listed(outputs: Any) -> list[Any]:
     return list(cast("list[Any]", outputs)) if isinstance(outputs, (list, tuple)) else [outputs]
 
 
-def split(batch: Any) -> tuple[list[Any], Any]:
+def split_batch(batch: Any) -> tuple[list[Any], Any]:
     """The inputs and the target of a batch."""
     *inputs, target = batch
     return (_listed(inputs[0]) if len(inputs) == 1 else inputs), target
 
 
-def samples_of(batch: Any, otherwise: int) -> int:
+def batch_samples(batch: Any, otherwise: int) -> int:
     """The first size of the first array in a batch."""
     while isinstance(batch, (list, tuple)) and batch:
         batch = cast("list[Any]", batch)[0]
@@ -178,14 +178,14 @@ def samples_of(batch: Any, otherwise: int) -> int:
     return int(shape[0]) if shape is not None and len(shape) else otherwise
 
 
-def numbers(scores: Any) -> Any:
+def score_array(scores: Any) -> Any:
     """(n,) float64 of what an evaluator answered with."""
     if hasattr(scores, "detach"):
         scores = scores.detach().cpu().numpy()
     return np.asarray(scores, np.float64).reshape(-1)
 
 
-def summed(clocks: Clocks, meter: LoadMeter, own: tuple[Any, ...] | None = None) -> dict[str, Any]:
+def case_pass(clocks: RoundTimer, meter: LoadMeter, own: tuple[Any, ...] | None = None) -> dict[str, Any]:
     """A `CasePass` of what the clocks noted. own: (whole, core, accuracy) that the case's own function gave."""
     rounds = [one for one in clocks.rounds if one.ns > 0]
     calls = np.array([call for one in rounds for call in one.calls], np.int64)
@@ -209,19 +209,20 @@ def summed(clocks: Clocks, meter: LoadMeter, own: tuple[Any, ...] | None = None)
         "host_busy": meter.load().busy,
     }
     if len(calls):
-        spread = distribution(calls)
-        told |= {name: spread[name] for name in SHOWN}
+        spread = latency_statistics(calls)
+        told |= {name: spread[name] for name in STATISTICS}
     if rounds:
         behind = time.time_ns() - clocks.clock()
         told |= {"start_ns": rounds[0].start_ns + behind, "end_ns": rounds[-1].start_ns + rounds[-1].ns + behind}
     if own is not None:
         told |= {
-            name: number(value) for name, value in zip(("whole_per_s", "core_per_s", "accuracy"), own, strict=False)
+            name: finite_number(value)
+            for name, value in zip(("whole_per_s", "core_per_s", "accuracy"), own, strict=False)
         }
     return told
 
 
-def number(value: Any) -> float | None:
+def finite_number(value: Any) -> float | None:
     """A finite number that a case gave, None for anything else."""
     try:
         finite = float(value)
@@ -245,4 +246,4 @@ def _interval(rows: list[dict[str, Any]], key: str) -> float | None:
     values = [row[key] for row in rows if row[key] is not None]
     if len(values) < 2:
         return None
-    return T[min(len(values) - 1, len(T)) - 1] * statistics.stdev(values) / math.sqrt(len(values))
+    return STUDENT_T[min(len(values) - 1, len(STUDENT_T)) - 1] * statistics.stdev(values) / math.sqrt(len(values))

@@ -19,22 +19,22 @@ from typing import Any, cast
 
 from visualprof.messages import msg
 from visualprof.remote.cases import CASE_SCHEMA, STEPS, Engine, Vendor, all_vendors
-from visualprof.remote.cases.layers import Merged, merge, shown, skipped
+from visualprof.remote.cases.layers import MergedConfig, as_json, merge, skipped_steps
 from visualprof.remote.child.case import summary
-from visualprof.remote.child.case.code import Code, engine_of
-from visualprof.remote.child.case.forward import Clocks, Compiled, Data, forward, model_call, summed
-from visualprof.remote.child.case.task import read_case_task, require
-from visualprof.remote.child.failures import explain
+from visualprof.remote.child.case.code import CaseCode, find_engine
+from visualprof.remote.child.case.forward import RoundTimer, TimedData, TimedEngine, case_pass, model_call, run_rounds
+from visualprof.remote.child.case.task import check_requirements, read_case_task
+from visualprof.remote.child.failures import to_failure
 from visualprof.remote.child.host import LoadMeter
 from visualprof.remote.protocol import TaskFailure
 
 Tell = Callable[..., None]
 PHASES = {"validation": "measuring", "export": "converting", "compile": "converting", "inference": "measuring"}
-RECORDED = ("validation", "export", "compile", "inference")
+RECORDED_STEPS = ("validation", "export", "compile", "inference")
 # What whoever watches the child adds; it stays where nothing is measured anew.
-OBSERVED = ("memory_used_bytes", "utilization", "power_w", "temperature_c", "clock_mhz", "energy_j_per_sample",
+OBSERVED_KEYS = ("memory_used_bytes", "utilization", "power_w", "temperature_c", "clock_mhz", "energy_j_per_sample",
             "throttled")  # fmt: skip
-OWN = ("case.json", "steps", "points.jsonl")  # of the folder of the result, none of a step's files
+STATE_FILES = ("case.json", "steps", "points.jsonl")  # of the folder of the result, none of a step's files
 
 
 def check(work: Path, tell: Tell) -> None:
@@ -47,7 +47,7 @@ def check(work: Path, tell: Tell) -> None:
     except TaskFailure as failure:
         problem, hint, reason = failure.error, failure.hint, failure.reason
     known = steps.merged.settings.values() if steps.merged else ()
-    settings = [f"{one.key} = {shown(one.value)} ({one.origin})" for one in known]
+    settings = [f"{one.key} = {as_json(one.value)} ({one.origin})" for one in known]
     changes = steps.merged.changes if steps.merged else []
     told = {
         "missing": problem,
@@ -71,7 +71,7 @@ class CaseSteps:
     def __init__(self, work: Path, tell: Tell) -> None:
         self.task = read_case_task(work)
         self.out = work / "out"
-        self.merged: Merged | None = None
+        self.merged: MergedConfig | None = None
         self._tell = tell
         self._key = ""
         self._left_out: dict[str, str] = {}
@@ -116,7 +116,7 @@ class CaseSteps:
         if record := self._kept.get(name):
             self._take(name, record["value"])
             return self._note(row | {"state": "kept", "took_ns": record["took_ns"], "files": record["files"]})
-        if name == "data+model" and all(one in self._left_out or one in self._kept for one in RECORDED):
+        if name == "data+model" and all(one in self._left_out or one in self._kept for one in RECORDED_STEPS):
             rows: list[dict[str, Any]] = self._earlier.get("steps", [])
             took = [one.get("took_ns") for one in rows if one.get("name") == name]
             return self._note(row | {"state": "kept", "took_ns": took[0] if took else None})
@@ -125,7 +125,7 @@ class CaseSteps:
         try:
             value = step()
         except Exception as error:
-            failure = explain(error)
+            failure = to_failure(error)
             end = {"state": "failed", "why": failure.error, "took_ns": time.perf_counter_ns() - begin}
             self._note(row | end)
             raise TaskFailure(failure.reason, f"{name}: {failure.error}", failure.hint) from error
@@ -147,7 +147,11 @@ class CaseSteps:
         """The files of the result, by place, with size and time."""
         files = [file for file in self.out.rglob("*") if file.is_file() and not file.is_symlink()]
         places = {file.relative_to(self.out).as_posix(): file.stat() for file in files}
-        return {place: (at.st_size, at.st_mtime_ns) for place, at in places.items() if place.split("/")[0] not in OWN}
+        return {
+            place: (at.st_size, at.st_mtime_ns)
+            for place, at in places.items()
+            if place.split("/")[0] not in STATE_FILES
+        }
 
     # What earlier runs left.
 
@@ -159,11 +163,11 @@ class CaseSteps:
 
     def _find_kept(self) -> None:
         """Records of the same case and configuration whose files are whole."""
-        self._kept = {name: record for name in RECORDED if (record := self._whole_record(name))}
+        self._kept = {name: record for name in RECORDED_STEPS if (record := self._whole_record(name))}
         if "inference" not in self._kept:  # a compiled model lives in its process
             self._kept.pop("compile", None)
         if ("inference" if self._config.compiler else "validation") in self._kept:
-            self.result |= {key: self._earlier[key] for key in OBSERVED if key in self._earlier}
+            self.result |= {key: self._earlier[key] for key in OBSERVED_KEYS if key in self._earlier}
 
     def _whole_record(self, name: str) -> dict[str, Any] | None:
         record = _read(self._record_file(name))
@@ -196,7 +200,7 @@ class CaseSteps:
             "compiler": merged["compiler"], "precision": "fp16" if merged["fp16"] else "fp32",
             "batch_size": merged["batch_size"], "settings": _rows_of(merged),
         }  # fmt: skip
-        self._left_out = skipped(merged)
+        self._left_out = skipped_steps(merged)
         for key in ("exist_onnx_path", "exist_compiler_path"):
             self._resolve(merged, key)
         if merged["compiler"] is not None:
@@ -204,7 +208,7 @@ class CaseSteps:
         if merged["exist_onnx_path"]:
             self._onnx = merged["exist_onnx_path"]
 
-    def _resolve(self, merged: Merged, key: str) -> None:
+    def _resolve(self, merged: MergedConfig, key: str) -> None:
         """A path of the configuration is one of the case's, or of its data. Raises: TaskFailure: nothing is there."""
         wanted = merged[key]
         if wanted is None:
@@ -220,16 +224,16 @@ class CaseSteps:
             msg("child.path_case_data_absolute", "a path in the case, in its data, or absolute"),
         )
 
-    def _chosen(self, merged: Merged) -> Engine:
+    def _chosen(self, merged: MergedConfig) -> Engine:
         compiler: str = merged["compiler"]
-        engine = engine_of(Path(self.task.root), self.vendor, compiler)
+        engine = find_engine(Path(self.task.root), self.vendor, compiler)
         if merged["fp16"] and not engine.fp16:
             raise TaskFailure(
                 "input_error",
                 msg("child.not_compute_fp16_here", f"{compiler} does not compute in fp16 here"),
                 msg("child.set_fp16_false", "set fp16 to false"),
             )
-        if merged["exist_compiler_path"] and not engine.keeps:
+        if merged["exist_compiler_path"] and not engine.loads_compiled:
             raise TaskFailure(
                 "input_error",
                 msg("child.loads_no_compiled_models", f"{compiler} loads no compiled models"),
@@ -241,14 +245,14 @@ class CaseSteps:
 
     def require(self) -> None:
         """Raises: TaskFailure: packages, data or the device are missing."""
-        require(self.task, self.vendor, self._engine.requires if self.result["compiler"] is not None else ())
+        check_requirements(self.task, self.vendor, self._engine.requires if self.result["compiler"] is not None else ())
 
     def _init(self) -> None:
         self._see_one_device()
         self.configure()
         self.require()
         assert self.merged is not None
-        self._config = self.merged.frozen()
+        self._config = self.merged.as_namedtuple()
         self._key = self._digest()
         self._find_kept()
 
@@ -273,7 +277,7 @@ class CaseSteps:
         return told.hexdigest()
 
     def _data_and_model(self) -> None:
-        self._code = Code(Path(self.task.root), self.task.name, self.task.framework, self.vendor)
+        self._code = CaseCode(Path(self.task.root), self.task.name, self.task.framework, self.vendor)
         functions = self._code.functions
         self._loader = functions["build_dataloader"](self._config)
         self._model = None if self._config.no_validation else functions["create_model"](self._config)
@@ -319,27 +323,27 @@ class CaseSteps:
 
     def _forward(self, name: str, own: Any, runner: Any, call: Any) -> dict[str, Any]:
         """Validation or inference, by the case's own function where it has one."""
-        clocks, meter = Clocks(self.vendor.synchronize, self._config.batch_size), LoadMeter()
+        clocks, meter = RoundTimer(self.vendor.synchronize, self._config.batch_size), LoadMeter()
         evaluator, given = self._code.functions["evaluator"], None
         if own is None:
-            forward(call, self._loader, evaluator, clocks, self._config.repeat)
+            run_rounds(call, self._loader, evaluator, clocks, self._config.repeat)
         else:
-            engine = Compiled(runner, clocks) if name == "inference" else runner
-            given = tuple(own(engine, Data(self._loader, clocks), evaluator, self._config))
-            self.result["metrics"] = {**self.result.get("metrics", {}), **summary.metrics_of(given)}
-        passed = summed(clocks, meter, given)
+            engine = TimedEngine(runner, clocks) if name == "inference" else runner
+            given = tuple(own(engine, TimedData(self._loader, clocks), evaluator, self._config))
+            self.result["metrics"] = {**self.result.get("metrics", {}), **summary.extra_metrics(given)}
+        passed = case_pass(clocks, meter, given)
         if name == "inference" or self._config.compiler is None:
             summary.write_point(self.out, clocks, passed, self.result.get("compile_ns") or 0, self._tell)
         return passed
 
     def _summary(self) -> None:
-        self.result |= summary.derived(self.result, self.vendor, self.merged)
-        summary.say(self.result)
+        self.result |= summary.derived_fields(self.result, self.vendor, self.merged)
+        summary.print_finish_info(self.result)
         self.result |= {"state": "succeeded", "finished_ns": time.time_ns()}
 
 
-def _rows_of(merged: Merged) -> list[dict[str, Any]]:
-    return [asdict(replace(one, value=shown(one.value))) for one in merged.settings.values()]
+def _rows_of(merged: MergedConfig) -> list[dict[str, Any]]:
+    return [asdict(replace(one, value=as_json(one.value))) for one in merged.settings.values()]
 
 
 def _write(file: Path, content: object) -> None:

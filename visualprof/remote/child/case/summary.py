@@ -12,35 +12,35 @@ import numpy as np
 
 from visualprof.messages import msg
 from visualprof.remote.cases import Vendor
-from visualprof.remote.cases.arithmetic import value_of
-from visualprof.remote.cases.layers import Merged
-from visualprof.remote.cases.requirements import version_of
-from visualprof.remote.child.case.forward import Clocks, number
+from visualprof.remote.cases.arithmetic import evaluate
+from visualprof.remote.cases.layers import MergedConfig
+from visualprof.remote.cases.requirements import installed_version
+from visualprof.remote.child.case.forward import RoundTimer, finite_number
 from visualprof.remote.child.host import peak_rss_bytes
-from visualprof.remote.child.measure import distribution, packed
+from visualprof.remote.child.measure import latency_statistics, pack_samples
 
-TOLERANCE = 0.01  # of accuracy, unless parameters.yaml has `tolerance`
+ACCURACY_TOLERANCE = 0.01  # of accuracy, unless parameters.yaml has `tolerance`
 PACKAGES = ("torch", "torchvision", "transformers", "onnx", "onnxruntime", "onnxruntime-gpu", "openvino", "tensorrt",
             "MegEngine", "ai-edge-litert", "tensorflow", "numpy")  # fmt: skip
 
 
-def metrics_of(given: tuple[Any, ...]) -> dict[str, float]:
+def extra_metrics(given: tuple[Any, ...]) -> dict[str, float]:
     """The further numbers that a case's own function gave, as a dictionary behind the three."""
     more = cast("dict[Any, Any]", given[3]) if len(given) > 3 and isinstance(given[3], dict) else {}
-    return {str(name): value for name, one in more.items() if (value := number(one)) is not None}
+    return {str(name): value for name, one in more.items() if (value := finite_number(one)) is not None}
 
 
-def passes_of(result: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+def measured_passes(result: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Validation and inference, empty where there was none."""
     return result.get("validation", {}), result.get("inference", {})
 
 
-def derived(result: dict[str, Any], vendor: Vendor, merged: Merged | None) -> dict[str, Any]:
+def derived_fields(result: dict[str, Any], vendor: Vendor, merged: MergedConfig | None) -> dict[str, Any]:
     """Fields of the result that follow from the others."""
     assert merged is not None
-    validation, inference = passes_of(result)
+    validation, inference = measured_passes(result)
     flops = merged["flops"]
-    per_sample = None if flops is None else value_of(flops)
+    per_sample = None if flops is None else evaluate(flops)
     measured = inference if result["compiler"] is not None else validation
     peak = vendor.peak(result["precision"])
     told = {
@@ -49,14 +49,14 @@ def derived(result: dict[str, Any], vendor: Vendor, merged: Merged | None) -> di
         "versions": _versions(),
         "peak_flops": peak.flops if peak else None,
         "peak_source": peak.source if peak else "",
-        **utilised(per_sample, measured.get("core_per_s"), peak.flops if peak else None),
+        **utilization(per_sample, measured.get("core_per_s"), peak.flops if peak else None),
     }
     tolerance = merged.settings.get("tolerance")
-    known = number(tolerance.value) if tolerance else TOLERANCE
-    return told | judged(validation.get("accuracy"), inference.get("accuracy"), known)
+    known = finite_number(tolerance.value) if tolerance else ACCURACY_TOLERANCE
+    return told | accuracy_verdict(validation.get("accuracy"), inference.get("accuracy"), known)
 
 
-def utilised(per_sample: float | None, core_per_s: float | None, peak: float | None) -> dict[str, float | None]:
+def utilization(per_sample: float | None, core_per_s: float | None, peak: float | None) -> dict[str, float | None]:
     """Operations a second, and their share of the peak (MFU); None where a part of either is not known.
 
     What ran faster than the peak shows that the peak was measured on a busy machine, or that `flops` is too much.
@@ -65,7 +65,7 @@ def utilised(per_sample: float | None, core_per_s: float | None, peak: float | N
     return {"flops_per_s": flops, "mfu": flops / peak if flops and peak and flops <= peak else None}
 
 
-def judged(validation: float | None, inference: float | None, tolerance: float | None) -> dict[str, Any]:
+def accuracy_verdict(validation: float | None, inference: float | None, tolerance: float | None) -> dict[str, Any]:
     """How the accuracy of inference differs from that of validation; within the tolerance it is the same."""
     if validation is None or inference is None or tolerance is None:
         return {"accuracy_difference": None, "tolerance": tolerance, "verdict": ""}
@@ -74,10 +74,10 @@ def judged(validation: float | None, inference: float | None, tolerance: float |
     return {"accuracy_difference": difference, "tolerance": tolerance, "verdict": verdict}
 
 
-def write_point(out: Path, clocks: Clocks, passed: dict[str, Any], load_ns: int, tell: Callable[..., None]) -> None:
+def write_point(out: Path, clocks: RoundTimer, passed: dict[str, Any], load_ns: int, tell: Callable[..., None]) -> None:
     """Leave the calls as evaluations leave their runs: a line of `points.jsonl`, and `latencies.bin`."""
     calls = np.array([call for one in clocks.rounds for call in one.calls], np.int64)
-    (out / "latencies.bin").write_bytes(packed(calls))
+    (out / "latencies.bin").write_bytes(pack_samples(calls))
     if not len(calls) or not passed["samples"]:
         return
     batch, duration_ns = passed["samples"] / len(calls), max(1, int(calls.sum()))
@@ -91,7 +91,7 @@ def write_point(out: Path, clocks: Clocks, passed: dict[str, Any], load_ns: int,
         "qps": len(calls) * 1e9 / duration_ns,
         "samples_per_s": passed["samples"] * 1e9 / duration_ns,
         "whole_samples_per_s": passed["whole_per_s"],
-        **distribution(calls),
+        **latency_statistics(calls),
         "involuntary_switches": None,
         "pressure": None,
         "host_busy": passed["host_busy"],
@@ -107,9 +107,9 @@ def write_point(out: Path, clocks: Clocks, passed: dict[str, Any], load_ns: int,
     tell("point", point=line)
 
 
-def say(result: dict[str, Any]) -> None:
+def print_finish_info(result: dict[str, Any]) -> None:
     """FlagPerf's last line into the log; memory and the rest follow in the result."""
-    validation, inference = passes_of(result)
+    validation, inference = measured_passes(result)
     info = {
         "vendor": result["vendor"], "compiler": result["compiler"], "precision": result["precision"],
         "batchsize": result["batch_size"], "flops": result["flops_per_s"],
@@ -123,5 +123,5 @@ def say(result: dict[str, Any]) -> None:
 
 
 def _versions() -> dict[str, str]:
-    known = {name: version_of(name) for name in PACKAGES}
+    known = {name: installed_version(name) for name in PACKAGES}
     return {"python": platform.python_version(), **{name: version for name, version in known.items() if version}}

@@ -11,8 +11,8 @@ from typing import Any
 
 from visualprof.messages import msg
 from visualprof.remote.cases import Vendor
-from visualprof.remote.cases.folder import needed
-from visualprof.remote.cases.requirements import TRTEXEC, imports_of, missing, name_of
+from visualprof.remote.cases.folder import required_packages
+from visualprof.remote.cases.requirements import TRTEXEC, imported_packages, missing_requirements, package_name
 from visualprof.remote.protocol import TaskFailure, build
 
 FRAMEWORKS = {"pytorch": ("torch",), "megengine": ("MegEngine",), "tensorflow": ("tensorflow",)}  # packages of pip's
@@ -45,16 +45,20 @@ def read_case_task(work: Path) -> CaseTask:
     return build(CaseTask, json.loads((work / "task.json").read_text("utf-8"))["case"])
 
 
-def require(task: CaseTask, vendor: Vendor, engine: Sequence[str]) -> None:
+def check_requirements(task: CaseTask, vendor: Vendor, engine: Sequence[str]) -> None:
     """Look for what a case needs before anything of it runs. engine: packages of the engine that compiles.
 
     Raises: TaskFailure: packages, data or the vendor's device are missing, all of which it names.
     """
-    packages = [*needed(task.description["requirements"], task.vendor), *FRAMEWORKS.get(task.framework, ()), *engine]
-    named = {name_of(one).lower() for one in packages}
+    packages = [
+        *required_packages(task.description["requirements"], task.vendor),
+        *FRAMEWORKS.get(task.framework, ()),
+        *engine,
+    ]
+    named = {package_name(one).lower() for one in packages}
     folder = Path(task.root, "benchmarks", task.name)
-    packages += [one for one in imports_of(folder, task.framework) if one.lower() not in named]
-    lacking = list(missing(dict.fromkeys(packages)))
+    packages += [one for one in imported_packages(folder, task.framework) if one.lower() not in named]
+    lacking = list(missing_requirements(dict.fromkeys(packages)))
     data_dir, where = (
         Path(task.data_dir or "/nowhere"),
         task.data_dir or msg("child.any_folder_name_one", "any folder: name one by --data"),

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 
 from visualprof.remote.protocol import Search, Spec
 
-ALL = 32  # settings that are all tried
-SHARE = 5  # one in so many, of more
-NONE = "none"  # no conversion
+MAX_EXHAUSTIVE = 32  # settings that are all tried
+TRIAL_SHARE = 5  # one in so many, of more
+NO_CONVERSION = "none"  # no conversion
 BATCH = "batch"
 
 Setting = Mapping[str, str]
@@ -40,18 +40,18 @@ class Space:
         return [all(value.isdecimal() for value in values) for values in self.axes.values()]
 
 
-def space_of(search: Search, sizes: Sequence[int]) -> Space:
+def search_space(search: Search, sizes: Sequence[int]) -> Space:
     """What is searched. sizes: of the sweep; several of them are an axis, too."""
     batch = {BATCH: [str(size) for size in sizes]} if len(sizes) > 1 else {}
     return Space({**batch, **search.over})
 
 
-def trials_of(search: Search, size: int) -> int:
+def trial_count(search: Search, size: int) -> int:
     """How many settings of so many are tried."""
-    return min(size, search.trials or max(ALL, -(-size // SHARE)))
+    return min(size, search.trials or max(MAX_EXHAUSTIVE, -(-size // TRIAL_SHARE)))
 
 
-def spec_of(spec: Spec, setting: Setting, options: Sequence[str], settings: Mapping[str, str]) -> Spec:
+def apply_setting(spec: Spec, setting: Setting, options: Sequence[str], settings: Mapping[str, str]) -> Spec:
     """A spec with a setting.
 
     Args: options: names of the backend's; settings: those that a converted model is to be run with.

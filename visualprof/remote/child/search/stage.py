@@ -14,23 +14,32 @@ import time
 from dataclasses import asdict
 
 from visualprof.messages import msg
-from visualprof.remote.child.advice.rules import Interval, margin_of
-from visualprof.remote.child.failures import explain
+from visualprof.remote.child.advice.rules import Interval, noise_margin
+from visualprof.remote.child.failures import to_failure
 from visualprof.remote.child.inputs import SweepPoint
 from visualprof.remote.child.search.bench import Bench
 from visualprof.remote.child.search.sampler import next_setting
-from visualprof.remote.child.search.space import Space, space_of, trials_of
-from visualprof.remote.child.search.trial import Figures, Json, Trial, cost, interval_of, missed, ranked, read_trials
-from visualprof.remote.child.task import EventLog, TaskFile, inputs_of
+from visualprof.remote.child.search.space import Space, search_space, trial_count
+from visualprof.remote.child.search.trial import (
+    Json,
+    Metrics,
+    Trial,
+    cost,
+    missed_constraints,
+    ranked,
+    read_interval,
+    read_trials,
+)
+from visualprof.remote.child.task import EventLog, TaskFile, task_inputs
 from visualprof.remote.constraints import Constraint, parse_constraint
 from visualprof.remote.protocol import TaskFailure
 
 SCHEMA = "visualprof.search/1"
-AGAIN = 45  # rounds at most of what is measured again
-ROUNDS = 27  # at most, of a trial
-ITSELF = 15
+CONFIRM_ROUNDS = 45  # rounds at most of what is measured again
+TRIAL_ROUNDS = 27  # at most, of a trial
+NOISE_ROUNDS = 15
 FINALISTS = 3
-STARTS = 2  # of a trial that the agent, or the machine, did not survive
+MAX_STARTS = 2  # of a trial that the agent, or the machine, did not survive
 
 
 def search(task: TaskFile, events: EventLog) -> None:
@@ -48,11 +57,11 @@ class SearchStage:
         """Take a task whose request has a search."""
         self.task, self.events, self.asked = task, events, task.lease.request.search
         self.folder, self.file = task.work / "search", task.out / "search.json"
-        self.points: list[SweepPoint] = inputs_of(task)[0]
+        self.points: list[SweepPoint] = task_inputs(task)[0]
         self.sizes = [point.batch for point in self.points]
-        self.space: Space = space_of(self.asked, self.sizes)
-        self.total = trials_of(self.asked, self.space.size)
-        self.constraints = constraints_of(self.asked.where, task.lease.request.advise.max_error)
+        self.space: Space = search_space(self.asked, self.sizes)
+        self.total = trial_count(self.asked, self.space.size)
+        self.constraints = search_constraints(self.asked.where, task.lease.request.advise.max_error)
         self.trials: list[Trial] = []
         self.again: list[Json] = []
         self.default: Json = {}
@@ -68,9 +77,9 @@ class SearchStage:
             self._resume()
             self.beside = self.bench.load("default", {})
             try:
-                self._itself()
+                self._measure_baseline()
                 while self._has_trials_left() and time.monotonic() < self.end:
-                    self._try(self._next())
+                    self._run_trial(self._next())
                 self._confirm()
                 self._write(complete=not self._has_trials_left())
             finally:
@@ -110,7 +119,7 @@ class SearchStage:
         except (OSError, ValueError, LookupError, TypeError, AttributeError):
             return
         for trial in self.trials:
-            if trial.state == "running" and trial.starts >= STARTS:
+            if trial.state == "running" and trial.starts >= MAX_STARTS:
                 trial.state, trial.why = (
                     "failed",
                     msg("child.agent_machine_ended_twice", "the agent or the machine ended twice while it ran"),
@@ -118,14 +127,14 @@ class SearchStage:
         if self.trials:
             _log(f"goes on after {len(self.trials)} trials")
 
-    def _try(self, trial: Trial) -> None:
+    def _run_trial(self, trial: Trial) -> None:
         """Measure one; whatever it fails with is its own row."""
         self._write(complete=False)
         began = time.monotonic_ns()
         try:
             self._measure(trial)
         except Exception as error:  # noqa: BLE001 - a setting that fails is its own row
-            told = explain(error)
+            told = to_failure(error)
             trial.state, trial.why = "failed", f"{told.reason}: {told.error}"
         trial.took_ns = time.monotonic_ns() - began
         self._write(complete=False)
@@ -140,41 +149,41 @@ class SearchStage:
         """Load, compares, times and judges one; its figures tell how far it came."""
         running = self.bench.load(f"trial{trial.at}", trial.setting)
         try:
-            trial.figures = self.bench.known(running, self.beside, trial.setting)
+            trial.figures = self.bench.untimed_metrics(running, self.beside, trial.setting)
             errors = [one for one in self.constraints if one.field == "error"]
             trial.judge(errors)
             if trial.state == "infeasible":  # nobody wants to know how fast it is wrong
                 return
-            self.bench.ready(running, trial.setting)
-            ratio, figures = self.bench.rounds(running, self.beside, trial.setting, ROUNDS)
+            self.bench.warm_up_point(running, trial.setting)
+            ratio, figures = self.bench.time_rounds(running, self.beside, trial.setting, TRIAL_ROUNDS)
             trial.ratio, trial.figures = ratio, trial.figures | figures
             trial.judge(self.constraints)
         finally:
             self.bench.close(running)
 
-    def _itself(self) -> None:
+    def _measure_baseline(self) -> None:
         """The default setting beside a second process of it: its figures, and the margin of all verdicts."""
-        self.bench.ready(self.beside, {})
-        same, figures = self._twin()
+        self.bench.warm_up_point(self.beside, {})
+        same, figures = self._measure_noise()
         load = self.beside.load
         self.default = {
             "batch": self.sizes[0],
             "figures": figures,
             "same": same,
-            "margin": margin_of(interval_of(same)),
-            "missed": list(missed(self.constraints, figures)),
+            "margin": noise_margin(read_interval(same)),
+            "missed": list(missed_constraints(self.constraints, figures)),
             "effective": {str(k)[:100]: str(v)[:500] for k, v in list(load["effective"].items())[:32]},
             "version": str(load["version"])[:100],
         }
         self._write(complete=False)
 
-    def _twin(self) -> tuple[Json, Figures]:
+    def _measure_noise(self) -> tuple[Json, Metrics]:
         """The default setting's ratio to itself, and its figures."""
         twin = self.bench.load("itself", {})
         try:
-            known = self.bench.known(twin, self.beside, {})
-            self.bench.ready(twin, {})
-            same, figures = self.bench.rounds(twin, self.beside, {}, ITSELF)
+            known = self.bench.untimed_metrics(twin, self.beside, {})
+            self.bench.warm_up_point(twin, {})
+            same, figures = self.bench.time_rounds(twin, self.beside, {}, NOISE_ROUNDS)
         finally:
             self.bench.close(twin)
         return same, known | figures
@@ -189,32 +198,37 @@ class SearchStage:
         finalists = ranked(self.trials)[:FINALISTS]
         if not finalists:
             return
-        margin = max(margin_of(interval_of(self._twin()[0])), self.default["margin"])
+        margin = max(noise_margin(read_interval(self._measure_noise()[0])), self.default["margin"])
         if self.asked.objective == "size":
             margin = 0.0
         kept: list[Json] = []
         for trial in finalists:
-            if kept and interval_of(trial.ratio).low > interval_of(finalists[0].ratio).high:
+            if kept and read_interval(trial.ratio).low > read_interval(finalists[0].ratio).high:
                 continue  # it was worse than luck explains
             _log(f"trial {self.trials.index(trial) + 1} is measured again")
             try:
-                self.again.append({"at": trial.at, **self._once_more(trial, margin)})
+                self.again.append({"at": trial.at, **self._remeasure(trial, margin)})
             except TaskFailure as failure:
                 self.again.append({"at": trial.at, "missed": [f"{failure.reason}: {failure.error}"]})
             kept += [] if self.again[-1]["missed"] else self.again[-1:]
         self.best = min(kept, key=lambda one: one["ratio"]["value"], default=None)
 
-    def _once_more(self, trial: Trial, margin: float) -> Json:
+    def _remeasure(self, trial: Trial, margin: float) -> Json:
         running = self.bench.load("again", trial.setting)
         try:
-            figures = self.bench.known(running, self.beside, trial.setting)
-            self.bench.ready(running, trial.setting)
-            ratio, timed = self.bench.rounds(running, self.beside, trial.setting, AGAIN)
+            figures = self.bench.untimed_metrics(running, self.beside, trial.setting)
+            self.bench.warm_up_point(running, trial.setting)
+            ratio, timed = self.bench.time_rounds(running, self.beside, trial.setting, CONFIRM_ROUNDS)
         finally:
             self.bench.close(running)
         figures |= timed
-        told = {"ratio": ratio, "margin": margin, "figures": figures, "missed": list(missed(self.constraints, figures))}
-        return told | {"verdict": verdict(interval_of(ratio), margin)}
+        told = {
+            "ratio": ratio,
+            "margin": margin,
+            "figures": figures,
+            "missed": list(missed_constraints(self.constraints, figures)),
+        }
+        return told | {"verdict": verdict(read_interval(ratio), margin)}
 
     def _write(self, complete: bool) -> None:
         """Writes `search.json` whole."""
@@ -241,7 +255,7 @@ class SearchStage:
         part.rename(self.file)
 
 
-def constraints_of(where: list[str], max_error: float) -> list[Constraint]:
+def search_constraints(where: list[str], max_error: float) -> list[Constraint]:
     """Those of a search; outputs are bounded where none says how far they may differ."""
     constraints = [parse_constraint(text) for text in where]
     if not any(one.field == "error" for one in constraints):

@@ -12,7 +12,7 @@ from visualprof.remote.child.advice.rules import Interval
 from visualprof.remote.constraints import Constraint
 
 Json = dict[str, Any]
-Figures = dict[str, Any]  # numbers by their names, None where unknown
+Metrics = dict[str, Any]  # numbers by their names, None where unknown
 State = Literal["running", "feasible", "infeasible", "failed"]
 
 
@@ -29,17 +29,17 @@ class Trial:
     state: State = "running"
     why: str = ""
     ratio: Json | None = None
-    figures: Figures = field(default_factory=dict[str, Any])
+    figures: Metrics = field(default_factory=dict[str, Any])
     took_ns: int | None = None
     starts: int = 1
 
     def judge(self, constraints: Iterable[Constraint]) -> None:
         """Feasible where every constraint is kept; what is unknown keeps none."""
-        reasons = list(missed(constraints, self.figures))
+        reasons = list(missed_constraints(constraints, self.figures))
         self.state, self.why = ("infeasible", "; ".join(reasons)) if reasons else ("feasible", "")
 
 
-def missed(constraints: Iterable[Constraint], figures: Figures) -> Iterable[str]:
+def missed_constraints(constraints: Iterable[Constraint], figures: Metrics) -> Iterable[str]:
     """The constraints that some figures do not keep, in words."""
     for one in constraints:
         kept = one.is_satisfied(figures)
@@ -56,10 +56,10 @@ def ranked(trials: Iterable[Trial]) -> list[Trial]:
 
 def cost(trial: Trial) -> float:
     """Its cost as a share of the default setting's."""
-    return interval_of(trial.ratio).value
+    return read_interval(trial.ratio).value
 
 
-def interval_of(ratio: Json | None) -> Interval:
+def read_interval(ratio: Json | None) -> Interval:
     """A ratio with its interval; without one it is infinite."""
     return Interval(ratio["value"], ratio["low"], ratio["high"]) if ratio else Interval(math.inf, math.inf, math.inf)
 

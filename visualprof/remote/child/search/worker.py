@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from visualprof.remote.child.advice.worker import FIRST_RUNS, RUNS, TURN_MAX_S, Worker
-from visualprof.remote.child.energy import meter_of
+from visualprof.remote.child.advice.worker import MIN_TURN_RUNS, TURN_MAX_S, UNCOUNTED_RUNS, Worker
+from visualprof.remote.child.energy import energy_meter
 from visualprof.remote.child.inputs import SweepPoint
 from visualprof.remote.child.load import Loader
-from visualprof.remote.child.measure import distribution
-from visualprof.remote.child.task import inputs_of
+from visualprof.remote.child.measure import latency_statistics
+from visualprof.remote.child.task import task_inputs
 from visualprof.remote.protocol import Load, Measure
 
 Json = dict[str, Any]
@@ -33,24 +33,24 @@ class SearchWorker(Worker):
     @property
     def commands(self) -> dict[str, Callable[..., object]]:
         """What can be asked."""
-        return {**super().commands, "ready": self.ready, "burst": self.burst, "figures": self.figures}
+        return {**super().commands, "ready": self.warm_up_point, "burst": self.timed_turn, "figures": self.figures}
 
-    def ready(self, at: int, lanes: int) -> Json:
+    def warm_up_point(self, at: int, lanes: int) -> Json:
         """Warms a point of the sweep, by its number, for so many lanes."""
         self.lanes, self.at = lanes, at
         self.kept, self.duration_ns, self.used_j = [], 0, 0.0
-        self.meter = meter_of(self.task.lease.spec.device)
+        self.meter = energy_meter(self.task.lease.spec.device)
         return self.warm(at)
 
-    def burst(self, least_s: float) -> Json:
+    def timed_turn(self, least_s: float) -> Json:
         """A turn: its median latency, what a sample took, and joules of a sample where the device tells."""
         session, point = self._loaded(), self.points[self.at]
-        for _ in range(0 if self.slow else FIRST_RUNS):
-            session.infer(self.prepared)
-        runs = (1 if self.slow else RUNS) * self.lanes
+        for _ in range(0 if self.slow else UNCOUNTED_RUNS):
+            session.infer(self.prepare_call)
+        runs = (1 if self.slow else MIN_TURN_RUNS) * self.lanes
         how = Measure(min_s=least_s, max_s=TURN_MAX_S, min_n=runs, load=Load(concurrency=[self.lanes]))
         self.meter.used_j()
-        timed = Loader(session, self._feeds(point), how, point.samples).run(self.prepared).timed
+        timed = Loader(session, self._feeds(point), how, point.samples).run(self.prepare_call).timed
         used_j, n = self.meter.used_j(), len(timed.samples)
         self.kept.append(timed.samples)
         self.duration_ns += timed.duration_ns
@@ -67,7 +67,7 @@ class SearchWorker(Worker):
         """Figures of all turns since it was ready; None where there were too few runs."""
         samples = np.concatenate(self.kept)
         count = len(samples) * self.points[self.at].samples
-        told = distribution(samples)
+        told = latency_statistics(samples)
         return {name: told[name] for name in KEPT} | {
             "runs": len(samples),
             "samples_per_s": count * 1e9 / max(1, self.duration_ns),
@@ -75,4 +75,4 @@ class SearchWorker(Worker):
         }
 
     def _feeds(self, point: SweepPoint) -> dict[str, Any]:
-        return inputs_of(self.task)[1](point) if self.lanes > 1 else {}
+        return task_inputs(self.task)[1](point) if self.lanes > 1 else {}

@@ -44,7 +44,7 @@ def names() -> set[str]:
     return {module.name for module in pkgutil.iter_modules(__path__)}
 
 
-def tools(name: str) -> FormatTools:
+def format_tools(name: str) -> FormatTools:
     """The module of a format. Raises: ImportError: there is none."""
     return cast("FormatTools", importlib.import_module(f"{__name__}.{name}"))
 

@@ -18,7 +18,7 @@ from visualprof.messages import msg
 from visualprof.remote.converters import formats
 from visualprof.remote.converters.formats import Content
 
-LARGEST = (2 << 30) - (16 << 20)  # of a file: protobuf ends at 2 GiB
+MAX_FILE_BYTES = (2 << 30) - (16 << 20)  # of a file: protobuf ends at 2 GiB
 GRAPH, GRAPHS = 5, 10  # types of attributes
 NEEDS = {"onnxruntime": "onnxruntime", "onnx": "onnx"}
 
@@ -32,17 +32,17 @@ def read(path: Path, weights: bool = True) -> Any:
 def write(model: Any, target: Path) -> None:
     """Write a model, with its weights in a file beside it where one would be too large."""
     onnx: Any = importlib.import_module("onnx")
-    beside = {"save_as_external_data": True, "location": f"{target.name}.data"} if large(model) else {}
+    beside = {"save_as_external_data": True, "location": f"{target.name}.data"} if exceeds_one_file(model) else {}
     onnx.save(model, str(target), **beside)
 
 
-def large(model: Any) -> bool:
+def exceeds_one_file(model: Any) -> bool:
     """Whether one file cannot take a model."""
-    return model.ByteSize() > LARGEST
+    return model.ByteSize() > MAX_FILE_BYTES
 
 
 @contextmanager
-def plain(path: Path) -> Generator[Path]:
+def writable_copy(path: Path) -> Generator[Path]:
     """A copy in a folder that can be written, where quantisation leaves files beside it.
 
     Without shapes of its inner values: those of some exporters contradict what is inferred.
@@ -55,10 +55,10 @@ def plain(path: Path) -> Generator[Path]:
         yield copy
 
 
-def optimized(path: Path, target: Path, level: Any, **settings: Any) -> None:
+def write_optimized(path: Path, target: Path, level: Any, **settings: Any) -> None:
     """Write the graph that ONNX Runtime makes of a model. level, settings: of its options."""
     weights = {"session.optimized_model_external_initializers_file_name": f"{target.name}.data"}
-    config = weights if large(read(path)) else {}
+    config = weights if exceeds_one_file(read(path)) else {}
     session(path, config, graph_optimization_level=level, optimized_model_filepath=str(target), **settings)
 
 
@@ -101,7 +101,7 @@ def operators(path: Path) -> Counter[str]:
     return Counter(_operator(node) for part in parts for node in nodes(part))
 
 
-def having(*kinds: str, weighted: bool = False) -> Callable[[Path], str]:
+def needs_operator(*kinds: str, weighted: bool = False) -> Callable[[Path], str]:
     """An `applies`: whether a model has one of these operators; weighted: whose second input is a weight."""
 
     def applies(path: Path) -> str:

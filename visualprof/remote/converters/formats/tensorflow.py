@@ -10,17 +10,17 @@ from typing import Any
 
 from visualprof.messages import msg
 from visualprof.remote.backends import backend
-from visualprof.remote.backends.tensorflow import SAVED, saved_folder, signature_of
+from visualprof.remote.backends.tensorflow import SAVED_MODEL_START, saved_model_folder, signature_name
 from visualprof.remote.converters import formats
 from visualprof.remote.converters.formats import Content
 from visualprof.remote.protocol import Spec
 
 
-def applies(path: Path) -> str:
+def needs_saved_model(path: Path) -> str:
     """An `applies`: converters take SavedModels alone."""
     return (
         ""
-        if path.read_bytes()[:1] == SAVED
+        if path.read_bytes()[:1] == SAVED_MODEL_START
         else msg("converters.frozen_graph_not_savedmodel", "it is a frozen graph, not a SavedModel")
     )
 
@@ -28,9 +28,9 @@ def applies(path: Path) -> str:
 def signature(path: Path) -> tuple[str, dict[str, list[int | None]]]:
     """The signature that is run, and the dimensions of its inputs."""
     tf: Any = importlib.import_module("tensorflow")
-    with saved_folder(path) as folder:
+    with saved_model_folder(path) as folder:
         loaded = tf.saved_model.load(folder)
-    name = signature_of(loaded)
+    name = signature_name(loaded)
     inputs = loaded.signatures[name].structured_input_signature[1]
     return name, {key: list(spec.shape) for key, spec in inputs.items()}
 

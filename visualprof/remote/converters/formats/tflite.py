@@ -10,7 +10,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from visualprof.remote.backends.tensorflow import saved_folder
+from visualprof.remote.backends.tensorflow import saved_model_folder
 from visualprof.remote.converters import formats
 from visualprof.remote.converters.formats import Content, tensorflow
 
@@ -21,7 +21,7 @@ def write(model: Path, target: Path, prepare: Callable[[Any, Any], None]) -> Non
     """Convert a SavedModel. prepare: gets TensorFlow and its converter, and sets what is wanted."""
     tf: Any = importlib.import_module("tensorflow")
     name, _ = tensorflow.signature(model)
-    with saved_folder(model) as folder:
+    with saved_model_folder(model) as folder:
         converter = tf.lite.TFLiteConverter.from_saved_model(folder, signature_keys=[name])
         prepare(tf, converter)
         target.write_bytes(converter.convert())

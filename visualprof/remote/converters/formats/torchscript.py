@@ -25,7 +25,7 @@ def check(path: Path) -> None:
     read(path)
 
 
-def weighted(path: Path) -> str:
+def needs_parameters(path: Path) -> str:
     """An `applies`: whether its weights are those of the module, not constants of the graph."""
     return (
         ""

@@ -135,7 +135,7 @@ def inspect_model(path: Path, name: str) -> InspectedModel:
             msg("queue.model_nests_too_deep", f"{name}: the model nests too deep to be read"), supported_hint()
         ) from error
     inputs, batch = _batched(inputs) if format.free_batch else (inputs, {})
-    if not format.own_inputs:
+    if not format.self_contained:
         _refuse_unusable(inputs, name, format.typed_inputs)
     external = EXTERNAL[format.name](path, name) if format.name in EXTERNAL else []
     dims = _sizes(inputs) | batch
@@ -167,7 +167,7 @@ def _read(source: Source, name: str) -> tuple[FileFormat, list[Tensor], list[Ten
         if refused
         else msg("queue.neither_model_nor_array", f"{name}: neither a model nor an array by its content")
     )
-    near = {suffix: hint for format in all_formats().values() for suffix, hint in format.near.items()}
+    near = {suffix: hint for format in all_formats().values() for suffix, hint in format.suffix_hints.items()}
     raise FormatError(error, near.get(Path(name).suffix.lower()) or supported_hint())
 
 
@@ -268,7 +268,7 @@ def _tensor(graph: ModelGraph, node: Node, named: FileFormat | None = None) -> T
     dims: list[int | str | None] = []
     for i, size in enumerate(value.shape):
         unknown = not size or size == "?" or (isinstance(size, int) and size < 0)
-        own = _dim_name("batch" if named.leads_batch and not i else f"{node.name}_dim{i}") if named else None
+        own = _dim_name("batch" if named.leading_batch and not i else f"{node.name}_dim{i}") if named else None
         dims.append(own if unknown else _dim_name(size) if isinstance(size, str) else size)
     return Tensor(node.name, value.dtype, dims)
 
@@ -341,7 +341,7 @@ def _refuse_unusable(inputs: list[Tensor], name: str, declared: bool) -> None:
 
 def _warnings(format: FileFormat, inputs: list[Tensor]) -> list[str]:
     """What a user should know before filling in a job."""
-    if format.own_inputs:
+    if format.self_contained:
         return []
     if any(t.dims is None for t in inputs):
         return [

@@ -42,7 +42,7 @@ def backend_errors(specs: Sequence[Spec], model: InspectedModel | None) -> Itera
 
 def lane_errors(specs: Sequence[Spec], most: int) -> Iterator[FieldError]:
     """Backends that run one at a time. most: lanes that are asked for."""
-    alone = {b.name for b in all_backends() if not b.lanes}
+    alone = {b.name for b in all_backends() if not b.concurrent_sessions}
     for i, spec in enumerate(specs):
         if most > 1 and spec.backend in alone:
             error = msg(

@@ -7,7 +7,7 @@ from itertools import chain
 
 from visualprof.messages import msg
 from visualprof.remote.backends import Backend, all_backends
-from visualprof.remote.child.search.space import NONE, space_of
+from visualprof.remote.child.search.space import NO_CONVERSION, search_space
 from visualprof.remote.constraints import parse_constraint
 from visualprof.remote.converters import all_converters
 from visualprof.remote.protocol import Request
@@ -71,7 +71,7 @@ def _of(
     backend: Backend, path: str, name: str, values: Sequence[str], model: InspectedModel | None
 ) -> Iterator[FieldError]:
     if name in ("threads", "streams"):
-        most = MAX_THREADS if name == "threads" else MAX_LANES if backend.lanes else 1
+        most = MAX_THREADS if name == "threads" else MAX_LANES if backend.concurrent_sessions else 1
         if bad := next((v for v in values if not (v.isascii() and v.isdecimal() and 1 <= int(v[:9]) <= most)), None):
             yield FieldError(
                 path, msg("queue.none_can", f"{bad[:40]!r} is none that {backend.name} can have"), f"1 to {most}"
@@ -83,7 +83,7 @@ def _of(
     elif name == "conversion":
         usable = (one for one in all_converters() if one.makes in backend.formats and not one.calibrates)
         fitting = (one for one in usable if model is None or one.takes == model.format)
-        allowed = [NONE, *(one.name for one in fitting if backend.name in (one.runtimes or (backend.name,)))]
+        allowed = [NO_CONVERSION, *(one.name for one in fitting if backend.name in (one.runtimes or (backend.name,)))]
     elif allowed is None:
         there = ["threads", "streams", "precision", "conversion", *backend.options]
         yield FieldError(
@@ -108,7 +108,7 @@ def _of(
 
 def _grid(request: Request) -> Iterator[FieldError]:
     """Settings that are too many, or one alone."""
-    size = space_of(request.search, request.sweep.values).size
+    size = search_space(request.search, request.sweep.values).size
     if size > MAX_SETTINGS:
         yield FieldError(
             "search.over",
