@@ -107,21 +107,21 @@ def test_one_click_makes_a_version_and_queues_its_evaluation_once(tmp_path: Path
 @pytest.mark.slow
 def test_a_server_that_has_no_file_of_a_result_applies_it_from_the_bucket(start: Start) -> None:
     first, other = start("first"), start("other")
-    first.call("jobs", "POST", submitted("k"))
+    first.ask("jobs", "POST", submitted("k"))
     agent = FakeAgent(first.server.url.rstrip("/"), first.server.remote.registration_token).register()
     lease = agent.lease()
     assert lease
     agent.succeed(lease, **{"advice.json": json.dumps(advice(ROWS[0])).encode(), MADE: relu()})
     run = lease["run"]
     until(lambda: other.report(run))
-    shown = other.call(f"evaluation/overlay?reports={quote(run, safe='')}")["advice"]
+    shown = other.ask(f"evaluation/overlay?reports={quote(run, safe='')}")["advice"]
     assert shown["candidate"] == ["original", "fp16"]
     assert MADE not in other.here(run)
     body = {"report": run, "candidates": []}
-    (made,) = other.call("advice/apply", "POST", body)["versions"]
+    (made,) = other.ask("advice/apply", "POST", body)["versions"]
     assert (made["address"], made["new"]) == ("net/1", True)
     assert other.server.remote.open().blobs.path(hashlib.sha256(relu()).hexdigest()).read_bytes() == relu()
-    assert first.call("advice/apply", "POST", body)["versions"] == [made | {"new": False}]
+    assert first.ask("advice/apply", "POST", body)["versions"] == [made | {"new": False}]
 
 
 @pytest.mark.slow

@@ -222,13 +222,13 @@ def test_an_engine_of_a_range_of_batches_is_made_and_run(api: tuple[Trt, Cuda], 
     source, target = tmp_path / "m.onnx", tmp_path / "m.engine"
     tiny_onnx(source)
     with pytest.raises(TaskFailure, match="the model has no input 'scale'"):
-        kind.convert(source, target, kind.chosen({}), None)
+        kind.convert(source, target, kind.resolve_options({}), None)
     import onnx
 
     model = onnx.load(source)
     del model.graph.input[1]
     onnx.save(model, source)
-    kind.convert(source, target, kind.chosen({"precision": "f16", "batch": "1:2:4"}), None)
+    kind.convert(source, target, kind.resolve_options({"precision": "f16", "batch": "1:2:4"}), None)
     assert json.loads(target.read_bytes()) == {
         "flags": ["FP16"],
         "shapes": {"x": [[1, 4], [2, 4], [4, 4]]},
@@ -241,7 +241,7 @@ def test_an_engine_of_a_range_of_batches_is_made_and_run(api: tuple[Trt, Cuda], 
         session.prepare(x(5))
     for wrong in ("4:2:1", "many"):
         with pytest.raises(TaskFailure, match="the option batch"):
-            kind.convert(source, target, kind.chosen({"batch": wrong}), None)
+            kind.convert(source, target, kind.resolve_options({"batch": wrong}), None)
 
 
 def test_the_profile_is_one_that_the_reader_reads(api: tuple[Trt, Cuda], tmp_path: Path) -> None:

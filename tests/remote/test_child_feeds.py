@@ -53,11 +53,11 @@ def test_without_a_sweep_there_is_one_point_of_the_models_own_size() -> None:
 @pytest.mark.parametrize(
     ("inputs", "sweep", "dims", "told"),
     [
-        ([Input("x", "float32", ["batch", "seq"])], Sweep(), {}, "input 'x', dimension 1: nothing gives 'seq' a size"),
+        ([Input("x", "float32", ["batch", "seq"])], Sweep(), {}, "input 'x', dimension 1: 'seq' has no size"),
         ([Input("x", "float32", [2])], Sweep("batch", [1, 2]), {}, "no input has the dimension 'batch'"),
-        ([Input("x", "float32", ["n"])], Sweep("", []), {"n": 0}, "0 is no size"),
-        ([Input("x", "float32", [-1])], Sweep("", []), {}, "-1 is no size"),
-        ([Input("x", "float32", ["batch"])], Sweep("batch", []), {}, "no size to measure"),
+        ([Input("x", "float32", ["n"])], Sweep("", []), {"n": 0}, "0 is not a valid size"),
+        ([Input("x", "float32", [-1])], Sweep("", []), {}, "-1 is not a valid size"),
+        ([Input("x", "float32", ["batch"])], Sweep("batch", []), {}, "sweep.values is empty"),
     ],
 )
 def test_a_dimension_without_a_proper_size_is_named(
@@ -115,8 +115,8 @@ def test_an_array_gives_named_dimensions_their_size_for_the_other_inputs_too(tmp
 @pytest.mark.parametrize(
     ("dims", "shape", "told"),
     [
-        (["batch", 3], (2, 4), r"input 'x', dimension 1: the file has 4, the model wants 3"),
-        (["batch", 3], (3,), r"input 'x': the file has 1 dimensions, the model wants 2"),
+        (["batch", 3], (2, 4), r"input 'x', dimension 1: the file has 4, the model expects 3"),
+        (["batch", 3], (3,), r"input 'x': the file has 1 dimensions, the model has 2"),
         (["batch", "n", "n"], (1, 2, 3), r"dimension 2: the file has 3, 'n' is 2"),
     ],
 )
@@ -143,7 +143,7 @@ def test_an_array_that_loses_nothing_is_converted(tmp_path: Path, stored: str, w
 )
 def test_an_array_that_would_lose_something_is_refused(tmp_path: Path, stored: str, wanted: str) -> None:
     path = saved(tmp_path, np.ones((2,), np.dtype(stored)))
-    with pytest.raises(TaskFailure, match=f"the file holds {stored}, the model wants {wanted}"):
+    with pytest.raises(TaskFailure, match=f"the file holds {stored}, the model expects {wanted}"):
         made([Input("x", wanted, ["batch"], "file")], Sweep(), {"x": path})
 
 
@@ -184,17 +184,17 @@ def test_a_file_that_is_no_plain_array_is_refused_and_not_unpickled(tmp_path: Pa
 
 
 def test_a_missing_file_is_named() -> None:
-    with pytest.raises(TaskFailure, match="input 'x': there is no file"):
+    with pytest.raises(TaskFailure, match="input 'x': its file is missing"):
         open_arrays([Input("x", "float32", [1], "file")], {})
 
 
 def test_an_unknown_dtype_is_named() -> None:
-    with pytest.raises(TaskFailure, match="input 'x': dtype 'string' is unknown"):
+    with pytest.raises(TaskFailure, match="input 'x': unknown dtype 'string'"):
         made([Input("x", "string", [1])], Sweep("", []), {})
 
 
 @pytest.mark.parametrize("size", [10**12, 10**18])
 def test_sizes_beyond_all_memory_end_as_out_of_memory(size: int) -> None:
-    with pytest.raises(TaskFailure, match="input 'x': no memory for float32") as refused:
+    with pytest.raises(TaskFailure, match="input 'x': not enough memory for float32") as refused:
         made([Input("x", "float32", [size, 1000])], Sweep("", []), {})
     assert refused.value.reason == "out_of_memory"

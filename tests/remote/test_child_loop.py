@@ -191,7 +191,7 @@ def test_latency_has_neither_the_way_in_nor_the_way_out_and_the_whole_rate_has_b
     measured = measure_point(session, {}, Measure(warmup_s=0.01, min_s=0.1, max_s=5, min_n=5), clock)
     assert set(measured.timed.samples.tolist()) == {2_000_000}
     assert measured.first_ns == 2_000_000
-    assert measured.whole_per_s == pytest.approx(1 / 0.022)
+    assert measured.transfers_per_s == pytest.approx(1 / 0.022)
     assert measured.end_ns - measured.start_ns == measured.timed.duration_ns == 100_000_000
     assert measured.start_ns > 1_700_000_000 * 10**9
 
@@ -319,13 +319,13 @@ def test_a_busy_host_is_seen_by_its_pressure(monkeypatch: pytest.MonkeyPatch, wa
 
 PEAKS = """
 import numpy as np
-from visualprof.remote.child.host import forget_peak, peak_rss_bytes
-forget_peak()
+from visualprof.remote.child.host import reset_peak_rss, peak_rss_bytes
+reset_peak_rss()
 before = peak_rss_bytes()
 block = np.ones(40_000_000, np.uint8)
 grown = peak_rss_bytes()
 del block
-forget_peak()
+reset_peak_rss()
 print(before, grown, peak_rss_bytes())
 """
 

@@ -13,7 +13,7 @@ import pytest
 
 from tests.conftest import ROOT
 from tests.remote.child_runs import TINY_INPUTS, Job, tiny_onnx
-from visualprof.remote.child.main import EventLog, explain
+from visualprof.remote.child.main import EventLog, to_failure
 from visualprof.remote.protocol import Input, Measure, Profile, Sweep
 
 pytestmark = pytest.mark.slow
@@ -112,7 +112,7 @@ def test_a_wrong_array_is_an_input_error_and_nothing_is_measured(tmp_path: Path,
     job.arrays = {"x": tmp_path / "x.npy"}
     ran = job.run()
     assert ran.failed["reason"] == "input_error"
-    assert ran.failed["error"] == "input 'x', dimension 1: the file has 5, the model wants 4"
+    assert ran.failed["error"] == "input 'x', dimension 1: the file has 5, the model expects 4"
     assert ran.points == []
 
 
@@ -167,7 +167,7 @@ try:
             pass
 except OSError as error:
     assert error.errno == errno.ENOSPC
-    events.tell("failed", reason="disk_full", error="x" * 5000, hint="")
+    events.emit("failed", reason="disk_full", error="x" * 5000, hint="")
     sys.exit(0 if (disk / "events.jsonl").stat().st_size > 5000 else 3)
 """
     (tmp_path / "disk").mkdir()
@@ -186,7 +186,7 @@ except OSError as error:
 
 def test_the_room_for_the_last_event_is_given_back(tmp_path: Path) -> None:
     events = EventLog(tmp_path / "events.jsonl")
-    events.tell("done")
+    events.emit("done")
     events.close()
     assert [f.name for f in tmp_path.iterdir()] == ["events.jsonl"]
     assert json.loads((tmp_path / "events.jsonl").read_text()) == {"event": "done"}
@@ -205,15 +205,15 @@ def test_the_room_for_the_last_event_is_given_back(tmp_path: Path) -> None:
     ],
 )
 def test_an_exception_has_its_reason(error: Exception, reason: str) -> None:
-    assert explain(error).reason == reason
+    assert to_failure(error).reason == reason
 
 
 def test_the_sentence_of_a_long_message_is_the_line_that_names_the_error() -> None:
     text = "The following operation failed.\nTraceback:\n  at x\nRuntimeError: Expected 4D\n"
-    assert explain(RuntimeError(text)).error == "RuntimeError: Expected 4D"
+    assert to_failure(RuntimeError(text)).error == "RuntimeError: Expected 4D"
     text = "Exception from src/core.cpp:84:\nCheck 'false' failed at src/x.cpp:1:\nNo rule for operations: a.B\n\n"
-    assert explain(RuntimeError(text)).error == "RuntimeError: No rule for operations: a.B"
-    assert explain(RuntimeError("")).error == "RuntimeError"
+    assert to_failure(RuntimeError(text)).error == "RuntimeError: No rule for operations: a.B"
+    assert to_failure(RuntimeError("")).error == "RuntimeError"
 
 
 def test_the_package_runs_without_a_zip_too(job: Job) -> None:

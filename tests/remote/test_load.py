@@ -58,7 +58,7 @@ class Counted:
                 heapq.heappop(self._sleeping)
             self._turn.notify_all()
 
-    def together(self, lanes: Sequence[StreamLoop], begin: Callable[[], None]) -> None:
+    def run_concurrently(self, lanes: Sequence[StreamLoop], begin: Callable[[], None]) -> None:
         def start() -> None:
             begin()
             self._lanes = len(lanes)
@@ -124,7 +124,7 @@ def test_lanes_share_one_queue(lanes: int) -> None:
     how = measure(Load([lanes], [90.0 * lanes]), seconds=4.0)
     step = loader(how, 10.0).run({})
     assert step.timed.samples.tolist() == queue(arrival_times(90.0 * lanes, how), 10 * MS, lanes)
-    assert (step.concurrent_sessions, step.offered_per_s, step.timed.unserved) == (lanes, 90.0 * lanes, 0)
+    assert (step.concurrency, step.offered_per_s, step.timed.unserved) == (lanes, 90.0 * lanes, 0)
 
 
 def test_latency_counts_from_the_arrival_also_behind_a_slow_run() -> None:
@@ -257,7 +257,7 @@ def test_too_few_runs_decide_nothing() -> None:
 
 def test_mlperf_sets_percentile_lanes_and_queries() -> None:
     single = loader(measure(Load(mlperf="SingleStream"), seconds=1.0), 10.0)
-    assert single.run({}).concurrent_sessions == 1
+    assert single.run({}).concurrency == 1
     told = single.load_fields()["load"]
     assert (told["percentile"], told["step"]["tail_ns"], told["verdict"]) == (90.0, 10 * MS, None)
     several = loader(measure(Load(mlperf="MultiStream"), seconds=10.0), 10.0, samples=4)
@@ -270,12 +270,12 @@ def test_mlperf_sets_percentile_lanes_and_queries() -> None:
 
 def test_offline_takes_as_many_lanes_as_the_runtime_finds_best() -> None:
     class Wide(Served):
-        def best_lanes(self) -> int:
+        def best_concurrency(self) -> int:
             return 3
 
     world = Counted()
     point = Loader(Wide(world, 10.0), {}, measure(Load(mlperf="Offline"), seconds=1.0), 2, world)
-    assert point.run({}).concurrent_sessions == 3
+    assert point.run({}).concurrency == 3
     assert point.load_fields()["samples_per_s"] == pytest.approx(600.0)
 
 

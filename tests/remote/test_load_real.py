@@ -81,7 +81,7 @@ def test_openvino_takes_a_hint_and_streams(tmp_path: Path) -> None:
     wide.spec = {"options": {"hint": "throughput", "streams": "2"}}
     ran = wide.run()
     assert ran.status == 0, ran.stderr
-    told = ran.load_fields("effective")[0]["effective"]
+    told = ran.told("effective")[0]["effective"]
     assert (told["hint"], told["streams"]) == ("THROUGHPUT", "2")
     wide.spec = {"options": {"hint": "throughput", "streams": "many"}}
     assert wide.run().failed["error"] == "spec 's': option streams is 'many'"
@@ -91,7 +91,7 @@ def test_openvino_takes_a_hint_and_streams(tmp_path: Path) -> None:
 def test_onnxruntime_runs_branches_at_once(tmp_path: Path) -> None:
     parallel = job(tmp_path, "onnxruntime", Load([2]))
     parallel.spec = {"options": {"execution": "parallel", "inter_op_threads": "2"}}
-    told = parallel.run().load_fields("effective")[0]["effective"]
+    told = parallel.run().told("effective")[0]["effective"]
     assert (told["execution"], told["inter_op_threads"]) == ("parallel", "2")
     parallel.spec = {"options": {"inter_op_threads": "2"}}
     assert "of parallel execution" in parallel.run().failed["error"]

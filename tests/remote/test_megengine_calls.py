@@ -126,14 +126,14 @@ RUN = """
 import sys
 sys.path.insert(0, sys.argv[1])
 import json
-from visualprof.remote.operators.clock import Refused
+from visualprof.remote.operators.clock import OperatorRejected
 from visualprof.remote.operators.megengine_call import Operator
 for call in json.loads(sys.argv[2]):
     try:
         operator = Operator(call, "cpu")
         operator.first_run()
         print(json.dumps([operator.overload, operator.profiled(2)[1], operator.assumed]))
-    except Refused as refusal:
+    except OperatorRejected as refusal:
         print(json.dumps(["refused", str(refusal), []]))
 """
 BATCH_NORM = {"fwd_mode": "INFERENCE", "param_dim": "DIM_1C11", "epsilon": 1e-5, "avg_factor": 1, "scale": 1, "bias": 0}

@@ -35,9 +35,9 @@ def operator(name: str, shapes: Any, types: Any, values: Any = (), strides: Any 
 
 
 def refusal(*args: Any) -> str:
-    from visualprof.remote.operators.torch_call import Refused
+    from visualprof.remote.operators.torch_call import OperatorRejected
 
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(OperatorRejected) as refused:
         operator(*args).check_run()
     return str(refused.value)
 

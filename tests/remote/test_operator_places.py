@@ -68,7 +68,7 @@ from visualprof.remote.backends.litert import LiteRtSession
 from visualprof.remote.protocol import Spec
 session = LiteRtSession(Path(sys.argv[1]), Spec("s", "litert", threads=1, options={"delegate": sys.argv[2]}))
 session._interpreter.allocate_tensors()
-print(session.places())
+print(session.operator_placement())
 """
 
 

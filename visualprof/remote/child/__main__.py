@@ -1,4 +1,4 @@
-"""`python -m visualprof.remote.child WORK STAGE`."""
+"""Entry point of `python -m visualprof.remote.child WORK STAGE`."""
 
 import sys
 

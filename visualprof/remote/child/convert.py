@@ -1,7 +1,7 @@
-"""The stages `convert` and `applies`: makes another model of a model, or says which converters could.
+"""The stages `convert` and `applies`: convert a model, or report which converters could.
 
-`task.json` has the fields of a `Conversion` under "conversion"; what is made lies in `out/made`. What the made model is
-worth is nobody's claim here: it loads, and `changed` says whether it is another one at all.
+`task.json` has the fields of a `Conversion` under "conversion". The converted model is written to `out/made`. The stage
+does not judge the model: it only checks that the model loads, and whether it differs from the original (`changed`).
 """
 
 from __future__ import annotations
@@ -20,77 +20,94 @@ from visualprof.remote.converters import Conversion, Converted, Converter, Rows,
 from visualprof.remote.converters.formats import Content
 from visualprof.remote.protocol import TaskFailure, build
 
-Tell = Callable[..., None]
+Emit = Callable[..., None]
 
 
 def read_conversion(work: Path) -> Conversion:
-    """The conversion of a work folder. Raises: OSError, ValueError, KeyError, TypeError: it is not what is written."""
+    """Read the conversion of a work folder.
+
+    Raises:
+        OSError, ValueError, KeyError, TypeError: The file is missing or was not written by an agent.
+    """
     return build(Conversion, json.loads((work / "task.json").read_text("utf-8"))["conversion"])
 
 
-def convert(work: Path, tell: Tell) -> None:
-    """Convert, and loads what was made.
+def convert(work: Path, emit: Emit) -> None:
+    """Convert a model and load the result.
 
-    Raises: TaskFailure, and whatever the converter or the runtime raises.
+    Raises:
+        TaskFailure: The conversion is not possible. The converter and the runtime may raise any other exception.
     """
-    order = read_conversion(work)
-    kind = _converter(order.converter)
-    options, model = kind.resolve_options(order.options), Path(order.model)
-    options |= {name: text for name, text in order.default_options().items() if options.get(name) == ""}
-    tell("phase", phase="converting")
-    if lacking := kind.missing_packages():
-        raise TaskFailure("no_runtime", f"{kind.title} needs {', '.join(lacking)}", _install(kind))
-    rows = _rows(kind, order)
-    if why := kind.unsuitable_reason(model):
-        raise TaskFailure("model_error", msg("child.nothing_model", f"{kind.title} is nothing for this model: {why}"))
+    conversion = read_conversion(work)
+    converter_spec = _converter(conversion.converter)
+    options, model = converter_spec.resolve_options(conversion.options), Path(conversion.model)
+    options |= {name: text for name, text in conversion.default_options().items() if options.get(name) == ""}
+    emit("phase", phase="converting")
+    if missing := converter_spec.missing_packages():
+        raise TaskFailure("no_runtime", f"{converter_spec.title} needs {', '.join(missing)}", _install(converter_spec))
+    rows = _rows(converter_spec, conversion)
+    if reason := converter_spec.unsuitable_reason(model):
+        raise TaskFailure(
+            "model_error", msg("child.nothing_model", f"{converter_spec.title} is nothing for this model: {reason}")
+        )
     folder = work / "out" / "made"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    target = folder / f"{order.stem or model.stem}{kind.suffix or all_formats()[kind.makes].suffixes[0]}"
-    begin = time.perf_counter_ns()
-    kind.convert(model, target, options, rows)
-    took_ns = time.perf_counter_ns() - begin
+    target = (
+        folder
+        / f"{conversion.stem or model.stem}{converter_spec.suffix or all_formats()[converter_spec.makes].suffixes[0]}"
+    )
+    start = time.perf_counter_ns()
+    converter_spec.convert(model, target, options, rows)
+    took_ns = time.perf_counter_ns() - start
     if not target.exists():
         raise TaskFailure(
             "model_error",
-            msg("child.ended_without_error_without", f"{kind.title} ended without an error and without a model"),
+            msg(
+                "child.ended_without_error_without",
+                f"{converter_spec.title} ended without an error and without a model",
+            ),
         )
-    formats.tool_versions(kind.makes).check(target)
-    before = _content(kind.takes, model) if kind.takes == kind.makes else Content("")
-    after = _content(kind.makes, target)
-    made = Converted(
-        converter=kind.name,
-        format=kind.makes,
+    formats.format_tools(converter_spec.makes).check(target)
+    content_before = (
+        _content(converter_spec.takes, model) if converter_spec.takes == converter_spec.makes else Content("")
+    )
+    content_after = _content(converter_spec.makes, target)
+    result = Converted(
+        converter=converter_spec.name,
+        format=converter_spec.makes,
         file=target.name,
         took_ns=took_ns,
-        changed=before.digest != after.digest if before.digest and after.digest else None,
+        changed=content_before.digest != content_after.digest
+        if content_before.digest and content_after.digest
+        else None,
         options=options,
-        tools={"python": sys.version.split()[0], **kind.tool_versions()},
-        settings=kind.settings,
-        runtimes=list(kind.runtimes),
-        before=before.operators,
-        after=after.operators,
+        tools={"python": sys.version.split()[0], **converter_spec.tool_versions()},
+        settings=converter_spec.settings,
+        runtimes=list(converter_spec.runtimes),
+        before=content_before.operators,
+        after=content_after.operators,
     )
-    tell("converted", converted=asdict(made))
+    emit("converted", converted=asdict(result))
 
 
-def applies(work: Path, tell: Tell) -> None:
-    """Tells of each converter that this interpreter has, and that takes the format of the model, why it is not for it.
+def applies(work: Path, emit: Emit) -> None:
+    """Report for each available converter of the model's format why it cannot convert the model, "" if it can.
 
-    The conversion's `converter` is the name of that format here.
+    The conversion's `converter` is the name of the format here.
     """
-    order = read_conversion(work)
-    told: dict[str, str] = {}
+    conversion = read_conversion(work)
+    reasons: dict[str, str] = {}
     for kind in all_converters():
-        if kind.takes == order.converter and not kind.missing_packages():
+        if kind.takes == conversion.converter and not kind.missing_packages():
             try:
-                told[kind.name] = kind.unsuitable_reason(Path(order.model))
-            except Exception as error:  # noqa: BLE001 - each alone; a framework raises what it likes
-                told[kind.name] = str(error).partition("\n")[0] or type(error).__name__
-    tell("converted", converted={"applies": told})
+                reasons[kind.name] = kind.unsuitable_reason(Path(conversion.model))
+            except Exception as error:  # noqa: BLE001 - one converter must not stop the others, and frameworks raise anything
+                reasons[kind.name] = str(error).partition("\n")[0] or type(error).__name__
+    emit("converted", converted={"applies": reasons})
 
 
-STAGES: dict[str, Callable[[Path, Tell], None]] = {"convert": convert, "applies": applies}
+STAGES: dict[str, Callable[[Path, Emit], None]] = {"convert": convert, "applies": applies}
 
 
 def _converter(name: str) -> Converter:
@@ -100,8 +117,8 @@ def _converter(name: str) -> Converter:
         names = ", ".join(each.name for each in all_converters())
         raise TaskFailure(
             "no_runtime",
-            msg("child.there_no_converter", f"there is no converter '{name}'"),
-            msg("child.there_2", f"there are {names}"),
+            msg("child.there_no_converter", f"unknown converter '{name}'"),
+            msg("child.there_2", f"available converters: {names}"),
         ) from None
 
 
@@ -109,17 +126,17 @@ def _install(kind: Converter) -> str:
     return f"visualprof agent install-runtime {kind.name}"
 
 
-def _rows(kind: Converter, order: Conversion) -> Rows | None:
+def _rows(kind: Converter, conversion: Conversion) -> Rows | None:
     if not kind.calibrates:
         return None
-    if not order.data:
+    if not conversion.data:
         raise TaskFailure(
             "input_error",
-            msg("child.needs_rows_your_data", f"{kind.title} needs rows of your data"),
+            msg("child.needs_rows_your_data", f"{kind.title} needs samples of your data"),
             msg("child.data_inputs_npz", "--data inputs.npz"),
         )
-    return Rows.read(Path(order.data)).calibration()
+    return Rows.read(Path(conversion.data)).calibration()
 
 
 def _content(name: str, path: Path) -> Content:
-    return formats.tool_versions(name).content(path)
+    return formats.format_tools(name).content(path)

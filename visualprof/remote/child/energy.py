@@ -1,4 +1,4 @@
-"""Energy of what a spec runs on: of the processors by their own counters, of an NVIDIA GPU by its driver's."""
+"""Energy of the device of a run: of a CPU from its own counters, of an NVIDIA GPU from its driver."""
 
 from __future__ import annotations
 
@@ -12,34 +12,39 @@ NVML = "libnvidia-ml.so.1"
 
 
 class EnergyMeter(Protocol):
-    """What counts joules."""
+    """A counter of energy."""
 
     def used_j(self) -> float | None:
-        """Joules since the last call; None the first time, and where it keeps silent."""
+        """Return the energy since the last call, in joules; `None` on the first call and if it cannot be read."""
         ...
 
 
 @dataclass
 class GpuMeter:
-    """The counter of a GPU. number: that of NVML, which counts by the PCI bus."""
+    """The energy counter of an NVIDIA GPU.
+
+    Attributes:
+        number: Index of the GPU in NVML, which orders GPUs by their PCI bus.
+        last_mj: The last reading, in millijoules; `None` if there is none.
+    """
 
     number: int
-    before: int | None = None
+    last_mj: int | None = None
 
     def used_j(self) -> float | None:
-        """Joules since the last call."""
-        before, self.before = self.before, _millijoules(self.number)
-        return None if before is None or self.before is None else (self.before - before) / 1e3
+        """Return the energy since the last call, in joules."""
+        last_mj, self.last_mj = self.last_mj, _millijoules(self.number)
+        return None if last_mj is None or self.last_mj is None else (self.last_mj - last_mj) / 1e3
 
 
 def energy_meter(device: str) -> EnergyMeter:
-    """That of a spec's device: the processors with `cpu`."""
+    """Return the meter of a device: the processors for `cpu`."""
     kind, _, number = device.partition(":")
     return GpuMeter(int(number or 0)) if kind == "cuda" else Rapl()
 
 
 def _millijoules(number: int) -> int | None:
-    """Of a GPU since its driver was loaded; None where there is no such driver, or it does not tell."""
+    """Return the energy of a GPU since its driver was loaded; `None` without a driver or a counter."""
     try:
         nvml: Any = ctypes.CDLL(NVML)
         handle, energy = ctypes.c_void_p(), ctypes.c_ulonglong()

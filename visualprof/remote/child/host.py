@@ -1,4 +1,4 @@
-"""How busy the machine was while a point was measured, and how much memory this process took at most."""
+"""The load of the machine while a point is measured, and the peak memory of this process."""
 
 from __future__ import annotations
 
@@ -12,14 +12,17 @@ PRESSURE = Path("/proc/pressure/cpu")
 STATUS = Path("/proc/self/status")
 CLEAR = Path("/proc/self/clear_refs")
 BUSY_PRESSURE = 0.1
-BUSY_SWITCHES_PER_S = 20  # of CPU time: a runtime on 16 cores is interrupted 16 times as often by the same clockwork
+BUSY_SWITCHES_PER_S = 20  # per second of CPU time: on 16 cores, timers interrupt a runtime 16 times as often
 
 
 @dataclass(frozen=True)
 class HostLoad:
-    """How busy the machine was during a stretch of time.
+    """The load of the machine during an interval.
 
-    pressure: share of it in which some task waited for a CPU, None where the system does not tell.
+    Attributes:
+        switches: Involuntary context switches of this process.
+        pressure: Share of the interval in which some task waited for a CPU; `None` if the system does not report it.
+        busy: Whether other programs may have disturbed the measurement.
     """
 
     switches: int
@@ -28,40 +31,40 @@ class HostLoad:
 
 
 class LoadMeter:
-    """Measures the load from its creation to `load()`."""
+    """Measures the load of the machine from the meter's creation to `load()`."""
 
     def __init__(self) -> None:
         self._start_ns = time.perf_counter_ns()
         self._switches, self._cpu_s, self._waited_us = _switches(), time.process_time(), cpu_wait_us()
 
     def load(self) -> HostLoad:
-        """The load since its creation."""
+        """Return the load since the creation of the meter."""
         took_ns = max(1, time.perf_counter_ns() - self._start_ns)
-        switches, waited = _switches() - self._switches, cpu_wait_us()
+        switches, waited_us = _switches() - self._switches, cpu_wait_us()
         pressure = None
-        if waited is not None and self._waited_us is not None:
-            pressure = min(1.0, (waited - self._waited_us) * 1000 / took_ns)
+        if waited_us is not None and self._waited_us is not None:
+            pressure = min(1.0, (waited_us - self._waited_us) * 1000 / took_ns)
         worked_s = max(took_ns / 1e9, time.process_time() - self._cpu_s)
-        too_many = switches > BUSY_SWITCHES_PER_S * worked_s
-        return HostLoad(switches, pressure, too_many or (pressure or 0.0) > BUSY_PRESSURE)
+        interrupted = switches > BUSY_SWITCHES_PER_S * worked_s
+        return HostLoad(switches, pressure, interrupted or (pressure or 0.0) > BUSY_PRESSURE)
 
 
 def _switches() -> int:
-    """Involuntary context switches of all threads of this process."""
+    """Return the involuntary context switches of all threads of this process."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw
 
 
 def cpu_wait_us() -> int | None:
-    """Microseconds in which some task waited for a CPU, since boot; None on a kernel without pressure."""
+    """Return the microseconds since boot in which some task waited for a CPU; `None` if the kernel has no counter."""
     try:
-        first = PRESSURE.read_text("ascii").splitlines()[0]
-        return int(first.rpartition("total=")[2])
+        line = PRESSURE.read_text("ascii").splitlines()[0]
+        return int(line.rpartition("total=")[2])
     except (OSError, IndexError, ValueError):
         return None
 
 
 def reset_peak_rss() -> None:
-    """Reset the peak of memory, where the system can."""
+    """Reset the peak of resident memory, if the system can."""
     try:
         CLEAR.write_text("5", "ascii")
     except OSError:
@@ -69,9 +72,9 @@ def reset_peak_rss() -> None:
 
 
 def peak_rss_bytes() -> int:
-    """Most resident memory since `forget_peak()`.
+    """Return the peak of resident memory since `reset_peak_rss()`.
 
-    From /proc: `ru_maxrss` starts with that of the process that started this one.
+    Read from /proc, because `ru_maxrss` starts at the value of the parent process.
     """
     try:
         line = next(line for line in STATUS.read_text("ascii", "replace").splitlines() if line.startswith("VmHWM:"))

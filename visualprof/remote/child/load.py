@@ -1,8 +1,8 @@
-"""The loops of a load: lanes that run at once, runs that arrive at random, the search for the rate that keeps a limit.
+"""Load generators: concurrent streams, runs that arrive at random, and the search for the rate that meets a limit.
 
-A lane takes the next run that no other has taken, waits until it is due and runs it: first come, first served. In a
-closed loop a run is due when its lane is free, else when it arrives: its latency counts from there, so that a run that
-comes late delays what is behind it (no coordinated omission).
+A stream takes the next unclaimed run, waits until the run is due and executes it (first come, first served). In a
+closed loop, a run is due when its stream is free; in an open loop, when it arrives. Latency counts from the due time,
+so a late run also delays the runs behind it (no coordinated omission).
 """
 
 from __future__ import annotations
@@ -34,61 +34,66 @@ from visualprof.remote.protocol import SEARCH_STEPS, Load, Measure
 
 Decision = Literal["PASS", "FAIL", "INCONCLUSIVE"]
 CONFIDENCE = 0.99
-RATE_TOLERANCE = 0.05  # the search ends when the rates that pass and fail differ by no more
-MULTISTREAM_SAMPLES = 8  # samples of a query of MultiStream
+RATE_TOLERANCE = 0.05  # the search ends when the passing and the failing rate differ by at most this share
+MULTISTREAM_SAMPLES = 8  # samples per query of MLPerf MultiStream
 MAX_ARRIVALS = 1 << 20
-WARM_UP_RUNS = 3  # runs of each lane before they begin together
-SLEEP_OVERRUN_NS = 100_000  # a sleep may last so much longer: the rest is waited for without sleeping
+WARM_UP_RUNS = 3  # runs per stream before the common start
+SLEEP_OVERRUN_NS = 100_000  # a sleep may last this much longer, so the rest is busy waiting
 
 WaitForStart = Callable[[], Any]
 StreamLoop = Callable[[WaitForStart], None]
 
 
 class Scheduler(Protocol):
-    """Time, and lanes that run in it."""
+    """A clock, and a way to run streams concurrently. Tests simulate it."""
 
     def clock(self) -> int:
-        """Now, ns."""
+        """Return the current time, ns."""
         ...
 
     def wait(self, until_ns: int) -> None:
-        """Returns at that time; at once where it is past."""
+        """Return at the given time, immediately if it is past."""
         ...
 
-    def run_concurrently(self, lanes: Sequence[StreamLoop], begin: Callable[[], None]) -> None:
-        """Run the lanes at once to their ends. Each meets the others once; `begin` is called when all have come."""
+    def run_concurrently(self, streams: Sequence[StreamLoop], on_start: Callable[[], None]) -> None:
+        """Run the streams concurrently to their ends.
+
+        Args:
+            streams: Each calls its argument once, which returns when all streams have called it.
+            on_start: Called once when all streams are ready.
+        """
         ...
 
 
 class ThreadScheduler:
-    """The machine's clock, and a thread a lane."""
+    """The clock of the machine, and one thread per stream."""
 
     def clock(self) -> int:
-        """Now, ns."""
+        """Return the current time, ns."""
         return time.perf_counter_ns()
 
     def wait(self, until_ns: int) -> None:
-        """Sleeps; in the last moments it only lets others run, for no sleep ends exactly."""
-        while (left := until_ns - time.perf_counter_ns()) > 0:
-            time.sleep(max(0, left - SLEEP_OVERRUN_NS) / 1e9)
+        """Sleep until shortly before the time, then only yield to other threads, because sleeps are not exact."""
+        while (remaining_ns := until_ns - time.perf_counter_ns()) > 0:
+            time.sleep(max(0, remaining_ns - SLEEP_OVERRUN_NS) / 1e9)
 
-    def run_concurrently(self, lanes: Sequence[StreamLoop], begin: Callable[[], None]) -> None:
-        """Run the lanes; one alone in this thread. The first error of any is raised when all have ended."""
-        if len(lanes) == 1:
-            lanes[0](begin)
+    def run_concurrently(self, streams: Sequence[StreamLoop], on_start: Callable[[], None]) -> None:
+        """Run the streams, a single one in this thread. The first error is raised after all have ended."""
+        if len(streams) == 1:
+            streams[0](on_start)
             return
-        barrier, errors = threading.Barrier(len(lanes), begin), list[BaseException]()
+        barrier, errors = threading.Barrier(len(streams), on_start), list[BaseException]()
 
-        def work(lane: StreamLoop) -> None:
+        def run_stream(stream_loop: StreamLoop) -> None:
             try:
-                lane(barrier.wait)
+                stream_loop(barrier.wait)
             except threading.BrokenBarrierError:
                 return
             except BaseException as error:  # noqa: BLE001 (raised again below)
                 errors.append(error)
                 barrier.abort()
 
-        threads = [threading.Thread(target=work, args=(lane,)) for lane in lanes]
+        threads = [threading.Thread(target=run_stream, args=(stream_loop,)) for stream_loop in streams]
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -99,7 +104,13 @@ class ThreadScheduler:
 
 @dataclass(frozen=True)
 class LoadStep(MeasuredLoop):
-    """One loop of a load. offered_per_s: runs that arrive a second, None in a closed loop. decision: on the limit."""
+    """One loop of a load.
+
+    Attributes:
+        concurrency: Number of streams.
+        offered_per_s: Arrivals per second; `None` in a closed loop.
+        decision: Whether the step meets the latency limit; `None` without a limit.
+    """
 
     concurrency: int
     offered_per_s: float | None = None
@@ -107,63 +118,88 @@ class LoadStep(MeasuredLoop):
 
     @property
     def runs_per_s(self) -> float:
-        """Run that ended, a second."""
+        """Return the completed runs per second."""
         return len(self.timed.samples) * 1e9 / max(1, self.timed.duration_ns)
 
 
 class Loader:
-    """The load of one point. samples: of a run. steps: what was measured so far, in its order."""
+    """The load of one point.
+
+    Attributes:
+        steps: The steps measured so far, in order.
+    """
 
     def __init__(
-        self, session: Session, feeds: Feeds, how: Measure, samples: int, world: Scheduler | None = None
+        self, session: Session, feeds: Feeds, options: Measure, samples: int, scheduler: Scheduler | None = None
     ) -> None:
+        """Prepare the load of a session.
+
+        Args:
+            session: The loaded model.
+            feeds: Inputs of the point.
+            options: How long and how often to measure, and the load.
+            samples: Samples per run.
+            scheduler: The clock and the threads; those of the machine by default.
+        """
         self.steps: list[LoadStep] = []
-        self._session, self._feeds, self._how, self._load = session, feeds, how, how.load
-        self._world: Scheduler = world or ThreadScheduler()
+        self._session, self._feeds, self._options, self._load = session, feeds, options, options.load
+        self._scheduler: Scheduler = scheduler or ThreadScheduler()
         self._samples = samples
-        self._runs = -(-MULTISTREAM_SAMPLES // samples) if self._load.mlperf == "MultiStream" else 1  # of a query
+        self._runs = -(-MULTISTREAM_SAMPLES // samples) if self._load.mlperf == "MultiStream" else 1  # per query
 
     def run(self, prepared: Any) -> LoadStep:
-        """Measure every step; the one that stands for the point is the answer. prepared: inputs of the session."""
+        """Measure every step and return the one that represents the point.
+
+        Args:
+            prepared: Inputs prepared by the session.
+        """
         load = self._load
         with no_garbage_collection():
-            for lanes in load.concurrency or [self._usual_lanes()]:
+            for streams in load.concurrency or [self._default_streams()]:
                 if load.searches_rate:
-                    self._search(prepared, lanes)
+                    self._search(prepared, streams)
                 elif load.rates:
-                    self.steps += [self._open(lanes, rate) for rate in load.rates]
+                    self.steps += [self._open(streams, rate) for rate in load.rates]
                 else:
-                    self.steps.append(self._closed(prepared, lanes))
+                    self.steps.append(self._closed(prepared, streams))
         return best_step(self.steps)
 
     def load_fields(self) -> dict[str, Any]:
-        """What a line of `points.jsonl` says of the load. verdict: whether any step keeps the limit."""
-        step, load, decisions = best_step(self.steps), self._load, {one.decision for one in self.steps}
-        order: tuple[Decision, ...] = ("PASS", "INCONCLUSIVE", "FAIL")
-        steps = [self._row(one) for one in self.steps] if load != Load() else []
-        told = {
+        """Return the fields of a line in `points.jsonl` that describe the load.
+
+        `verdict` says whether any step meets the limit.
+        """
+        step, load, decisions = best_step(self.steps), self._load, {step.decision for step in self.steps}
+        precedence: tuple[Decision, ...] = ("PASS", "INCONCLUSIVE", "FAIL")
+        steps = [self._row(step) for step in self.steps] if load != Load() else []
+        description = {
             "scenario": load.scenario,
             "percentile": load.tail_percentile,
             "limit_ns": self._limit_ns or None,
-            "verdict": next((decision for decision in order if decision in decisions), None),
+            "verdict": next((decision for decision in precedence if decision in decisions), None),
             "step": self._row(step),
             "steps": steps,
         }
-        return {"samples_per_s": step.runs_per_s * self._samples * self._runs, "load": told}
+        return {"samples_per_s": step.runs_per_s * self._samples * self._runs, "load": description}
 
     def _row(self, step: LoadStep) -> dict[str, Any]:
-        """A step as it is kept. tail_ns: at the percentile; tail_bound_ns: where that is with confidence."""
-        n, ordered = len(step.timed.samples) + step.timed.unserved, np.sort(step.timed.samples)
-        allowed = max_over_limit(n, self._load.tail_percentile)
-        bound = None if allowed is None or n - allowed > len(ordered) else int(ordered[n - 1 - allowed])
+        """Return a step as stored.
+
+        `tail_ns` is the latency at the percentile, and `tail_bound_ns` its upper confidence bound.
+        """
+        n, sorted_samples = len(step.timed.samples) + step.timed.unserved, np.sort(step.timed.samples)
+        max_over = max_over_limit(n, self._load.tail_percentile)
+        bound = (
+            None if max_over is None or n - max_over > len(sorted_samples) else int(sorted_samples[n - 1 - max_over])
+        )
         return {
-            "concurrency": step.concurrent_sessions,
+            "concurrency": step.concurrency,
             "offered_per_s": step.offered_per_s,
             "achieved_per_s": step.runs_per_s,
-            "n": len(ordered),
+            "n": len(sorted_samples),
             "unserved": step.timed.unserved,
-            "p50_ns": nearest_rank_of_all(ordered, 500, n),
-            "tail_ns": nearest_rank_of_all(ordered, round(self._load.tail_percentile * 10), n),
+            "p50_ns": nearest_rank_of_all(sorted_samples, 500, n),
+            "tail_ns": nearest_rank_of_all(sorted_samples, round(self._load.tail_percentile * 10), n),
             "tail_bound_ns": bound,
             "verdict": step.decision,
         }
@@ -172,11 +208,11 @@ class Loader:
     def _limit_ns(self) -> int:
         return round(self._load.limit_ms * 1e6)
 
-    def _usual_lanes(self) -> int:
-        one = self._load.scenario in ("closed", "SingleStream", "MultiStream")
-        return 1 if one else max(1, self._session.best_concurrency())
+    def _default_streams(self) -> int:
+        sequential = self._load.scenario in ("closed", "SingleStream", "MultiStream")
+        return 1 if sequential else max(1, self._session.best_concurrency())
 
-    def _decided(self, step: LoadStep) -> LoadStep:
+    def _with_decision(self, step: LoadStep) -> LoadStep:
         if not self._limit_ns:
             return step
         timed = step.timed
@@ -185,13 +221,13 @@ class Loader:
             step, decision=decide_limit(over, len(timed.samples) + timed.unserved, self._load.tail_percentile)
         )
 
-    def _search(self, prepared: Any, lanes: int) -> None:
-        """Halve the rates between none and what the lanes can do in a closed loop."""
-        capacity = self._closed(prepared, lanes)
+    def _search(self, prepared: Any, streams: int) -> None:
+        """Bisect the rates between 0 and the throughput of a closed loop."""
+        capacity = self._closed(prepared, streams)
         self.steps.append(replace(capacity, decision=None))
         low, high = 0.0, capacity.runs_per_s
         for _ in range(SEARCH_STEPS):
-            step = self._open(lanes, (low + high) / 2)
+            step = self._open(streams, (low + high) / 2)
             self.steps.append(step)
             if step.decision == "PASS":
                 low = step.offered_per_s or 0.0
@@ -200,66 +236,77 @@ class Loader:
             if high - low <= RATE_TOLERANCE * high:
                 return
 
-    def _closed(self, prepared: Any, lanes: int) -> LoadStep:
-        how, world = self._how, self._world
-        if lanes == 1:
-            stretch = run_sequentially(self._query(self._session.infer), prepared, how, world.clock)
-            return self._decided(LoadStep(**vars(stretch), concurrency=lanes))
-        taken = itertools.count()
-        enough, limit = how.min_s * 1e9, how.max_s * 1e9
+    def _closed(self, prepared: Any, streams: int) -> LoadStep:
+        options, scheduler = self._options, self._scheduler
+        if streams == 1:
+            measured_loop = run_sequentially(self._query(self._session.infer), prepared, options, scheduler.clock)
+            return self._with_decision(LoadStep(**vars(measured_loop), concurrency=streams))
+        run_numbers = itertools.count()
+        min_ns, max_ns = options.min_s * 1e9, options.max_s * 1e9
 
         def due(start: int) -> Iterator[int]:
-            while (now := world.clock()) < start + limit and (next(taken) < how.min_n or now < start + enough):
+            while (now := scheduler.clock()) < start + max_ns and (
+                next(run_numbers) < options.min_n or now < start + min_ns
+            ):
                 yield now
 
-        return self._decided(self._together(lanes, due))
+        return self._with_decision(self._run_streams(streams, due))
 
-    def _open(self, lanes: int, rate: float) -> LoadStep:
-        """Run that arrive at a rate. What has not begun some time after the last arrival is left out: unserved."""
-        world, offsets = self._world, arrival_times(rate, self._how)
-        patience = max(round(self._how.min_s * 1e9), self._limit_ns)
-        taken = itertools.count()
+    def _open(self, streams: int, rate: float) -> LoadStep:
+        """Run an open loop at a rate. Runs that have not started some time after the last arrival count as unserved."""
+        scheduler, offsets = self._scheduler, arrival_times(rate, self._options)
+        patience_ns = max(round(self._options.min_s * 1e9), self._limit_ns)
+        run_numbers = itertools.count()
 
         def due(start: int) -> Iterator[int]:
-            while (i := next(taken)) < len(offsets) and world.clock() <= start + offsets[-1] + patience:
+            while (i := next(run_numbers)) < len(offsets) and scheduler.clock() <= start + offsets[-1] + patience_ns:
                 yield start + offsets[i]
 
-        step = self._together(lanes, due)
+        step = self._run_streams(streams, due)
         timed = replace(step.timed, unserved=len(offsets) - len(step.timed.samples))
-        return self._decided(replace(step, timed=timed, offered_per_s=rate))
+        return self._with_decision(replace(step, timed=timed, offered_per_s=rate))
 
-    def _together(self, count: int, due: Callable[[int], Iterator[int]]) -> LoadStep:
-        """Lanes that run at once. due: from the start, when each run of a lane is, for each lane."""
-        started: list[tuple[int, LoadMeter]] = []
-        kept = [(array("q"), array("q")) for _ in range(count)]
+    def _run_streams(self, count: int, due: Callable[[int], Iterator[int]]) -> LoadStep:
+        """Run streams concurrently.
 
-        def lane(session: Session, dues: array[int], ends: array[int], meet: WaitForStart) -> None:
+        Args:
+            count: Number of streams.
+            due: Called with the start time once per stream; yields the due time of each run of the stream.
+        """
+        starts: list[tuple[int, LoadMeter]] = []
+        time_pairs = [(array("q"), array("q")) for _ in range(count)]
+
+        def stream_loop(
+            session: Session, due_times: array[int], end_times: array[int], wait_for_start: WaitForStart
+        ) -> None:
             prepared, infer = session.prepare(self._feeds), session.infer
-            clock, wait = self._world.clock, self._world.wait
+            clock, wait = self._scheduler.clock, self._scheduler.wait
             try:
                 for _ in range(WARM_UP_RUNS):
                     infer(prepared)
-                meet()
-                for at in due(started[0][0]):
-                    wait(at)
+                wait_for_start()
+                for due_time in due(starts[0][0]):
+                    wait(due_time)
                     outputs = infer(prepared)
-                    ends.append(clock())
-                    dues.append(at)
+                    end_times.append(clock())
+                    due_times.append(due_time)
                     del outputs
             finally:
                 session.close()
 
-        pairs = zip(self._session.concurrent_sessions(count), kept, strict=True)
-        lanes = [_bound(lane, session, *arrays) for session, arrays in pairs]
-        self._world.run_concurrently(lanes, lambda: started.append((self._world.clock(), LoadMeter())))
-        dues, ends = (np.concatenate([np.frombuffer(pair[i], np.int64) for pair in kept]) for i in (0, 1))
-        order = np.argsort(dues, kind="stable")
-        start, meter = started[0]
-        timed = TimedRuns((ends - dues)[order], int(ends.max()) - start)
+        pairs = zip(self._session.concurrent_sessions(count), time_pairs, strict=True)
+        streams = [_bind_arguments(stream_loop, session, *arrays) for session, arrays in pairs]
+        self._scheduler.run_concurrently(streams, lambda: starts.append((self._scheduler.clock(), LoadMeter())))
+        due_times, end_times = (
+            np.concatenate([np.frombuffer(pair[i], np.int64) for pair in time_pairs]) for i in (0, 1)
+        )
+        order = np.argsort(due_times, kind="stable")
+        start, meter = starts[0]
+        timed = TimedRuns((end_times - due_times)[order], int(end_times.max()) - start)
         return LoadStep(**vars(finish_loop(timed, meter)), concurrency=count)
 
     def _query(self, infer: Infer) -> Infer:
-        """A query as one run: of MultiStream, runs one after another until all its samples are done."""
+        """Return a query as one run: for MultiStream, consecutive runs until all samples of the query are done."""
         if self._runs == 1:
             return infer
 
@@ -271,32 +318,44 @@ class Loader:
         return query
 
 
-def _bound(lane: Callable[..., None], session: Session, dues: array[int], ends: array[int]) -> StreamLoop:
-    return lambda meet: lane(session, dues, ends, meet)
+def _bind_arguments(
+    stream_loop: Callable[..., None], session: Session, due_times: array[int], end_times: array[int]
+) -> StreamLoop:
+    return lambda wait_for_start: stream_loop(session, due_times, end_times, wait_for_start)
 
 
 def best_step(steps: Sequence[LoadStep]) -> LoadStep:
-    """The step that stands for a point: the largest rate that passes, else the least tried; most runs a second."""
-    passed = [step for step in steps if step.decision == "PASS"]
-    judged = [step for step in steps if step.decision]
-    if judged and not passed:
-        return min(judged, key=lambda step: step.runs_per_s)
-    return max(passed or steps, key=lambda step: step.runs_per_s)
+    """Return the step that represents a point.
+
+    That is the step with the most runs per second among the passing steps, or among all steps if there is no limit. If
+    all
+    steps fail, it is the slowest one.
+    """
+    passing = [step for step in steps if step.decision == "PASS"]
+    decided = [step for step in steps if step.decision]
+    if decided and not passing:
+        return min(decided, key=lambda step: step.runs_per_s)
+    return max(passing or steps, key=lambda step: step.runs_per_s)
 
 
-def arrival_times(rate: float, how: Measure) -> list[int]:
-    """Times of arrival in ns since the start, until min_s and min_n are reached, to max_s; the same each time."""
-    most = min(MAX_ARRIVALS, math.ceil(rate * how.min_s + 10 * math.sqrt(rate * how.min_s)) + how.min_n)
-    times = np.cumsum(np.random.default_rng(RANDOM_SEED).exponential(1e9 / rate, most))
-    n = min(most, max(int(np.searchsorted(times, how.min_s * 1e9)), how.min_n))
-    return times[: max(1, min(n, int(np.searchsorted(times, how.max_s * 1e9))))].astype(np.int64).tolist()
+def arrival_times(rate: float, options: Measure) -> list[int]:
+    """Return arrival times in ns since the start, the same on every call.
+
+    They extend until min_s and min_n are both reached, up to max_s.
+    """
+    max_arrivals = min(
+        MAX_ARRIVALS, math.ceil(rate * options.min_s + 10 * math.sqrt(rate * options.min_s)) + options.min_n
+    )
+    times = np.cumsum(np.random.default_rng(RANDOM_SEED).exponential(1e9 / rate, max_arrivals))
+    n = min(max_arrivals, max(int(np.searchsorted(times, options.min_s * 1e9)), options.min_n))
+    return times[: max(1, min(n, int(np.searchsorted(times, options.max_s * 1e9))))].astype(np.int64).tolist()
 
 
 def decide_limit(over: int, n: int, percentile: float) -> Decision:
-    """Whether at least `percentile` of all runs keep a limit that `over` of n did not, with 99 % confidence.
+    """Decide with 99 % confidence whether at least `percentile` of all runs meet a limit that `over` of n runs exceed.
 
-    By the binomial distribution: PASS where so few would be over by chance if the share were just missed, FAIL where
-    so many would be if it were just kept. Source: docs/remote.md#load.
+    By the binomial distribution: PASS if this few exceedances are unlikely for a share that just misses the percentile.
+    FAIL if this many are unlikely for a share that just meets the percentile. Source: docs/remote.md#load.
     """
     share = 1 - percentile / 100
     if binomial_cdf(over, n, share) <= 1 - CONFIDENCE:
@@ -305,7 +364,7 @@ def decide_limit(over: int, n: int, percentile: float) -> Decision:
 
 
 def max_over_limit(n: int, percentile: float) -> int | None:
-    """The most of n runs that may be over a limit which passes all the same; None: n is too small for any."""
+    """Return how many of n runs may exceed a limit that still passes; `None` if n is too small."""
     low, high = -1, n
     while high - low > 1:
         middle = (low + high) // 2
@@ -314,10 +373,10 @@ def max_over_limit(n: int, percentile: float) -> int | None:
 
 
 def binomial_cdf(k: int, n: int, share: float) -> float:
-    """P(X <= k) of the binomial distribution, summed from its largest term on."""
+    """Return P(X <= k) of the binomial distribution, summed from its largest term."""
     if k >= n:
         return 1.0
-    upper = k > n * share  # the shorter sum is that of the smaller terms
+    upper = k > n * share  # sum the side with fewer significant terms
     i, total = (k + 1, 0.0) if upper else (k, 0.0)
     term = math.exp(
         math.lgamma(n + 1) - math.lgamma(i + 1) - math.lgamma(n - i + 1)

@@ -1,4 +1,4 @@
-"""A task as an agent lays it down, its points and their values, and the events that are told of it."""
+"""The task of a work folder, the points of its sweep with their inputs, and the log of events."""
 
 from __future__ import annotations
 
@@ -19,11 +19,18 @@ RESERVE_BYTES = 64 * 1024
 
 @dataclass(frozen=True)
 class TaskFile:
-    """What `task.json` in a work folder says.
+    """The contents of `task.json` in a work folder.
 
-    inputs: local .npy files by the input's name. cpus: that this process is to use, () all. For advice: data, .npy
-    files with rows of the user's own; runtimes that the machine has; converters, with the interpreters that have each;
-    memory_bytes that the task may use, 0 unknown.
+    Attributes:
+        work: The work folder.
+        lease: The leased task with its request and run configuration.
+        model: The model file.
+        inputs: Local .npy files by the input's name.
+        cpus: CPUs that this process may use; () for all.
+        data: For advice: .npy files with rows of the user's data, by the input's name.
+        runtimes: For advice: runtimes of the machine.
+        converters: For advice: the interpreters that have each converter.
+        memory_bytes: For advice: memory that the task may use; 0 if unknown.
     """
 
     work: Path
@@ -38,31 +45,32 @@ class TaskFile:
 
     @property
     def out(self) -> Path:
-        """The folder of the result."""
+        """Return the folder of the result."""
         return self.work / "out"
 
 
 def read_task(work: Path) -> TaskFile:
-    """The task of a work folder.
+    """Read the task of a work folder.
 
-    Raises: OSError, ValueError, KeyError, TypeError: it is not what an agent writes.
+    Raises:
+        OSError, ValueError, KeyError, TypeError: The file is missing or was not written by an agent.
     """
     task: dict[str, Any] = json.loads((work / "task.json").read_text("utf-8"))
     inputs: dict[str, str] = task["inputs"]
     arrays = {name: Path(path) for name, path in inputs.items()}
     lease, cpus = build(Lease, task["lease"]), tuple(task.get("cpus", ()))
-    if cpus and not lease.spec.threads:  # runtimes count the machine's cores, not those that they may use
+    if cpus and not lease.spec.threads:  # runtimes default to all cores of the machine
         lease = replace(lease, spec=replace(lease.spec, threads=len(cpus)))
     data = {name: Path(path) for name, path in task.get("data", {}).items()}
-    runtimes = tuple(build(Runtime, one) for one in task.get("runtimes", ()))
+    runtimes = tuple(build(Runtime, runtime) for runtime in task.get("runtimes", ()))
     machine = data, runtimes, task.get("converters", {}), task.get("memory_bytes", 0)
     return TaskFile(work, lease, Path(task["model"]), arrays, cpus, *machine)
 
 
 class EventLog:
-    """Appends to a file: a line of JSON for each event, written through at once.
+    """An append-only file of events: one line of JSON per event, written immediately.
 
-    A file beside it keeps some room, so that a full disk can still be told.
+    A second file reserves disk space, so that an event can be written even when the disk is full.
     """
 
     def __init__(self, path: Path) -> None:
@@ -70,11 +78,11 @@ class EventLog:
         self._reserve = path.with_name(path.name + ".reserve")
         self._reserve.write_bytes(bytes(RESERVE_BYTES))
 
-    def tell(self, event: str, **fields: Any) -> None:
-        """One event; fields are JSON's values."""
-        left = (json.dumps({"event": event, **fields}, allow_nan=False) + "\n").encode()
-        while left:
-            left = left[self._write(left) :]
+    def emit(self, event: str, **fields: Any) -> None:
+        """Append an event. The fields are JSON values."""
+        line = (json.dumps({"event": event, **fields}, allow_nan=False) + "\n").encode()
+        while line:
+            line = line[self._write(line) :]
 
     def _write(self, data: bytes) -> int:
         try:
@@ -86,13 +94,13 @@ class EventLog:
             return os.write(self._file, data)
 
     def close(self) -> None:
-        """Close the file and removes the one that kept room."""
+        """Close the file and remove the reserve file."""
         self._reserve.unlink(missing_ok=True)
         os.close(self._file)
 
 
 def task_inputs(task: TaskFile) -> tuple[list[SweepPoint], Callable[[SweepPoint], Feeds]]:
-    """The points of the task, and a function that makes the values of one."""
+    """Return the points of the task, and a function that returns the inputs of a point."""
     request = task.lease.request
     arrays = open_arrays(request.inputs, task.inputs)
     points = sweep_points(request, {name: values.shape for name, values in arrays.items()})
@@ -100,10 +108,16 @@ def task_inputs(task: TaskFile) -> tuple[list[SweepPoint], Callable[[SweepPoint]
 
 
 def task_backend(task: TaskFile) -> Backend:
-    """The backend of the task. Raises: TaskFailure: there is none of that name."""
+    """Return the backend of the task.
+
+    Raises:
+        TaskFailure: There is no such backend.
+    """
     name = task.lease.spec.backend
     try:
         return backend(name)
     except KeyError:
-        error = msg("child.agent_knows_no_backend", f"this agent knows no backend '{name}'")
-        raise TaskFailure("no_runtime", error, msg("child.older_than_server", "is it older than the server?")) from None
+        error = msg("child.agent_knows_no_backend", f"this agent has no backend '{name}'")
+        raise TaskFailure(
+            "no_runtime", error, msg("child.older_than_server", "the agent may be older than the server")
+        ) from None

@@ -34,5 +34,5 @@ CONVERTER = Converter(
     needs={"megengine": "megengine"},
     convert=convert,
     options={"optimize": PASSES},
-    minutes=1.0,
+    timeout_minutes=1.0,
 )

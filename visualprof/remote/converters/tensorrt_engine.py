@@ -55,5 +55,5 @@ CONVERTER = Converter(
     options={"precision": ("f32", "auto", "f16", "bf16"), "effort": ("3", "0", "1", "2", "4", "5"), "batch": ()},
     runtimes=("tensorrt",),
     device="cuda:0",
-    minutes=30.0,
+    timeout_minutes=30.0,
 )

@@ -37,6 +37,6 @@ CONVERTER = Converter(
     makes="onnx",
     needs={"tf2onnx": "tf2onnx", "tensorflow": "tensorflow-cpu", "onnx": "onnx"},
     convert=convert,
-    unsuitable_reason=tensorflow.unsuitable_reason,
+    unsuitable_reason=tensorflow.needs_saved_model,
     options={"opset": ("17", "18", "15", "13")},
 )

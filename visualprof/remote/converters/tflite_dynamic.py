@@ -26,5 +26,5 @@ CONVERTER = Converter(
     makes="tflite",
     needs=tflite.NEEDS,
     convert=convert,
-    unsuitable_reason=tensorflow.unsuitable_reason,
+    unsuitable_reason=tensorflow.needs_saved_model,
 )

@@ -29,6 +29,6 @@ CONVERTER = Converter(
     makes="tflite",
     needs=tflite.NEEDS,
     convert=convert,
-    unsuitable_reason=tensorflow.unsuitable_reason,
+    unsuitable_reason=tensorflow.needs_saved_model,
     calibrates=True,
 )

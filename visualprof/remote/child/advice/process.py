@@ -163,14 +163,11 @@ class ChildProcess:
         )
 
 
-def reported_failure(told: Json) -> TaskFailure:
-    """A failure as a process told it, which may be anything."""
-    texts = {key: str(told.get(key) or "")[:500] for key in ("reason", "error", "hint")}
-    return TaskFailure(
-        texts["reason"] or "model_error",
-        texts["error"] or msg("child.did_not_say_why", "it did not say why"),
-        texts["hint"],
-    )  # type: ignore[arg-type]
+def reported_failure(report: Json) -> TaskFailure:
+    """Return the failure that a process reported. The report may hold anything."""
+    texts = {key: str(report.get(key) or "")[:500] for key in ("reason", "error", "hint")}
+    reason: Any = texts["reason"] or "model_error"
+    return TaskFailure(reason, texts["error"] or msg("child.did_not_say_why", "it gave no reason"), texts["hint"])
 
 
 def rss_bytes(pid: int) -> int:

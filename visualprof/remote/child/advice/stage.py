@@ -109,7 +109,7 @@ class AdviceStage:
 
     def _try(self, candidates: Sequence[Candidate], done: int, total: int) -> None:
         for i, candidate in enumerate(candidates):
-            self.events.tell("progress", done=done + i, total=total)
+            self.events.emit("progress", done=done + i, total=total)
             row = CandidateRow(
                 candidate.name, candidate.kind, [asdict(s) for s in candidate.steps], spec_json(candidate.spec)
             )
@@ -129,7 +129,7 @@ class AdviceStage:
             _log(f"{candidate.name}: {row.verdict} {row.why}")
             self.done[row.name] = candidate
             self._write(complete=False)
-        self.events.tell("progress", done=total, total=max(1, total))
+        self.events.emit("progress", done=total, total=max(1, total))
 
     def _one(self, candidate: Candidate, row: CandidateRow) -> None:
         """Convert, loads, compares, times and judges one; the row tells how far it came."""
@@ -269,7 +269,7 @@ class AdviceStage:
         """Alternating turns at one size; who begins a round changes each time."""
         point, limit_s = self.points[at], self.asked.candidate_s
         pair = (self.original.process, running.process)
-        self.events.tell("phase", phase="measuring", batch=point.batch)
+        self.events.emit("phase", phase="measuring", batch=point.batch)
         for process in pair:
             process.call("warm", limit_s, at=at)
         times: tuple[list[float], list[float]] = ([], [])

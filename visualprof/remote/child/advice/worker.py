@@ -68,7 +68,7 @@ class Worker:
         """What can be asked."""
         return {
             "load": self.load, "outputs": self.outputs, "warm": self.warm, "turn": self.turn, "peak": self.peak,
-            "places": self.operator_placement, "metric": user_metric,
+            "places": self.places, "metric": user_metric,
         }  # fmt: skip
 
     def load(self, model: str, spec: Json) -> Json:

@@ -92,7 +92,7 @@ class Bench:
 
     def warm_up_point(self, running: LoadedSetting, setting: Setting) -> None:
         """Warms a setting at its size, with its lanes."""
-        self.events.tell("phase", phase="searching", batch=self.points[self._at(setting)].batch)
+        self.events.emit("phase", phase="searching", batch=self.points[self._at(setting)].batch)
         lanes = int(setting.get("streams", "1"))
         running.process.call("ready", self.asked.step_s, at=self._at(setting), lanes=lanes)
 

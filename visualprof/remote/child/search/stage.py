@@ -138,7 +138,7 @@ class SearchStage:
             trial.state, trial.why = "failed", f"{told.reason}: {told.error}"
         trial.took_ns = time.monotonic_ns() - began
         self._write(complete=False)
-        self.events.tell("progress", done=len(self.trials), total=self.total + 1)
+        self.events.emit("progress", done=len(self.trials), total=self.total + 1)
         first = next(iter(ranked(self.trials)), None)
         shown = ", ".join(f"{name} {value}" for name, value in trial.setting.items())
         ended = " ".join(filter(None, (trial.state, f"{cost(trial):.3g} x" * bool(trial.ratio), trial.why)))
