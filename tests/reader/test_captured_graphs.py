@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from tests.conftest import json_of, shared
 from tests.graphs import LAYER, capture, joined, kernel, names_of, put, replay, span
 from visualprof.reader.cache import Cache, open_trace
-from visualprof.reader.captured.files import captures_of, fingerprint
-from visualprof.reader.captured.matching import aligned
+from visualprof.reader.captured.files import find_captures, recording_fingerprint
+from visualprof.reader.captured.matching import align
 from visualprof.reader.logdir.scan import LogFile, examine, roots, walk
 from visualprof.reader.trace import Trace, TrackKind
 from visualprof.views import view
@@ -317,7 +317,7 @@ def files(folder: Path) -> list[LogFile]:
 
 def test_captures_are_no_runs_and_change_what_they_belong_to(tmp_path: Path) -> None:
     recording = put(tmp_path / "run" / "rank0.json", replay(names_of(2)))
-    before = fingerprint(recording)
+    before = recording_fingerprint(recording)
     (first,) = files(tmp_path)
     for place in ("capture_traces/graph_capture_rank_0.1.pt.trace.json", "bs_2_rank0.json"):
         put(recording.parent / place, capture(2))
@@ -326,9 +326,9 @@ def test_captures_are_no_runs_and_change_what_they_belong_to(tmp_path: Path) -> 
     assert later.version != first.version
     (alone,) = files(recording.parent / "bs_2_rank0.json")  # what somebody opens by itself is shown
     assert examine(alone).kind == "profile"
-    assert fingerprint(recording) != before
-    assert [file.name for file in captures_of(recording)] == ["bs_2_rank0.json"]  # the nearest
-    assert captures_of(recording.parent / "bs_2_rank0.json") == []
+    assert recording_fingerprint(recording) != before
+    assert [file.name for file in find_captures(recording)] == ["bs_2_rank0.json"]  # the nearest
+    assert find_captures(recording.parent / "bs_2_rank0.json") == []
 
 
 @given(st.lists(st.sampled_from("abc"), max_size=12), st.lists(st.sampled_from("abc"), max_size=12))
@@ -338,14 +338,14 @@ def test_an_alignment_is_the_longest_common_subsequence(wanted: list[str], names
         for j, b in enumerate(names):
             length[i + 1, j + 1] = length[i, j] + 1 if a == b else max(length[i, j + 1], length[i + 1, j])
     longest = int(length[-1, -1])
-    found = aligned(wanted, names, len(wanted) + len(names))
+    found = align(wanted, names, len(wanted) + len(names))
     assert found is not None
     pairs = [(i, j) for i, j in enumerate(found) if j >= 0]
     assert len(pairs) == longest
     assert all(wanted[i] == names[j] for i, j in pairs)
     assert [j for _, j in pairs] == sorted({j for _, j in pairs})
     apart = len(wanted) + len(names) - 2 * longest
-    assert apart == 0 or aligned(wanted, names, apart - 1) is None
+    assert apart == 0 or align(wanted, names, apart - 1) is None
 
 
 @pytest.fixture

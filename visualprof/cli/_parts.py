@@ -38,15 +38,15 @@ def parts(asked: Asked, files: Sequence[Path], opened: Callable[[Path], Trace]) 
 
 
 def _fingerprint(path: Path, only: bool) -> str:
-    """Return the fingerprint of a file's content, "" for one of several files if it cannot be read.
+    """Return the recording_fingerprint of a file's content, "" for one of several files if it cannot be read.
 
     Raises:
         VisualprofError: The only file cannot be read.
     """
-    from visualprof.reader.captured.files import fingerprint
+    from visualprof.reader.captured.files import recording_fingerprint
 
     try:
-        return fingerprint(path)
+        return recording_fingerprint(path)
     except VisualprofError as error:
         if only:
             raise

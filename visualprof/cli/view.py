@@ -132,7 +132,7 @@ def skipped_files(path: str) -> Iterator[str]:
 def answer_of(chosen: View, params: Any, file: FileOf) -> Answer | None:
     """Return the answer for one file, computed or cached by an earlier process, or None without data for the view."""
     from visualprof.reader.cache import Cache
-    from visualprof.reader.captured.files import fingerprint as fingerprint_of
+    from visualprof.reader.captured.files import recording_fingerprint as fingerprint_of
     from visualprof.views.answers.disk_cache import CachedAnswer
 
     fingerprint = fingerprint_of(file.path)

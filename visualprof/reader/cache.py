@@ -19,7 +19,7 @@ from io import FileIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from visualprof.reader.captured.files import fingerprint as fingerprint_of
+from visualprof.reader.captured.files import recording_fingerprint as fingerprint_of
 from visualprof.reader.captured.read import read_joined
 from visualprof.reader.digest import blake2b
 from visualprof.reader.source import Progress

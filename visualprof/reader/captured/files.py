@@ -16,56 +16,65 @@ from pathlib import Path
 from visualprof.reader.digest import blake2b
 from visualprof.reader.source import Source
 
-FOLDER = "capture_traces"
-MOST = 512  # files of a folder that are looked at
-_REST_NS = 2 * 10**9  # a folder that changed later may change again and look the same
-_JSON = re.compile(r"\.json(\.gz)?$", re.IGNORECASE)
-_TRACE = re.compile(r"^(?!execution_details\.json$).*\.json(\.gz)?$", re.IGNORECASE)
-_NAMED = re.compile(r"^(bs_\d+_rank_?\d+|graph_capture_rank_?\d+)(?![a-z0-9]).*\.json(\.gz)?$", re.IGNORECASE)
-_RANKS = (re.compile(r"rank_?(\d+)", re.IGNORECASE), re.compile(r"-TP-(\d+)"))  # SGLang's recordings have the latter
+CAPTURE_FOLDER = "capture_traces"
+MAX_CAPTURES = 512  # files of a folder that are looked at
+_SETTLE_NS = 2 * 10**9  # a folder that changed later may change again and look the same
+_JSON_NAME = re.compile(r"\.json(\.gz)?$", re.IGNORECASE)
+_TRACE_NAME = re.compile(r"^(?!execution_details\.json$).*\.json(\.gz)?$", re.IGNORECASE)
+_CAPTURE_NAME = re.compile(r"^(bs_\d+_rank_?\d+|graph_capture_rank_?\d+)(?![a-z0-9]).*\.json(\.gz)?$", re.IGNORECASE)
+_RANK_PATTERNS = (
+    re.compile(r"rank_?(\d+)", re.IGNORECASE),
+    re.compile(r"-TP-(\d+)"),
+)  # SGLang's recordings have the latter
 
-Names = Callable[[str | Path], list[str]]  # what is in a folder, sorted; nothing where there is none
+FolderLister = Callable[[str | Path], list[str]]  # what is in a folder, sorted; nothing where there is none
 
 
-def _names(folder: str | Path) -> list[str]:
+def _list_folder(folder: str | Path) -> list[str]:
     try:
         return sorted(os.listdir(folder))
     except OSError:  # there is none, or it may not be read
         return []
 
 
-def belongs_to_others(path: str, root: str, names: Names = _names) -> bool:
+def is_attached_capture(path: str, root: str, list_folder: FolderLister = _list_folder) -> bool:
     """Is it a trace of captures that is read with the recordings beside it? Not one that somebody opens by itself."""
     folder, name = os.path.split(path)
-    if FOLDER in Path(os.path.relpath(folder, root)).parts:
-        return bool(_JSON.search(name))
-    return path != root and bool(_NAMED.match(name)) and any(map(_is_recording, names(folder)))
+    if CAPTURE_FOLDER in Path(os.path.relpath(folder, root)).parts:
+        return bool(_JSON_NAME.search(name))
+    return path != root and bool(_CAPTURE_NAME.match(name)) and any(map(_is_recording, list_folder(folder)))
 
 
-def captures_of(path: str | Path, names: Names | None = None) -> list[Path]:
+def find_captures(path: str | Path, list_folder: FolderLister | None = None) -> list[Path]:
     """The nearest traces of captures beside a recording, those of its rank first; none for one of them."""
     folder, name = Path(path).parent, Path(path).name
-    if folder.name == FOLDER or _NAMED.match(name):
+    if folder.name == CAPTURE_FOLDER or _CAPTURE_NAME.match(name):
         return []
-    changed = () if names else tuple(map(_changed_ns, (folder, folder / FOLDER, folder.parent / FOLDER)))
-    at_rest = bool(changed) and time.time_ns() - max(changed) > _REST_NS
-    listed = _kept_beside(folder, changed) if at_rest else _beside(folder, names or _names)
+    changed_ns = (
+        ()
+        if list_folder
+        else tuple(map(_changed_ns, (folder, folder / CAPTURE_FOLDER, folder.parent / CAPTURE_FOLDER)))
+    )
+    settled = bool(changed_ns) and time.time_ns() - max(changed_ns) > _SETTLE_NS
+    listed = _cached_captures(folder, changed_ns) if settled else _nearest_captures(folder, list_folder or _list_folder)
     rank = _rank(name)
-    return sorted(listed, key=lambda file: (_rank(file.name) != rank, file.name))[:MOST]
+    return sorted(listed, key=lambda file: (_rank(file.name) != rank, file.name))[:MAX_CAPTURES]
 
 
-def _beside(folder: Path, names: Names) -> list[Path]:
+def _nearest_captures(folder: Path, list_folder: FolderLister) -> list[Path]:
     """The nearest traces of captures of a folder's recordings."""
-    listed = [folder / other for other in names(folder) if _NAMED.match(other)]
-    for where in (folder / FOLDER, folder.parent / FOLDER):
-        listed = listed or [where / other for other in names(where) if _TRACE.search(other)]
+    listed = [folder / name for name in list_folder(folder) if _CAPTURE_NAME.match(name)]
+    for capture_folder in (folder / CAPTURE_FOLDER, folder.parent / CAPTURE_FOLDER):
+        listed = listed or [
+            capture_folder / other for other in list_folder(capture_folder) if _TRACE_NAME.search(other)
+        ]
     return listed
 
 
 @lru_cache(maxsize=64)
-def _kept_beside(folder: Path, changed: tuple[int, ...]) -> list[Path]:
+def _cached_captures(folder: Path, changed_ns: tuple[int, ...]) -> list[Path]:
     """The same while no folder changes: of a thousand ranks in one folder each asks."""
-    return _beside(folder, _names)
+    return _nearest_captures(folder, _list_folder)
 
 
 def _changed_ns(folder: Path) -> int:
@@ -75,28 +84,30 @@ def _changed_ns(folder: Path) -> int:
         return 0
 
 
-def fingerprint(path: str | Path) -> str:
+def recording_fingerprint(path: str | Path) -> str:
     """Identity of a recording's content and of the captures that are read with it."""
-    own = Source(path).fingerprint()
-    captures = captures_of(path)
+    file_fingerprint = Source(path).fingerprint()
+    captures = find_captures(path)
     if not captures:
-        return own
-    return blake2b("\n".join([own, *map(_state, captures)]).encode("utf-8", "replace"), digest_size=16).hexdigest()
+        return file_fingerprint
+    return blake2b(
+        "\n".join([file_fingerprint, *map(_file_state, captures)]).encode("utf-8", "replace"), digest_size=16
+    ).hexdigest()
 
 
-def stamp(folder: str) -> int:
+def captures_stamp(folder: str) -> int:
     """Differs when the captures that belong to the recordings of a folder may differ; 0 without any."""
-    return stamp_of([_state(capture) for capture in captures_of(Path(folder) / "recording")])
+    return hash_states([_file_state(capture) for capture in find_captures(Path(folder) / "recording")])
 
 
-def stamp_of(states: Sequence[str]) -> int:
+def hash_states(states: Sequence[str]) -> int:
     """Differs when states differ; 0 without any."""
     if not states:
         return 0
     return int.from_bytes(blake2b("\n".join(states).encode("utf-8", "replace"), digest_size=6).digest(), "little") + 1
 
 
-def _state(file: Path) -> str:
+def _file_state(file: Path) -> str:
     try:
         status = file.stat()
     except OSError:  # gone since it was listed
@@ -105,9 +116,9 @@ def _state(file: Path) -> str:
 
 
 def _is_recording(name: str) -> bool:
-    return bool(_TRACE.search(name)) and not _NAMED.match(name)
+    return bool(_TRACE_NAME.search(name)) and not _CAPTURE_NAME.match(name)
 
 
 def _rank(name: str) -> str:
-    found = next(filter(None, (rank.search(name) for rank in _RANKS)), None)
-    return found[1] if found else ""
+    match = next(filter(None, (rank_pattern.search(name) for rank_pattern in _RANK_PATTERNS)), None)
+    return match[1] if match else ""

@@ -12,19 +12,22 @@ from visualprof.messages import msg
 from visualprof.reader.patterns import pattern
 from visualprof.reader.trace import Category, Ids, Ints, LinkKind, Rows, Trace, TrackKind
 
-LAUNCH = pattern(r"^(cuda|cu|hip)\w*(Launch\w*Kernel|Memcpy|Memset)|^cuLaunchKernel")
-KINDS = {"memcpy": "\0memcpy", "memset": "\0memset"}  # stand for the names of what is no kernel
-BLITS = (("copyBuffer", KINDS["memcpy"]), ("fillBuffer", KINDS["memset"]))  # kernels that AMD's runtime copies with
-INSIDE = frozenset(map(int, (Category.OP, Category.COMM, Category.MODULE, Category.ANNOTATION)))
-FRAMES = frozenset(map(int, (Category.PYTHON, Category.MODULE)))
-OPERATORS = frozenset(map(int, (Category.OP, Category.COMM)))
-NOT_COPIED = ("external_id", "sequence", "kernel", "call_stack")
+LAUNCH_CALL = pattern(r"^(cuda|cu|hip)\w*(Launch\w*Kernel|Memcpy|Memset)|^cuLaunchKernel")
+COPY_TOKENS = {"memcpy": "\0memcpy", "memset": "\0memset"}  # stand for the names of what is no kernel
+BLIT_KERNELS = (
+    ("copyBuffer", COPY_TOKENS["memcpy"]),
+    ("fillBuffer", COPY_TOKENS["memset"]),
+)  # kernels that AMD's runtime copies with
+NODE_CATEGORIES = frozenset(map(int, (Category.OP, Category.COMM, Category.MODULE, Category.ANNOTATION)))
+FRAME_CATEGORIES = frozenset(map(int, (Category.PYTHON, Category.MODULE)))
+OPERATOR_CATEGORIES = frozenset(map(int, (Category.OP, Category.COMM)))
+SKIPPED_ARGUMENTS = ("external_id", "sequence", "kernel", "call_stack")
 BEGIN_CAPTURE, END_CAPTURE = "BeginCapture", "EndCapture"
 _LABEL = re.compile(r"^capture_(\d+)_\w+$")
 _BATCH = re.compile(r"(?:^bs|capture)_(\d+)(?!\d)")
 
 
-class Node(msgspec.Struct, frozen=True):
+class CaptureNode(msgspec.Struct, frozen=True):
     """An operator, module or range in a capture. parent: in the nodes, -1 outside of all. args: numbers, and texts."""
 
     name: str
@@ -44,11 +47,11 @@ class CapturedGraph(msgspec.Struct, frozen=True):
     label: str
     batch: int
     names: tuple[str, ...]
-    inner: tuple[int, ...]
-    nodes: tuple[Node, ...]
+    innermost: tuple[int, ...]
+    nodes: tuple[CaptureNode, ...]
 
     @property
-    def of_requests(self) -> bool:
+    def batch_counts_requests(self) -> bool:
         """Is its batch of requests (SGLang), and not of their tokens? These are several of each that is drafted for."""
         return self.file.startswith("bs_")
 
@@ -69,7 +72,7 @@ class _Window(msgspec.Struct, frozen=True):
     row: int
 
 
-def graphs_of(trace: Trace, file: str) -> Capture:
+def extract_graphs(trace: Trace, file: str) -> Capture:
     """The graphs whose capture a trace recorded. file: its name.
 
     A graph is what was launched from a call that begins a capture to the one that ends it, or, where the file has no
@@ -86,7 +89,7 @@ def graphs_of(trace: Trace, file: str) -> Capture:
         until = window.end
         low, high = np.searchsorted(ts, window.start), np.searchsorted(ts, window.end, side="right")
         if low < high:
-            graphs.append(_graph(trace, file, window, calls[low:high], names[low:high], texts))
+            graphs.append(_build_graph(trace, file, window, calls[low:high], names[low:high], texts))
     if trace.meta.truncated:
         problems.append(msg("reader.ends_middle", f"{file}: it ends in the middle"))
     if not graphs and not problems:
@@ -97,21 +100,21 @@ def graphs_of(trace: Trace, file: str) -> Capture:
 def kernel_token(name: str, category: int) -> str:
     """By what a piece of device work is compared with the calls of a capture."""
     if category in (Category.MEMCPY, Category.MEMSET):
-        return KINDS[Category(category).name.lower()]
-    blit = next((token for part, token in BLITS if part in name), None)
+        return COPY_TOKENS[Category(category).name.lower()]
+    blit = next((token for kernel_part, token in BLIT_KERNELS if kernel_part in name), None)
     return blit or name.strip().removesuffix(".kd")
 
 
 def _launch_calls(trace: Trace) -> tuple[Ints, list[str]]:
     """Rows of the calls that launched nothing while they were recorded, in order, and what each would launch."""
     events = trace.events
-    mine = np.array([bool(LAUNCH.search(name)) for name in trace.strings], bool)
-    chosen = (events.category == Category.RUNTIME) & mine[events.name]
-    ran = np.zeros(len(events) + 1, bool)
-    ran[trace.links.src[trace.links.kind == LinkKind.LAUNCH]] = True
-    chosen &= ~ran[:-1]
-    rows = np.flatnonzero(chosen)
-    rows = rows[~np.append(chosen, False)[events.parent[rows]]]  # a driver's call inside the runtime's is the same
+    is_launch_name = np.array([bool(LAUNCH_CALL.search(name)) for name in trace.strings], bool)
+    is_launch = (events.category == Category.RUNTIME) & is_launch_name[events.name]
+    has_work = np.zeros(len(events) + 1, bool)
+    has_work[trace.links.src[trace.links.kind == LinkKind.LAUNCH]] = True
+    is_launch &= ~has_work[:-1]
+    rows = np.flatnonzero(is_launch)
+    rows = rows[~np.append(is_launch, False)[events.parent[rows]]]  # a driver's call inside the runtime's is the same
     rows = rows[np.argsort(events.ts[rows], kind="stable")]
     kernel = trace.arg("kernel", rows, 0).astype(np.int64) if "kernel" in trace.args else np.zeros(len(rows), np.int64)
     kernels: list[int] = kernel.tolist()
@@ -119,31 +122,37 @@ def _launch_calls(trace: Trace) -> tuple[Ints, list[str]]:
 
 
 def _call_token(trace: Trace, row: int, kernel: int) -> str:
-    called = trace.strings[int(trace.events.name[row])].lower()
-    token = next((token for kind, token in KINDS.items() if kind in called), "")
+    call_name = trace.strings[int(trace.events.name[row])].lower()
+    token = next((token for kind, token in COPY_TOKENS.items() if kind in call_name), "")
     if token or kernel:
         return token or kernel_token(trace.strings[kernel], Category.KERNEL)
     parent = int(trace.events.parent[row])
-    while parent >= 0 and int(trace.events.category[parent]) in FRAMES:
+    while parent >= 0 and int(trace.events.category[parent]) in FRAME_CATEGORIES:
         parent = int(trace.events.parent[parent])
-    around = trace.strings[int(trace.events.name[parent])] if parent >= 0 else ""
-    return around if around.startswith("triton_") else ""  # Inductor calls the operator as it calls the kernel
+    enclosing_name = trace.strings[int(trace.events.name[parent])] if parent >= 0 else ""
+    return (
+        enclosing_name if enclosing_name.startswith("triton_") else ""
+    )  # Inductor calls the operator as it calls the kernel
 
 
 def _windows(trace: Trace, calls: Ints) -> Iterator[_Window]:
     events = trace.events
     runtime = events.category == Category.RUNTIME
-    begins, ends = (
-        np.flatnonzero(runtime & np.array([part in name for name in trace.strings], bool)[events.name])
-        for part in (BEGIN_CAPTURE, END_CAPTURE)
+    begin_calls, end_calls = (
+        np.flatnonzero(runtime & np.array([call_name in name for name in trace.strings], bool)[events.name])
+        for call_name in (BEGIN_CAPTURE, END_CAPTURE)
     )
-    borders = np.sort(np.concatenate((begins, ends)))  # by track and time
-    after = np.append(borders, -1)[np.searchsorted(borders, begins) + 1]
-    closed = (after >= 0) & ~np.isin(after, begins) & (events.track[after] == events.track[begins])
-    close = np.where(closed, events.ts[after], -1)
-    for i in np.argsort(events.ts[begins], kind="stable").tolist():
-        yield _Window(int(events.ts[begins[i]]), int(close[i]), int(begins[i]))
-    if len(begins):
+    borders = np.sort(np.concatenate((begin_calls, end_calls)))  # by track and time
+    next_border = np.append(borders, -1)[np.searchsorted(borders, begin_calls) + 1]
+    closed = (
+        (next_border >= 0)
+        & ~np.isin(next_border, begin_calls)
+        & (events.track[next_border] == events.track[begin_calls])
+    )
+    close = np.where(closed, events.ts[next_border], -1)
+    for i in np.argsort(events.ts[begin_calls], kind="stable").tolist():
+        yield _Window(int(events.ts[begin_calls[i]]), int(close[i]), int(begin_calls[i]))
+    if len(begin_calls):
         return
     labelled = np.array([bool(_LABEL.match(name)) for name in trace.strings], bool)[events.name]
     labelled &= (events.category == Category.ANNOTATION) & trace.track_mask(TrackKind.THREAD)
@@ -154,34 +163,36 @@ def _windows(trace: Trace, calls: Ints) -> Iterator[_Window]:
         yield _Window(int(events.ts[calls[0]]), int(events.ts[calls[-1]]), int(calls[0]))
 
 
-def _graph(
+def _build_graph(
     trace: Trace, file: str, window: _Window, calls: Ints, names: Sequence[str], texts: dict[str, int]
 ) -> CapturedGraph:
     events, strings = trace.events, trace.strings
-    outside = set(_above(trace, window.row, itself=True))
-    labels = [strings[int(events.name[row])] for row in outside if _is_label(trace, row)]
-    above: dict[int, int] = {}  # of each node the row of the one around it
-    inner: list[int] = []
+    outer_rows = set(_ancestors(trace, window.row, include_row=True))
+    labels = [strings[int(events.name[row])] for row in outer_rows if _is_label(trace, row)]
+    parent_of_row: dict[int, int] = {}  # of each node the row of the one around it
+    innermost: list[int] = []
     for call in calls.tolist():
-        chain = [row for row in _above(trace, call) if _is_inside(trace, row, outside)]
-        above.update(zip(chain, [*chain[1:], -1], strict=False))
-        inner.append(chain[0] if chain else -1)
-    rows = sorted(above, key=lambda row: (int(events.ts[row]), -int(events.end[row]), row))
-    place = {row: i for i, row in enumerate(rows)} | {-1: -1}
+        chain = [row for row in _ancestors(trace, call) if _belongs_to_graph(trace, row, outer_rows)]
+        parent_of_row.update(zip(chain, [*chain[1:], -1], strict=False))
+        innermost.append(chain[0] if chain else -1)
+    rows = sorted(parent_of_row, key=lambda row: (int(events.ts[row]), -int(events.end[row]), row))
+    node_index = {row: i for i, row in enumerate(rows)} | {-1: -1}
     args = _arguments(trace, np.array(rows, np.int32), texts)
     nodes = [
-        Node(strings[int(events.name[row])], int(events.category[row]), place[above[row]], *own)
-        for row, own in zip(rows, args, strict=True)
+        CaptureNode(
+            strings[int(events.name[row])], int(events.category[row]), node_index[parent_of_row[row]], *arguments
+        )
+        for row, arguments in zip(rows, args, strict=True)
     ]
-    named = _BATCH.search(labels[0] if labels else file)
-    batch = min(int(named[1][:9]), 10**9) if named else -1
+    batch_match = _BATCH.search(labels[0] if labels else file)
+    batch = min(int(batch_match[1][:9]), 10**9) if batch_match else -1
     label = labels[0] if labels else re.sub(r"\.json(\.gz)?$", "", file)
-    return CapturedGraph(file, label, batch, tuple(names), tuple(place[row] for row in inner), tuple(nodes))
+    return CapturedGraph(file, label, batch, tuple(names), tuple(node_index[row] for row in innermost), tuple(nodes))
 
 
-def _above(trace: Trace, row: int, itself: bool = False) -> Iterator[int]:
+def _ancestors(trace: Trace, row: int, include_row: bool = False) -> Iterator[int]:
     """Rows of the events around one, the innermost first."""
-    if itself:
+    if include_row:
         yield row
     parent = trace.events.parent
     while (row := int(parent[row])) >= 0:
@@ -194,10 +205,12 @@ def _is_label(trace: Trace, row: int) -> bool:
     )
 
 
-def _is_inside(trace: Trace, row: int, outside: set[int]) -> bool:
+def _belongs_to_graph(trace: Trace, row: int, outer_rows: set[int]) -> bool:
     """Does an event around a call belong to the graph? Ranges around the whole capture are of the start-up."""
     category = int(trace.events.category[row])
-    return category in INSIDE and not (category == Category.ANNOTATION and (row in outside or _is_label(trace, row)))
+    return category in NODE_CATEGORIES and not (
+        category == Category.ANNOTATION and (row in outer_rows or _is_label(trace, row))
+    )
 
 
 def _arguments(trace: Trace, rows: Ids, texts: dict[str, int]) -> Iterator[tuple[dict[str, float], dict[str, int]]]:
@@ -205,7 +218,7 @@ def _arguments(trace: Trace, rows: Ids, texts: dict[str, int]) -> Iterator[tuple
     numbers: list[dict[str, float]] = [{} for _ in rows]
     words: list[dict[str, int]] = [{} for _ in rows]
     for name, column in trace.args.items():
-        if name in NOT_COPIED:
+        if name in SKIPPED_ARGUMENTS:
             continue
         if column.text:
             ids: list[int] = column.values_at(rows, 0).tolist()
@@ -217,19 +230,19 @@ def _arguments(trace: Trace, rows: Ids, texts: dict[str, int]) -> Iterator[tuple
                 if value == value:
                     numbers[i][name] = value
     for i, row in enumerate(rows.tolist()):
-        if int(trace.events.category[row]) in OPERATORS and (stack := _stack(trace, row)):
+        if int(trace.events.category[row]) in OPERATOR_CATEGORIES and (stack := _call_stack(trace, row)):
             words[i]["call_stack"] = texts.setdefault(stack, len(texts))
     yield from zip(numbers, words, strict=True)
 
 
-def _stack(trace: Trace, row: int) -> str:
+def _call_stack(trace: Trace, row: int) -> str:
     """Python frames around an operator up to the range of the capture, the innermost first; or what the file says."""
     frames: list[str] = []
-    for above in _above(trace, row):
-        if _is_label(trace, above):
+    for ancestor in _ancestors(trace, row):
+        if _is_label(trace, ancestor):
             break
-        if int(trace.events.category[above]) in FRAMES:
-            frames.append(trace.strings[int(trace.events.name[above])])
+        if int(trace.events.category[ancestor]) in FRAME_CATEGORIES:
+            frames.append(trace.strings[int(trace.events.name[ancestor])])
     if frames or "call_stack" not in trace.args:
         return "; ".join(frames)
     rows: Rows = np.array([row], np.int32)

@@ -13,7 +13,7 @@ from visualprof.reader.trace import Category, Ids, Ints, LinkKind, Trace, TrackK
 from visualprof.reader.trace.nesting import nearest_ancestor
 from visualprof.reader.trace.serving import parse_serving_step
 
-WORK = (Category.KERNEL, Category.COMM, Category.MEMCPY, Category.MEMSET)
+WORK_CATEGORIES = (Category.KERNEL, Category.COMM, Category.MEMCPY, Category.MEMSET)
 GRAPH_LAUNCH = "GraphLaunch"
 
 
@@ -47,22 +47,24 @@ def graph_launches(trace: Trace) -> GraphLaunches | None:
         return None
     links = trace.links
     calls = (events.category == Category.RUNTIME) & named[events.name]
-    works = events.category_mask(*WORK) & trace.track_mask(TrackKind.STREAM) & (events.dur >= 0)
-    mine = (links.kind == LinkKind.LAUNCH) & calls[links.src] & works[links.dst]
-    if not mine.any():
+    is_work = events.category_mask(*WORK_CATEGORIES) & trace.track_mask(TrackKind.STREAM) & (events.dur >= 0)
+    is_graph_work = (links.kind == LinkKind.LAUNCH) & calls[links.src] & is_work[links.dst]
+    if not is_graph_work.any():
         return None
-    work, number = (links.dst, links.src) if mine.all() else (links.dst[mine], links.src[mine])
+    work, launch_number = (
+        (links.dst, links.src) if is_graph_work.all() else (links.dst[is_graph_work], links.src[is_graph_work])
+    )
     rows = np.flatnonzero(calls)
     rows = rows[np.argsort(events.ts[rows], kind="stable")].astype(np.int32)
-    place = np.empty(len(events), np.int32)
-    place[rows] = np.arange(len(rows), dtype=np.int32)
-    number = place[number]
-    work, number = _in_order(events.ts, work, number)
-    begins = np.flatnonzero(np.diff(number, prepend=np.int32(-1)))
-    first, call = np.append(begins, len(work)), rows[number[begins]]
+    launch_index = np.empty(len(events), np.int32)
+    launch_index[rows] = np.arange(len(rows), dtype=np.int32)
+    launch_number = launch_index[launch_number]
+    work, launch_number = _sort_work(events.ts, work, launch_number)
+    first_work = np.flatnonzero(np.diff(launch_number, prepend=np.int32(-1)))
+    first, call = np.append(first_work, len(work)), rows[launch_number[first_work]]
     batch = _batches(trace, call)
-    mark = _marks(events.name, work, first)
-    _, kind = np.unique(np.column_stack((mark, batch)), axis=0, return_inverse=True)
+    launch_hash = _launch_hashes(events.name, work, first)
+    _, kind = np.unique(np.column_stack((launch_hash, batch)), axis=0, return_inverse=True)
     kind = kind.reshape(-1)
     return GraphLaunches(call, work, first, batch, kind, int(kind.max()) + 1)
 
@@ -81,13 +83,13 @@ def launches_without_work(trace: Trace) -> int:
     return int(np.count_nonzero(~worked[outer]))
 
 
-def _in_order(ts: Ints, work: Ids, call: Ids) -> tuple[Ids, Ids]:
+def _sort_work(ts: Ints, work: Ids, call: Ids) -> tuple[Ids, Ids]:
     """Work and its calls by the call and the start of the work, as nearly all are."""
-    at = ts[work]
-    late = (call[1:] < call[:-1]) | ((call[1:] == call[:-1]) & (at[1:] < at[:-1]))
+    start = ts[work]
+    late = (call[1:] < call[:-1]) | ((call[1:] == call[:-1]) & (start[1:] < start[:-1]))
     if not late.any():
         return work, call
-    order = np.lexsort((at, call))
+    order = np.lexsort((start, call))
     return work[order], call[order]
 
 
@@ -102,21 +104,21 @@ def _batches(trace: Trace, calls: Ids) -> Ints:
         if found := parse_serving_step(name):
             size = found.tokens if found.engine == "vllm" else found.batch
             sizes[i] = [-1 if number is None else min(number, 10**9) for number in (size, found.batch)]
-    says = (sizes[events.name] >= 0).any(axis=1) & events.category_mask(Category.ANNOTATION, Category.STEP)
-    step = nearest_ancestor(events.parent, says, calls)
+    has_batch = (sizes[events.name] >= 0).any(axis=1) & events.category_mask(Category.ANNOTATION, Category.STEP)
+    step = nearest_ancestor(events.parent, has_batch, calls)
     return np.where(step[:, None] >= 0, sizes[events.name[step]], -1)
 
 
-def _marks(name: Ids, work: Ids, first: Ints) -> Ints:
+def _launch_hashes(name: Ids, work: Ids, first: Ints) -> Ints:
     """A number for each launch by its names and their order: two that differ share one with a chance of 2^-64."""
     native = function("vp_marks", None, INT32, INT32, INT64, c_int64, INT64)
     if native:
-        marks = np.empty(len(first) - 1, np.int64)
-        native(name, work, first, len(marks), marks)
-        return marks
-    place = np.arange(len(work)) - np.repeat(first[:-1], np.diff(first))
+        hashes = np.empty(len(first) - 1, np.int64)
+        native(name, work, first, len(hashes), hashes)
+        return hashes
+    position = np.arange(len(work)) - np.repeat(first[:-1], np.diff(first))
     mixed = name[work].astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-    mixed ^= place.astype(np.uint64) * np.uint64(0xD6E8FEB86659FD93)
+    mixed ^= position.astype(np.uint64) * np.uint64(0xD6E8FEB86659FD93)
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
         mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
     mixed ^= mixed >> np.uint64(31)

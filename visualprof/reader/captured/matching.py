@@ -12,15 +12,17 @@ import msgspec
 from visualprof.messages import msg
 from visualprof.reader.captured.graphs import CapturedGraph
 
-How = Literal["exact", "reordered", "partial", "unnamed", "none"]
-UNNAMED = msg(
+MatchKind = Literal["exact", "reordered", "partial", "unnamed", "none"]
+UNNAMED_NOTE = msg(
     "reader.capture_not_name_kernels", "the capture does not name its kernels: they are matched by their order alone"
 )
-LEAST = 0.9  # of the kernels must fit
-AGREE = 0.8  # of the kernels of a capture without names are those that their operator mostly runs, and the reverse
-MOST = 5_000  # kernels of a graph that are aligned when they differ
-PADDED = 2  # times the batch of a launch; servers have a graph for every batch that is twice another one
-ORDER: tuple[How, ...] = ("exact", "reordered", "unnamed", "partial")
+MIN_MATCH_RATIO = 0.9  # of the kernels must fit
+MIN_AGREEING_RATIO = (
+    0.8  # of the kernels of a capture without names are those that their operator mostly runs, and the reverse
+)
+MAX_ALIGNED_KERNELS = 5_000  # kernels of a graph that are aligned when they differ
+MAX_PADDING = 2  # times the batch of a launch; servers have a graph for every batch that is twice another one
+KIND_ORDER: tuple[MatchKind, ...] = ("exact", "reordered", "unnamed", "partial")
 
 
 class Match(msgspec.Struct, frozen=True):
@@ -33,13 +35,13 @@ class Match(msgspec.Struct, frozen=True):
     """
 
     graph: CapturedGraph
-    how: How
+    kind: MatchKind
     calls: tuple[int, ...]
-    alike: tuple[CapturedGraph, ...] = ()
+    candidates: tuple[CapturedGraph, ...] = ()
     note: str = ""
 
 
-class Refusal(msgspec.Struct, frozen=True):
+class Mismatch(msgspec.Struct, frozen=True):
     """Why a graph is not the one that was launched. fits: kernels that are the same in order."""
 
     graph: CapturedGraph
@@ -49,208 +51,210 @@ class Refusal(msgspec.Struct, frozen=True):
 
 def best_match(
     kernels: Sequence[str], sizes: tuple[int, int], graphs: Sequence[CapturedGraph]
-) -> tuple[Match | None, list[Refusal]]:
+) -> tuple[Match | None, list[Mismatch]]:
     """The graph that fits best, the smallest batch first; and the others with their reasons.
 
     Args: kernels: tokens of what one call launched, in order. sizes: batch of the step in tokens and in requests, -1
     unknown. A graph serves its own batch and smaller ones.
     """
-    matches, refusals = list[Match](), list[Refusal]()
+    matches, mismatches = list[Match](), list[Mismatch]()
     for graph in graphs:
-        batch = sizes[graph.of_requests]
+        batch = sizes[graph.batch_counts_requests]
         if 0 <= graph.batch < batch:
             reason = msg(
                 "reader.captured_batch_launch",
                 f"it was captured for a batch of {graph.batch}, and the launch was for {batch}",
             )
-            refusals.append(Refusal(graph, reason))
+            mismatches.append(Mismatch(graph, reason))
             continue
-        found = fit(kernels, graph)
-        (matches if isinstance(found, Match) else refusals).append(found)  # pyright: ignore[reportArgumentType]
+        result = match_graph(kernels, graph)
+        (matches if isinstance(result, Match) else mismatches).append(result)  # pyright: ignore[reportArgumentType]
     if not matches:
-        return None, refusals
-    rank = min(ORDER.index(match.how) for match in matches)
-    fitting = [match for match in matches if ORDER.index(match.how) == rank]
-    least = min(match.graph.batch for match in fitting)
-    alike = [match for match in fitting if match.graph.batch == least]
-    of_file = [match.graph for match in alike if match.graph.file == alike[0].graph.file]
+        return None, mismatches
+    rank = min(KIND_ORDER.index(match.kind) for match in matches)
+    fitting = [match for match in matches if KIND_ORDER.index(match.kind) == rank]
+    smallest_batch = min(match.graph.batch for match in fitting)
+    candidates = [match for match in fitting if match.graph.batch == smallest_batch]
+    graphs_of_file = [match.graph for match in candidates if match.graph.file == candidates[0].graph.file]
     batches = sorted({match.graph.batch for match in fitting})
-    doubt, batch = "", sizes[alike[0].graph.of_requests]
+    doubt, batch = "", sizes[candidates[0].graph.batch_counts_requests]
     if batch < 0 and len(batches) > 1:
         doubt = msg(
             "reader.captures_batches_fit_alike",
-            f"the captures of batches {', '.join(map(str, batches))} fit alike: shapes are those of {least}",
+            f"the captures of batches {', '.join(map(str, batches))} fit alike: shapes are those of {smallest_batch}",
         )
-    elif 0 < PADDED * batch < least:
+    elif 0 < MAX_PADDING * batch < smallest_batch:
         doubt = msg(
             "reader.captured_batch_launch_shapes",
-            f"it was captured for a batch of {least:,}, and the launch was for {batch:,}: shapes may be too large",
+            f"it was captured for a batch of {smallest_batch:,}, and the launch was for {batch:,}: shapes may be too large",
         )
-    note = "; ".join(filter(None, (alike[0].note, doubt)))
-    return msgspec.structs.replace(alike[0], alike=tuple(of_file), note=note), refusals
+    note = "; ".join(filter(None, (candidates[0].note, doubt)))
+    return msgspec.structs.replace(candidates[0], alike=tuple(graphs_of_file), note=note), mismatches
 
 
-def fit(kernels: Sequence[str], graph: CapturedGraph) -> Match | Refusal:
+def match_graph(kernels: Sequence[str], graph: CapturedGraph) -> Match | Mismatch:
     """How a graph fits what one call launched."""
-    wanted, names = tuple(kernels), graph.names
-    if wanted == names:
+    tokens, names = tuple(kernels), graph.names
+    if tokens == names:
         return Match(graph, "exact", tuple(range(len(names))))
     if "" in names:
-        return _fit_unnamed(wanted, graph)
-    least, longest = sorted((len(wanted), len(names)))
-    if least < LEAST * longest:
-        return Refusal(
-            graph, msg("reader.kernels_launch", f"it has {len(names):,} kernels, and the launch {len(wanted):,}")
+        return _match_unnamed(tokens, graph)
+    shorter, longer = sorted((len(tokens), len(names)))
+    if shorter < MIN_MATCH_RATIO * longer:
+        return Mismatch(
+            graph, msg("reader.kernels_launch", f"it has {len(names):,} kernels, and the launch {len(tokens):,}")
         )
-    if Counter(wanted) == Counter(names):
-        return Match(graph, "reordered", _by_name(wanted, names))
-    if longest > MOST:
-        return Refusal(
+    if Counter(tokens) == Counter(names):
+        return Match(graph, "reordered", _match_by_name(tokens, names))
+    if longer > MAX_ALIGNED_KERNELS:
+        return Mismatch(
             graph,
             msg(
-                "reader.differs_graphs_over_kernels", f"it differs, and graphs of over {MOST:,} kernels are not aligned"
+                "reader.differs_graphs_over_kernels",
+                f"it differs, and graphs of over {MAX_ALIGNED_KERNELS:,} kernels are not aligned",
             ),
         )
-    return _aligned(wanted, graph)
+    return _match_aligned(tokens, graph)
 
 
-def _by_name(wanted: Sequence[str], names: Sequence[str]) -> tuple[int, ...]:
+def _match_by_name(kernels: Sequence[str], names: Sequence[str]) -> tuple[int, ...]:
     """The calls of each name in order."""
     calls: defaultdict[str, list[int]] = defaultdict(list)
     for i in reversed(range(len(names))):
         calls[names[i]].append(i)
-    return tuple(calls[name].pop() for name in wanted)
+    return tuple(calls[name].pop() for name in kernels)
 
 
-def _fit_unnamed(wanted: Sequence[str], graph: CapturedGraph) -> Match | Refusal:
+def _match_unnamed(kernels: Sequence[str], graph: CapturedGraph) -> Match | Mismatch:
     """By order alone, where as many calls are of the same kinds and no name contradicts."""
     names = graph.names
-    if len(wanted) != len(names):
+    if len(kernels) != len(names):
         reason = msg(
             "reader.launches_without_names_their",
-            f"it has {len(names):,} launches without the names of their kernels, the launch {len(wanted):,}",
+            f"it has {len(names):,} launches without the names of their kernels, the launch {len(kernels):,}",
         )
-        return Refusal(graph, reason)
-    for i, (kernel, name) in enumerate(zip(wanted, names, strict=True)):
+        return Mismatch(graph, reason)
+    for i, (kernel, name) in enumerate(zip(kernels, names, strict=True)):
         same = kernel == name if name else not kernel.startswith("\0")
         if not same:
             reason = msg(
                 "reader.launch_where_graph",
-                f"its launch {i + 1:,} is of {_shown(name)}, where the graph has {_shown(kernel)}",
+                f"its launch {i + 1:,} is of {_display_token(name)}, where the graph has {_display_token(kernel)}",
             )
-            return Refusal(graph, reason)
-    agreeing = _agreeing(wanted, graph)
-    if agreeing < AGREE * len(wanted):
-        lost = len(wanted) - agreeing
+            return Mismatch(graph, reason)
+    agreeing = _count_agreeing(kernels, graph)
+    if agreeing < MIN_AGREEING_RATIO * len(kernels):
+        differing = len(kernels) - agreeing
         reason = msg(
             "reader.kernels_come_other_operators",
-            f"of its {len(wanted):,} kernels {lost:,} come from other operators than most of their names",
+            f"of its {len(kernels):,} kernels {differing:,} come from other operators than most of their names",
         )
-        return Refusal(graph, reason, agreeing)
-    repeating = _repeating(wanted, graph)
-    if repeating < AGREE * len(wanted):
-        lost = len(wanted) - repeating
+        return Mismatch(graph, reason, agreeing)
+    repeating = _count_repeating(kernels, graph)
+    if repeating < MIN_AGREEING_RATIO * len(kernels):
+        differing = len(kernels) - repeating
         reason = msg(
             "reader.kernels_differ_most_others",
-            f"of its {len(wanted):,} kernels {lost:,} differ from most others of an operator with the same shapes",
+            f"of its {len(kernels):,} kernels {differing:,} differ from most others of an operator with the same shapes",
         )
-        return Refusal(graph, reason, repeating)
-    return Match(graph, "unnamed", tuple(range(len(names))), (), UNNAMED)
+        return Mismatch(graph, reason, repeating)
+    return Match(graph, "unnamed", tuple(range(len(names))), (), UNNAMED_NOTE)
 
 
-def _agreeing(wanted: Sequence[str], graph: CapturedGraph) -> int:
+def _count_agreeing(kernels: Sequence[str], graph: CapturedGraph) -> int:
     """Kernels by whose names the same operator stands as by most others of the name: nearly all, if the order holds."""
     operators: defaultdict[str, Counter[str]] = defaultdict(Counter)
-    for kernel, node in zip(wanted, graph.inner, strict=True):
+    for kernel, node in zip(kernels, graph.innermost, strict=True):
         operators[kernel][graph.nodes[node].name if node >= 0 else ""] += 1
     return sum(max(counts.values()) for counts in operators.values())
 
 
-def _repeating(wanted: Sequence[str], graph: CapturedGraph) -> int:
+def _count_repeating(wanted: Sequence[str], graph: CapturedGraph) -> int:
     """Kernels that run where an operator with the same shapes mostly runs them: nearly all. Unknown shapes count."""
-    nth = Counter[int]()
-    kernels: defaultdict[tuple[str, int, int], Counter[str]] = defaultdict(Counter)
+    kernels_of_node = Counter[int]()
+    kernel_counts: defaultdict[tuple[str, int, int], Counter[str]] = defaultdict(Counter)
     unknown = 0
-    for kernel, place in zip(wanted, graph.inner, strict=True):
-        node = graph.nodes[place] if place >= 0 else None
-        nth[place] += 1
+    for kernel, node_index in zip(wanted, graph.innermost, strict=True):
+        node = graph.nodes[node_index] if node_index >= 0 else None
+        kernels_of_node[node_index] += 1
         if node and "input_shapes" in node.texts:
-            kernels[node.name, node.texts["input_shapes"], nth[place]][kernel] += 1
+            kernel_counts[node.name, node.texts["input_shapes"], kernels_of_node[node_index]][kernel] += 1
         else:
             unknown += 1
-    return unknown + sum(max(counts.values()) for counts in kernels.values())
+    return unknown + sum(max(counts.values()) for counts in kernel_counts.values())
 
 
-def _aligned(wanted: Sequence[str], graph: CapturedGraph) -> Match | Refusal:
+def _match_aligned(kernels: Sequence[str], graph: CapturedGraph) -> Match | Mismatch:
     """All that is in both in the same order, where that is nearly all of both."""
     names = graph.names
-    longest = max(len(wanted), len(names))
-    fits = sum((Counter(wanted) & Counter(names)).values())
-    if fits >= LEAST * longest:  # what has other kernels needs no alignment
-        calls = aligned(wanted, names, len(wanted) + len(names) - 2 * math.ceil(LEAST * longest))
+    longer = max(len(kernels), len(names))
+    fits = sum((Counter(kernels) & Counter(names)).values())
+    if fits >= MIN_MATCH_RATIO * longer:  # what has other kernels needs no alignment
+        calls = align(kernels, names, len(kernels) + len(names) - 2 * math.ceil(MIN_MATCH_RATIO * longer))
         if calls is not None:
-            return Match(graph, "partial", tuple(calls), (), _differences(calls, len(names)))
+            return Match(graph, "partial", tuple(calls), (), _describe_differences(calls, len(names)))
         reason = msg(
             "reader.kernels_come_another_order",
-            f"its {len(names):,} kernels come in another order than the {len(wanted):,} of the launch",
+            f"its {len(names):,} kernels come in another order than the {len(kernels):,} of the launch",
         )
-        return Refusal(graph, reason, fits)
-    return Refusal(
+        return Mismatch(graph, reason, fits)
+    return Mismatch(
         graph,
         msg(
-            "reader.kernels_fit_launch", f"{fits:,} of its {len(names):,} kernels fit the {len(wanted):,} of the launch"
+            "reader.kernels_fit_launch",
+            f"{fits:,} of its {len(names):,} kernels fit the {len(kernels):,} of the launch",
         ),
         fits,
     )
 
 
-def _differences(calls: Sequence[int], launches: int) -> str:
+def _describe_differences(calls: Sequence[int], launches: int) -> str:
     """Of a graph with so many launches."""
-    lost = calls.count(-1)
+    unmatched = calls.count(-1)
     return msg(
         "reader.kernels_launches_capture_no",
-        f"{lost:,} of its kernels and {launches - len(calls) + lost:,} launches of the capture have no counterpart",
+        f"{unmatched:,} of its kernels and {launches - len(calls) + unmatched:,} launches of the capture have no counterpart",
     )
 
 
-def aligned(wanted: Sequence[str], names: Sequence[str], most: int) -> list[int] | None:
+def align(kernels: Sequence[str], names: Sequence[str], max_differences: int) -> list[int] | None:
     """For each of the wanted its place among the names, -1 for none, so that as many as can be have one, in order.
 
     None where more than `most` are on one side only. Cost: the square of those, 0.3 us each.
     Source: Myers, An O(ND) Difference Algorithm and Its Variations, 1986.
     """
-    n, m = len(wanted), len(names)
+    n, m = len(kernels), len(names)
     furthest, steps = {1: 0}, list[dict[int, int]]()  # by diagonal, how far along `wanted` it leads
-    for d in range(most + 1):
+    for d in range(max_differences + 1):
         steps.append(dict(furthest))
         for k in range(-d, d + 1, 2):
             down = k == -d or (k != d and furthest[k - 1] < furthest[k + 1])
             x = furthest[k + 1] if down else furthest[k - 1] + 1
-            while x < n and x - k < m and wanted[x] == names[x - k]:
+            while x < n and x - k < m and kernels[x] == names[x - k]:
                 x += 1
             furthest[k] = x
             if x >= n and x - k >= m:
-                return _walked_back(n, m, steps)
+                return _trace_back(n, m, steps)
     return None
 
 
-def _walked_back(n: int, m: int, steps: Sequence[dict[int, int]]) -> list[int]:
+def _trace_back(n: int, m: int, steps: Sequence[dict[int, int]]) -> list[int]:
     """The places along the way by which the end was reached. steps: the diagonals before each difference."""
     calls, x, y = [-1] * n, n, m
     for d in range(len(steps) - 1, -1, -1):
-        before, k = steps[d], x - y
-        down = k == -d or (k != d and before.get(k - 1, -1) < before.get(k + 1, -1))
-        start = before[k + 1 if down else k - 1] if d else 0
-        other = start - (k + 1 if down else k - 1) if d else 0
-        begin = (start, other + 1) if down else (start + 1, other)
+        furthest, k = steps[d], x - y
+        is_insertion = k == -d or (k != d and furthest.get(k - 1, -1) < furthest.get(k + 1, -1))
+        start = furthest[k + 1 if is_insertion else k - 1] if d else 0
+        other_start = start - (k + 1 if is_insertion else k - 1) if d else 0
+        begin = (start, other_start + 1) if is_insertion else (start + 1, other_start)
         if d == 0:
             begin = (0, 0)
         while x > begin[0] and y > begin[1]:
             x, y = x - 1, y - 1
             calls[x] = y
-        x, y = start, other
+        x, y = start, other_start
     return calls
 
 
-def _shown(token: str) -> str:
+def _display_token(token: str) -> str:
     return token.replace("\0", "a ")[:80] or "a kernel"

@@ -11,9 +11,9 @@ from msgspec.structs import replace
 from visualprof.errors import VisualprofError
 from visualprof.messages import msg
 from visualprof.reader import read_into_builder, read_trace
-from visualprof.reader.captured.files import captures_of
-from visualprof.reader.captured.graphs import BEGIN_CAPTURE, Capture, graphs_of
-from visualprof.reader.captured.join import joined
+from visualprof.reader.captured.files import find_captures
+from visualprof.reader.captured.graphs import BEGIN_CAPTURE, Capture, extract_graphs
+from visualprof.reader.captured.join import join_captures
 from visualprof.reader.captured.launches import GRAPH_LAUNCH, graph_launches, launches_without_work
 from visualprof.reader.digest import blake2b
 from visualprof.reader.source import Progress, Source
@@ -25,7 +25,7 @@ _DECODER = msgspec.msgpack.Decoder(Capture)
 _ENCODER = msgspec.msgpack.Encoder()
 
 
-class Kept(Protocol):
+class ByteStore(Protocol):
     """Where the graphs of a capture are kept."""
 
     def load_bytes(self, key: str) -> bytes | None:
@@ -36,7 +36,7 @@ class Kept(Protocol):
         ...
 
 
-def read_joined(path: str | Path, progress: Progress | None, cache: Kept) -> Trace:
+def read_joined(path: str | Path, progress: Progress | None, cache: ByteStore) -> Trace:
     """The trace of a file; with what is inside its launches of captured graphs, if it has any.
 
     Raises: like `visualprof.reader.read_trace`, of the file itself; a capture that cannot be read becomes a warning.
@@ -46,28 +46,28 @@ def read_joined(path: str | Path, progress: Progress | None, cache: Kept) -> Tra
     trace = builder.build(levels=not may_launch)
     if not may_launch:
         return trace
-    if lost := launches_without_work(trace):
+    if without_work := launches_without_work(trace):
         warning = msg(
             "reader.launches_graphs_no_kernel",
-            f"{lost:,} launches of graphs have no kernel in the recording: what they ran is unknown",
+            f"{without_work:,} launches of graphs have no kernel in the recording: what they ran is unknown",
         )
         trace = trace.with_columns(meta=replace(trace.meta, warnings=(*trace.meta.warnings, warning)))
     launches = graph_launches(trace)
     if launches is not None:
-        own = graphs_of(trace, Path(path).name) if builder.mentions(BEGIN_CAPTURE) else Capture(())
-        beside = [_capture(file, cache) for file in captures_of(path)]
-        return joined(trace, launches, [own, *beside] if own.graphs else beside)
+        recorded = extract_graphs(trace, Path(path).name) if builder.mentions(BEGIN_CAPTURE) else Capture(())
+        captures = [_load_capture(file, cache) for file in find_captures(path)]
+        return join_captures(trace, launches, [recorded, *captures] if recorded.graphs else captures)
     return trace.with_columns(pyramid=build_event_pyramid(trace))
 
 
-def _capture(file: Path, cache: Kept) -> Capture:
+def _load_capture(file: Path, cache: ByteStore) -> Capture:
     """The graphs of a capture: as an earlier reader of this version launches them, or read anew."""
     try:
         key = blake2b(f"{Source(file).fingerprint()}:{reader_version()}:graphs".encode(), digest_size=16).hexdigest()
         data = cache.load_bytes(key)
         if data is not None:
             return _DECODER.decode(data)
-        capture = graphs_of(read_trace(file), file.name)
+        capture = extract_graphs(read_trace(file), file.name)
         cache.store_bytes(key, _ENCODER.encode(capture))
         return capture
     except (VisualprofError, msgspec.MsgspecError) as error:

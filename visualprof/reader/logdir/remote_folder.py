@@ -23,7 +23,7 @@ from msgspec.structs import replace
 
 from visualprof.errors import NotReady, SourceError, VisualprofError
 from visualprof.messages import msg
-from visualprof.reader.captured.files import Names, belongs_to_others, captures_of, stamp_of
+from visualprof.reader.captured.files import FolderLister, find_captures, hash_states, is_attached_capture
 from visualprof.reader.digest import blake2b
 from visualprof.reader.logdir.addresses import far_folder
 from visualprof.reader.logdir.scan import LogFile, Problem, Root, Verdict, Version, examine
@@ -52,7 +52,7 @@ class _Listing(msgspec.Struct):
     address: str
     files: dict[str, tuple[Version, Verdict]]
 
-    def names(self, root: Path) -> Names:
+    def names(self, root: Path) -> FolderLister:
         """The names in each folder below `root`."""
         folders: dict[Path, list[str]] = {}
         for name in sorted(self.files):
@@ -144,7 +144,7 @@ class RemoteFolder:
         Raises: SourceError: one cannot be copied.
         """
         files, names = self._listing.files, self._listing.names(self.path)
-        wanted = {_below(self.path, each) for path in paths for each in (path, *captures_of(path, names))}
+        wanted = {_below(self.path, each) for path in paths for each in (path, *find_captures(path, names))}
         for one in [self._begun(name, files[name][0]) for name in wanted]:
             one.result()
 
@@ -191,15 +191,15 @@ class RemoteFolder:
                 break
         return name, (version, verdict)
 
-    def _log_file(self, name: str, version: Version, verdict: Verdict, names: Names) -> LogFile:
+    def _log_file(self, name: str, version: Version, verdict: Verdict, names: FolderLister) -> LogFile:
         folder, _, last = name.rpartition("/")
         path = str(self.path / name)
-        if verdict.kind == "profile" and belongs_to_others(path, str(self.path), names):
+        if verdict.kind == "profile" and is_attached_capture(path, str(self.path), names):
             verdict = Verdict("other")
         elif verdict.kind == "profile":
-            captures = [_below(self.path, capture) for capture in captures_of(path, names)]
+            captures = [_below(self.path, capture) for capture in find_captures(path, names)]
             states = [f"{capture}:{self._listing.files[capture][0]}" for capture in captures]
-            version = replace(version, captures=stamp_of(states))
+            version = replace(version, captures=hash_states(states))
         return LogFile(path, f"{self._root.prefix}/{name}".lstrip("/"), self._root, folder, last, version, verdict)
 
     def _begun(self, name: str, version: Version) -> Future[None]:
@@ -295,7 +295,7 @@ def local_copy(path: str, progress: Progress) -> Generator[tuple[str, Progress]]
         return
     far, names = far_folder(listing.address), listing.names(root)
     with tempfile.TemporaryDirectory(prefix="visualprof-") as folder:
-        for each in (path, *captures_of(path, names)):
+        for each in (path, *find_captures(path, names)):
             name = _below(root, each)
             target = Path(folder) / name
             target.parent.mkdir(parents=True, exist_ok=True)

@@ -14,7 +14,7 @@ import msgspec
 
 from visualprof.errors import EmptyFile, SourceError, UnknownFormat
 from visualprof.messages import msg
-from visualprof.reader.captured.files import belongs_to_others, stamp
+from visualprof.reader.captured.files import captures_stamp, is_attached_capture
 from visualprof.reader.models import recognise_model
 from visualprof.reader.registry import LEADING_BLANKS, is_json, may_be_profile, profile_suffixes, recognize
 from visualprof.reader.source import GROWING_HINT, HEAD_BYTES, Source
@@ -127,7 +127,7 @@ def walk(root: Root, *, outside: bool = True) -> Iterator[LogFile | LiveFolder |
     outside: also what links lead to out of the root.
     """
     if root.path.is_file():
-        captures = stamp(str(root.path.parent))
+        captures = captures_stamp(str(root.path.parent))
         yield _log_file(root, "", root.path.name, str(root.path), root.path.stat(), captures)
         return
     seen: set[tuple[int, int]] = set()
@@ -150,7 +150,7 @@ def walk(root: Root, *, outside: bool = True) -> Iterator[LogFile | LiveFolder |
             )
             continue
         entries += len(children)
-        captures = stamp(path)
+        captures = captures_stamp(path)
         if entries > MAX_ENTRIES:
             hint = msg("logdir.name_folder_further_down", "name a folder further down")
             yield Problem(
@@ -217,7 +217,7 @@ def examine(file: LogFile) -> Verdict:
             if named
             else Verdict("other")
         )
-    if _is_extract(file) or belongs_to_others(file.path, str(file.root.path)):
+    if _is_extract(file) or is_attached_capture(file.path, str(file.root.path)):
         return Verdict("other")
     try:
         if not (named or may_be_profile(source.head(GLANCE_BYTES))):

@@ -9,7 +9,7 @@ import msgspec
 from msgspec.structs import force_setattr
 
 from visualprof.reader.cache import Cache, open_trace
-from visualprof.reader.captured.files import fingerprint as fingerprint_of
+from visualprof.reader.captured.files import recording_fingerprint as fingerprint_of
 from visualprof.reader.child import Failure
 from visualprof.reader.source import Progress
 from visualprof.reader.trace import Trace
