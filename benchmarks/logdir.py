@@ -212,7 +212,7 @@ def _looked(folder: Path, runs: int) -> float:
     there.rescan()
     since = there.changes(None).revision
     for key in queue.keys:
-        there.progressed(key, 0.0)
+        there.on_progress(key, 0.0)
         since = there.changes(since).revision
     there.listing()
     there.rescan()

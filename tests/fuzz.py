@@ -43,7 +43,7 @@ from tests.server.sites import InlineParser
 from visualprof.errors import VisualprofError
 from visualprof.reader.cache import Cache
 from visualprof.reader.logdir.directory import LogDirectory
-from visualprof.reader.logdir.models import ModelReader, keep_graph
+from visualprof.reader.logdir.models import ModelReader, cache_graph
 from visualprof.reader.models import model_suffixes, recognise_model
 from visualprof.reader.registry import recognize
 from visualprof.reader.source import GZIP_MAGIC, Source
@@ -304,7 +304,7 @@ class House:
         self.folder.mkdir()
         cache = Cache(folder / "cache")
         self.logdir = LogDirectory([self.folder], InlineParser(cache), cache, events=False, settle_s=0)
-        models = ModelReader(InlineParser(cache, keep_graph), cache)
+        models = ModelReader(InlineParser(cache, cache_graph), cache)
         self.client: FlaskClient = create_app(self.logdir, Settings(dist=folder / "dist"), reader=models).test_client()
         importlib.import_module("onnx")  # once for all cases
 

@@ -19,7 +19,7 @@ from tests.conftest import ROOT, answer
 from tests.remote.child_runs import megengine_python
 from visualprof.capture import live
 from visualprof.reader import Trace, read_trace
-from visualprof.reader.logdir.layout import place
+from visualprof.reader.logdir.layout import parse_run_path
 from visualprof.reader.trace import Category
 from visualprof.views import view
 
@@ -190,7 +190,7 @@ print(json.dumps([str(path), refused, {r.info["name"]: float(r.time) for r in ro
 """
     path, refused, own = json.loads(ran(megengine_python(), MEGENGINE + program, tmp_path))
     assert "unprofiled has no profile" in refused
-    assert place("run", Path(path).name).worker == "forward"
+    assert parse_run_path("run", Path(path).name).worker == "forward"
     table = answer("profile", Path(path), top="0")["columns"]
     ours = dict(zip(table["name"], table["device_self_ns"], strict=True))
     assert {n: pytest.approx(t * 1e9, abs=1000) for n, t in own.items()} == ours

@@ -34,7 +34,7 @@ from visualprof.capture import (  # noqa: E402
     session,
 )
 from visualprof.reader import Trace, read_trace  # noqa: E402
-from visualprof.reader.logdir.layout import place  # noqa: E402
+from visualprof.reader.logdir.layout import parse_run_path  # noqa: E402
 from visualprof.reader.trace import Category  # noqa: E402
 from visualprof.views import view  # noqa: E402
 
@@ -243,7 +243,7 @@ def test_rank_and_host_stand_in_name_and_content(tmp_path: Path, monkeypatch: py
         monkeypatch.setenv(name, value)
     (path,) = train(tmp_path)
     host = files.worker_of({}).host
-    found = place(path.parent.name, path.name)
+    found = parse_run_path(path.parent.name, path.name)
     assert (found.run, found.rank, found.stamp) == ("job_7", 3, "step2")
     assert found.worker == f"rank3_{host}_{os.getpid()}"
     meta = read_trace(path).meta
@@ -462,7 +462,7 @@ dist.destroy_process_group()
     first, second = sorted(tmp_path.rglob("*.gz"))
     assert first.parent == second.parent
     assert {p.name for p in first.parent.iterdir()} == {first.name, second.name, "monitor.jsonl"}
-    places = [place("run", p.name) for p in (first, second)]
+    places = [parse_run_path("run", p.name) for p in (first, second)]
     assert [(p.rank, p.stamp) for p in places] == [(0, "step1"), (1, "step1")]
     assert [(read_trace(p).meta.rank, read_trace(p).meta.world_size) for p in (first, second)] == [(0, 2), (1, 2)]
     chosen = view("distributed")

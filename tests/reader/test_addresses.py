@@ -20,10 +20,10 @@ from tests.swift import Swift
 from visualprof.cli import main
 from visualprof.errors import BadParameter, NotReady, SourceError
 from visualprof.reader.cache import Cache
-from visualprof.reader.logdir.addresses import far_folder
+from visualprof.reader.logdir.addresses import open_store
 from visualprof.reader.logdir.directory import LogDirectory
 from visualprof.reader.logdir.pool import Pool
-from visualprof.reader.logdir.remote_folder import RemoteFolder, local_copy, size_of
+from visualprof.reader.logdir.remote_folder import RemoteFolder, file_size, local_copy
 from visualprof.reader.logdir.scan import LogFile, Problem, Version
 from visualprof.reader.source import is_address
 from visualprof.server.parse import parse
@@ -75,7 +75,7 @@ def test_a_path_is_no_address(text: str) -> None:
 @pytest.mark.parametrize("wrong", ["s3://bucket?key=1", "nosuch://x/y"])
 def test_a_wrong_address_is_refused(wrong: str) -> None:
     with pytest.raises(BadParameter):
-        far_folder(wrong)
+        open_store(wrong)
 
 
 def test_files_are_told_by_their_heads(far: Path, cache: Cache) -> None:
@@ -85,7 +85,7 @@ def test_files_are_told_by_their_heads(far: Path, cache: Cache) -> None:
     save(chain(["Relu"]), far / "net.onnx")
     (far / "big.pt.trace.json.gz").write_bytes(_long_profile())
     files = listed(RemoteFolder(address_of(far), cache.folder))
-    kinds = {name: (file.known.kind, file.known.format) for name, file in files.items() if file.known}
+    kinds = {name: (file.verdict.kind, file.verdict.format) for name, file in files.items() if file.verdict}
     assert kinds == {
         "train/rank0.json": ("profile", "kineto"),
         "train/rank1.json": ("profile", "kineto"),
@@ -108,7 +108,7 @@ def test_a_file_is_parsed_when_somebody_asks_and_its_copy_goes(far: Path, cache:
     with directory(address_of(far), cache) as logdir:
         logdir.rescan()
         assert [span.state for span in logdir.listing().runs[0].workers[0].spans] == ["waiting"]
-        logdir.show("train")
+        logdir.set_active_run("train")
         until(lambda: all(w.spans[0].state == "ready" for w in logdir.listing().runs[0].workers), 30)
         span = logdir.listing().runs[0].workers[0].spans[0]
         trace = logdir.open(span)
@@ -123,10 +123,10 @@ def test_a_model_is_copied_with_its_weights_when_it_is_opened(far: Path, cache: 
     (far / "net.onnx.data").write_bytes(b"weights")
     folder = RemoteFolder(address_of(far), cache.folder)
     folder.files()
-    folder.bring(str(folder.path / "net.onnx"))
+    folder.ensure_local(str(folder.path / "net.onnx"))
     assert (folder.path / "net.onnx").read_bytes() == (far / "net.onnx").read_bytes()
     assert sorted(path.name for path in folder.path.iterdir()) == ["net.onnx", "net.onnx.data"]
-    folder.bring(str(folder.path / "elsewhere.onnx"))  # of another log directory
+    folder.ensure_local(str(folder.path / "elsewhere.onnx"))  # of another log directory
 
 
 def test_results_of_jobs_say_what_they_are_without_being_opened(far: Path, cache: Cache) -> None:
@@ -152,13 +152,13 @@ def test_a_file_that_goes_before_it_is_copied_is_said(far: Path, cache: Cache) -
     class Slow(RemoteFolder):
         def _copy(self, name: str, version: Version) -> None:
             (far / name).unlink()
-            self.look()
+            self.scan()
             super()._copy(name, version)
 
     folder = Slow(address_of(far), cache.folder)
     (path,) = (file.path for name, file in listed(folder).items() if name == "train/rank0.json")
     with pytest.raises(SourceError, match=r"rank0\.json cannot be read"):
-        folder.bring(path)
+        folder.ensure_local(path)
 
 
 def test_captures_beside_a_recording_are_copied_with_it(far: Path, cache: Cache) -> None:
@@ -168,8 +168,8 @@ def test_captures_beside_a_recording_are_copied_with_it(far: Path, cache: Cache)
     folder = RemoteFolder(address_of(far), cache.folder)
     files = listed(folder)
     capture = files["capture_traces/graph_capture_rank_0.json"]
-    assert capture.known is not None
-    assert capture.known.kind == "other"
+    assert capture.verdict is not None
+    assert capture.verdict.kind == "other"
     stamps = {files[f"train/rank{rank}.json"].version.captures for rank in (0, 1)}
     assert 0 not in stamps
     with local_copy(str(folder.path / "train" / "rank0.json"), lambda _: None) as (path, _):
@@ -182,7 +182,7 @@ def test_a_file_that_grew_since_it_was_listed_is_not_taken_for_whole(far: Path, 
     folder = RemoteFolder(address_of(far), cache.folder)
     folder.files()
     path = str(folder.path / "train" / "rank0.json")
-    assert size_of(path) == (far / "train" / "rank0.json").stat().st_size
+    assert file_size(path) == (far / "train" / "rank0.json").stat().st_size
     with (far / "train" / "rank0.json").open("a") as file:
         file.write(" ")
     with pytest.raises(SourceError, match="by now"), local_copy(path, lambda _: None):
@@ -202,22 +202,22 @@ def test_an_address_that_fails_keeps_what_is_known_and_says_why(far: Path, cache
 
 
 def test_keys_that_lead_out_of_the_folder_are_left_out(far: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = far_folder(address_of(far))
+    folder = open_store(address_of(far))
     names = ["a/../../x.json", "/etc/x.json", "a//b.json", "a\\..\\b.json", "nul\0.json", "fine.json"]
     monkeypatch.setattr(type(folder), "_entries", lambda _: [(name, 1, 0, "") for name in names])
     assert folder.list() == {"fine.json": Version(1, 0, folder.list()["fine.json"].inode)}
 
 
 def test_a_large_download_is_asked_for_again(far: Path, cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("visualprof.reader.logdir.remote_folder._WAIT_S", 0.0)
+    monkeypatch.setattr("visualprof.reader.logdir.remote_folder._COPY_WAIT_S", 0.0)
     folder = RemoteFolder(address_of(far), cache.folder)
     folder.files()
     path = folder.path / "train" / "rank0.json"
     try:
-        folder.bring(str(path))
+        folder.ensure_local(str(path))
     except NotReady:
         until(path.is_file, 10)
-    folder.bring(str(path))
+    folder.ensure_local(str(path))
     assert path.read_bytes() == (far / "train" / "rank0.json").read_bytes()
 
 

@@ -50,10 +50,10 @@ class Ear:
         self.outcomes: dict[str, Any] = {}
         self.begun: list[str] = []
 
-    def progressed(self, key: str, progress: float) -> None:
+    def on_progress(self, key: str, progress: float) -> None:
         self.begun.append(key)
 
-    def finished(self, key: str, outcome: Any) -> None:
+    def on_finished(self, key: str, outcome: Any) -> None:
         self.outcomes[key] = outcome
 
 
@@ -111,7 +111,7 @@ def test_a_file_that_ends_its_worker_fails_alone_and_the_rest_of_its_batch_is_re
     assert {name: site.ear.outcomes[name] for name in names} == {name: name for name in names}
     assert site.ear.outcomes["poison"].kind == "ProcessDied"
     assert [batch for batch in site.cluster.batches if "poison" in batch][-1] == ["poison"]
-    assert site.pool.lost == 2
+    assert site.pool.lost_batches == 2
 
 
 def test_a_huge_file_is_a_batch_of_its_own(site: Site) -> None:
@@ -132,7 +132,7 @@ def test_nobody_hears_of_a_cancelled_file(site: Site) -> None:
 
 def test_a_file_that_somebody_waits_for_is_next(site: Site) -> None:
     site.add(*(f"f{number}" for number in range(10)))
-    site.pool.hurry("f9")
+    site.pool.prioritize("f9")
     site.cluster.work()
     assert ["f9"] in site.cluster.batches[4:6]
 
@@ -166,14 +166,14 @@ def test_who_is_told_may_wait_for_another_who_asks_the_pool(site: Site, monkeypa
     """A log directory tells the pool what is urgent while it holds the lock that a finished file waits for."""
     waited: list[bool] = []
 
-    def finished(key: str, outcome: Any) -> None:
-        asks = threading.Thread(target=site.pool.hurry, args=(key,), daemon=True)
+    def on_finished(key: str, outcome: Any) -> None:
+        asks = threading.Thread(target=site.pool.prioritize, args=(key,), daemon=True)
         asks.start()
         asks.join(timeout=5)
         waited.append(asks.is_alive())
 
-    monkeypatch.setattr(site.ear, "finished", finished)
-    monkeypatch.setattr(site.ear, "progressed", lambda key, progress: finished(key, None))
+    monkeypatch.setattr(site.ear, "on_finished", on_finished)
+    monkeypatch.setattr(site.ear, "on_progress", lambda key, progress: on_finished(key, None))
     site.add("a", "b", "c")
     site.cluster.work()
     assert waited

@@ -15,7 +15,7 @@ from tests.reader.test_cache import assert_same
 from tests.reader.test_columns import both, in_python
 from visualprof.reader import read_trace
 from visualprof.reader.cache import Cache, open_trace
-from visualprof.reader.captured.launches import graph_launches
+from visualprof.reader.graph_capture.launches import graph_launches
 from visualprof.reader.trace import Category, Events, LinkKind, Trace, TrackKind
 from visualprof.reader.trace.builder import TraceBuilder
 from visualprof.reader.trace.expansion import expand_graphs

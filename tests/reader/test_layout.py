@@ -4,73 +4,76 @@ from __future__ import annotations
 
 import pytest
 
-from visualprof.reader.logdir.layout import Place, natural, place, recording_of
+from visualprof.reader.logdir.layout import RunPath, natural_key, parse_run_path, recording_kind
 
 
 @pytest.mark.parametrize(
     ("path", "expected"),
     [
         # torch.profiler.tensorboard_trace_handler
-        ("r/worker0.1623143089861.pt.trace.json.gz", Place("r", "worker0", "1623143089861", 0)),
-        ("r/node1_4711.1623143089861234567.pt.trace.json", Place("r", "node1_4711", "1623143089861234567", -1)),
+        ("r/worker0.1623143089861.pt.trace.json.gz", RunPath("r", "worker0", "1623143089861", 0)),
+        ("r/node1_4711.1623143089861234567.pt.trace.json", RunPath("r", "node1_4711", "1623143089861234567", -1)),
         (
             "r/resnet50_num_workers_0__worker0.1623143089861.pt.trace.json.gz",
-            Place("r", "resnet50_num_workers_0__worker0", "1623143089861", 0),
+            RunPath("r", "resnet50_num_workers_0__worker0", "1623143089861", 0),
         ),
         # Paddle, VisualDL
         (
             "r/host_rank1_time_2026_11_20_03_52_43_834976.paddle_trace.json",
-            Place("r", "host_rank1", "2026_11_20_03_52_43_834976", 1),
+            RunPath("r", "host_rank1", "2026_11_20_03_52_43_834976", 1),
         ),
         (
             "r/hostB_pid12_time_2023_01_01_00_00_00_000.paddle_trace.json",
-            Place("r", "hostB_pid12", "2023_01_01_00_00_00_000", -1),
+            RunPath("r", "hostB_pid12", "2023_01_01_00_00_00_000", -1),
         ),
         # JAX, TensorFlow: a file of each host
         (
             "r/plugins/profile/2026_11_23_00_39_22/node7.xplane.pb",
-            Place("r/plugins/profile/2026_11_23_00_39_22", "node7", "", -1),
+            RunPath("r/plugins/profile/2026_11_23_00_39_22", "node7", "", -1),
         ),
         # MegEngine
-        ("r/31337.chrome_timeline.json", Place("r", "31337", "", -1)),
+        ("r/31337.chrome_timeline.json", RunPath("r", "31337", "", -1)),
         # own scripts with ranks
-        ("r/rank0.pt.trace.json.gz", Place("r", "rank0", "", 0)),
-        ("r/rank_12.json", Place("r", "rank_12", "", 12)),
-        ("r/trace_rank3.json", Place("r", "trace_rank3", "", 3)),
-        ("r/bert_rank0of8.json.gz", Place("r/bert", "bert_rank0of8", "", 0)),
+        ("r/rank0.pt.trace.json.gz", RunPath("r", "rank0", "", 0)),
+        ("r/rank_12.json", RunPath("r", "rank_12", "", 12)),
+        ("r/trace_rank3.json", RunPath("r", "trace_rank3", "", 3)),
+        ("r/bert_rank0of8.json.gz", RunPath("r/bert", "bert_rank0of8", "", 0)),
         # one plain file a folder
-        ("exp1/trace.json", Place("exp1", "trace", "", -1)),
-        ("exp1/profile.json.gz", Place("exp1", "profile", "", -1)),
+        ("exp1/trace.json", RunPath("exp1", "trace", "", -1)),
+        ("exp1/profile.json.gz", RunPath("exp1", "profile", "", -1)),
         # the result of a remote run
-        ("m-0001/ort/timeline.json", Place("m-0001/ort", "timeline", "", -1)),
-        ("m-0001/ort/profile.json", Place("m-0001/ort", "profile", "", -1)),
-        ("m-0001/ort/memory.json", Place("m-0001/ort", "memory", "", -1)),
-        ("m-0001/ort/monitor.jsonl", Place("m-0001/ort", "monitor", "", -1)),
+        ("m-0001/ort/timeline.json", RunPath("m-0001/ort", "timeline", "", -1)),
+        ("m-0001/ort/profile.json", RunPath("m-0001/ort", "profile", "", -1)),
+        ("m-0001/ort/memory.json", RunPath("m-0001/ort", "memory", "", -1)),
+        ("m-0001/ort/monitor.jsonl", RunPath("m-0001/ort", "monitor", "", -1)),
         # Nsight Compute beside the run that it measured kernels of
-        ("r/gemm.ncu-rep", Place("r", "ncu_gemm", "", -1)),
-        ("r/all.ncu.csv.gz", Place("r", "ncu_all", "", -1)),
-        ("top.ncu-rep", Place(".", "ncu_top", "", -1)),
+        ("r/gemm.ncu-rep", RunPath("r", "ncu_gemm", "", -1)),
+        ("r/all.ncu.csv.gz", RunPath("r", "ncu_all", "", -1)),
+        ("top.ncu-rep", RunPath(".", "ncu_top", "", -1)),
         # unrelated files
-        ("r/resnet.pt.trace.json", Place("r/resnet", "resnet", "", -1)),
-        ("r/rank_non_gpu.json.gz", Place("r/rank_non_gpu", "rank_non_gpu", "", -1)),
-        ("a/b/ort_v1.23.2_tinybert.json", Place("a/b/ort_v1.23.2_tinybert", "ort_v1.23.2_tinybert", "", -1)),
-        ("lenet.chrome_timeline.json.gz", Place("lenet", "lenet", "", -1)),
-        ("unknown", Place("unknown", "unknown", "", -1)),
+        ("r/resnet.pt.trace.json", RunPath("r/resnet", "resnet", "", -1)),
+        ("r/rank_non_gpu.json.gz", RunPath("r/rank_non_gpu", "rank_non_gpu", "", -1)),
+        ("a/b/ort_v1.23.2_tinybert.json", RunPath("a/b/ort_v1.23.2_tinybert", "ort_v1.23.2_tinybert", "", -1)),
+        ("lenet.chrome_timeline.json.gz", RunPath("lenet", "lenet", "", -1)),
+        ("unknown", RunPath("unknown", "unknown", "", -1)),
         # in the log directory itself
-        ("rank0.json", Place(".", "rank0", "", 0)),
-        ("trace.json", Place(".", "trace", "", -1)),
+        ("rank0.json", RunPath(".", "rank0", "", 0)),
+        ("trace.json", RunPath(".", "trace", "", -1)),
         # ONNX Runtime adds the date
-        ("bert_2026-11-20_04-15-33.json", Place("bert", "bert", "2026-11-20_04-15-33", -1)),
-        ("onnxruntime_profile__2026-11-20_04-15-33.json", Place(".", "onnxruntime_profile", "2026-11-20_04-15-33", -1)),
+        ("bert_2026-11-20_04-15-33.json", RunPath("bert", "bert", "2026-11-20_04-15-33", -1)),
+        (
+            "onnxruntime_profile__2026-11-20_04-15-33.json",
+            RunPath(".", "onnxruntime_profile", "2026-11-20_04-15-33", -1),
+        ),
     ],
 )
-def test_names_of_profilers(path: str, expected: Place) -> None:
+def test_names_of_profilers(path: str, expected: RunPath) -> None:
     folder, _, name = path.rpartition("/")
-    assert place(folder, name) == expected
+    assert parse_run_path(folder, name) == expected
 
 
 def test_numbers_in_names_sort_as_numbers() -> None:
-    assert sorted(["rank10", "rank2", "rank1", "a²"], key=natural) == ["a²", "rank1", "rank2", "rank10"]
+    assert sorted(["rank10", "rank2", "rank1", "a²"], key=natural_key) == ["a²", "rank1", "rank2", "rank10"]
 
 
 @pytest.mark.parametrize(
@@ -84,4 +87,4 @@ def test_numbers_in_names_sort_as_numbers() -> None:
     ],
 )
 def test_recordings_of_one_process_are_no_ranks(worker: str, kind: str) -> None:
-    assert recording_of(worker) == kind
+    assert recording_kind(worker) == kind

@@ -11,15 +11,15 @@ from watchdog.events import FileCreatedEvent
 
 from tests.live_files import heartbeat, series
 from visualprof.errors import NotFound
-from visualprof.reader.logdir.listing import Arrangement, Beside, beside, new_span, profiles
+from visualprof.reader.logdir.listing import RunExtras, RunIndex, collect_extras, new_span, scan_profiles
 from visualprof.reader.logdir.scan import LiveFolder, LogFile, Root, Version, roots, walk
 from visualprof.reader.logdir.watch import Watcher
 
 ROOT = Root(Path("/logs"), "")
 
 
-def found(folder: Path) -> dict[str, Beside]:
-    return beside(walk(roots([folder])[0]))
+def found(folder: Path) -> dict[str, RunExtras]:
+    return collect_extras(walk(roots([folder])[0]))
 
 
 def test_a_run_is_named_by_its_folder(tmp_path: Path) -> None:
@@ -30,7 +30,7 @@ def test_a_run_is_named_by_its_folder(tmp_path: Path) -> None:
     assert {run: (bool(one.live), len(one.series)) for run, one in found(tmp_path).items()} == {
         "a/b": (True, 1), "c": (False, 1), ".": (True, 0),
     }  # fmt: skip
-    several = [beside(walk(root)) for root in roots([tmp_path, tmp_path / "c"])]
+    several = [collect_extras(walk(root)) for root in roots([tmp_path, tmp_path / "c"])]
     assert [sorted(one) for one in several] == [
         sorted([tmp_path.name, f"{tmp_path.name}/a/b", f"{tmp_path.name}/c"]),
         ["c"],
@@ -57,14 +57,14 @@ def test_other_hidden_folders_and_what_is_in_a_live_one_stay_hidden(tmp_path: Pa
     (tmp_path / "run" / ".other").mkdir()
     (tmp_path / "run" / ".live" / "trace.json").write_text('{"traceEvents": []}')
     assert [type(item) for item in walk(roots([tmp_path])[0])] == [LiveFolder]
-    assert profiles([tmp_path]).runs == ()
+    assert scan_profiles([tmp_path]).runs == ()
 
 
 def test_a_run_is_listed_while_anything_of_it_is_there() -> None:
-    runs, live = Arrangement(), Beside(ROOT, 7, "/logs/run/.live")
+    runs, live = RunIndex(), RunExtras(ROOT, 7, "/logs/run/.live")
     span = new_span(LogFile("/logs/run/rank0.json", "run/rank0.json", ROOT, "run", "rank0.json", Version(1, 9, 1)))
     start = runs.revision
-    runs.accompany({"run": live, ".": Beside(ROOT, 5, series=("/logs/w.steps.bin",))})
+    runs.set_extras({"run": live, ".": RunExtras(ROOT, 5, series=("/logs/w.steps.bin",))})
     assert [(run.id, run.name, run.workers, run.modified_ns) for run in runs.listing().runs] == [
         (".", "logs", (), 5), ("run", "run", (), 7),
     ]  # fmt: skip
@@ -75,15 +75,15 @@ def test_a_run_is_listed_while_anything_of_it_is_there() -> None:
         ("run", 1, 9)
     ]
     before = runs.revision
-    runs.accompany({"run": live})
+    runs.set_extras({"run": live})
     changes = runs.changes(before)
     assert (changes.runs, changes.removed) == ((), (".",))
     runs.drop(span)
     assert [run.workers for run in runs.listing().runs] == [()]
     before = runs.revision
-    runs.accompany({"run": live})
+    runs.set_extras({"run": live})
     assert runs.revision == before
-    runs.accompany({})
+    runs.set_extras({})
     assert (runs.listing().runs, runs.changes(before).removed) == ((), ("run",))
 
 

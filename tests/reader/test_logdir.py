@@ -40,7 +40,7 @@ class FakeParser:
         self.waiting[key] = Path(path).name
         self.order[Path(path).name] = order
 
-    def hurry(self, key: str) -> None:
+    def prioritize(self, key: str) -> None:
         self.hurried.append(self.waiting[key])
 
     def cancel(self, key: str) -> None:
@@ -53,13 +53,13 @@ class FakeParser:
         key = next(key for key, waiting in self.waiting.items() if waiting == name)
         del self.waiting[key]
         assert self.listener
-        self.listener.finished(key, outcome or summary())
+        self.listener.on_finished(key, outcome or summary())
 
     def progress(self, name: str, fraction: float) -> None:
         assert self.listener
         for key, waiting in self.waiting.items():
             if waiting == name:
-                self.listener.progressed(key, fraction)
+                self.listener.on_progress(key, fraction)
 
 
 def summary(fingerprint: str = "f", truncated: bool = False, rank: int = -1) -> Summary:
@@ -239,7 +239,7 @@ def test_the_late_result_of_an_old_parse_is_ignored(logs: Fixture) -> None:
     (old,) = logs.parser.waiting
     logs.write("a.json", profile(2))
     logs.spans()
-    logs.logdir.finished(old, summary("old"))
+    logs.logdir.on_finished(old, summary("old"))
     assert logs.states() == {"a.json": "waiting"}
 
 
@@ -287,7 +287,7 @@ def test_the_newest_file_is_parsed_first_and_a_wanted_one_before(logs: Fixture) 
     logs.write("new.json", age_s=10)
     spans = logs.spans()
     assert logs.parser.order["new.json"] < logs.parser.order["old.json"]
-    logs.logdir.hurry(spans["old.json"])
+    logs.logdir.prioritize(spans["old.json"])
     assert logs.parser.hurried == ["old.json"]
 
 
@@ -470,7 +470,7 @@ def test_what_failed_for_no_fault_of_its_own_is_read_again_on_request(logs: Fixt
     logs.spans()
     logs.parser.end("b.json", Failure("b.json: damaged", "", 422, "FormatError"))
     logs.parser.end("a.json", Failure("a.json: not enough memory to read it", "", 500, "MemoryError"))
-    logs.logdir.retry()
+    logs.logdir.retry_failed()
     assert logs.states() == {"a.json": "waiting", "b.json": "failed"}
     logs.parser.end("a.json")
     assert logs.states() == {"a.json": "ready", "b.json": "failed"}

@@ -7,7 +7,7 @@ import random
 import time
 from pathlib import Path
 
-from visualprof.reader.logdir.listing import Arrangement, Changes, Run, Span, new_span
+from visualprof.reader.logdir.listing import Changes, Run, RunIndex, Span, new_span
 from visualprof.reader.logdir.scan import LogFile, Problem, Root, Version
 
 ROOT = Root(Path("/logs"), "")
@@ -27,7 +27,7 @@ def ids(changes: Changes) -> list[str]:
 
 
 def test_a_change_tells_of_its_run_and_leaves_the_others_as_they_were() -> None:
-    runs = Arrangement()
+    runs = RunIndex()
     for i in range(5):
         runs.put(rank(i))
     before = runs.listing()
@@ -40,7 +40,7 @@ def test_a_change_tells_of_its_run_and_leaves_the_others_as_they_were() -> None:
 
 
 def test_a_run_goes_with_its_last_file() -> None:
-    runs = Arrangement()
+    runs = RunIndex()
     runs.put(rank(1, 0))
     runs.put(rank(1, 1))
     start = runs.revision
@@ -54,10 +54,10 @@ def test_a_run_goes_with_its_last_file() -> None:
 
 
 def test_without_a_known_revision_everything_is_told() -> None:
-    earlier = Arrangement()
+    earlier = RunIndex()
     earlier.put(rank(0))
     time.sleep(0.001)
-    runs = Arrangement()
+    runs = RunIndex()
     runs.put(rank(1))
     for since in (None, 0, earlier.revision, runs.revision + 1):
         changes = runs.changes(since)
@@ -65,21 +65,21 @@ def test_without_a_known_revision_everything_is_told() -> None:
 
 
 def test_skipped_files_are_told_when_they_change() -> None:
-    runs = Arrangement()
+    runs = RunIndex()
     problem = Problem("notes.json", "no profile", "")
     start = runs.revision
-    runs.skip("notes.json", problem)
+    runs.set_problem("notes.json", problem)
     assert runs.changes(start).skipped == (problem,)
     told = runs.revision
-    runs.skip("notes.json", problem)
+    runs.set_problem("notes.json", problem)
     assert runs.revision == told
     assert runs.changes(told).skipped is None
-    runs.skip("notes.json", None)
+    runs.set_problem("notes.json", None)
     assert runs.changes(told).skipped == ()
 
 
 def test_runs_that_come_and_go_for_ever_are_forgotten() -> None:
-    runs = Arrangement()
+    runs = RunIndex()
     runs.put(rank(0))
     start = runs.revision
     for i in range(1, 5000):
@@ -93,7 +93,7 @@ def test_runs_that_come_and_go_for_ever_are_forgotten() -> None:
 def test_changes_add_up_to_the_listing() -> None:
     """A thousand random changes, told in pieces, are the same as the listing at once."""
     rng = random.Random(7)
-    runs, shown = Arrangement(), dict[str, Run]()
+    runs, shown = RunIndex(), dict[str, Run]()
     there: dict[str, Span] = {}
     since: int | None = None
     for at in range(1000):
@@ -119,7 +119,7 @@ def test_the_time_of_a_change_does_not_grow_with_the_runs() -> None:
     """Each of 500 changes is asked for: of ten times as many runs in less than three times the time."""
 
     def seconds(count: int) -> float:
-        runs = Arrangement()
+        runs = RunIndex()
         for i in range(count):
             runs.put(rank(i))
         since, best = runs.listing().revision, math.inf

@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import pool_tasks
 
 from visualprof.reader.child import Failure, Limits, ReadFailed, run_in_child
-from visualprof.reader.logdir.pool import Job, Jobs, Pool
+from visualprof.reader.logdir.pool import Job, JobQueue, Pool
 from visualprof.reader.logdir.summary import Summary
 from visualprof.reader.processors import usable_processors
 
@@ -32,12 +32,12 @@ class Ear:
         self.progress: dict[str, list[float]] = {}
         self._news = threading.Condition()
 
-    def progressed(self, key: str, progress: float) -> None:
+    def on_progress(self, key: str, progress: float) -> None:
         with self._news:
             self.progress.setdefault(key, []).append(progress)
             self._news.notify_all()
 
-    def finished(self, key: str, outcome: Outcome) -> None:
+    def on_finished(self, key: str, outcome: Outcome) -> None:
         with self._news:
             self.outcomes[key] = outcome
             self.order.append(key)
@@ -144,7 +144,7 @@ def test_the_lowest_order_goes_first_and_a_wanted_file_before_all(pool: Pool[Sum
     ear.wait_begun("first")
     for key, place in (("c", 3), ("a", 1), ("b", 2), ("d", 4)):
         pool.submit(key, "fine.json", 1, (place,))
-    pool.hurry("d")
+    pool.prioritize("d")
     pool.cancel("first")
     ear.wait(*"abcd")
     assert ear.order == ["d", "a", "b", "c"]
@@ -193,7 +193,7 @@ def test_an_idle_child_ends_and_the_next_file_gets_another(ear: Ear) -> None:
 
 
 def test_of_wanted_files_the_last_wanted_goes_first_and_huge_ones_wait_for_each_other() -> None:
-    queue = Jobs()
+    queue = JobQueue()
     jobs = {
         key: Job(key, key, key.startswith("huge"), (0, i)) for i, key in enumerate(("a", "b", "huge1", "c", "huge2"))
     }
@@ -212,12 +212,12 @@ def test_a_long_queue_costs_no_more_for_a_file_than_a_short_one() -> None:
     """Each job is wanted once more; eight times as many may take 24 times as long, where a search would take 64."""
 
     def seconds(count: int) -> float:
-        queue = Jobs()
+        queue = JobQueue()
         start = time.process_time()
         for i in range(count):
             queue.add(Job(str(i), "", False, (0, -i)))
         for i in range(count):
-            queue.hurry(str(i))
+            queue.prioritize(str(i))
         assert len(queue) == count
         while queue.take(huge=True):
             pass

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import SAMPLES, trace_of
-from visualprof.reader.logdir.listing import profiles
+from visualprof.reader.logdir.listing import scan_profiles
 from visualprof.reader.trace import Trace
 from visualprof.views.distributed import VIEW as DISTRIBUTED
 
@@ -37,39 +37,39 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_all_recordings_belong_to_one_run(folder: Path) -> None:
-    (run,) = profiles([folder]).runs
+    (run,) = scan_profiles([folder]).runs
     assert run.id == "resnet-0001/ort"
     assert [w.id for w in run.workers] == ["timeline", "profile", "monitor"]
 
 
 def test_the_first_worker_is_no_monitor(folder: Path) -> None:
     (folder / "resnet-0001" / "ort" / "timeline.json").unlink()
-    assert profiles([folder]).find("resnet-0001/ort").log_file.name == "profile.json"
+    assert scan_profiles([folder]).find("resnet-0001/ort").log_file.name == "profile.json"
 
 
 def test_nothing_else_of_a_result_is_mentioned(folder: Path) -> None:
-    assert profiles([folder]).skipped == ()
+    assert scan_profiles([folder]).skipped == ()
 
 
 @pytest.mark.parametrize("name", ["job.json", "env.json", "status.json"])
 @pytest.mark.parametrize("content", ["", " \n", '{"a', "nonsense"])
 def test_damaged_files_of_a_result_are_not_mentioned_either(folder: Path, name: str, content: str) -> None:
     (folder / "resnet-0001" / "ort" / name).write_text(content)
-    listing = profiles([folder])
+    listing = scan_profiles([folder])
     assert listing.skipped == ()
     assert [w.id for r in listing.runs for w in r.workers] == ["timeline", "profile", "monitor"]
 
 
 def test_a_profile_that_is_called_like_a_file_of_a_result_is_shown(tmp_path: Path) -> None:
     (tmp_path / "job.json").write_bytes(gzip.decompress((SAMPLES / "onnxruntime-cpu" / "if_loop.json.gz").read_bytes()))
-    assert [r.id for r in profiles([tmp_path]).runs] == ["job"]
+    assert [r.id for r in scan_profiles([tmp_path]).runs] == ["job"]
 
 
 def test_what_the_server_keeps_is_never_shown(folder: Path) -> None:
     kept = folder / ".visualprof" / "incoming" / "t1-1"
     kept.mkdir(parents=True)
     (kept / "timeline.json").write_bytes((folder / "resnet-0001" / "ort" / "timeline.json").read_bytes())
-    assert [r.id for r in profiles([folder]).runs] == ["resnet-0001/ort"]
+    assert [r.id for r in scan_profiles([folder]).runs] == ["resnet-0001/ort"]
 
 
 def test_recordings_of_one_process_are_no_ranks() -> None:

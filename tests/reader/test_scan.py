@@ -99,7 +99,7 @@ def test_links_out_of_the_folder_are_left_where_it_is_asked_for(tmp_path: Path) 
     (tmp_path / "b.json").write_bytes(KINETO)
     for name, target in (("b.json", tmp_path / "b.json"), ("up", tmp_path), ("same", root / "run"), ("loop", "loop")):
         (root / name).symlink_to(target)
-    seen = list(walk(roots([root])[0], outside=False))
+    seen = list(walk(roots([root])[0], follow_outside=False))
     assert [item.file for item in seen if isinstance(item, LogFile)] == ["run/a.json"]
     assert [item.file for item in seen if isinstance(item, Problem)] == ["b.json", "up"]
 

@@ -18,7 +18,7 @@ from flask.testing import FlaskClient
 from visualprof.errors import VisualprofError
 from visualprof.reader.cache import Cache
 from visualprof.reader.logdir.directory import LogDirectory
-from visualprof.reader.logdir.models import ModelReader, keep_graph
+from visualprof.reader.logdir.models import ModelReader, cache_graph
 from visualprof.reader.logdir.pool import Listener
 from visualprof.reader.logdir.summary import Failure
 from visualprof.server.app import create_app
@@ -45,17 +45,17 @@ class InlineParser:
     def submit(self, key: str, path: str | Path, size: int, order: tuple[int, ...]) -> None:
         assert self._listener
         self.submitted.append(key)
-        self._listener.progressed(key, 0.0)
+        self._listener.on_progress(key, 0.0)
         if self.asleep:
-            self._listener.progressed(key, 0.4)
+            self._listener.on_progress(key, 0.4)
             return
         try:
             outcome = self.failure or self.task(os.fspath(path), lambda _: None, cache=self.cache)
         except VisualprofError as error:
             outcome = Failure(error.error, error.hint, error.status, type(error).__name__)
-        self._listener.finished(key, outcome)
+        self._listener.on_finished(key, outcome)
 
-    def hurry(self, key: str) -> None:
+    def prioritize(self, key: str) -> None:
         self.hurried.append(key)
 
     def cancel(self, key: str) -> None: ...
@@ -97,7 +97,7 @@ def make_site(tmp_path: Path) -> Iterator[MakeSite]:
         cache = Cache(tmp_path / "cache")
         parser = InlineParser(cache)
         logdir = LogDirectory([folder], parser, cache, events=False, settle_s=0)
-        models = InlineParser(cache, keep_graph)
+        models = InlineParser(cache, cache_graph)
         reader = ModelReader(models, cache)
         chosen = Settings(**{"dist": tmp_path / "dist", **settings})  # type: ignore[arg-type]
         remote = open_remote(

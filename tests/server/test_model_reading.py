@@ -19,7 +19,7 @@ from sites import MakeSite, Site, kineto
 from tests import models
 from visualprof.reader.child import Failure
 from visualprof.reader.graph import ModelGraph
-from visualprof.reader.logdir.models import keep_graph
+from visualprof.reader.logdir.models import cache_graph
 from visualprof.server.serve import Server
 
 pytest.importorskip("onnx")
@@ -101,7 +101,7 @@ def test_a_model_is_read_once_for_each_version(site: Site) -> None:
 
     def task(path: str, *args: Any, **kwargs: Any) -> str:
         read.append(Path(path).name)
-        return keep_graph(path, *args, **kwargs)
+        return cache_graph(path, *args, **kwargs)
 
     site.models.task = task
     write(site, "a.onnx", models.chain(["a"]))
@@ -121,7 +121,7 @@ def test_a_refused_model_is_not_read_again_until_a_reload(site: Site) -> None:
     assert {status for status, _ in answers} == {500}
     assert answers[0][1]["error"] == "a.onnx: its graph cannot be kept"
     assert len(read) == 1
-    site.models.task = keep_graph
+    site.models.task = cache_graph
     assert opened(site, "a.onnx")[0] == 500
     site.client.post("/api/v1/reload")
     assert opened(site, "a.onnx")[0] == 200
@@ -134,7 +134,7 @@ def test_a_model_whose_process_died_is_tried_once_more(site: Site) -> None:
     def dies(key: str, *_: Any) -> None:
         tries.append(key)
         assert site.models._listener
-        site.models._listener.finished(key, Failure("a.onnx: the process died", "", 422, "ProcessDied"))
+        site.models._listener.on_finished(key, Failure("a.onnx: the process died", "", 422, "ProcessDied"))
 
     site.models.submit = dies  # type: ignore[method-assign]
     assert opened(site, "a.onnx")[1]["error"] == "a.onnx: the process died"
@@ -253,12 +253,14 @@ def test_a_run_without_measured_operators_says_that_nothing_is_known(site: Site)
 
 
 def test_what_is_kept_of_models_is_bounded(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("visualprof.reader.logdir.models._KEPT_NODES", 10)  # a chain of n has n nodes and two ends
+    monkeypatch.setattr(
+        "visualprof.reader.logdir.models._MAX_CACHED_NODES", 10
+    )  # a chain of n has n nodes and two ends
     graphs: list[weakref.ref[ModelGraph]] = []
     for name in "abc":
         write(site, f"{name}.onnx", models.chain(["x", "y"]))
         assert opened(site, f"{name}.onnx")[0] == site.client.get(f"/api/v1/view/graph?model={name}.onnx").status_code
-        key = next(reversed(site.reader._kept))
-        graphs.append(weakref.ref(site.reader._kept[key]))
+        key = next(reversed(site.reader._graphs))
+        graphs.append(weakref.ref(site.reader._graphs[key]))
     gc.collect()
     assert [graph() is None for graph in graphs] == [True, False, False]

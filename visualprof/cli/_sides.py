@@ -6,7 +6,7 @@ from typing import Any
 
 from visualprof.cli.view import answer_of, file_of, files_of
 from visualprof.errors import MissingData
-from visualprof.reader.captured.files import recording_fingerprint as fingerprint_of
+from visualprof.reader.graph_capture.files import recording_fingerprint as fingerprint_of
 from visualprof.views.diff.compare import Named
 from visualprof.views.diff.side import SIDE, SideParams
 

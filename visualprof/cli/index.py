@@ -91,11 +91,11 @@ def _wait(logdir: LogDirectory) -> None:
     """Wait until every file is indexed. On a terminal, show the progress."""
     shown = ""
     while waiting := [span for span in _spans(logdir) if span.state in ("waiting", "parsing")]:
-        logdir.hurry(*waiting)  # remote files are only downloaded on request
+        logdir.prioritize(*waiting)  # remote files are only downloaded on request
         look = time.monotonic() + _LOOK_S
         while time.monotonic() < look:
             time.sleep(_PAUSE_S)
-            if not logdir.busy():
+            if not logdir.busy_paths():
                 break
             if sys.stderr.isatty():
                 counts = _counts(logdir)

@@ -66,10 +66,10 @@ def run(args: argparse.Namespace) -> int:
 
 def _measured(logdir: str) -> Iterator[Measured]:
     """Yield the recordings and measurements below a folder."""
-    from visualprof.reader.logdir.listing import profiles
+    from visualprof.reader.logdir.listing import scan_profiles
     from visualprof.views.trend.series import measured_in, measured_of, recorded
 
-    recordings = recorded(profiles([logdir]).runs)
+    recordings = recorded(scan_profiles([logdir]).runs)
     metrics = _figures_of([Path(span.log_file.path) for _, span in recordings])
     for (run, span), figures in zip(recordings, metrics, strict=True):
         if isinstance(figures, str):

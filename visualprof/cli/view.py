@@ -257,11 +257,11 @@ def files_of(path: str) -> list[tuple[str, list[FileOf]]]:
     if not whole.is_dir() and not is_address(path):
         return [(whole.name, [FileOf("", whole)])]
     from visualprof.reader.cache import Cache
-    from visualprof.reader.logdir.listing import listed, profiles
+    from visualprof.reader.logdir.listing import list_profiles, scan_profiles
     from visualprof.reader.logdir.remote_folder import RemoteFolder
 
     far = RemoteFolder(path, Cache.default().folder) if is_address(path) else None
-    listing = listed(far.files() or ()) if far else profiles([whole])
+    listing = list_profiles(far.files() or ()) if far else scan_profiles([whole])
     if not listing.runs:
         why = "".join(f"; {problem.file}: {problem.error}" for problem in listing.skipped[:3])
         raise NotFound(f"there is no profile in {path}{why}", "name a file, or another folder")
@@ -272,7 +272,7 @@ def files_of(path: str) -> list[tuple[str, list[FileOf]]]:
         )
     run = next(iter(listing.runs))
     if far:
-        far.bring_all(span.log_file.path for worker in run.workers for span in worker.spans)
+        far.copy_all(span.log_file.path for worker in run.workers for span in worker.spans)
     return [(w.id, [FileOf(s.id, Path(s.log_file.path)) for s in w.spans]) for w in run.workers]
 
 

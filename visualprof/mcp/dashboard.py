@@ -85,15 +85,15 @@ class Dashboard:
 
     def _look(self) -> tuple[LogDirectory, Flask]:
         """Look into the folders once before the first answer."""
-        from visualprof.reader.logdir.models import open_models
+        from visualprof.reader.logdir.models import open_model_reader
         from visualprof.server.app import create_app  # half a second of imports
 
         parser = self._parser or Pool(partial(parse, cache=self._cache))
-        logdir = LogDirectory(self._paths, parser, self._cache, settle_s=0, outside=False)
+        logdir = LogDirectory(self._paths, parser, self._cache, settle_s=0, follow_outside=False)
         self._resources.callback(logdir.close)
         logdir.start()
         logdir.rescan()
-        models = open_models(self._cache)
+        models = open_model_reader(self._cache)
         self._resources.callback(models.close)
         # An open queue writes beside its database: that of the log directory is left alone.
         settings = Settings(read_only=True, data=self._cache.folder / "no-queue")

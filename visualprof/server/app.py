@@ -12,7 +12,7 @@ from visualprof.errors import VisualprofError
 from visualprof.messages import msg
 from visualprof.reader.cache import Cache
 from visualprof.reader.logdir.directory import LogDirectory
-from visualprof.reader.logdir.models import ModelReader, open_models
+from visualprof.reader.logdir.models import ModelReader, open_model_reader
 from visualprof.server import guard, spa
 from visualprof.server.answers import ErrorBody, answer, finish
 from visualprof.server.api.advice import Advices
@@ -74,7 +74,7 @@ def create_app(
         logdir.home, settings.data, read_only=settings.read_only, database=settings.database,
         store=settings.store, cache_bytes=settings.cache_bytes, store_runs=settings.store_runs,
     )  # fmt: skip
-    reader = reader or open_models(Cache.default())
+    reader = reader or open_model_reader(Cache.default())
     app = Flask("visualprof", static_folder=None)
     accounts = _accounts(settings, remote) if settings.accounts else None
     visible = Visible(logdir, remote, accounts)

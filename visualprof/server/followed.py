@@ -24,7 +24,7 @@ from msgspec import Meta
 from visualprof.capture import live, notes
 from visualprof.errors import NotFound
 from visualprof.messages import msg
-from visualprof.reader.logdir.scan import LIVE, Root, is_own_folder
+from visualprof.reader.logdir.scan import LIVE_FOLDER, Root, is_real_subfolder
 from visualprof.remote.queue.check.names import check_name
 from visualprof.remote.queue.errors import Conflict, InvalidResult, PayloadTooLarge, disk_errors
 from visualprof.remote.queue.store.records import Agent
@@ -129,7 +129,7 @@ class Followed:
             run = self._run(agent, queue, said)
             if run is None:
                 return AskedOfRun([], {grown.name: grown.size_bytes for grown in said.grown})
-            here = run / LIVE
+            here = run / LIVE_FOLDER
             here.mkdir(exist_ok=True)
             self._refuse_links(here)
             ahead = said.clock_ns - time.time_ns()
@@ -236,7 +236,7 @@ class Followed:
         return place, marker
 
     def _refuse_links(self, folder: Path) -> Path:
-        if not is_own_folder(self._root, str(folder)):
+        if not is_real_subfolder(self._root, str(folder)):
             raise Conflict(
                 msg("server.link_no_folder", f"{folder.name} is a link, or no folder"),
                 msg("server.remove_log_directory", "remove it from the log directory"),
@@ -282,7 +282,7 @@ def _write(path: Path, content: bytes) -> None:
 
 def _take(run: Path, name: str, text: str, shift_ns: int, want: list[str]) -> None:
     """One file of `.live`, by the clock of this machine. A request counts where it is the newest."""
-    path = run / LIVE / name
+    path = run / LIVE_FOLDER / name
     if not _SAID.fullmatch(name):
         return
     if name == live.REQUEST:
@@ -330,7 +330,7 @@ def _handed(run: Path, theirs: live.Request | None, ahead_ns: int) -> str | None
         return None
     fresh = live.renew_starts(asked, live.beats(run))
     if fresh != asked:
-        live.write(run / LIVE / live.REQUEST, fresh)
+        live.write(run / LIVE_FOLDER / live.REQUEST, fresh)
     return msgspec.json.encode(_shifted(fresh, ahead_ns)).decode()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from visualprof.reader.cache import Cache
 from visualprof.reader.logdir.remote_folder import local_copy
-from visualprof.reader.logdir.summary import Summary, summarise
+from visualprof.reader.logdir.summary import Summary, summarize
 from visualprof.reader.source import Progress
 from visualprof.reader.trace import Trace
 
@@ -15,7 +15,7 @@ def parse(path: str, progress: Progress, *, cache: Cache, parts: bool = False) -
     parts: makes what views of the whole run take of it, too, which they otherwise do when somebody asks.
     """
     with local_copy(path, progress) as (file, of_file):
-        summary = summarise(file, of_file, cache, _views)
+        summary = summarize(file, of_file, cache, _views)
     if parts:
         _make_parts(summary, cache)
     return summary

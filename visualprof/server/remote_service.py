@@ -60,7 +60,7 @@ def open_remote(
 
 
 class StoredRuns:
-    """The files of runs that the queue keeps in its bucket. An `Elsewhere`."""
+    """The files of runs that the queue keeps in its bucket. A `RemoteFileSource`."""
 
     def __init__(self, remote: JobService) -> None:
         self._remote = remote
@@ -70,15 +70,15 @@ class StoredRuns:
         mirror = self._mirror()
         return mirror.files() if mirror else None
 
-    def fetch(self, path: str, then: Callable[[VisualprofError | None], object]) -> None:
+    def fetch(self, path: str, on_done: Callable[[VisualprofError | None], object]) -> None:
         """Bring a file to its path in the background."""
         mirror = self._mirror()
         if mirror:
-            mirror.fetch_in_background(path, then)
+            mirror.fetch_in_background(path, on_done)
         else:
-            then(NotFound(f"{Path(path).name} is gone"))
+            on_done(NotFound(f"{Path(path).name} is gone"))
 
-    def bring(self, path: str) -> None:
+    def ensure_local(self, path: str) -> None:
         """Somebody is about to read a file."""
         mirror = self._mirror()
         if mirror:

@@ -67,7 +67,7 @@ class Server:
         if not self._settings.store:
             self.logdir.start()
         # Half a second of imports, in which the files are looked into and the first ones read.
-        from visualprof.reader.logdir.models import open_models
+        from visualprof.reader.logdir.models import open_model_reader
         from visualprof.server.app import IDENTIFY, PREPARE, create_app
         from visualprof.server.bodies import Parser
         from visualprof.server.remote_service import open_remote
@@ -83,7 +83,7 @@ class Server:
             cache_bytes=self._settings.cache_bytes,
             store_runs=self._settings.store_runs,
         )
-        self.models = open_models(cache)
+        self.models = open_model_reader(cache)
         if self._settings.store:
             self._mirror()
         self._resources.callback(self.models.close)
@@ -111,8 +111,8 @@ class Server:
         from visualprof.server.remote_service import StoredRuns
 
         if not self._settings.read_only:
-            self.logdir.add(StoredRuns(self.remote))
-            self.remote.busy_paths = lambda: self.logdir.busy() | self.models.busy()
+            self.logdir.add_remote_source(StoredRuns(self.remote))
+            self.remote.busy_paths = lambda: self.logdir.busy_paths() | self.models.busy_paths()
         self.logdir.start()
 
     def _bind(self, ports: Sequence[int], app: Flask, **options: Any) -> Any:

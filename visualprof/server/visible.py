@@ -112,7 +112,7 @@ class Visible:
         if viewer is None:
             return self._logdir.changes(since)
         if self._shared[0] != revision:
-            self._shared = revision, self._logdir.touch()
+            self._shared = revision, self._logdir.bump_revision()
         since = None if since is None or since < self._shared[1] else since
         now = self._logdir.changes(since if since is None else self._told.begin(viewer, since))
         since = since if now.since is not None else None

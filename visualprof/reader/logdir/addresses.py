@@ -21,16 +21,16 @@ from visualprof.reader.digest import blake2b
 from visualprof.reader.logdir.scan import MAX_ENTRIES, Version
 from visualprof.reader.source import ADDRESS
 
-_BUCKETS = ("s3", "s3a", "gs", "az", "azure", "abfs", "abfss")
-_LIKE = msg(
+_BUCKET_SCHEMES = ("s3", "s3a", "gs", "az", "azure", "abfs", "abfss")
+_ADDRESS_HINT = msg(
     "logdir.like_s3_bucket_runs", "it is like s3://bucket/runs, or s3://bucket/runs?endpoint=https://s3.example.org"
 )
-_PIECE = 8 << 20
+_PIECE_BYTES = 8 << 20
 
 Result = TypeVar("Result")
 
 
-class FarFolder(ABC):
+class RemoteStore(ABC):
     """A folder elsewhere; names are paths below it, with `/`."""
 
     def __init__(self, address: str) -> None:
@@ -54,7 +54,7 @@ class FarFolder(ABC):
         Raises: SourceError: it cannot be listed, or has too many.
         """
         listed: dict[str, Version] = {}
-        for name, size, changed, tag in self._asked(
+        for name, size, changed, tag in self._iterate(
             lambda: self._entries(), msg("logdir.cannot_listed", f"{self.address} cannot be listed")
         ):
             if _is_plain(name):
@@ -71,10 +71,10 @@ class FarFolder(ABC):
 
         Raises: SourceError.
         """
-        what = msg("logdir.cannot_read", f"{name} cannot be read from {self.address}")
+        failure = msg("logdir.cannot_read", f"{name} cannot be read from {self.address}")
         if version.size <= size:
-            return b"".join(self._asked(lambda: self._pieces(name), what))
-        return self._one(lambda: self._head(name, size), what)
+            return b"".join(self._iterate(lambda: self._pieces(name), failure))
+        return self._translate_errors(lambda: self._head(name, size), failure)
 
     def copy(self, name: str, target: str, version: Version, progress: Callable[[float], None]) -> None:
         """Copy a file, with its time of change.
@@ -84,7 +84,7 @@ class FarFolder(ABC):
         copied = 0
         try:
             with open(target, "wb") as file:
-                for piece in self._asked(
+                for piece in self._iterate(
                     lambda: self._pieces(name), msg("logdir.cannot_read", f"{name} cannot be read from {self.address}")
                 ):
                     copied += file.write(piece)
@@ -102,66 +102,68 @@ class FarFolder(ABC):
                 msg("logdir.being_written", "it is being written"),
             )
 
-    def _asked(self, ask: Callable[[], Iterable[Result]], what: str) -> Iterator[Result]:
+    def _iterate(self, request: Callable[[], Iterable[Result]], failure: str) -> Iterator[Result]:
         """What the other side sends; its errors as ours."""
-        answers = iter(self._one(ask, what))
+        answers = iter(self._translate_errors(request, failure))
         while True:
             try:
-                answer = self._one(lambda: next(answers), what)
+                answer = self._translate_errors(lambda: next(answers), failure)
             except StopIteration:
                 return
             yield answer
 
     @staticmethod
-    def _one(ask: Callable[[], Result], what: str) -> Result:
+    def _translate_errors(request: Callable[[], Result], failure: str) -> Result:
         try:
-            return ask()
+            return request()
         except (StopIteration, VisualprofError):
             raise
         except Exception as error:  # each package has errors of its own
-            why = str(error).strip().splitlines()  # the first line; obstore tells the whole request
+            lines = str(error).strip().splitlines()  # the first line; obstore tells the whole request
             hint = msg(
                 "logdir.address_right_credentials_there",
                 "is the address right, are the credentials there, and may they read it?",
             )
-            raise SourceError(f"{what}: {type(error).__name__}: {why[0][:300] if why else ''}", hint) from error
+            raise SourceError(f"{failure}: {type(error).__name__}: {lines[0][:300] if lines else ''}", hint) from error
 
 
-class _Bucket(FarFolder):
+class _BucketStore(RemoteStore):
     """Below a prefix of a bucket."""
 
     def __init__(self, address: str, bare: str, options: dict[str, Any]) -> None:
         super().__init__(address)
         if unknown := options.keys() - {"endpoint", "region"}:
-            raise BadParameter(msg("logdir.no_part_address", f"{bare}: {min(unknown)} is no part of an address"), _LIKE)
+            raise BadParameter(
+                msg("logdir.no_part_address", f"{bare}: {min(unknown)} is no part of an address"), _ADDRESS_HINT
+            )
         client: dict[str, Any] = {"timeout": "1h"}  # of a whole file
         if options.get("endpoint", os.environ.get("AWS_ENDPOINT_URL", "")).startswith("http://"):
             client["allow_http"] = True
         self._package = _package("obstore")
-        scheme, _, rest = bare.partition("://")
-        name, _, prefix = rest.partition("/")
+        scheme, _, bucket_path = bare.partition("://")
+        name, _, prefix = bucket_path.partition("/")
         self._prefix = f"{prefix.strip('/')}/".lstrip("/")
-        open_store: Callable[..., Any] = _package("obstore.store").from_url
-        what = msg("logdir.cannot_opened", f"{bare} cannot be opened")
+        from_url: Callable[..., Any] = _package("obstore.store").from_url
+        failure = msg("logdir.cannot_opened", f"{bare} cannot be opened")
         retry = {"max_retries": 3, "retry_timeout": datetime.timedelta(seconds=30)}
         options |= {"client_options": client, "retry_config": retry}
-        self._store = self._one(lambda: open_store(f"{scheme}://{name}", **options), what)
+        self._store = self._translate_errors(lambda: from_url(f"{scheme}://{name}", **options), failure)
 
     def _entries(self) -> Iterator[tuple[str, int, object, object]]:
-        for some in self._package.list(self._store, self._prefix or None, chunk_size=1000):
-            for one in some:
-                name = one["path"].removeprefix(self._prefix)
-                yield name, one["size"], one["last_modified"], one["e_tag"]
+        for entries in self._package.list(self._store, self._prefix or None, chunk_size=1000):
+            for entry in entries:
+                name = entry["path"].removeprefix(self._prefix)
+                yield name, entry["size"], entry["last_modified"], entry["e_tag"]
 
     def _head(self, name: str, size: int) -> bytes:
         return bytes(self._package.get_range(self._store, self._prefix + name, start=0, end=size))
 
     def _pieces(self, name: str) -> Iterable[memoryview]:
-        stream = self._package.get(self._store, self._prefix + name).stream(min_chunk_size=_PIECE)
+        stream = self._package.get(self._store, self._prefix + name).stream(min_chunk_size=_PIECE_BYTES)
         return (memoryview(piece) for piece in stream)
 
 
-class _FileSystem(FarFolder):
+class _FsspecStore(RemoteStore):
     """On any file system of fsspec."""
 
     _TIMES = ("mtime", "LastModified", "last_modified", "modified")
@@ -173,11 +175,11 @@ class _FileSystem(FarFolder):
         try:
             self._system, path = open_system(address)
         except ValueError as error:
-            raise BadParameter(f"{address}: {error}", _LIKE) from error
+            raise BadParameter(f"{address}: {error}", _ADDRESS_HINT) from error
         except ImportError as error:
-            what = msg("logdir.needs_another_package", f"{address} needs another package: {error}")
+            problem = msg("logdir.needs_another_package", f"{address} needs another package: {error}")
             raise VisualprofError(
-                what, msg("logdir.install_beside_visualprof", "install it beside visualprof")
+                problem, msg("logdir.install_beside_visualprof", "install it beside visualprof")
             ) from error
         self._prefix = f"{path.rstrip('/')}/" if path else ""
 
@@ -185,41 +187,41 @@ class _FileSystem(FarFolder):
         self._system.invalidate_cache()
         root = self._prefix.rstrip("/") or "/"
         self._system.ls(root, detail=False)  # `find` answers nothing where there is nothing
-        for name, one in self._system.find(root, detail=True).items():
-            changed, tag = (next((one[key] for key in keys if one.get(key)), 0) for keys in (self._TIMES, self._TAGS))
-            yield name.removeprefix(self._prefix), int(one.get("size") or 0), changed, tag
+        for name, info in self._system.find(root, detail=True).items():
+            changed, tag = (next((info[key] for key in keys if info.get(key)), 0) for keys in (self._TIMES, self._TAGS))
+            yield name.removeprefix(self._prefix), int(info.get("size") or 0), changed, tag
 
     def _head(self, name: str, size: int) -> bytes:
         return self._system.cat_file(self._prefix + name, start=0, end=size)
 
     def _pieces(self, name: str) -> Iterator[bytes]:
         with self._system.open(self._prefix + name, "rb") as file:
-            while piece := file.read(_PIECE):
+            while piece := file.read(_PIECE_BYTES):
                 yield piece
 
 
 @lru_cache(32)
-def far_folder(address: str) -> FarFolder:
+def open_store(address: str) -> RemoteStore:
     """The folder at an address.
 
     Raises: BadParameter: it is no address. VisualprofError: what reads such addresses is not installed.
     """
-    matched = ADDRESS.fullmatch(address)
-    if matched is None:
-        raise BadParameter(msg("logdir.no_address", f"{address!r} is no address"), _LIKE)
-    if matched[1] not in _BUCKETS:
-        return _FileSystem(address)
+    match = ADDRESS.fullmatch(address)
+    if match is None:
+        raise BadParameter(msg("logdir.no_address", f"{address!r} is no address"), _ADDRESS_HINT)
+    if match[1] not in _BUCKET_SCHEMES:
+        return _FsspecStore(address)
     bare, _, query = address.partition("?")
-    return _Bucket(address, bare, dict(parse_qsl(query)))
+    return _BucketStore(address, bare, dict(parse_qsl(query)))
 
 
 def _package(name: str) -> Any:
     try:
         return importlib.import_module(name)
     except ImportError as error:
-        what = name.partition(".")[0]
+        distribution = name.partition(".")[0]
         raise VisualprofError(
-            msg("logdir.log_directories_addresses_need", f"log directories at addresses need {what}"),
+            msg("logdir.log_directories_addresses_need", f"log directories at addresses need {distribution}"),
             msg("logdir.pip_install_visualprof_cloud", "pip install 'visualprof[cloud]'"),
         ) from error
 

@@ -18,12 +18,12 @@ from visualprof.engines import ClusterExecutor, WorkerLost
 from visualprof.errors import VisualprofError
 from visualprof.messages import msg
 from visualprof.reader.child import Failure, Result, Task, read_or_fail
-from visualprof.reader.logdir.pool import Job, Jobs, Listener
-from visualprof.reader.logdir.remote_folder import size_of
+from visualprof.reader.logdir.pool import Job, JobQueue, Listener
+from visualprof.reader.logdir.remote_folder import file_size
 from visualprof.reader.processors import share_processors, usable_processors
 
-_BATCH, _BATCH_BYTES = 16, 256 * 1024**2
-_AHEAD = 2  # batches of a worker: it has the next one when it ends the first
+_BATCH_FILES, _BATCH_BYTES = 16, 256 * 1024**2
+_BATCHES_PER_WORKER = 2  # batches of a worker: it has the next one when it ends the first
 
 
 class ClusterPool(Generic[Result]):
@@ -40,13 +40,13 @@ class ClusterPool(Generic[Result]):
         self._executor = executor
         self._task = task
         self._lock = threading.RLock()
-        self._waiting = Jobs()
-        self._alone: set[str] = set()  # keys of jobs whose batch was lost
+        self._waiting = JobQueue()
+        self._lost_keys: set[str] = set()  # keys of jobs whose batch was lost
         self._running: dict[str, Job] = {}
         self._batches: dict[Future[list[Result | Failure]], list[Job]] = {}
         self._listener: Listener[Result] | None = None
         self._closed = False
-        self.lost = 0
+        self.lost_batches = 0
 
     def start(self, listener: Listener[Result]) -> None:
         """From now on tells `listener`."""
@@ -59,16 +59,16 @@ class ClusterPool(Generic[Result]):
             self._waiting.add(Job(key, os.fspath(path), size >= _BATCH_BYTES, order))
         self._send()
 
-    def hurry(self, key: str) -> None:
+    def prioritize(self, key: str) -> None:
         """Someone waits for this file: it is the next."""
         with self._lock:
-            self._waiting.hurry(key)
+            self._waiting.prioritize(key)
 
     def cancel(self, key: str) -> None:
         """Forget a job. What a worker reads already, it reads to its end; nobody hears of it."""
         with self._lock:
             self._waiting.remove(key)
-            self._alone.discard(key)
+            self._lost_keys.discard(key)
             job = self._running.pop(key, None)
             if job:
                 job.cancelled = True
@@ -84,59 +84,65 @@ class ClusterPool(Generic[Result]):
 
     def _send(self) -> None:
         """Give the workers what they have room for. The listener has a lock of its own, so it is told without ours."""
-        while begun := self._next():
-            batch, jobs = begun
+        while submitted := self._submit_batch():
+            batch, jobs = submitted
             if self._listener:
                 for job in jobs:
-                    self._listener.progressed(job.key, 0.0)
-            batch.add_done_callback(self._over)
+                    self._listener.on_progress(job.key, 0.0)
+            batch.add_done_callback(self._on_batch_done)
 
-    def _next(self) -> tuple[Future[list[Result | Failure]], list[Job]] | None:
+    def _submit_batch(self) -> tuple[Future[list[Result | Failure]], list[Job]] | None:
         """A batch that a worker was given, and its jobs; None where there is no room or nothing waits."""
         with self._lock:
-            if self._closed or len(self._batches) >= _AHEAD * self._executor.workers or not (jobs := self._batch()):
+            if (
+                self._closed
+                or len(self._batches) >= _BATCHES_PER_WORKER * self._executor.workers
+                or not (jobs := self._take_batch())
+            ):
                 return None
             paths = [job.path for job in jobs]
-            batch = self._executor.submit(read_files, self._task, paths, [size_of(path) for path in paths])
+            batch = self._executor.submit(read_files, self._task, paths, [file_size(path) for path in paths])
             self._batches[batch] = jobs
             self._running |= {job.key: job for job in jobs}
             return batch, jobs
 
-    def _batch(self) -> list[Job]:
+    def _take_batch(self) -> list[Job]:
         """Waiting jobs: fewer where they would not last for all workers, one that is huge or was lost by itself."""
-        most = max(1, min(_BATCH, len(self._waiting) // (_AHEAD * self._executor.workers)))
+        limit = max(1, min(_BATCH_FILES, len(self._waiting) // (_BATCHES_PER_WORKER * self._executor.workers)))
         jobs: list[Job] = []
-        while len(jobs) < most and (job := self._waiting.take(huge=True)):
-            if jobs and (job.huge or job.key in self._alone):
+        while len(jobs) < limit and (job := self._waiting.take(huge=True)):
+            if jobs and (job.huge or job.key in self._lost_keys):
                 self._waiting.add(job)
                 break
             jobs.append(job)
-            if job.huge or job.key in self._alone:
+            if job.huge or job.key in self._lost_keys:
                 break
         return jobs
 
-    def _over(self, batch: Future[list[Result | Failure]]) -> None:
+    def _on_batch_done(self, batch: Future[list[Result | Failure]]) -> None:
         finished: list[tuple[str, Result | Failure]] = []
         with self._lock:
             jobs = self._batches.pop(batch)
             if self._closed:
                 return
-            for job, outcome in zip(jobs, self._outcomes(batch, jobs), strict=True):
+            for job, outcome in zip(jobs, self._batch_outcomes(batch, jobs), strict=True):
                 self._running.pop(job.key, None)
                 if job.cancelled:
                     continue
                 if outcome is None:
-                    self._alone.add(job.key)
+                    self._lost_keys.add(job.key)
                     self._waiting.add(job)
                 else:
-                    self._alone.discard(job.key)
+                    self._lost_keys.discard(job.key)
                     finished.append((job.key, outcome))
         if self._listener:
             for key, outcome in finished:
-                self._listener.finished(key, outcome)
+                self._listener.on_finished(key, outcome)
         self._send()
 
-    def _outcomes(self, batch: Future[list[Result | Failure]], jobs: list[Job]) -> Sequence[Result | Failure | None]:
+    def _batch_outcomes(
+        self, batch: Future[list[Result | Failure]], jobs: list[Job]
+    ) -> Sequence[Result | Failure | None]:
         """What came of each job, None for one to be read again."""
         error = None if batch.cancelled() else batch.exception()
         if error is None:
@@ -155,7 +161,7 @@ class ClusterPool(Generic[Result]):
                 )
                 for job in jobs
             ]
-        self.lost += 1
+        self.lost_batches += 1
         if len(jobs) > 1:
             return [None] * len(jobs)
         name = Path(jobs[0].path).name
@@ -175,19 +181,19 @@ def read_files(task: Task[Result], paths: Sequence[str], sizes: Sequence[int]) -
     sizes: of the files as who asks sees them, bytes; a worker that sees others has another file system.
     """
     share_processors(usable_processors())
-    return [_read(task, path, size) for path, size in zip(paths, sizes, strict=True)]
+    return [_read_file(task, path, size) for path, size in zip(paths, sizes, strict=True)]
 
 
-def _read(task: Task[Result], path: str, size: int) -> Result | Failure:
+def _read_file(task: Task[Result], path: str, size: int) -> Result | Failure:
     name = Path(path).name
-    if size_of(path) != size:
+    if file_size(path) != size:
         hint = msg(
             "logdir.all_machines_cluster_must",
             "all machines of the cluster must see the log directory under the same path; or it changed just now",
         )
         return Failure(msg("logdir.not_here", f"{name} is not on {socket.gethostname()} as it is here"), hint, 500)
-    return read_or_fail(path, name, task, _silent)
+    return read_or_fail(path, name, task, _ignore_progress)
 
 
-def _silent(fraction: float) -> None:
+def _ignore_progress(fraction: float) -> None:
     """Nobody sees how far a worker is within a file."""

@@ -10,7 +10,7 @@ from visualprof.reader.logdir.listing import Span
 from visualprof.reader.logdir.scan import LogFile
 
 # No event tells of growth. A file that ends in the middle and has not changed for so long was cut.
-_GROWS_FOR_S = 60
+_GROWTH_WINDOW_S = 60
 
 
 class Entry(msgspec.Struct):
@@ -26,30 +26,30 @@ class Entry(msgspec.Struct):
     file: LogFile
     span: Span | None = None
     job: int = 0
-    restless_since: float = 0.0
+    last_change: float = 0.0
     changed: float = float("-inf")
     parse_s: float = 0.0
     submitted: float = 0.0
-    misses: int = 0
-    deaths: int = 0
+    cache_misses: int = 0
+    process_deaths: int = 0
 
     @property
     def key(self) -> str:
         """Of its parse under way, towards the parser."""
         return f"{self.job}:{self.file.file}"
 
-    def rests(self, settle_s: float) -> bool:
+    def is_settled(self, settle_s: float) -> bool:
         """Has it been unchanged for long enough? What takes long to parse must rest longer between two parses."""
         settle = max(settle_s, 2 * self.parse_s)
-        return self._age_s() > settle or time.monotonic() - self.restless_since >= settle
+        return self._age_s() > settle or time.monotonic() - self.last_change >= settle
 
-    def changes(self) -> bool:
+    def changed_recently(self) -> bool:
         """Did it change of late?"""
-        return min(self._age_s(), time.monotonic() - self.changed) < _GROWS_FOR_S
+        return min(self._age_s(), time.monotonic() - self.changed) < _GROWTH_WINDOW_S
 
-    def grows(self) -> bool:
+    def may_grow(self) -> bool:
         """Is more of it expected?"""
-        return self.span is not None and self.span.state == "growing" and self.changes()
+        return self.span is not None and self.span.state == "growing" and self.changed_recently()
 
     def _age_s(self) -> float:
         return time.time() - self.file.version.mtime_ns / 1e9

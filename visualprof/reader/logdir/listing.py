@@ -14,12 +14,22 @@ from msgspec.structs import replace
 
 from visualprof.errors import NotFound
 from visualprof.messages import msg
-from visualprof.reader.logdir.layout import Place, natural, place, standing
-from visualprof.reader.logdir.scan import SERIES, LiveFolder, LogFile, Problem, Root, Version, examine, roots, walk
+from visualprof.reader.logdir.layout import RunPath, natural_key, parse_run_path, recording_order
+from visualprof.reader.logdir.scan import (
+    STEP_TIMES_SUFFIX,
+    LiveFolder,
+    LogFile,
+    Problem,
+    Root,
+    Version,
+    examine,
+    roots,
+    walk,
+)
 from visualprof.reader.logdir.summary import Failure, Summary
 
 # So many runs that are gone are remembered at least, for those who ask what changed.
-_GONE = 1000
+_MIN_REMEMBERED_RUNS = 1000
 
 State = Literal["waiting", "parsing", "ready", "growing", "failed"]
 
@@ -33,7 +43,7 @@ class Span(msgspec.Struct, frozen=True):
 
     id: str
     log_file: LogFile
-    place: Place
+    run_path: RunPath
     state: State
     format: str = ""
     progress: float = 0.0
@@ -43,7 +53,7 @@ class Span(msgspec.Struct, frozen=True):
     @property
     def run(self) -> str:
         """Id of its run."""
-        return run_id(self.log_file.root, self.place.run)
+        return run_id(self.log_file.root, self.run_path.run)
 
     @property
     def version(self) -> Version:
@@ -53,8 +63,8 @@ class Span(msgspec.Struct, frozen=True):
     @property
     def rank(self) -> int:
         """As the content says, or else the name; -1 when neither does."""
-        known = -1 if self.summary is None else self.summary.rank
-        return known if known >= 0 else self.place.rank
+        recorded = -1 if self.summary is None else self.summary.rank
+        return recorded if recorded >= 0 else self.run_path.rank
 
 
 class Worker(msgspec.Struct, frozen=True):
@@ -65,7 +75,7 @@ class Worker(msgspec.Struct, frozen=True):
     spans: tuple[Span, ...]
 
 
-class Beside(msgspec.Struct, frozen=True):
+class RunExtras(msgspec.Struct, frozen=True):
     """What is there of a run besides its recordings; it may be all that there is.
 
     modified_ns: of its folder. live: path of its `.live`, "" without one. series: paths of its times of steps.
@@ -83,13 +93,13 @@ class Run(msgspec.Struct, frozen=True):
     id: str
     name: str
     workers: tuple[Worker, ...]
-    beside: Beside | None = None
+    extras: RunExtras | None = None
 
     @property
     def modified_ns(self) -> int:
         """Time of the newest file."""
         files = (span.version.mtime_ns for worker in self.workers for span in worker.spans)
-        return max(files, default=self.beside.modified_ns if self.beside else 0)
+        return max(files, default=self.extras.modified_ns if self.extras else 0)
 
 
 class Listing(msgspec.Struct, frozen=True):
@@ -133,18 +143,18 @@ class Changes(msgspec.Struct, frozen=True):
 _Named = TypeVar("_Named", Run, Worker, Span)
 
 
-def _pick(items: Sequence[_Named], wanted: str, what: str) -> _Named:
+def _pick(items: Sequence[_Named], wanted: str, label: str) -> _Named:
     for item in items:
         if wanted in ("", item.id):
             return item
-    some = ", ".join(item.id for item in items[:10]) + (", ..." if len(items) > 10 else "")
+    first_ids = ", ".join(item.id for item in items[:10]) + (", ..." if len(items) > 10 else "")
     raise NotFound(
-        msg("logdir.there_no_called", f"there is no {what} called {wanted!r}"),
-        msg("logdir.there", f"there are: {some}") if items else "",
+        msg("logdir.there_no_called", f"there is no {label} called {wanted!r}"),
+        msg("logdir.there", f"there are: {first_ids}") if items else "",
     )
 
 
-class Arrangement:
+class RunIndex:
     """Spans in their runs as files come, change and go: a change costs its run, however many others there are.
 
     revision grows with each change. It begins with the time in microseconds, so that no revision of an earlier server
@@ -155,7 +165,7 @@ class Arrangement:
         self.revision = self._oldest = time.time_ns() // 1000
         # Of every run that is listed; empty where all there is stands beside.
         self._spans: dict[str, dict[str, Span]] = {}
-        self._beside: dict[str, Beside] = {}
+        self._extras: dict[str, RunExtras] = {}
         self._order: list[tuple[tuple[Any, ...], str]] = []
         # Runs as they were last asked for, and the revisions of all runs, gone ones too, the latest last.
         self._runs: dict[str, Run] = {}
@@ -166,40 +176,40 @@ class Arrangement:
 
     def put(self, span: Span) -> None:
         """Show a span, in place of an earlier one of the same file."""
-        self._listed(span.run)[span.log_file.file] = span
-        self._touch(span.run)
+        self._list_run(span.run)[span.log_file.file] = span
+        self._mark_changed(span.run)
 
     def drop(self, span: Span) -> None:
         """Show a span no more."""
         del self._spans[span.run][span.log_file.file]
-        self._unlist(span.run)
+        self._unlist_if_empty(span.run)
 
-    def accompany(self, beside: dict[str, Beside]) -> None:
+    def set_extras(self, extras: dict[str, RunExtras]) -> None:
         """What there is of runs besides recordings, all of it, in place of what there was."""
-        before, self._beside = self._beside, beside
-        for run in before.keys() | beside.keys():
-            if before.get(run) != beside.get(run):
-                self._listed(run)
-                self._unlist(run)
+        previous, self._extras = self._extras, extras
+        for run in previous.keys() | extras.keys():
+            if previous.get(run) != extras.get(run):
+                self._list_run(run)
+                self._unlist_if_empty(run)
 
-    def _listed(self, run: str) -> dict[str, Span]:
+    def _list_run(self, run: str) -> dict[str, Span]:
         """The spans of a run, which is listed from now on."""
         if run not in self._spans:
             self._spans[run] = {}
-            insort(self._order, (natural(run), run))
+            insort(self._order, (natural_key(run), run))
         return self._spans[run]
 
-    def _unlist(self, run: str) -> None:
+    def _unlist_if_empty(self, run: str) -> None:
         """A run changed; one of which nothing is left is listed no more."""
-        if not self._spans[run] and run not in self._beside:
+        if not self._spans[run] and run not in self._extras:
             del self._spans[run]
-            del self._order[bisect_left(self._order, (natural(run), run))]
-        self._touch(run)
-        if len(self._changed) > 2 * len(self._spans) + _GONE:
-            self._changed = {run: at for run, at in self._changed.items() if run in self._spans}
+            del self._order[bisect_left(self._order, (natural_key(run), run))]
+        self._mark_changed(run)
+        if len(self._changed) > 2 * len(self._spans) + _MIN_REMEMBERED_RUNS:
+            self._changed = {run: revision for run, revision in self._changed.items() if run in self._spans}
             self._oldest = self.revision
 
-    def skip(self, file: str, problem: Problem | None) -> None:
+    def set_problem(self, file: str, problem: Problem | None) -> None:
         """List a file that is not shown, or, with None, does so no more."""
         if self._problems.get(file) != problem:
             self.revision += 1
@@ -231,84 +241,88 @@ class Arrangement:
         """Every span of a run in its order; none, when there is no such run."""
         return [span for worker in self._run(run).workers for span in worker.spans] if run in self._spans else []
 
-    def _touch(self, run: str) -> None:
+    def _mark_changed(self, run: str) -> None:
         self.revision += 1
         self._changed.pop(run, None)
         self._changed[run] = self.revision
         self._runs.pop(run, None)
 
-    def _run(self, run: str) -> Run:
+    def _build_run(self, run: str) -> Run:
         if run not in self._runs:
-            self._runs[run] = _run(run, self._spans[run].values(), self._beside.get(run))
+            self._runs[run] = _build_run(run, self._spans[run].values(), self._extras.get(run))
         return self._runs[run]
 
-    def _skipped(self, before: Listing | None) -> tuple[Problem, ...]:
-        if before and before.revision >= self._problems_changed:
-            return before.skipped
-        return tuple(sorted(self._problems.values(), key=lambda problem: natural(problem.file)))
+    def _skipped(self, previous: Listing | None) -> tuple[Problem, ...]:
+        if previous and previous.revision >= self._problems_changed:
+            return previous.skipped
+        return tuple(sorted(self._problems.values(), key=lambda problem: natural_key(problem.file)))
 
 
-def _run(run: str, spans: Iterable[Span], beside: Beside | None) -> Run:
+def _build_run(run: str, spans: Iterable[Span], extras: RunExtras | None) -> Run:
     workers: dict[str, list[Span]] = {}
     for span in spans:
-        workers.setdefault(span.place.worker, []).append(span)
-    whole = [_worker(name, spans) for name, spans in workers.items()]
-    whole.sort(key=lambda worker: (worker.rank < 0, worker.rank, standing(worker.id), natural(worker.id)))
-    root = beside.root if beside else whole[0].spans[0].log_file.root
-    return Run(run, run if run != "." else root.path.name or run, tuple(whole), beside)
+        workers.setdefault(span.run_path.worker, []).append(span)
+    run_workers = [_build_worker(name, spans) for name, spans in workers.items()]
+    run_workers.sort(
+        key=lambda worker: (worker.rank < 0, worker.rank, recording_order(worker.id), natural_key(worker.id))
+    )
+    root = extras.root if extras else run_workers[0].spans[0].log_file.root
+    return Run(run, run if run != "." else root.path.name or run, tuple(run_workers), extras)
 
 
-def _worker(name: str, spans: list[Span]) -> Worker:
-    taken: dict[str, Span] = {}
-    for span in sorted(spans, key=lambda span: (natural(span.place.stamp), span.log_file.name)):
-        wanted = span.place.stamp or "1"
-        chosen = span.log_file.name if wanted in taken else wanted  # the same recording packed and unpacked
-        taken[chosen] = replace(span, id=chosen)
-    return Worker(name, next((span.rank for span in taken.values() if span.rank >= 0), -1), tuple(taken.values()))
+def _build_worker(name: str, spans: list[Span]) -> Worker:
+    spans_by_id: dict[str, Span] = {}
+    for span in sorted(spans, key=lambda span: (natural_key(span.run_path.stamp), span.log_file.name)):
+        stamp = span.run_path.stamp or "1"
+        span_id = span.log_file.name if stamp in spans_by_id else stamp  # the same recording packed and unpacked
+        spans_by_id[span_id] = replace(span, id=span_id)
+    return Worker(
+        name, next((span.rank for span in spans_by_id.values() if span.rank >= 0), -1), tuple(spans_by_id.values())
+    )
 
 
-def run_id(root: Root, below: str) -> str:
+def run_id(root: Root, path: str) -> str:
     """What a run is called; below: its root, "." for the root itself."""
-    return f"{root.prefix}/{below}" if root.prefix and below != "." else root.prefix or below
+    return f"{root.prefix}/{path}" if root.prefix and path != "." else root.prefix or path
 
 
-def beside(items: Iterable[LogFile | LiveFolder | Problem]) -> dict[str, Beside]:
+def collect_extras(items: Iterable[LogFile | LiveFolder | Problem]) -> dict[str, RunExtras]:
     """What a walk found of runs besides their recordings."""
-    found: dict[str, Beside] = {}
+    extras: dict[str, RunExtras] = {}
     for item in items:
         if isinstance(item, LiveFolder):
             run = run_id(item.root, item.folder or ".")
-            series = found[run].series if run in found else ()
-            found[run] = Beside(item.root, item.modified_ns, item.path, series)
-        elif isinstance(item, LogFile) and item.name.endswith(SERIES):
+            series = extras[run].series if run in extras else ()
+            extras[run] = RunExtras(item.root, item.modified_ns, item.path, series)
+        elif isinstance(item, LogFile) and item.name.endswith(STEP_TIMES_SUFFIX):
             run = run_id(item.root, item.folder or ".")
-            known = found.get(run) or Beside(item.root, item.version.mtime_ns)
-            found[run] = replace(known, series=(*known.series, item.path))
-    return found
+            run_extras = extras.get(run) or RunExtras(item.root, item.version.mtime_ns)
+            extras[run] = replace(run_extras, series=(*run_extras.series, item.path))
+    return extras
 
 
 def new_span(file: LogFile) -> Span:
     """A file that nothing is known of but its place."""
-    return Span("", file, place(file.folder, file.name), "waiting")
+    return Span("", file, parse_run_path(file.folder, file.name), "waiting")
 
 
-def profiles(paths: Sequence[str | Path]) -> Listing:
+def scan_profiles(paths: Sequence[str | Path]) -> Listing:
     """What is there now, nothing parsed; for commands that look once."""
-    return listed(item for root in roots(paths) for item in walk(root))
+    return list_profiles(item for root in roots(paths) for item in walk(root))
 
 
-def listed(items: Iterable[LogFile | LiveFolder | Problem]) -> Listing:
+def list_profiles(items: Iterable[LogFile | LiveFolder | Problem]) -> Listing:
     """The profiles among them, nothing parsed."""
-    arrangement = Arrangement()
+    arrangement = RunIndex()
     for item in items:
         if isinstance(item, Problem):
-            arrangement.skip(item.file, item)
+            arrangement.set_problem(item.file, item)
             continue
         if isinstance(item, LiveFolder):
             continue
-        verdict = item.known or examine(item)
+        verdict = item.verdict or examine(item)
         if verdict.kind in ("profile", "growing"):
             arrangement.put(replace(new_span(item), format=verdict.format))
         elif verdict.kind == "skipped":
-            arrangement.skip(item.file, Problem(item.file, verdict.error, verdict.hint))
+            arrangement.set_problem(item.file, Problem(item.file, verdict.error, verdict.hint))
     return arrangement.listing()

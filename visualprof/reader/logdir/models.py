@@ -20,13 +20,13 @@ from visualprof.reader.logdir.pool import Parser, Pool
 from visualprof.reader.models import read_model
 from visualprof.reader.source import GROWING_HINT, Progress, Source
 
-_AT_ONCE = 2  # processes
-_KEPT_NODES = 200_000  # in memory; one model is kept whatever its size
-_KEPT_FAILURES = 1000
-_TRIES = 2  # of a model whose process died: the machine may have been short of memory
+_MAX_PROCESSES = 2  # processes
+_MAX_CACHED_NODES = 200_000  # in memory; one model is kept whatever its size
+_MAX_CACHED_FAILURES = 1000
+_MAX_ATTEMPTS = 2  # of a model whose process died: the machine may have been short of memory
 
 
-class BeingRead(NotReady):
+class ModelNotReady(NotReady):
     """With what the page shows meanwhile."""
 
     def __init__(self, name: str, progress: float) -> None:
@@ -44,7 +44,7 @@ class _Reading:
     size: int
     done: threading.Event = field(default_factory=threading.Event)
     progress: float = 0.0
-    tries: int = 1
+    attempts: int = 1
     outcome: ModelGraph | Failure | None = None
 
 
@@ -52,17 +52,17 @@ class ModelReader:
     """Graphs of model files.
 
     Args:
-        parser: a pool whose task is `keep_graph`; closed with this.
+        parser: a pool whose task is `cache_graph`; closed with this.
         cache: where its children leave graphs.
     """
 
     def __init__(self, parser: Parser[str], cache: Cache) -> None:
         self._parser = parser
         self._cache = cache
-        self._kept: OrderedDict[str, ModelGraph] = OrderedDict()
-        self._failed: OrderedDict[str, Failure] = OrderedDict()
+        self._graphs: OrderedDict[str, ModelGraph] = OrderedDict()
+        self._failures: OrderedDict[str, Failure] = OrderedDict()
         self._readings: dict[str, _Reading] = {}
-        self._turns = count()
+        self._sequence = count()
         self._lock = threading.RLock()
         self._loading = threading.Lock()
         parser.start(self)
@@ -74,7 +74,7 @@ class ModelReader:
             for reading in self._readings.values():
                 reading.done.set()
 
-    def busy(self) -> set[str]:
+    def busy_paths(self) -> set[str]:
         """Paths of files that are being read, or are about to be."""
         with self._lock:
             return {str(reading.path) for reading in self._readings.values()}
@@ -82,7 +82,7 @@ class ModelReader:
     def forget_failures(self) -> None:
         """What could not be read is tried again."""
         with self._lock:
-            self._failed.clear()
+            self._failures.clear()
 
     def graph(self, path: Path, name: str, version: tuple[int, int], wait_s: float) -> ModelGraph:
         """The graph of a model.
@@ -97,13 +97,13 @@ class ModelReader:
         outcome = self._cached(key, name, path)
         if outcome is None:
             with self._lock:
-                reading = self._readings.get(key) or self._read(key, _Reading(path, name, version[1]))
+                reading = self._readings.get(key) or self._start_reading(key, _Reading(path, name, version[1]))
             if wait_s:
-                self._parser.hurry(key)
+                self._parser.prioritize(key)
             reading.done.wait(wait_s)
             outcome = reading.outcome
             if outcome is None:
-                raise BeingRead(name, reading.progress)
+                raise ModelNotReady(name, reading.progress)
         if isinstance(outcome, Failure):
             raise ReadFailed(outcome)
         return outcome
@@ -111,51 +111,51 @@ class ModelReader:
     def _cached(self, key: str, name: str, path: Path) -> ModelGraph | Failure | None:
         """What is in memory or, one at a time, comes from disk."""
         with self._lock:
-            known = self._kept.get(key) or self._failed.get(key)
-            if known or key in self._readings:
-                if key in self._kept:
-                    self._kept.move_to_end(key)
-                return known
+            outcome = self._graphs.get(key) or self._failures.get(key)
+            if outcome or key in self._readings:
+                if key in self._graphs:
+                    self._graphs.move_to_end(key)
+                return outcome
         return self._load(key, name, path, Source(path).fingerprint())
 
-    def _read(self, key: str, reading: _Reading) -> _Reading:
+    def _start_reading(self, key: str, reading: _Reading) -> _Reading:
         self._readings[key] = reading
-        self._parser.submit(key, reading.path, reading.size, (1, next(self._turns)))
+        self._parser.submit(key, reading.path, reading.size, (1, next(self._sequence)))
         return reading
 
     def _load(self, key: str, name: str, path: Path, fingerprint: str) -> ModelGraph | None:
         with self._loading:
-            graph = self._kept.get(key) or self._cache.load_graph(fingerprint)
+            graph = self._graphs.get(key) or self._cache.load_graph(fingerprint)
             if graph is None:
                 return None
             if graph.name == path.name:  # a model that says no name is called after its file
                 graph = replace(graph, name=name)
-            self._keep(key, graph)
+            self._cache_graph(key, graph)
         return graph
 
-    def _keep(self, key: str, graph: ModelGraph) -> None:
+    def _cache_graph(self, key: str, graph: ModelGraph) -> None:
         with self._lock:
-            self._kept[key] = graph
-            self._kept.move_to_end(key)
-            while len(self._kept) > 1 and sum(len(g.nodes) for g in self._kept.values()) > _KEPT_NODES:
-                self._kept.popitem(last=False)
+            self._graphs[key] = graph
+            self._graphs.move_to_end(key)
+            while len(self._graphs) > 1 and sum(len(g.nodes) for g in self._graphs.values()) > _MAX_CACHED_NODES:
+                self._graphs.popitem(last=False)
 
-    def progressed(self, key: str, progress: float) -> None:
+    def on_progress(self, key: str, progress: float) -> None:
         """From the pool: reading has begun or got on."""
         with self._lock:
             reading = self._readings.get(key)
         if reading:
             reading.progress = progress
 
-    def finished(self, key: str, outcome: str | Failure) -> None:
+    def on_finished(self, key: str, outcome: str | Failure) -> None:
         """From the pool: a model was read into the cache, or cannot be."""
         with self._lock:
             reading = self._readings.get(key)
         if reading is None:
             return
-        if isinstance(outcome, Failure) and outcome.kind == "ProcessDied" and reading.tries < _TRIES:
-            reading.tries += 1
-            self._parser.submit(key, reading.path, reading.size, (1, next(self._turns)))
+        if isinstance(outcome, Failure) and outcome.kind == "ProcessDied" and reading.attempts < _MAX_ATTEMPTS:
+            reading.attempts += 1
+            self._parser.submit(key, reading.path, reading.size, (1, next(self._sequence)))
             return
         name, path = reading.name, reading.path
         result = outcome if isinstance(outcome, Failure) else self._load(key, name, path, outcome)
@@ -170,19 +170,19 @@ class ModelReader:
         with self._lock:
             del self._readings[key]
             if isinstance(result, Failure):
-                self._failed[key] = result
-                while len(self._failed) > _KEPT_FAILURES:
-                    self._failed.popitem(last=False)
+                self._failures[key] = result
+                while len(self._failures) > _MAX_CACHED_FAILURES:
+                    self._failures.popitem(last=False)
         reading.outcome = result
         reading.done.set()
 
 
-def open_models(cache: Cache) -> ModelReader:
+def open_model_reader(cache: Cache) -> ModelReader:
     """A reader with a pool of its own, which begins with the first model: a slow one does not hold up profiles."""
-    return ModelReader(Pool(partial(keep_graph, cache=cache), _AT_ONCE, MODEL_LIMITS), cache)
+    return ModelReader(Pool(partial(cache_graph, cache=cache), _MAX_PROCESSES, MODEL_LIMITS), cache)
 
 
-def keep_graph(path: str, progress: Progress, *, cache: Cache) -> str:
+def cache_graph(path: str, progress: Progress, *, cache: Cache) -> str:
     """Read a model into the cache and gives its fingerprint; the task of a child.
 
     Raises: UnknownFormat, FormatError, SourceError.

@@ -8,7 +8,7 @@ from collections import OrderedDict
 from visualprof.reader.cache import Cache
 from visualprof.reader.trace import Trace
 
-_MOST = 8
+_MAX_OPEN_TRACES = 8
 
 
 class OpenTraces:
@@ -28,6 +28,6 @@ class OpenTraces:
             with self._lock:
                 self._traces[fingerprint] = trace
                 self._traces.move_to_end(fingerprint)
-                while len(self._traces) > _MOST:
+                while len(self._traces) > _MAX_OPEN_TRACES:
                     self._traces.popitem(last=False)
         return trace

@@ -26,32 +26,32 @@ from visualprof.reader.processors import usable_processors
 _HUGE_BYTES = 1024**3
 # A child that has had nothing to do for so long ends: it holds 50 to 500 MiB. Another one is there in half a second.
 _IDLE_S = 30.0
-_LEFT_OVER = 1000
+_MAX_STALE_ENTRIES = 1000
 
-Told = TypeVar("Told", contravariant=True)
-Read = TypeVar("Read", covariant=True)
+ListenerResult = TypeVar("Told", contravariant=True)
+ParserResult = TypeVar("Read", covariant=True)
 
 
-class Listener(Protocol[Told]):
+class Listener(Protocol[ListenerResult]):
     """Who wants to know; called from the pool's threads."""
 
-    def progressed(self, key: str, progress: float) -> None:
+    def on_progress(self, key: str, progress: float) -> None:
         """A job has begun (0.0) or got on."""
 
-    def finished(self, key: str, outcome: Told | Failure) -> None:
+    def on_finished(self, key: str, outcome: ListenerResult | Failure) -> None:
         """A job is over, unless it was cancelled."""
 
 
-class Parser(Protocol[Read]):
+class Parser(Protocol[ParserResult]):
     """What parses files in the background."""
 
-    def start(self, listener: Listener[Read]) -> None:
+    def start(self, listener: Listener[ParserResult]) -> None:
         """Tell `listener` from now on."""
 
     def submit(self, key: str, path: str | Path, size: int, order: tuple[int, ...]) -> None:
         """Queues a file, the lowest order first."""
 
-    def hurry(self, key: str) -> None:
+    def prioritize(self, key: str) -> None:
         """Move a queued file to the front."""
 
     def cancel(self, key: str) -> None:
@@ -71,13 +71,13 @@ class Job(msgspec.Struct):
     cancelled: bool = False
 
 
-class Jobs:
+class JobQueue:
     """Waiting jobs by their order; one that was moved or cancelled stays in the heap until its turn comes."""
 
     def __init__(self) -> None:
         self._jobs: dict[str, Job] = {}
-        self._heaps: tuple[list[_Place], list[_Place]] = ([], [])  # of other files, and of huge ones
-        self._turns = count()
+        self._heaps: tuple[list[_HeapEntry], list[_HeapEntry]] = ([], [])  # of other files, and of huge ones
+        self._sequence = count()
 
     def __len__(self) -> int:
         return len(self._jobs)
@@ -89,12 +89,12 @@ class Jobs:
         """Queues a job, or moves one that waits."""
         self._jobs[job.key] = job
         heap = self._heaps[job.huge]
-        heappush(heap, (job.order, next(self._turns), job))
-        if len(heap) > 2 * len(self._jobs) + _LEFT_OVER:
-            heap[:] = [place for place in heap if self._holds(place)]
+        heappush(heap, (job.order, next(self._sequence), job))
+        if len(heap) > 2 * len(self._jobs) + _MAX_STALE_ENTRIES:
+            heap[:] = [entry for entry in heap if self._is_waiting(entry)]
             heapify(heap)
 
-    def hurry(self, key: str) -> None:
+    def prioritize(self, key: str) -> None:
         """Put a job, if it waits, before all others."""
         if job := self._jobs.get(key):
             job.order = (-1, -time.monotonic_ns())
@@ -106,20 +106,20 @@ class Jobs:
 
     def take(self, huge: bool) -> Job | None:
         """The next job, a huge one only if that is allowed; None when there is none."""
-        best: list[_Place] = []
+        best: list[_HeapEntry] = []
         for heap in self._heaps[: 1 + huge]:
-            while heap and not self._holds(heap[0]):
+            while heap and not self._is_waiting(heap[0]):
                 heappop(heap)
             if heap and (not best or heap[0] < best[0]):
                 best = heap
         return self._jobs.pop(heappop(best)[2].key) if best else None
 
-    def _holds(self, place: _Place) -> bool:
-        order, _, job = place
+    def _is_waiting(self, entry: _HeapEntry) -> bool:
+        order, _, job = entry
         return self._jobs.get(job.key) is job and job.order is order
 
 
-_Place = tuple[tuple[int, ...], int, Job]
+_HeapEntry = tuple[tuple[int, ...], int, Job]
 
 
 class Pool(Generic[Result]):
@@ -139,8 +139,8 @@ class Pool(Generic[Result]):
         self._limits = limits
         self._count = workers or max(2, min(usable_processors(), 4))
         self._idle_s = idle_s
-        self._turn = threading.Condition()
-        self._waiting = Jobs()
+        self._condition = threading.Condition()
+        self._waiting = JobQueue()
         self._running: dict[str, Job] = {}
         self._slots: list[threading.Thread] = []
         self._closed = False
@@ -152,32 +152,32 @@ class Pool(Generic[Result]):
 
     def submit(self, key: str, path: str | Path, size: int, order: tuple[int, ...]) -> None:
         """Queues a file; a job of the same key is cancelled first."""
-        with self._turn:
+        with self._condition:
             self._cancel(key)
             self._waiting.add(Job(key, os.fspath(path), size >= _HUGE_BYTES, order))
             if len(self._slots) < min(self._count, len(self._waiting) + len(self._running)) and not self._closed:
-                slot = threading.Thread(target=self._serve, name=f"parse-{len(self._slots)}", daemon=True)
+                slot = threading.Thread(target=self._run_slot, name=f"parse-{len(self._slots)}", daemon=True)
                 self._slots.append(slot)
                 slot.start()
-            self._turn.notify()
+            self._condition.notify()
 
-    def hurry(self, key: str) -> None:
+    def prioritize(self, key: str) -> None:
         """Someone waits for this file: it is the next."""
-        with self._turn:
-            self._waiting.hurry(key)
+        with self._condition:
+            self._waiting.prioritize(key)
 
     def cancel(self, key: str) -> None:
         """Forget the job; a child busy with it is stopped. Its outcome is not reported."""
-        with self._turn:
+        with self._condition:
             self._cancel(key)
 
     def close(self) -> None:
         """Stop all children; returns when they are gone."""
-        with self._turn:
+        with self._condition:
             self._closed = True
             for key in [*self._waiting, *self._running]:
                 self._cancel(key)
-            self._turn.notify_all()
+            self._condition.notify_all()
         for slot in self._slots:
             slot.join(timeout=5)
 
@@ -189,17 +189,17 @@ class Pool(Generic[Result]):
 
     def _take(self, idle_s: float | None) -> Job | None:
         """The next job; None at the end, and after that time without one. At most one huge file is read at a time."""
-        with self._turn:
+        with self._condition:
             while not self._closed:
                 job = self._waiting.take(huge=not any(job.huge for job in self._running.values()))
                 if job:
                     self._running[job.key] = job
                     return job
-                if not self._turn.wait(idle_s):
+                if not self._condition.wait(idle_s):
                     return None
         return None
 
-    def _serve(self) -> None:
+    def _run_slot(self) -> None:
         child: ReaderProcess[Result] | None = None
         while True:
             job = self._take(self._idle_s if child else None)
@@ -210,7 +210,7 @@ class Pool(Generic[Result]):
                 if self._closed:
                     return
                 continue
-            self._tell(job, 0.0)
+            self._report_progress(job, 0.0)
             try:
                 child = child if child and child.is_alive() else ReaderProcess(self._task, self._limits)
                 outcome = self._run(child, job)
@@ -226,21 +226,23 @@ class Pool(Generic[Result]):
             if child and (outcome is None or child.heavy):
                 child.stop()
                 child = None
-            self._over(job, outcome)
+            self._finish(job, outcome)
 
     def _run(self, child: ReaderProcess[Result], job: Job) -> Result | Failure | None:
-        with self._turn:
-            among = min(self._count, len(self._running) + len(self._waiting))
-        return child.run(job.path, Path(job.path).name, partial(self._tell, job), lambda: job.cancelled, among)
+        with self._condition:
+            readers = min(self._count, len(self._running) + len(self._waiting))
+        return child.run(
+            job.path, Path(job.path).name, partial(self._report_progress, job), lambda: job.cancelled, readers
+        )
 
-    def _over(self, job: Job, outcome: Result | Failure | None) -> None:
-        with self._turn:
+    def _finish(self, job: Job, outcome: Result | Failure | None) -> None:
+        with self._condition:
             if self._running.get(job.key) is job:
                 del self._running[job.key]
-            self._turn.notify_all()
+            self._condition.notify_all()
         if outcome is not None and not job.cancelled and self._listener:
-            self._listener.finished(job.key, outcome)
+            self._listener.on_finished(job.key, outcome)
 
-    def _tell(self, job: Job, progress: float) -> None:
+    def _report_progress(self, job: Job, progress: float) -> None:
         if self._listener and not job.cancelled:
-            self._listener.progressed(job.key, progress)
+            self._listener.on_progress(job.key, progress)

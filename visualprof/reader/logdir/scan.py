@@ -14,7 +14,7 @@ import msgspec
 
 from visualprof.errors import EmptyFile, SourceError, UnknownFormat
 from visualprof.messages import msg
-from visualprof.reader.captured.files import captures_stamp, is_attached_capture
+from visualprof.reader.graph_capture.files import captures_stamp, is_attached_capture
 from visualprof.reader.models import recognise_model
 from visualprof.reader.registry import LEADING_BLANKS, is_json, may_be_profile, profile_suffixes, recognize
 from visualprof.reader.source import GROWING_HINT, HEAD_BYTES, Source
@@ -26,7 +26,7 @@ MAX_ENTRIES = 200_000
 # Read of every file; more only of those that begin like a profile or are named like one.
 GLANCE_BYTES = 512
 
-_UNFINISHED = (".partial", ".tmp", ".part", ".crdownload", ".swp", "~")
+_UNFINISHED_SUFFIXES = (".partial", ".tmp", ".part", ".crdownload", ".swp", "~")
 _PROFILE_NAME = re.compile(
     r"\.(json|trace|prof|profile|pftrace|perfetto-trace|paddle_trace\.pb|xplane\.pb)(\.gz)?$", re.IGNORECASE
 )
@@ -37,10 +37,10 @@ _OTHER_NAME = re.compile(
     re.IGNORECASE,
 )
 # What a remote run leaves beside its profiles: JSON that is not worth a word.
-_RESULT_NAMES = frozenset({"job.json", "env.json", "status.json"})
+_RESULT_FILES = frozenset({"job.json", "env.json", "status.json"})
 # Where the processes of a run that listen say what they do, and are told what to record.
-LIVE = ".live"
-SERIES = ".steps.bin"
+LIVE_FOLDER = ".live"
+STEP_TIMES_SUFFIX = ".steps.bin"
 
 
 class Root(msgspec.Struct, frozen=True):
@@ -84,7 +84,7 @@ class LogFile(msgspec.Struct, frozen=True):
     folder: str
     name: str
     version: Version
-    known: Verdict | None = None
+    verdict: Verdict | None = None
 
 
 class LiveFolder(msgspec.Struct, frozen=True):
@@ -118,7 +118,7 @@ def roots(paths: Sequence[str | Path]) -> list[Root]:
     return [Root(path, name) for name, path in names.items()]
 
 
-def walk(root: Root, *, outside: bool = True) -> Iterator[LogFile | LiveFolder | Problem]:
+def walk(root: Root, *, follow_outside: bool = True) -> Iterator[LogFile | LiveFolder | Problem]:
     """Every regular file below a root, but nothing hidden or unfinished; each folder once, whatever the links.
 
     Of what is hidden, the folders of live runs alone are told of, and only those that really are below the root: a
@@ -137,14 +137,14 @@ def walk(root: Root, *, outside: bool = True) -> Iterator[LogFile | LiveFolder |
     while plain or linked:
         path, folder = plain.pop() if plain else linked.pop()
         try:
-            own = os.stat(path)
-            if (own.st_dev, own.st_ino) in seen:
+            folder_status = os.stat(path)
+            if (folder_status.st_dev, folder_status.st_ino) in seen:
                 continue
-            seen.add((own.st_dev, own.st_ino))
+            seen.add((folder_status.st_dev, folder_status.st_ino))
             children = sorted(os.scandir(path), key=lambda entry: entry.name)
         except OSError as error:
             yield Problem(
-                _listed_name(root, folder) or str(root.path),
+                _user_path(root, folder) or str(root.path),
                 msg("logdir.cannot_read_folder", f"cannot read this folder: {error.strerror}"),
                 "",
             )
@@ -154,20 +154,20 @@ def walk(root: Root, *, outside: bool = True) -> Iterator[LogFile | LiveFolder |
         if entries > MAX_ENTRIES:
             hint = msg("logdir.name_folder_further_down", "name a folder further down")
             yield Problem(
-                _listed_name(root, folder),
+                _user_path(root, folder),
                 msg("logdir.over_files_rest_not", f"over {MAX_ENTRIES:,} files: the rest is not looked at"),
                 hint,
             )
             return
         for child in children:
-            if child.name.startswith(".") or child.name.endswith(_UNFINISHED):
-                yield from _live_folder(root, folder, child, own.st_mtime_ns)
+            if child.name.startswith(".") or child.name.endswith(_UNFINISHED_SUFFIXES):
+                yield from _live_folder(root, folder, child, folder_status.st_mtime_ns)
                 continue
-            below = f"{folder}/{child.name}" if folder else child.name
-            if not outside and child.is_symlink() and not _is_below(root, child.path):
+            relative = f"{folder}/{child.name}" if folder else child.name
+            if not follow_outside and child.is_symlink() and not _resolves_below(root, child.path):
                 hint = msg("logdir.copy_what_leads_name", "copy what it leads to, or name that as a log directory")
                 yield Problem(
-                    _listed_name(root, below),
+                    _user_path(root, relative),
                     msg("logdir.link_leads_out_log", "this link leads out of the log directory"),
                     hint,
                 )
@@ -175,7 +175,7 @@ def walk(root: Root, *, outside: bool = True) -> Iterator[LogFile | LiveFolder |
             try:
                 status = child.stat()
                 if stat.S_ISDIR(status.st_mode):
-                    (linked if child.is_symlink() else plain).append((child.path, below))
+                    (linked if child.is_symlink() else plain).append((child.path, relative))
                 elif stat.S_ISREG(status.st_mode):
                     yield _log_file(root, folder, child.name, child.path, status, captures)
             except OSError:  # a dangling link, a loop, or gone since it was listed
@@ -183,73 +183,73 @@ def walk(root: Root, *, outside: bool = True) -> Iterator[LogFile | LiveFolder |
 
 
 def _live_folder(root: Root, folder: str, child: os.DirEntry[str], modified_ns: int) -> Iterator[LiveFolder]:
-    if child.name == LIVE and is_own_folder(root, child.path):
+    if child.name == LIVE_FOLDER and is_real_subfolder(root, child.path):
         yield LiveFolder(child.path, root, folder, modified_ns)
 
 
-def is_own_folder(root: Root, path: str) -> bool:
+def is_real_subfolder(root: Root, path: str) -> bool:
     """Is it a folder below the root, reached by no link?"""
     real = root.path.resolve() / Path(path).relative_to(root.path)
     return os.path.isdir(path) and os.path.realpath(path) == str(real)
 
 
-def _is_below(root: Root, path: str) -> bool:
+def _resolves_below(root: Root, path: str) -> bool:
     """Does a path, its links followed, end below the root?"""
     return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(root.path))
 
 
 def _log_file(root: Root, folder: str, name: str, path: str, status: os.stat_result, captures: int) -> LogFile:
     version = Version(status.st_size, status.st_mtime_ns, status.st_ino, captures)
-    return LogFile(path, _listed_name(root, f"{folder}/{name}" if folder else name), root, folder, name, version)
+    return LogFile(path, _user_path(root, f"{folder}/{name}" if folder else name), root, folder, name, version)
 
 
-def _listed_name(root: Root, below: str) -> str:
-    return "/".join(part for part in (root.prefix, below) if part)
+def _user_path(root: Root, relative: str) -> str:
+    return "/".join(part for part in (root.prefix, relative) if part)
 
 
 def examine(file: LogFile) -> Verdict:
     """What a file is, by its content; its name only decides whether a stranger is worth a mention."""
     source = Source(file.path)
-    named = _named_like_profile(file)
+    has_profile_name = _has_profile_name(file)
     if file.version.size == 0:
         return (
             Verdict("growing", "", msg("logdir.empty", f"{file.name} is empty"), GROWING_HINT)
-            if named
+            if has_profile_name
             else Verdict("other")
         )
-    if _is_extract(file) or is_attached_capture(file.path, str(file.root.path)):
+    if _is_viewer_extract(file) or is_attached_capture(file.path, str(file.root.path)):
         return Verdict("other")
     try:
-        if not (named or may_be_profile(source.head(GLANCE_BYTES))):
+        if not (has_profile_name or may_be_profile(source.head(GLANCE_BYTES))):
             return Verdict("other")
         return Verdict("profile", recognize(source).name)
     except EmptyFile as error:
-        return Verdict("other") if file.name in _RESULT_NAMES else Verdict("growing", "", error.error, error.hint)
+        return Verdict("other") if file.name in _RESULT_FILES else Verdict("growing", "", error.error, error.hint)
     except UnknownFormat as error:
-        if named and _cut_short(source):
+        if has_profile_name and _is_truncated_json(source):
             return Verdict(
                 "growing",
                 "",
                 msg("logdir.ends_middle_before_says", f"{file.name} ends in the middle, before it says what it is"),
                 GROWING_HINT,
             )
-        return _stranger(file, error.error, error.hint)
+        return _unrecognized(file, error.error, error.hint)
     except SourceError as error:
-        return _stranger(file, error.error, error.hint)
+        return _unrecognized(file, error.error, error.hint)
     except Exception as error:  # noqa: BLE001 - a head that trips a format must not hide the other files
         _log.exception("looking at %s", file.path)
-        what = msg("logdir.reader_failed", f"the reader failed ({type(error).__name__}: {error})")
-        return _stranger(file, what, msg("logdir.please_report_file", "please report it with the file"))
+        problem = msg("logdir.reader_failed", f"the reader failed ({type(error).__name__}: {error})")
+        return _unrecognized(file, problem, msg("logdir.please_report_file", "please report it with the file"))
 
 
-def _is_extract(file: LogFile) -> bool:
+def _is_viewer_extract(file: LogFile) -> bool:
     """Is it what XLA's profiler writes beside a profile for other viewers: the first million of its events?"""
-    stem, ending, _ = file.path.partition(".trace.json")
-    return bool(ending) and os.path.exists(f"{stem}.xplane.pb")
+    stem, has_suffix, _ = file.path.partition(".trace.json")
+    return bool(has_suffix) and os.path.exists(f"{stem}.xplane.pb")
 
 
-def _stranger(file: LogFile, error: str, hint: str) -> Verdict:
-    if file.name in _RESULT_NAMES or _OTHER_NAME.search(file.name) or _is_model(file):
+def _unrecognized(file: LogFile, error: str, hint: str) -> Verdict:
+    if file.name in _RESULT_FILES or _OTHER_NAME.search(file.name) or _is_model(file):
         return Verdict("other")
     return Verdict("skipped", "", error, hint)
 
@@ -261,12 +261,12 @@ def _is_model(file: LogFile) -> bool:
         return False
 
 
-def _named_like_profile(file: LogFile) -> bool:
+def _has_profile_name(file: LogFile) -> bool:
     named = _PROFILE_NAME.search(file.name) or file.name.lower().endswith(profile_suffixes())
-    return bool(named) and file.name not in _RESULT_NAMES
+    return bool(named) and file.name not in _RESULT_FILES
 
 
-def _cut_short(source: Source) -> bool:
+def _is_truncated_json(source: Source) -> bool:
     """Does it begin like JSON, without the end?"""
     head = source.head()
     return len(head) < HEAD_BYTES and is_json(head) and head.rstrip(LEADING_BLANKS)[-1:] not in (b"}", b"]")

@@ -9,7 +9,7 @@ import msgspec
 from msgspec.structs import force_setattr
 
 from visualprof.reader.cache import Cache, open_trace
-from visualprof.reader.captured.files import recording_fingerprint as fingerprint_of
+from visualprof.reader.graph_capture.files import recording_fingerprint as fingerprint_of
 from visualprof.reader.child import Failure
 from visualprof.reader.source import Progress
 from visualprof.reader.trace import Trace
@@ -45,7 +45,7 @@ def _interned(views: tuple[str, ...]) -> tuple[str, ...]:
 Outcome = Summary | Failure
 
 
-def summarise(path: str, progress: Progress, cache: Cache, views: Callable[[Trace], tuple[str, ...]]) -> Summary:
+def summarize(path: str, progress: Progress, cache: Cache, views: Callable[[Trace], tuple[str, ...]]) -> Summary:
     """Read a file into the cache; the task of a child."""
     trace = open_trace(path, progress, cache)
     first, last = trace.span_ns

@@ -12,17 +12,30 @@ from watchdog import events
 from watchdog.observers import Observer
 from watchdog.observers.api import BaseObserver
 
-from visualprof.reader.logdir.scan import LIVE, SERIES
+from visualprof.reader.logdir.scan import LIVE_FOLDER, STEP_TIMES_SUFFIX
 
 _log = logging.getLogger(__name__)
 
 # Not "modified": a file that is written fast would bring thousands a second. Growth is seen by the scans.
-_EVENTS: list[type[events.FileSystemEvent]] = [
+_WATCHED_EVENTS: list[type[events.FileSystemEvent]] = [
     events.FileCreatedEvent, events.FileClosedEvent, events.FileMovedEvent, events.FileDeletedEvent,
     events.DirCreatedEvent, events.DirMovedEvent, events.DirDeletedEvent,
 ]  # fmt: skip
 # Here the kernel tells only of changes made on this machine.
-_REMOTE = {"nfs", "nfs4", "cifs", "smb3", "9p", "ceph", "glusterfs", "lustre", "gpfs", "afs", "beegfs", "virtiofs"}
+_REMOTE_FILE_SYSTEMS = {
+    "nfs",
+    "nfs4",
+    "cifs",
+    "smb3",
+    "9p",
+    "ceph",
+    "glusterfs",
+    "lustre",
+    "gpfs",
+    "afs",
+    "beegfs",
+    "virtiofs",
+}
 
 
 class Watcher(events.FileSystemEventHandler):
@@ -32,23 +45,26 @@ class Watcher(events.FileSystemEventHandler):
     """
 
     def __init__(
-        self, folders: Sequence[Path], changed: Callable[[], None], make: Callable[[], BaseObserver] = Observer
+        self,
+        folders: Sequence[Path],
+        on_change: Callable[[], None],
+        make_observer: Callable[[], BaseObserver] = Observer,
     ) -> None:
         self._folders = folders
-        self._make = make
-        self._changed = changed
+        self._make_observer = make_observer
+        self._on_change = on_change
         self._observer: BaseObserver | None = None
 
     def start(self) -> bool:
         """False when the system does not tell: network file systems, no watches left, a missing folder."""
-        if any(_file_system(folder) in _REMOTE for folder in self._folders):
+        if any(_file_system(folder) in _REMOTE_FILE_SYSTEMS for folder in self._folders):
             return False
         # watchdog 7.1 says so when a folder that it watches is renamed or gets one within, and goes on as it should.
         warnings.filterwarnings("ignore", "Callback with id", RuntimeWarning)
-        observer = self._make()
+        observer = self._make_observer()
         try:
             for folder in self._folders:
-                observer.schedule(self, str(folder), recursive=folder.is_dir(), event_filter=_EVENTS)
+                observer.schedule(self, str(folder), recursive=folder.is_dir(), event_filter=_WATCHED_EVENTS)
             observer.start()
         except OSError as error:
             _log.info("no file events (%s): looking every few seconds instead", error)
@@ -66,30 +82,38 @@ class Watcher(events.FileSystemEventHandler):
 
     def on_any_event(self, event: events.FileSystemEvent) -> None:
         """Called by watchdog."""
-        if any(path and self._is_shown(path) for path in (event.src_path, event.dest_path)):
-            self._changed()
+        if any(path and self._is_visible(path) for path in (event.src_path, event.dest_path)):
+            self._on_change()
 
-    def _is_shown(self, path: bytes | str) -> bool:
+    def _is_visible(self, path: bytes | str) -> bool:
         """Does the walk look there? The work of remote runs, below `.visualprof`, changes many times a second."""
-        whole = Path(os.fsdecode(path))
-        if whole.name.endswith(SERIES):  # written each second, for days
+        changed_path = Path(os.fsdecode(path))
+        if changed_path.name.endswith(STEP_TIMES_SUFFIX):  # written each second, for days
             return False
-        whole = whole.parent if whole.name == LIVE else whole  # not what is in it, which changes as often
-        below = [whole.relative_to(folder) for folder in self._folders if whole.is_relative_to(folder)]
-        return not below or any(not any(part.startswith(".") for part in path.parts) for path in below)
+        changed_path = (
+            changed_path.parent if changed_path.name == LIVE_FOLDER else changed_path
+        )  # not what is in it, which changes as often
+        relative_paths = [
+            changed_path.relative_to(folder) for folder in self._folders if changed_path.is_relative_to(folder)
+        ]
+        return not relative_paths or any(
+            not any(part.startswith(".") for part in path.parts) for path in relative_paths
+        )
 
 
 def _file_system(folder: Path) -> str:
     """The type of the file system that a folder is on; "" where the system does not say (all but Linux)."""
     try:
         lines = Path("/proc/self/mountinfo").read_text().splitlines()
-        whole = str(folder.resolve())
+        resolved = str(folder.resolve())
     except OSError:
         return ""
-    best, kind = "", ""
+    longest_mount, kind = "", ""
     for line in lines:
-        left, _, right = line.partition(" - ")
-        point = left.split()[4].encode().decode("unicode_escape")
-        if (whole == point or whole.startswith(point.rstrip("/") + "/")) and len(point) >= len(best):
-            best, kind = point, right.split()[0]
+        fields, _, type_fields = line.partition(" - ")
+        mount_point = fields.split()[4].encode().decode("unicode_escape")
+        if (resolved == mount_point or resolved.startswith(mount_point.rstrip("/") + "/")) and len(mount_point) >= len(
+            longest_mount
+        ):
+            longest_mount, kind = mount_point, type_fields.split()[0]
     return kind

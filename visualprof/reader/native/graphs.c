@@ -45,7 +45,7 @@ API void vp_inside(int64_t launches, const int32_t *call, const int32_t *templat
     }
 }
 
-/* A number for each launch by the names of what it launched and their order, as `_marks` of captured/launches.py. */
+/* A number for each launch by the names of what it launched and their order, as `_marks` of graph_capture/launches.py. */
 API void vp_marks(const int32_t *name, const int32_t *work, const int64_t *first, int64_t launches, int64_t *mark)
 {
     for (int64_t l = 0; l < launches; l++) {

@@ -32,7 +32,7 @@ _CHECK_BUFFER_BYTES = 1 << 20
 _CHECK_FACTOR = 0x9E3779B97F4A7C15  # odd, so that no block's part of the check is lost
 _ALIGN_BYTES = 64
 # Folders below reader/; others do not touch a trace.
-_TRACE_FOLDERS = (".", "trace", "chrome", "megengine", "formats", "native", "captured")
+_TRACE_FOLDERS = (".", "trace", "chrome", "megengine", "formats", "native", "graph_capture")
 
 _GRAPH_COLUMNS = [name for name in Graphs.__struct_fields__ if name != "args"]
 

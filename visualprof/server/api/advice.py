@@ -140,7 +140,7 @@ class Advices(Resource):
         found: dict[str, Path] = {}
         for name in row.files:
             folder = Path(advice.path).parent if advice else Path()
-            self._logdir.bring(str(folder / name))
+            self._logdir.ensure_local(str(folder / name))
             file = regular_file_inside(folder, name) if advice else None
             if file is None:
                 raise NotFound(

@@ -225,7 +225,7 @@ class Cases(Resource):
         name = LOG if run == "." else f"{run}/{LOG}"
         for file in self._logdir.files(LOG.__eq__):
             if file.file == name:
-                self._logdir.bring(file.path)
+                self._logdir.ensure_local(file.path)
                 try:
                     with Path(file.path).open("rb") as log:
                         start = max(log.seek(0, 2) - LOG_TAIL, 0)

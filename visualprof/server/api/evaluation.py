@@ -203,7 +203,7 @@ class Reports:
         for report in self.current()[1]:
             if report.id == name:
                 return report
-        if self._logdir.look_for(f"{name}/points.jsonl"):
+        if self._logdir.rescan_for(f"{name}/points.jsonl"):
             return self.find(name)
         raise NotFound(
             msg("server.there_no_report", f"there is no report {name[:200]!r}"),
@@ -297,7 +297,7 @@ def _row(report: Report, runs: set[str]) -> ReportRow:
 def _point(logdir: LogDirectory, now: Listing, report: Report, point: Point) -> PointAnswer:
     """Everything about a point; a trace that is still being parsed is waited for by a 503."""
     if report.latencies:
-        logdir.bring(report.latencies)
+        logdir.ensure_local(report.latencies)
     latencies = read_latencies(report, point)
     charts = {"histogram": histogram_chart(latencies, point), "samples": latency_chart(latencies, point.duration_ns)}
     profile, trace, location = _profile(logdir, now, report, point)

@@ -21,8 +21,8 @@ from visualprof.capture import live as files
 from visualprof.capture.options import CaptureBusy, CaptureError
 from visualprof.errors import Forbidden, NotFound
 from visualprof.messages import msg
-from visualprof.reader.logdir.listing import Beside, Run
-from visualprof.reader.logdir.scan import is_own_folder
+from visualprof.reader.logdir.listing import Run, RunExtras
+from visualprof.reader.logdir.scan import is_real_subfolder
 from visualprof.reader.results.steps import By, StepTimes, read_steps
 from visualprof.server.identity import who
 from visualprof.server.routes import Query, Resource, change, get
@@ -149,8 +149,8 @@ class Live(Resource):
     @get("/live", needs="link")
     def live(self) -> LiveAnswer:
         """The runs in which processes listen, and what these do."""
-        now = [run for run in self._visible.listing().runs if run.beside and run.beside.live]
-        found = [row for run in now if run.beside and (row := self._look(run.id, run.beside))]
+        now = [run for run in self._visible.listing().runs if run.extras and run.extras.live]
+        found = [row for run in now if run.extras and (row := self._look(run.id, run.extras))]
         may = {row.run: self._may_record(row.run) for row in found}
         return LiveAnswer([msgspec.structs.replace(row, recordable=may[row.run]) for row in found])
 
@@ -169,7 +169,7 @@ class Live(Resource):
                 msg("server.start_without_read_only", "start it without --read-only"),
             )
         run = self._run(body.run)
-        if not run.beside or not is_own_folder(run.beside.root, run.beside.live or "."):
+        if not run.extras or not is_real_subfolder(run.extras.root, run.extras.live or "."):
             raise NotFound(
                 msg("server.no_process_run_listens", "no process of this run listens"),
                 msg("server.call_capture_listen_where", "call capture.listen(...) where you train"),
@@ -178,19 +178,19 @@ class Live(Resource):
             raise Forbidden(
                 msg("server.only_owner_administrators_record", "only its owner and administrators record a run")
             )
-        folder = Path(run.beside.live).parent
+        folder = Path(run.extras.live).parent
         try:
             asked = files.ask(folder, files.RecordingOptions(body.steps, body.memory, body.shapes, body.stacks), "page")
         except CaptureError as error:
             raise CaptureBusy(error.error, error.hint) from error
         with self._lock:
-            self._or_none.pop(run.beside.live, None)
+            self._or_none.pop(run.extras.live, None)
         return _recording(run.id, folder, asked, time.time_ns())
 
     @get("/live/steps", refuses={404: "there is no such run, or it has no times of steps"}, needs="link")
     def steps(self, query: StepTimesQuery) -> StepTimesAnswer:
         """How long the steps of a process took, over time."""
-        beside = self._run(query.run).beside
+        beside = self._run(query.run).extras
         paths = {os.path.basename(path).partition(".")[0]: path for path in (beside.series if beside else ())}
         if not paths:
             raise NotFound(
@@ -216,14 +216,14 @@ class Live(Resource):
         access = accounts.sharing.access(self._visible.key(run)) if accounts else None
         return access is None or access.owner is None or access.can_be_shared_by(principal)
 
-    def _look(self, run: str, beside: Beside) -> LiveRun | None:
+    def _look(self, run: str, beside: RunExtras) -> LiveRun | None:
         """What goes on in a run; None where nothing did within the last hour."""
         begun = time.monotonic()
         with self._lock:
             until, row = self._or_none.get(beside.live, (0.0, None))
             if begun < until:
                 return row
-        fresh = _beats(beside.live) and is_own_folder(beside.root, beside.live)
+        fresh = _beats(beside.live) and is_real_subfolder(beside.root, beside.live)
         row = _live_run(run, Path(beside.live).parent) if fresh else None
         lives = row is not None and any(one.state != "ended" for one in row.processes)
         end = time.monotonic()

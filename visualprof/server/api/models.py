@@ -175,7 +175,7 @@ class Models:
             for _, fetch in self._others:
                 fetch(found[1])
         if not found[0].uploaded:
-            self._logdir.bring(str(found[1]))
+            self._logdir.ensure_local(str(found[1]))
         return self.read(found, WAIT_S)
 
     def read(self, entry: Entry, wait_s: float) -> ModelGraph:
@@ -240,8 +240,8 @@ class Models:
 
         Raises: UnknownFormat: by its name it should be one. SourceError.
         """
-        if file.known:
-            return file.known.format if file.known.kind == "other" else ""
+        if file.verdict:
+            return file.verdict.format if file.verdict.kind == "other" else ""
         key, heads = _version(file), self._heads
         if key not in heads:
             try:

@@ -172,7 +172,7 @@ class Runs(Resource):
     def changes(self, query: ChangesQuery) -> ChangesAnswer:
         """What changed of the runs since a revision; the files of the shown one are read first."""
         if query.shown and self._visible.rule(query.shown):
-            self._logdir.show(query.shown)
+            self._logdir.set_active_run(query.shown)
         now = self._visible.changes(query.since)
         runs = self._all(now) if now.since is None else self._rows(now.runs)
         skipped = None if now.skipped is None else _skipped(now.skipped)
@@ -187,7 +187,7 @@ class Runs(Resource):
                 msg("server.start_without_read_only", "start it without --read-only"),
             )
         self._reader.forget_failures()
-        self._logdir.retry()
+        self._logdir.retry_failed()
         self._logdir.rescan()
 
     def _all(self, now: listing.Listing | listing.Changes) -> list[Run]:
@@ -219,7 +219,7 @@ def _run(run: listing.Run) -> Run:
         for worker in run.workers
     ]
     frameworks = {span.framework for worker in workers for span in worker.spans if span.framework}
-    beside = run.beside
+    beside = run.extras
     live, series = bool(beside and beside.live), bool(beside and beside.series)
     return Run(run.id, run.name, sorted(frameworks), run.modified_ns, live, series, workers)
 

@@ -45,7 +45,7 @@ def summary_of(logdir: LogDirectory, span: Span) -> Summary:
     if span.state == "failed":
         raise Unreadable(span)
     if span.summary is None:
-        logdir.hurry(span)
+        logdir.prioritize(span)
         raise Parsing(span)
     return span.summary
 
@@ -58,7 +58,7 @@ def columns_of(logdir: LogDirectory, span: Span) -> Trace:
     summary_of(logdir, span)
     trace = logdir.open(span)
     if trace is None:
-        logdir.hurry(span)
+        logdir.prioritize(span)
         raise Parsing(span)
     return trace
 
@@ -80,7 +80,7 @@ def whole_run(
     readable = [(worker, span) for worker, span in chosen if span.state != "failed"]
     if not readable:
         raise Unreadable(first)
-    logdir.hurry(*(span for _, span in readable))
+    logdir.prioritize(*(span for _, span in readable))
     return readable
 
 

@@ -243,7 +243,7 @@ class Timeline(Resource):
         row = within("event", query.event, len(trace.events) - 1)
         event = event_details(trace, row)
         if query.arguments != "0":  # they stand in the file itself, which takes longer than all the rest
-            self._logdir.bring(span.log_file.path)
+            self._logdir.ensure_local(span.log_file.path)
             event.arguments = _arguments(span.log_file.path, int(trace.events.row[row]))
             event.slack_ns = slack_ns(trace, row)
         return event
@@ -291,7 +291,7 @@ class Timeline(Resource):
     def export(self, query: WindowQuery) -> Response:
         """A window as Chrome JSON."""
         span, trace = self._chosen(query)
-        self._logdir.bring(span.log_file.path)
+        self._logdir.ensure_local(span.log_file.path)
         response = raw(_chrome_json(trace, *_window(trace, query), span.log_file.path), "application/json")
         response.headers["Content-Disposition"] = 'attachment; filename="window.trace.json"'
         return response

@@ -9,7 +9,7 @@ from typing import Literal
 import msgspec
 import numpy as np
 
-from visualprof.reader.logdir.layout import host_of
+from visualprof.reader.logdir.layout import worker_host
 from visualprof.reader.trace import Ints
 from visualprof.reader.trace.process_group import ProcessGroup, Runs, decode_ranks, encode_ranks
 from visualprof.views.measure.call_matching import MatchedCalls
@@ -92,7 +92,7 @@ def find_process_groups(
         numbers: their global ranks, ascending.
         calls: of all of them.
     """
-    hosts = tuple(part.host or host_of(worker) for worker, part in ranks)
+    hosts = tuple(part.host or worker_host(worker) for worker, part in ranks)
     host_by_rank = dict(zip(rank_numbers, hosts, strict=True))
     met = _met([part for _, part in ranks], calls)
     size = max([len(rank_numbers), *(part.location.world_size for _, part in ranks)])

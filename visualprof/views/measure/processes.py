@@ -8,7 +8,7 @@ from typing import Protocol, TypeVar
 import msgspec
 
 from visualprof.messages import msg
-from visualprof.reader.logdir.layout import RECORDINGS, recording_of
+from visualprof.reader.logdir.layout import RECORDING_KINDS, recording_kind
 from visualprof.reader.trace import Category, Trace
 
 Worker = TypeVar("Worker")
@@ -55,9 +55,9 @@ def ordered_ranks(
     Of the recordings of one process that a remote run leaves, one counts.
     """
     known = [(name, worker, place(worker)) for name, worker in workers]
-    recordings = [one for one in known if recording_of(one[0]) and one[2].takes_part]
-    recordings.sort(key=lambda one: RECORDINGS.index(recording_of(one[0])))
-    chosen = [*(one for one in known if not recording_of(one[0])), *recordings[:1]]
+    recordings = [one for one in known if recording_kind(one[0]) and one[2].takes_part]
+    recordings.sort(key=lambda one: RECORDING_KINDS.index(recording_kind(one[0])))
+    chosen = [*(one for one in known if not recording_kind(one[0])), *recordings[:1]]
     chosen.sort(key=lambda one: (one[2].rank if one[2].rank >= 0 else 1 << 30, one[0]))
     numbers = [own.rank if own.rank >= 0 else i for i, (_, _, own) in enumerate(chosen)]
     return [(name, worker) for name, worker, _ in chosen], numbers

@@ -11,10 +11,10 @@ from msgspec.structs import replace
 from visualprof.errors import VisualprofError
 from visualprof.messages import msg
 from visualprof.reader import read_into_builder, read_trace
-from visualprof.reader.captured.files import find_captures
-from visualprof.reader.captured.graphs import BEGIN_CAPTURE, Capture, extract_graphs
-from visualprof.reader.captured.join import join_captures
-from visualprof.reader.captured.launches import GRAPH_LAUNCH, graph_launches, launches_without_work
+from visualprof.reader.graph_capture.files import find_captures
+from visualprof.reader.graph_capture.graphs import BEGIN_CAPTURE, Capture, extract_graphs
+from visualprof.reader.graph_capture.join import join_captures
+from visualprof.reader.graph_capture.launches import GRAPH_LAUNCH, graph_launches, launches_without_work
 from visualprof.reader.digest import blake2b
 from visualprof.reader.source import Progress, Source
 from visualprof.reader.trace import Trace

@@ -10,7 +10,7 @@ import pytest
 
 from tests.conftest import Write
 from visualprof.reader import read_trace
-from visualprof.reader.logdir.layout import place, recording_of
+from visualprof.reader.logdir.layout import parse_run_path, recording_kind
 from visualprof.reader.trace import Category
 
 OP = {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 1, "dur": 2}
@@ -30,12 +30,12 @@ WHEN_NS = 1_700_000_000_000_000_000
     ],
 )
 def test_a_captured_file_is_a_worker_of_its_folder(name: str, run: str, worker: str, stamp: str, rank: int) -> None:
-    found = place("a", name)
+    found = parse_run_path("a", name)
     assert (found.run, found.worker, found.stamp, found.rank) == (run, worker, stamp, rank)
 
 
 def test_monitors_of_other_hosts_are_recordings_too() -> None:
-    assert [recording_of(w) for w in ("monitor", "monitor_node8", "timeline", "rank0")] == ["monitor"] * 2 + [
+    assert [recording_kind(w) for w in ("monitor", "monitor_node8", "timeline", "rank0")] == ["monitor"] * 2 + [
         "timeline",
         "",
     ]

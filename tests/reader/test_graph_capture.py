@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from tests.conftest import json_of, shared
 from tests.graphs import LAYER, capture, joined, kernel, names_of, put, replay, span
 from visualprof.reader.cache import Cache, open_trace
-from visualprof.reader.captured.files import find_captures, recording_fingerprint
-from visualprof.reader.captured.matching import align
+from visualprof.reader.graph_capture.files import find_captures, recording_fingerprint
+from visualprof.reader.graph_capture.matching import align
 from visualprof.reader.logdir.scan import LogFile, examine, roots, walk
 from visualprof.reader.trace import Trace, TrackKind
 from visualprof.views import view

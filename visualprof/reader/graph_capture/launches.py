@@ -7,7 +7,7 @@ from ctypes import c_int64
 import msgspec
 import numpy as np
 
-from visualprof.reader.captured.graphs import kernel_token
+from visualprof.reader.graph_capture.graphs import kernel_token
 from visualprof.reader.native import INT32, INT64, function
 from visualprof.reader.trace import Category, Ids, Ints, LinkKind, Trace, TrackKind
 from visualprof.reader.trace.nesting import nearest_ancestor

@@ -104,7 +104,7 @@ def test_a_line_cut_by_a_crash_costs_its_file_only(folder: Path) -> None:
 
 
 def test_lines_of_files_that_are_gone_do_not_pile_up(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("visualprof.reader.logdir.file_index._SUPERFLUOUS", 0)
+    monkeypatch.setattr("visualprof.reader.logdir.file_index._MAX_STALE_LINES", 0)
     (path,) = (folder / "cache").glob("*.vpknown")
     for i in range(10):
         write(folder / "runs" / "a.json", profile(i + 2))

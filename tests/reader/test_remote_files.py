@@ -43,7 +43,7 @@ class FakeParser:
 
     def end(self, outcome: Summary | Failure = SUMMARY) -> None:
         assert self.listener
-        self.listener.finished(self.waiting.pop(), outcome)
+        self.listener.on_finished(self.waiting.pop(), outcome)
 
 
 class Site:
@@ -61,7 +61,7 @@ class Site:
     def begin(self, folder: Path) -> None:
         """A server, or the next one."""
         self.logdir = LogDirectory([self.folder], self.parser, Cache(folder / "cache", 1 << 30), events=False)
-        self.logdir.add(self)
+        self.logdir.add_remote_source(self)
         self.logdir.rescan()
 
     def files(self) -> list[LogFile] | None:
@@ -94,17 +94,17 @@ def site(tmp_path: Path) -> Site:
 
 def test_it_is_listed_and_left_alone_until_somebody_asks(site: Site) -> None:
     assert (site.span.state, site.span.format, site.wanted, site.parser.waiting) == ("waiting", "kineto", [], [])
-    site.logdir.show("j/s")
-    site.logdir.show("j/s")
+    site.logdir.set_active_run("j/s")
+    site.logdir.set_active_run("j/s")
     assert (len(site.wanted), site.parser.waiting) == (1, []), "it is fetched once"
-    assert site.logdir.busy() == {str(site.path)}
+    assert site.logdir.busy_paths() == {str(site.path)}
     site.come()
     site.parser.end()
-    assert (site.span.state, site.span.summary, site.logdir.busy()) == ("ready", SUMMARY, set())
+    assert (site.span.state, site.span.summary, site.logdir.busy_paths()) == ("ready", SUMMARY, set())
 
 
 def test_that_it_came_or_went_is_no_change(site: Site) -> None:
-    site.logdir.show("j/s")
+    site.logdir.set_active_run("j/s")
     site.come()
     site.parser.end()
     revision = site.logdir.revision
@@ -115,10 +115,10 @@ def test_that_it_came_or_went_is_no_change(site: Site) -> None:
 
 
 def test_what_cannot_be_fetched_now_says_why_and_is_asked_for_again(site: Site) -> None:
-    site.logdir.show("j/s")
+    site.logdir.set_active_run("j/s")
     site.wanted.pop()(DOWN)
     assert (site.span.state, site.span.failure) == ("waiting", Failure(DOWN.error, DOWN.hint, 503))
-    site.logdir.show("j/s")
+    site.logdir.set_active_run("j/s")
     assert len(site.wanted) == 1
     site.come()
     site.parser.end()
@@ -126,15 +126,15 @@ def test_what_cannot_be_fetched_now_says_why_and_is_asked_for_again(site: Site) 
 
 
 def test_what_can_never_be_fetched_has_failed(site: Site) -> None:
-    site.logdir.show("j/s")
+    site.logdir.set_active_run("j/s")
     site.wanted.pop()(VisualprofError("it is damaged", "restore it"))
     assert (site.span.state, site.span.failure and site.span.failure.error) == ("failed", "it is damaged")
-    site.logdir.show("j/s")
+    site.logdir.set_active_run("j/s")
     assert not site.wanted
 
 
 def test_columns_that_are_gone_are_read_again_from_elsewhere(site: Site) -> None:
-    site.logdir.show("j/s")
+    site.logdir.set_active_run("j/s")
     site.come()
     site.parser.end()
     site.path.unlink()
@@ -148,7 +148,7 @@ def test_columns_that_are_gone_are_read_again_from_elsewhere(site: Site) -> None
 
 
 def test_a_file_that_goes_while_it_waits_to_be_read_is_fetched_again(site: Site) -> None:
-    site.logdir.show("j/s")
+    site.logdir.set_active_run("j/s")
     site.come()
     site.path.unlink()
     site.parser.end(Failure("No such file", "", kind="SourceError"))
@@ -156,7 +156,7 @@ def test_a_file_that_goes_while_it_waits_to_be_read_is_fetched_again(site: Site)
 
 
 def test_what_was_found_out_before_is_kept_until_it_is_known_what_there_is(site: Site, tmp_path: Path) -> None:
-    site.logdir.show("j/s")
+    site.logdir.set_active_run("j/s")
     site.come()
     site.parser.end()
     site.path.unlink()
@@ -169,19 +169,19 @@ def test_what_was_found_out_before_is_kept_until_it_is_known_what_there_is(site:
 
 
 def test_a_later_result_is_fetched_anew(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    site.logdir.show("j/s")
+    site.logdir.set_active_run("j/s")
     site.come()
     site.parser.end()
     site.path.unlink()
     [file] = site.files() or []
-    later = LogFile(file.path, file.file, file.root, file.folder, file.name, Version(3, 2 * 10**18, 0), file.known)
+    later = LogFile(file.path, file.file, file.root, file.folder, file.name, Version(3, 2 * 10**18, 0), file.verdict)
     monkeypatch.setattr(site, "files", lambda: [later])
     site.logdir.rescan()
     assert (site.span.state, site.span.summary) == ("waiting", None)
-    site.logdir.show("j/s")
+    site.logdir.set_active_run("j/s")
     assert len(site.wanted) == 1
 
 
 def test_who_reads_a_file_itself_is_told_why_it_is_not_there(site: Site) -> None:
     with pytest.raises(NotReady, match="does not answer"):
-        site.logdir.bring(os.fspath(site.path))
+        site.logdir.ensure_local(os.fspath(site.path))

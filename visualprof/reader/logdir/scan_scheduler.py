@@ -13,10 +13,10 @@ from visualprof.reader.logdir.watch import Watcher
 _log = logging.getLogger(__name__)
 
 # Times that a look took, until the next one; while events tell of most changes; when one has told of something.
-_REST, _WATCHED_REST, _TOLD_REST = 10, 100, 3
+_REST_RATIO, _WATCHED_REST_RATIO, _EVENT_REST_RATIO = 10, 100, 3
 
 
-class Rounds:
+class ScanScheduler:
     """Looks again and again, in a thread of its own.
 
     Args:
@@ -30,13 +30,13 @@ class Rounds:
 
     def __init__(
         self,
-        look: Callable[[], float],
-        due_s: Callable[[], float],
+        scan: Callable[[], float],
+        next_change_s: Callable[[], float],
         roots: Sequence[Path],
-        every_s: tuple[float, float],
+        intervals_s: tuple[float, float],
     ) -> None:
         self.watching = "polling"
-        self._look, self._due_s, self._roots, self._every_s = look, due_s, roots, every_s
+        self._scan, self._next_change_s, self._roots, self._intervals_s = scan, next_change_s, roots, intervals_s
         self._wake = threading.Event()
         self._closed = False
         self._thread = threading.Thread(target=self._loop, name="logdir", daemon=True)
@@ -53,28 +53,28 @@ class Rounds:
             self._thread.join(timeout=5)
 
     def _loop(self) -> None:
-        self._looked()  # before the watches: setting them up walks the whole tree once more
+        self._run_scan()  # before the watches: setting them up walks the whole tree once more
         watcher = Watcher(self._roots, self._wake.set)
         if self._roots and watcher.start():
             self.watching = "events"
         while not self._closed:
             self._wake.clear()
             # A tree that takes long to walk is walked less often: a tenth of the time, a quarter while it changes.
-            took = self._looked()
-            self._wake.wait(max(_REST * took, self._pause(took)))
+            scan_s = self._run_scan()
+            self._wake.wait(max(_REST_RATIO * scan_s, self._pause_s(scan_s)))
             if self._wake.is_set() and not self._closed:
-                time.sleep(max(0.1, _TOLD_REST * took))  # events come in showers
+                time.sleep(max(0.1, _EVENT_REST_RATIO * scan_s))  # events come in showers
         watcher.stop()
 
-    def _looked(self) -> float:
+    def _run_scan(self) -> float:
         try:
-            return self._look()
+            return self._scan()
         except Exception:  # noqa: BLE001 - a scanner that stops is worse than one that skips a turn
             _log.exception("looking at the log directories")
             return 0.0
 
-    def _pause(self, took: float) -> float:
+    def _pause_s(self, scan_s: float) -> float:
         """Seconds until the next look: fewer while a file is expected to change, more after one that took long."""
-        watched_s, unwatched_s = self._every_s
-        pause = max(watched_s, _WATCHED_REST * took) if self.watching == "events" else unwatched_s
-        return min(pause, self._due_s())
+        watched_s, unwatched_s = self._intervals_s
+        pause = max(watched_s, _WATCHED_REST_RATIO * scan_s) if self.watching == "events" else unwatched_s
+        return min(pause, self._next_change_s())

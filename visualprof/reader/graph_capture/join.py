@@ -9,10 +9,15 @@ import numpy as np
 from msgspec.structs import replace
 
 from visualprof.messages import msg
-from visualprof.reader.captured.graphs import Capture, CapturedGraph
-from visualprof.reader.captured.launches import GraphLaunches
-from visualprof.reader.captured.matching import Match, Mismatch, best_match
-from visualprof.reader.captured.templates import Template, TemplateNode, template_from_capture, template_from_repeats
+from visualprof.reader.graph_capture.graphs import Capture, CapturedGraph
+from visualprof.reader.graph_capture.launches import GraphLaunches
+from visualprof.reader.graph_capture.matching import Match, Mismatch, best_match
+from visualprof.reader.graph_capture.templates import (
+    Template,
+    TemplateNode,
+    template_from_capture,
+    template_from_repeats,
+)
 from visualprof.reader.trace import TRACE_FIELDS, ArgColumn, Ints, Trace
 from visualprof.reader.trace.graphs import Graphs
 from visualprof.reader.trace.joined import JoinedTrace

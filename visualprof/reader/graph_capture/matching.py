@@ -10,7 +10,7 @@ from typing import Literal
 import msgspec
 
 from visualprof.messages import msg
-from visualprof.reader.captured.graphs import CapturedGraph
+from visualprof.reader.graph_capture.graphs import CapturedGraph
 
 MatchKind = Literal["exact", "reordered", "partial", "unnamed", "none"]
 UNNAMED_NOTE = msg(
@@ -62,7 +62,7 @@ def best_match(
         batch = sizes[graph.batch_counts_requests]
         if 0 <= graph.batch < batch:
             reason = msg(
-                "reader.captured_batch_launch",
+                "reader.graph_capture_batch_launch",
                 f"it was captured for a batch of {graph.batch}, and the launch was for {batch}",
             )
             mismatches.append(Mismatch(graph, reason))
@@ -85,8 +85,9 @@ def best_match(
         )
     elif 0 < MAX_PADDING * batch < smallest_batch:
         doubt = msg(
-            "reader.captured_batch_launch_shapes",
-            f"it was captured for a batch of {smallest_batch:,}, and the launch was for {batch:,}: shapes may be too large",
+            "reader.graph_capture_batch_launch_shapes",
+            f"it was captured for a batch of {smallest_batch:,}, and the launch was for {batch:,}: "
+            "shapes may be too large",
         )
     note = "; ".join(filter(None, (candidates[0].note, doubt)))
     return msgspec.structs.replace(candidates[0], alike=tuple(graphs_of_file), note=note), mismatches
@@ -155,7 +156,8 @@ def _match_unnamed(kernels: Sequence[str], graph: CapturedGraph) -> Match | Mism
         differing = len(kernels) - repeating
         reason = msg(
             "reader.kernels_differ_most_others",
-            f"of its {len(kernels):,} kernels {differing:,} differ from most others of an operator with the same shapes",
+            f"of its {len(kernels):,} kernels {differing:,} differ from most others of an operator with the same "
+            "shapes",
         )
         return Mismatch(graph, reason, repeating)
     return Match(graph, "unnamed", tuple(range(len(names))), (), UNNAMED_NOTE)
@@ -213,7 +215,8 @@ def _describe_differences(calls: Sequence[int], launches: int) -> str:
     unmatched = calls.count(-1)
     return msg(
         "reader.kernels_launches_capture_no",
-        f"{unmatched:,} of its kernels and {launches - len(calls) + unmatched:,} launches of the capture have no counterpart",
+        f"{unmatched:,} of its kernels and {launches - len(calls) + unmatched:,} launches of the capture have "
+        "no counterpart",
     )
 
 

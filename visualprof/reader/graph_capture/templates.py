@@ -8,8 +8,8 @@ import msgspec
 import numpy as np
 
 from visualprof.messages import msg
-from visualprof.reader.captured.graphs import CapturedGraph
-from visualprof.reader.captured.matching import Match
+from visualprof.reader.graph_capture.graphs import CapturedGraph
+from visualprof.reader.graph_capture.matching import Match
 from visualprof.reader.trace import Category, Ints
 
 MIN_RUN_RATIO = 0.5  # of the kernels are in blocks that are alike
