@@ -44,7 +44,7 @@ from visualprof.errors import VisualprofError
 from visualprof.reader.cache import Cache
 from visualprof.reader.logdir.directory import LogDirectory
 from visualprof.reader.logdir.models import ModelReader, cache_graph
-from visualprof.reader.models import model_suffixes, recognise_model
+from visualprof.reader.models import model_suffixes, recognize_model
 from visualprof.reader.registry import recognize
 from visualprof.reader.source import GZIP_MAGIC, Source
 from visualprof.server.app import create_app
@@ -256,7 +256,7 @@ def _kind(path: Path) -> str:
     if (path.parent / "points.jsonl").exists():
         return "result"
     try:
-        if path.name.lower().endswith(model_suffixes()) and recognise_model(Source(path)):
+        if path.name.lower().endswith(model_suffixes()) and recognize_model(Source(path)):
             return "model"
         recognize(Source(path))
     except VisualprofError:

@@ -117,6 +117,6 @@ def test_a_report_where_it_is_wanted_or_no_server_can_run(
 
 def test_a_server_that_cannot_start(tmp_path: Path, shown: list[Any]) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(notebook.NoDashboard, match="did not start"):
+    with pytest.raises(notebook.DashboardNotStarted, match="did not start"):
         visualprof.show(tmp_path / "file" / "runs")
     assert not shown

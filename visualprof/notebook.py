@@ -19,13 +19,13 @@ from typing import Any
 
 from visualprof.errors import VisualprofError
 
-PROXY = "VISUALPROF_PROXY_URL"  # such as https://hub.example.org/user/ann/proxy/%PORT%/
-_ORIGINS = ("http://localhost:*", "http://127.0.0.1:*", "vscode-webview:")
-_COLAB = ("https://colab.research.google.com", "https://*.googleusercontent.com")
+PROXY_VARIABLE = "VISUALPROF_PROXY_URL"  # such as https://hub.example.org/user/ann/proxy/%PORT%/
+_NOTEBOOK_ORIGINS = ("http://localhost:*", "http://127.0.0.1:*", "vscode-webview:")
+_COLAB_ORIGINS = ("https://colab.research.google.com", "https://*.googleusercontent.com")
 _servers: dict[Path, _Server] = {}
 
 
-class NoDashboard(VisualprofError):
+class DashboardNotStarted(VisualprofError):
     """The server did not start."""
 
 
@@ -66,11 +66,11 @@ def _show_report(path: Path, height: int) -> None:
     try:
         page = page_of(path, newest=True).decode()
     except VisualprofError as error:
-        raise NoDashboard(error.error, error.hint) from error
+        raise DashboardNotStarted(error.error, error.hint) from error
     allowed = 'sandbox="allow-scripts allow-downloads"'
     frame = f'<iframe {allowed} width="100%" height="{height}" style="border: 0" srcdoc="{html.escape(page)}"></iframe>'
-    if out := _output():
-        out.display(out.HTML(f"<div>{frame}</div>"))
+    if display := _cell_display():
+        display.display(display.HTML(f"<div>{frame}</div>"))
 
 
 def _show(folder: Path, page: str, file: Path, height: int = 800) -> None:
@@ -78,12 +78,12 @@ def _show(folder: Path, page: str, file: Path, height: int = 800) -> None:
     server = _servers.get(folder)
     try:
         if server is None or server.process.poll() is not None:
-            server = _servers[folder] = _started(folder)
-    except (NoDashboard, OSError) as error:
+            server = _servers[folder] = _start_server(folder)
+    except (DashboardNotStarted, OSError) as error:
         try:
             _show_report(file, height)
-        except NoDashboard:
-            raise NoDashboard(str(error)) from error
+        except DashboardNotStarted:
+            raise DashboardNotStarted(str(error)) from error
         sys.stderr.write(f"{error}; a report is shown in its place\n")
         return
     address = server.address + page
@@ -98,15 +98,17 @@ class _Server:
     address: str
 
 
-def _started(folder: Path) -> _Server:
-    proxy = urllib.parse.urlsplit(os.environ.get(PROXY, ""))
-    origins = list(_COLAB if _in_colab() else _ORIGINS)
+def _start_server(folder: Path) -> _Server:
+    proxy = urllib.parse.urlsplit(os.environ.get(PROXY_VARIABLE, ""))
+    origins = list(_COLAB_ORIGINS if _is_colab() else _NOTEBOOK_ORIGINS)
     origins += [f"{proxy.scheme}://{proxy.netloc}"] if proxy.netloc else []
     command = [sys.executable, "-m", "visualprof", str(folder), "--create", "--port", "0"]
     command += [word for origin in origins for word in ("--embed-in", origin)]
     command += ["--allow-host", proxy.hostname] if proxy.hostname else []
-    with tempfile.TemporaryFile("w+") as said:  # no pipe: nobody reads there what it says later
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=said, text=True)
+    with tempfile.TemporaryFile("w+") as server_output:  # no pipe: nobody reads there what it says later
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=server_output, text=True
+        )
         atexit.register(process.terminate)
         assert process.stdout
         line = process.stdout.readline()
@@ -114,38 +116,40 @@ def _started(folder: Path) -> _Server:
         if link is None:
             process.terminate()
             process.wait()
-            said.seek(0)
-            raise NoDashboard(f"visualprof did not start: {said.read().strip() or line.strip() or 'no answer'}")
+            server_output.seek(0)
+            raise DashboardNotStarted(
+                f"visualprof did not start: {server_output.read().strip() or line.strip() or 'no answer'}"
+            )
     address = link[0]
     parts = urllib.parse.urlsplit(address)
     assert parts.port
     if proxy.netloc:
-        base = os.environ[PROXY].replace("%PORT%", str(parts.port)).rstrip("/") + "/"
+        base = os.environ[PROXY_VARIABLE].replace("%PORT%", str(parts.port)).rstrip("/") + "/"
         address = f"{base}?{parts.query}" if parts.query else base
     return _Server(process, parts.port, address)
 
 
 def _display(address: str, port: int, height: int) -> None:
     """A frame, where there is a notebook around; else the printed link is all."""
-    out = _output()
-    if out is None:
+    display = _cell_display()
+    if display is None:
         return
-    if _in_colab():
-        facts = {"port": port, "query": urllib.parse.urlsplit(address).query, "height": height}
-        out.display(out.Javascript(_FRAME_OF_COLAB % facts))
+    if _is_colab():
+        values = {"port": port, "query": urllib.parse.urlsplit(address).query, "height": height}
+        display.display(display.Javascript(_COLAB_FRAME % values))
         return
-    out.display(out.IFrame(address, "100%", height))
+    display.display(display.IFrame(address, "100%", height))
 
 
-def _output() -> Any:
+def _cell_display() -> Any:
     """What displays something in the cell's output; None without a notebook around."""
     if "IPython" not in sys.modules:
         return None
-    shell, out = (importlib.import_module(f"IPython.{name}") for name in ("core.getipython", "display"))
-    return None if shell.get_ipython() is None else out
+    shell, display = (importlib.import_module(f"IPython.{name}") for name in ("core.getipython", "display"))
+    return None if shell.get_ipython() is None else display
 
 
-_FRAME_OF_COLAB = """(async () => {
+_COLAB_FRAME = """(async () => {
   const address = await google.colab.kernel.proxyPort(%(port)d, {cache: true});
   const frame = document.createElement("iframe");
   frame.src = new URL("?%(query)s", address).toString();
@@ -156,7 +160,7 @@ _FRAME_OF_COLAB = """(async () => {
 })();"""
 
 
-def _in_colab() -> bool:
+def _is_colab() -> bool:
     return "google.colab" in sys.modules
 
 

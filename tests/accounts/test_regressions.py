@@ -14,7 +14,7 @@ from teams import MODEL_FILE, Team
 from test_notices import LEASE_S, choose, until
 
 from visualprof.accounts.notifications.sender import NotificationSender
-from visualprof.reader.results.points import Point, read_points
+from visualprof.reader.results.points import Point, parse_points
 from visualprof.remote.queue.store.tables import jobs, points, runs, tasks
 from visualprof.remote.queue.tasks.jobs import bump_revision
 from visualprof.views.measure.regression import find_regressions
@@ -39,7 +39,7 @@ def point(batch: int, rates: Sequence[float], scenario: str = "", **more: Any) -
 
 
 def read(*lines: dict[str, Any]) -> tuple[Point, ...]:
-    return read_points(lines)[0]
+    return parse_points(lines)[0]
 
 
 def test_a_point_that_takes_significantly_longer() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from visualprof.engines import ClusterExecutor, WorkerLost, settle
+from visualprof.engines import ClusterExecutor, WorkerLost, finish_future
 from visualprof.errors import FormatError
 from visualprof.reader.child import Failure
 from visualprof.reader.logdir.cluster_pool import ClusterPool
@@ -37,9 +37,9 @@ class Cluster(ClusterExecutor):
             future, function, args = self.tasks.pop(0)
             self.batches.append([Path(path).name for path in args[1]])
             if any("poison" in path for path in args[1]):
-                settle(future, error=WorkerLost("ended"))
+                finish_future(future, error=WorkerLost("ended"))
             else:
-                settle(future, function(*args))
+                finish_future(future, function(*args))
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         self.closed = True
@@ -149,7 +149,7 @@ def test_a_worker_that_does_not_see_the_file_says_so(site: Site) -> None:
 def test_a_worker_that_fails_otherwise_names_the_cause(site: Site) -> None:
     site.add("a")
     future, *_ = site.cluster.tasks.pop()
-    settle(future, error=ModuleNotFoundError("No module named 'visualprof'"))
+    finish_future(future, error=ModuleNotFoundError("No module named 'visualprof'"))
     assert "No module named 'visualprof'" in site.ear.outcomes["a"].error
 
 

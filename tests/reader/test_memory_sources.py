@@ -109,8 +109,8 @@ def plan(**columns: Any) -> list[tuple[int, int]]:
     n = len(columns["begin"])
     rest: dict[str, Any] = {
         "device": np.full(n, -1),
-        "made": np.full(n, -1),
-        "freed": np.full(n, -1),
+        "first_use": np.full(n, -1),
+        "last_use": np.full(n, -1),
         "category": np.zeros(n, np.int32),
     }
     add_plan(builder, Plan(**{k: np.array(v, np.int64) for k, v in columns.items()}, **rest))

@@ -14,13 +14,13 @@ from visualprof.errors import FormatError
 from visualprof.reader import graph, graph_file
 from visualprof.reader.cache import Cache
 from visualprof.reader.graph import ModelGraph, ModelTooLarge
-from visualprof.reader.models import all_models, read_model
+from visualprof.reader.models import model_formats, read_model
 from visualprof.views.answers.encoding import encode
 from visualprof.views.graph import drawn, node_details
 from visualprof.views.measure import blocks
 
 onnx = pytest.importorskip("onnx")
-all_models()  # before a test changes what they import
+model_formats()  # before a test changes what they import
 
 
 def test_calls_are_counted_before_anything_is_written_out(tmp_path: Path) -> None:

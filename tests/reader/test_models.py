@@ -13,7 +13,7 @@ import pytest
 from tests.conftest import SAMPLES, shared
 from visualprof.errors import FormatError, UnknownFormat
 from visualprof.reader.graph import ModelGraph
-from visualprof.reader.models import all_models, model_suffixes, read_model
+from visualprof.reader.models import model_formats, model_suffixes, read_model
 
 onnx = pytest.importorskip("onnx")
 
@@ -141,7 +141,7 @@ def test_other_files_are_refused_with_what_could_be_read(tmp_path: Path, content
     path.write_bytes(content)
     with pytest.raises(UnknownFormat, match=r"x\.onnx: no model format") as refused:
         read_model(path)
-    assert all(model.label in refused.value.hint for model in all_models())
+    assert all(model.label in refused.value.hint for model in model_formats())
 
 
 def test_models_say_how_their_files_are_called() -> None:
@@ -161,5 +161,5 @@ def test_a_pickle_is_refused_unopened(tmp_path: Path) -> None:
 
 
 def test_model_formats_have_distinct_names_and_priorities() -> None:
-    found = all_models()
+    found = model_formats()
     assert len({f.name for f in found}) == len({f.priority for f in found}) == len(found)

@@ -32,8 +32,8 @@ pytestmark = pytest.mark.skipif(not compiled(), reason="the scanner was not comp
 
 Spec = tuple[type[Args], Mapping[str, Sequence[str]]]
 SPECS: dict[str, Spec] = {
-    "kineto": (kineto.Args, kineto.FIELDS),
-    "paddle": (paddle.Args, paddle.FIELDS),
+    "kineto": (kineto.Args, kineto.ARGUMENTS_BY_CATEGORY),
+    "paddle": (paddle.Args, paddle.ARGUMENTS_BY_CATEGORY),
     "onnxruntime": (onnxruntime.NodeArgs, {"Session": ()}),
     "megengine": (megengine_timeline.LaneArgs, {}),
     "chrome": (Args, {}),

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from visualprof.errors import SourceError
-from visualprof.reader.results.steps import Recorded, StepTimes, read_steps
+from visualprof.reader.results.steps import Recorded, StepTimes, read_step_times
 from visualprof.views.measure.step_times import step_time_limits, step_times_chart
 
 MS = 1_000_000
@@ -32,7 +32,7 @@ def test_durations_and_recordings_are_told_apart(tmp_path: Path) -> None:
     path = write(tmp_path / "rank0_a_1.steps.bin", [5, 6, -1, 70, 80, -3, 7, -2, 90])
     with path.open("ab") as file:
         file.write(b"\x01\x02")  # a number that is being written
-    found = read_steps(str(path))
+    found = read_step_times(str(path))
     assert (found.worker, found.first, found.begin_ns) == ("rank0_a_1", 100, 10**18)
     assert found.durations.tolist() == [5, 6, 70, 80, 7, 90]
     # Steps 102 and 103 were asked for; the process began another one with step 105, which goes on.
@@ -40,7 +40,7 @@ def test_durations_and_recordings_are_told_apart(tmp_path: Path) -> None:
 
 
 def test_the_end_of_a_recording_whose_beginning_is_gone_is_none(tmp_path: Path) -> None:
-    found = read_steps(str(write(tmp_path / "w.steps.bin", [9, -3, 5, -1, 6, -1, 7])))
+    found = read_step_times(str(write(tmp_path / "w.steps.bin", [9, -3, 5, -1, 6, -1, 7])))
     assert found.recorded == (Recorded(2, 1, "asked"), Recorded(3, None, "asked"))
 
 
@@ -62,7 +62,7 @@ def test_what_is_none_is_refused(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "w.steps.bin"
     path.write_bytes(content)
     with pytest.raises(SourceError):
-        read_steps(str(path))
+        read_step_times(str(path))
 
 
 @pytest.mark.skipif(not hasattr(os, "O_NOFOLLOW"), reason="no links that can be told here")
@@ -71,12 +71,12 @@ def test_neither_links_nor_pipes_are_read(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.steps.bin")
     for name in ("link.steps.bin", "pipe.steps.bin", "none.steps.bin"):
         with pytest.raises(SourceError):
-            read_steps(str(tmp_path / name))
+            read_step_times(str(tmp_path / name))
 
 
 def test_a_file_is_read_as_far_as_it_may_reach(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("visualprof.reader.results.steps.MAX_STEPS", 3)
-    assert read_steps(str(write(tmp_path / "w.steps.bin", [1, 2, 3, 4]))).durations.tolist() == [1, 2, 3]
+    assert read_step_times(str(write(tmp_path / "w.steps.bin", [1, 2, 3, 4]))).durations.tolist() == [1, 2, 3]
 
 
 def test_the_band_by_hand() -> None:

@@ -17,7 +17,7 @@ from tests.conftest import FIXTURES
 from visualprof.errors import FormatError, UnknownFormat
 from visualprof.reader.graph import ModelGraph, Scope
 from visualprof.reader.models import read_model
-from visualprof.reader.models.torch_archive import names_in, refusal
+from visualprof.reader.models.torch_archive import entry_names, rejection_reason
 from visualprof.views.graph import drawn
 from visualprof.views.measure.hierarchy import cached_hierarchy
 
@@ -157,8 +157,8 @@ def test_weights_are_told_from_models(tmp_path: Path) -> None:
     with pytest.raises(FormatError, match="weights in a Python pickle") as told:
         read_model(path)
     assert "torch.export.save" in told.value.hint
-    assert refusal("x", b"\x80\x02}q\x00.") is not None
-    assert refusal("x", EXPORTED.read_bytes()) is None
+    assert rejection_reason("x", b"\x80\x02}q\x00.") is not None
+    assert rejection_reason("x", EXPORTED.read_bytes()) is None
 
 
 def test_other_zips_are_not_claimed(tmp_path: Path) -> None:
@@ -238,9 +238,9 @@ def test_every_damaged_field_is_an_error_or_a_model(tmp_path: Path) -> None:
 
 
 def test_names_in_the_head_of_an_archive() -> None:
-    assert names_in(EXPORTED.read_bytes())[0].endswith("data/weights/weight_0")
-    assert names_in(b"PK\x03\x04") == []
-    assert names_in(b"not a zip PK\x03\x04") == []
+    assert entry_names(EXPORTED.read_bytes())[0].endswith("data/weights/weight_0")
+    assert entry_names(b"PK\x03\x04") == []
+    assert entry_names(b"not a zip PK\x03\x04") == []
 
 
 @pytest.mark.slow

@@ -136,9 +136,9 @@ def fleet_site(folder: Path) -> Iterator[FleetSite]:
 @contextmanager
 def cluster(*nodes: dict[str, Any], client: int = 0) -> Iterator[Any]:
     """A cluster of Ray with a head that runs nothing, and these nodes. client: port for clients."""
-    from visualprof.engines.ray import package
+    from visualprof.engines.ray import import_ray
 
-    package()
+    import_ray()
     from ray.cluster_utils import Cluster
 
     head = {"num_cpus": 0, "include_dashboard": False, "object_store_memory": STORE}

@@ -16,7 +16,7 @@ from tests.conftest import until
 from tests.results import write_result
 from visualprof.cli import main
 from visualprof.cli.view import reports_below
-from visualprof.reader.results.advice import advice_of
+from visualprof.reader.results.advice import parse_advice
 from visualprof.views.evaluation import overlay_charts
 from visualprof.views.measure.advice import advice_columns
 
@@ -156,7 +156,7 @@ def test_a_report_shows_its_advice_as_a_table_and_a_chart(tmp_path: Path, capsys
 
 @pytest.mark.parametrize("body", [{}, {"schema": "other"}, {"schema": "visualprof.advice/1", "rows": 3}])
 def test_what_is_no_advice_is_none_or_empty(body: dict[str, Any]) -> None:
-    found = advice_of(body)
+    found = parse_advice(body)
     assert found is None or found.rows == ()
 
 
@@ -169,7 +169,7 @@ def test_values_of_wrong_types_are_unknown() -> None:
         "steps": "a",
         "spec": None,
     }
-    found = advice_of({"schema": "visualprof.advice/1", "judged": 1, "rows": [wrong]})
+    found = parse_advice({"schema": "visualprof.advice/1", "judged": 1, "rows": [wrong]})
     assert found is not None
     (one,) = found.rows
     assert (one.ratio, one.error, one.files, one.steps, one.spec["backend"]) == (None, None, (), (), "")

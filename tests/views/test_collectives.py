@@ -8,7 +8,7 @@ import pytest
 
 from tests.conftest import Write, json_of, trace_of
 from tests.views.ranks import event, launched, met, step, told
-from visualprof.peaks import link_of
+from visualprof.peaks import find_link_bandwidth
 from visualprof.views import view
 
 PIPELINES = {f"p{i}": ("PIPELINE_MODEL_PARALLEL_GROUP", [i, i + 4]) for i in range(4)}
@@ -143,7 +143,7 @@ def test_ranks_that_tell_no_groups_have_their_collectives_all_the_same(write: Wr
     ],
 )  # fmt: skip
 def test_a_link_is_half_of_what_the_datasheet_adds_up(name: str, gb_s: int | None) -> None:
-    assert link_of(name) == (gb_s and gb_s * 1e9)
+    assert find_link_bandwidth(name) == (gb_s and gb_s * 1e9)
 
 
 def test_links_are_a_matrix_of_ranks(write: Write) -> None:

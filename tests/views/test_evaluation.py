@@ -19,7 +19,7 @@ from tests.results import SECOND, T0, Json, nearest_rank, write_monitor, write_r
 from visualprof.reader import read_trace
 from visualprof.reader.logdir.scan import LogFile, roots, walk
 from visualprof.reader.results.points import Point
-from visualprof.reader.results.report import MAX_SAMPLES, Report, folders, read_latencies, read_report
+from visualprof.reader.results.report import MAX_SAMPLES, Report, find_result_folders, read_latencies, read_report
 from visualprof.views.answers.table import columns_of
 from visualprof.views.evaluation import EvaluationParams, compute, labels, overlay_charts
 from visualprof.views.measure.evaluation import find_verdicts, precision_name, tail_latency
@@ -39,7 +39,7 @@ FAST = np.full(1000, 100_000)
 
 
 def reports_in(folder: Path) -> dict[str, Report]:
-    found = folders(item for item in walk(roots([folder])[0]) if isinstance(item, LogFile))
+    found = find_result_folders(item for item in walk(roots([folder])[0]) if isinstance(item, LogFile))
     return {r.id: r for name, parts in found.items() if (r := read_report(name, parts))}
 
 
@@ -143,7 +143,7 @@ def test_with_several_log_directories_ids_begin_with_theirs(tmp_path: Path) -> N
     for path in paths:
         write_result(path / "m" / "ort", {1: FAST})
     files = [item for root in roots(paths) for item in walk(root) if isinstance(item, LogFile)]
-    found = [r.id for name, parts in folders(files).items() if (r := read_report(name, parts))]
+    found = [r.id for name, parts in find_result_folders(files).items() if (r := read_report(name, parts))]
     assert sorted(found) == ["a/m/ort", "b/m/ort"]
 
 

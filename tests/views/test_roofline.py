@@ -10,7 +10,7 @@ import pytest
 
 from tests.conftest import FIXTURES, SAMPLES, Write, answer, shared, trace_of
 from tests.views.test_steps import Event, host, kernel, launch, step
-from visualprof.peaks import peak_of
+from visualprof.peaks import find_peak
 from visualprof.views.measure.operator_call import onnx_call, torch_call
 from visualprof.views.measure.work.catalog import call_work
 from visualprof.views.measure.work.formulas import CallWork
@@ -285,7 +285,7 @@ def test_a_peak_that_was_measured_is_the_roof_of_a_processor(write: Write) -> No
 )
 def test_peaks_are_those_that_the_makers_state(name: str, memory: int, type: str, tflops: float, gb_s: float) -> None:
     """Dense TFLOP/s of the data sheets and architecture papers."""
-    peak = peak_of(name, memory * 10**9)
+    peak = find_peak(name, memory * 10**9)
     assert peak is not None
     assert peak.flops[type] / 1e12 == pytest.approx(tflops, rel=0.005)
     assert peak.bandwidth == gb_s * 1e9
@@ -300,8 +300,8 @@ def test_only_devices_that_are_known_have_peaks() -> None:
         "NVIDIA A10G",
         "NVIDIA L40",
     ):
-        assert peak_of(name, 80 * 10**9) is None
-    part = peak_of("NVIDIA A100-SXM4-40GB MIG 1g.5gb", 5 * 10**9, multiprocessors=14)
+        assert find_peak(name, 80 * 10**9) is None
+    part = find_peak("NVIDIA A100-SXM4-40GB MIG 1g.5gb", 5 * 10**9, multiprocessors=14)
     assert part is not None
     assert (part.flops["fp16"], part.bandwidth) == (14 * 2048 * 1.41e9, None)
 

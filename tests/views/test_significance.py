@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from visualprof.reader.results.points import Point
-from visualprof.reader.results.report import Report, report_of
+from visualprof.reader.results.report import Report, build_report
 from visualprof.views.evaluation import EvaluationParams, compute, overlay_charts
 from visualprof.views.measure.best_points import HIGHEST_THROUGHPUT, LOWEST_LATENCY, equivalent_batches, standings
 from visualprof.views.measure.evaluation import confidence_margin, find_verdicts
@@ -57,7 +57,7 @@ def point(batch: int, rates: list[float], **fields: Any) -> dict[str, Any]:
 
 def report(spec: str, *points: dict[str, Any], precision: str = "", asked: str = "") -> Report:
     job = {"spec": {"id": spec, "precision": asked}, "model": {"sha256": "a"}}
-    return report_of(f"m/{spec}", job, {"effective": {"precision": precision}}, {"state": "succeeded"}, points)
+    return build_report(f"m/{spec}", job, {"effective": {"precision": precision}}, {"state": "succeeded"}, points)
 
 
 QUICK, ALIKE, SLOW = [1000.0, 1010, 990], [995.0, 1015, 985], [700.0, 705, 695]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from visualprof.errors import NotFound
-from visualprof.reader.results.case import FILE, CaseResult, cases, read_case
+from visualprof.reader.results.case import CASE_FILE, CaseResult, read_case, read_cases
 
 if TYPE_CHECKING:
     from visualprof.views.answers.kinds import Kind
@@ -46,7 +46,7 @@ def results(folders: list[Path]) -> Iterator[tuple[str, CaseResult]]:
 
     for folder in filter(Path.is_dir, folders):
         files = (item for item in walk(roots([folder])[0]) if isinstance(item, LogFile))
-        for below, result in sorted(cases(files).items()):
+        for below, result in sorted(read_cases(files).items()):
             yield str(folder / below), result
 
 
@@ -96,9 +96,9 @@ def print_comparison(args: argparse.Namespace) -> int:
 
 def print_result(args: argparse.Namespace) -> int:
     """Print one result; return 1 if the run did not succeed."""
-    result = read_case(Path(args.run) / FILE) or read_case(Path(args.run))
+    result = read_case(Path(args.run) / CASE_FILE) or read_case(Path(args.run))
     if result is None:
-        raise NotFound(f"{args.run} is no result of a case", f"the folder of a run, with its {FILE}")
+        raise NotFound(f"{args.run} is no result of a case", f"the folder of a run, with its {CASE_FILE}")
     print(format_result(result, args.format), end="")
     return 0 if result.state == "succeeded" else 1
 

@@ -64,7 +64,7 @@ def page_of(file: Path) -> str:
     """
     from visualprof.reader.logdir.listing import new_span
     from visualprof.reader.logdir.scan import LogFile, examine, roots, walk
-    from visualprof.reader.models import recognise_model
+    from visualprof.reader.models import recognize_model
     from visualprof.reader.source import Source
 
     (file_item,) = (item for item in walk(roots([file])[0]) if isinstance(item, LogFile))
@@ -72,6 +72,6 @@ def page_of(file: Path) -> str:
     if verdict.kind in ("profile", "growing"):
         run_path = new_span(file_item).run_path
         return "#/overview?" + urlencode({"run": place.run, "worker": place.worker})
-    if recognise_model(Source(file)):
+    if recognize_model(Source(file)):
         return "#/graph?" + urlencode({"model": file.name})
     raise UnknownFormat(verdict.error or f"{file.name} is no profile and no model", verdict.hint)

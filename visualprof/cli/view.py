@@ -203,10 +203,10 @@ def subject_of(kind: Subject, path: str) -> object:
 def reports_below(path: str) -> list[Report]:
     """Return the reports of measured models in a folder and its subfolders."""
     from visualprof.reader.logdir.scan import LogFile, roots, walk
-    from visualprof.reader.results.report import PARTS, folders, read_report
+    from visualprof.reader.results.report import RESULT_FILES, find_result_folders, read_report
 
-    files = [file for file in walk(roots([path])[0]) if isinstance(file, LogFile) and file.name in PARTS]
-    return [report for folder, parts in folders(files).items() if (report := read_report(folder, parts))]
+    files = [file for file in walk(roots([path])[0]) if isinstance(file, LogFile) and file.name in RESULT_FILES]
+    return [report for folder, parts in find_result_folders(files).items() if (report := read_report(folder, parts))]
 
 
 def write_json(body: object, warnings: Sequence[str] | None = None) -> None:

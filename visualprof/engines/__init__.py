@@ -64,20 +64,22 @@ def start(text: str) -> ClusterExecutor:
 
     Raises: BadParameter: there is no such engine. VisualprofError: as `Engine.start`.
     """
-    known = engines()
+    available = engines()
     scheme = text.partition("://")[0]
-    engine = known.get(text) or next((one for one in known.values() if "://" in text and scheme in one.schemes), None)
+    engine = available.get(text) or next(
+        (candidate for candidate in available.values() if "://" in text and scheme in candidate.schemes), None
+    )
     if engine is None:
-        raise BadParameter(f"there is no engine {text!r}", f"one of processes, {', '.join(known)}, or an address")
+        raise BadParameter(f"there is no engine {text!r}", f"one of processes, {', '.join(available)}, or an address")
     return engine.start(text)
 
 
-def missing(package: str, extra: str) -> VisualprofError:
+def missing_package(package: str, extra: str) -> VisualprofError:
     """The error of an engine whose package is not installed."""
     return VisualprofError(f"the engine {extra!r} needs {package}", f"pip install 'visualprof[{extra}]'")
 
 
-def settle(future: Future[Any], result: object = None, error: BaseException | None = None) -> None:
+def finish_future(future: Future[Any], result: object = None, error: BaseException | None = None) -> None:
     """End a future that may have been cancelled meanwhile."""
     if not future.set_running_or_notify_cancel():
         return

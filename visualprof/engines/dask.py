@@ -8,10 +8,10 @@ from concurrent.futures import Future
 from functools import partial
 from typing import Any
 
-from visualprof.engines import ClusterExecutor, Engine, Result, WorkerLost, missing, settle
+from visualprof.engines import ClusterExecutor, Engine, Result, WorkerLost, finish_future, missing_package
 from visualprof.errors import VisualprofError
 
-_TIMEOUT_S = 10
+_CONNECT_TIMEOUT_S = 10
 
 
 class _Task(Future[Result]):
@@ -35,14 +35,14 @@ class DaskExecutor(ClusterExecutor):
             dask: Any = importlib.import_module("dask")
             self._distributed: Any = importlib.import_module("distributed")
         except ImportError as error:
-            raise missing("Dask", "dask") from error
+            raise missing_package("Dask", "dask") from error
         dask.config.set({"distributed.scheduler.allowed-failures": 0})
         self._cluster: Any = None
         try:
             if not address:
                 local = {"threads_per_worker": 1, "dashboard_address": None, "host": "127.0.0.1"}
                 self._cluster = self._distributed.LocalCluster(**local)
-            self._client: Any = self._distributed.Client(self._cluster or address, timeout=_TIMEOUT_S)
+            self._client: Any = self._distributed.Client(self._cluster or address, timeout=_CONNECT_TIMEOUT_S)
         except OSError as error:
             raise VisualprofError(f"no scheduler of Dask answers {address}: {error}", "is it up?") from error
         self.workers = max(sum(self._client.nthreads().values()), 1)
@@ -51,17 +51,17 @@ class DaskExecutor(ClusterExecutor):
         """As `ClusterExecutor.submit`."""
         task = _Task[Result]()
         task.work = self._client.submit(fn, *args, **kwargs, pure=False, retries=0)
-        task.work.add_done_callback(partial(self._over, task))
+        task.work.add_done_callback(partial(self._on_done, task))
         return task
 
-    def _over(self, task: _Task[Any], work: Any) -> None:
+    def _on_done(self, task: _Task[Any], work: Any) -> None:
         error = work.exception() if work.status == "error" else None
         if work.status == "finished":
-            settle(task, work.result())
+            finish_future(task, work.result())
         elif error is None or isinstance(error, self._distributed.KilledWorker):
-            settle(task, error=WorkerLost("a worker of Dask ended in the midst of a task"))
+            finish_future(task, error=WorkerLost("a worker of Dask ended in the midst of a task"))
         else:
-            settle(task, error=error)
+            finish_future(task, error=error)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """As `ClusterExecutor.shutdown`."""

@@ -10,10 +10,10 @@ from concurrent.futures import Future
 from functools import partial
 from typing import Any
 
-from visualprof.engines import ClusterExecutor, Engine, Result, WorkerLost, missing, settle
+from visualprof.engines import ClusterExecutor, Engine, Result, WorkerLost, finish_future, missing_package
 from visualprof.errors import VisualprofError
 
-_STORE_BYTES = 100 * 1024**2  # results are small
+_OBJECT_STORE_BYTES = 100 * 1024**2  # results are small
 
 
 class _Task(Future[Result]):
@@ -25,7 +25,7 @@ class _Task(Future[Result]):
         """End the task, unless it is over."""
         cancelled = super().cancel()
         if cancelled and self.reference is not None:
-            package().cancel(self.reference, force=True)  # without force a call that waits in C goes on
+            import_ray().cancel(self.reference, force=True)  # without force a call that waits in C goes on
         return cancelled
 
 
@@ -33,40 +33,42 @@ class RayExecutor(ClusterExecutor):
     """Tasks of one processor each. The queue of visualprof decides what is tried again, so Ray retries nothing."""
 
     def __init__(self, address: str) -> None:
-        self._ray = ray = package()
+        self._ray = ray = import_ray()
         address = address or os.environ.get("RAY_ADDRESS", "")
-        local = {} if address else {"include_dashboard": False, "object_store_memory": _STORE_BYTES}
+        local = {} if address else {"include_dashboard": False, "object_store_memory": _OBJECT_STORE_BYTES}
         try:
             ray.init(address or "local", log_to_driver=False, logging_level="ERROR", **local)
         except Exception as error:  # of many kinds, by what is missing
             hint = "is its head node up, and RAY_AUTH_TOKEN that cluster's?" if address else ""
-            where = address or "on this machine"
-            raise VisualprofError(f"no cluster of Ray {where}: {error}", hint) from error
+            place_text = address or "on this machine"
+            raise VisualprofError(f"no cluster of Ray {place_text}: {error}", hint) from error
         self.workers = max(int(ray.cluster_resources().get("CPU", 1)), 1)
-        self._call: Any = ray.remote(num_cpus=1, max_retries=0)(_call)
+        self._call: Any = ray.remote(num_cpus=1, max_retries=0)(_run_function)
 
     def submit(self, fn: Callable[..., Result], /, *args: Any, **kwargs: Any) -> Future[Result]:
         """As `ClusterExecutor.submit`."""
         task = _Task[Result]()
         task.reference = self._call.remote(fn, args, kwargs)
-        task.reference.future().add_done_callback(partial(self._over, task))
+        task.reference.future().add_done_callback(partial(self._on_done, task))
         return task
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """As `ClusterExecutor.shutdown`."""
         self._ray.shutdown()
 
-    def _over(self, task: _Task[Any], done: Future[Any]) -> None:
-        error: Any = done.exception()
+    def _on_done(self, task: _Task[Any], result: Future[Any]) -> None:
+        error: Any = result.exception()
         if error is None:
-            settle(task, done.result())
+            finish_future(task, result.result())
         elif isinstance(error, self._ray.exceptions.RayTaskError):
-            settle(task, error=error.cause)
+            finish_future(task, error=error.cause)
         else:
-            settle(task, error=WorkerLost(f"a worker of Ray ended in the midst of a task: {type(error).__name__}"))
+            finish_future(
+                task, error=WorkerLost(f"a worker of Ray ended in the midst of a task: {type(error).__name__}")
+            )
 
 
-def package() -> Any:
+def import_ray() -> Any:
     """The package. Its settings count from its import on: they are left alone where somebody else imported it."""
     if "ray" not in sys.modules:
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
@@ -74,10 +76,10 @@ def package() -> Any:
     try:
         return importlib.import_module("ray")
     except ImportError as error:
-        raise missing("Ray", "ray") from error
+        raise missing_package("Ray", "ray") from error
 
 
-def _call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _run_function(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return function(*args, **kwargs)
 
 

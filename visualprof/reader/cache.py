@@ -19,9 +19,9 @@ from io import FileIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from visualprof.reader.digest import blake2b
 from visualprof.reader.graph_capture.files import recording_fingerprint as fingerprint_of
 from visualprof.reader.graph_capture.read import read_joined
-from visualprof.reader.digest import blake2b
 from visualprof.reader.source import Progress
 from visualprof.reader.trace import SCHEMA_VERSION, Trace
 from visualprof.reader.trace.codec import DamagedFile, decode, encode, reader_version

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from visualprof.errors import MissingData, NotFound, VisualprofError
 from visualprof.messages import msg
-from visualprof.reader.models.onnx_nodes import Name, OnnxNode, read_nodes
+from visualprof.reader.models.onnx_nodes import NodeKey, OnnxNode, read_nodes
 from visualprof.reader.source import Source
 from visualprof.remote.backends import all_backends
 from visualprof.remote.operators import RECORDED_KEYS, TITLES, Call
@@ -31,7 +31,7 @@ OTHERS = msg(
     "PyTorch writes them with record_shapes=True, ONNX Runtime and MegEngine always",
 )
 
-Nodes = Mapping[Name, OnnxNode]
+Nodes = Mapping[NodeKey, OnnxNode]
 
 
 def call_of(answer: CallsAnswer, operator: str, number: int, nodes: Nodes) -> Call:

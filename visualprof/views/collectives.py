@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from visualprof.peaks import link_of
+from visualprof.peaks import find_link_bandwidth
 from visualprof.reader.trace import Floats
 from visualprof.views import Params, View
 from visualprof.views.answers import charts, kinds
@@ -219,7 +219,7 @@ def _within(met: CommunicationEvents, step: str) -> CommunicationEvents:
 def _link(ranks: Sequence[RankSteps]) -> float | None:
     """Return bytes/s of the links within a host if all devices are of one known kind."""
     names = {device.name for rank in ranks for device in rank.devices}
-    return link_of(names.pop()) if len(names) == 1 else None
+    return find_link_bandwidth(names.pop()) if len(names) == 1 else None
 
 
 def _role(met: CommunicationEvents, row: int, where: ProcessGroups) -> str:

@@ -15,7 +15,7 @@ import msgspec
 from sqlalchemy import Connection, func, or_, select
 
 from visualprof.accounts.notifications.kinds import Regression
-from visualprof.reader.results.points import Point, read_points
+from visualprof.reader.results.points import Point, parse_points
 from visualprof.remote.protocol import Request, Spec
 from visualprof.remote.queue.store.records import REQUEST, SPEC, AnyRow
 from visualprof.remote.queue.store.tables import jobs, members, points, runs, tasks
@@ -84,7 +84,7 @@ def _conditions(request: Request) -> object:
 def _points(connection: Connection, task: AnyRow) -> Sequence[Point]:
     query = select(points.c.point).filter_by(task=task.id, attempt=task.attempt)
     lines: list[dict[str, Any]] = [msgspec.json.decode(text) for text in connection.execute(query).scalars()]
-    return read_points(lines)[0]
+    return parse_points(lines)[0]
 
 
 def _name(request: Request, task: AnyRow, batch: int) -> str:

@@ -17,7 +17,7 @@ from visualprof.reader.source import Source
 from visualprof.reader.trace import Category, Ints, LinkKind, TrackKind
 from visualprof.reader.trace.builder import TraceBuilder
 
-KERNEL = pattern(r"(^|[^a-z])(gpu|cuda|device)?_?kernels?($|[^a-z])", re.IGNORECASE)
+KERNEL_CATEGORY = pattern(r"(^|[^a-z])(gpu|cuda|device)?_?kernels?($|[^a-z])", re.IGNORECASE)
 
 
 def sniff(head: bytes) -> bool:
@@ -30,21 +30,21 @@ def sniff(head: bytes) -> bool:
 def read(source: Source, builder: TraceBuilder) -> None:
     """Read a file; `ts` is microseconds on a clock that the file does not date."""
     doc = read_document(source, Args, {})
-    begin, end, left = pair_begin_end(doc)
-    async_begin, async_end, async_left = _pair_async(doc)
-    if left + async_left:
+    begin, end, unpaired = pair_begin_end(doc)
+    async_begin, async_end, async_unpaired = _pair_async(doc)
+    if unpaired + async_unpaired:
         builder.warn(
             msg(
                 "formats.begin_end_marks_no",
-                f"{left + async_left:,} begin or end marks have no counterpart and were left out",
+                f"{unpaired + async_unpaired:,} begin or end marks have no counterpart and were left out",
             )
         )
-    single = np.flatnonzero(doc.map_kinds(lambda k: k.ph in ("X", "i", "I", "R", "n")))
+    single_rows = np.flatnonzero(doc.map_kinds(lambda k: k.ph in ("X", "i", "I", "R", "n")))
     instant = doc.map_kinds(lambda k: k.ph != "X") == 1
     dur = np.where(instant, -1, doc.dur)
     for a, b in ((begin, end), (async_begin, async_end)):
         dur[a] = np.maximum(doc.ts[b] - doc.ts[a], -1)
-    rows = np.concatenate((begin, async_begin, single))
+    rows = np.concatenate((begin, async_begin, single_rows))
     tracks = add_events(doc, builder, rows, doc.map_kinds(_category), _track_kind, dur=dur)
     add_flows(doc, builder, tracks, lambda _: LinkKind.FLOW)
     add_counters(doc, builder)
@@ -54,11 +54,11 @@ def read(source: Source, builder: TraceBuilder) -> None:
 
 
 def _track_kind(kind: Kind) -> TrackKind:
-    return TrackKind.STREAM if KERNEL.search(kind.cat) else TrackKind.THREAD
+    return TrackKind.STREAM if KERNEL_CATEGORY.search(kind.cat) else TrackKind.THREAD
 
 
 def _category(kind: Kind) -> int:
-    if KERNEL.search(kind.cat):
+    if KERNEL_CATEGORY.search(kind.cat):
         return Category.KERNEL
     return Category.OP if kind.ph in ("X", "B", "b") else Category.OTHER
 
@@ -66,10 +66,10 @@ def _category(kind: Kind) -> int:
 def _pair_async(doc: Document) -> tuple[Ints, Ints, int]:
     """Async begin and end events of the same category and id, nested ones as a stack."""
     sign = doc.map_kinds(lambda k: 1 if k.ph in ("b", "S") else -1 if k.ph in ("e", "F") else 0)
-    marked = sign[doc.flow_rows] != 0
-    rows = doc.flow_rows[marked]
-    ids, which = np.unique(doc.flow_ids[marked], return_inverse=True)
-    begin, end = pair_marks(doc, rows, sign, doc.categories(rows) * len(ids) + which)
+    is_marked = sign[doc.flow_rows] != 0
+    rows = doc.flow_rows[is_marked]
+    ids, id_index = np.unique(doc.flow_ids[is_marked], return_inverse=True)
+    begin, end = pair_marks(doc, rows, sign, doc.categories(rows) * len(ids) + id_index)
     return begin, end, int((sign != 0).sum()) - 2 * len(begin)
 
 

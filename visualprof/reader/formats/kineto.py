@@ -72,33 +72,33 @@ class Args(KernelArgs, gc=False):
     kernel: Text = NO_TEXT
 
 
-_COLLECTIVE = (
+_COLLECTIVE_ARGUMENTS = (
     "collective", "elements_in", "elements_out", "dtype", "group", "group_size", "group_description", "group_ranks",
     "rank_start", "rank_stride", "group_seq", "peer", "source", "destination",
 )  # fmt: skip
-_OP = ("external", "input_shapes", "input_strides", "input_types", "input_values", "sequence", "call_stack")
-_CALL = ("correlation", "external", "external_old", "kernel")
-_KERNEL = (
+_OP_ARGUMENTS = ("external", "input_shapes", "input_strides", "input_types", "input_values", "sequence", "call_stack")
+_CALL_ARGUMENTS = ("correlation", "external", "external_old", "kernel")
+_KERNEL_ARGUMENTS = (
     "correlation", "external", "external_old", "device", "stream", "grid", "block", "registers",
     "shared_memory", "blocks_per_sm", "occupancy",
 )  # fmt: skip
-_COPY = ("correlation", "external", "external_old", "device", "stream", "bytes")
-_MEMORY = ("memory_bytes", "address", "device_id", "device_type", "allocated", "reserved")
+_COPY_ARGUMENTS = ("correlation", "external", "external_old", "device", "stream", "bytes")
+_MEMORY_ARGUMENTS = ("memory_bytes", "address", "device_id", "device_type", "allocated", "reserved")
 # Of a million events most are of these; asking only for what they have saves a third of the time.
-FIELDS = {
-    "cpu_op": _OP + _COLLECTIVE, "Operator": (*_OP, "input_shapes_old"),
-    "cuda_runtime": _CALL, "cuda_driver": _CALL, "Runtime": _CALL,
-    "kernel": _KERNEL + _COLLECTIVE, "Kernel": _KERNEL,
-    "gpu_memcpy": _COPY, "gpu_memset": _COPY, "Memcpy": _COPY, "Memset": _COPY,
-    "cpu_instant_event": _MEMORY, "python_function": (), "gpu_user_annotation": ("external",),
+ARGUMENTS_BY_CATEGORY = {
+    "cpu_op": _OP_ARGUMENTS + _COLLECTIVE_ARGUMENTS, "Operator": (*_OP_ARGUMENTS, "input_shapes_old"),
+    "cuda_runtime": _CALL_ARGUMENTS, "cuda_driver": _CALL_ARGUMENTS, "Runtime": _CALL_ARGUMENTS,
+    "kernel": _KERNEL_ARGUMENTS + _COLLECTIVE_ARGUMENTS, "Kernel": _KERNEL_ARGUMENTS,
+    "gpu_memcpy": _COPY_ARGUMENTS, "gpu_memset": _COPY_ARGUMENTS, "Memcpy": _COPY_ARGUMENTS, "Memset": _COPY_ARGUMENTS,
+    "cpu_instant_event": _MEMORY_ARGUMENTS, "python_function": (), "gpu_user_annotation": ("external",),
     "mtia_ccp_events": ("correlation", "external", "device", "stream", "size"),
 }  # fmt: skip
 
-_SHOWN = (
+_COPIED_ARGUMENTS = (
     "grid", "block", "input_types", "input_values", "call_stack", "input_shapes", "input_strides", "input_shapes_old",
     "external", "external_old", "sequence", "registers", "shared_memory", "blocks_per_sm", "bytes", "size", "kernel",
 )  # fmt: skip
-_CALLED = {
+_TRACE_NAMES = {
     "size": "bytes",
     "input_shapes_old": "input_shapes",
     "external": "external_id",
@@ -109,14 +109,14 @@ DATALOADER = ("enumerate(DataLoader)#", "enumerate(DataPipe)#")
 COMM_HOST = pattern(r"^(nccl|gloo|mpi|ucc|rccl|hccl|xccl|c10d):|^record_param_comms$")
 COMM_KERNEL = pattern(r"nccl|rccl|hccl|oneccl|nvshmem.*(reduce|gather|broadcast)|cross_device_reduce", re.IGNORECASE)
 OPTIMIZER = pattern(r"^Optimizer\.(step|zero_grad)#")
-DEVICE = {
+DEVICE_CATEGORIES = {
     "kernel": Category.KERNEL, "gpu_memcpy": Category.MEMCPY, "gpu_memset": Category.MEMSET,
     "memcpy": Category.MEMCPY, "memset": Category.MEMSET, "cuda_sync": Category.SYNC,
     "mtia_ccp_events": Category.KERNEL, "gpu_user_annotation": Category.ANNOTATION,
     "concurrent_kernel": Category.KERNEL, "mtia_insight": Category.OTHER,
 }  # fmt: skip
-MTIA = {"dma_request": Category.MEMCPY, "event_wait": Category.SYNC, "event_record": Category.SYNC}
-OTHER_DEVICES = {
+MTIA_CATEGORIES = {"dma_request": Category.MEMCPY, "event_wait": Category.SYNC, "event_record": Category.SYNC}
+DEVICE_TYPE_BY_CATEGORY = {
     "mtia_ccp_events": "mtia", "mtia_runtime": "mtia", "xpu_runtime": "xpu", "privateuse1_runtime": "privateuse1",
 }  # fmt: skip
 
@@ -134,13 +134,13 @@ def sniff(head: bytes) -> bool:
 
 def read(source: Source, builder: TraceBuilder) -> None:
     """Read a file; times are microseconds, relative to `baseTimeNanoseconds` where that is given."""
-    doc = read_document(source, Args, FIELDS)
+    doc = read_document(source, Args, ARGUMENTS_BY_CATEGORY)
     category = doc.map_kinds(_category)
     if not (category == Category.STEP).any():
         _mark_serving_steps(doc, builder, category)
     tracks = add_events(doc, builder, np.flatnonzero(category >= 0), category, _track_kind)
-    add_args(doc, builder, _SHOWN, trace_names=_CALLED)
-    add_args(doc, builder, _COLLECTIVE, convert=_unquoted)
+    add_args(doc, builder, _COPIED_ARGUMENTS, trace_names=_TRACE_NAMES)
+    add_args(doc, builder, _COLLECTIVE_ARGUMENTS, convert=_unquote)
     devices = tuple(parse_device(properties) for properties in json_objects(doc.head.get("deviceProperties")))
     add_occupancy(doc, builder, devices)
     add_allocs(doc, builder, lambda rows: _memory_device(doc, rows), doc.ts)
@@ -161,8 +161,12 @@ def _category(kind: Kind) -> int:
         return _host_category(kind.name, Category.ANNOTATION if cat == "user_annotation" else Category.OP)
     if cat == "python_function":
         return Category.MODULE if kind.name.startswith("nn.Module: ") else Category.PYTHON
-    if cat in DEVICE:
-        category = MTIA.get(kind.name, DEVICE[cat]) if cat == "mtia_ccp_events" else DEVICE[cat]
+    if cat in DEVICE_CATEGORIES:
+        category = (
+            MTIA_CATEGORIES.get(kind.name, DEVICE_CATEGORIES[cat])
+            if cat == "mtia_ccp_events"
+            else DEVICE_CATEGORIES[cat]
+        )
         return Category.COMM if category == Category.KERNEL and COMM_KERNEL.search(kind.name) else category
     if cat.endswith(("runtime", "driver")):
         return Category.RUNTIME
@@ -190,15 +194,17 @@ def _mark_serving_steps(doc: Document, builder: TraceBuilder, category: Ids) -> 
     One inside another is that step again, in other words.
     """
     ranges = [kind.cat.lower() == "user_annotation" and kind.ph == "X" for kind in doc.kinds]
-    steps = [on and parse_serving_step(kind.name) is not None for on, kind in zip(ranges, doc.kinds, strict=True)]
-    odd = [doc.kinds[i].name for i, step in enumerate(steps) if ranges[i] and not step]
-    odd = [name for name in odd if looks_like_step(name)]
-    if odd:
+    steps = [
+        is_range and parse_serving_step(kind.name) is not None for is_range, kind in zip(ranges, doc.kinds, strict=True)
+    ]
+    unparsed = [doc.kinds[i].name for i, step in enumerate(steps) if ranges[i] and not step]
+    unparsed = [name for name in unparsed if looks_like_step(name)]
+    if unparsed:
         builder.warn(
             msg(
                 "formats.annotations_look_like_steps",
-                f"{len(odd):,} annotations look like the steps of an inference server but do not say what these worked"
-                f" on; the first: {odd[0][:120]!r}",
+                f"{len(unparsed):,} annotations look like the steps of an inference server but do not say what these "
+                f"worked on; the first: {unparsed[0][:120]!r}",
             )
         )
     rows = np.flatnonzero(np.array(steps, bool).take(doc.kind) & (doc.ts != NO_INT) & (doc.dur > 0))
@@ -208,7 +214,7 @@ def _mark_serving_steps(doc: Document, builder: TraceBuilder, category: Ids) -> 
 def _track_kind(kind: Kind) -> TrackKind:
     if kind.cat == "gpu_user_annotation":
         return TrackKind.GPU_ANNOTATION
-    return TrackKind.STREAM if kind.cat.lower() in DEVICE else TrackKind.THREAD
+    return TrackKind.STREAM if kind.cat.lower() in DEVICE_CATEGORIES else TrackKind.THREAD
 
 
 def _flow_kind(kind: Kind) -> LinkKind | None:
@@ -231,8 +237,8 @@ def _describe(doc: Document, builder: TraceBuilder, devices: tuple[Device, ...])
         framework="pytorch",
         producer="torch.profiler",
         host=str(head.get("host_name", "")),
-        rank=_integer(distributed.get("rank"), -1),
-        world_size=_integer(distributed.get("world_size"), -1),
+        rank=_parse_integer(distributed.get("rank"), -1),
+        world_size=_parse_integer(distributed.get("world_size"), -1),
         devices=devices,
         device_type=_device_type(doc.kinds),
         clock_origin_ns=base if isinstance(base, int) and not epoch else 0 if epoch else -1,
@@ -247,23 +253,25 @@ def _groups(listed_groups: object) -> tuple[ProcessGroup, ...]:
         by_name = cast("dict[str, object]", listed_groups)
         listed_groups = [{"pg_name": name, **json_object(one)} for name, one in by_name.items()]
     groups: list[ProcessGroup] = []
-    room = MAX_RANK_RUNS
-    for one in json_objects(listed_groups):
-        ranks = one.get("ranks")
+    runs_left = MAX_RANK_RUNS
+    for info in json_objects(listed_groups):
+        ranks = info.get("ranks")
         runs = (
             parse_rank_list(ranks)
             if isinstance(ranks, str)
-            else encode_ranks(known if (known := integer(rank)) is not None else -1 for rank in json_list(ranks))
+            else encode_ranks(
+                converted if (converted := integer(rank)) is not None else -1 for rank in json_list(ranks)
+            )
         )
-        room -= 1 + len(runs)
-        if room < 0:
+        runs_left -= 1 + len(runs)
+        if runs_left < 0:
             break
-        name, description = (_unquoted(text(one.get(key))) for key in ("pg_name", "pg_desc"))
+        name, description = (_unquote(text(info.get(key))) for key in ("pg_name", "pg_desc"))
         groups.append(ProcessGroup(name, description if description != "undefined" else "", runs))
     return tuple(groups)
 
 
-def _unquoted(value: str) -> str:
+def _unquote(value: str) -> str:
     """A text without the second pair of quotes that one of torch's two ways to write it adds."""
     return value[1:-1] if len(value) > 1 and value[0] == value[-1] == '"' else value
 
@@ -272,13 +280,13 @@ def _device_type(kinds: list[Kind]) -> str:
     cats = {k.cat.lower() for k in kinds}
     if any(k.name.startswith("hip") for k in kinds if k.cat.lower().endswith(("runtime", "driver"))):
         return "hip"
-    for cat, device in OTHER_DEVICES.items():
+    for cat, device in DEVICE_TYPE_BY_CATEGORY.items():
         if cat in cats:
             return device
-    return "cuda" if cats & set(DEVICE) or cats & {"cuda_runtime", "runtime", "cuda_driver"} else "cpu"
+    return "cuda" if cats & set(DEVICE_CATEGORIES) or cats & {"cuda_runtime", "runtime", "cuda_driver"} else "cpu"
 
 
-def _integer(value: Any, default: int) -> int:
+def _parse_integer(value: Any, default: int) -> int:
     try:
         return int(value)
     except (TypeError, ValueError):

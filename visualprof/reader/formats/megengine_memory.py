@@ -15,7 +15,7 @@ from visualprof.reader.trace import Category, TrackKind
 from visualprof.reader.trace.builder import TraceBuilder
 
 STEP_NS = 1000
-MOST_STEPS = 10**7  # a graph has some ten thousand
+MAX_STEPS = 10**7  # a graph has some ten thousand
 CATEGORIES = {"weight_mem": "parameter", "static_mem": "activation"}
 
 
@@ -30,8 +30,8 @@ def read(source: Source, builder: TraceBuilder) -> None:
     """Read a file, in which all values are text; a step of the plan is shown as one microsecond."""
     document = load_object(source, msg("formats.whole_megengine_memory_plan", "a whole MegEngine memory plan"))
     operators, chunks = json_object(document.get("opr")), json_object(document.get("chunk"))
-    named = ((natural(i), str(json_object(o).get("name", i))) for i, o in operators.items())
-    names = {step: name for step, name in named if 0 <= step < MOST_STEPS}
+    indexed_names = ((natural(i), str(json_object(o).get("name", i))) for i, o in operators.items())
+    names = {step: name for step, name in indexed_names if 0 <= step < MAX_STEPS}
     if len(names) < len(operators):
         builder.warn(
             msg(
@@ -40,7 +40,7 @@ def read(source: Source, builder: TraceBuilder) -> None:
             )
         )
     steps = np.array(sorted(names), np.int64)
-    plan = [known for c in chunks.values() if (known := _chunk(json_object(c)))]  # 1 us each
+    plan = [parsed for c in chunks.values() if (parsed := _parse_chunk(json_object(c)))]  # 1 us each
     if len(plan) < len(chunks):
         builder.warn(
             msg(
@@ -60,19 +60,19 @@ def read(source: Source, builder: TraceBuilder) -> None:
     begin, end, addr, size = (np.array([p[i] for p in plan], np.int64) for i in range(4))
     category = builder.strings(p[4] for p in plan)
     stays = category == builder.string("parameter")
-    ends, made, host = np.where(stays, -1, end * STEP_NS), np.where(stays, -1, begin), np.full(len(plan), -1)
-    add_plan(builder, Plan(begin * STEP_NS, ends, addr, size, host, made, end - 1, category))
+    ends, first_use, host = np.where(stays, -1, end * STEP_NS), np.where(stays, -1, begin), np.full(len(plan), -1)
+    add_plan(builder, Plan(begin * STEP_NS, ends, addr, size, host, first_use, end - 1, category))
     builder.warn(msg("formats.file_no_times_one", "the file has no times: one step of the plan is shown as 1 us"))
     builder.describe(framework="megengine", producer="megengine static memory plan", properties={"clock": "steps"})
 
 
-def _chunk(entry: Json) -> tuple[int, int, int, int, str] | None:
+def _parse_chunk(entry: Json) -> tuple[int, int, int, int, str] | None:
     """First and last step, address, bytes and category; None where a number is missing or cannot be."""
     try:
         begin, end, low, high = (int(entry[f"{k}_{e}"]) for k in ("time", "logic_addr") for e in ("begin", "end"))
     except (KeyError, TypeError, ValueError):
         return None
-    if not (0 <= begin <= end < MOST_STEPS and 0 <= low <= high < 2**62):
+    if not (0 <= begin <= end < MAX_STEPS and 0 <= low <= high < 2**62):
         return None
     return begin, end, low, high - low, CATEGORIES.get(str(entry.get("type")), "")
 

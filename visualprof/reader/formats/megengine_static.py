@@ -16,7 +16,7 @@ from visualprof.reader.source import GROWING_HINT, Source
 from visualprof.reader.trace import Category, Device, Ints, LinkKind, TrackKind
 from visualprof.reader.trace.builder import TraceBuilder
 
-MOST_S = 4e9  # as Unix time the year 2096
+MAX_SECONDS = 4e9  # as Unix time the year 2096
 _Span = tuple[str, str, int, int, int]  # operator id, device or thread, start, kernel start, end: ns
 
 
@@ -34,7 +34,7 @@ def read(source: Source, builder: TraceBuilder) -> None:
     document = _load(source)
     graph, profile = document["graph_exec"], document["profiler"]
     operators, footprint = json_object(graph.get("operator")), json_object(profile.get("opr_footprint"))
-    device, host = (_spans(json_object(profile.get(where)), builder) for where in ("device", "host"))
+    device, host = (_spans(json_object(profile.get(side)), builder) for side in ("device", "host"))
     tracks = {
         lane: builder.track(TrackKind.STREAM, _device_label(lane), "device", lane, device=i)
         for i, lane in enumerate(dict.fromkeys(s[1] for s in device))
@@ -51,15 +51,15 @@ def read(source: Source, builder: TraceBuilder) -> None:
             _add_args(builder, rows, ids, operators, footprint)
             types = [_input_types(operators.get(i), json_object(graph.get("var"))) for i in ids]
             builder.arg("input_types", rows, builder.strings(types), text=True)
-            each = [_each_type(operators.get(i), json_object(graph.get("var"))) for i in ids]
-            builder.arg("input_dtypes", rows, builder.strings(each), text=True)
+            all_types = [_all_input_types(operators.get(i), json_object(graph.get("var"))) for i in ids]
+            builder.arg("input_dtypes", rows, builder.strings(all_types), text=True)
     host_row = {s[0]: i for i, s in enumerate(host)}
     pairs = [(host_row[s[0]], len(host) + i) for i, s in enumerate(device) if s[0] in host_row]
     if pairs:
         ends = np.array(pairs, np.int64)
         builder.link(ends[:, 0], ends[:, 1], LinkKind.LAUNCH)
     numbers = {name: i for i, lane in enumerate(tracks) for name in (lane, _device_label(lane))}
-    add_plan(builder, _plan(builder, graph, _clock(graph, device), host_row, numbers))
+    add_plan(builder, _build_plan(builder, graph, _operator_times(graph, device), host_row, numbers))
     builder.describe(
         **capture_meta(document, {}),
         framework="megengine",
@@ -72,11 +72,11 @@ def read(source: Source, builder: TraceBuilder) -> None:
 
 def _load(source: Source) -> Json:
     """The document with graph and profile; that of a 20,000-operator graph is 40 MB."""
-    what = msg("formats.whole_megengine_static_profile", "a whole MegEngine static profile")
-    document = load_object(source, what)
-    for part in ("graph_exec", "profiler"):
-        if not isinstance(document.get(part), dict):
-            raise source.error(msg("formats.not_no_object", f"not {what} ({part} is no object)"), GROWING_HINT)
+    kind = msg("formats.whole_megengine_static_profile", "a whole MegEngine static profile")
+    document = load_object(source, kind)
+    for section in ("graph_exec", "profiler"):
+        if not isinstance(document.get(section), dict):
+            raise source.error(msg("formats.not_no_object", f"not {kind} ({section} is no object)"), GROWING_HINT)
     return document
 
 
@@ -104,26 +104,26 @@ def _add_events(
 def _spans(times: Json, builder: TraceBuilder) -> list[_Span]:
     """Every span that has all its times."""
     spans: list[_Span] = []
-    bad = 0
+    invalid = 0
     for operator, lanes in times.items():
         for lane, span in json_object(lanes).items() or [("", lanes)]:
-            at = [number(json_object(span).get(k)) for k in ("start", "kern", "end")]
-            if all(second is not None and abs(second) < MOST_S for second in at):
-                start, kern, end = (round(second * 1e9) for second in at if second is not None)
+            seconds = [number(json_object(span).get(k)) for k in ("start", "kern", "end")]
+            if all(second is not None and abs(second) < MAX_SECONDS for second in seconds):
+                start, kern, end = (round(second * 1e9) for second in seconds if second is not None)
                 spans.append((operator, lane, start, kern, end))
             else:
-                bad += 1
-    if bad:
+                invalid += 1
+    if invalid:
         builder.warn(
             msg(
                 "formats.operators_no_times_times",
-                f"{bad:,} operators have no times, or times that cannot be, and were left out",
+                f"{invalid:,} operators have no times, or times that cannot be, and were left out",
             )
         )
     return spans
 
 
-def _clock(graph: Json, device: list[_Span]) -> dict[str, tuple[int, int, int]]:
+def _operator_times(graph: Json, device: list[_Span]) -> dict[str, tuple[int, int, int]]:
     """(place, start, end) of every operator in the order of execution, ns on the device's clock.
 
     An operator without device time stands at the end of the one before it on its device. Starts of a device are
@@ -132,22 +132,22 @@ def _clock(graph: Json, device: list[_Span]) -> dict[str, tuple[int, int, int]]:
     origin = min((s[2] for s in device), default=0)
     spans: dict[str, tuple[str, int, int]] = {}
     for operator, lane, start, _, end in device:
-        seen = spans.get(operator, (lane, start, end))
-        spans[operator] = seen[0], min(seen[1], start), max(seen[2], end)
-    out: dict[str, tuple[int, int, int]] = {}
+        earlier = spans.get(operator, (lane, start, end))
+        spans[operator] = earlier[0], min(earlier[1], start), max(earlier[2], end)
+    clock: dict[str, tuple[int, int, int]] = {}
     latest: dict[str, tuple[int, int]] = {}
     lane = ""
-    for place, operator in enumerate(map(str, json_list(graph.get("comp_seq")))):
+    for position, operator in enumerate(map(str, json_list(graph.get("comp_seq")))):
         lane = spans[operator][0] if operator in spans else lane
         last_start, last_end = latest.get(lane, (-1, 0))
         start, end = (t - origin for t in spans[operator][1:]) if operator in spans else (last_end, last_end)
         start = max(start, last_start + 1)
         latest[lane] = start, max(start + 1, end)
-        out[operator] = place, *latest[lane]
-    return out
+        clock[operator] = position, *latest[lane]
+    return clock
 
 
-def _plan(
+def _build_plan(
     builder: TraceBuilder,
     graph: Json,
     clock: dict[str, tuple[int, int, int]],
@@ -159,28 +159,27 @@ def _plan(
     Weights (PERSISTENT_DEVICE_VALUE) live throughout.
     """
     operators, variables, chunks = (json_object(graph.get(k)) for k in ("operator", "var", "mem_chunk"))
-    users = _users(operators, clock)
-    held: dict[str, list[str]] = {}  # variables of each chunk
+    users = _users_of_variables(operators, clock)
+    variables_of_chunk: dict[str, list[str]] = {}  # variables of each chunk
     for variable, entry in variables.items():
         chunk = json_object(json_object(entry).get("mem_plan")).get("mem_chunk_id")
         if chunk is not None:
-            held.setdefault(str(chunk), []).append(variable)
+            variables_of_chunk.setdefault(str(chunk), []).append(variable)
     rows: list[tuple[int, ...]] = []
     categories: list[str] = []
-    for order, (chunk, inside) in enumerate(held.items()):
+    for order, (chunk, variables_inside) in enumerate(variables_of_chunk.items()):
         entry = json_object(chunks.get(chunk))
-        size, addr = _integer(entry.get("size")), _integer(entry.get("dev_ptr"))
-        at = sorted((o for v in inside for o in users.get(v, ())), key=lambda o: clock[o][0])
-        first = json_object(variables[inside[0]])
-        category = _purpose([json_object(variables[v]) for v in inside], operators, at)
-        if size <= 0 or (not at and category != "parameter"):
+        size, addr = _clamp_integer(entry.get("size")), _clamp_integer(entry.get("dev_ptr"))
+        chunk_users = sorted((o for v in variables_inside for o in users.get(v, ())), key=lambda o: clock[o][0])
+        first_variable = json_object(variables[variables_inside[0]])
+        category = _chunk_category([json_object(variables[v]) for v in variables_inside], operators, chunk_users)
+        if size <= 0 or (not chunk_users and category != "parameter"):
             continue
         stays = category == "parameter"
-        rows.append((
-            0 if stays else clock[at[0]][1], -1 if stays else max(clock[o][2] for o in at), addr or order + 1, size,
-            memory_device(str(first.get("comp_node", "")), numbers),
-            host_row.get(at[0], -1) if at else -1, host_row.get(at[-1], -1) if at else -1,
-        ))  # fmt: skip
+        begin, end = (0, -1) if stays else (clock[chunk_users[0]][1], max(clock[o][2] for o in chunk_users))
+        device = memory_device(str(first_variable.get("comp_node", "")), numbers)
+        first, last = (host_row.get(chunk_users[i], -1) if chunk_users else -1 for i in (0, -1))
+        rows.append((begin, end, addr or order + 1, size, device, first, last))
         categories.append(category)
     if rows and all(c == "parameter" for c in categories):
         builder.warn(
@@ -190,11 +189,11 @@ def _plan(
             )
         )
     table = np.array(rows, np.int64).reshape(-1, 7)
-    begin, end, addr, size, device, made, freed = (table[:, i] for i in range(7))
-    return Plan(begin, end, addr, size, device, made, freed, builder.strings(categories))
+    begin, end, addr, size, device, first_use, last_use = (table[:, i] for i in range(7))
+    return Plan(begin, end, addr, size, device, first_use, last_use, builder.strings(categories))
 
 
-def _users(operators: Json, executed: Iterable[str]) -> dict[str, list[str]]:
+def _users_of_variables(operators: Json, executed: Iterable[str]) -> dict[str, list[str]]:
     """Of each variable: its producer and its consumers, as far as they are executed."""
     users: dict[str, list[str]] = {}
     for operator in executed:
@@ -204,16 +203,16 @@ def _users(operators: Json, executed: Iterable[str]) -> dict[str, list[str]]:
     return users
 
 
-def _purpose(variables: list[Json], operators: Json, users: list[str]) -> str:
+def _chunk_category(variables: list[Json], operators: Json, users: list[str]) -> str:
     if any("PERSISTENT_DEVICE_VALUE" in json_list(v.get("flag")) for v in variables):
         return "parameter"
     if all(str(v.get("name", "")).endswith(":workspace") for v in variables):
         return "temporary"
-    made_by = str(json_object(operators.get(users[0])).get("type", "")) if users else ""
-    return "input" if made_by == "Host2DeviceCopy" else "activation"
+    producer_type = str(json_object(operators.get(users[0])).get("type", "")) if users else ""
+    return "input" if producer_type == "Host2DeviceCopy" else "activation"
 
 
-def _integer(value: object) -> int:
+def _clamp_integer(value: object) -> int:
     try:
         return max(-(2**61), min(2**61, int(str(value))))
     except ValueError:
@@ -226,8 +225,8 @@ def _name(operators: Json, operator: str) -> str:
 
 def _device_label(lane: str) -> str:
     """`CompNode("cpu0:0" from "xpux:0")` -> `cpu0:0`."""
-    parts = lane.split('"')
-    return parts[1] if len(parts) > 1 else lane
+    quoted = lane.split('"')
+    return quoted[1] if len(quoted) > 1 else lane
 
 
 def _add_args(builder: TraceBuilder, rows: Ints, ids: list[str], operators: Json, footprint: Json) -> None:
@@ -236,17 +235,17 @@ def _add_args(builder: TraceBuilder, rows: Ints, ids: list[str], operators: Json
     types = [str(entry.get("type", "")) for entry in entries]
     builder.arg("type", rows, builder.strings(types), text=True)
     builder.arg("operator_id", rows, builder.strings(ids), text=True)
-    prints = [json_object(footprint.get(i)) for i in ids]
+    footprints = [json_object(footprint.get(i)) for i in ids]
     for key, name in (("in_shapes", "input_shapes"), ("out_shapes", "output_shapes"), ("param", "parameters")):
-        texts = [msgspec.json.encode(p[key]).decode() if p.get(key) else "" for p in prints]
-        known = np.array([bool(t) for t in texts], bool)
-        builder.arg(name, rows[known], builder.strings(t for t in texts if t), text=True)
-    for key, name, least in (("computation", "flops", 1), ("memory", "bytes", 0)):
-        counts = [integer(p.get(key)) for p in prints]
-        known = np.array([count is not None and count >= least for count in counts], bool)
-        builder.arg(name, rows[known], np.array([c for c, k in zip(counts, known, strict=True) if k], np.int64))
-    places = {operator: i for i, operator in enumerate(operators)}
-    builder.arg("operator_index", rows, np.array([places.get(i, len(places)) for i in ids], np.int64))
+        texts = [msgspec.json.encode(p[key]).decode() if p.get(key) else "" for p in footprints]
+        present = np.array([bool(t) for t in texts], bool)
+        builder.arg(name, rows[present], builder.strings(t for t in texts if t), text=True)
+    for key, name, minimum in (("computation", "flops", 1), ("memory", "bytes", 0)):
+        counts = [integer(p.get(key)) for p in footprints]
+        present = np.array([count is not None and count >= minimum for count in counts], bool)
+        builder.arg(name, rows[present], np.array([c for c, k in zip(counts, present, strict=True) if k], np.int64))
+    operator_index = {operator: i for i, operator in enumerate(operators)}
+    builder.arg("operator_index", rows, np.array([operator_index.get(i, len(operator_index)) for i in ids], np.int64))
 
 
 def _input_types(operator: object, variables: Json) -> str:
@@ -254,7 +253,7 @@ def _input_types(operator: object, variables: Json) -> str:
     return " ".join(dict.fromkeys(filter(None, _dtypes(operator, variables))))
 
 
-def _each_type(operator: object, variables: Json) -> str:
+def _all_input_types(operator: object, variables: Json) -> str:
     """Data type of each input as JSON, null of one whose memory was not planned: `["Float32", null]`."""
     return msgspec.json.encode(_dtypes(operator, variables)).decode()
 

@@ -70,28 +70,28 @@ class LaneArgs(Parameters, gc=False):
     call_stack: Text = msgspec.field(name="python_backtrace", default=NO_TEXT)
 
 
-STAGES = {
+STAGE_CATEGORIES = {
     "step": Category.STEP, "forward": Category.FORWARD, "backward": Category.BACKWARD,
     "optimizer": Category.OPTIMIZER, "optim": Category.OPTIMIZER, "optimizer_step": Category.OPTIMIZER,
     "dataloader": Category.DATALOADER, "data": Category.DATALOADER,
 }  # fmt: skip
 STEP_MARK = "ProfilerStep#"  # of visualprof.capture; MegEngine marks no steps
-CALLED = {"op_type": "type", "name": "graph_name"}  # arguments that have other names in a trace
-PROFILER = ("StartProfile", "StopProfile", "AutoEvict", "StopStep", "StartStep")
+TRACE_NAMES = {"op_type": "type", "name": "graph_name"}  # arguments that have other names in a trace
+PROFILER_SCOPES = ("StartProfile", "StopProfile", "AutoEvict", "StopStep", "StartStep")
 TENSOR_WORK = pattern(r"^(Input|Output|Put|Del|Drop|RecFree|ReGen|GetValue|TensorGetProp|OpDispatch)( |$)")
 CUDA_CALL = pattern(r"^(cu|cuda|cublas|cudnn)[A-Z]")
 COMM_KERNEL = pattern(r"nccl|rccl|cncl|hccl|AllReduce|AllGather|ReduceScatter|RemoteSend|RemoteRecv|CollectiveComm")
 
-_FIRST = 256
-_MARKS = (b'"StartProfile"', b'"train_time_ratio"', b'"gpu_usgae_ratio"', b'"nr_alive_tensor"', b'"OpDispatch"')
+_SCHEMA_BYTES = 256
+_FORMAT_MARKS = (b'"StartProfile"', b'"train_time_ratio"', b'"gpu_usgae_ratio"', b'"nr_alive_tensor"', b'"OpDispatch"')
 
 
 def sniff(head: bytes) -> bool:
     """Its counters and lanes are its own; the metadata that says so stands at the end. No schema stands first."""
-    if b'"schemaVersion"' in head[:_FIRST]:
+    if b'"schemaVersion"' in head[:_SCHEMA_BYTES]:
         return False
     return b'"traceEvents"' in head and (
-        any(mark in head for mark in _MARKS)
+        any(mark in head for mark in _FORMAT_MARKS)
         or (b'"localTime"' in head and bool(re.search(rb'"localTime"\s*:\s*"\d+"', head)))
     )
 
@@ -99,7 +99,7 @@ def sniff(head: bytes) -> bool:
 def read(source: Source, builder: TraceBuilder) -> None:
     """Read a file; `ts` is microseconds since `metadata.localTime` (Unix ns). Events before 0 are warm-up."""
     doc = read_document(source, LaneArgs, {})
-    begin, end, left = pair_begin_end(doc)
+    begin, end, unpaired = pair_begin_end(doc)
     early = doc.ts[begin] < 0
     if early.any():
         builder.warn(
@@ -109,9 +109,9 @@ def read(source: Source, builder: TraceBuilder) -> None:
             )
         )
         begin, end = begin[~early], end[~early]
-    if left:
+    if unpaired:
         builder.warn(
-            msg("formats.begin_end_marks_no", f"{left:,} begin or end marks have no counterpart and were left out")
+            msg("formats.begin_end_marks_no", f"{unpaired:,} begin or end marks have no counterpart and were left out")
         )
     rows = np.concatenate((begin, np.flatnonzero(doc.map_kinds(lambda k: k.ph in ("X", "i", "I")))))
     dur = np.array(doc.dur)
@@ -121,15 +121,17 @@ def read(source: Source, builder: TraceBuilder) -> None:
     lanes = doc.track_names.thread
     devices = _devices(doc, rows)
     number = {name: i for i, name in enumerate(devices)}
-    places = np.array([number.get(lanes.get(place, ""), -1) for place in doc.threads], np.int64)
-    tracks = add_events(doc, builder, rows, category, lambda _: TrackKind.THREAD, dur=dur, thread_devices=places)
+    thread_devices = np.array([number.get(lanes.get(thread, ""), -1) for thread in doc.threads], np.int64)
+    tracks = add_events(
+        doc, builder, rows, category, lambda _: TrackKind.THREAD, dur=dur, thread_devices=thread_devices
+    )
     start_of = np.arange(len(doc.kind))
     start_of[end] = begin  # the arguments stand on the end mark
     for name in ("op_type", "name", "shape", "dtype", "call_stack"):
-        at, ids = doc.arg(name)
+        arg_rows, ids = doc.arg(name)
         # The compiled graph's profiler writes JSON inside JSON, so names come in quotes.
         names = text_ids(doc, builder, ids, lambda text: text.strip('"'))
-        builder.arg(CALLED.get(name, name), start_of[at], names, text=True)
+        builder.arg(TRACE_NAMES.get(name, name), start_of[arg_rows], names, text=True)
     add_flows(doc, builder, tracks, _flow_kind, begin_rows=begin)
     add_counters(doc, builder)
     add_tensor_allocations(doc, builder, begin, end, number)
@@ -150,15 +152,17 @@ def _categories(doc: Document, begin: Ints, end: Ints, rows: Ints) -> Ids:
     is_op[begin] |= is_op[end]
     numbers: dict[str, int] = {}
     lane = np.array(
-        [numbers.setdefault(doc.track_names.thread.get(at, ""), len(numbers)) for at in doc.threads], np.int64
+        [numbers.setdefault(doc.track_names.thread.get(thread, ""), len(numbers)) for thread in doc.threads], np.int64
     )
     keys = (lane[doc.thread[rows]] * len(doc.kinds) + doc.kind[rows]) * 2 + is_op[rows]
-    distinct, which = np.unique(keys, return_inverse=True)
-    lanes, used = list(numbers), [(key // 2, key % 2 == 1) for key in map(int, distinct)]
+    distinct, key_index = np.unique(keys, return_inverse=True)
+    lanes, distinct_kinds = list(numbers), [(key // 2, key % 2 == 1) for key in map(int, distinct)]
     n = len(doc.kinds)
-    out = np.zeros(len(doc.kind), np.int32)
-    out[rows] = np.array([_category(doc.kinds[at % n], lanes[at // n], op) for at, op in used], np.int32)[which]
-    return out
+    category = np.zeros(len(doc.kind), np.int32)
+    category[rows] = np.array(
+        [_category(doc.kinds[thread % n], lanes[thread // n], op) for thread, op in distinct_kinds], np.int32
+    )[key_index]
+    return category
 
 
 def _category(kind: Kind, lane: str, is_op: bool) -> int:
@@ -169,7 +173,7 @@ def _category(kind: Kind, lane: str, is_op: bool) -> int:
         return Category.MEMSET
     if kind.cat == "Kernel" or not lane:  # the lanes of CUPTI's streams have no name
         return Category.COMM if COMM_KERNEL.search(name) else Category.KERNEL
-    if name in PROFILER:
+    if name in PROFILER_SCOPES:
         return Category.OVERHEAD
     if name == "TensorWaitProp":
         return Category.SYNC
@@ -181,7 +185,7 @@ def _category(kind: Kind, lane: str, is_op: bool) -> int:
         return Category.COMM if COMM_KERNEL.search(name) else Category.OP
     if lane == "worker":  # the scopes of the interpreter a second time
         return Category.OTHER
-    return Category.STEP if name.startswith(STEP_MARK) else STAGES.get(name, Category.ANNOTATION)
+    return Category.STEP if name.startswith(STEP_MARK) else STAGE_CATEGORIES.get(name, Category.ANNOTATION)
 
 
 def _outermost_steps(doc: Document, dur: Ints, category: Ids, rows: Ints) -> list[int]:
@@ -193,29 +197,29 @@ def _outermost_steps(doc: Document, dur: Ints, category: Ids, rows: Ints) -> lis
     ts = doc.ts
     outermost: list[int] = []
     steps = rows[category[rows] == Category.STEP]
-    marked = np.array([kind.name.startswith(STEP_MARK) for kind in doc.kinds])[doc.kind[steps]]
-    if marked.any():
-        _tell_optimizer(ts, dur, category, rows, steps[~marked], Category.ANNOTATION)
-        steps = steps[marked]
-    until = -1
+    is_marked = np.array([kind.name.startswith(STEP_MARK) for kind in doc.kinds])[doc.kind[steps]]
+    if is_marked.any():
+        _reclassify_steps(ts, dur, category, rows, steps[~is_marked], Category.ANNOTATION)
+        steps = steps[is_marked]
+    end_ns = -1
     for row in steps[np.lexsort((-dur[steps], ts[steps]))].tolist():
-        if ts[row] >= until:
+        if ts[row] >= end_ns:
             outermost.append(row)
-            until = ts[row] + dur[row]
+            end_ns = ts[row] + dur[row]
         else:
             category[row] = Category.ANNOTATION
-    if marked.any():
+    if is_marked.any():
         return outermost
-    _tell_optimizer(ts, dur, category, rows, np.array(outermost, np.int64), Category.STEP)
+    _reclassify_steps(ts, dur, category, rows, np.array(outermost, np.int64), Category.STEP)
     return [row for row in outermost if category[row] == Category.STEP]
 
 
-def _tell_optimizer(ts: Ints, dur: Ints, category: Ids, rows: Ints, found: Ints, otherwise: Category) -> None:
+def _reclassify_steps(ts: Ints, dur: Ints, category: Ids, rows: Ints, steps: Ints, default: Category) -> None:
     """Makes scopes `step` (found, apart) the optimizer's if there are backward passes outside only."""
-    found, backward = found[np.argsort(ts[found])], rows[category[rows] == Category.BACKWARD]
-    place = np.searchsorted(ts[found], ts[backward], side="right") - 1
-    inside = len(found) and ((place >= 0) & (ts[backward] < (ts + dur)[found[place]])).any()
-    category[found] = Category.OPTIMIZER if len(backward) and not inside else otherwise
+    steps, backward = steps[np.argsort(ts[steps])], rows[category[rows] == Category.BACKWARD]
+    index = np.searchsorted(ts[steps], ts[backward], side="right") - 1
+    contains_backward = len(steps) and ((index >= 0) & (ts[backward] < (ts + dur)[steps[index]])).any()
+    category[steps] = Category.OPTIMIZER if len(backward) and not contains_backward else default
 
 
 def _is_device_lane(lane: str | None) -> bool:
@@ -226,8 +230,8 @@ def _is_device_lane(lane: str | None) -> bool:
 def _devices(doc: Document, rows: Ints) -> list[str]:
     """Names of the device lanes that have events, "" for the unnamed lanes of CUPTI streams."""
     lanes = doc.track_names.thread
-    used: list[int] = np.flatnonzero(np.bincount(doc.thread[rows])).tolist()
-    named = (lanes.get(doc.threads[i]) for i in used)
+    used_threads: list[int] = np.flatnonzero(np.bincount(doc.thread[rows])).tolist()
+    named = (lanes.get(doc.threads[i]) for i in used_threads)
     return sorted({lane or "" for lane in named if _is_device_lane(lane)})
 
 

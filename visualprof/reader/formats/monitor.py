@@ -24,28 +24,28 @@ from visualprof.reader.trace import Category, Device, Floats, Ids, Ints, Rows, T
 from visualprof.reader.trace.builder import TraceBuilder
 from visualprof.reader.trace.types import Values
 
-MAX_LINE = 1 << 20
+MAX_LINE_BYTES = 1 << 20
 MAX_GPUS = 64
-MAX_TEXT = 200
+MAX_TEXT_CHARS = 200
 ASSUMED_INTERVAL_NS = 100_000_000
 
 _HEADER = pattern(rb'^\s*\{[^\n]{0,400}"schema"\s*:\s*"visualprof\.monitor/\d+"')
 _SAMPLE = pattern(rb'^\s*\{\s*"t_ns"\s*:\s*[0-9]+\s*,\s*"phase"\s*:')
 # (key, name of the counter, factor). A name ends in its unit; the timeline shows those with "bytes" as sizes.
-HOST = (
+HOST_COUNTERS = (
     ("cpu", "CPU %", 100.0), ("child_cpu", "child CPU %", 100.0), ("load1", "load", 1.0),
     ("pressure", "CPU pressure %", 100.0), ("rss_bytes", "RSS bytes", 1.0),
     ("read_bytes_s", "disk reads bytes/s", 1.0), ("written_bytes_s", "disk writes bytes/s", 1.0),
     ("involuntary_switches", "involuntary switches", 1.0), ("cpu_power_w", "CPU power W", 1.0),
 )  # fmt: skip
-ON_GPU = (
+GPU_COUNTERS = (
     ("util", "utilization %", 100.0), ("mem_util", "mem utilization %", 100.0), ("sm_mhz", "SM clock MHz", 1.0),
     ("mem_mhz", "mem clock MHz", 1.0), ("memory_bytes", "memory bytes", 1.0), ("power_w", "power W", 1.0),
     ("temperature_c", "temperature C", 1.0),
 )  # fmt: skip
 # NVML's nvmlClocksEventReason*; idle clocks, a user's setting and display clocks do not slow a run down.
 REASON_BITS = {0x4: "power cap", 0x8: "hw slowdown", 0x20: "sw thermal", 0x40: "hw thermal", 0x80: "hw power brake"}
-HARMLESS = pattern(
+HARMLESS_REASON = pattern(
     r"^(|none|0|null|(gpu_?)?idle|applications?_clocks?_settings?|sync_?boost|display_clocks?(_settings?)?)$"
 )
 
@@ -95,8 +95,8 @@ def read(source: Source, builder: TraceBuilder) -> None:
     """Read a file; times are Unix ns. A phase lasts until the first sample of the next one."""
     samples = _Samples()
     try:
-        for at, block, whole in _blocks(source, samples.skipped):
-            samples.add(at, block, whole)
+        for offset, block, is_complete in _line_blocks(source, samples.skipped):
+            samples.add(offset, block, is_complete)
     except SourceError as error:
         if samples.rows == 0:
             raise
@@ -108,36 +108,38 @@ def read(source: Source, builder: TraceBuilder) -> None:
         )
     if samples.rows == 0 and samples.skipped.count:
         lines = samples.skipped.sentence(msg("formats.damaged_line", "damaged line"))
-        raise source.error(msg("formats.no_sample_can_read", f"no sample can be read: {lines}"), samples.first_bad)
+        raise source.error(msg("formats.no_sample_can_read", f"no sample can be read: {lines}"), samples.first_problem)
     if samples.rows == 0:
         raise EmptyFile(
             msg("formats.no_samples_yet", f"{source.name} has no samples yet"),
             msg("formats.opens_itself_once_first", "it opens by itself once the first one is written"),
         )
-    _Lanes(samples, builder).add()
+    _TrackWriter(samples, builder).add()
     if samples.skipped.count:
         builder.warn(
             msg("formats.first", "; the first: ").join(
-                filter(None, (samples.skipped.sentence(msg("formats.damaged_line", "damaged line")), samples.first_bad))
+                filter(
+                    None, (samples.skipped.sentence(msg("formats.damaged_line", "damaged line")), samples.first_problem)
+                )
             )
         )
-    if samples.cut:
+    if samples.is_truncated:
         builder.warn(msg("formats.file_ends_middle_line", "the file ends in the middle of a line"))
 
 
-def _blocks(source: Source, skipped: SkippedParts) -> Iterator[tuple[int, bytes, bool]]:
+def _line_blocks(source: Source, skipped: SkippedParts) -> Iterator[tuple[int, bytes, bool]]:
     """Whole lines in pieces of about 1 MiB with their place in the file, and the last line where it has no end."""
-    rest, at = b"", 0
+    rest, offset = b"", 0
     for piece in source.chunks():
         block, newline, rest = (rest + piece).rpartition(b"\n")
         if newline:
-            yield at, block, True
-            at += len(block) + 1
-        if len(rest) > MAX_LINE:
-            skipped.add(at, len(rest))
-            rest, at = b"", at + len(rest)
+            yield offset, block, True
+            offset += len(block) + 1
+        if len(rest) > MAX_LINE_BYTES:
+            skipped.add(offset, len(rest))
+            rest, offset = b"", offset + len(rest)
     if rest.strip():
-        yield at, rest, False
+        yield offset, rest, False
 
 
 class _Samples:
@@ -148,70 +150,72 @@ class _Samples:
         self.rows = 0
         self.gpus = 0
         self.skipped = SkippedParts()
-        self.first_bad = ""
-        self.cut = False
+        self.first_problem = ""
+        self.is_truncated = False
         self._parts: defaultdict[str, list[tuple[int, Values]]] = defaultdict(list)
         self._phases: defaultdict[tuple[str, int | None], int] = defaultdict(count().__next__)
         self._reasons: defaultdict[bytes, int] = defaultdict(count().__next__)
         self._reasons[b""]
 
-    def add(self, at: int, block: bytes, whole: bool) -> None:
+    def add(self, offset: int, block: bytes, is_complete: bool) -> None:
         """The samples of some lines. at: their place in the file. whole: the last line has its end."""
-        samples = self._decoded(at, block, whole)
+        samples = self._decode(offset, block, is_complete)
         if not samples:
             return
-        self._keep("t_ns", np.array([s.t_ns for s in samples], np.int64))
-        phases = (self._phases[(s.phase or "")[:MAX_TEXT], s.batch] for s in samples)
-        self._keep("phase", np.fromiter(phases, np.int32, len(samples)))
-        for key, _, _ in HOST:
-            self._keep(key, np.array(list(map(attrgetter(key), samples)), np.float64))
+        self._append("t_ns", np.array([s.t_ns for s in samples], np.int64))
+        phases = (self._phases[(s.phase or "")[:MAX_TEXT_CHARS], s.batch] for s in samples)
+        self._append("phase", np.fromiter(phases, np.int32, len(samples)))
+        for key, _, _ in HOST_COUNTERS:
+            self._append(key, np.array(list(map(attrgetter(key), samples)), np.float64))
         self._add_gpus(samples)
         self.rows += len(samples)
 
-    def _decoded(self, at: int, block: bytes, whole: bool) -> list[Sample]:
+    def _decode(self, offset: int, block: bytes, is_complete: bool) -> list[Sample]:
         if not self.rows and not self.header:
-            first, _, rest = block.partition(b"\n")
-            self.header = _header(first)
+            first_line, _, rest = block.partition(b"\n")
+            self.header = _parse_header(first_line)
             if self.header:
-                at, block = at + len(first) + 1, rest
+                offset, block = offset + len(first_line) + 1, rest
         try:
             samples = _DECODER.decode_lines(block)
         except DECODE_ERRORS:
             samples = [Sample()]
         if all(sample.t_ns is not None for sample in samples):
             return samples
-        return self._decoded_one_by_one(at, block.split(b"\n"), whole)
+        return self._decode_lines(offset, block.split(b"\n"), is_complete)
 
-    def _decoded_one_by_one(self, at: int, lines: list[bytes], whole: bool) -> list[Sample]:
+    def _decode_lines(self, offset: int, lines: list[bytes], is_complete: bool) -> list[Sample]:
         samples: list[Sample] = []
         for i, line in enumerate(lines):
             try:
-                found = _DECODER.decode_lines(line)
-                wrong = msg("formats.no_time", "it has no time") if any(sample.t_ns is None for sample in found) else ""
+                decoded = _DECODER.decode_lines(line)
+                problem = (
+                    msg("formats.no_time", "it has no time") if any(sample.t_ns is None for sample in decoded) else ""
+                )
             except DECODE_ERRORS as error:
-                found, wrong = [], str(error)[:MAX_TEXT]
-            if not wrong:
-                samples.extend(found)
-            elif i == len(lines) - 1 and not whole:
-                self.cut = True
+                decoded, problem = [], str(error)[:MAX_TEXT_CHARS]
+            if not problem:
+                samples.extend(decoded)
+            elif i == len(lines) - 1 and not is_complete:
+                self.is_truncated = True
             else:
-                self.skipped.add(at, len(line))
-                self.first_bad = self.first_bad or wrong
-            at += len(line) + 1
+                self.skipped.add(offset, len(line))
+                self.first_problem = self.first_problem or problem
+            offset += len(line) + 1
         return samples
 
     def _add_gpus(self, samples: Sequence[Sample]) -> None:
         """The GPUs by their place in the list."""
-        most = min(MAX_GPUS, max(len(s.gpus or ()) for s in samples))
-        self.gpus = max(self.gpus, most)
-        for i in range(most):
+        gpu_count = min(MAX_GPUS, max(len(s.gpus or ()) for s in samples))
+        self.gpus = max(self.gpus, gpu_count)
+        for i in range(gpu_count):
             gpus = [(s.gpus[i] or _NO_GPU) if s.gpus and len(s.gpus) > i else _NO_GPU for s in samples]
-            for key, _, _ in ON_GPU:
-                self._keep(f"{i}.{key}", np.array(list(map(attrgetter(key), gpus)), np.float64))
-            reasons = map(self._reasons.__getitem__, (bytes(g.throttle)[:MAX_TEXT] for g in gpus))
-            self._keep(f"{i}.throttle", np.fromiter(reasons, np.int32, len(gpus)))
+            for key, _, _ in GPU_COUNTERS:
+                self._append(f"{i}.{key}", np.array(list(map(attrgetter(key), gpus)), np.float64))
+            reasons = map(self._reasons.__getitem__, (bytes(g.throttle)[:MAX_TEXT_CHARS] for g in gpus))
+            self._append(f"{i}.throttle", np.fromiter(reasons, np.int32, len(gpus)))
 
-    def _keep(self, key: str, values: Values) -> None:
+    def _append(self, key: str, values: Values) -> None:
         self._parts[key].append((self.rows, values))
 
     def column(self, key: str, missing: float = float("nan")) -> Values:
@@ -228,10 +232,10 @@ class _Samples:
 
     def reasons(self) -> Values:
         """What slowed a GPU down, by id; "" nothing."""
-        return np.array([_reasons(raw) for raw in self._reasons])
+        return np.array([_format_reasons(raw) for raw in self._reasons])
 
 
-class _Lanes:
+class _TrackWriter:
     """Samples as tracks of a trace, in order of time; a clock that was set back mixes them."""
 
     def __init__(self, samples: _Samples, builder: TraceBuilder) -> None:
@@ -242,22 +246,22 @@ class _Lanes:
         ts = samples.column("t_ns", 0)
         self.order = np.argsort(ts, kind="stable")
         self.ts: Ints = ts[self.order]
-        self.pid = str(samples.header.get("pid", ""))[:MAX_TEXT]
+        self.pid = str(samples.header.get("pid", ""))[:MAX_TEXT_CHARS]
         self.rows = 0
 
     def add(self) -> None:
         """Phases, counters, and times in which a GPU was slowed down."""
         self._add_phases()
-        for key, name, factor in HOST:
+        for key, name, factor in HOST_COUNTERS:
             self._add_counter(name, self.samples.column(key) * factor, self.pid)
         gpus = json_objects(self.samples.header.get("gpus"))
         devices: list[Device] = []
         reasons = self.samples.reasons()
         for i in range(self.samples.gpus):
             entry = gpus[i] if i < len(gpus) else {}
-            gpu, name = str(entry.get("id", f"GPU {i}"))[:MAX_TEXT], str(entry.get("name", ""))[:MAX_TEXT]
+            gpu, name = str(entry.get("id", f"GPU {i}"))[:MAX_TEXT_CHARS], str(entry.get("name", ""))[:MAX_TEXT_CHARS]
             devices.append(Device(i, name))
-            for key, label, factor in ON_GPU:
+            for key, label, factor in GPU_COUNTERS:
                 self._add_counter(f"{gpu} {label}", self.samples.column(f"{i}.{key}") * factor, gpu, name)
             self._add_throttling(f"{gpu} throttled", reasons, self.samples.column(f"{i}.throttle", 0)[self.order])
         self.builder.describe(
@@ -266,7 +270,7 @@ class _Lanes:
             device_type="cuda" if devices else "cpu",
             devices=tuple(devices),
             clock_origin_ns=0,
-            truncated=self.samples.cut,
+            truncated=self.samples.is_truncated,
             properties={"interval_ns": str(self.interval_ns)} if self.interval_ns else {},
         )
 
@@ -277,33 +281,33 @@ class _Lanes:
         kinds = [Category.STEP if p == "measuring" and b is not None else Category.SESSION for p, b in phases]
         track = self.builder.track(TrackKind.THREAD, "phases", self.pid)
         kind = self.samples.column("phase", 0)[self.order]
-        first, dur = self._stretches(kind)
+        first, dur = self._intervals(kind)
         self._add_slices(track, first, dur, self.builder.strings(names)[kind[first]], np.array(kinds)[kind[first]])
-        for at, ns in zip(first.tolist(), dur.tolist(), strict=True):
-            if kinds[kind[at]] is Category.STEP:
-                self.builder.step(f"batch {phases[kind[at]][1]}", int(self.ts[at]), ns, track)
+        for row, ns in zip(first.tolist(), dur.tolist(), strict=True):
+            if kinds[kind[row]] is Category.STEP:
+                self.builder.step(f"batch {phases[kind[row]][1]}", int(self.ts[row]), ns, track)
 
     def _add_counter(self, name: str, values: Floats, pid: str, process: str = "") -> None:
         values = values[self.order]
-        known = np.isfinite(values)
-        if known.any():
+        is_number = np.isfinite(values)
+        if is_number.any():
             track = self.builder.track(TrackKind.COUNTER, name, pid, process=process)
-            self.builder.counter(track, self.ts[known], values[known])
+            self.builder.counter(track, self.ts[is_number], values[is_number])
 
     def _add_throttling(self, label: str, reasons: Values, kind: Ids) -> None:
         """A slice for each time in which something held the clocks down."""
-        slowed = reasons[kind] != ""
-        if not slowed.any():
+        is_slowed = reasons[kind] != ""
+        if not is_slowed.any():
             return
-        causes = ", ".join(np.unique(reasons[kind[slowed]]).tolist())[:MAX_TEXT]
-        self.builder.warn(msg("formats.samples", f"{label} in {slowed.mean():.0%} of the samples: {causes}"))
-        first, dur = self._stretches(kind)
-        first, dur = first[slowed[first]], dur[slowed[first]]
+        causes = ", ".join(np.unique(reasons[kind[is_slowed]]).tolist())[:MAX_TEXT_CHARS]
+        self.builder.warn(msg("formats.samples", f"{label} in {is_slowed.mean():.0%} of the samples: {causes}"))
+        first, dur = self._intervals(kind)
+        first, dur = first[is_slowed[first]], dur[is_slowed[first]]
         names = self.builder.strings(reasons.tolist())[kind[first]]
         track = self.builder.track(TrackKind.THREAD, label)
         self._add_slices(track, first, dur, names, Category.OTHER)
 
-    def _stretches(self, kind: Ids) -> tuple[Ints, Ints]:
+    def _intervals(self, kind: Ids) -> tuple[Ints, Ints]:
         """Places at which a value differs from the one before, the first included, and for how long it stays: ns."""
         first = np.flatnonzero(np.concatenate(([True], kind[1:] != kind[:-1])))
         end = int(self.ts[-1]) + (self.interval_ns or ASSUMED_INTERVAL_NS)
@@ -315,7 +319,7 @@ class _Lanes:
         self.rows += len(first)
 
 
-def _header(line: bytes) -> dict[str, Any]:
+def _parse_header(line: bytes) -> dict[str, Any]:
     """The first line, if it is a header and no sample."""
     try:
         return json_object(msgspec.json.decode(line)) if b'"schema"' in line else {}
@@ -323,7 +327,7 @@ def _header(line: bytes) -> dict[str, Any]:
         return {}
 
 
-def _reasons(raw: bytes) -> str:
+def _format_reasons(raw: bytes) -> str:
     """Throttle reasons as one text, "" when there is nothing worth a word."""
     try:
         value: Any = msgspec.json.decode(raw) if raw else None
@@ -333,7 +337,7 @@ def _reasons(raw: bytes) -> str:
         return ", ".join(text for bit, text in REASON_BITS.items() if value & bit and value is not True)
     listed = cast("list[object]", value) if isinstance(value, list) else str(value or "").split(",")
     words = [str(word).strip() for word in listed]
-    return ", ".join(word for word in words if not HARMLESS.match(word.lower().replace(" ", "_")))
+    return ", ".join(word for word in words if not HARMLESS_REASON.match(word.lower().replace(" ", "_")))
 
 
 FORMAT = Format("monitor", "samples of a remote run", 5, sniff, read)

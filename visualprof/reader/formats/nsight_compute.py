@@ -17,20 +17,28 @@ from visualprof.reader.trace.builder import TraceBuilder
 
 MAX_BYTES = 1 << 30
 _HEADER = b'"ID","Process ID"'
-_NOTES = b"==PROF=="  # of the tool, before the table
-_NAME, _SECTION, _METRIC, _UNIT, _VALUE = "Kernel Name", "Section Name", "Metric Name", "Metric Unit", "Metric Value"
+_TOOL_OUTPUT = b"==PROF=="  # of the tool, before the table
+_NAME_COLUMN, _SECTION_COLUMN, _METRIC_COLUMN, _UNIT_COLUMN, _VALUE_COLUMN = (
+    "Kernel Name",
+    "Section Name",
+    "Metric Name",
+    "Metric Unit",
+    "Metric Value",
+)
 # Columns that tell the launch; each other one of the raw page is a metric.
-_LAUNCH = ("ID", "Process ID", "Process Name", "Host Name", _NAME, "Kernel Time", "Context", "Stream", "Block Size",
-           "Grid Size", "Device", "CC")  # fmt: skip
-_EXTENTS = ("Grid Size", "Block Size")
+_LAUNCH_COLUMNS = (
+    "ID", "Process ID", "Process Name", "Host Name", _NAME_COLUMN, "Kernel Time", "Context", "Stream", "Block Size",
+    "Grid Size", "Device", "CC",
+)  # fmt: skip
+_EXTENT_COLUMNS = ("Grid Size", "Block Size")
 _SIZES = pattern(r"\d{1,10}")
 _GROUPED = pattern(r"^-?\d{1,3}(,\d{3})+$")
 _NUMBER = pattern(r"^-?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?$")
 
 
-def start(first: bytes) -> bool:
+def start(head: bytes) -> bool:
     """The head of the table, or what the tool says before."""
-    return _HEADER in first or first.startswith(_NOTES)
+    return _HEADER in head or head.startswith(_TOOL_OUTPUT)
 
 
 def sniff(head: bytes) -> bool:
@@ -45,9 +53,9 @@ def read(source: Source, builder: TraceBuilder) -> None:
         msg("formats.table_nsight_compute", "a table of Nsight Compute"),
         msg("formats.export_fewer_sections", "export fewer sections"),
     ).decode("utf-8", "replace")
-    rows = _table(source, builder, text)
+    rows = _read_table(source, builder, text)
     head = next(rows, list[str]())
-    if _NAME not in head:
+    if _NAME_COLUMN not in head:
         raise source.error(
             msg(
                 "formats.table_nsight_compute_without_names",
@@ -55,7 +63,7 @@ def read(source: Source, builder: TraceBuilder) -> None:
             ),
             GROWING_HINT,
         )
-    kernels = _by_metric(head, rows) if _METRIC in head else _by_column(head, rows)
+    kernels = _kernels_from_metric_rows(head, rows) if _METRIC_COLUMN in head else _kernels_from_launch_rows(head, rows)
     if not kernels:
         raise source.error(
             msg("formats.table_nsight_compute_without", "a table of Nsight Compute without kernels"),
@@ -66,44 +74,46 @@ def read(source: Source, builder: TraceBuilder) -> None:
     builder.describe(framework="cuda", producer="Nsight Compute", host=host, device_type="cuda")
 
 
-def _table(source: Source, builder: TraceBuilder, text: str) -> Iterator[list[str]]:
+def _read_table(source: Source, builder: TraceBuilder, text: str) -> Iterator[list[str]]:
     """The head and the rows of the table; what the tool or the program printed between them is left out."""
     import csv
     import io
 
-    left, columns = 0, 0
+    skipped, columns = 0, 0
     try:
         for row in csv.reader(io.StringIO(text[max(text.find(_HEADER.decode()), 0) :]), strict=True):
             columns = columns or len(row)
             if len(row) == columns:
                 yield row
             elif row and not row[0].startswith("=="):
-                left += 1
+                skipped += 1
     except csv.Error as error:
         raise source.error(
             msg("formats.table_nsight_compute_damaged", f"a table of Nsight Compute that is damaged ({error})"),
             GROWING_HINT,
         ) from error
-    if left:
-        builder.warn(msg("formats.lines_no_rows_table", f"{left:,} lines that are no rows of the table were left out"))
+    if skipped:
+        builder.warn(
+            msg("formats.lines_no_rows_table", f"{skipped:,} lines that are no rows of the table were left out")
+        )
 
 
-def _by_metric(head: Sequence[str], rows: Iterator[list[str]]) -> list[tuple[MeasuredKernel, str]]:
+def _kernels_from_metric_rows(head: Sequence[str], rows: Iterator[list[str]]) -> list[tuple[MeasuredKernel, str]]:
     """The page details: the rows of a launch follow each other and have its id. Beside each the host's name."""
     kernels: dict[tuple[str, str, str], tuple[MeasuredKernel, str]] = {}
     for row in rows:
         line = dict(zip(head, row, strict=False))
-        key = line.get("Process ID", ""), line.get("ID", ""), line.get(_NAME, "")
+        key = line.get("Process ID", ""), line.get("ID", ""), line.get(_NAME_COLUMN, "")
         if key not in kernels:
-            kernels[key] = _launch(line), line.get("Host Name", "")
-        value = _number(line.get(_VALUE, ""))
-        if value is not None and line.get(_METRIC):
-            metric = Metric(line.get(_SECTION, ""), line[_METRIC], line.get(_UNIT, ""), value)
+            kernels[key] = _parse_launch(line), line.get("Host Name", "")
+        value = _parse_number(line.get(_VALUE_COLUMN, ""))
+        if value is not None and line.get(_METRIC_COLUMN):
+            metric = Metric(line.get(_SECTION_COLUMN, ""), line[_METRIC_COLUMN], line.get(_UNIT_COLUMN, ""), value)
             kernels[key][0].metrics.append(metric)
     return list(kernels.values())
 
 
-def _by_column(head: Sequence[str], rows: Iterator[list[str]]) -> list[tuple[MeasuredKernel, str]]:
+def _kernels_from_launch_rows(head: Sequence[str], rows: Iterator[list[str]]) -> list[tuple[MeasuredKernel, str]]:
     """The page raw: a launch a row, below a row with the units."""
     units = dict[str, str]()
     kernels: list[tuple[MeasuredKernel, str]] = []
@@ -112,22 +122,22 @@ def _by_column(head: Sequence[str], rows: Iterator[list[str]]) -> list[tuple[Mea
         if not line.get("ID"):
             units = line
             continue
-        kernel = _launch(line)
-        values = ((name, _number(text)) for name, text in line.items() if name not in _LAUNCH)
+        kernel = _parse_launch(line)
+        values = ((name, _parse_number(text)) for name, text in line.items() if name not in _LAUNCH_COLUMNS)
         kernel.metrics = [Metric("", name, units.get(name, ""), value) for name, value in values if value is not None]
         kernels.append((kernel, line.get("Host Name", "")))
     return kernels
 
 
-def _launch(line: dict[str, str]) -> MeasuredKernel:
-    sizes = (format_axes(int(size) for size in _SIZES.findall(line.get(what, ""))) for what in _EXTENTS)
+def _parse_launch(line: dict[str, str]) -> MeasuredKernel:
+    sizes = (format_axes(int(size) for size in _SIZES.findall(line.get(column, ""))) for column in _EXTENT_COLUMNS)
     grid, block = sizes
     device = line.get("Device", "")
     number = int(device) if re.fullmatch(r"\d{1,4}", device) else 0
-    return MeasuredKernel(line[_NAME], grid, block, line.get("Stream", "")[:20], number)
+    return MeasuredKernel(line[_NAME_COLUMN], grid, block, line.get("Stream", "")[:20], number)
 
 
-def _number(text: str) -> float | None:
+def _parse_number(text: str) -> float | None:
     """`12,319,469` and `96.26`, or `96,26` where a comma is the point; None of what is no number."""
     text = text.strip()
     if _GROUPED.match(text) or ("," in text and text.rfind(".") > text.rfind(",")):

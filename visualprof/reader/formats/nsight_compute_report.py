@@ -20,7 +20,7 @@ from visualprof.reader.trace.builder import TraceBuilder
 
 MAGIC = b"NVR\x00"
 MAX_BYTES = 1 << 30
-MAX_TEXT = 200
+MAX_TEXT_CHARS = 200
 # Of a block: how many entries of each kind, the texts that their numbers mean, and bytes of them all.
 _SOURCES, _RESULTS, _STRINGS, _PAYLOAD = 1, 2, 4, 5
 # Of a kernel.
@@ -30,12 +30,12 @@ _UNITS = (
     (pattern("time_duration"), "ns"), (pattern("pct"), "%"), (pattern("bytes.*per_second"), "byte/s"),
     (pattern("per_second"), "1/s"), (pattern("bytes|launch__shared_mem_(per_block|config)"), "byte"),
 )  # fmt: skip
-_DEVICE = "device__attribute_"
+_DEVICE_PREFIX = "device__attribute_"
 
 
-def start(first: bytes) -> bool:
+def start(head: bytes) -> bool:
     """Its first bytes."""
-    return first.startswith(MAGIC)
+    return head.startswith(MAGIC)
 
 
 def read(source: Source, builder: TraceBuilder) -> None:
@@ -49,10 +49,10 @@ def read(source: Source, builder: TraceBuilder) -> None:
     devices: dict[int, Device] = {}
     try:
         for result, texts in _results(memoryview(data)):
-            values = _values(result, texts)
-            device = _device(values)
+            values = _metric_values(result, texts)
+            device = _describe_device(values)
             devices.setdefault(device.id, device)
-            kernels.append(_kernel(result, values, device.id))
+            kernels.append(_build_kernel(result, values, device.id))
     except (ProtobufError, struct.error) as error:
         if not kernels:
             raise source.error(
@@ -76,34 +76,34 @@ def _results(data: memoryview) -> Iterator[tuple[Message, list[str]]]:
 
     Raises: ProtobufError, struct.error: the file ends within one.
     """
-    _, place = _entry(data, len(MAGIC))
+    _, offset = _read_entry(data, len(MAGIC))
     texts: list[str] = []
-    while place < len(data):
-        block, place = _entry(data, place)
+    while offset < len(data):
+        block, offset = _read_entry(data, offset)
         texts = list(block.message(_STRINGS).texts(1)) or texts
-        end = place + max(block.number(_PAYLOAD), 0)
+        end = offset + max(block.number(_PAYLOAD), 0)
         for kind in (_SOURCES, _RESULTS):
             for _ in range(block.number(kind)):
-                if place >= end:
+                if offset >= end:
                     break
-                entry, place = _entry(data, place)
+                entry, offset = _read_entry(data, offset)
                 if kind == _RESULTS:
                     yield entry, texts
-        place = end
+        offset = end
 
 
-def _entry(data: memoryview, place: int) -> tuple[Message, int]:
+def _read_entry(data: memoryview, offset: int) -> tuple[Message, int]:
     """The message behind its size, and the place behind it."""
-    (size,) = struct.unpack_from("<I", data, place)
-    begin = place + 4
-    if begin + size > len(data):
+    (size,) = struct.unpack_from("<I", data, offset)
+    body_start = offset + 4
+    if body_start + size > len(data):
         raise ProtobufError(
-            msg("formats.part_bytes_where_left", f"a part of {size:,} bytes where {len(data) - begin:,} are left")
+            msg("formats.part_bytes_where_left", f"a part of {size:,} bytes where {len(data) - body_start:,} are left")
         )
-    return Message(data[begin : begin + size]), begin + size
+    return Message(data[body_start : body_start + size]), body_start + size
 
 
-def _values(result: Message, texts: list[str]) -> dict[str, float | str]:
+def _metric_values(result: Message, texts: list[str]) -> dict[str, float | str]:
     """Metrics by their names."""
     values: dict[str, float | str] = {}
     for metric in result.messages(_METRICS):
@@ -112,49 +112,51 @@ def _values(result: Message, texts: list[str]) -> dict[str, float | str]:
             continue
         for kind in (1, 2, 3, 4, 5):  # a text, a float, a double, whole numbers
             if kind in value:
-                known = value.text(1) if kind == 1 else value.real(kind) if kind < 4 else float(value.number(kind))
-                values[texts[number]] = known
+                parsed = value.text(1) if kind == 1 else value.real(kind) if kind < 4 else float(value.number(kind))
+                values[texts[number]] = parsed
                 break
     return values
 
 
-def _kernel(result: Message, values: dict[str, float | str], device: int) -> MeasuredKernel:
+def _build_kernel(result: Message, values: dict[str, float | str], device: int) -> MeasuredKernel:
     """A launch with its metrics, those of sections first and as these call them; attributes of the device aside."""
     labels: dict[str, tuple[str, str]] = {}
     for section in result.messages(_SECTIONS):
         for metric in section.message(4).messages(2):
             labels.setdefault(metric.text(1), (section.text(2), metric.text(2) or metric.text(1)))
-    known = {
-        name: v for name, v in values.items() if not isinstance(v, str) and is_plausible(v) and _DEVICE not in name
+    metrics = {
+        name: v
+        for name, v in values.items()
+        if not isinstance(v, str) and is_plausible(v) and _DEVICE_PREFIX not in name
     }
-    ordered = [*(name for name in labels if name in known), *(name for name in known if name not in labels)]
+    names = [*(name for name in labels if name in metrics), *(name for name in metrics if name not in labels)]
     return MeasuredKernel(
         name=next(filter(None, (result.text(field) for field in _NAMES)), ""),
-        grid=_size(result.message(_GRID)),
-        block=_size(result.message(_BLOCK)),
+        grid=_format_extent(result.message(_GRID)),
+        block=_format_extent(result.message(_BLOCK)),
         stream=str(result.number(_STREAM)),
         device=device,
-        metrics=[Metric(*labels.get(name, ("", name)), _unit(name), known[name]) for name in ordered],
+        metrics=[Metric(*labels.get(name, ("", name)), _metric_unit(name), metrics[name]) for name in names],
     )
 
 
-def _size(extent: Message) -> str:
+def _format_extent(extent: Message) -> str:
     return format_axes(extent.number(axis) for axis in (1, 2, 3))
 
 
-def _unit(name: str) -> str:
-    return next((unit for part, unit in _UNITS if part.search(name)), "")
+def _metric_unit(name: str) -> str:
+    return next((unit for unit_pattern, unit in _UNITS if unit_pattern.search(name)), "")
 
 
-def _device(values: dict[str, float | str]) -> Device:
+def _describe_device(values: dict[str, float | str]) -> Device:
     def number(name: str) -> int:
-        value = values.get(f"{_DEVICE}{name}", 0.0)
+        value = values.get(f"{_DEVICE_PREFIX}{name}", 0.0)
         return int(value) if not isinstance(value, str) and 0 <= value < 2**62 else 0
 
     major = number("compute_capability_major")
     return Device(
         id=min(number("device_index"), 1 << 16),
-        name=str(values.get(f"{_DEVICE}display_name", ""))[:MAX_TEXT],
+        name=str(values.get(f"{_DEVICE_PREFIX}display_name", ""))[:MAX_TEXT_CHARS],
         memory_bytes=number("total_memory"),
         compute_capability=f"{major}.{number('compute_capability_minor')}" if major else "",
         multiprocessors=number("multiprocessor_count"),

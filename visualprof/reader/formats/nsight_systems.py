@@ -27,44 +27,44 @@ from visualprof.reader.trace.serving import parse_serving_step
 if TYPE_CHECKING:
     import sqlite3
 
-MAX_TEXT = 2000
-ROWS = 100_000  # fetched at a time
+MAX_TEXT_CHARS = 2000
+ROWS_PER_FETCH = 100_000  # fetched at a time
 MAGIC = b"SQLite format 3\x00"
-_TABLES = (b"CUPTI_ACTIVITY_KIND_", b"NVTX_EVENTS", b"TARGET_INFO_", b"StringIds")
+_TABLE_NAMES = (b"CUPTI_ACTIVITY_KIND_", b"NVTX_EVENTS", b"TARGET_INFO_", b"StringIds")
 # What PyTorch's emit_nvtx writes behind a name. Operators of autograd have a sequence number.
-_EMITTED = pattern(r"^(?P<name>.+?)(?:, seq = (?P<seq>\d+))?(?:, op_id = \d+)?(?:, sizes = (?P<sizes>\[.*\]))?$")
+_EMIT_NVTX_NAME = pattern(r"^(?P<name>.+?)(?:, seq = (?P<seq>\d+))?(?:, op_id = \d+)?(?:, sizes = (?P<sizes>\[.*\]))?$")
 _OPERATOR = pattern(r"^\w+::[\w.]+$")
 _COLLECTIVE = pattern(r"nccl|nvshmem", re.IGNORECASE)
 # (table, category, the SQL of the name) of what runs on a stream
-_DEVICE = (
+_DEVICE_TABLES = (
     ("CUPTI_ACTIVITY_KIND_KERNEL", Category.KERNEL, "demangledName"),
     ("CUPTI_ACTIVITY_KIND_MEMCPY", Category.MEMCPY, ""),
     ("CUPTI_ACTIVITY_KIND_MEMSET", Category.MEMSET, ""),
     ("CUPTI_ACTIVITY_KIND_GRAPH_TRACE", Category.KERNEL, ""),
 )
 # (table, category) of calls on a thread
-_CALLS = (
+_CALL_TABLES = (
     ("CUPTI_ACTIVITY_KIND_RUNTIME", Category.RUNTIME),
     ("OSRT_API", Category.OTHER),
     ("CUDNN_EVENTS", Category.OTHER),
     ("CUBLAS_EVENTS", Category.OTHER),
 )
-_COPIES = {1: "HtoD", 2: "DtoH", 8: "DtoD", 10: "PtoP"}  # CUpti_ActivityMemcpyKind
-_PROCESS_RANGES, _GRAPH = "NVTX (process)", "CUDA graph"
-_PUSHED, _STARTED = 59, 60  # types of NVTX ranges: of a thread, and of the process
-_NUMBERS = {
+_COPY_NAMES = {1: "HtoD", 2: "DtoH", 8: "DtoD", 10: "PtoP"}  # CUpti_ActivityMemcpyKind
+_PROCESS_RANGES_TRACK, _GRAPH_NAME = "NVTX (process)", "CUDA graph"
+_PUSH_POP_RANGE, _START_END_RANGE = 59, 60  # types of NVTX ranges: of a thread, and of the process
+_NUMBER_COLUMNS = {
     "registers": "registersPerThread", "shared_memory": "staticSharedMemory + dynamicSharedMemory", "bytes": "bytes",
 }  # fmt: skip
 
 
-def start(first: bytes) -> bool:
+def start(head: bytes) -> bool:
     """Is it a database?"""
-    return first.startswith(MAGIC)
+    return head.startswith(MAGIC)
 
 
 def sniff(head: bytes) -> bool:
     """Does its schema, which stands first, name such tables?"""
-    return any(table in head for table in _TABLES)
+    return any(table in head for table in _TABLE_NAMES)
 
 
 def read(source: Source, builder: TraceBuilder) -> None:
@@ -105,11 +105,11 @@ def _database(source: Source) -> Generator[sqlite3.Connection]:
         connection = sqlite3.connect(f"file:{quote(str(path))}?mode=ro&immutable=1", uri=True)
         stack.callback(connection.close)
         connection.execute("PRAGMA trusted_schema = OFF")
-        connection.text_factory = _decoded
+        connection.text_factory = _decode_text
         yield connection
 
 
-def _decoded(text: bytes) -> str:
+def _decode_text(text: bytes) -> str:
     return text.decode("utf-8", "replace")
 
 
@@ -132,33 +132,33 @@ class _Report:
         kinds = self._database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")  # a view might never end
         self._tables = {str(name) for (name,) in kinds}
         self._read_strings()
-        for table, category, name in _DEVICE:
+        for table, category, name in _DEVICE_TABLES:
             self._read_device(table, category, name)
-        for table, category in _CALLS:
-            columns = self._columns(table, ("start", "end", "globalTid", "nameId", "correlationId"))
+        for table, category in _CALL_TABLES:
+            columns = self._read_columns(table, ("start", "end", "globalTid", "nameId", "correlationId"))
             if len(columns["start"]):
                 names = self._text_ids(columns["nameId"])
                 self._add_calls(columns, names, np.full(len(names), category))
         self._read_ranges()
         self._describe()
 
-    def _columns(self, table: str, names: Sequence[str], where: str = "") -> dict[str, Ints]:
+    def _read_columns(self, table: str, names: Sequence[str], condition: str = "") -> dict[str, Ints]:
         """Whole numbers of a table; 0 for a column that it lacks and for no value. Nothing without the table."""
-        known = self._columns_of(table)
-        chosen = [name for name in names if all(part in known for part in name.split(" + "))]
+        existing = self._column_names(table)
+        selected = [name for name in names if all(part in existing for part in name.split(" + "))]
         columns = {name: np.zeros(0, np.int64) for name in names}
-        if not chosen:
+        if not selected:
             return columns
-        casts = ", ".join(f"CAST(COALESCE({_quoted(name)}, 0) AS INTEGER)" for name in chosen)
-        cursor = self._database.execute(f'SELECT {casts} FROM "{table}" {where}')
+        casts = ", ".join(f"CAST(COALESCE({_quote_columns(name)}, 0) AS INTEGER)" for name in selected)
+        cursor = self._database.execute(f'SELECT {casts} FROM "{table}" {condition}')
         parts: list[Ints] = []
-        while rows := cursor.fetchmany(ROWS):
+        while rows := cursor.fetchmany(ROWS_PER_FETCH):
             parts.append(np.array(rows, np.int64))
-        values = np.concatenate([np.zeros((0, len(chosen)), np.int64), *parts])
+        values = np.concatenate([np.zeros((0, len(selected)), np.int64), *parts])
         columns = {name: np.zeros(len(values), np.int64) for name in names}
-        return columns | {name: values[:, i].copy() for i, name in enumerate(chosen)}
+        return columns | {name: values[:, i].copy() for i, name in enumerate(selected)}
 
-    def _columns_of(self, table: str) -> set[str]:
+    def _column_names(self, table: str) -> set[str]:
         """Columns of a table; none where it is not there."""
         if table not in self._tables:
             return set()
@@ -169,29 +169,37 @@ class _Report:
         if "StringIds" not in self._tables:
             return
         pairs = self._database.execute("SELECT CAST(id AS INTEGER), value FROM StringIds")
-        known: Ints = np.array([(number, self._string(str(text))) for number, text in pairs], np.int64).reshape(-1, 2)
-        known = known[np.argsort(known[:, 0])]
-        self._ids, self._strings = known[:, 0].copy(), known[:, 1].copy()  # ids of a part of a report are far apart
+        entries: Ints = np.array([(number, self._string(str(text))) for number, text in pairs], np.int64).reshape(-1, 2)
+        entries = entries[np.argsort(entries[:, 0])]
+        self._ids, self._strings = entries[:, 0].copy(), entries[:, 1].copy()  # ids of a part of a report are far apart
 
     def _string(self, text: str) -> int:
         """The id of a text in the trace."""
-        number = self._builder.string(text[:MAX_TEXT])
-        self._texts[number] = text[:MAX_TEXT]
+        number = self._builder.string(text[:MAX_TEXT_CHARS])
+        self._texts[number] = text[:MAX_TEXT_CHARS]
         return number
 
     def _text_ids(self, ids: Ints) -> Ints:
         """String ids of texts of the dictionary; "" for those that it lacks."""
         if not len(self._ids):
             return np.zeros(len(ids), np.int64)
-        place = np.minimum(np.searchsorted(self._ids, ids), len(self._ids) - 1)
-        return np.where(self._ids[place] == ids, self._strings[place], 0)
+        index = np.minimum(np.searchsorted(self._ids, ids), len(self._ids) - 1)
+        return np.where(self._ids[index] == ids, self._strings[index], 0)
 
     def _read_device(self, table: str, category: Category, name: str) -> None:
         """What ran on streams."""
-        more = ("gridX", "gridY", "gridZ", "blockX", "blockY", "blockZ", "copyKind", "graphId")
-        place = ("globalPid", "deviceId", "streamId")
-        wanted = ("start", "end", *place, "correlationId", *more, *_NUMBERS.values(), *filter(None, [name]))
-        columns = self._columns(table, wanted)
+        kernel_columns = ("gridX", "gridY", "gridZ", "blockX", "blockY", "blockZ", "copyKind", "graphId")
+        stream_columns = ("globalPid", "deviceId", "streamId")
+        names_wanted = (
+            "start",
+            "end",
+            *stream_columns,
+            "correlationId",
+            *kernel_columns,
+            *_NUMBER_COLUMNS.values(),
+            *filter(None, [name]),
+        )
+        columns = self._read_columns(table, names_wanted)
         if not len(columns["start"]):
             return
         row, builder = self._next_rows(len(columns["start"])), self._builder
@@ -204,32 +212,32 @@ class _Report:
                         f"{nameless:,} kernels have a name that the report does not hold",
                     )
                 )
-            categories = np.where(_each(names, self._is_collective), Category.COMM, category)
+            categories = np.where(_map_distinct(names, self._is_collective), Category.COMM, category)
         else:
             key = columns["copyKind"] if category == Category.MEMCPY else columns["graphId"]
-            names = _each(key, lambda number: self._string(_title(category, number)))
+            names = _map_distinct(key, lambda number: self._string(_unnamed_event_name(category, number)))
             categories = np.full(len(names), category)
         process = columns["globalPid"] >> 24 & 0xFFFFFF
         keys = np.stack([process, columns["deviceId"], columns["streamId"]], axis=1)
-        distinct, which = np.unique(keys, axis=0, return_inverse=True)
+        distinct, key_index = np.unique(keys, axis=0, return_inverse=True)
         tracks = np.array([self._stream(*key) for key in distinct.tolist()], np.int64)
         builder.events(
             ts=columns["start"], dur=columns["end"] - columns["start"], name=names, category=categories,
-            track=tracks[which.ravel()], row=row, corr=columns["correlationId"],
+            track=tracks[key_index.ravel()], row=row, corr=columns["correlationId"],
         )  # fmt: skip
-        for argument, column in _NUMBERS.items():
-            known = columns[column] > 0
-            builder.arg(argument, row[known], columns[column][known])
+        for argument, column in _NUMBER_COLUMNS.items():
+            is_known = columns[column] > 0
+            builder.arg(argument, row[is_known], columns[column][is_known])
         for argument in ("grid", "block"):
             sizes = np.stack([columns[f"{argument}{axis}"] for axis in "XYZ"], axis=1)
-            distinct, which = np.unique(sizes, axis=0, return_inverse=True)
-            texts = np.array([builder.string(str(size)) for size in distinct.tolist()], np.int64)[which.ravel()]
+            distinct, key_index = np.unique(sizes, axis=0, return_inverse=True)
+            texts = np.array([builder.string(str(size)) for size in distinct.tolist()], np.int64)[key_index.ravel()]
             builder.arg(argument, row[sizes[:, 0] > 0], texts[sizes[:, 0] > 0], text=True)
 
     def _add_calls(self, columns: Mapping[str, Ints], names: Ints, categories: Ints, kind: str = "") -> Ints:
         """Events of threads. Returns: their rows."""
         row = self._next_rows(len(names))
-        track = _each(columns["globalTid"], lambda number: self._thread(number, kind))
+        track = _map_distinct(columns["globalTid"], lambda number: self._thread(number, kind))
         end = np.where(columns["end"] > 0, columns["end"], columns["start"] - 1)  # a mark
         correlation = columns.get("correlationId", np.zeros(len(names), np.int64))
         self._builder.events(
@@ -240,46 +248,51 @@ class _Report:
 
     def _read_ranges(self) -> None:
         """NVTX: ranges of threads, of which PyTorch's emit_nvtx makes operators, and ranges of the process."""
-        known, names = self._columns_of("NVTX_EVENTS"), ("start", "end", "globalTid", "eventType", "textId", "rowid")
-        if not {"start", "eventType"} <= known:
+        existing, names = (
+            self._column_names("NVTX_EVENTS"),
+            ("start", "end", "globalTid", "eventType", "textId", "rowid"),
+        )
+        if not {"start", "eventType"} <= existing:
             return
-        columns = self._columns("NVTX_EVENTS", names[:-1], f"WHERE eventType IN ({_PUSHED}, {_STARTED}) ORDER BY rowid")
+        columns = self._read_columns(
+            "NVTX_EVENTS", names[:-1], f"WHERE eventType IN ({_PUSH_POP_RANGE}, {_START_END_RANGE}) ORDER BY rowid"
+        )
         texts = self._text_ids(columns["textId"])
-        if "text" in known:
-            own = self._database.execute(
-                f"SELECT text FROM NVTX_EVENTS WHERE eventType IN ({_PUSHED}, {_STARTED}) ORDER BY rowid"
+        if "text" in existing:
+            inline_texts = self._database.execute(
+                f"SELECT text FROM NVTX_EVENTS WHERE eventType IN ({_PUSH_POP_RANGE}, {_START_END_RANGE}) ORDER BY rowid"
             )
-            ids = [0 if text is None else self._string(str(text)) for (text,) in own]
+            ids = [0 if text is None else self._string(str(text)) for (text,) in inline_texts]
             texts = np.where(np.array(ids, np.int64) > 0, np.array(ids, np.int64), texts)
-        for kind in (_PUSHED, _STARTED):
-            chosen = columns["eventType"] == kind
-            part = {name: column[chosen] for name, column in columns.items()}
-            self._add_ranges(part, texts[chosen], "" if kind == _PUSHED else "NVTX")
+        for kind in (_PUSH_POP_RANGE, _START_END_RANGE):
+            of_kind = columns["eventType"] == kind
+            range_columns = {name: column[of_kind] for name, column in columns.items()}
+            self._add_ranges(range_columns, texts[of_kind], "" if kind == _PUSH_POP_RANGE else "NVTX")
 
     def _add_ranges(self, columns: Mapping[str, Ints], texts: Ints, kind: str) -> None:
         """NVTX ranges of one kind. texts: (n,) string ids."""
-        numbered = any(STEP_NAME.match(self._texts[number]) for number in set(texts.tolist()))
-        category = _each(texts, lambda number: _range_category(self._texts[number], not numbered))
-        row = self._add_calls(columns, _each(texts, self._range_name), category, kind)
-        shapes = _each(texts, self._shapes)
+        has_step_names = any(STEP_NAME.match(self._texts[number]) for number in set(texts.tolist()))
+        category = _map_distinct(texts, lambda number: _range_category(self._texts[number], not has_step_names))
+        row = self._add_calls(columns, _map_distinct(texts, self._range_name), category, kind)
+        shapes = _map_distinct(texts, self._shapes)
         self._builder.arg("input_shapes", row[shapes > 0], shapes[shapes > 0], text=True)
         if (category == Category.OP).any():
             self._framework = "pytorch"
         steps = np.flatnonzero((category == Category.STEP) & (columns["end"] > 0))
         order: list[int] = steps[np.argsort(columns["start"][steps], kind="stable")].tolist()
-        for place, i in enumerate(order):
-            began, ended = int(columns["start"][i]), int(columns["end"][i])
+        for position, i in enumerate(order):
+            start_ns, end_ns = int(columns["start"][i]), int(columns["end"][i])
             step = STEP_NAME.match(self._texts[int(texts[i])])
             track = self._thread(int(columns["globalTid"][i]), kind)
-            self._builder.step(step[2] if step else str(place), began, ended - began, track)
+            self._builder.step(step[2] if step else str(position), start_ns, end_ns - start_ns, track)
 
     def _range_name(self, number: int) -> int:
         """`aten::add` of `aten::add, seq = 12, sizes = [[2]]`; other names as they are."""
-        emitted = _EMITTED.match(self._texts[number])
+        emitted = _EMIT_NVTX_NAME.match(self._texts[number])
         return self._builder.string(emitted["name"]) if emitted else number
 
     def _shapes(self, number: int) -> int:
-        emitted = _EMITTED.match(self._texts[number])
+        emitted = _EMIT_NVTX_NAME.match(self._texts[number])
         return self._builder.string(emitted["sizes"]) if emitted and emitted["sizes"] else 0
 
     def _is_collective(self, number: int) -> bool:
@@ -303,13 +316,13 @@ class _Report:
         process, thread = number >> 24 & 0xFFFFFF, number & 0xFFFFFF
         key = (process, kind) if kind else (number, "")
         if key not in self._threads:
-            name = _PROCESS_RANGES if kind else self._thread_names.get(number) or f"thread {thread}"
+            name = _PROCESS_RANGES_TRACK if kind else self._thread_names.get(number) or f"thread {thread}"
             self._threads[key] = self._builder.track(TrackKind.THREAD, name, str(process), kind or str(thread))
         return self._threads[key]
 
     @cached_property
     def _thread_names(self) -> dict[int, str]:
-        columns = self._columns("ThreadNames", ("nameId", "globalTid"))
+        columns = self._read_columns("ThreadNames", ("nameId", "globalTid"))
         return {
             n: self._texts.get(i, "")
             for n, i in zip(columns["globalTid"].tolist(), self._text_ids(columns["nameId"]).tolist(), strict=True)
@@ -317,26 +330,26 @@ class _Report:
 
     def _describe(self) -> None:
         """Devices, host and clock."""
-        began = self._columns("TARGET_INFO_SESSION_START_TIME", ("utcEpochNs",))["utcEpochNs"]
+        start_times = self._read_columns("TARGET_INFO_SESSION_START_TIME", ("utcEpochNs",))["utcEpochNs"]
         self._builder.describe(
             framework=self._framework, producer="Nsight Systems", device_type="cuda", devices=tuple(self._devices()),
-            host=self._host(), clock_origin_ns=int(began[0]) if len(began) else -1,
+            host=self._host(), clock_origin_ns=int(start_times[0]) if len(start_times) else -1,
         )  # fmt: skip
 
     def _host(self) -> str:
-        known = self._columns_of("TARGET_INFO_SYSTEM_ENV")
-        if not {"name", "value"} <= known:
+        existing = self._column_names("TARGET_INFO_SYSTEM_ENV")
+        if not {"name", "value"} <= existing:
             return ""
         row = self._database.execute("SELECT value FROM TARGET_INFO_SYSTEM_ENV WHERE name = 'Hostname'").fetchone()
-        return str(row[0])[:MAX_TEXT] if row else ""
+        return str(row[0])[:MAX_TEXT_CHARS] if row else ""
 
     def _devices(self) -> Generator[Device]:
         """The GPUs by the numbers that CUDA has for them."""
-        if not {"id", "name"} <= self._columns_of("TARGET_INFO_GPU"):
+        if not {"id", "name"} <= self._column_names("TARGET_INFO_GPU"):
             return
-        facts = self._columns("TARGET_INFO_GPU", ("id", "totalMemory", "smCount", "computeMajor", "computeMinor"))
-        names = [str(name)[:MAX_TEXT] for (name,) in self._database.execute("SELECT name FROM TARGET_INFO_GPU")]
-        numbered = self._columns("TARGET_INFO_CUDA_DEVICE", ("gpuId", "cudaId"))
+        facts = self._read_columns("TARGET_INFO_GPU", ("id", "totalMemory", "smCount", "computeMajor", "computeMinor"))
+        names = [str(name)[:MAX_TEXT_CHARS] for (name,) in self._database.execute("SELECT name FROM TARGET_INFO_GPU")]
+        numbered = self._read_columns("TARGET_INFO_CUDA_DEVICE", ("gpuId", "cudaId"))
         cuda = dict(zip(numbered["gpuId"].tolist(), numbered["cudaId"].tolist(), strict=True))
         for i, name in enumerate(names):
             number, memory, processors, major, minor = (int(column[i]) for column in facts.values())
@@ -348,29 +361,29 @@ def _range_category(text: str, serving: bool) -> Category:
     """serving: do the texts of an inference server mark the steps?"""
     if STEP_NAME.match(text) or (serving and parse_serving_step(text)):
         return Category.STEP
-    emitted = _EMITTED.match(text)
+    emitted = _EMIT_NVTX_NAME.match(text)
     if _COLLECTIVE.match(text):
         return Category.COMM
     operator = emitted and (emitted["seq"] or _OPERATOR.match(emitted["name"]))
     return Category.OP if operator else Category.ANNOTATION
 
 
-def _title(category: Category, number: int) -> str:
+def _unnamed_event_name(category: Category, number: int) -> str:
     """What is not named is called. number: the kind of a copy, or the graph."""
     if category == Category.MEMCPY:
-        return f"Memcpy {_COPIES.get(number, 'other')}"
-    return "Memset" if category == Category.MEMSET else f"{_GRAPH} {number}"
+        return f"Memcpy {_COPY_NAMES.get(number, 'other')}"
+    return "Memset" if category == Category.MEMSET else f"{_GRAPH_NAME} {number}"
 
 
-def _quoted(name: str) -> str:
+def _quote_columns(name: str) -> str:
     """`"a" + "b"` of `a + b`."""
     return " + ".join(f'"{part}"' for part in name.split(" + "))
 
 
-def _each(values: Ints, worth: Callable[[int], int]) -> Ints:
+def _map_distinct(values: Ints, convert: Callable[[int], int]) -> Ints:
     """(n,) what each number is worth, worked out once for each of them."""
-    distinct, place = np.unique(values, return_inverse=True)
-    return np.array([worth(value) for value in distinct.tolist()], np.int64)[place]
+    distinct, index = np.unique(values, return_inverse=True)
+    return np.array([convert(value) for value in distinct.tolist()], np.int64)[index]
 
 
 FORMAT = Format("nsight-systems", "Nsight Systems", 31, sniff, read, start=start)

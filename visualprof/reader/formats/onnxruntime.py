@@ -40,7 +40,7 @@ class NodeArgs(Args, gc=False):
     grid_z: int | None = NO_INT
 
 
-SUFFIX = "_kernel_time"
+KERNEL_TIME_SUFFIX = "_kernel_time"
 
 
 def sniff(head: bytes) -> bool:
@@ -92,19 +92,19 @@ def _category(kind: Kind) -> int:
 
 
 def _name(kind: Kind) -> str:
-    return kind.name.removesuffix(SUFFIX) if kind.cat == "Node" else kind.name
+    return kind.name.removesuffix(KERNEL_TIME_SUFFIX) if kind.cat == "Node" else kind.name
 
 
 def _add_args(doc: Document, builder: TraceBuilder) -> None:
     add_args(doc, builder, ("op_name", "provider"), trace_names={"op_name": "type"})
-    for name, shown in (("input_type_shape", "input_shapes"), ("output_type_shape", "output_shapes")):
+    for name, argument in (("input_type_shape", "input_shapes"), ("output_type_shape", "output_shapes")):
         rows, ids = doc.arg(name)
-        builder.arg(shown, rows, text_ids(doc, builder, ids, _shapes), text=True)
-    moved = np.zeros(len(doc.kind), np.int64)
+        builder.arg(argument, rows, text_ids(doc, builder, ids, _format_shapes), text=True)
+    moved_bytes = np.zeros(len(doc.kind), np.int64)
     for name in ("activation_size", "parameter_size", "output_size"):
         rows, sizes = doc.arg(name)
-        moved[rows] += sizes
-    builder.arg("bytes", rows, moved[rows])
+        moved_bytes[rows] += sizes
+    builder.arg("bytes", rows, moved_bytes[rows])
     for name in ("grid", "block"):
         sides = [dict(zip(*(a.tolist() for a in doc.arg(f"{name}_{axis}")), strict=True)) for axis in "xyz"]
         rows = np.array(sorted(sides[0]), np.int64)
@@ -112,7 +112,7 @@ def _add_args(doc: Document, builder: TraceBuilder) -> None:
         builder.arg(name, rows, builder.strings(texts), text=True)
 
 
-def _shapes(text: str) -> str:
+def _format_shapes(text: str) -> str:
     """`[{"float":[2,16]},{"int64":[]}]` as `float[2,16] int64[]`."""
     try:
         parts = msgspec.json.decode(text)
@@ -144,12 +144,14 @@ def _add_allocs(doc: Document, builder: TraceBuilder) -> None:
     end = doc.ts[rows] + np.maximum(doc.dur[rows], 0)
     order = np.argsort(end, kind="stable")
     rows, in_use, end = rows[order], in_use[order], end[order]
-    held = doc.arg_at("mem_arena_held", rows, -1)
+    arena = doc.arg_at("mem_arena_held", rows, -1)
     cpu = np.array([t in ("", "CPUExecutionProvider") for t in doc.texts], bool)
     device = np.where(cpu[doc.arg_at("provider", rows, 0)], -1, 0)
     for number in (-1, 0):
-        on = device == number
-        ts, size, event, allocated, reserved = _steps_of_memory(doc, rows[on], in_use[on], end[on], held[on])
+        on_device = device == number
+        ts, size, event, allocated, reserved = _allocation_entries(
+            doc, rows[on_device], in_use[on_device], end[on_device], arena[on_device]
+        )
         builder.allocs(
             ts=ts,
             bytes=size,
@@ -160,31 +162,31 @@ def _add_allocs(doc: Document, builder: TraceBuilder) -> None:
         )
 
 
-def _steps_of_memory(doc: Document, rows: Ints, in_use: Ints, end: Ints, held: Ints) -> list[Ints]:
+def _allocation_entries(doc: Document, rows: Ints, in_use: Ints, end: Ints, arena: Ints) -> list[Ints]:
     """Time, bytes, row, total and arena of up to four entries a node: those with bytes."""
     n = len(rows)
     delta = doc.arg_at("mem_in_use_delta", rows, 0)
-    before = np.concatenate((in_use[:1] - delta[:1], in_use[:-1]))
-    ended = np.concatenate((doc.ts[rows[:1]], end[:-1]))
-    own = np.where(doc.ts[rows] < ended, in_use - before, delta)
-    start = np.maximum(doc.ts[rows], ended)
+    in_use_before = np.concatenate((in_use[:1] - delta[:1], in_use[:-1]))
+    previous_end = np.concatenate((doc.ts[rows[:1]], end[:-1]))
+    kept_bytes = np.where(doc.ts[rows] < previous_end, in_use - in_use_before, delta)
+    start = np.maximum(doc.ts[rows], previous_end)
     peak = np.maximum.accumulate(np.maximum(doc.arg_at("mem_in_use_peak", rows, 0), in_use))
-    grew = np.diff(peak, prepend=0) > 0
-    extra = np.where(grew, peak - in_use, 0)
-    kept = np.concatenate((held[:1], held[:-1]))  # the arena at the start of a node
-    none = np.full(n, -1)
-    between, first = in_use - own - before, np.zeros(n, np.int64)
+    peak_grew = np.diff(peak, prepend=0) > 0
+    extra = np.where(peak_grew, peak - in_use, 0)
+    arena_before = np.concatenate((arena[:1], arena[:-1]))  # the arena at the start of a node
+    no_row = np.full(n, -1)
+    between, first_between = in_use - kept_bytes - in_use_before, np.zeros(n, np.int64)
     if n:  # what the session held before the first node
-        first[0] = before[0]
-    between = np.where(np.arange(n) == 0, first, between)
+        first_between[0] = in_use_before[0]
+    between = np.where(np.arange(n) == 0, first_between, between)
     entries = (
-        (start, between, none, in_use - own, kept),
-        (end, own, rows, in_use, held),
-        (end, extra, rows, in_use + extra, np.maximum(held, in_use + extra)),
-        (end, -extra, rows, in_use, held),
+        (start, between, no_row, in_use - kept_bytes, arena_before),
+        (end, kept_bytes, rows, in_use, arena),
+        (end, extra, rows, in_use + extra, np.maximum(arena, in_use + extra)),
+        (end, -extra, rows, in_use, arena),
     )
-    shown = np.stack([entry[1] != 0 for entry in entries], axis=1)
-    return [np.stack([entry[i] for entry in entries], axis=1)[shown] for i in range(5)]
+    has_bytes = np.stack([entry[1] != 0 for entry in entries], axis=1)
+    return [np.stack([entry[i] for entry in entries], axis=1)[has_bytes] for i in range(5)]
 
 
 FORMAT = Format("onnxruntime", "ONNX Runtime", 14, sniff, read)

@@ -21,10 +21,10 @@ from visualprof.reader.source import Source
 from visualprof.reader.trace import Category, TrackKind
 from visualprof.reader.trace.builder import TraceBuilder
 
-MAX_TEXT = 2000
+MAX_TEXT_CHARS = 2000
 MAX_NS = 10**15  # eleven days for one operator
-DEVICES = {"GPU": "xpu", "NPU": "npu"}
-_PRECISION = pattern(r"_((?:b?f|[iu])\d{1,2})$", re.IGNORECASE)
+DEVICE_TYPES = {"GPU": "xpu", "NPU": "npu"}
+_PRECISION_SUFFIX = pattern(r"_((?:b?f|[iu])\d{1,2})$", re.IGNORECASE)
 
 
 class Node(msgspec.Struct, frozen=True):
@@ -50,7 +50,7 @@ def read(source: Source, builder: TraceBuilder) -> None:
     """Read a file; operators stand end to end in the order of execution, each run is a step."""
     document = load_object(source, msg("formats.whole_counters_openvino", "whole counters of OpenVINO"))
     graph = {str(entry.get("name", "")): entry for entry in json_objects(document.get("runtime_graph"))}
-    runs = [_ordered(run, graph) for run in _runs(document)]
+    runs = [_sort_by_execution(run, graph) for run in _parse_runs(document)]
     nodes = [node for run in runs for node in run]
     executed = [[node for node in run if node.executed] for run in runs]
     _add_runs(builder, executed, graph)
@@ -72,18 +72,18 @@ def read(source: Source, builder: TraceBuilder) -> None:
     _describe(builder, document)
 
 
-def _runs(document: Json) -> Iterator[list[Node]]:
+def _parse_runs(document: Json) -> Iterator[list[Node]]:
     """The operators of each run; the envelope has one run, or a list of them."""
     if isinstance(document.get("profiling_info"), list):
         rows = json_list(document["profiling_info"])
-        many = bool(rows) and all(isinstance(row, list) for row in rows)
-        for run in rows if many else [rows]:
-            yield [_node(row, "_us", 1e3) for row in json_objects(run)]
+        has_several_runs = bool(rows) and all(isinstance(row, list) for row in rows)
+        for run in rows if has_several_runs else [rows]:
+            yield [_parse_node(row, "_us", 1e3) for row in json_objects(run)]
     for request in json_objects(document.get("detailed_performance")):
-        yield [_node(row, "", 1e6) for row in json_objects(request.get("nodes"))]
+        yield [_parse_node(row, "", 1e6) for row in json_objects(request.get("nodes"))]
 
 
-def _node(row: Json, unit: str, factor: float) -> Node:
+def _parse_node(row: Json, unit: str, factor: float) -> Node:
     """One row; `Status.EXECUTED` is how benchmark_app writes the status."""
     real = _nanoseconds(row.get(f"real_time{unit}"), factor)
     status = str(row.get("status", "EXECUTED" if real else "NOT_RUN")).rpartition(".")[2].upper()
@@ -106,18 +106,18 @@ def _nanoseconds(value: object, factor: float) -> int:
 
 
 def _text(value: object) -> str:
-    return value[:MAX_TEXT] if isinstance(value, str) else ""
+    return value[:MAX_TEXT_CHARS] if isinstance(value, str) else ""
 
 
-def _ordered(run: list[Node], graph: dict[str, Json]) -> list[Node]:
+def _sort_by_execution(run: list[Node], graph: dict[str, Json]) -> list[Node]:
     """The operators in the order of execution; one that the runtime graph does not know stays behind its neighbour."""
-    place = -1
-    places: list[int] = []
+    position = -1
+    positions: list[int] = []
     for node in run:
         order = str(graph.get(node.name, {}).get("execOrder"))
-        place = int(order) if order.isascii() and order.isdigit() and len(order) < 10 else place
-        places.append(place)
-    return [run[i] for i in sorted(range(len(run)), key=lambda i: places[i])]
+        position = int(order) if order.isascii() and order.isdigit() and len(order) < 10 else position
+        positions.append(position)
+    return [run[i] for i in sorted(range(len(run)), key=lambda i: positions[i])]
 
 
 def _add_runs(builder: TraceBuilder, runs: list[list[Node]], graph: dict[str, Json]) -> None:
@@ -142,8 +142,8 @@ def _add_runs(builder: TraceBuilder, runs: list[list[Node]], graph: dict[str, Js
         "layers": [_text(graph.get(n.name, {}).get("originalLayersNames")) for n in nodes],
     }
     for name, values in texts.items():
-        known = np.array([bool(v) for v in values], bool)
-        builder.arg(name, rows[known], builder.strings(v for v in values if v), text=True)
+        present = np.array([bool(v) for v in values], bool)
+        builder.arg(name, rows[present], builder.strings(v for v in values if v), text=True)
     builder.arg("cpu_ns", rows, np.array([n.cpu_ns for n in nodes], np.int64))
     start = 0
     for i, run in enumerate(runs):
@@ -154,17 +154,19 @@ def _add_runs(builder: TraceBuilder, runs: list[list[Node]], graph: dict[str, Js
 
 def _precision(node: Node, graph: dict[str, Json]) -> str:
     """In which the operator ran: as its implementation is called, else as the runtime graph says."""
-    suffix = _PRECISION.search(node.exec_type)
+    suffix = _PRECISION_SUFFIX.search(node.exec_type)
     return suffix[1].lower() if suffix else _text(graph.get(node.name, {}).get("runtimePrecision"))
 
 
 def _describe(builder: TraceBuilder, document: Json) -> None:
-    properties = {k: str(document[k])[:MAX_TEXT] for k in ("model", "batch", "device") if document.get(k) is not None}
+    properties = {
+        k: str(document[k])[:MAX_TEXT_CHARS] for k in ("model", "batch", "device") if document.get(k) is not None
+    }
     builder.describe(
         **capture_meta(document, {}),
         framework="openvino",
         producer=f"OpenVINO {_text(document.get('openvino'))}".strip(),
-        device_type=DEVICES.get(properties.get("device", "CPU").partition(".")[0].upper(), "cpu"),
+        device_type=DEVICE_TYPES.get(properties.get("device", "CPU").partition(".")[0].upper(), "cpu"),
         properties=properties,
     )
 

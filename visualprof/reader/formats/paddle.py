@@ -44,9 +44,13 @@ class Args(KernelArgs, gc=False):
     reserved: int | None = msgspec.field(name="current_reserved", default=NO_INT)
 
 
-_MEMORY = ("place", "address", "memory_bytes", "allocated", "reserved")
-FIELDS = {"Free": _MEMORY, "Allocate": _MEMORY, "OperatorInner": ("start_time", "end_time")}
-_SHOWN = (
+_MEMORY_ARGUMENTS = ("place", "address", "memory_bytes", "allocated", "reserved")
+ARGUMENTS_BY_CATEGORY = {
+    "Free": _MEMORY_ARGUMENTS,
+    "Allocate": _MEMORY_ARGUMENTS,
+    "OperatorInner": ("start_time", "end_time"),
+}
+_COPIED_ARGUMENTS = (
     "grid", "block", "input_shapes", "input_types", "call_stack", "registers", "shared_memory", "blocks_per_sm",
     "bytes",
 )  # fmt: skip
@@ -59,8 +63,8 @@ CATEGORIES = {
     "CudaRuntime": Category.RUNTIME, "MluRuntime": Category.RUNTIME, "Kernel": Category.KERNEL,
     "Memcpy": Category.MEMCPY, "Memset": Category.MEMSET,
 }  # fmt: skip
-DEVICE = ("Kernel", "Memcpy", "Memset")
-DURATION = re.compile(r"\[[\d.]+ (?:ns|us|ms|s)\]$")
+DEVICE_CATEGORIES = ("Kernel", "Memcpy", "Memset")
+DURATION_SUFFIX = re.compile(r"\[[\d.]+ (?:ns|us|ms|s)\]$")
 COMM_OP = re.compile(
     r"all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|^c_|broadcast_op|barrier|p_(send|recv)|(send|recv)_v2"
 )
@@ -76,30 +80,32 @@ def sniff(head: bytes) -> bool:
 
 def read(source: Source, builder: TraceBuilder) -> None:
     """Read a file; `ts` is whole microseconds, the exact times stand in the arguments."""
-    doc = read_document(source, Args, FIELDS)
+    doc = read_document(source, Args, ARGUMENTS_BY_CATEGORY)
     category = doc.map_kinds(_category)
-    shown = np.flatnonzero(category >= 0)
+    event_rows = np.flatnonzero(category >= 0)
     ts, dur = _exact_times(doc)
-    tracks = add_events(doc, builder, shown, category, _track_kind, ts=ts, dur=dur, name=lambda k: _plain(k.name))
-    add_args(doc, builder, _SHOWN, empty=("{}", "[]", ""))
-    devices = _devices(doc.head.get("deviceProperties"))
+    tracks = add_events(
+        doc, builder, event_rows, category, _track_kind, ts=ts, dur=dur, name=lambda k: _strip_duration(k.name)
+    )
+    add_args(doc, builder, _COPIED_ARGUMENTS, empty=("{}", "[]", ""))
+    devices = _parse_devices(doc.head.get("deviceProperties"))
     add_occupancy(doc, builder, devices)
-    add_allocs(doc, builder, lambda rows: _devices_of(doc, doc.arg_at("place", rows, 0)), ts)
+    add_allocs(doc, builder, lambda rows: _devices_of_places(doc, doc.arg_at("place", rows, 0)), ts)
     add_steps(doc, builder, tracks, category, _step_label, ts, dur)
     _describe(source, doc, builder, devices)
 
 
-def _plain(name: str) -> str:
+def _strip_duration(name: str) -> str:
     """A name without the duration that Paddle writes behind it."""
-    return DURATION.sub("", name)
+    return DURATION_SUFFIX.sub("", name)
 
 
 def _step_label(_: int, name: str) -> str:
-    return _plain(name).partition("#")[2] or _plain(name)
+    return _strip_duration(name).partition("#")[2] or _strip_duration(name)
 
 
 def _track_kind(kind: Kind) -> TrackKind:
-    return TrackKind.STREAM if kind.cat in DEVICE else TrackKind.THREAD
+    return TrackKind.STREAM if kind.cat in DEVICE_CATEGORIES else TrackKind.THREAD
 
 
 def _category(kind: Kind) -> int:
@@ -117,24 +123,24 @@ def _exact_times(doc: Document) -> tuple[Ints, Ints]:
 
     `ts` is the exact time cut to whole microseconds, so the largest difference is the true origin.
     """
-    every = np.arange(len(doc.kind))
-    start, end = (doc.arg_at(name, every, -1) for name in ("start_time", "end_time"))
-    known = (start >= 0) & (end >= start) & (end < 2**61)
-    if not known.any():
+    all_rows = np.arange(len(doc.kind))
+    start, end = (doc.arg_at(name, all_rows, -1) for name in ("start_time", "end_time"))
+    is_exact = (start >= 0) & (end >= start) & (end < 2**61)
+    if not is_exact.any():
         return doc.ts, doc.dur
-    origin = int((doc.ts - start)[known].max())
-    return np.where(known, start + origin, doc.ts), np.where(known, end - start, doc.dur)
+    origin = int((doc.ts - start)[is_exact].max())
+    return np.where(is_exact, start + origin, doc.ts), np.where(is_exact, end - start, doc.dur)
 
 
-def _devices_of(doc: Document, places: Values) -> Ints:
+def _devices_of_places(doc: Document, place_ids: Values) -> Ints:
     """Devices of many places, by their texts' ids."""
     devices = np.zeros(len(doc.texts), np.int64)
-    for i in used_text_ids(doc, places):
-        devices[i] = _place_device(doc.texts[i])
-    return devices[places]
+    for i in used_text_ids(doc, place_ids):
+        devices[i] = _parse_place(doc.texts[i])
+    return devices[place_ids]
 
 
-def _place_device(place: str) -> int:
+def _parse_place(place: str) -> int:
     """`Place(gpu:1)` -> 1, `Place(cpu)` -> -1."""
     match = re.fullmatch(r"Place\((?!cpu)\w+:(\d+)\)", place)
     return int(match.group(1)) if match else -1
@@ -143,7 +149,7 @@ def _place_device(place: str) -> int:
 def _describe(source: Source, doc: Document, builder: TraceBuilder, devices: tuple[Device, ...]) -> None:
     extra = json_object(doc.head.get("ExtraInfo"))
     rank = re.search(r"rank_?(\d+)", source.name)
-    on_device = any(k.cat in DEVICE for k in doc.kinds)
+    on_device = any(k.cat in DEVICE_CATEGORIES for k in doc.kinds)
     describe(
         doc,
         builder,
@@ -153,8 +159,8 @@ def _describe(source: Source, doc: Document, builder: TraceBuilder, devices: tup
         devices=devices,
         device_type=_device_type(doc.kinds) if on_device else "cpu",
         clock_origin_ns=0,
-        process_cpu_ratio=_ratio(extra.get("Process Cpu Utilization")),
-        system_cpu_ratio=_ratio(extra.get("System Cpu Utilization")),
+        process_cpu_ratio=_parse_ratio(extra.get("Process Cpu Utilization")),
+        system_cpu_ratio=_parse_ratio(extra.get("System Cpu Utilization")),
     )
 
 
@@ -165,7 +171,7 @@ def _device_type(kinds: list[Kind]) -> str:
     return "hip" if any(k.cat == "CudaRuntime" and k.name.startswith("hip") for k in kinds) else "cuda"
 
 
-def _devices(properties: object) -> tuple[Device, ...]:
+def _parse_devices(properties: object) -> tuple[Device, ...]:
     """The list of devices, which some versions write as the text of a Python list."""
     if isinstance(properties, str):
         try:
@@ -175,7 +181,7 @@ def _devices(properties: object) -> tuple[Device, ...]:
     return tuple(parse_device(entry) for entry in json_objects(properties))
 
 
-def _ratio(value: object) -> float:
+def _parse_ratio(value: object) -> float:
     try:
         return float(str(value))
     except ValueError:

@@ -21,38 +21,38 @@ from visualprof.reader.trace import Category, Device, Ints, TrackKind
 from visualprof.reader.trace.builder import TraceBuilder
 
 MAX_BYTES = 4 << 30
-MAX_TEXT = 2000
-_KEY = b'"rocprofiler-sdk-tool"'
+MAX_TEXT_CHARS = 2000
+_TOOL_KEY = b'"rocprofiler-sdk-tool"'
 _COPY = pattern(r"^__amd_rocclr_copyBuffer")
 _FILL = pattern(r"^__amd_rocclr_fillBuffer")
 _COLLECTIVE = pattern(r"nccl|rccl|rocshmem", re.IGNORECASE)
-_COPIES = {"HOST_TO_HOST": "HtoH", "HOST_TO_DEVICE": "HtoD", "DEVICE_TO_HOST": "DtoH", "DEVICE_TO_DEVICE": "DtoD"}
-_GPU = 2  # type of an agent
-_MARK = "roctxMark"
+_COPY_NAMES = {"HOST_TO_HOST": "HtoH", "HOST_TO_DEVICE": "HtoD", "DEVICE_TO_HOST": "DtoH", "DEVICE_TO_DEVICE": "DtoD"}
+_GPU_AGENT = 2  # type of an agent
+_MARK_OPERATION = "roctxMark"
 _UNKNOWN_CALL, _UNKNOWN_KERNEL = "unknown call", "unknown kernel"
 
-Whole = Annotated[int, msgspec.Meta(ge=0, lt=2**62)]
+UnsignedInt = Annotated[int, msgspec.Meta(ge=0, lt=2**62)]
 
 
 class _Handle(msgspec.Struct, frozen=True):
-    handle: Whole = 0
+    handle: UnsignedInt = 0
 
 
 class _Extent(msgspec.Struct, frozen=True):
-    x: Whole = 0
-    y: Whole = 0
-    z: Whole = 0
+    x: UnsignedInt = 0
+    y: UnsignedInt = 0
+    z: UnsignedInt = 0
 
 
 class _Correlation(msgspec.Struct, frozen=True):
-    internal: Whole = 0
+    internal: UnsignedInt = 0
 
 
 class _Dispatch(msgspec.Struct, frozen=True):
     agent_id: _Handle = _Handle()
     queue_id: _Handle = _Handle()
     kernel_id: int = 0
-    group_segment_size: Whole = 0
+    group_segment_size: UnsignedInt = 0
     workgroup_size: _Extent = _Extent()  # work items of a group
     grid_size: _Extent = _Extent()  # work items of them all
 
@@ -60,11 +60,11 @@ class _Dispatch(msgspec.Struct, frozen=True):
 class _Record(msgspec.Struct, frozen=True):
     """A call, a kernel or a copy; times are ns of the machine's clock."""
 
-    start_timestamp: Whole
-    end_timestamp: Whole
-    kind: Whole = 0
-    operation: Whole = 0
-    thread_id: Whole = 0
+    start_timestamp: UnsignedInt
+    end_timestamp: UnsignedInt
+    kind: UnsignedInt = 0
+    operation: UnsignedInt = 0
+    thread_id: UnsignedInt = 0
     correlation_id: _Correlation = _Correlation()
     stream_id: _Handle | None = None
 
@@ -76,7 +76,7 @@ class _Kernel(_Record, frozen=True):
 class _Copy(_Record, frozen=True):
     dst_agent_id: _Handle = _Handle()
     src_agent_id: _Handle = _Handle()
-    bytes: Whole = 0
+    bytes: UnsignedInt = 0
 
 
 class _Records(msgspec.Struct, frozen=True):
@@ -109,14 +109,14 @@ class _Agent(msgspec.Struct, frozen=True):
     node_id: int = 0
     name: str = ""
     product_name: str = ""
-    cu_count: Whole = 0
+    cu_count: UnsignedInt = 0
 
 
 class _Symbol(msgspec.Struct, frozen=True):
     kernel_id: int = 0
     formatted_kernel_name: str = ""
     kernel_name: str = ""
-    arch_vgpr_count: Whole = 0
+    arch_vgpr_count: UnsignedInt = 0
 
 
 class _Node(msgspec.Struct, frozen=True):
@@ -128,7 +128,7 @@ class _Metadata(msgspec.Struct, frozen=True):
     node: _Node = _Node()
 
 
-class _Counted(msgspec.Struct, frozen=True):
+class _CallbackRecords(msgspec.Struct, frozen=True):
     counter_collection: list[msgspec.Raw] = []
 
 
@@ -138,7 +138,7 @@ class _Process(msgspec.Struct, frozen=True):
     strings: _Strings = _Strings()
     kernel_symbols: list[_Symbol] = []
     buffer_records: _Records = _Records()
-    callback_records: _Counted = _Counted()
+    callback_records: _CallbackRecords = _CallbackRecords()
 
 
 class _Document(msgspec.Struct, frozen=True):
@@ -150,7 +150,7 @@ _DOCUMENT = msgspec.json.Decoder(_Document)
 
 def sniff(head: bytes) -> bool:
     """Is its one key that of the tool?"""
-    return _KEY in head[:200]
+    return _TOOL_KEY in head[:200]
 
 
 def read(source: Source, builder: TraceBuilder) -> None:
@@ -165,7 +165,7 @@ def read(source: Source, builder: TraceBuilder) -> None:
     del text
     rows = 0
     for process in document.processes:
-        rows = _Reading(builder, process, rows).read()
+        rows = _ProcessReader(builder, process, rows).read()
     builder.describe(
         framework="hip", producer="rocprofv3", device_type="hip",
         host=next((process.metadata.node.hostname for process in document.processes), ""),
@@ -183,14 +183,14 @@ def read(source: Source, builder: TraceBuilder) -> None:
 
 def _devices(process: _Process) -> dict[int, Device]:
     """The GPUs by their handles, numbered as HIP numbers them all."""
-    gpus = sorted((agent for agent in process.agents if agent.type == _GPU), key=lambda agent: agent.node_id)
+    gpus = sorted((agent for agent in process.agents if agent.type == _GPU_AGENT), key=lambda agent: agent.node_id)
     return {
         gpu.id.handle: Device(id=number, name=gpu.product_name or gpu.name, multiprocessors=max(gpu.cu_count, 0))
         for number, gpu in enumerate(gpus)
     }
 
 
-class _Reading:
+class _ProcessReader:
     """One process of the file, as it is put into the trace. rows: of those before it."""
 
     def __init__(self, builder: TraceBuilder, process: _Process, rows: int) -> None:
@@ -217,16 +217,16 @@ class _Reading:
         """Kernels, those of the runtime's own copies and fills included, on their streams, or on queues."""
         unknown = _Symbol(kernel_name=_UNKNOWN_KERNEL)
         symbols = [self._symbols.get(record.dispatch_info.kernel_id, unknown) for record in records]
-        names = [(symbol.formatted_kernel_name or symbol.kernel_name)[:MAX_TEXT] for symbol in symbols]
+        names = [(symbol.formatted_kernel_name or symbol.kernel_name)[:MAX_TEXT_CHARS] for symbol in symbols]
         kinds = {name: _category(name) for name in set(names)}
         tracks = [self._stream(record, record.dispatch_info.agent_id, "") for record in records]
         rows = self._add(records, names, [kinds[name] for name in names], tracks)
         dispatches = [record.dispatch_info for record in records]
-        groups = [_groups(dispatch) for dispatch in dispatches]
-        sizes = {"grid": groups, "block": [_axes(dispatch.workgroup_size) for dispatch in dispatches]}
+        groups = [_format_grid(dispatch) for dispatch in dispatches]
+        sizes = {"grid": groups, "block": [_format_axes(dispatch.workgroup_size) for dispatch in dispatches]}
         for name, texts in sizes.items():
-            known = np.array([bool(text) for text in texts], bool)
-            self._builder.arg(name, rows[known], self._builder.strings(texts)[known], text=True)
+            present = np.array([bool(text) for text in texts], bool)
+            self._builder.arg(name, rows[present], self._builder.strings(texts)[present], text=True)
         registers = _numbers(symbol.arch_vgpr_count for symbol in symbols)
         self._builder.arg("registers", rows[registers > 0], registers[registers > 0])
         self._builder.arg("shared_memory", rows, _numbers(dispatch.group_segment_size for dispatch in dispatches))
@@ -244,11 +244,13 @@ class _Reading:
 
     def _add_ranges(self, records: Sequence[_Record]) -> None:
         """roctx: ranges of a thread, by the text that the program gave; marks are instants."""
-        names = [(self._messages.get(r.correlation_id.internal) or self._operation(r))[:MAX_TEXT] for r in records]
+        names = [
+            (self._messages.get(r.correlation_id.internal) or self._operation(r))[:MAX_TEXT_CHARS] for r in records
+        ]
         steps = [STEP_NAME.match(name) for name in names]
         categories = [Category.STEP if step else Category.ANNOTATION for step in steps]
         tracks = [self._thread(record) for record in records]
-        marks = np.array([self._operation(record).startswith(_MARK) for record in records], bool)
+        marks = np.array([self._operation(record).startswith(_MARK_OPERATION) for record in records], bool)
         self._add(records, names, categories, tracks, marks)
         for record, step, track in zip(records, steps, tracks, strict=True):
             if step and record.end_timestamp > record.start_timestamp:
@@ -263,7 +265,7 @@ class _Reading:
         """Events. marks: those that last no time. Returns: their rows."""
         row = self._rows + np.arange(len(records))
         self._rows += len(records)
-        ts, end = (_numbers(getattr(r, f"{what}_timestamp") for r in records) for what in ("start", "end"))
+        ts, end = (_numbers(getattr(r, f"{side}_timestamp") for r in records) for side in ("start", "end"))
         self._builder.events(
             ts=ts, dur=np.where(marks, -1, end - ts), name=self._builder.strings(names), row=row,
             category=categories if isinstance(categories, Category) else np.array(categories, np.int64),
@@ -284,18 +286,18 @@ class _Reading:
             self._tracks[key] = self._builder.track(TrackKind.THREAD, name, self._pid, str(record.thread_id))
         return self._tracks[key]
 
-    def _stream(self, record: _Record, agent: _Handle, otherwise: str) -> int:
+    def _stream(self, record: _Record, agent: _Handle, label: str) -> int:
         """The stream of a kernel or copy; where no streams were recorded its queue, or what it is called otherwise."""
         stream = record.stream_id.handle if record.stream_id else -1
         if stream >= 0:
-            otherwise = f"stream {stream}"
+            label = f"stream {stream}"
         elif isinstance(record, _Kernel):
-            otherwise = f"queue {record.dispatch_info.queue_id.handle}"
-        key = agent.handle, otherwise
+            label = f"queue {record.dispatch_info.queue_id.handle}"
+        key = agent.handle, label
         if key not in self._tracks:
             device = self._numbers.get(agent.handle, -1)
             self._tracks[key] = self._builder.track(
-                TrackKind.STREAM, otherwise, self._pid, f"{device}.{otherwise}", device=device, stream=stream
+                TrackKind.STREAM, label, self._pid, f"{device}.{label}", device=device, stream=stream
             )
         return self._tracks[key]
 
@@ -314,18 +316,18 @@ def _category(name: str) -> Category:
 
 def _copy_name(operation: str) -> str:
     """`Memcpy HtoD` of `MEMORY_COPY_HOST_TO_DEVICE`."""
-    return f"Memcpy {_COPIES.get(operation.removeprefix('MEMORY_COPY_'), 'other')}"
+    return f"Memcpy {_COPY_NAMES.get(operation.removeprefix('MEMORY_COPY_'), 'other')}"
 
 
-def _groups(dispatch: _Dispatch) -> str:
+def _format_grid(dispatch: _Dispatch) -> str:
     """The grid in groups, as of CUDA; HSA has it in work items."""
     grid, group = dispatch.grid_size, dispatch.workgroup_size
-    return _axes(
+    return _format_axes(
         _Extent(*(-(-a // b) if b else 0 for a, b in ((grid.x, group.x), (grid.y, group.y), (grid.z, group.z))))
     )
 
 
-def _axes(size: _Extent) -> str:
+def _format_axes(size: _Extent) -> str:
     """`[8, 1, 1]`; "" of one that is not told."""
     return f"[{size.x}, {size.y}, {size.z}]" if size.x else ""
 

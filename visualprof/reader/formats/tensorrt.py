@@ -23,9 +23,9 @@ from visualprof.reader.trace.builder import TraceBuilder
 Longs = NDArray[np.int64]
 MAX_BYTES = 1 << 30
 MAX_MS = 1e9
-MAX_TEXT = 2000
+MAX_TEXT_CHARS = 2000
 # What a run has, by the names of its start and end: older ones behind.
-PARTS = (
+RUN_PARTS = (
     ("enqueue", ("Enq",), Category.RUNTIME),
     (msg("formats.copy", "copy in"), ("H2d", "In"), Category.MEMCPY),
     ("compute", ("Compute",), Category.KERNEL),
@@ -53,17 +53,17 @@ def read(source: Source, builder: TraceBuilder) -> None:
             msg("formats.not_whole_file_trtexec", f"not a whole file of trtexec ({error})"), GROWING_HINT
         ) from error
     if rows and "count" in rows[0]:
-        _layers(rows, builder)
+        _add_layers(rows, builder)
     else:
-        _runs(rows, builder)
+        _add_runs(rows, builder)
     builder.describe(framework="tensorrt", producer="TensorRT", device_type="cuda")
 
 
-def _layers(rows: Sequence[Json], builder: TraceBuilder) -> None:
+def _add_layers(rows: Sequence[Json], builder: TraceBuilder) -> None:
     """The layers of the mean run, end to end."""
     runs, layers = integer(rows[0].get("count")), rows[1:]
     track = builder.track(TrackKind.THREAD, "executor")
-    dur = np.array([max(_ns(layer, "averageMs"), 0) for layer in layers], np.int64)
+    dur = np.array([max(_parse_ns(layer, "averageMs"), 0) for layer in layers], np.int64)
     ts, at = np.cumsum(dur) - dur, np.arange(len(layers))
     names = builder.strings(_name(layer) for layer in layers)
     builder.events(ts=ts, dur=dur, name=names, category=Category.OP, track=track, row=at)
@@ -78,39 +78,41 @@ def _layers(rows: Sequence[Json], builder: TraceBuilder) -> None:
     )
 
 
-def _runs(rows: Sequence[Json], builder: TraceBuilder) -> None:
+def _add_runs(rows: Sequence[Json], builder: TraceBuilder) -> None:
     """Each run as a step; its parts are on tracks of their own, for the copies of one overlap another's computing."""
-    spans: Longs = np.array([[_span(row, *names) for _, names, _ in PARTS] for row in rows], np.int64).reshape(-1, 4, 2)
-    known = spans[..., 0] >= 0
-    spans -= int(spans[..., 0][known].min(initial=1 << 62)) if known.any() else 0
-    first = 0
-    for i, (label, _, category) in enumerate(PARTS):
-        mine: Longs = spans[known[:, i], i]
-        start, dur = mine[:, 0], np.maximum(mine[:, 1] - mine[:, 0], 0)
+    spans: Longs = np.array([[_part_span(row, *names) for _, names, _ in RUN_PARTS] for row in rows], np.int64).reshape(
+        -1, 4, 2
+    )
+    has_part = spans[..., 0] >= 0
+    spans -= int(spans[..., 0][has_part].min(initial=1 << 62)) if has_part.any() else 0
+    next_row = 0
+    for i, (label, _, category) in enumerate(RUN_PARTS):
+        part_spans: Longs = spans[has_part[:, i], i]
+        start, dur = part_spans[:, 0], np.maximum(part_spans[:, 1] - part_spans[:, 0], 0)
         if not len(start):
             continue
         if category is Category.RUNTIME:
             track = builder.track(TrackKind.THREAD, label, "host", label)
         else:
             track = builder.track(TrackKind.STREAM, label, "device", label, device=0)
-        at = np.arange(len(start)) + first
+        at = np.arange(len(start)) + next_row
         builder.events(
             ts=start, dur=dur, name=builder.strings([label] * len(at)), category=category, track=track, row=at
         )
-        first += len(start)
+        next_row += len(start)
         if category is Category.KERNEL:
             for run, (begin, length) in enumerate(zip(start.tolist(), dur.tolist(), strict=True)):
                 builder.step(str(run), begin, length, track)
     builder.describe(devices=(Device(0, "GPU"),), device_work="operator")
 
 
-def _span(row: Json, *names: str) -> tuple[int, int]:
+def _part_span(row: Json, *names: str) -> tuple[int, int]:
     """Start and end of a part of a run, ns; -1 where they are not there."""
-    spans = ((_ns(row, f"start{name}Ms"), _ns(row, f"end{name}Ms")) for name in names)
+    spans = ((_parse_ns(row, f"start{name}Ms"), _parse_ns(row, f"end{name}Ms")) for name in names)
     return next((span for span in spans if min(span) >= 0), (-1, -1))
 
 
-def _ns(row: Json, name: str) -> int:
+def _parse_ns(row: Json, name: str) -> int:
     """A time; -1 unknown."""
     ms = number(row.get(name))
     return -1 if ms is None or not 0 <= ms <= MAX_MS else round(ms * 1e6)
@@ -118,7 +120,7 @@ def _ns(row: Json, name: str) -> int:
 
 def _name(layer: Json) -> str:
     name = layer.get("name")
-    return name[:MAX_TEXT] if isinstance(name, str) else ""
+    return name[:MAX_TEXT_CHARS] if isinstance(name, str) else ""
 
 
 FORMAT = Format("tensorrt", "TensorRT", 17, sniff, read)

@@ -23,17 +23,17 @@ ACTIONS = ("", "PREEXISTING", "CREATE", "INCREMENT_VERSION", "DESTROY")
 CATEGORIES = (
     "parameter", "optimizer_state", "input", "temporary", "activation", "gradient", "autograd", "unknown",
 )  # fmt: skip
-ABSURD = 1 << 62  # no size: left out by the builder
+ABSURD_BYTES = 1 << 62  # no size: left out by the builder
 MAX_BYTES = 1 << 30  # 40 bytes an event
-_TOTALS = pattern(rb"[\xef\xbb\xbf\s]*\[\s*\[\s*\d{9,}\s*(,\s*\d{9,}|\]\s*,\s*\[\s*\[)")
-_HELD = pattern(rb"\[%s\]" % b",".join([rb"\s*(-?\d{1,19})\s*"] * (1 + len(CATEGORIES))))
+_TOTALS_START = pattern(rb"[\xef\xbb\xbf\s]*\[\s*\[\s*\d{9,}\s*(,\s*\d{9,}|\]\s*,\s*\[\s*\[)")
+_TOTALS_ENTRY = pattern(rb"\[%s\]" % b",".join([rb"\s*(-?\d{1,19})\s*"] * (1 + len(CATEGORIES))))
 _ENTRY = pattern(rb"\[%s\]" % b",".join([rb"\s*(-?\d{1,19})\s*"] * 4))
 
 
 def sniff(head: bytes) -> bool:
     """A list of lists of four numbers, the second an action and the last a category; or one that begins with times."""
     entry = re.match(rb"[\xef\xbb\xbf\s]*\[\s*\[\s*-?\d+\s*,\s*[1-4]\s*,\s*-?\d+\s*,\s*[0-7]\s*\]", head)
-    return bool(entry or _TOTALS.match(head))
+    return bool(entry or _TOTALS_START.match(head))
 
 
 def read(source: Source, builder: TraceBuilder) -> None:
@@ -47,20 +47,20 @@ def read(source: Source, builder: TraceBuilder) -> None:
         msg("formats.memory_timeline", "a memory timeline"),
         msg("formats.made_torch_profiler", "was it made by torch.profiler?"),
     )
-    table, truncated = (_of_totals if _TOTALS.match(data) else _of_entries)(data, builder)
+    table, truncated = (_parse_totals if _TOTALS_START.match(data) else _parse_entries)(data, builder)
     action, category = table[:, 1], table[:, 3]
-    good = (action >= 1) & (action <= 4) & (category >= 0) & (category < len(CATEGORIES))
-    if not good.all():
+    valid = (action >= 1) & (action <= 4) & (category >= 0) & (category < len(CATEGORIES))
+    if not valid.all():
         builder.warn(
             msg(
                 "formats.entries_unknown_action_category",
-                f"{int((~good).sum()):,} entries have an unknown action or category and were left out",
+                f"{int((~valid).sum()):,} entries have an unknown action or category and were left out",
             )
         )
-    ts, action, size, category = (table[good, i] for i in range(4))
-    known = ts >= 0
-    first = int(ts[known].min()) if known.any() else 0
-    ts = np.where(known, ts, first)
+    ts, action, size, category = (table[valid, i] for i in range(4))
+    has_time = ts >= 0
+    first = int(ts[has_time].min()) if has_time.any() else 0
+    ts = np.where(has_time, ts, first)
     rows = np.arange(len(ts))
     builder.events(
         ts=ts,
@@ -90,88 +90,90 @@ def read(source: Source, builder: TraceBuilder) -> None:
     )
 
 
-def _of_entries(data: bytes, builder: TraceBuilder) -> tuple[Ints, bool]:
+def _parse_entries(data: bytes, builder: TraceBuilder) -> tuple[Ints, bool]:
     """(n, 4) int64, and whether the file was cut."""
     try:
         return _table(msgspec.json.decode(data, type=list[tuple[int, int, int, int]])), False
     except (*DECODE_ERRORS, OverflowError):
-        return _whole_entries(data, builder)
+        return _recover_entries(data, builder)
 
 
-def _whole_entries(data: bytes, builder: TraceBuilder) -> tuple[Ints, bool]:
-    """As `_of_entries`, of a file that is cut or damaged: every entry that can be read (1 us each)."""
-    skipped, rows, done = SkippedParts(), list[list[int]](), data.find(b"[") + 1
+def _recover_entries(data: bytes, builder: TraceBuilder) -> tuple[Ints, bool]:
+    """As `_parse_entries`, of a file that is cut or damaged: every entry that can be read (1 us each)."""
+    skipped, rows, offset = SkippedParts(), list[list[int]](), data.find(b"[") + 1
     for entry in _ENTRY.finditer(data):
         numbers = [int(number) for number in entry.groups()]
         if max(map(abs, numbers)) >= 2**63:
             continue
-        if data[done : entry.start()].strip(b" \t\r\n,"):
-            skipped.add(done, entry.start() - done)
+        if data[offset : entry.start()].strip(b" \t\r\n,"):
+            skipped.add(offset, entry.start() - offset)
         rows.append(numbers)
-        done = entry.end()
-    rest = data[done:].strip(b" \t\r\n,")
+        offset = entry.end()
+    rest = data[offset:].strip(b" \t\r\n,")
     if rest.endswith(b"]") and rest != b"]":
-        skipped.add(done, len(data) - done)
+        skipped.add(offset, len(data) - offset)
     if skipped.count:
         builder.warn(skipped.sentence())
     return _table(rows), not rest.endswith(b"]")
 
 
-def _of_totals(data: bytes, builder: TraceBuilder) -> tuple[Ints, bool]:
+def _parse_totals(data: bytes, builder: TraceBuilder) -> tuple[Ints, bool]:
     """The entries that lead from each total to the next, (n, 4) int64, and whether the file was cut (5 us a total)."""
     try:
-        times, held = msgspec.json.decode(data, type=tuple[list[int], list[list[int]]])
-        complete = len(times) == len(held) and all(len(sizes) == 1 + len(CATEGORIES) for sizes in held)
+        times, totals = msgspec.json.decode(data, type=tuple[list[int], list[list[int]]])
+        complete = len(times) == len(totals) and all(len(sizes) == 1 + len(CATEGORIES) for sizes in totals)
     except DECODE_ERRORS:
-        times, held, complete = list[int](), list[list[int]](), False
+        times, totals, complete = list[int](), list[list[int]](), False
     if not complete:
-        times, held = _whole_totals(data)
+        times, totals = _recover_totals(data)
     truncated = not data.rstrip().endswith(b"]]")
     if not complete and not truncated:
         builder.warn(
             msg(
                 "formats.file_damaged_after_totals",
-                f"the file is damaged after {len(held):,} of {len(times):,} totals; what follows was left out",
+                f"the file is damaged after {len(totals):,} of {len(times):,} totals; what follows was left out",
             )
         )
     entries: list[tuple[int, int, int, int]] = []
-    before = [0] * len(CATEGORIES)
-    for i, (us, (_, *sizes)) in enumerate(zip(times, held, strict=False)):
+    previous = [0] * len(CATEGORIES)
+    for i, (us, (_, *sizes)) in enumerate(zip(times, totals, strict=False)):
         ts = max(0, min(us, 2**53)) * 1000
-        first = i == 0 and times[:1] == times[1:2]  # what was there before has the time of the first event
+        is_preexisting = i == 0 and times[:1] == times[1:2]  # what was there before has the time of the first event
         entries += _changes(
-            ts, [max(-ABSURD, min(ABSURD, b - a)) for a, b in zip(before, sizes, strict=True)], 1 if first else 2
+            ts,
+            [max(-ABSURD_BYTES, min(ABSURD_BYTES, b - a)) for a, b in zip(previous, sizes, strict=True)],
+            1 if is_preexisting else 2,
         )
-        before = sizes
+        previous = sizes
     return _table(entries), truncated
 
 
-def _whole_totals(data: bytes) -> tuple[list[int], list[list[int]]]:
+def _recover_totals(data: bytes) -> tuple[list[int], list[list[int]]]:
     """Times and the totals that stand unbroken behind them."""
     end = data.find(b"]")
     times = [int(t) for t in re.findall(rb"\d{1,19}", data[: end if end >= 0 else len(data)])]
-    held: list[list[int]] = []
-    done = data.find(b"[", end) + 1
-    for sizes in _HELD.finditer(data, done):
-        if data[done : sizes.start()].strip(b" \t\r\n,"):
+    totals: list[list[int]] = []
+    offset = data.find(b"[", end) + 1
+    for sizes in _TOTALS_ENTRY.finditer(data, offset):
+        if data[offset : sizes.start()].strip(b" \t\r\n,"):
             break
-        held.append([int(size) for size in sizes.groups()])
-        done = sizes.end()
-    return times, held
+        totals.append([int(size) for size in sizes.groups()])
+        offset = sizes.end()
+    return times, totals
 
 
-def _changes(ts: int, change: list[int], created: int) -> Iterator[tuple[int, int, int, int]]:
+def _changes(ts: int, change: list[int], create_action: int) -> Iterator[tuple[int, int, int, int]]:
     """What happened at a time: memory went from one category to another as far as it could, the rest came or went."""
-    gone = [(-size, category) for category, size in enumerate(change) if size < 0]
-    came = [(size, category) for category, size in enumerate(change) if size > 0]
-    while gone and came:
-        (less, source), (more, target) = gone.pop(), came.pop()
-        moved = min(less, more)
+    decreases = [(-size, category) for category, size in enumerate(change) if size < 0]
+    increases = [(size, category) for category, size in enumerate(change) if size > 0]
+    while decreases and increases:
+        (decrease, source), (increase, target) = decreases.pop(), increases.pop()
+        moved = min(decrease, increase)
         yield from ((ts, 3, -moved, source), (ts, 3, moved, target))
-        gone += [(less - moved, source)] * (less > moved)
-        came += [(more - moved, target)] * (more > moved)
-    yield from ((ts, 4, -size, category) for size, category in gone)
-    yield from ((ts, created, size, category) for size, category in came)
+        decreases += [(decrease - moved, source)] * (decrease > moved)
+        increases += [(increase - moved, target)] * (increase > moved)
+    yield from ((ts, 4, -size, category) for size, category in decreases)
+    yield from ((ts, create_action, size, category) for size, category in increases)
 
 
 def _table(rows: Sequence[Sequence[int]]) -> Ints:

@@ -23,15 +23,15 @@ from visualprof.reader.xplane import Plane, StringTable
 
 MAX_BYTES = 2 << 30  # of a message of protobuf
 EPOCH_NS = 10**17  # times beyond are Unix times, below they count from the start of the recording
-_PLANE = pattern(
+_PLANE_START = pattern(
     rb"\n[\x80-\xff]{0,9}[\x01-\x7f](\x08[\x80-\xff]{0,9}[\x00-\x7f])?"  # a message, perhaps with a number
     rb"\x12[\x01-\x7f](/host:|/device:|/custom:|Task Env)"  # and a name
 )
 _DEVICE = pattern(r"^/device:(?P<kind>\w+):(?P<id>\d{1,6})")
-_OPERATIONS, _STEPS = "XLA Ops", "Steps"
+_OPERATIONS_LINE, _STEPS_LINE = "XLA Ops", "Steps"
 # Lines that XLA derives from others: no work of their own. Those of operations only on a GPU.
-_DERIVED = {
-    _STEPS, "XLA Modules", "XLA TraceMe", "Framework Name Scope", "Framework Ops", "Source code", "TensorFlow Ops",
+_DERIVED_LINES = {
+    _STEPS_LINE, "XLA Modules", "XLA TraceMe", "Framework Name Scope", "Framework Ops", "Source code", "TensorFlow Ops",
     "TensorFlow Name Scope", "Launch Stats",
 }  # fmt: skip
 _CALL = pattern(r"^(cu|hip|cuda)[A-Z]\w+$")
@@ -46,14 +46,14 @@ _DETAIL = pattern(r"(\w+):(\S+)")
 _FRAMEWORKS = (("PjitFunction(", "jax"), ("PjRt", "jax"), ("Eager", "tensorflow"), ("FunctionRun", "tensorflow"))
 
 
-def start(first: bytes) -> bool:
+def start(head: bytes) -> bool:
     """The first field is a plane."""
-    return first.startswith(b"\n")
+    return head.startswith(b"\n")
 
 
 def sniff(head: bytes) -> bool:
     """Has the first plane a name as such planes have?"""
-    return bool(_PLANE.match(head))
+    return bool(_PLANE_START.match(head))
 
 
 def read(source: Source, builder: TraceBuilder) -> None:
@@ -63,24 +63,24 @@ def read(source: Source, builder: TraceBuilder) -> None:
         msg("formats.profile_xla", "a profile of XLA"),
         msg("formats.record_shorter_time", "record for a shorter time"),
     )
-    top, whole = parse_leading_fields(data)
+    top, is_complete = parse_leading_fields(data)
     planes = top.with_number(1, texts=True)
     if not len(planes.value):
         raise source.error(
             msg("formats.profile_xla_ends_within", "a profile of XLA that ends within its first device"), GROWING_HINT
         )
-    space = _Space(data, builder, top)
+    space = _SpaceReader(data, builder, top)
     for begin, end in zip(planes.value.tolist(), planes.end.tolist(), strict=True):
         space.add(begin, end)
     space.finish()
-    if not whole:
+    if not is_complete:
         builder.warn(
             msg("formats.file_ends_middle_devices", "the file ends in the middle: devices or threads are missing")
         )
         builder.describe(truncated=True)
 
 
-class _Space:
+class _SpaceReader:
     """The file while its planes are added: rows, links between them, and what they tell of the run."""
 
     def __init__(self, data: bytes, builder: TraceBuilder, top: Fields) -> None:
@@ -114,15 +114,17 @@ class _Space:
 
     def finish(self) -> None:
         """Link, steps, and what the planes told of the run."""
-        made, used, makers, users = (np.concatenate([np.zeros(0, np.int64), *parts]) for parts in self._ends.values())
-        if len(made):
-            order = np.argsort(made, kind="stable")
-            place = np.minimum(np.searchsorted(made[order], used), len(made) - 1)
-            same = made[order][place] == used
-            self._builder.link(makers[order][place[same]], users[same], LinkKind.ASYNC)
-        first = min((device for device, *_ in self._steps), default=-1)  # the host's, else those of one device
+        produced, consumed, producer_rows, consumer_rows = (
+            np.concatenate([np.zeros(0, np.int64), *parts]) for parts in self._ends.values()
+        )
+        if len(produced):
+            order = np.argsort(produced, kind="stable")
+            index = np.minimum(np.searchsorted(produced[order], consumed), len(produced) - 1)
+            is_match = produced[order][index] == consumed
+            self._builder.link(producer_rows[order][index[is_match]], consumer_rows[is_match], LinkKind.ASYNC)
+        step_device = min((device for device, *_ in self._steps), default=-1)  # the host's, else those of one device
         for device, *columns in self._steps:
-            for ts, dur, name, track in zip(*columns, strict=True) if device == first else ():
+            for ts, dur, name, track in zip(*columns, strict=True) if device == step_device else ():
                 self._builder.step(name, int(ts), int(dur), int(track))
         if self._damaged:
             self._builder.warn(
@@ -135,9 +137,9 @@ class _Space:
         )  # fmt: skip
 
     def _fields(self, start: Ints, end: Ints) -> Fields:
-        known, damaged = parse_fields(self._data, start, end)
+        parsed, damaged = parse_fields(self._data, start, end)
         self._damaged += damaged
-        return known
+        return parsed
 
     def _describe(self, plane: Plane, number: int, kind: str) -> None:
         self._type = kind.lower() if kind != "GPU" else "hip" if plane.plane_text("device_vendor") == "AMD" else "cuda"
@@ -155,24 +157,24 @@ class _Space:
         """Events, arguments and ends of links. kind: of the device, "" for the host."""
         kinds = np.array([_track_kind(name, kind) for name in plane.lines], np.int64)
         tracks = np.array([self._track(plane, line, device, TrackKind(k)) for line, k in enumerate(kinds)], np.int64)
-        at = np.flatnonzero(plane.timed)
+        timed_rows = np.flatnonzero(plane.timed)
         row, category = self._rows + np.arange(len(plane.line)), self._categories(plane, kinds)
         self._rows += len(row)
         if not kind:
             self._add_operators(plane, tracks)
         self._builder.events(
-            ts=plane.ts[at], dur=plane.dur[at], name=self._names(plane)[at], category=category[at],
-            track=tracks[plane.line[at]], row=row[at], corr=plane.number("correlation_id", 0)[at],
+            ts=plane.ts[timed_rows], dur=plane.dur[timed_rows], name=self._names(plane)[timed_rows], category=category[timed_rows],
+            track=tracks[plane.line[timed_rows]], row=row[timed_rows], corr=plane.number("correlation_id", 0)[timed_rows],
         )  # fmt: skip
-        if len(at) and plane.ts[at].max() > EPOCH_NS:
+        if len(timed_rows) and plane.ts[timed_rows].max() > EPOCH_NS:
             self._origin_ns = 0
         self._add_arguments(plane, row)
         for end in ("p", "c"):
             family, key = plane.number(f"_{end}t"), plane.number(f"_{end}")
-            linked = at[key[at] != -1]
+            linked = timed_rows[key[timed_rows] != -1]
             self._ends[end].append(key[linked] * 64 + np.maximum(family[linked], 0) % 64)
             self._ends[f"{end} rows"].append(row[linked])
-        steps = at[category[at] == Category.STEP]
+        steps = timed_rows[category[timed_rows] == Category.STEP]
         if len(steps):
             numbered = zip(plane.number("step_num")[steps].tolist(), plane.name[steps].tolist(), strict=True)
             names = [str(number) if number >= 0 else self._texts.text(name) for number, name in numbered]
@@ -188,14 +190,16 @@ class _Space:
     def _names(self, plane: Plane) -> Ints:
         """(n,) names; those of Python functions as torch writes them, `file.py(12): function`."""
         texts = self._texts
-        return _each(plane.name, texts, lambda text: texts.id(_PYTHON.sub(r"\g<file>(\g<line>): \g<name>", text)))
+        return _map_distinct_texts(
+            plane.name, texts, lambda text: texts.id(_PYTHON.sub(r"\g<file>(\g<line>): \g<name>", text))
+        )
 
     def _categories(self, plane: Plane, kinds: Ints) -> Ints:
         """(n,) categories by name and by what is known of an event."""
         category = np.where(
             kinds[plane.line] == TrackKind.THREAD,
-            _each(plane.name, self._texts, self._host_category),
-            _each(plane.name, self._texts, _device_category),
+            _map_distinct_texts(plane.name, self._texts, self._host_category),
+            _map_distinct_texts(plane.name, self._texts, _device_category),
         )
         stream = kinds[plane.line] == TrackKind.STREAM
         category[~stream & (kinds[plane.line] != TrackKind.THREAD)] = Category.ANNOTATION
@@ -203,13 +207,13 @@ class _Space:
         category[stream & (plane.text("memset_details") > 0)] = Category.MEMSET
         thread = kinds[plane.line] == TrackKind.THREAD
         category[thread & (plane.number("correlation_id") > 0)] = Category.RUNTIME
-        steps = np.array([name == _STEPS for name in plane.lines], bool)[plane.line]
+        steps = np.array([name == _STEPS_LINE for name in plane.lines], bool)[plane.line]
         category[steps | (thread & (plane.number("step_num") >= 0))] = Category.STEP
         return category
 
     def _host_category(self, name: str) -> Category:
-        for first, framework in _FRAMEWORKS:
-            if name.startswith(first) and self._framework == "xla":
+        for prefix, framework in _FRAMEWORKS:
+            if name.startswith(prefix) and self._framework == "xla":
                 self._framework = framework
         if name.startswith("$"):
             return Category.PYTHON
@@ -220,10 +224,18 @@ class _Space:
         self._add_numbers("flops", row, plane.number("flops"))
         details = plane.text("kernel_details")
         for key in ("grid", "block"):
-            sizes = _each(details, self._texts, lambda text, key=key: self._texts.id(_detail(text, key)))
+            sizes = _map_distinct_texts(
+                details, self._texts, lambda text, key=key: self._texts.id(_parse_detail(text, key))
+            )
             self._add_texts(key, row, sizes)
-        self._add_numbers("registers", row, _each(details, self._texts, lambda text: _integer(_detail(text, "regs"))))
-        copied = _each(plane.text("memcpy_details"), self._texts, lambda text: _integer(_detail(text, "size")))
+        self._add_numbers(
+            "registers",
+            row,
+            _map_distinct_texts(details, self._texts, lambda text: _parse_integer(_parse_detail(text, "regs"))),
+        )
+        copied = _map_distinct_texts(
+            plane.text("memcpy_details"), self._texts, lambda text: _parse_integer(_parse_detail(text, "size"))
+        )
         self._add_numbers("bytes", row, np.where(copied == 0, -1, copied))
         self._add_texts("graph_name", row, plane.text("hlo_op"))
 
@@ -241,29 +253,34 @@ class _Space:
         comes before the launches: of two events with the same times the first one is around the other.
         """
         operation = plane.text("hlo_op")
-        at = np.flatnonzero(plane.timed & (plane.dur >= 0) & (operation > 0) & (plane.number("correlation_id") > 0))
-        if not len(at):
+        launch_rows = np.flatnonzero(
+            plane.timed & (plane.dur >= 0) & (operation > 0) & (plane.number("correlation_id") > 0)
+        )
+        if not len(launch_rows):
             return
-        at = at[np.lexsort((plane.ts[at], plane.line[at]))]
-        key = np.stack([plane.line[at], operation[at], plane.number("program_id")[at]])
-        first = np.flatnonzero(np.append(True, (key[:, 1:] != key[:, :-1]).any(axis=0)))
-        ts, end = plane.ts[at[first]], np.maximum.reduceat(plane.ts[at] + plane.dur[at], first)
-        path = plane.text("name")[at[first]]
-        name = _each(path, self._texts, lambda text: self._texts.id(text.rstrip("/").rpartition("/")[2]))
-        row = self._rows + np.arange(len(first))
-        self._rows += len(first)
+        launch_rows = launch_rows[np.lexsort((plane.ts[launch_rows], plane.line[launch_rows]))]
+        key = np.stack([plane.line[launch_rows], operation[launch_rows], plane.number("program_id")[launch_rows]])
+        first_launch = np.flatnonzero(np.append(True, (key[:, 1:] != key[:, :-1]).any(axis=0)))
+        ts, end = (
+            plane.ts[launch_rows[first_launch]],
+            np.maximum.reduceat(plane.ts[launch_rows] + plane.dur[launch_rows], first_launch),
+        )
+        path = plane.text("name")[launch_rows[first_launch]]
+        name = _map_distinct_texts(path, self._texts, lambda text: self._texts.id(text.rstrip("/").rpartition("/")[2]))
+        row = self._rows + np.arange(len(first_launch))
+        self._rows += len(first_launch)
         self._builder.events(
-            ts=ts, dur=end - ts, name=np.where(path > 0, name, operation[at[first]]), category=Category.OP,
-            track=tracks[plane.line[at[first]]], row=row,
+            ts=ts, dur=end - ts, name=np.where(path > 0, name, operation[launch_rows[first_launch]]), category=Category.OP,
+            track=tracks[plane.line[launch_rows[first_launch]]], row=row,
         )  # fmt: skip
-        self._add_texts("graph_name", row, operation[at[first]])
+        self._add_texts("graph_name", row, operation[launch_rows[first_launch]])
 
 
 def _track_kind(line: str, kind: str) -> TrackKind:
     """What a line is. kind: of the device, "" for the host."""
     if not kind:
         return TrackKind.THREAD
-    derived = line in _DERIVED or (line.startswith(_OPERATIONS) and kind == "GPU")
+    derived = line in _DERIVED_LINES or (line.startswith(_OPERATIONS_LINE) and kind == "GPU")
     return TrackKind.GPU_ANNOTATION if derived else TrackKind.STREAM
 
 
@@ -275,18 +292,18 @@ def _device_category(name: str) -> Category:
     return Category.COMM if _COLLECTIVE.search(name) else Category.KERNEL
 
 
-def _each(ids: Ints, texts: StringTable, value: Callable[[str], int]) -> Ints:
+def _map_distinct_texts(ids: Ints, texts: StringTable, convert: Callable[[str], int]) -> Ints:
     """(n,) what a text is worth, worked out once for each of them."""
-    distinct, place = np.unique(ids, return_inverse=True)
-    return np.array([value(texts.text(i)) for i in distinct.tolist()], np.int64)[place]
+    distinct, index = np.unique(ids, return_inverse=True)
+    return np.array([convert(texts.text(i)) for i in distinct.tolist()], np.int64)[index]
 
 
-def _detail(text: str, key: str) -> str:
+def _parse_detail(text: str, key: str) -> str:
     """`32,1,1` of `grid:32,1,1 block:64,1,1`."""
     return dict(_DETAIL.findall(text)).get(key, "")
 
 
-def _integer(text: str) -> int:
+def _parse_integer(text: str) -> int:
     return int(text) if text.isdecimal() and len(text) < 19 else -1
 
 

@@ -11,11 +11,11 @@ from msgspec.structs import replace
 from visualprof.errors import VisualprofError
 from visualprof.messages import msg
 from visualprof.reader import read_into_builder, read_trace
+from visualprof.reader.digest import blake2b
 from visualprof.reader.graph_capture.files import find_captures
 from visualprof.reader.graph_capture.graphs import BEGIN_CAPTURE, Capture, extract_graphs
 from visualprof.reader.graph_capture.join import join_captures
 from visualprof.reader.graph_capture.launches import GRAPH_LAUNCH, graph_launches, launches_without_work
-from visualprof.reader.digest import blake2b
 from visualprof.reader.source import Progress, Source
 from visualprof.reader.trace import Trace
 from visualprof.reader.trace.codec import reader_version

@@ -26,8 +26,8 @@ from visualprof.reader.logdir.open_traces import OpenTraces
 from visualprof.reader.logdir.pool import Parser
 from visualprof.reader.logdir.remote_files import RemoteFileSource, RemoteFileSources, is_local
 from visualprof.reader.logdir.remote_folder import open_addresses
-from visualprof.reader.logdir.scan_scheduler import ScanScheduler
 from visualprof.reader.logdir.scan import LogFile, Problem, Root, Verdict, examine, roots, walk
+from visualprof.reader.logdir.scan_scheduler import ScanScheduler
 from visualprof.reader.logdir.summary import Failure, Outcome, Summary
 from visualprof.reader.trace import Trace
 

@@ -23,11 +23,11 @@ from msgspec.structs import replace
 
 from visualprof.errors import NotReady, SourceError, VisualprofError
 from visualprof.messages import msg
-from visualprof.reader.graph_capture.files import FolderLister, find_captures, hash_states, is_attached_capture
 from visualprof.reader.digest import blake2b
+from visualprof.reader.graph_capture.files import FolderLister, find_captures, hash_states, is_attached_capture
 from visualprof.reader.logdir.addresses import open_store
 from visualprof.reader.logdir.scan import LogFile, Problem, Root, Verdict, Version, examine
-from visualprof.reader.models import model_suffixes, recognise_model
+from visualprof.reader.models import model_suffixes, recognize_model
 from visualprof.reader.source import Progress, Source, is_address
 
 _log = logging.getLogger(__name__)
@@ -345,7 +345,7 @@ def _load_listing(base: Path) -> _Listing | None:
 def _examine_head(path: Path, version: Version) -> Verdict:
     verdict = examine(LogFile(str(path), path.name, Root(path.parent, ""), "", path.name, version))
     if verdict.kind == "other" and path.name.lower().endswith(model_suffixes()):
-        model = recognise_model(Source(path))
+        model = recognize_model(Source(path))
         return replace(verdict, format=model.name if model else "")
     return verdict
 

@@ -15,7 +15,7 @@ import msgspec
 from visualprof.errors import EmptyFile, SourceError, UnknownFormat
 from visualprof.messages import msg
 from visualprof.reader.graph_capture.files import captures_stamp, is_attached_capture
-from visualprof.reader.models import recognise_model
+from visualprof.reader.models import recognize_model
 from visualprof.reader.registry import LEADING_BLANKS, is_json, may_be_profile, profile_suffixes, recognize
 from visualprof.reader.source import GROWING_HINT, HEAD_BYTES, Source
 
@@ -256,7 +256,7 @@ def _unrecognized(file: LogFile, error: str, hint: str) -> Verdict:
 
 def _is_model(file: LogFile) -> bool:
     try:
-        return recognise_model(Source(file.path)) is not None
+        return recognize_model(Source(file.path)) is not None
     except SourceError:
         return False
 

@@ -9,8 +9,8 @@ import msgspec
 from msgspec.structs import force_setattr
 
 from visualprof.reader.cache import Cache, open_trace
-from visualprof.reader.graph_capture.files import recording_fingerprint as fingerprint_of
 from visualprof.reader.child import Failure
+from visualprof.reader.graph_capture.files import recording_fingerprint as fingerprint_of
 from visualprof.reader.source import Progress
 from visualprof.reader.trace import Trace
 

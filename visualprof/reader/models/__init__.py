@@ -15,7 +15,7 @@ from visualprof.reader.registry import Plugin, labels, plugins
 from visualprof.reader.source import Progress, Source
 
 
-def _no_refusal(name: str, head: bytes) -> FormatError | None:
+def _never_rejected(name: str, head: bytes) -> FormatError | None:
     """For formats that nothing else is taken for."""
     del name, head
 
@@ -35,7 +35,7 @@ class ModelFormat(Plugin):
     read: Callable[[Source], ModelGraph]
     _: KW_ONLY
     shared_suffixes: tuple[str, ...] = ()
-    refuse: Callable[[str, bytes], FormatError | None] = _no_refusal
+    refuse: Callable[[str, bytes], FormatError | None] = _never_rejected
 
     def graph(self, source: Source) -> ModelGraph:
         """The graph of a whole source.
@@ -54,7 +54,7 @@ class ModelFormat(Plugin):
 
 
 @cache
-def all_models() -> tuple[ModelFormat, ...]:
+def model_formats() -> tuple[ModelFormat, ...]:
     """Every model format, the most specific first."""
     return plugins(sys.modules[__name__], "MODEL", ModelFormat)
 
@@ -62,18 +62,18 @@ def all_models() -> tuple[ModelFormat, ...]:
 @cache
 def model_suffixes(shared: bool = True) -> tuple[str, ...]:
     """Endings of the names of model files, in lower case; shared: also those that other files have."""
-    return tuple(s for m in all_models() for s in (*m.suffixes, *(m.shared_suffixes if shared else ())))
+    return tuple(s for m in model_formats() for s in (*m.suffixes, *(m.shared_suffixes if shared else ())))
 
 
-def recognise_model(source: Source) -> ModelFormat | None:
+def recognize_model(source: Source) -> ModelFormat | None:
     """The model format of a file by its content, None when it is none."""
     head = source.head()
-    return next((model for model in all_models() if model.sniff(head)), None)
+    return next((model for model in model_formats() if model.sniff(head)), None)
 
 
-def refusal(name: str, head: bytes) -> FormatError | None:
+def rejection_reason(name: str, head: bytes) -> FormatError | None:
     """Why a file that is no model is not read although users take it for one; None when it is another thing."""
-    return next((error for model in all_models() if (error := model.refuse(name, head))), None)
+    return next((error for model in model_formats() if (error := model.refuse(name, head))), None)
 
 
 def read_model(path: str | Path, progress: Progress | None = None) -> ModelGraph:
@@ -84,10 +84,10 @@ def read_model(path: str | Path, progress: Progress | None = None) -> ModelGraph
     Raises: UnknownFormat, FormatError, SourceError.
     """
     source = Source(path, progress)
-    model = recognise_model(source)
+    model = recognize_model(source)
     if model is None:
-        raise refusal(source.name, source.head()) or UnknownFormat(
+        raise rejection_reason(source.name, source.head()) or UnknownFormat(
             msg("models.no_model_format_recognises", f"{source.name}: no model format recognises its content"),
-            msg("models.visualprof_reads", f"visualprof reads {labels(all_models())}"),
+            msg("models.visualprof_reads", f"visualprof reads {labels(model_formats())}"),
         )
     return model.graph(source)

@@ -19,10 +19,10 @@ DTYPES = (
     "Quantized8Asymm", "QuantizedS32", "QuantizedS8", "Quantized4Asymm", "QuantizedS4", "QuantizedS16", "BFloat16",
     "Bool", "Uint16", "QuantizedS1", "Complex64",
 )  # fmt: skip
-CONSTANTS = (
+CONSTANT_TYPES = (
     "ImmutableTensor", "SharedDeviceTensor", "MultipleDeviceTensorHolder", "MultipleDeviceTensorWithFormatHolder",
 )  # fmt: skip
-INPUTS = ("Host2DeviceCopy",)
+INPUT_TYPES = ("Host2DeviceCopy",)
 
 
 def sniff(head: bytes) -> bool:
@@ -33,57 +33,57 @@ def sniff(head: bytes) -> bool:
 class _Table:
     """A FlatBuffers table: fields by number, 0 or None where a field is absent."""
 
-    def __init__(self, data: bytes, place: int) -> None:
+    def __init__(self, data: bytes, offset: int) -> None:
         self._data = data
-        self._place = place
-        self._fields = place - struct.unpack_from("<i", data, place)[0]
+        self._offset = offset
+        self._fields = offset - struct.unpack_from("<i", data, offset)[0]
         self._count = (struct.unpack_from("<H", data, self._fields)[0] - 4) // 2
 
-    def _at(self, field: int) -> int:
+    def _field_offset(self, field: int) -> int:
         if field >= self._count:
             return 0
         offset = struct.unpack_from("<H", self._data, self._fields + 4 + 2 * field)[0]
-        return self._place + offset if offset else 0
+        return self._offset + offset if offset else 0
 
     def _target(self, field: int) -> int:
-        at = self._at(field)
-        return at + struct.unpack_from("<I", self._data, at)[0] if at else 0
+        field_offset = self._field_offset(field)
+        return field_offset + struct.unpack_from("<I", self._data, field_offset)[0] if field_offset else 0
 
     def number(self, field: int, form: str = "<I") -> int:
         """A scalar."""
-        at = self._at(field)
-        return struct.unpack_from(form, self._data, at)[0] if at else 0
+        offset = self._field_offset(field)
+        return struct.unpack_from(form, self._data, offset)[0] if offset else 0
 
     def text(self, field: int) -> str:
         """A string."""
-        at = self._target(field)
-        if not at:
+        offset = self._target(field)
+        if not offset:
             return ""
-        size = struct.unpack_from("<I", self._data, at)[0]
-        return self._data[at + 4 : at + 4 + size].decode("utf-8", "replace")
+        size = struct.unpack_from("<I", self._data, offset)[0]
+        return self._data[offset + 4 : offset + 4 + size].decode("utf-8", "replace")
 
     def table(self, field: int) -> _Table | None:
         """A table inside."""
-        at = self._target(field)
-        return _Table(self._data, at) if at else None
+        offset = self._target(field)
+        return _Table(self._data, offset) if offset else None
 
     def numbers(self, field: int) -> list[int]:
         """A vector of u32."""
-        at, size = self._target(field), self.size(field)
-        return list(struct.unpack_from(f"<{size}I", self._data, at + 4)) if size else []
+        offset, size = self._target(field), self.size(field)
+        return list(struct.unpack_from(f"<{size}I", self._data, offset + 4)) if size else []
 
     def size(self, field: int) -> int:
         """Length of a vector."""
-        at = self._target(field)
-        return struct.unpack_from("<I", self._data, at)[0] if at else 0
+        offset = self._target(field)
+        return struct.unpack_from("<I", self._data, offset)[0] if offset else 0
 
     def tables(self, field: int) -> list[_Table]:
         """A vector of tables."""
-        at, size = self._target(field), self.size(field)
+        offset, size = self._target(field), self.size(field)
         if size > len(self._data) // 4:
             raise struct.error(msg("models.vector_longer_than_file", "a vector is longer than the file"))
-        places = range(at + 4, at + 4 + 4 * size, 4)
-        return [_Table(self._data, p + struct.unpack_from("<I", self._data, p)[0]) for p in places]
+        offsets = range(offset + 4, offset + 4 + 4 * size, 4)
+        return [_Table(self._data, p + struct.unpack_from("<I", self._data, p)[0]) for p in offsets]
 
 
 def read(source: Source) -> ModelGraph:
@@ -109,12 +109,12 @@ def read(source: Source) -> ModelGraph:
 
 def _build(source: Source, model: _Table) -> ModelGraph:
     builder = ModelBuilder(source.name, "megengine")
-    builder.producer = f"MegEngine {_version(model.number(0))}"
+    builder.producer = f"MegEngine {_format_version(model.number(0))}"
     builder.properties = {"model_version": str(model.number(1))}
     for tensor in model.tables(3):
         builder.value(_value(tensor))
     for operator in model.tables(2):
-        _operator(builder, operator)
+        _add_operator(builder, operator)
     aliases = {a.number(0): a.text(1) for a in model.tables(5)}
     for output in model.tables(4):
         row = output.number(0)
@@ -122,24 +122,24 @@ def _build(source: Source, model: _Table) -> ModelGraph:
     return builder.build()
 
 
-def _operator(builder: ModelBuilder, operator: _Table) -> None:
+def _add_operator(builder: ModelBuilder, operator: _Table) -> None:
     kind, name = operator.text(0), operator.text(2)
     inputs, outputs = tuple(operator.numbers(7)), tuple(operator.numbers(8))
     for row in (*inputs, *outputs):
         builder.value_at(row)  # raises IndexError where the file is damaged
-    held = operator.tables(11)
-    for row, tensor in zip(outputs, held, strict=False):
-        known = _value(tensor)
+    tensors = operator.tables(11)
+    for row, tensor in zip(outputs, tensors, strict=False):
+        value = _value(tensor)
         builder.replace_value(
-            row, Value(builder.value_at(row).name or known.name, known.dtype, known.shape, tensor.size(6))
+            row, Value(builder.value_at(row).name or value.name, value.dtype, value.shape, tensor.size(6))
         )
     placed = "(" not in name  # else MegEngine made it and calls it after its inputs
     scope = split_scopes(name, ".")[0] if placed else ()
     attributes = {"device": ", ".join(d.text(0) for d in operator.tables(9))} if operator.size(9) else {}
-    if kind in INPUTS:
+    if kind in INPUT_TYPES:
         builder.node(Node(builder.value_at(outputs[0]).name or name, "Input", kind="input", outputs=outputs))
     else:
-        role = "constant" if kind in CONSTANTS else "operator"
+        role = "constant" if kind in CONSTANT_TYPES else "operator"
         attributes = {k: v for k, v in attributes.items() if v}
         builder.node(Node(name, kind, scope, role, inputs, outputs, attributes, placed=placed))
 
@@ -151,7 +151,7 @@ def _value(tensor: _Table) -> Value:
     return Value(tensor.text(0), dtype, tuple(tensor.numbers(1)))
 
 
-def _version(number: int) -> str:
+def _format_version(number: int) -> str:
     """101300 -> 1.13.0."""
     return f"{number // 100_000}.{number // 100 % 1000}.{number % 100}" if number else ""
 

@@ -10,10 +10,10 @@ from visualprof.reader.graph import ModelBuilder, ModelGraph, Node, Value, split
 from visualprof.reader.models import ModelFormat
 from visualprof.reader.source import Source
 
-CONSTANTS = ("ImmutableTensor", "SharedDeviceTensor", "MultipleDeviceTensorHolder")
-INPUTS = ("Host2DeviceCopy", "InputCallback")
+CONSTANT_TYPES = ("ImmutableTensor", "SharedDeviceTensor", "MultipleDeviceTensorHolder")
+INPUT_TYPES = ("Host2DeviceCopy", "InputCallback")
 # Between the graph and Python: how many inputs and outputs are data; the others keep the calls in order.
-CALLBACKS = {"InputCallback": (0, 1), "OutputCallback": (1, 0)}
+CALLBACK_DATA_COUNTS = {"InputCallback": (0, 1), "OutputCallback": (1, 0)}
 
 
 def sniff(head: bytes) -> bool:
@@ -26,15 +26,15 @@ def sniff(head: bytes) -> bool:
 
 def read(source: Source) -> ModelGraph:
     """Read the operators in order of execution."""
-    what, hint = (
+    kind, hint = (
         msg("models.whole_megengine_graph", "a whole MegEngine graph"),
         msg("models.cut_while_being_copied", "was it cut while being copied?"),
     )
-    document = load_object(source, what, hint)
+    document = load_object(source, kind, hint)
     try:
         return _build(source.name, document)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise source.error(msg("models.not", f"not {what} ({error})"), hint) from error
+        raise source.error(msg("models.not", f"not {kind} ({error})"), hint) from error
 
 
 def _build(name: str, document: Json) -> ModelGraph:
@@ -48,11 +48,11 @@ def _build(name: str, document: Json) -> ModelGraph:
     builder.producer = "MegEngine"
     rows = {key: builder.value(_value(variable)) for key, variable in variables.items()}
     for key in order or list(operators):
-        _operator(builder, operators[key], rows, json_object(json_object(footprint.get(key)).get("param")))
+        _add_operator(builder, operators[key], rows, json_object(json_object(footprint.get(key)).get("param")))
     return builder.build()
 
 
-def _operator(builder: ModelBuilder, operator: Json, rows: dict[str, int], parameters: Json) -> None:
+def _add_operator(builder: ModelBuilder, operator: Json, rows: dict[str, int], parameters: Json) -> None:
     kind, name = str(operator.get("type", "")), str(operator.get("name", ""))
     inputs = tuple(rows[i] for i in operator.get("input") or () if i in rows)
     outputs = tuple(rows[i] for i in operator.get("output") or () if i in rows)
@@ -60,14 +60,14 @@ def _operator(builder: ModelBuilder, operator: Json, rows: dict[str, int], param
     attributes["id"] = str(operator.get("id", ""))
     placed = "(" not in name  # else MegEngine made it and calls it after its inputs
     scope = split_scopes(name, ".")[0] if placed else ()
-    first = not inputs
-    if kind in CALLBACKS:
-        taken, made = CALLBACKS[kind]
-        inputs, outputs = inputs[:taken], outputs[:made]
-    if kind in INPUTS and first:
+    has_no_inputs = not inputs
+    if kind in CALLBACK_DATA_COUNTS:
+        data_inputs, data_outputs = CALLBACK_DATA_COUNTS[kind]
+        inputs, outputs = inputs[:data_inputs], outputs[:data_outputs]
+    if kind in INPUT_TYPES and has_no_inputs:
         builder.node(Node(name, "Input", kind="input", outputs=outputs))
     else:
-        role = "constant" if kind in CONSTANTS else "operator"
+        role = "constant" if kind in CONSTANT_TYPES else "operator"
         builder.node(Node(name, kind, scope, role, inputs, outputs, attributes, placed=placed))
 
 
@@ -76,8 +76,10 @@ def _value(variable: Json) -> Value:
     layout = json_object(json_object(variable.get("mem_plan")).get("layout"))
     sizes = cast("object", inferred if isinstance(inferred, list) else layout.get("shape"))
     shape = tuple(int(str(size)) for size in json_list(cast("object", sizes))) if isinstance(sizes, list) else None
-    held: int = (variable.get("prev_dev_ptr_end") or 0) - (variable.get("prev_dev_ptr") or 0)
-    return Value(str(variable.get("name", "")), str(layout.get("dtype", "")).lower(), shape, held if held > 0 else -1)
+    byte_count: int = (variable.get("prev_dev_ptr_end") or 0) - (variable.get("prev_dev_ptr") or 0)
+    return Value(
+        str(variable.get("name", "")), str(layout.get("dtype", "")).lower(), shape, byte_count if byte_count > 0 else -1
+    )
 
 
 MODEL = ModelFormat(

@@ -84,11 +84,11 @@ def read(source: Source) -> ModelGraph:
                 msg("models.node_names_value_not", f"node {node.name!r} names a value that is not there"),
                 msg("models.write_again_add_graph", "write it again with add_graph"),
             )
-        builder.node(_node(node))
+        builder.node(_build_node(node))
     return builder.build()
 
 
-def _node(node: _Node) -> Node:
+def _build_node(node: _Node) -> Node:
     """A node of the file; a kind that this version does not know is an operator."""
     return Node(
         node.name,

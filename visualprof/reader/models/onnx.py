@@ -25,15 +25,17 @@ from visualprof.reader.models import ModelFormat
 from visualprof.reader.source import Source
 
 MAX_BYTES = 1 << 31  # protobuf's own limit
-SMALL = 1024  # elements of a constant that shape inference may look at
-Rows = list[int | None]
+MAX_KEPT_ELEMENTS = 1024  # elements of a constant that shape inference may look at
+OptionalRows = list[int | None]
 NEXT_FIELDS = b"\x12\x1a\x22\x28\x32\x3a\x42\x72"
 DOCUMENTATION = "https://onnx.ai/onnx/operators/onnx__{}.html"
-SHOWN = 200
-FUSED = re.compile(r"/\w*Fusion/?$")  # what ONNX Runtime appends to the name of a node that it merged others into
+MAX_ATTRIBUTE_CHARS = 200
+FUSION_SUFFIX = re.compile(
+    r"/\w*Fusion/?$"
+)  # what ONNX Runtime appends to the name of a node that it merged others into
 # First formal input and output of a body that is an argument and a result of the node; the node makes or takes others.
-FORMAL = {"If": (0, 0), "Loop": (2, 1), "Scan": (0, 0), "SequenceMap": (0, 0)}
-MAX_CALLS = 64  # of functions in functions
+FORMAL_COUNTS = {"If": (0, 0), "Loop": (2, 1), "Scan": (0, 0), "SequenceMap": (0, 0)}
+MAX_CALL_DEPTH = 64  # of functions in functions
 
 
 def sniff(head: bytes) -> bool:
@@ -69,61 +71,61 @@ def read(source: Source) -> ModelGraph:
     builder.properties = {"ir_version": str(model.ir_version), "opset": opsets}
     if unreadable := _decode_names(model):
         builder.warn(msg("models.names_not_utf_8", f"{unreadable} names are not UTF-8: is the file damaged?"))
-    _refuse_bomb(model)
+    _check_expanded_size(model)
     _drop_weights(model, builder)
-    _Reader(builder, _inferred(model, builder)).graph()
+    _GraphReader(builder, _infer_shapes(model, builder)).graph()
     return builder.build()
 
 
 def _decode_names(message: Any) -> int:
     """Makes text of names that protobuf leaves as bytes because they are none, and gives their number."""
-    found = 0
+    undecodable = 0
     for field, value in message.ListFields():
         if field.type == field.TYPE_STRING and not isinstance(value, str):
             texts = [value] if isinstance(value, bytes) else list(value)
-            found += sum(isinstance(text, bytes) for text in texts)
-            whole = [text.decode("utf-8", "replace") if isinstance(text, bytes) else text for text in texts]
+            undecodable += sum(isinstance(text, bytes) for text in texts)
+            decoded = [text.decode("utf-8", "replace") if isinstance(text, bytes) else text for text in texts]
             if isinstance(value, bytes):
-                setattr(message, field.name, whole[0])
+                setattr(message, field.name, decoded[0])
             else:
-                value[:] = whole
+                value[:] = decoded
         elif field.message_type is not None:
-            found += sum(map(_decode_names, [value] if hasattr(value, "ListFields") else value))
-    return found
+            undecodable += sum(map(_decode_names, [value] if hasattr(value, "ListFields") else value))
+    return undecodable
 
 
-def _refuse_bomb(model: Any) -> None:
+def _check_expanded_size(model: Any) -> None:
     """Count the nodes with every call of a function written out, as the inference of shapes and the reader do it.
 
     Raises: ModelTooLarge: there are too many, or a function calls itself.
     """
     functions = {(f.domain, f.name): f for f in model.functions}
     sizes: dict[tuple[str, str], int] = {}
-    calls: list[tuple[str, str]] = []
+    open_calls: list[tuple[str, str]] = []
 
-    def size(part: Any) -> int:
-        total = len(part.node)
-        for node in part.node:
-            total += sum(size(body) for attribute in node.attribute for body in _bodies(attribute))
-            called = node.domain, node.op_type
-            if called in functions:
-                total += of_function(called)
+    def graph_size(graph: Any) -> int:
+        total = len(graph.node)
+        for node in graph.node:
+            total += sum(graph_size(body) for attribute in node.attribute for body in _attribute_graphs(attribute))
+            key = node.domain, node.op_type
+            if key in functions:
+                total += function_size(key)
         return total
 
-    def of_function(called: tuple[str, str]) -> int:
-        if called in calls:
-            raise ModelTooLarge(msg("models.function_calls_itself", f"its function {called[1]!r} calls itself"))
-        if len(calls) == MAX_CALLS:
+    def function_size(key: tuple[str, str]) -> int:
+        if key in open_calls:
+            raise ModelTooLarge(msg("models.function_calls_itself", f"its function {key[1]!r} calls itself"))
+        if len(open_calls) == MAX_CALL_DEPTH:
             raise ModelTooLarge(
-                msg("models.functions_call_each_other", f"its functions call each other over {MAX_CALLS} deep")
+                msg("models.functions_call_each_other", f"its functions call each other over {MAX_CALL_DEPTH} deep")
             )
-        if called not in sizes:
-            calls.append(called)
-            sizes[called] = size(functions[called])
-            calls.pop()
-        return sizes[called]
+        if key not in sizes:
+            open_calls.append(key)
+            sizes[key] = graph_size(functions[key])
+            open_calls.pop()
+        return sizes[key]
 
-    total = size(model.graph)
+    total = graph_size(model.graph)
     if total > MAX_NODES:
         raise ModelTooLarge(
             msg(
@@ -136,32 +138,32 @@ def _refuse_bomb(model: Any) -> None:
 def _drop_weights(model: Any, builder: ModelBuilder) -> None:
     """Empties large initializers; external ones are only mentioned."""
     external = 0
-    for graph in _graphs(model.graph):
+    for graph in _all_graphs(model.graph):
         for tensor in graph.initializer:
             external += tensor.data_location == 1
-            if math.prod(tensor.dims) > SMALL:
+            if math.prod(tensor.dims) > MAX_KEPT_ELEMENTS:
                 for name in ("raw_data", "float_data", "int32_data", "int64_data", "double_data", "uint64_data"):
                     tensor.ClearField(name)
     if external:
         builder.properties["external_data"] = f"{external} tensors"
 
 
-def _graphs(graph: Any) -> list[Any]:
+def _all_graphs(graph: Any) -> list[Any]:
     """A graph and all bodies inside it."""
     graphs = [graph]
     for node in graph.node:
         for attribute in node.attribute:
-            for body in _bodies(attribute):
-                graphs += _graphs(body)
+            for body in _attribute_graphs(attribute):
+                graphs += _all_graphs(body)
     return graphs
 
 
-def _bodies(attribute: Any) -> list[Any]:
+def _attribute_graphs(attribute: Any) -> list[Any]:
     """The graphs that an attribute holds."""
     return [attribute.g] if attribute.type == 5 else list(attribute.graphs) if attribute.type == 10 else []
 
 
-def _inferred(model: Any, builder: ModelBuilder) -> Any:
+def _infer_shapes(model: Any, builder: ModelBuilder) -> Any:
     """The model with shapes inferred; as it is where inference fails."""
     import onnx
 
@@ -173,7 +175,7 @@ def _inferred(model: Any, builder: ModelBuilder) -> Any:
         return model
 
 
-class _Reader:
+class _GraphReader:
     """Walks the graphs of one model."""
 
     def __init__(self, builder: ModelBuilder, model: Any) -> None:
@@ -190,12 +192,12 @@ class _Reader:
         weights = {t.name for t in graph.initializer}
         for info in graph.input:
             if info.name not in weights:
-                row = self._typed(info, names)
+                row = self._add_typed_value(info, names)
                 self.builder.node(Node(info.name, "Input", kind="input", outputs=(row,)))
         self._body(graph, names, ())
         for info in graph.output:
             row = names.get(info.name)
-            row = self._typed(info, names) if row is None else row
+            row = self._add_typed_value(info, names) if row is None else row
             self.builder.node(Node(info.name, "Output", kind="output", inputs=(row,)))
 
     def _body(self, graph: Any, names: ValueScope, scope: tuple[Scope, ...]) -> None:
@@ -205,56 +207,63 @@ class _Reader:
             names.set(tensor.name, row)
             self.builder.node(Node(tensor.name, "Constant", scope, "constant", outputs=(row,)))
         for info in graph.value_info:
-            self._typed(info, names)
-        made = {name for node in graph.node for name in node.output}
+            self._add_typed_value(info, names)
+        produced = {name for node in graph.node for name in node.output}
         for info in graph.output:
-            if info.name in made:  # else an input, a constant, or a value from around it
-                self._typed(info, names)
+            if info.name in produced:  # else an input, a constant, or a value from around it
+                self._add_typed_value(info, names)
         for index, node in enumerate(graph.node):
             self._node(node, index, names, scope)
 
     def _node(self, node: Any, index: int, names: ValueScope, scope: tuple[Scope, ...]) -> None:
-        own, label, placed = self._place(node, index)
+        named_scope, label, placed = self._scope_of(node, index)
         inputs = [self._row_of(n, names) if n else None for n in node.input]
-        outputs = [self._row_of(n, names, own=True) if n else None for n in node.output]
-        given, made = (tuple(row for row in rows if row is not None) for rows in (inputs, outputs))
+        outputs = [self._row_of(n, names, local_only=True) if n else None for n in node.output]
+        input_rows, output_rows = (tuple(row for row in rows if row is not None) for rows in (inputs, outputs))
         constant = node.op_type == "Constant" and not inputs
-        attributes = {a.name: self._attribute(a) for a in node.attribute if not _bodies(a)}
+        attributes = {a.name: self._attribute(a) for a in node.attribute if not _attribute_graphs(a)}
         if constant:
-            self._constant(node, made)
-        place = scope + _inner(own, scope)
+            self._constant(node, output_rows)
+        scope_of_node = scope + _strip_outer_scopes(named_scope, scope)
         function = self.functions.get((node.domain, node.op_type))
         if node.domain and node.domain != "ai.onnx":
             attributes["domain"] = node.domain
-        bodies = [(a.name, body) for a in node.attribute for body in _bodies(a)]
+        bodies = [(a.name, body) for a in node.attribute for body in _attribute_graphs(a)]
         kind: GroupKind = "function" if function is not None else "control"
-        whole = Node(
-            label, node.op_type, place, "constant" if constant else "operator", given, made, attributes,
+        graph_node = Node(
+            label, node.op_type, scope_of_node, "constant" if constant else "operator", input_rows, output_rows, attributes,
             DOCUMENTATION.format(node.op_type) if node.domain in ("", "ai.onnx") and function is None else "",
-            self.builder.body(place, _last(label), kind) if bodies or function is not None else None, placed,
+            self.builder.body(scope_of_node, _last_name(label), kind) if bodies or function is not None else None, placed,
         )  # fmt: skip
-        self.builder.node(whole)
+        self.builder.node(graph_node)
         for name, body in bodies:
-            inside = (*whole.full_scope, Scope(name, "subgraph")) if len(bodies) > 1 else whole.full_scope
-            self._subgraph(body, names, inside, *_formal(node.op_type, body, inputs, outputs))
+            body_scope = (*graph_node.full_scope, Scope(name, "subgraph")) if len(bodies) > 1 else graph_node.full_scope
+            self._subgraph(body, names, body_scope, *_match_formal_values(node.op_type, body, inputs, outputs))
         if function is not None:
-            self._function(function, inputs, outputs, whole.full_scope)
+            self._function(function, inputs, outputs, graph_node.full_scope)
 
-    def _subgraph(self, body: Any, names: ValueScope, scope: tuple[Scope, ...], taken: Rows, given: Rows) -> None:
+    def _subgraph(
+        self,
+        body: Any,
+        names: ValueScope,
+        scope: tuple[Scope, ...],
+        outer_inputs: OptionalRows,
+        outer_outputs: OptionalRows,
+    ) -> None:
         """A body: its inputs are values of its own, everything else it sees through to the graph around it.
 
         taken, given: rows of the values outside that its inputs take and its outputs give; None the node's own.
         """
         inner = ValueScope(names)
-        for info, row in zip(body.input, taken, strict=True):
-            own = self._typed(info, inner)
-            self.builder.node(Node(info.name, "Input", scope, "input", () if row is None else (row,), (own,)))
+        for info, row in zip(body.input, outer_inputs, strict=True):
+            row_inside = self._add_typed_value(info, inner)
+            self.builder.node(Node(info.name, "Input", scope, "input", () if row is None else (row,), (row_inside,)))
         self._body(body, inner, scope)
-        for info, row in zip(body.output, given, strict=True):
-            made = self._row_of(info.name, inner)
-            self.builder.node(Node(info.name, "Output", scope, "output", (made,), () if row is None else (row,)))
+        for info, row in zip(body.output, outer_outputs, strict=True):
+            result = self._row_of(info.name, inner)
+            self.builder.node(Node(info.name, "Output", scope, "output", (result,), () if row is None else (row,)))
 
-    def _function(self, function: Any, inputs: Rows, outputs: Rows, scope: tuple[Scope, ...]) -> None:
+    def _function(self, function: Any, inputs: OptionalRows, outputs: OptionalRows, scope: tuple[Scope, ...]) -> None:
         """The body of a model-local function, once for each call: its arguments and results are the call's values."""
         names = ValueScope()
         for name, row in (*zip(function.output, outputs, strict=False), *zip(function.input, inputs, strict=False)):
@@ -263,7 +272,7 @@ class _Reader:
         for index, node in enumerate(function.node):
             self._node(node, index, names, scope)
 
-    def _place(self, node: Any, index: int) -> tuple[tuple[Scope, ...], str, bool]:
+    def _scope_of(self, node: Any, index: int) -> tuple[tuple[Scope, ...], str, bool]:
         """Scopes and full name of a node, and whether it tells them: in the exporter's metadata, or by slashes.
 
         A node made of several has all of their names, joined by `;`: it stands in the scopes that they share.
@@ -271,20 +280,20 @@ class _Reader:
         metadata = {p.key: p.value for p in getattr(node, "metadata_props", ())}
         namespace = metadata.get("namespace")
         if namespace:
-            parts = [p.split(":")[0].strip() for p in namespace.split("/")]
-            return tuple(Scope(p) for p in parts[:-1] if p), node.name or parts[-1], True
-        parts = [FUSED.sub("", name) for name in node.name.split(";")]
-        scopes = shared_scopes([split_scopes(name, "/")[0] for name in parts])
-        return scopes, node.name or f"{node.op_type}_{index}", any("/" in name for name in parts)
+            names = [p.split(":")[0].strip() for p in namespace.split("/")]
+            return tuple(Scope(p) for p in names[:-1] if p), node.name or names[-1], True
+        names = [FUSION_SUFFIX.sub("", name) for name in node.name.split(";")]
+        scopes = shared_scopes([split_scopes(name, "/")[0] for name in names])
+        return scopes, node.name or f"{node.op_type}_{index}", any("/" in name for name in names)
 
-    def _row_of(self, name: str, names: ValueScope, own: bool = False) -> int:
-        row = names.get_local(name) if own else names.get(name)
+    def _row_of(self, name: str, names: ValueScope, local_only: bool = False) -> int:
+        row = names.get_local(name) if local_only else names.get(name)
         if row is None:
             row = self.builder.value(Value(name))
             names.set(name, row)
         return row
 
-    def _typed(self, info: Any, names: ValueScope) -> int:
+    def _add_typed_value(self, info: Any, names: ValueScope) -> int:
         kind = info.type.tensor_type
         dtype = self._dtype(kind.elem_type)
         shape = (
@@ -327,37 +336,41 @@ class _Reader:
         if kind == 2:
             return str(attribute.i)
         if kind == 3:
-            return attribute.s.decode("utf-8", "replace")[:SHOWN]
+            return attribute.s.decode("utf-8", "replace")[:MAX_ATTRIBUTE_CHARS]
         if kind == 4:
             return f"{self._dtype(attribute.t.data_type)}[{','.join(map(str, attribute.t.dims))}]"
         if kind == 6:
-            return str([round(f, 6) for f in attribute.floats[:SHOWN]])
+            return str([round(f, 6) for f in attribute.floats[:MAX_ATTRIBUTE_CHARS]])
         if kind == 7:
-            return str(list(attribute.ints[:SHOWN]))
+            return str(list(attribute.ints[:MAX_ATTRIBUTE_CHARS]))
         if kind == 8:
-            return str([s.decode("utf-8", "replace") for s in attribute.strings[:SHOWN]])[:SHOWN]
+            return str([s.decode("utf-8", "replace") for s in attribute.strings[:MAX_ATTRIBUTE_CHARS]])[
+                :MAX_ATTRIBUTE_CHARS
+            ]
         return attribute.ref_attr_name or "..."
 
 
-def _formal(type: str, body: Any, inputs: Rows, outputs: Rows) -> tuple[Rows, Rows]:
+def _match_formal_values(
+    type: str, body: Any, inputs: OptionalRows, outputs: OptionalRows
+) -> tuple[OptionalRows, OptionalRows]:
     """Rows of the values outside that each input of a body takes and each output gives; None where there is none."""
-    takes, gives = FORMAL.get(type, (len(body.input), len(body.output)))
+    first_input, first_output = FORMAL_COUNTS.get(type, (len(body.input), len(body.output)))
     count = len(body.input)
-    taken = [None] * count + inputs  # from the end: the Scan of opset 8 has one more in front
-    given = [None] * gives + outputs + [None] * len(body.output)
-    taken = [None] * takes + taken[len(taken) - count + takes :]
-    return taken[:count], given[: len(body.output)]
+    outer_inputs = [None] * count + inputs  # from the end: the Scan of opset 8 has one more in front
+    outer_outputs = [None] * first_output + outputs + [None] * len(body.output)
+    outer_inputs = [None] * first_input + outer_inputs[len(outer_inputs) - count + first_input :]
+    return outer_inputs[:count], outer_outputs[: len(body.output)]
 
 
-def _inner(own: tuple[Scope, ...], scope: tuple[Scope, ...]) -> tuple[Scope, ...]:
+def _strip_outer_scopes(named_scope: tuple[Scope, ...], scope: tuple[Scope, ...]) -> tuple[Scope, ...]:
     """The scopes of a node in a body without those that repeat the place of the body."""
-    same = 0
-    for around in scope:
-        same += same < len(own) and around.kind != "subgraph" and around.name == own[same].name
-    return own[same:]
+    shared = 0
+    for outer in scope:
+        shared += shared < len(named_scope) and outer.kind != "subgraph" and outer.name == named_scope[shared].name
+    return named_scope[shared:]
 
 
-def _last(name: str) -> str:
+def _last_name(name: str) -> str:
     return name.rstrip("/").rsplit("/", 1)[-1]
 
 

@@ -10,8 +10,8 @@ from visualprof.messages import msg
 from visualprof.reader.source import Source
 
 MAX_BYTES = 1 << 31  # as protobuf
-SMALL = 64  # values of a constant that is kept
-Name = tuple[str, str]  # of a node, and its operator
+MAX_KEPT_VALUES = 64  # values of a constant that is kept
+NodeKey = tuple[str, str]  # of a node, and its operator
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class OnnxNode:
     outputs: tuple[bool, ...]
 
 
-def read_nodes(source: Source) -> dict[Name, OnnxNode]:
+def read_nodes(source: Source) -> dict[NodeKey, OnnxNode]:
     """Every node by its name and its operator, those of bodies, too; without names that several different ones have.
 
     Raises: FormatError: it cannot be read.
@@ -57,42 +57,44 @@ def read_nodes(source: Source) -> dict[Name, OnnxNode]:
             msg("models.not_whole_onnx_model", f"not a whole ONNX model ({error})"),
             msg("models.cut_while_being_copied", "was it cut while being copied?"),
         ) from error
-    opsets = {_domain(one): one.version for one in model.opset_import}
-    found: dict[Name, OnnxNode | None] = {}
-    todo: list[tuple[Any, dict[str, Constant]]] = [(model.graph, {})]
-    while todo:
-        graph, around = todo.pop()
-        constants = around | {one.name: _constant(one) for one in graph.initializer}
-        for place, node in enumerate(graph.node):
-            value = next((one.t for one in node.attribute if one.name == "value" and one.type == 4), None)
+    opsets = {_domain(attribute): attribute.version for attribute in model.opset_import}
+    nodes: dict[NodeKey, OnnxNode | None] = {}
+    pending: list[tuple[Any, dict[str, Constant]]] = [(model.graph, {})]
+    while pending:
+        graph, outer_constants = pending.pop()
+        constants = outer_constants | {attribute.name: _parse_constant(attribute) for attribute in graph.initializer}
+        for position, node in enumerate(graph.node):
+            value = next(
+                (attribute.t for attribute in node.attribute if attribute.name == "value" and attribute.type == 4), None
+            )
             if node.op_type == "Constant" and value is not None and node.output:
-                constants[node.output[0]] = _constant(value)
-            todo += [(body, constants) for one in node.attribute for body in _bodies(one)]
-            key = node.name or f"{node.op_type}_{place}", node.op_type
-            whole = _node(node, opsets, constants)
-            found[key] = whole if found.get(key, whole) == whole else None
-    return {key: node for key, node in found.items() if node is not None}
+                constants[node.output[0]] = _parse_constant(value)
+            pending += [(body, constants) for attribute in node.attribute for body in _bodies(attribute)]
+            key = node.name or f"{node.op_type}_{position}", node.op_type
+            parsed = _parse_node(node, opsets, constants)
+            nodes[key] = parsed if nodes.get(key, parsed) == parsed else None
+    return {key: node for key, node in nodes.items() if node is not None}
 
 
 def _bodies(attribute: Any) -> list[Any]:
     return [attribute.g] if attribute.type == 5 else list(attribute.graphs) if attribute.type == 10 else []
 
 
-def _node(node: Any, opsets: dict[str, int], constants: dict[str, Constant]) -> OnnxNode:
+def _parse_node(node: Any, opsets: dict[str, int], constants: dict[str, Constant]) -> OnnxNode:
     return OnnxNode(
         _domain(node),
         opsets.get(_domain(node), 1),
-        {one.name: _value(one) for one in node.attribute},
+        {attribute.name: _attribute_value(attribute) for attribute in node.attribute},
         tuple(constants.get(name, True) if name else None for name in node.input),
         tuple(map(bool, node.output)),
     )
 
 
-def _domain(part: Any) -> str:
-    return "" if part.domain == "ai.onnx" else part.domain
+def _domain(message: Any) -> str:
+    return "" if message.domain == "ai.onnx" else message.domain
 
 
-def _value(attribute: Any) -> Any:
+def _attribute_value(attribute: Any) -> Any:
     kind = attribute.type
     if kind == 1:
         return attribute.f
@@ -101,20 +103,20 @@ def _value(attribute: Any) -> Any:
     if kind == 3:
         return attribute.s.decode("utf-8", "replace")
     if kind == 4:
-        return _constant(attribute.t)
+        return _parse_constant(attribute.t)
     if kind == 6:
         return list(attribute.floats)
     if kind == 7:
         return list(attribute.ints)
-    return [one.decode("utf-8", "replace") for one in attribute.strings] if kind == 8 else None
+    return [text.decode("utf-8", "replace") for text in attribute.strings] if kind == 8 else None
 
 
-def _constant(tensor: Any) -> Constant:
+def _parse_constant(tensor: Any) -> Constant:
     """A tensor, with its values where it has few, in the file itself."""
     from onnx import numpy_helper
 
     shape, values = tuple(tensor.dims), None
-    if 0 <= math.prod(shape) <= SMALL and tensor.data_location != 1 and tensor.data_type != 8:
+    if 0 <= math.prod(shape) <= MAX_KEPT_VALUES and tensor.data_location != 1 and tensor.data_type != 8:
         try:
             values = tuple(
                 numpy_helper.to_array(tensor)

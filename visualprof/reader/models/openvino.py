@@ -19,10 +19,10 @@ from visualprof.reader.source import Source
 
 MAX_BYTES = 1 << 30
 MAX_DEPTH = 64  # of elements: sixteen bodies in each other
-OLDEST = 10
-PIECE = 1 << 20
-SHOWN = 200
-CONSTANTS = ("Const", "Constant")
+OLDEST_VERSION = 10
+CHARS_PER_PIECE = 1 << 20
+MAX_ATTRIBUTE_CHARS = 200
+CONSTANT_TYPES = ("Const", "Constant")
 DTYPES = {
     "f64": "float64", "fp64": "float64", "f32": "float32", "fp32": "float32", "f16": "float16", "fp16": "float16",
     "bf16": "bfloat16", "i64": "int64", "i32": "int32", "i16": "int16", "i8": "int8", "u64": "uint64", "u32": "uint32",
@@ -41,7 +41,7 @@ class _Layer:
     attributes: dict[str, str]
     inputs: list[str]
     outputs: dict[str, Value]
-    widens: bool = False
+    is_decompression: bool = False
     bodies: dict[str, _Net] = field(default_factory=dict[str, "_Net"])
     links: dict[str, list[dict[str, str]]] = field(default_factory=dict[str, list[dict[str, str]]])
 
@@ -74,9 +74,9 @@ def read(source: Source) -> ModelGraph:
             msg("models.one", "is it one?"),
         )
     try:
-        net = _net(data.decode("utf-8", "replace"))
+        net = _parse_nets(data.decode("utf-8", "replace"))
         version = int(net.attributes.get("version") or 0)
-        if version < OLDEST:
+        if version < OLDEST_VERSION:
             hint = msg("models.convert_model_again_openvino", "convert the model again with OpenVINO 2022 or later")
             raise source.error(
                 msg("models.openvino_ir_version_which", f"OpenVINO IR of version {version}, which names no types"), hint
@@ -84,24 +84,24 @@ def read(source: Source) -> ModelGraph:
         builder = ModelBuilder(net.attributes.get("name") or source.name, "openvino")
         builder.producer = "OpenVINO"
         builder.properties = {"ir_version": str(version)}
-        _Walk(builder).net(net, (), {}, {})
+        _NetWalker(builder).net(net, (), {}, {})
     except (ParseError, ValueError, KeyError) as error:
-        what = f"missing {error}" if isinstance(error, KeyError) else str(error)
+        problem = f"missing {error}" if isinstance(error, KeyError) else str(error)
         raise source.error(
-            msg("models.not_whole_openvino_model", f"not a whole OpenVINO model ({what})"),
+            msg("models.not_whole_openvino_model", f"not a whole OpenVINO model ({problem})"),
             msg("models.cut_while_being_copied", "was it cut while being copied?"),
         ) from error
     return builder.build()
 
 
-def _net(text: str) -> _Net:
+def _parse_nets(text: str) -> _Net:
     """The layers of all nets, gathered while they are parsed: each is dropped once it is read."""
     parser: XMLPullParser[Element] = XMLPullParser(("start", "end"))
     open_nets: list[_Net] = []
     bodies: list[dict[str, _Net]] = [{}]
     depth = 0
-    for start in range(0, len(text), PIECE):
-        parser.feed(text[start : start + PIECE])
+    for start in range(0, len(text), CHARS_PER_PIECE):
+        parser.feed(text[start : start + CHARS_PER_PIECE])
         for event, element in cast("Iterator[tuple[str, Element]]", parser.read_events()):
             tag = element.tag
             depth += 1 if event == "start" else -1
@@ -113,7 +113,7 @@ def _net(text: str) -> _Net:
                 elif tag == "layer":
                     bodies.append({})
             elif tag == "layer" and open_nets:
-                layer = _layer(element)
+                layer = _parse_layer(element)
                 layer.bodies = bodies.pop()
                 open_nets[-1].layers.append(layer)
                 element.clear()
@@ -127,19 +127,19 @@ def _net(text: str) -> _Net:
     return open_nets[0]
 
 
-def _layer(element: Element) -> _Layer:
+def _parse_layer(element: Element) -> _Layer:
     data = element.find("data")
-    attributes = {} if data is None else {name: text[:SHOWN] for name, text in data.attrib.items()}
+    attributes = {} if data is None else {name: text[:MAX_ATTRIBUTE_CHARS] for name, text in data.attrib.items()}
     if element.get("version"):
         attributes["version"] = element.attrib["version"]
     name, kind = element.get("name", ""), element.attrib["type"]
-    outputs = {port.attrib["id"]: _value(port, name) for port in element.iterfind("output/port")}
-    if kind in CONSTANTS:  # also those of four bits
+    outputs = {port.attrib["id"]: _parse_output(port, name) for port in element.iterfind("output/port")}
+    if kind in CONSTANT_TYPES:  # also those of four bits
         outputs = {port: replace(value, bytes=int(attributes.get("size", -1))) for port, value in outputs.items()}
     layer = _Layer(
         element.attrib["id"], name, kind, attributes, [p.attrib["id"] for p in element.iterfind("input/port")], outputs
     )
-    layer.widens = element.find("rt_info/attribute[@name='decompression']") is not None and kind == "Convert"
+    layer.is_decompression = element.find("rt_info/attribute[@name='decompression']") is not None and kind == "Convert"
     for tag in ("port_map", "then_port_map", "else_port_map", "back_edges"):
         links = element.find(tag)
         if links is not None:
@@ -147,7 +147,7 @@ def _layer(element: Element) -> _Layer:
     return layer
 
 
-def _value(port: Element, layer: str) -> Value:
+def _parse_output(port: Element, layer: str) -> Value:
     """An output; its first name is that of the tensor."""
     dtype = DTYPES.get(port.get("precision", "").lower(), port.get("precision", "").lower())
     shape = tuple("?" if int(d.text or -1) < 0 else int(d.text or 0) for d in port.iterfind("dim"))
@@ -155,13 +155,17 @@ def _value(port: Element, layer: str) -> Value:
     return Value(name, dtype, shape, tensor_bytes(dtype, shape))
 
 
-class _Walk:
+class _NetWalker:
     def __init__(self, builder: ModelBuilder) -> None:
         self._builder = builder
         self._widened = 0
 
     def net(
-        self, net: _Net, around: tuple[Scope, ...], given: dict[str, tuple[int, ...]], made: dict[str, tuple[int, ...]]
+        self,
+        net: _Net,
+        outer: tuple[Scope, ...],
+        parameter_values: dict[str, tuple[int, ...]],
+        result_values: dict[str, tuple[int, ...]],
     ) -> None:
         """A net. given: what the parameters of a body take, made: what its results make, by number of the layer."""
         rows = {
@@ -172,41 +176,43 @@ class _Walk:
         for layer in net.layers:
             sources = [net.edges.get((layer.number, port)) for port in layer.inputs]
             inputs = [rows[source] if source else self._builder.value(Value("")) for source in sources]
-            if layer.widens and inputs:  # which is done when the model is loaded: the weight itself is drawn
+            if layer.is_decompression and inputs:  # which is done when the model is loaded: the weight itself is drawn
                 rows |= {(layer.number, port): inputs[0] for port in layer.outputs}
                 self._widened += 1
                 self._builder.properties["widened_weights"] = f"{self._widened} Convert layers are not drawn"
                 continue
             outputs = [rows[layer.number, port] for port in layer.outputs]
-            self._node(layer, tuple(inputs), tuple(outputs), around, given, made)
+            self._node(layer, tuple(inputs), tuple(outputs), outer, parameter_values, result_values)
 
     def _node(
-        self, layer: _Layer, inputs: tuple[int, ...], outputs: tuple[int, ...], around: tuple[Scope, ...],
-        given: dict[str, tuple[int, ...]], made: dict[str, tuple[int, ...]],
+        self, layer: _Layer, inputs: tuple[int, ...], outputs: tuple[int, ...], outer: tuple[Scope, ...],
+        parameter_values: dict[str, tuple[int, ...]], result_values: dict[str, tuple[int, ...]],
     ) -> None:  # fmt: skip
         """A layer as the node that it is; parameters and results are the ends of their net."""
         name, kind = layer.name, layer.type
         if kind == "Parameter":
-            node = Node(name, "Input", around, "input", given.get(layer.number, ()), outputs)
+            node = Node(name, "Input", outer, "input", parameter_values.get(layer.number, ()), outputs)
         elif kind == "Result":
-            node = Node(name, "Output", around, "output", inputs, made.get(layer.number, ()))
-        elif kind in CONSTANTS:
-            node = Node(name, "Constant", around, "constant", (), outputs)
+            node = Node(name, "Output", outer, "output", inputs, result_values.get(layer.number, ()))
+        elif kind in CONSTANT_TYPES:
+            node = Node(name, "Constant", outer, "constant", (), outputs)
         else:
-            scope = (*around, *split_scopes(name, "/")[0])
-            last = name.rstrip("/").rpartition("/")[2]
-            body = self._builder.body(scope, last, "control") if layer.bodies else None
+            scope = (*outer, *split_scopes(name, "/")[0])
+            last_name = name.rstrip("/").rpartition("/")[2]
+            body = self._builder.body(scope, last_name, "control") if layer.bodies else None
             attributes = layer.attributes
             node = Node(name, kind, scope, "operator", inputs, outputs, attributes, body=body, placed="/" in name)
         self._builder.node(node)
         for tag, net in layer.bodies.items():
-            part = tag.replace("_body", "_branch")
-            place = (*node.full_scope,) if len(layer.bodies) == 1 else (*node.full_scope, Scope(part, "subgraph"))
-            self._body(layer, net, layer.links.get(tag.replace("body", "port_map"), []), inputs, outputs, place)
+            branch = tag.replace("_body", "_branch")
+            body_scope = (
+                (*node.full_scope,) if len(layer.bodies) == 1 else (*node.full_scope, Scope(branch, "subgraph"))
+            )
+            self._body(layer, net, layer.links.get(tag.replace("body", "port_map"), []), inputs, outputs, body_scope)
 
     def _body(
         self, layer: _Layer, net: _Net, links: list[dict[str, str]], inputs: tuple[int, ...], outputs: tuple[int, ...],
-        place: tuple[Scope, ...],
+        scope: tuple[Scope, ...],
     ) -> None:  # fmt: skip
         """A body, by its port map: a port of the layer to the number of a parameter or result inside."""
         rows = dict(zip((*layer.inputs, *layer.outputs), (*inputs, *outputs), strict=True))
@@ -215,7 +221,7 @@ class _Walk:
             row, inner = rows.get(link.get("external_port_id", "")), link.get("internal_layer_id", "")
             if row is not None and link["tag"] in ends:
                 ends[link["tag"]][inner] = (*ends[link["tag"]].get(inner, ()), row)
-        self.net(net, place, ends["input"], ends["output"])
+        self.net(net, scope, ends["input"], ends["output"])
 
 
 MODEL = ModelFormat("openvino", "OpenVINO IR .xml", 25, sniff, read, shared_suffixes=(".xml",))

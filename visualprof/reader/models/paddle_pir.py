@@ -23,8 +23,8 @@ DTYPES = {
     "t_ui8": "uint8", "t_i16": "int16", "t_i32": "int32", "t_i64": "int64", "t_c64": "complex64",
     "t_c128": "complex128", "t_f8e4m3fn": "float8_e4m3fn", "t_f8e5m2": "float8_e5m2",
 }  # fmt: skip
-BRANCHES = {"if": ("then_branch", "else_branch")}
-HIDDEN = ("struct_name", "stop_gradient", "op_callstack", "place")
+BRANCH_NAMES = {"if": ("then_branch", "else_branch")}
+INTERNAL_ATTRIBUTES = ("struct_name", "stop_gradient", "op_callstack", "place")
 
 
 class _Type(msgspec.Struct):
@@ -96,11 +96,11 @@ def read(source: Source) -> ModelGraph:
         builder = ModelBuilder(source.name, "paddle_pir")
         builder.producer = "Paddle 3"
         builder.properties = {"pir_version": str(document.base_code.version)}
-        _Walk(builder).region(document.program.regions, ())
+        _ProgramWalker(builder).region(document.program.regions, ())
     return builder.build()
 
 
-class _Walk:
+class _ProgramWalker:
     """Follows the operators; values are numbered through the whole program."""
 
     def __init__(self, builder: ModelBuilder) -> None:
@@ -108,68 +108,87 @@ class _Walk:
         self._rows: dict[int, int] = {}
         self._names = Counter[str]()
 
-    def region(self, regions: list[_Region], around: tuple[Scope, ...]) -> None:
+    def region(self, regions: list[_Region], outer: tuple[Scope, ...]) -> None:
         """The operators of all blocks of regions."""
         for operator in (o for region in regions for block in region.blocks for o in block.ops):
-            self._operator(operator, around)
+            self._operator(operator, outer)
 
-    def _operator(self, operator: _Operator, around: tuple[Scope, ...]) -> None:
+    def _operator(self, operator: _Operator, outer: tuple[Scope, ...]) -> None:
         kind = operator.kind.rpartition(".")[2]
         outputs = operator.outputs if isinstance(operator.outputs, list) else [operator.outputs]
         inputs = tuple(self._row(i.number) for i in operator.inputs if i.number)  # 0: an argument that is not given
         if kind in ("p", "parameter"):
             name = str(operator.attributes[-1]) if operator.attributes else ""
-            made = self._output_rows(outputs, name)
+            output_rows = self._output_rows(outputs, name)
             if not name.endswith("__non_persistable"):  # the state of an operator
-                self._builder.node(Node(name, "Parameter", around, "constant", outputs=made))
+                self._builder.node(Node(name, "Parameter", outer, "constant", outputs=output_rows))
             return
-        attributes = dict(map(_attribute, operator.attributes))
+        attributes = dict(map(_parse_attribute, operator.attributes))
         if kind in ("data", "feed"):
             name = attributes.get("name", kind)
-            self._builder.node(Node(name, "Input", around, "input", outputs=self._output_rows(outputs, name)))
+            self._builder.node(Node(name, "Input", outer, "input", outputs=self._output_rows(outputs, name)))
         elif kind in ("fetch", "shadow_output"):
             name = attributes.get("name") or attributes.get("output_name") or kind
-            self._builder.node(Node(name, "Output", around, "output", inputs))
+            self._builder.node(Node(name, "Output", outer, "output", inputs))
         else:
-            self._plain(operator, kind, attributes, inputs, outputs, around)
+            self._plain(operator, kind, attributes, inputs, outputs, outer)
 
-    def _plain(
+    def _plain_value(
         self, operator: _Operator, kind: str, attributes: dict[str, str], inputs: tuple[int, ...],
-        outputs: list[_Output], around: tuple[Scope, ...],
+        outputs: list[_Output], outer: tuple[Scope, ...],
     ) -> None:  # fmt: skip
         label = f"{kind}_{self._names[kind]}"
         self._names[kind] += 1
-        scope = (*around, *split_scopes(f"{attributes.get('struct_name', '')}/x", "/")[0])
+        scope = (*outer, *split_scopes(f"{attributes.get('struct_name', '')}/x", "/")[0])
         name = "/".join((*(s.name for s in scope), label))
-        made = self._output_rows(outputs, name)
-        shown = {n: text for n, text in attributes.items() if n not in HIDDEN}
+        output_rows = self._output_rows(outputs, name)
+        visible_attributes = {n: text for n, text in attributes.items() if n not in INTERNAL_ATTRIBUTES}
         body = self._builder.body(scope, label, "control") if operator.regions else None
-        node = Node(name, kind, scope, "operator", inputs, made, shown, body=body, placed="struct_name" in attributes)
+        node = Node(
+            name,
+            kind,
+            scope,
+            "operator",
+            inputs,
+            output_rows,
+            visible_attributes,
+            body=body,
+            placed="struct_name" in attributes,
+        )
         self._builder.node(node)
-        names = BRANCHES.get(kind, ())
+        names = BRANCH_NAMES.get(kind, ())
         for number, region in enumerate(operator.regions):
-            part = Scope(names[number] if number < len(names) else f"region {number}", "subgraph")
+            branch = Scope(names[number] if number < len(names) else f"region {number}", "subgraph")
             for block in region.blocks:
-                self._body(block, inputs, made, (*node.full_scope, *((part,) if len(operator.regions) > 1 else ())))
+                self._body(
+                    block, inputs, output_rows, (*node.full_scope, *((branch,) if len(operator.regions) > 1 else ()))
+                )
 
-    def _body(self, block: _Block, inputs: tuple[int, ...], made: tuple[int, ...], place: tuple[Scope, ...]) -> None:
+    def _body(self, block: _Block, inputs: tuple[int, ...], results: tuple[int, ...], scope: tuple[Scope, ...]) -> None:
         """A block's arguments are the last inputs of its operator; it yields its outputs after any condition."""
         for number, argument in enumerate(block.args):
-            taken = len(inputs) - len(block.args) + number
+            input_index = len(inputs) - len(block.args) + number
             value = _value(f"argument {number}", argument.type)
             self._rows[argument.number] = row = self._builder.value(value)
             self._builder.node(
-                Node(value.name, "Input", place, "input", inputs[taken : taken + 1] if taken >= 0 else (), (row,))
+                Node(
+                    value.name,
+                    "Input",
+                    scope,
+                    "input",
+                    inputs[input_index : input_index + 1] if input_index >= 0 else (),
+                    (row,),
+                )
             )
         for operator in block.ops:
             if operator.kind.rpartition(".")[2] != "yield":
-                self._operator(operator, place)
+                self._operator(operator, scope)
                 continue
-            first = len(operator.inputs) - len(made)
-            for number, given in enumerate(operator.inputs):
-                target = (made[number - first],) if number >= first >= 0 else ()
-                name = f"result {number - first}" if target else "condition"
-                self._builder.node(Node(name, "Output", place, "output", (self._row(given.number),), target))
+            first_result = len(operator.inputs) - len(results)
+            for number, yielded in enumerate(operator.inputs):
+                target = (results[number - first_result],) if number >= first_result >= 0 else ()
+                name = f"result {number - first_result}" if target else "condition"
+                self._builder.node(Node(name, "Output", scope, "output", (self._row(yielded.number),), target))
 
     def _output_rows(self, outputs: list[_Output], name: str) -> tuple[int, ...]:
         rows: list[int] = []
@@ -194,19 +213,19 @@ def _value(name: str, type: _Type) -> Value:
             return Value(name)
 
 
-def _attribute(held: Any) -> tuple[str, str]:
-    match held:
+def _parse_attribute(attribute: Any) -> tuple[str, str]:
+    match attribute:
         case {"N": str(name), "AT": value}:
-            return name, str(_plain(value))[: paddle.MAX_ATTRIBUTE_CHARS]
+            return name, str(_plain_value(value))[: paddle.MAX_ATTRIBUTE_CHARS]
         case _:
             return "", ""
 
 
-def _plain(value: Any) -> Any:
+def _plain_value(value: Any) -> Any:
     """`{"#": "0.a_array", "D": [{"#": "0.a_i32", "D": 2}]}` -> [2]."""
     match value:
-        case {"D": [*parts]}:
-            return [_plain(part) for part in parts]
+        case {"D": [*items]}:
+            return [_plain_value(item) for item in items]
         case {"D": inner}:
             return inner
         case _:

@@ -14,7 +14,7 @@ from visualprof.reader.protobuf import Message, ProtobufError
 from visualprof.reader.source import Source
 
 MAX_BYTES = 1 << 31
-BLOCK, BLOCKS = 8, 10  # AttrType
+BLOCK_TYPE, BLOCKS_TYPE = 8, 10  # AttrType
 # VarType.Type of framework.proto.
 DTYPES = {
     0: "bool", 1: "int16", 2: "int32", 3: "int64", 4: "float16", 5: "float32", 6: "float64", 19: "uint64", 20: "uint8",
@@ -24,8 +24,8 @@ DTYPES = {
 
 def sniff(head: bytes) -> bool:
     """Its first field is a block, whose first is its number 0 and whose second is that of its parent, -1."""
-    place = next((i for i in range(1, min(len(head), 11)) if head[i] < 128), 0) + 1
-    return head[:1] == b"\x0a" and head[place : place + 3] == b"\x08\x00\x10"
+    offset = next((i for i in range(1, min(len(head), 11)) if head[i] < 128), 0) + 1
+    return head[:1] == b"\x0a" and head[offset : offset + 3] == b"\x08\x00\x10"
 
 
 def read(source: Source) -> ModelGraph:
@@ -35,8 +35,8 @@ def read(source: Source) -> ModelGraph:
     try:
         program = Message(data)
         version = program.message(4).number(1)
-        builder.producer = f"Paddle {_version(version)}".strip()
-        paddle.add_program(builder, [_block(m) for m in program.messages(1)])
+        builder.producer = f"Paddle {_format_version(version)}".strip()
+        paddle.add_program(builder, [_parse_block(m) for m in program.messages(1)])
     except ProtobufError as error:
         raise source.error(
             msg("models.damaged_paddle_model", f"damaged Paddle model ({error})"),
@@ -45,51 +45,53 @@ def read(source: Source) -> ModelGraph:
     return builder.build()
 
 
-def _version(number: int) -> str:
+def _format_version(number: int) -> str:
     """2006002 -> 2.6.2."""
     return f"{number // 1_000_000}.{number // 1000 % 1000}.{number % 1000}" if number else ""
 
 
-def _block(message: Message) -> Block:
-    return Block(dict(map(_variable, message.messages(3))), [_operator(m) for m in message.messages(4)])
+def _parse_block(message: Message) -> Block:
+    return Block(dict(map(_parse_variable, message.messages(3))), [_parse_operator(m) for m in message.messages(4)])
 
 
-def _variable(message: Message) -> tuple[str, Variable]:
+def _parse_variable(message: Message) -> tuple[str, Variable]:
     """Its type holds the tensor: a dense one, rows, or one of a list."""
     name, kind = message.text(1), message.message(2)
-    held = next((kind.message(field) for field in (3, 2, 4) if field in kind), Message())
-    described = held if 2 in kind and 3 not in kind else held.message(1)
-    if not (1 in described or 2 in described):
+    tensor_type = next((kind.message(field) for field in (3, 2, 4) if field in kind), Message())
+    tensor_description = tensor_type if 2 in kind and 3 not in kind else tensor_type.message(1)
+    if not (1 in tensor_description or 2 in tensor_description):
         return name, Variable(Value(name))
-    value = paddle.tensor_value(name, DTYPES.get(described.number(1), ""), list(described.numbers(2)))
+    value = paddle.tensor_value(name, DTYPES.get(tensor_description.number(1), ""), list(tensor_description.numbers(2)))
     return name, Variable(value, bool(message.number(3)))
 
 
-def _operator(message: Message) -> Operator:
+def _parse_operator(message: Message) -> Operator:
     attributes = {a.text(1): a for a in message.messages(4)}
-    shown = {n: _attribute(a) for n, a in attributes.items() if not paddle.INTERNAL_ATTRIBUTES.fullmatch(n)}
-    where = paddle.user_source_line(list(attributes.get("op_callstack", Message()).texts(8)))
+    visible_attributes = {
+        n: _format_attribute(a) for n, a in attributes.items() if not paddle.INTERNAL_ATTRIBUTES.fullmatch(n)
+    }
+    source_line = paddle.user_source_line(list(attributes.get("op_callstack", Message()).texts(8)))
     return Operator(
         message.text(3),
         attributes.get("op_namescope", Message()).text(5),
-        _arguments(message, 1),
-        _arguments(message, 2),
-        shown | ({"source": where} if where else {}),
-        [b for a in attributes.values() for b in _blocks(a)],
+        _variable_names(message, 1),
+        _variable_names(message, 2),
+        visible_attributes | ({"source": source_line} if source_line else {}),
+        [b for a in attributes.values() for b in _block_numbers(a)],
     )
 
 
-def _arguments(message: Message, field: int) -> list[str]:
+def _variable_names(message: Message, field: int) -> list[str]:
     """Names of the variables of all parameters of an operator."""
     return [name for parameter in message.messages(field) for name in parameter.texts(2)]
 
 
-def _blocks(attribute: Message) -> list[int]:
+def _block_numbers(attribute: Message) -> list[int]:
     kind = attribute.number(2)
-    return [attribute.number(12)] if kind == BLOCK else list(attribute.numbers(14)) if kind == BLOCKS else []
+    return [attribute.number(12)] if kind == BLOCK_TYPE else list(attribute.numbers(14)) if kind == BLOCKS_TYPE else []
 
 
-def _attribute(attribute: Message) -> str:
+def _format_attribute(attribute: Message) -> str:
     """An attribute as short text; its type says which field holds it."""
     kind = attribute.number(2)
     numbers = {3: 6, 7: 11, 11: 15}

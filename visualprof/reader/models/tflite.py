@@ -22,8 +22,8 @@ from visualprof.reader.source import Source
 
 MAX_BYTES = 1 << 31  # of a FlatBuffer
 MAX_RANK = 32
-MAX_BODIES = 32  # in each other
-OPTIONAL = -1  # an input that is left out
+MAX_BODY_DEPTH = 32  # in each other
+OMITTED_INPUT = -1  # an input that is left out
 # Types of TensorType.
 DTYPES = (
     "float32", "float16", "int32", "uint8", "int64", "string", "bool", "int16", "complex64", "int8", "float64",
@@ -31,7 +31,7 @@ DTYPES = (
     "float8_e4m3fn", "float8_e5m2",
 )  # fmt: skip
 # Names of BuiltinOperator by their number.
-OPERATORS = (
+OPERATOR_NAMES = (
     "ADD", "AVERAGE_POOL_2D", "CONCATENATION", "CONV_2D", "DEPTHWISE_CONV_2D", "DEPTH_TO_SPACE", "DEQUANTIZE",
     "EMBEDDING_LOOKUP", "FLOOR", "FULLY_CONNECTED", "HASHTABLE_LOOKUP", "L2_NORMALIZATION", "L2_POOL_2D",
     "LOCAL_RESPONSE_NORMALIZATION", "LOGISTIC", "LSH_PROJECTION", "LSTM", "MAX_POOL_2D", "MUL", "RELU",
@@ -65,24 +65,24 @@ OPERATORS = (
     "STABLEHLO_TRANSPOSE", "DILATE", "STABLEHLO_RNG_BIT_GENERATOR", "REDUCE_WINDOW", "STABLEHLO_COMPOSITE",
     "STABLEHLO_SHIFT_LEFT", "STABLEHLO_CBRT", "STABLEHLO_CASE",
 )  # fmt: skip
-CUSTOM, IF, WHILE = 32, 118, 119
+CUSTOM_CODE, IF_CODE, WHILE_CODE = 32, 118, 119
 ACTIVATIONS = ("NONE", "RELU", "RELU_N1_TO_1", "RELU6", "TANH", "SIGN_BIT")
-ACTIVATION, PADDING = "fused_activation", "padding"
-_STRIDES = (PADDING, "stride_w", "stride_h")
+ACTIVATION_FIELD, PADDING_FIELD = "fused_activation", "padding"
+_STRIDES = (PADDING_FIELD, "stride_w", "stride_h")
 # Fields of BuiltinOptions by their number there, those of a byte with ":b", truth with ":?", real numbers with ":f".
-OPTIONS: dict[int, tuple[str, ...]] = {
-    1: (*_STRIDES, ACTIVATION, "dilation_w", "dilation_h"),
-    2: (*_STRIDES, "depth_multiplier", ACTIVATION, "dilation_w", "dilation_h"),
-    5: (*_STRIDES, "filter_width", "filter_height", ACTIVATION),
-    8: (ACTIVATION, "weights_format:b", "keep_num_dims:?"),
+OPTION_FIELDS: dict[int, tuple[str, ...]] = {
+    1: (*_STRIDES, ACTIVATION_FIELD, "dilation_w", "dilation_h"),
+    2: (*_STRIDES, "depth_multiplier", ACTIVATION_FIELD, "dilation_w", "dilation_h"),
+    5: (*_STRIDES, "filter_width", "filter_height", ACTIVATION_FIELD),
+    8: (ACTIVATION_FIELD, "weights_format:b", "keep_num_dims:?"),
     9: ("beta:f",),
-    10: ("axis", ACTIVATION),
-    11: (ACTIVATION,),
-    21: (ACTIVATION,),
+    10: ("axis", ACTIVATION_FIELD),
+    11: (ACTIVATION_FIELD,),
+    21: (ACTIVATION_FIELD,),
     23: ("axis", "batch_dims"),
     27: ("keep_dims:?",),
-    28: (ACTIVATION,),
-    29: (ACTIVATION,),
+    28: (ACTIVATION_FIELD,),
+    29: (ACTIVATION_FIELD,),
     59: ("values_count", "axis"),
     75: ("alpha:f",),
     101: ("adj_x:?", "adj_y:?"),
@@ -99,7 +99,7 @@ def read(source: Source) -> ModelGraph:
     data = source.read_all(MAX_BYTES, msg("models.litert_model", "a LiteRT model"), msg("models.one", "is it one?"))
     builder = ModelBuilder(source.name, "tflite")
     try:
-        _Walk(builder, root_table(data)).model()
+        _ModelWalker(builder, root_table(data)).model()
     except FlatbufferError as error:
         raise source.error(
             msg("models.damaged_litert_model", f"damaged LiteRT model ({error})"),
@@ -129,15 +129,15 @@ class _Rows:
         self._builder, self._subgraph, self._weights = builder, subgraph, weights
         self._rows: dict[int, int] = {}
 
-    def row(self, number: int, around: tuple[Scope, ...]) -> int:
-        if number == OPTIONAL:
+    def row(self, number: int, outer: tuple[Scope, ...]) -> int:
+        if number == OMITTED_INPUT:
             return self._builder.value(Value(""))
         if number not in self._rows:
             tensor = self._subgraph.tensor(number)
             value, size = _value(tensor), self._size(tensor)
             self._rows[number] = row = self._builder.value(replace(value, bytes=size) if size else value)
             if size:
-                self._builder.node(Node(value.name, "Constant", around, "constant", (), (row,)))
+                self._builder.node(Node(value.name, "Constant", outer, "constant", (), (row,)))
         return self._rows[number]
 
     def _size(self, tensor: Table) -> int:
@@ -145,10 +145,10 @@ class _Rows:
         return self._weights[buffer] if buffer < len(self._weights) else 0
 
 
-class _Walk:
+class _ModelWalker:
     def __init__(self, builder: ModelBuilder, model: Table) -> None:
         self._builder, self._model = builder, model
-        self._operators = [_kind(code) for code in model.tables(1)]
+        self._operators = [_parse_operator_code(code) for code in model.tables(1)]
         self._weights = [buffer.length(0) or buffer.number(2, "Q") for buffer in model.tables(4)]
         self._subgraphs = [_Subgraph(table) for table in model.tables(2)]
         self._open: list[int] = []
@@ -168,62 +168,64 @@ class _Walk:
         self._subgraph(0, (), None, (), names)
 
     def _subgraph(
-        self, number: int, around: tuple[Scope, ...], given: Sequence[int] | None, made: Sequence[int],
+        self, number: int, outer: tuple[Scope, ...], outer_inputs: Sequence[int] | None, outer_outputs: Sequence[int],
         names: Sequence[dict[int, str]] = ({}, {}),
     ) -> None:  # fmt: skip
         """A subgraph. given: what the inputs of a body take, made: what its outputs make."""
         if not 0 <= number < len(self._subgraphs):
             raise FlatbufferError(msg("models.there_no_subgraph", f"there is no subgraph {number}"))
-        if number in self._open or len(self._open) == MAX_BODIES:
+        if number in self._open or len(self._open) == MAX_BODY_DEPTH:
             raise ModelTooLarge(msg("models.subgraphs_hold_each_other", "its subgraphs hold each other"))
         self._open.append(number)
         subgraph = self._subgraphs[number]
         rows = _Rows(self._builder, subgraph, self._weights)
-        for place, tensor in enumerate(subgraph.inputs):
-            row = rows.row(tensor, around)
+        for position, tensor in enumerate(subgraph.inputs):
+            row = rows.row(tensor, outer)
             value = self._builder.value_at(row)
             name = names[0].get(tensor) or value.name
             self._builder.replace_value(row, replace(value, name=name))
-            taken = tuple(given[place : place + 1]) if given else ()
-            self._builder.node(Node(name, "Input", around, "input", taken, (row,)))
+            outer_input = tuple(outer_inputs[position : position + 1]) if outer_inputs else ()
+            self._builder.node(Node(name, "Input", outer, "input", outer_input, (row,)))
         for operator in subgraph.operators:
-            self._operator(operator, rows, around)
-        for place, tensor in enumerate(subgraph.outputs):
-            row = rows.row(tensor, around)
+            self._operator(operator, rows, outer)
+        for position, tensor in enumerate(subgraph.outputs):
+            row = rows.row(tensor, outer)
             name = names[1].get(tensor) or self._builder.value_at(row).name
-            self._builder.node(Node(name, "Output", around, "output", (row,), tuple(made[place : place + 1])))
+            self._builder.node(
+                Node(name, "Output", outer, "output", (row,), tuple(outer_outputs[position : position + 1]))
+            )
         self._open.pop()
 
-    def _operator(self, operator: Table, rows: _Rows, around: tuple[Scope, ...]) -> None:
+    def _operator(self, operator: Table, rows: _Rows, outer: tuple[Scope, ...]) -> None:
         """An operator, which is called as its first output is."""
         code = operator.number(0, "I")
         if code >= len(self._operators):
             raise FlatbufferError(msg("models.there_no_operator", f"there is no operator {code}"))
         number, kind = self._operators[code]
-        outputs = tuple(rows.row(tensor, around) for tensor in operator.numbers(2))
+        outputs = tuple(rows.row(tensor, outer) for tensor in operator.numbers(2))
         name = self._builder.value_at(outputs[0]).name if outputs else kind
-        scope = (*around, *split_scopes(name, "/")[0])
+        scope = (*outer, *split_scopes(name, "/")[0])
         inputs = tuple(rows.row(tensor, scope) for tensor in operator.numbers(1))
-        bodies = _bodies(number, operator.table(4))
+        bodies = _body_subgraphs(number, operator.table(4))
         body = self._builder.body(scope, name.rpartition("/")[2], "control") if bodies else None
-        node = Node(name, kind, scope, "operator", inputs, outputs, _attributes(operator), body=body)
+        node = Node(name, kind, scope, "operator", inputs, outputs, _format_options(operator), body=body)
         self._builder.node(node)
-        for part, subgraph in bodies.items():
-            taken = inputs[1:] if number == IF else inputs
-            place = (*node.full_scope, Scope(part, "subgraph"))
-            self._subgraph(subgraph, place, taken, () if part == "cond" else outputs)
+        for branch, subgraph in bodies.items():
+            body_inputs = inputs[1:] if number == IF_CODE else inputs
+            body_scope = (*node.full_scope, Scope(branch, "subgraph"))
+            self._subgraph(subgraph, body_scope, body_inputs, () if branch == "cond" else outputs)
 
 
-def _kind(code: Table) -> tuple[int, str]:
+def _parse_operator_code(code: Table) -> tuple[int, str]:
     """Number and name of an operator; in old files the number is a byte."""
     number = max(code.number(0, "b"), code.number(3, "i"))
-    known = OPERATORS[number] if 0 <= number < len(OPERATORS) else f"operator {number}"
-    return number, code.text(1) or known if number == CUSTOM else known
+    name = OPERATOR_NAMES[number] if 0 <= number < len(OPERATOR_NAMES) else f"operator {number}"
+    return number, code.text(1) or name if number == CUSTOM_CODE else name
 
 
-def _bodies(number: int, options: Table | None) -> dict[str, int]:
-    parts = {IF: ("then_branch", "else_branch"), WHILE: ("cond", "body")}.get(number, ())
-    return {part: options.number(field, "i") for field, part in enumerate(parts)} if options else {}
+def _body_subgraphs(number: int, options: Table | None) -> dict[str, int]:
+    branches = {IF_CODE: ("then_branch", "else_branch"), WHILE_CODE: ("cond", "body")}.get(number, ())
+    return {branch: options.number(field, "i") for field, branch in enumerate(branches)} if options else {}
 
 
 def _value(tensor: Table) -> Value:
@@ -237,18 +239,18 @@ def _value(tensor: Table) -> Value:
     return Value(name, dtype, shape, tensor_bytes(dtype, shape))
 
 
-def _attributes(operator: Table) -> dict[str, str]:
+def _format_options(operator: Table) -> dict[str, str]:
     """The options of the operators that are frequent."""
     options = operator.table(4)
-    fields = OPTIONS.get(operator.number(3, "B"), ()) if options else ()
-    given = [(n, f) for n, f in enumerate(fields) if options and (options.has(n) or f == PADDING)]
-    return {field.partition(":")[0]: _option(options, number, field) for number, field in given if options}
+    fields = OPTION_FIELDS.get(operator.number(3, "B"), ()) if options else ()
+    present = [(n, f) for n, f in enumerate(fields) if options and (options.has(n) or f == PADDING_FIELD)]
+    return {field.partition(":")[0]: _format_option(options, number, field) for number, field in present if options}
 
 
-def _option(options: Table, number: int, field: str) -> str:
-    if field == PADDING:
+def _format_option(options: Table, number: int, field: str) -> str:
+    if field == PADDING_FIELD:
         return ("SAME", "VALID")[options.number(number, "b") & 1]
-    if field == ACTIVATION:
+    if field == ACTIVATION_FIELD:
         code = options.number(number, "b")
         return ACTIVATIONS[code] if 0 <= code < len(ACTIVATIONS) else str(code)
     kind = field.partition(":")[2] or "i"

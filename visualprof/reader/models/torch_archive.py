@@ -14,12 +14,12 @@ from visualprof.messages import msg
 from visualprof.reader.source import Source
 
 MAGIC = b"PK\x03\x04"
-PICKLE = re.compile(rb"\x80[\x02-\x05]")
-BROKEN = (
+PICKLE_START = re.compile(rb"\x80[\x02-\x05]")
+ARCHIVE_ERRORS = (
     zipfile.BadZipFile, zlib.error, OSError, EOFError, RuntimeError, NotImplementedError, ValueError, struct.error,
 )  # fmt: skip
 MAX_ENTRIES = 500_000
-MAX_RATIO = 500  # JSON of a graph packs 10 to 60 times
+MAX_UNPACK_RATIO = 500  # JSON of a graph packs 10 to 60 times
 
 
 class Archive:
@@ -50,7 +50,7 @@ class Archive:
         Raises: FormatError: it is larger, packed too well to be true, or damaged.
         """
         info = self._infos[name]
-        if info.file_size > limit or info.file_size > MAX_RATIO * max(info.compress_size, 1024):
+        if info.file_size > limit or info.file_size > MAX_UNPACK_RATIO * max(info.compress_size, 1024):
             raise self._source.error(
                 msg("models.unpacks_bytes", f"{name} unpacks to {info.file_size:,} bytes from {info.compress_size:,}"),
                 msg("models.looks_like_decompression_bomb", "this looks like a decompression bomb"),
@@ -66,7 +66,7 @@ class Archive:
 
 
 @contextmanager
-def opened(source: Source) -> Generator[Archive]:
+def open_archive(source: Source) -> Generator[Archive]:
     """The archive of a file.
 
     Raises: FormatError: it cannot be read.
@@ -79,31 +79,31 @@ def opened(source: Source) -> Generator[Archive]:
     try:
         with zipfile.ZipFile(source.path) as file:
             yield Archive(source, file)
-    except BROKEN as error:
+    except ARCHIVE_ERRORS as error:
         raise source.error(
             msg("models.damaged_zip_archive", f"damaged zip archive ({error})"),
             msg("models.cut_while_being_copied", "was it cut while being copied?"),
         ) from error
 
 
-def names_in(head: bytes) -> list[str]:
+def entry_names(head: bytes) -> list[str]:
     """Names in the local headers that stand in the head of an archive."""
     names: list[str] = []
-    place = 0 if head.startswith(MAGIC) else -1
-    while 0 <= place <= len(head) - 30:
-        length = struct.unpack_from("<H", head, place + 26)[0]
-        names.append(head[place + 30 : place + 30 + length].decode("utf-8", "replace"))
-        place = head.find(MAGIC, place + 30 + length)
+    offset = 0 if head.startswith(MAGIC) else -1
+    while 0 <= offset <= len(head) - 30:
+        length = struct.unpack_from("<H", head, offset + 26)[0]
+        names.append(head[offset + 30 : offset + 30 + length].decode("utf-8", "replace"))
+        offset = head.find(MAGIC, offset + 30 + length)
     return names
 
 
-def refusal(name: str, head: bytes) -> FormatError | None:
+def rejection_reason(name: str, head: bytes) -> FormatError | None:
     """Why a file of torch or of Python's pickle is no model for visualprof; None when it is neither."""
     hint = msg(
         "models.export_model_torch_export",
         "export the model with torch.export.save, torch.onnx.export or visualprof.capture.add_graph",
     )
-    if PICKLE.match(head):
+    if PICKLE_START.match(head):
         return FormatError(
             msg(
                 "models.python_pickle_opening_one",
@@ -111,7 +111,7 @@ def refusal(name: str, head: bytes) -> FormatError | None:
             ),
             hint,
         )
-    if any(re.search(r"(^|/)data\.pkl$", n) for n in names_in(head)):
+    if any(re.search(r"(^|/)data\.pkl$", n) for n in entry_names(head)):
         return FormatError(
             msg(
                 "models.weights_python_pickle_without",

@@ -15,15 +15,15 @@ import msgspec
 from visualprof.messages import msg
 from visualprof.reader.graph import ModelBuilder, ModelGraph, Node, Scope, Value, ValueScope, tensor_bytes
 from visualprof.reader.models import ModelFormat
-from visualprof.reader.models.torch_archive import names_in, opened
+from visualprof.reader.models.torch_archive import entry_names, open_archive
 from visualprof.reader.source import Source
 
 MAX_BYTES = 512 << 20
-MAX_DEPTH = 32
-MAX_TEXT = 200
-LOOPS = ("while_loop", "scan", "map_impl", "associative_scan")
-GRAPHS = re.compile(r"(^|/)(models/[^/]+\.json|serialized_exported_program\.json)$")
-MARKS = re.compile(
+MAX_GRAPH_DEPTH = 32
+MAX_TEXT_CHARS = 200
+LOOP_TYPES = ("while_loop", "scan", "map_impl", "associative_scan")
+GRAPH_FILE = re.compile(r"(^|/)(models/[^/]+\.json|serialized_exported_program\.json)$")
+EXPORT_FILE = re.compile(
     r"(^|/)(models/[^/]+\.json|serialized_exported_program\.json|data/weights/[^/]+|data/constants/[^/]+|archive_format|data/aotinductor/.+)$"
 )
 # ScalarType of torch/_export/serde/schema.py.
@@ -32,18 +32,18 @@ DTYPES = {
     9: "complex32", 10: "complex64", 11: "complex128", 12: "bool", 13: "bfloat16", 28: "uint16", 29: "float8_e4m3fn",
     30: "float8_e5m2", 31: "float8_e4m3fnuz", 32: "float8_e5m2fnuz", 33: "float8_e8m0fnu", 34: "uint32", 35: "uint64",
 }  # fmt: skip
-FRAME = re.compile(r'File "([^"]*)", line (\d+), in (\S+)')
+STACK_FRAME = re.compile(r'File "([^"]*)", line (\d+), in (\S+)')
 
 
 def sniff(head: bytes) -> bool:
     """A zip whose first files are those of an export."""
-    return any(MARKS.search(n) for n in names_in(head))
+    return any(EXPORT_FILE.search(n) for n in entry_names(head))
 
 
 def read(source: Source) -> ModelGraph:
     """Read the graph; weights are counted by their description, their bytes are not looked at."""
-    with opened(source) as archive:
-        graphs = sorted(filter(GRAPHS.search, archive.names), key=lambda n: (not n.endswith("/model.json"), n))
+    with open_archive(source) as archive:
+        graphs = sorted(filter(GRAPH_FILE.search, archive.names), key=lambda n: (not n.endswith("/model.json"), n))
         if not graphs:
             raise source.error(
                 msg("models.torch_archive_without_graph", "a torch archive without the graph"),
@@ -56,18 +56,18 @@ def read(source: Source) -> ModelGraph:
             msg("models.archive_holds_models_shown", f"the archive holds {len(graphs)} models; {graphs[0]} is shown")
         )
     try:
-        _program(builder, msgspec.json.decode(data))
+        _add_program(builder, msgspec.json.decode(data))
     except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:  # DecodeError is a ValueError
-        what = msg(
+        problem = msg(
             "models.no_exported_program", f"{graphs[0]} is no exported program ({type(error).__name__}: {error})"
         )
         raise source.error(
-            what, msg("models.save_again_torch_export", "save it again with torch.export.save")
+            problem, msg("models.save_again_torch_export", "save it again with torch.export.save")
         ) from error
     return builder.build()
 
 
-def _program(builder: ModelBuilder, program: dict[str, Any]) -> None:
+def _add_program(builder: ModelBuilder, program: dict[str, Any]) -> None:
     module = program["graph_module"]
     graph, signature = module["graph"], module["signature"]
     builder.producer = f"torch {program['torch_version']}" if program.get("torch_version") else "torch.export"
@@ -75,20 +75,20 @@ def _program(builder: ModelBuilder, program: dict[str, Any]) -> None:
     builder.properties = {"schema_version": f"{schema['major']}.{schema['minor']}"}
     values = ValueScope()
     for spec in signature["input_specs"]:
-        _input(builder, values, graph, spec)
-    _graph(builder, values, graph, (), 0)
+        _add_input(builder, values, graph, spec)
+    _add_graph(builder, values, graph, (), 0)
     for spec in signature["output_specs"]:
-        for name in _references(spec.get("user_output", {})):
+        for name in _value_names(spec.get("user_output", {})):
             row = values.get(name)
             if row is not None:
                 builder.node(Node(name, "Output", kind="output", inputs=(row,)))
 
 
-def _input(builder: ModelBuilder, values: ValueScope, graph: dict[str, Any], spec: dict[str, Any]) -> None:
+def _add_input(builder: ModelBuilder, values: ValueScope, graph: dict[str, Any], spec: dict[str, Any]) -> None:
     """Parameters become constants, buffers values that no node makes, as in module graphs."""
     ((kind, body),) = spec.items()
     label = body.get(f"{kind}_name") or body.get("tensor_constant_name")
-    for name in _references(body.get("arg", {})):
+    for name in _value_names(body.get("arg", {})):
         row = builder.value(_value(graph, name, label))
         values.set(name, row)
         if kind == "parameter":
@@ -99,45 +99,55 @@ def _input(builder: ModelBuilder, values: ValueScope, graph: dict[str, Any], spe
             builder.node(Node(name, "Input", kind="input", outputs=(row,)))
 
 
-def _graph(
-    builder: ModelBuilder, values: ValueScope, graph: dict[str, Any], around: tuple[Scope, ...], depth: int
+def _add_graph(
+    builder: ModelBuilder, values: ValueScope, graph: dict[str, Any], outer: tuple[Scope, ...], depth: int
 ) -> None:
     """The nodes of a graph, and of the graphs that its nodes hold."""
-    if depth > MAX_DEPTH:
+    if depth > MAX_GRAPH_DEPTH:
         raise ValueError(msg("models.graphs_nest_too_deep", "graphs nest too deep"))
-    paths = [_path(n) for n in graph["nodes"]]
-    alone = Counter(paths)
+    paths = [_module_path(n) for n in graph["nodes"]]
+    nodes_of_path = Counter(paths)
     for path in set(paths):  # a module around others is no leaf, however few operators are its own
         while path := path.rpartition(".")[0]:
-            alone[path] += 2
+            nodes_of_path[path] += 2
     for node, path in zip(graph["nodes"], paths, strict=True):
-        inputs = tuple(row for a in node["inputs"] for n in _references(a["arg"]) if (row := values.get(n)) is not None)
-        made = [n for out in node["outputs"] for n in _references(out)]
-        name = node.get("name") or (made[0] if made else node["target"].rpartition(".")[2])
-        place, label = (
-            (path.rpartition(".")[0], path) if alone[path] == 1 and path else (path, f"{path}.{name}" if path else name)
+        inputs = tuple(
+            row for a in node["inputs"] for n in _value_names(a["arg"]) if (row := values.get(n)) is not None
         )
-        scope = (*around, *_scopes(place))
+        output_names = [n for out in node["outputs"] for n in _value_names(out)]
+        name = node.get("name") or (output_names[0] if output_names else node["target"].rpartition(".")[2])
+        module_path, label = (
+            (path.rpartition(".")[0], path)
+            if nodes_of_path[path] == 1 and path
+            else (path, f"{path}.{name}" if path else name)
+        )
+        scope = (*outer, *_scopes(module_path))
         bodies = [a["arg"]["as_graph"] for a in node["inputs"] if "as_graph" in a["arg"]]
         body = builder.body(scope, label.rpartition(".")[2], "control") if bodies else None
-        rows = [builder.value(_value(graph, output)) for output in made]
-        kind = _type(node["target"])
-        whole = Node(label, kind, scope, "operator", inputs, tuple(rows), _attributes(node), body=body)
-        builder.node(whole)
-        for held in bodies:
-            inside = (*whole.full_scope, Scope(str(held["name"]), "subgraph")) if len(bodies) > 1 else whole.full_scope
-            asks = kind == "while_loop" and held is bodies[0]
-            _subgraph(builder, values, held["graph"], whole, inside, () if asks else tuple(rows), depth)
-        for output, row in zip(made, rows, strict=True):
+        rows = [builder.value(_value(graph, output)) for output in output_names]
+        kind = _operator_type(node["target"])
+        graph_node = Node(label, kind, scope, "operator", inputs, tuple(rows), _attributes(node), body=body)
+        builder.node(graph_node)
+        for body_graph in bodies:
+            body_scope = (
+                (*graph_node.full_scope, Scope(str(body_graph["name"]), "subgraph"))
+                if len(bodies) > 1
+                else graph_node.full_scope
+            )
+            is_condition = kind == "while_loop" and body_graph is bodies[0]
+            _add_subgraph(
+                builder, values, body_graph["graph"], graph_node, body_scope, () if is_condition else tuple(rows), depth
+            )
+        for output, row in zip(output_names, rows, strict=True):
             values.set(output, row)
 
 
-def _subgraph(
+def _add_subgraph(
     builder: ModelBuilder,
     outer: ValueScope,
     graph: dict[str, Any],
-    whole: Node,
-    place: tuple[Scope, ...],
+    node: Node,
+    scope: tuple[Scope, ...],
     results: tuple[int, ...],
     depth: int,
 ) -> None:
@@ -146,36 +156,36 @@ def _subgraph(
     results: rows of what it gives, none of a body that only decides.
     """
     inner = ValueScope(outer)
-    names = list(_references(graph["inputs"]))
-    operands = [None] * len(names) + list(whole.inputs)
-    changed = len(whole.outputs) if whole.type == "while_loop" else len(names) if whole.type in LOOPS else 0
+    names = list(_value_names(graph["inputs"]))
+    operands = [None] * len(names) + list(node.inputs)
+    changing = len(node.outputs) if node.type == "while_loop" else len(names) if node.type in LOOP_TYPES else 0
     for i, (name, row) in enumerate(zip(names, operands[len(operands) - len(names) :], strict=True)):
-        own = row if row is not None and i >= changed else builder.value(_value(graph, name))
-        inner.set(name, own)
-        if own != row:
-            builder.node(Node(name, "Input", place, "input", () if row is None else (row,), (own,)))
-    _graph(builder, inner, graph, place, depth + 1)
-    given = [inner.get(name) for name in _references(graph["outputs"])]
-    for i, row in enumerate(given):
+        row_inside = row if row is not None and i >= changing else builder.value(_value(graph, name))
+        inner.set(name, row_inside)
+        if row_inside != row:
+            builder.node(Node(name, "Input", scope, "input", () if row is None else (row,), (row_inside,)))
+    _add_graph(builder, inner, graph, scope, depth + 1)
+    result_rows = [inner.get(name) for name in _value_names(graph["outputs"])]
+    for i, row in enumerate(result_rows):
         if row is not None:
-            result = results[i : i + 1] if len(given) == len(results) else ()
-            builder.node(Node(builder.value_at(row).name, "Output", place, "output", (row,), result))
+            result = results[i : i + 1] if len(result_rows) == len(results) else ()
+            builder.node(Node(builder.value_at(row).name, "Output", scope, "output", (row,), result))
 
 
-def _references(argument: Any) -> Iterator[str]:
+def _value_names(argument: Any) -> Iterator[str]:
     """Names of values in an argument, an output or a list of them."""
-    todo: list[Any] = [argument]
-    while todo:
-        item = todo.pop()
+    pending: list[Any] = [argument]
+    while pending:
+        item = pending.pop()
         if isinstance(item, list):
-            todo += reversed(item)  # pyright: ignore[reportUnknownArgumentType]
+            pending += reversed(item)  # pyright: ignore[reportUnknownArgumentType]
         elif isinstance(item, dict):
-            held: dict[str, Any] = item  # pyright: ignore[reportUnknownVariableType]
-            for key, inner in reversed(held.items()):
+            fields: dict[str, Any] = item  # pyright: ignore[reportUnknownVariableType]
+            for key, inner in reversed(fields.items()):
                 if key in ("name", "as_name") and isinstance(inner, str):
                     yield inner
                 elif key not in ("as_graph", "as_string", "as_strings"):
-                    todo.append(inner)
+                    pending.append(inner)
 
 
 def _value(graph: dict[str, Any], name: str, label: str | None = None) -> Value:
@@ -184,21 +194,21 @@ def _value(graph: dict[str, Any], name: str, label: str | None = None) -> Value:
     if meta is None:
         return Value(label or name)
     dtype = DTYPES.get(meta["dtype"], "")
-    shape = tuple(_size(s) for s in meta["sizes"])
+    shape = tuple(_format_size(s) for s in meta["sizes"])
     return Value(label or name, dtype, shape, tensor_bytes(dtype, shape))
 
 
-def _size(size: dict[str, Any]) -> int | str:
+def _format_size(size: dict[str, Any]) -> int | str:
     """8 or `s77` or `8*s77`."""
     if "as_int" in size:
         return int(size["as_int"])
-    text = str(size["as_expr"]["expr_str"])[:MAX_TEXT]
+    text = str(size["as_expr"]["expr_str"])[:MAX_TEXT_CHARS]
     text = re.sub(r"Symbol\('(\w+)'[^()]*\)", r"\1", re.sub(r"Integer\((-?\d+)\)", r"\1", text))
     flat = re.fullmatch(r"(Mul|Add)\(([^()]*)\)", text)
     return ("*" if flat[1] == "Mul" else "+").join(p.strip() for p in flat[2].split(",")) if flat else text
 
 
-def _path(node: dict[str, Any]) -> str:
+def _module_path(node: dict[str, Any]) -> str:
     """Dotted path of the module that ran a node; later calls of a shared module are told by `#2`, `#3`, ..."""
     stack = str(node.get("metadata", {}).get("nn_module_stack", ""))
     entries = [e.split(",") for e in stack.split(";") if e]
@@ -212,29 +222,29 @@ def _scopes(path: str) -> tuple[Scope, ...]:
     return tuple(Scope(p) for p in path.split(".") if p)
 
 
-def _type(target: str) -> str:
+def _operator_type(target: str) -> str:
     """`torch.ops.aten.conv2d.default` -> conv2d, `torch.ops.mine.op.default` -> mine.op, `_operator.mul` -> mul."""
-    parts = target.split(".")
-    if parts[:2] != ["torch", "ops"] or len(parts) < 4:
-        return parts[-1]
-    return parts[3] if parts[2] in ("aten", "higher_order") else ".".join(parts[2:4])
+    segments = target.split(".")
+    if segments[:2] != ["torch", "ops"] or len(segments) < 4:
+        return segments[-1]
+    return segments[3] if segments[2] in ("aten", "higher_order") else ".".join(segments[2:4])
 
 
 def _attributes(node: dict[str, Any]) -> dict[str, str]:
     """Arguments that are no tensors, the full target, and the line of the user's code."""
-    out = {"target": str(node["target"])}
+    texts = {"target": str(node["target"])}
     for i, argument in enumerate(node["inputs"]):
-        held: dict[str, Any] = argument["arg"]
-        kind = next(iter(held), "as_none")
+        value: dict[str, Any] = argument["arg"]
+        kind = next(iter(value), "as_none")
         if kind.startswith(("as_tensor", "as_optional_tensor", "as_graph", "as_none", "as_nested")) or "sym" in kind:
             continue
-        text = DTYPES.get(held[kind], "") if kind == "as_scalar_type" else str(held[kind])
-        out[argument["name"] or f"argument {i}"] = text[:MAX_TEXT]
+        text = DTYPES.get(value[kind], "") if kind == "as_scalar_type" else str(value[kind])
+        texts[argument["name"] or f"argument {i}"] = text[:MAX_TEXT_CHARS]
     trace = str(node.get("metadata", {}).get("stack_trace", "")).replace("\\", "/")
-    own = [f for f in FRAME.findall(trace) if "/torch/" not in f[0]]
-    if own:
-        out["source"] = f"{own[-1][0].rpartition('/')[2]}:{own[-1][1]} {own[-1][2]}"
-    return out
+    user_frames = [f for f in STACK_FRAME.findall(trace) if "/torch/" not in f[0]]
+    if user_frames:
+        texts["source"] = f"{user_frames[-1][0].rpartition('/')[2]}:{user_frames[-1][1]} {user_frames[-1][2]}"
+    return texts
 
 
 MODEL = ModelFormat("torch_export", "torch.export .pt2", 20, sniff, read, suffixes=(".pt2",))

@@ -15,19 +15,21 @@ from typing import Any
 from visualprof.messages import msg
 from visualprof.reader.graph import ModelBuilder, ModelGraph, Node, Scope, Value, tensor_bytes
 from visualprof.reader.models import ModelFormat
-from visualprof.reader.models.torch_archive import Archive, names_in, opened, refusal
+from visualprof.reader.models.torch_archive import Archive, entry_names, open_archive, rejection_reason
 from visualprof.reader.pickles import PickleError, Record, Tensor, load
 from visualprof.reader.source import Source
 
-MAX_CODE = 64 << 20
-MAX_PICKLE = 64 << 20
-MAX_PATH = 2000
+MAX_CODE_BYTES = 64 << 20
+MAX_PICKLE_BYTES = 64 << 20
+MAX_PATH_CHARS = 2000
 MAX_CALLS = 200_000  # of modules and operators; blocks that call blocks grow without bound
-CODE = re.compile(r"(^|/)code/(__torch__.*)\.py$")
-MARKS = re.compile(r"(^|/)code/__torch__|^[^/]+/data/\d+$|(^|/)constants\.pkl$")
-HINT = msg("models.export_model_torch_export_save", "export the model with torch.export.save or torch.onnx.export")
+CODE_FILE = re.compile(r"(^|/)code/(__torch__.*)\.py$")
+ARCHIVE_FILE = re.compile(r"(^|/)code/__torch__|^[^/]+/data/\d+$|(^|/)constants\.pkl$")
+EXPORT_HINT = msg(
+    "models.export_model_torch_export_save", "export the model with torch.export.save or torch.onnx.export"
+)
 # What tells about tensors or moves between types, and makes none.
-SILENT = frozenset({
+IGNORED_OPERATORS = frozenset({
     "size", "dim", "len", "shape", "dtype", "device", "append", "format", "warn", "NumToTensor", "Int",
     "ScalarImplicit", "IntImplicit", "FloatImplicit",
     "__is__", "__isnot__", "__not__", "__contains__", "__range_length", "__derive_index",
@@ -62,91 +64,92 @@ class _Data:
 
 _Thing = _Module | _Data
 _Names = dict[str, _Thing]
-NOTHING = _Data()
+NO_DATA = _Data()
 
 
 def sniff(head: bytes) -> bool:
     """A zip whose first files are code or tensors; an archive of weights starts with its pickle."""
-    names = names_in(head)
+    names = entry_names(head)
     weights_first = bool(names) and names[0].endswith("/data.pkl") and not any("/code/" in n for n in names)
-    return not weights_first and any(MARKS.search(n) for n in names)
+    return not weights_first and any(ARCHIVE_FILE.search(n) for n in names)
 
 
 def read(source: Source) -> ModelGraph:
     """Reads modules and the calls between them; layers of torch.nn are single nodes."""
-    with opened(source) as archive:
-        files = [n for n in archive.names if CODE.search(n)]
+    with open_archive(source) as archive:
+        files = [n for n in archive.names if CODE_FILE.search(n)]
         if not files:
-            raise source.error(msg("models.torch_archive_without_code", "a torch archive without code"), HINT)
-        left = MAX_CODE
+            raise source.error(msg("models.torch_archive_without_code", "a torch archive without code"), EXPORT_HINT)
+        remaining_bytes = MAX_CODE_BYTES
         texts: dict[str, bytes] = {}
         for name in files:
-            texts[name] = archive.read(name, left)
-            left -= len(texts[name])
-        root = _root(source, archive)
+            texts[name] = archive.read(name, remaining_bytes)
+            remaining_bytes -= len(texts[name])
+        root = _load_root(source, archive)
         weights = sum(archive.size(n) for n in archive.names if re.search(r"^[^/]+/data/\d+$", n))
     try:
-        classes = {c.name: c for name, text in texts.items() for c in _classes(name, text)}
+        classes = {c.name: c for name, text in texts.items() for c in _parse_classes(name, text)}
         if root.kind not in classes or "forward" not in classes[root.kind].methods:
             raise source.error(
                 msg("models.structure_torchscript_model_needs", "the structure of this TorchScript model needs torch"),
-                HINT,
+                EXPORT_HINT,
             )
         builder = ModelBuilder(source.name, "torchscript")
         builder.producer = "TorchScript"
         builder.properties = {"weight_bytes": str(weights)}
         builder.warn(msg("models.torchscript_keeps_shapes_weights", "TorchScript keeps the shapes of weights only"))
-        _Walk(builder, classes, root).model(classes[root.kind])
+        _ProgramWalker(builder, classes, root).model(classes[root.kind])
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        what = msg(
+        problem = msg(
             "models.code_torchscript_model_cannot",
             f"the code of this TorchScript model cannot be read ({type(error).__name__})",
         )
-        raise source.error(what, HINT) from error
+        raise source.error(problem, EXPORT_HINT) from error
     return builder.build()
 
 
-def _root(source: Source, archive: Archive) -> Record:
+def _load_root(source: Source, archive: Archive) -> Record:
     """The model with the modules and weights in it."""
     name = next((n for n in archive.names if re.search(r"^[^/]+/data\.pkl$", n)), None)
     try:
-        root = load(archive.read(name, MAX_PICKLE)) if name else None
+        root = load(archive.read(name, MAX_PICKLE_BYTES)) if name else None
     except PickleError as error:
         raise source.error(
-            msg("models.pickle_torchscript_model_not", f"the pickle of a TorchScript model is not one ({error})"), HINT
+            msg("models.pickle_torchscript_model_not", f"the pickle of a TorchScript model is not one ({error})"),
+            EXPORT_HINT,
         ) from error
     return root if isinstance(root, Record) else Record("")
 
 
-def _classes(file: str, text: bytes) -> Iterable[_Class]:
-    place = CODE.search(file)
-    module = place[2].replace("/", ".") if place else ""
+def _parse_classes(file: str, text: bytes) -> Iterable[_Class]:
+    match = CODE_FILE.search(file)
+    module = match[2].replace("/", ".") if match else ""
     for statement in ast.parse(text.decode("utf-8", "replace")).body:
         if isinstance(statement, ast.ClassDef):
-            yield _class(f"{module}.{statement.name}", statement)
+            yield _parse_class(f"{module}.{statement.name}", statement)
 
 
-def _class(name: str, tree: ast.ClassDef) -> _Class:
-    out = _Class(name)
+def _parse_class(name: str, tree: ast.ClassDef) -> _Class:
+    parsed = _Class(name)
     for statement in tree.body:
         if isinstance(statement, ast.FunctionDef):
-            out.methods[statement.name] = statement
+            parsed.methods[statement.name] = statement
         elif isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
-            out.attributes[statement.target.id] = ast.unparse(statement.annotation)
+            parsed.attributes[statement.target.id] = ast.unparse(statement.annotation)
         elif isinstance(statement, ast.Assign):
-            _declare(out, statement.targets[0], statement.value)
-    return out
+            _declare(parsed, statement.targets[0], statement.value)
+    return parsed
 
 
-def _declare(out: _Class, target: ast.expr, value: ast.expr) -> None:
+def _declare(target_class: _Class, target: ast.expr, value: ast.expr) -> None:
     """`__annotations__["0"] = type` and `__parameters__ = [names]`."""
     if isinstance(target, ast.Subscript) and isinstance(target.slice, ast.Constant):
-        out.attributes[str(target.slice.value)] = ast.unparse(value)
+        target_class.attributes[str(target.slice.value)] = ast.unparse(value)
     elif ast.unparse(target) == "__parameters__" and isinstance(value, ast.List):
-        out.parameters = [str(e.value) for e in value.elts if isinstance(e, ast.Constant)]
+        target_class.parameters = [str(e.value) for e in value.elts if isinstance(e, ast.Constant)]
 
 
-class _Walk:
+class _ProgramWalker:
     """Follows `forward` of the model and of the modules that it calls."""
 
     def __init__(self, builder: ModelBuilder, classes: dict[str, _Class], root: Record) -> None:
@@ -165,12 +168,12 @@ class _Walk:
             row = self._builder.value(Value(argument.arg))
             self._builder.node(Node(argument.arg, "Input", kind="input", outputs=(row,)))
             inputs.append(_Data((row,)))
-        result = self._inside(_Module("", kind), "forward", inputs)
-        self._unused()
+        result = self._run_method(_Module("", kind), "forward", inputs)
+        self._add_unused_weights()
         for row in _rows([result]):
             self._builder.node(Node(self._builder.value_at(row).name, "Output", kind="output", inputs=(row,)))
 
-    def _inside(self, module: _Module, method: str, arguments: Sequence[_Thing]) -> _Thing:
+    def _run_method(self, module: _Module, method: str, arguments: Sequence[_Thing]) -> _Thing:
         code = module.kind.methods[method]
         names: _Names = dict(zip((a.arg for a in code.args.args), (module, *arguments), strict=False))
         results: list[_Thing] = []
@@ -184,7 +187,7 @@ class _Walk:
             elif isinstance(statement, ast.AnnAssign) and statement.value is not None:
                 self._assign(statement.target, self._value(statement.value, names), names)
             elif isinstance(statement, ast.Return):
-                results.append(self._value(statement.value, names) if statement.value else NOTHING)
+                results.append(self._value(statement.value, names) if statement.value else NO_DATA)
             elif isinstance(statement, ast.Expr):
                 self._value(statement.value, names)
             elif isinstance(statement, ast.If):
@@ -198,11 +201,11 @@ class _Walk:
 
     def _branches(self, tree: ast.If, names: _Names, results: list[_Thing]) -> None:
         """Both branches are drawn; a name that both set comes from both."""
-        one, two = dict(names), dict(names)
-        self._body(tree.body, one, results)
-        self._body(tree.orelse, two, results)
-        for name in one.keys() | two.keys():
-            a, b = one.get(name), two.get(name)
+        then_names, else_names = dict(names), dict(names)
+        self._body(tree.body, then_names, results)
+        self._body(tree.orelse, else_names, results)
+        for name in then_names.keys() | else_names.keys():
+            a, b = then_names.get(name), else_names.get(name)
             thing = a if a is b or b is None else b if a is None else _Data(_rows([a, b]))
             if thing is not None:
                 names[name] = thing
@@ -218,7 +221,7 @@ class _Walk:
 
     def _value(self, tree: ast.expr, names: _Names) -> _Thing:
         if isinstance(tree, ast.Name):
-            return names.get(tree.id, NOTHING)
+            return names.get(tree.id, NO_DATA)
         if isinstance(tree, ast.Attribute):
             return self._attribute(self._value(tree.value, names), tree.attr)
         if isinstance(tree, ast.Call):
@@ -231,9 +234,9 @@ class _Walk:
             and isinstance(tree.slice, ast.Constant)
             and isinstance(tree.slice.value, int)
         ):
-            thing, place = self._value(tree.value, names), tree.slice.value
+            thing, index = self._value(tree.value, names), tree.slice.value
             parts = thing.parts if isinstance(thing, _Data) else None
-            return parts[place] if parts is not None and place < len(parts) else thing
+            return parts[index] if parts is not None and index < len(parts) else thing
         return _Data(_rows([self._value(e, names) for e in ast.iter_child_nodes(tree) if isinstance(e, ast.expr)]))
 
     def _attribute(self, thing: _Thing, name: str) -> _Thing:
@@ -244,35 +247,35 @@ class _Walk:
         kind = self._classes.get(thing.kind.attributes.get(name, ""))
         if kind is not None:
             return _Module(path, kind)
-        return _Data(self._weight(path)) if name in thing.kind.parameters else NOTHING
+        return _Data(self._weight(path)) if name in thing.kind.parameters else NO_DATA
 
     def _weight(self, path: str) -> tuple[int, ...]:
         """Row of a weight, the same of one that several modules share; none where the model has None."""
-        held: Any = self._root
-        for part in path.split("."):
-            held = held.state.get(part) if isinstance(held, Record) else None
-        if not isinstance(held, Tensor):
+        item: Any = self._root
+        for segment in path.split("."):
+            item = item.state.get(segment) if isinstance(item, Record) else None
+        if not isinstance(item, Tensor):
             return ()
-        if held not in self._weights:
-            value = Value(path, held.dtype, held.shape, tensor_bytes(held.dtype, held.shape))
-            self._weights[held] = self._builder.value(value)
-            place = tuple(Scope(p) for p in path.split(".")[:-1])
-            self._builder.node(Node(path, "Parameter", place, "constant", (), (self._weights[held],)))
-        return (self._weights[held],)
+        if item not in self._weights:
+            value = Value(path, item.dtype, item.shape, tensor_bytes(item.dtype, item.shape))
+            self._weights[item] = self._builder.value(value)
+            scope = tuple(Scope(p) for p in path.split(".")[:-1])
+            self._builder.node(Node(path, "Parameter", scope, "constant", (), (self._weights[item],)))
+        return (self._weights[item],)
 
-    def _unused(self) -> None:
+    def _add_unused_weights(self) -> None:
         """Weights that no call reads; each module once, wherever it is held."""
-        todo, seen = [("", self._root)], {self._root}
-        for path, module in todo:  # which grows meanwhile
-            if len(path) > MAX_PATH:
+        pending, seen = [("", self._root)], {self._root}
+        for path, module in pending:  # which grows meanwhile
+            if len(path) > MAX_PATH_CHARS:
                 raise ValueError(msg("models.modules_nest_too_deep", "modules nest too deep"))
             kind = self._classes.get(module.kind)
             for name in kind.parameters if kind else ():
                 self._weight(f"{path}{name}")
-            for name, held in module.state.items():
-                if isinstance(held, Record) and held not in seen:
-                    seen.add(held)
-                    todo.append((f"{path}{name}.", held))
+            for name, child in module.state.items():
+                if isinstance(child, Record) and child not in seen:
+                    seen.add(child)
+                    pending.append((f"{path}{name}.", child))
 
     def _call(self, tree: ast.Call, names: _Names) -> _Thing:
         self._calls += 1
@@ -296,7 +299,7 @@ class _Walk:
         if method in module.kind.methods and (inner or not module.path):
             outer, self._scope = self._scope, module.path.split(".") if module.path else []
             try:
-                return self._inside(module, method, arguments)
+                return self._run_method(module, method, arguments)
             finally:
                 self._scope = outer
         weights = tuple(row for p in module.kind.parameters for row in self._weight(f"{module.path}.{p}"))
@@ -306,7 +309,7 @@ class _Walk:
         return self._node(scope, label, plain.rpartition(".")[2], rows, {"class": plain})
 
     def _operator(self, name: str, rows: tuple[int, ...]) -> _Thing:
-        return NOTHING if name in SILENT else self._node(self._scope, name, name, rows, {})
+        return NO_DATA if name in IGNORED_OPERATORS else self._node(self._scope, name, name, rows, {})
 
     def _node(
         self, scope: Sequence[str], label: str, kind: str, rows: tuple[int, ...], attributes: dict[str, str]
@@ -324,4 +327,6 @@ def _rows(things: Iterable[_Thing]) -> tuple[int, ...]:
     return tuple(dict.fromkeys(r for t in things if isinstance(t, _Data) for r in t.rows))
 
 
-MODEL = ModelFormat("torchscript", "TorchScript", 21, sniff, read, shared_suffixes=(".pt", ".pth"), refuse=refusal)
+MODEL = ModelFormat(
+    "torchscript", "TorchScript", 21, sniff, read, shared_suffixes=(".pt", ".pth"), refuse=rejection_reason
+)

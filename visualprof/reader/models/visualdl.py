@@ -64,29 +64,35 @@ def read(source: Source) -> ModelGraph:
         document = _DECODER.decode(data)
     builder = ModelBuilder(source.name, "visualdl")
     builder.producer = f"VisualDL, graph {document.version}"
-    operators = [_operator(node) for node in document.nodes if node.is_leaf_node]
-    paddle.add_program(builder, [Block(dict(map(_variable, document.vars)), operators)])
+    operators = [_parse_operator(node) for node in document.nodes if node.is_leaf_node]
+    paddle.add_program(builder, [Block(dict(map(_parse_variable, document.vars)), operators)])
     return builder.build()
 
 
-def _variable(variable: _Variable) -> tuple[str, Variable]:
+def _parse_variable(variable: _Variable) -> tuple[str, Variable]:
     """The holders of inputs and outputs are persistable too, but no tensors."""
-    known = isinstance(variable.shape, list)
+    has_shape = isinstance(variable.shape, list)
     shape = variable.shape if isinstance(variable.shape, list) else None
     dtype = variable.dtype.rpartition(".")[2].lower()
-    return variable.name, Variable(paddle.tensor_value(variable.name, dtype, shape), known and variable.persistable)
+    return variable.name, Variable(paddle.tensor_value(variable.name, dtype, shape), has_shape and variable.persistable)
 
 
-def _operator(node: _Operator) -> Operator:
-    inputs, outputs = ([n for names in held.values() for n in names] for held in (node.input_vars, node.output_vars))
+def _parse_operator(node: _Operator) -> Operator:
+    inputs, outputs = (
+        [n for names in variables.values() for n in names] for variables in (node.input_vars, node.output_vars)
+    )
     attributes = {
         n: str(v)[: paddle.MAX_ATTRIBUTE_CHARS]
         for n, v in node.attrs.items()
         if not paddle.INTERNAL_ATTRIBUTES.fullmatch(n)
     }
-    where = paddle.user_source_line([str(line) for line in json_list(node.attrs.get("op_callstack"))])
+    source_line = paddle.user_source_line([str(line) for line in json_list(node.attrs.get("op_callstack"))])
     return Operator(
-        node.type, node.name.rpartition("/")[0], inputs, outputs, attributes | ({"source": where} if where else {})
+        node.type,
+        node.name.rpartition("/")[0],
+        inputs,
+        outputs,
+        attributes | ({"source": source_line} if source_line else {}),
     )
 
 

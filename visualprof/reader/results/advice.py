@@ -12,12 +12,12 @@ from visualprof.reader.chrome.values import integer, json_object, json_objects, 
 Json = dict[str, Any]
 
 SCHEMA = "visualprof.advice/1"
-MOST = 200
+MAX_ROWS = 200
 VERDICTS = ("faster", "equal", "slower", "undecided", "wrong", msg("reader.no_effect", "no effect"), "failed")
 
 
 @dataclass(frozen=True)
-class Advised:
+class AdviceRow:
     """A candidate at the size that is judged, or the original; None where unknown or not measured.
 
     candidate: its name, "original" of the model itself. verdict: of `VERDICTS`, "" of the original. ratio: latency as a
@@ -78,27 +78,29 @@ class Advice:
     max_error: float | None = None
     data_rows: int | None = None
     complete: bool = False
-    rows: tuple[Advised, ...] = ()
+    rows: tuple[AdviceRow, ...] = ()
 
 
-def advice_of(body: Json) -> Advice | None:
+def parse_advice(body: Json) -> Advice | None:
     """The advice of the content of `advice.json`; None when it is none."""
     if body.get("schema") != SCHEMA:
         return None
     judged = integer(body.get("judged"))
-    rows = [_row(one, judged) for one in json_objects(body.get("rows"))[:MOST] if text(one.get("name"))]
+    rows = [_parse_row(row, judged) for row in json_objects(body.get("rows"))[:MAX_ROWS] if text(row.get("name"))]
     head = text(body.get("objective")), number(body.get("max_error")), integer(body.get("data_rows"))
     return Advice(*head, body.get("complete") is True, tuple(rows))
 
 
-def _row(row: Json, judged: int | None) -> Advised:
-    points = {batch: one for one in json_objects(row.get("points")) if (batch := integer(one.get("batch"))) is not None}
+def _parse_row(row: Json, judged: int | None) -> AdviceRow:
+    points = {
+        batch: entry for entry in json_objects(row.get("points")) if (batch := integer(entry.get("batch"))) is not None
+    }
     point = points.get(judged if judged is not None else -1, {})
     latency, ratio = json_object(point.get("latency_ns")), json_object(point.get("ratio"))
-    random = json_object(row.get("random"))
-    error = json_object(row.get("data")) or random
-    top1, verdict, spec = json_object(error.get("top1")), text(row.get("verdict")), json_object(row.get("spec"))
-    return Advised(
+    random_error_info = json_object(row.get("random"))
+    error_info = json_object(row.get("data")) or random_error_info
+    top1, verdict, spec = json_object(error_info.get("top1")), text(row.get("verdict")), json_object(row.get("spec"))
+    return AdviceRow(
         candidate=text(row.get("name")),
         kind=text(row.get("kind")),
         verdict=verdict if verdict in VERDICTS else "",
@@ -115,11 +117,11 @@ def _row(row: Json, judged: int | None) -> Advised:
         ratio_high=number(ratio.get("high")),
         margin_ratio=number(point.get("margin")),
         samples_per_s=number(point.get("samples_per_s")),
-        ratios=dict(_ratios(points)),
-        error=number(error.get("relative")),
-        random_error=number(random.get("relative")),
-        max_abs_error=number(error.get("max_abs")),
-        cosine_error=number(error.get("cosine")),
+        ratios=dict(_parse_ratios(points)),
+        error=number(error_info.get("relative")),
+        random_error=number(random_error_info.get("relative")),
+        max_abs_error=number(error_info.get("max_abs")),
+        cosine_error=number(error_info.get("cosine")),
         agreed=integer(top1.get("agreed")),
         rows=integer(top1.get("rows")),
         agreed_low_ratio=number(top1.get("low")),
@@ -131,30 +133,37 @@ def _row(row: Json, judged: int | None) -> Advised:
         backend=text(spec.get("backend")),
         version=text(row.get("version")),
         ran=", ".join(f"{name} {text(value)}" for name, value in json_object(row.get("effective")).items()),
-        places={place: known for place, kinds in json_object(row.get("places")).items() if (known := _counts(kinds))},
+        places={
+            location: counts
+            for location, kinds in json_object(row.get("places")).items()
+            if (counts := _parse_counts(kinds))
+        },
         files=tuple(texts(row.get("files"))),
-        steps=tuple((text(one.get("converter")), _texts(one.get("options"))) for one in json_objects(row.get("steps"))),
-        tools=_texts(row.get("tools")),
-        spec=_spec(spec),
+        steps=tuple(
+            (text(entry.get("converter")), _parse_texts(entry.get("options")))
+            for entry in json_objects(row.get("steps"))
+        ),
+        tools=_parse_texts(row.get("tools")),
+        spec=_parse_spec(spec),
     )
 
 
-def _texts(value: object) -> dict[str, str]:
-    return {name: text(one) for name, one in json_object(value).items()}
+def _parse_texts(value: object) -> dict[str, str]:
+    return {name: text(item) for name, item in json_object(value).items()}
 
 
-def _counts(kinds: object) -> dict[str, int]:
-    found = {name: integer(count) for name, count in json_object(kinds).items()}
-    return {name: count for name, count in found.items() if count}
+def _parse_counts(kinds: object) -> dict[str, int]:
+    counts = {name: integer(count) for name, count in json_object(kinds).items()}
+    return {name: count for name, count in counts.items() if count}
 
 
-def _spec(spec: Json) -> Json:
-    named = ("backend", "version", "platform", "device", "precision")
-    known = {name: text(spec.get(name)) for name in named}
-    return {**known, "threads": integer(spec.get("threads")) or 0, "options": _texts(spec.get("options"))}
+def _parse_spec(spec: Json) -> Json:
+    names = ("backend", "version", "platform", "device", "precision")
+    texts_by_name = {name: text(spec.get(name)) for name in names}
+    return {**texts_by_name, "threads": integer(spec.get("threads")) or 0, "options": _parse_texts(spec.get("options"))}
 
 
-def _ratios(points: Mapping[int, Json]) -> Iterator[tuple[int, float]]:
+def _parse_ratios(points: Mapping[int, Json]) -> Iterator[tuple[int, float]]:
     for batch, point in points.items():
         value = number(json_object(point.get("ratio")).get("value"))
         if value is not None:

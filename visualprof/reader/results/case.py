@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from visualprof.reader.logdir.scan import LogFile
 
 SCHEMA = "visualprof.case/1"
-FILE = "case.json"
+CASE_FILE = "case.json"
 
 
 class CaseStep(msgspec.Struct, frozen=True):
@@ -141,19 +141,19 @@ class CaseResult(msgspec.Struct, frozen=True):
     finished_ns: int = 0
 
 
-def cases(files: Iterable[LogFile]) -> dict[str, CaseResult]:
+def read_cases(files: Iterable[LogFile]) -> dict[str, CaseResult]:
     """The results among the files of a log directory, by their folder as users see it."""
-    read = {file.file.rpartition("/")[0]: read_case(Path(file.path)) for file in files if file.name == FILE}
-    return {folder: result for folder, result in read.items() if result is not None}
+    results = {file.file.rpartition("/")[0]: read_case(Path(file.path)) for file in files if file.name == CASE_FILE}
+    return {folder: result for folder, result in results.items() if result is not None}
 
 
-_DECODER = msgspec.json.Decoder(CaseResult)
+_RESULT_DECODER = msgspec.json.Decoder(CaseResult)
 
 
 def read_case(path: Path) -> CaseResult | None:
     """The result in a file; None for one that is none, or is damaged."""
     try:
-        result = _DECODER.decode(path.read_bytes())
+        result = _RESULT_DECODER.decode(path.read_bytes())
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
     return result if result.schema == SCHEMA else None

@@ -98,74 +98,74 @@ class Point:
     load: PointLoad = field(default_factory=PointLoad)
 
 
-def read_points(lines: Iterable[Json]) -> tuple[tuple[Point, ...], list[str]]:
+def parse_points(lines: Iterable[Json]) -> tuple[tuple[Point, ...], list[str]]:
     """Points by size, the last one of each, and what is wrong with the others."""
     points: dict[int, Point] = {}
-    bad = 0
+    invalid = 0
     for line in lines:
-        point = _point(line)
+        point = _parse_point(line)
         if point is None:
-            bad += 1
+            invalid += 1
         else:
             points[point.batch] = point
     warnings = (
-        [msg("reader.points_jsonl_lines_no", f"points.jsonl: {bad:,} lines are no points and were left out")]
-        if bad
+        [msg("reader.points_jsonl_lines_no", f"points.jsonl: {invalid:,} lines are no points and were left out")]
+        if invalid
         else []
     )
     return tuple(points[batch] for batch in sorted(points)), warnings
 
 
-WHOLE = (
+INTEGER_FIELDS = (
     "duration_ns", "load_ns", "first_ns", "warmup_n", "mean_ns", "min_ns", "max_ns", "iqr_ns", "involuntary_switches",
     "rss_bytes", "gpu_memory_bytes", "start_ns", "end_ns",
 )  # fmt: skip
-NUMBERS = ("qps", "samples_per_s", "whole_samples_per_s", "pressure", "energy_j_per_sample")
-STEP_WHOLE = ("concurrency", "n", "unserved", "p50_ns", "tail_ns", "tail_bound_ns")
+NUMBER_FIELDS = ("qps", "samples_per_s", "whole_samples_per_s", "pressure", "energy_j_per_sample")
+STEP_INTEGER_FIELDS = ("concurrency", "n", "unserved", "p50_ns", "tail_ns", "tail_bound_ns")
 SCENARIOS = ("closed", "poisson", "search", "SingleStream", "MultiStream", "Server", "Offline")
 VERDICTS = ("PASS", "FAIL", "INCONCLUSIVE")
 MAX_STEPS = 1000
-FLAGS = ("stable", "host_busy", "throttled")
+FLAG_FIELDS = ("stable", "host_busy", "throttled")
 
 
-def _point(line: Json) -> Point | None:
+def _parse_point(line: Json) -> Point | None:
     batch, n = integer(line.get("batch")), integer(line.get("n"))
     if batch is None or n is None or batch < 0 or n < 1:
         return None
     trusted = tuple(v for v in map(number, first_items(line.get("trusted"))) if v is not None)
-    fields: Json = {name: integer(line.get(name)) for name in WHOLE}
-    fields |= {name: number(line.get(name)) for name in NUMBERS}
-    fields |= {name: line[name] if isinstance(line.get(name), bool) else None for name in FLAGS}
+    fields: Json = {name: integer(line.get(name)) for name in INTEGER_FIELDS}
+    fields |= {name: number(line.get(name)) for name in NUMBER_FIELDS}
+    fields |= {name: line[name] if isinstance(line.get(name), bool) else None for name in FLAG_FIELDS}
     fields |= {name: integer(line.get(name)) if p in trusted else None for name, p in PERCENTILES}
     windows = tuple(v for v in map(integer, first_items(line.get("window_p50_ns"))) if v is not None)
-    place = tuple(v for v in map(integer, first_items(line.get("latencies"))) if v is not None)
-    latencies = (place[0], place[1]) if len(place) == 2 else None
-    fields |= {"trusted": trusted, "window_p50_ns": windows, "latencies": latencies, "repeats": _repeats(line)}
-    return Point(batch=batch, n=n, load=_load(json_object(line.get("load"))), **fields)
+    latency_location = tuple(v for v in map(integer, first_items(line.get("latencies"))) if v is not None)
+    latencies = (latency_location[0], latency_location[1]) if len(latency_location) == 2 else None
+    fields |= {"trusted": trusted, "window_p50_ns": windows, "latencies": latencies, "repeats": _parse_repeats(line)}
+    return Point(batch=batch, n=n, load=_parse_load(json_object(line.get("load"))), **fields)
 
 
-def _repeats(line: Json) -> tuple[Point, ...]:
+def _parse_repeats(line: Json) -> tuple[Point, ...]:
     """The points that a point is made of, which have none of their own."""
-    lines = (json_object(one) for one in first_items(line.get("repeats")))
-    return tuple(point for one in lines if (point := _point({**one, "repeats": None})))
+    lines = (json_object(entry) for entry in first_items(line.get("repeats")))
+    return tuple(point for entry in lines if (point := _parse_point({**entry, "repeats": None})))
 
 
-def _load(value: Json) -> PointLoad:
-    steps = tuple(map(_step, json_objects(value.get("steps"))[:MAX_STEPS]))
+def _parse_load(value: Json) -> PointLoad:
+    steps = tuple(map(_parse_step, json_objects(value.get("steps"))[:MAX_STEPS]))
     percentile, limit = number(value.get("percentile")), integer(value.get("limit_ns"))
-    words = _word(value, "scenario", SCENARIOS), _word(value, "verdict", VERDICTS)
-    return PointLoad(words[0], percentile, limit, words[1], _step(json_object(value.get("step"))), steps)
+    words = _parse_word(value, "scenario", SCENARIOS), _parse_word(value, "verdict", VERDICTS)
+    return PointLoad(words[0], percentile, limit, words[1], _parse_step(json_object(value.get("step"))), steps)
 
 
-def _step(value: Json) -> Step:
-    fields: Json = {name: integer(value.get(name)) for name in STEP_WHOLE}
+def _parse_step(value: Json) -> Step:
+    fields: Json = {name: integer(value.get(name)) for name in STEP_INTEGER_FIELDS}
     fields |= {name: number(value.get(name)) for name in ("offered_per_s", "achieved_per_s")}
-    return Step(**fields, verdict=_word(value, "verdict", VERDICTS))
+    return Step(**fields, verdict=_parse_word(value, "verdict", VERDICTS))
 
 
-def _word(value: Json, name: str, known: tuple[str, ...]) -> str:
+def _parse_word(value: Json, name: str, allowed: tuple[str, ...]) -> str:
     word = value.get(name)
-    return word if word in known else ""
+    return word if word in allowed else ""
 
 
 def read_lines(file: LogFile) -> tuple[list[Json], list[str]]:
@@ -176,19 +176,21 @@ def read_lines(file: LogFile) -> tuple[list[Json], list[str]]:
     except OSError as error:
         return [], [f"{file.name}: {error.strerror}"]
     lines = data.split(b"\n")
-    out: list[Json] = []
-    bad = 0
+    objects: list[Json] = []
+    damaged = 0
     for i, line in enumerate(lines[:MAX_POINTS]):
         try:
             if line.strip():
-                out.append(json_object(msgspec.json.decode(line)))
+                objects.append(json_object(msgspec.json.decode(line)))
         except DECODE_ERRORS:  # noqa: PERF203 - a few lines, each alone
-            bad += i < len(lines) - 1
+            damaged += i < len(lines) - 1
     warnings = (
-        [msg("reader.damaged_lines_left_out", f"{file.name}: {bad:,} damaged lines were left out")] if bad else []
+        [msg("reader.damaged_lines_left_out", f"{file.name}: {damaged:,} damaged lines were left out")]
+        if damaged
+        else []
     )
     if len(lines) > MAX_POINTS or len(data) == MAX_POINTS_BYTES:
         warnings.append(
             msg("reader.more_than_lines_rest", f"{file.name} has more than {MAX_POINTS:,} lines: the rest was left out")
         )
-    return out, warnings
+    return objects, warnings

@@ -16,18 +16,18 @@ from numpy.typing import NDArray
 
 from visualprof.messages import msg
 from visualprof.reader.chrome.values import integer, json_object, json_objects, number, text, texts
-from visualprof.reader.results.advice import Advice, advice_of
-from visualprof.reader.results.points import Json, Point, read_lines, read_points
-from visualprof.reader.results.search import Search, search_of
+from visualprof.reader.results.advice import Advice, parse_advice
+from visualprof.reader.results.points import Json, Point, parse_points, read_lines
+from visualprof.reader.results.search import Search, parse_search
 from visualprof.reader.source import DECODE_ERRORS
 
 if TYPE_CHECKING:
     from visualprof.reader.logdir.scan import LogFile
 
 JOB_SCHEMA = "visualprof.job/1"
-PARTS = ("job.json", "env.json", "status.json", "points.jsonl", "latencies.bin", "advice.json", "search.json")
-MAX_JSON = 4 << 20
-PIECE = 1 << 16
+RESULT_FILES = ("job.json", "env.json", "status.json", "points.jsonl", "latencies.bin", "advice.json", "search.json")
+MAX_JSON_BYTES = 4 << 20
+LATENCIES_PER_PIECE = 1 << 16
 MAX_SAMPLES = 1 << 23
 STATES = ("initiated", "waiting", "running", "succeeded", "failed", "cancelled")
 
@@ -90,39 +90,43 @@ class Report:
         return next((p for p in self.points if p.batch == batch), None)
 
 
-def folders(files: Iterable[LogFile]) -> dict[str, dict[str, LogFile]]:
+def find_result_folders(files: Iterable[LogFile]) -> dict[str, dict[str, LogFile]]:
     """Folders that hold a result, by their name towards users, with the files that make it one."""
     results: dict[str, dict[str, LogFile]] = {}
     for file in files:
-        if file.name in PARTS:
+        if file.name in RESULT_FILES:
             results.setdefault(file.file.rpartition("/")[0], {})[file.name] = file
-    return {name: parts for name, parts in results.items() if "job.json" in parts and "points.jsonl" in parts}
+    return {
+        name: result_files
+        for name, result_files in results.items()
+        if "job.json" in result_files and "points.jsonl" in result_files
+    }
 
 
-def read_report(folder: str, parts: Mapping[str, LogFile]) -> Report | None:
+def read_report(folder: str, files: Mapping[str, LogFile]) -> Report | None:
     """The report of a folder; None when it is no result.
 
     Args:
-        folder: as users see it. parts: its files by name, as `folders` gives them.
+        folder: as users see it. parts: its files by name, as `find_result_folders` gives them.
     """
-    job, env, status = (read_json(parts.get(f"{name}.json")) for name in ("job", "env", "status"))
+    job, env, status = (read_json(files.get(f"{name}.json")) for name in ("job", "env", "status"))
     if job.get("schema") != JOB_SCHEMA:
         return None
-    lines, damaged = read_lines(parts["points.jsonl"])
-    report = report_of(folder, job, env, status, lines)
+    lines, line_warnings = read_lines(files["points.jsonl"])
+    report = build_report(folder, job, env, status, lines)
     return replace(
         report,
-        finished_ns=report.finished_ns or max(file.version.mtime_ns for file in parts.values()),
-        warnings=(*damaged, *report.warnings),
-        latencies=parts["latencies.bin"].path if "latencies.bin" in parts else "",
-        advice=advice_of(read_json(parts.get("advice.json"))),
-        search=search_of(read_json(parts.get("search.json"))),
+        finished_ns=report.finished_ns or max(file.version.mtime_ns for file in files.values()),
+        warnings=(*line_warnings, *report.warnings),
+        latencies=files["latencies.bin"].path if "latencies.bin" in files else "",
+        advice=parse_advice(read_json(files.get("advice.json"))),
+        search=parse_search(read_json(files.get("search.json"))),
     )
 
 
-def report_of(folder: str, job: Json, env: Json, status: Json, lines: Iterable[Json]) -> Report:
+def build_report(folder: str, job: Json, env: Json, status: Json, lines: Iterable[Json]) -> Report:
     """The report of what a result's files say. folder: as users see it. lines: of points.jsonl."""
-    points, wrong = read_points(lines)
+    points, point_warnings = parse_points(lines)
     spec, model = json_object(job.get("spec")), json_object(job.get("model"))
     state = text(status.get("state"))
     return Report(
@@ -146,13 +150,15 @@ def report_of(folder: str, job: Json, env: Json, status: Json, lines: Iterable[J
         hint=text(status.get("hint")),
         started_ns=integer(status.get("started_ns")) or 0,
         finished_ns=integer(status.get("finished_ns")) or 0,
-        environment=_environment(env),
+        environment=_describe_environment(env),
         effective={text(k): text(v) for k, v in json_object(env.get("effective")).items()},
-        profiles=tuple(_profile(entry) for entry in json_objects(status.get("profiles")) if text(entry.get("file"))),
+        profiles=tuple(
+            _parse_profile(entry) for entry in json_objects(status.get("profiles")) if text(entry.get("file"))
+        ),
         points=points,
-        warnings=(*texts(status.get("warnings")), *wrong),
+        warnings=(*texts(status.get("warnings")), *point_warnings),
         latencies="",
-        price_per_hour=_price(json_object(job.get("request")), env),
+        price_per_hour=_first_price(json_object(job.get("request")), env),
         sample=json_object(job.get("request")).get("sample") is True,
     )
 
@@ -162,35 +168,35 @@ def read_latencies(report: Report, point: Point) -> NDArray[np.int64]:
 
     None where they are not kept, or the file is shorter than it should be.
     """
-    parts = point.repeats or (point,)
-    read = [_latencies(report.latencies, part.latencies, MAX_SAMPLES // len(parts)) for part in parts]
-    return np.concatenate(read) if all(len(part) for part in read) else np.zeros(0, np.int64)
+    repeats = point.repeats or (point,)
+    latencies = [_read_latencies(report.latencies, repeat.latencies, MAX_SAMPLES // len(repeats)) for repeat in repeats]
+    return np.concatenate(latencies) if all(len(repeat) for repeat in latencies) else np.zeros(0, np.int64)
 
 
-def _latencies(file: str, place: tuple[int, int] | None, most: int) -> NDArray[np.int64]:
+def _read_latencies(file: str, location: tuple[int, int] | None, limit: int) -> NDArray[np.int64]:
     nothing = np.zeros(0, np.int64)
-    if not file or place is None:
+    if not file or location is None:
         return nothing
-    offset, count = place
+    offset, count = location
     try:
         if offset < 0 or count < 1 or offset + 4 * count > Path(file).stat().st_size:
             return nothing
-        kept = np.memmap(file, "<u4", "r", offset, (count,))
-        if count <= most:
-            return kept.astype(np.int64)
-        starts = np.linspace(0, count - PIECE, max(1, most // PIECE)).astype(np.int64)
-        return kept[(starts[:, None] + np.arange(PIECE)).ravel()].astype(np.int64)
+        stored = np.memmap(file, "<u4", "r", offset, (count,))
+        if count <= limit:
+            return stored.astype(np.int64)
+        starts = np.linspace(0, count - LATENCIES_PER_PIECE, max(1, limit // LATENCIES_PER_PIECE)).astype(np.int64)
+        return stored[(starts[:, None] + np.arange(LATENCIES_PER_PIECE)).ravel()].astype(np.int64)
     except (OSError, ValueError):
         return nothing
 
 
-def _price(*said: Json) -> float | None:
+def _first_price(*sources: Json) -> float | None:
     """The first of some places that says it: a job's own price is before its machine's."""
-    prices = (number(one.get("price_per_hour")) for one in said)
+    prices = (number(source.get("price_per_hour")) for source in sources)
     return next((price for price in prices if price is not None and price >= 0), None)
 
 
-def _environment(env: Json) -> dict[str, str]:
+def _describe_environment(env: Json) -> dict[str, str]:
     """What the machine is, by name."""
     names = ("platform", "machine", "system", "hostname", "cpu", "cores", "python", "sandbox", "visualprof")
     values = {name: text(env.get(name)) for name in names}
@@ -198,14 +204,14 @@ def _environment(env: Json) -> dict[str, str]:
     return {name: value for name, value in values.items() if value}
 
 
-def _profile(entry: Json) -> Profile:
+def _parse_profile(entry: Json) -> Profile:
     batch, runs, start = (integer(entry.get(key)) for key in ("batch", "runs", "start_ns"))
     return Profile(text(entry.get("pass")), text(entry.get("file")), batch, runs, start, text(entry.get("error")))
 
 
 def read_json(file: LogFile | None) -> Json:
     """The object in a file; empty when there is none, or it is larger than any of ours."""
-    if file is None or file.version.size > MAX_JSON:
+    if file is None or file.version.size > MAX_JSON_BYTES:
         return {}
     try:
         return json_object(msgspec.json.decode(Path(file.path).read_bytes()))

@@ -10,14 +10,14 @@ from visualprof.reader.chrome.values import integer, json_object, json_objects, 
 Json = dict[str, Any]
 
 SCHEMA = "visualprof.search/1"
-MOST = 5000
+MAX_ROWS = 5000
 STATES = ("running", "feasible", "infeasible", "failed")
 VERDICTS = ("better", "equal", "worse")
 SIGNS = ("<=", ">=", "<", ">")
 
 
 @dataclass(frozen=True)
-class Tried:
+class TrialRow:
     """A setting and its figures; None where unknown or not measured.
 
     kind: "default" of the setting that all are measured beside, "trial", or "again" of the best trials once more.
@@ -69,68 +69,77 @@ class Search:
     complete: bool
     data_rows: int | None
     best: int | None
-    rows: tuple[Tried, ...]
+    rows: tuple[TrialRow, ...]
 
     @property
-    def tried(self) -> int:
+    def trial_count(self) -> int:
         """How many trials there are."""
         return sum(row.kind == "trial" for row in self.rows)
 
 
-def search_of(body: Json) -> Search | None:
+def parse_search(body: Json) -> Search | None:
     """The search of the content of `search.json`; None when it is none."""
     if body.get("schema") != SCHEMA:
         return None
-    trials = json_objects(body.get("trials"))[:MOST]
-    numbers = {at: i + 1 for i, one in enumerate(trials) if (at := integer(one.get("at"))) is not None}
-    settings = {integer(one.get("at")): one.get("setting") for one in trials}
-    again = [{**one, "setting": settings.get(integer(one.get("at")))} for one in json_objects(body.get("again"))[:MOST]]
+    trials = json_objects(body.get("trials"))[:MAX_ROWS]
+    trial_numbers = {
+        position: i + 1 for i, trial in enumerate(trials) if (position := integer(trial.get("at"))) is not None
+    }
+    settings = {integer(trial.get("at")): trial.get("setting") for trial in trials}
+    repeats = [
+        {**trial, "setting": settings.get(integer(trial.get("at")))}
+        for trial in json_objects(body.get("again"))[:MAX_ROWS]
+    ]
     default = json_object(body.get("default"))
-    beside = {"ratio": default.get("same"), "margin": default.get("margin"), "figures": default.get("figures")}
-    rows = [_tried("default", None, {**beside, "why": "; ".join(texts(default.get("missed")))})] if default else []
-    rows += [_tried("trial", i + 1, one) for i, one in enumerate(trials)]
-    rows += [_confirmation(numbers.get(integer(one.get("at")) or 0), one) for one in again]
+    default_entry = {"ratio": default.get("same"), "margin": default.get("margin"), "figures": default.get("figures")}
+    rows = (
+        [_trial_row("default", None, {**default_entry, "why": "; ".join(texts(default.get("missed")))})]
+        if default
+        else []
+    )
+    rows += [_trial_row("trial", i + 1, trial) for i, trial in enumerate(trials)]
+    rows += [_repeat_row(trial_numbers.get(integer(trial.get("at")) or 0), trial) for trial in repeats]
     best = integer(json_object(body.get("best")).get("at"))
     return Search(
         objective=text(body.get("objective")),
-        where=tuple(bound for one in json_objects(body.get("where")) if (bound := _bound(one))),
+        where=tuple(bound for trial in json_objects(body.get("where")) if (bound := _parse_bound(trial))),
         method=text(body.get("method")),
         settings=integer(body.get("settings")),
         total=integer(body.get("total")),
         complete=body.get("complete") is True,
         data_rows=integer(body.get("data_rows")),
-        best=None if best is None else numbers.get(best),
+        best=None if best is None else trial_numbers.get(best),
         rows=tuple(rows),
     )
 
 
-def _bound(one: Json) -> Bound | None:
-    limit, sign = number(one.get("limit")), text(one.get("sign"))
+def _parse_bound(entry: Json) -> Bound | None:
+    limit, sign = number(entry.get("limit")), text(entry.get("sign"))
     return (
-        Bound(text(one.get("text")), text(one.get("field")), sign, limit)
+        Bound(text(entry.get("text")), text(entry.get("field")), sign, limit)
         if limit is not None and sign in SIGNS
         else None
     )
 
 
-def _confirmation(trial: int | None, one: Json) -> Tried:
-    return _tried("again", trial, {**one, "why": "; ".join(texts(one.get("missed")))})
+def _repeat_row(trial: int | None, entry: Json) -> TrialRow:
+    return _trial_row("again", trial, {**entry, "why": "; ".join(texts(entry.get("missed")))})
 
 
-def _tried(kind: str, trial: int | None, one: Json) -> Tried:
-    ratio, state, verdict = json_object(one.get("ratio")), text(one.get("state")), text(one.get("verdict"))
-    figures = json_object(one.get("figures")).items()
-    return Tried(
+def _trial_row(kind: str, trial: int | None, entry: Json) -> TrialRow:
+    ratio, state, verdict = json_object(entry.get("ratio")), text(entry.get("state")), text(entry.get("verdict"))
+    figures = json_object(entry.get("figures")).items()
+    return TrialRow(
         kind=kind,
         trial=trial,
-        setting=tuple((name, text(value)) for name, value in json_object(one.get("setting")).items()),
+        setting=tuple((name, text(value)) for name, value in json_object(entry.get("setting")).items()),
         state=state if state in STATES else "",
-        why=text(one.get("why")),
+        why=text(entry.get("why")),
         verdict=verdict if verdict in VERDICTS else "",
         ratio=number(ratio.get("value")),
         ratio_low=number(ratio.get("low")),
         ratio_high=number(ratio.get("high")),
-        margin_ratio=number(one.get("margin")),
-        figures=tuple((name, value) for name, told in figures if (value := number(told)) is not None),
-        took_ns=integer(one.get("took_ns")),
+        margin_ratio=number(entry.get("margin")),
+        figures=tuple((name, value) for name, figure in figures if (value := number(figure)) is not None),
+        took_ns=integer(entry.get("took_ns")),
     )

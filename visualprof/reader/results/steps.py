@@ -20,13 +20,13 @@ from visualprof.reader.chrome.values import Json, integer, json_object
 from visualprof.reader.source import DECODE_ERRORS
 from visualprof.reader.trace import Ints
 
-KEY = "visualprof_steps"
-MAX_LINE = 1 << 16
+HEADER_KEY = "visualprof_steps"
+MAX_HEADER_BYTES = 1 << 16
 MAX_STEPS = 1 << 20
-MAX_NS = 10**18  # of all steps: 30 years
-ASKED, NOTICED, OVER = -1, -2, -3
+MAX_TOTAL_NS = 10**18  # of all steps: 30 years
+REQUESTED_MARK, NOTICED_MARK, END_MARK = -1, -2, -3
 
-By = Literal["asked", "noticed"]
+RecordingReason = Literal["asked", "noticed"]
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Recorded:
 
     index: int
     steps: int | None
-    by: By
+    by: RecordingReason
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class StepTimes:
     recorded: tuple[Recorded, ...]
 
 
-def read_steps(path: str) -> StepTimes:
+def read_step_times(path: str) -> StepTimes:
     """The times in a file.
 
     Raises: SourceError: there is none, or it does not keep to its form.
@@ -63,38 +63,38 @@ def read_steps(path: str) -> StepTimes:
         with os.fdopen(descriptor, "rb") as file:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                 raise SourceError(msg("reader.no_plain_file", f"{name} is no plain file"))
-            line, body = file.readline(MAX_LINE), file.read(8 * MAX_STEPS)
+            header_line, body = file.readline(MAX_HEADER_BYTES), file.read(8 * MAX_STEPS)
     except OSError as error:
         raise SourceError(msg("reader.cannot_read", f"{name}: cannot read: {error.strerror}")) from error
-    head = _head(line)
-    first, begin_ns = integer(head.get("step")), integer(head.get("t_ns"))
-    if head.get(KEY) != 1 or first is None or begin_ns is None:
+    header = _parse_header(header_line)
+    first_step, begin_ns = integer(header.get("step")), integer(header.get("t_ns"))
+    if header.get(HEADER_KEY) != 1 or first_step is None or begin_ns is None:
         raise SourceError(msg("reader.not_begin_like_times", f"{name} does not begin like times of steps"))
     numbers = np.frombuffer(body[: len(body) // 8 * 8], "<i8").astype(np.int64)
     durations = numbers[numbers >= 0]
-    if numbers.min(initial=0) < OVER or durations.sum(dtype=np.float64) > MAX_NS:
+    if numbers.min(initial=0) < END_MARK or durations.sum(dtype=np.float64) > MAX_TOTAL_NS:
         raise SourceError(
             msg("reader.damaged_2", f"{name} is damaged"),
             msg("reader.holds_time_no_step", "it holds a time that no step takes"),
         )
-    return StepTimes(name.partition(".")[0], first, begin_ns, durations, _recorded(numbers))
+    return StepTimes(name.partition(".")[0], first_step, begin_ns, durations, _recordings(numbers))
 
 
-def _head(line: bytes) -> Json:
+def _parse_header(line: bytes) -> Json:
     try:
         return json_object(msgspec.json.decode(line))
     except DECODE_ERRORS:
         return {}
 
 
-def _recorded(numbers: Ints) -> tuple[Recorded, ...]:
+def _recordings(numbers: Ints) -> tuple[Recorded, ...]:
     """What lies between the marks; a recording that no mark ends went on until the next one began, or goes on."""
-    places = np.flatnonzero(numbers < 0)
-    marks = numbers[places].tolist()
-    begun = (places - np.arange(len(places))).tolist()  # durations before each mark
-    found: list[Recorded] = []
-    for number, (mark, index) in enumerate(zip(marks, begun, strict=True)):
-        if mark != OVER:
-            ended = begun[number + 1] - index if number + 1 < len(marks) else None
-            found.append(Recorded(index, ended, "asked" if mark == ASKED else "noticed"))
-    return tuple(found)
+    mark_positions = np.flatnonzero(numbers < 0)
+    marks = numbers[mark_positions].tolist()
+    steps_before = (mark_positions - np.arange(len(mark_positions))).tolist()  # durations before each mark
+    recordings: list[Recorded] = []
+    for number, (mark, index) in enumerate(zip(marks, steps_before, strict=True)):
+        if mark != END_MARK:
+            step_count = steps_before[number + 1] - index if number + 1 < len(marks) else None
+            recordings.append(Recorded(index, step_count, "asked" if mark == REQUESTED_MARK else "noticed"))
+    return tuple(recordings)

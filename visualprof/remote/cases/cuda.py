@@ -7,7 +7,7 @@ import sys
 from typing import Any
 
 from visualprof.messages import msg
-from visualprof.peaks import peak_of
+from visualprof.peaks import find_peak
 from visualprof.remote.cases import Peak
 from visualprof.remote.cases.peaks import DEVICE_MATRIX_SIZE, measure_peak
 
@@ -37,6 +37,6 @@ def peak(precision: str) -> Peak | None:
         return None
     torch: Any = importlib.import_module("torch")
     device = torch.cuda.get_device_properties(0)
-    if known := peak_of(name, device.total_memory, device.multi_processor_count):
+    if known := find_peak(name, device.total_memory, device.multi_processor_count):
         return Peak(known.flops[precision], msg("cases.mhz", f"{known.source} at {known.mhz} MHz"))
     return measure_peak(precision, DEVICE, DEVICE_MATRIX_SIZE)

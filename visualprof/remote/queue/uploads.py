@@ -13,7 +13,7 @@ import msgspec
 
 from visualprof.errors import FormatError
 from visualprof.messages import msg
-from visualprof.reader.models import all_models
+from visualprof.reader.models import model_formats
 from visualprof.remote.queue.check import zips
 from visualprof.remote.queue.check.inspect import (
     Inspected,
@@ -220,7 +220,7 @@ def reuse_upload(job_service: JobService, blob: str, name: str, part: bool = Fal
 
 def graph_id(blob: str, format: str) -> str | None:
     """Return the id of a stored model on the Graph page; None if only a backend reads its format."""
-    return f"upload:{blob}" if any(model.name == format for model in all_models()) else None
+    return f"upload:{blob}" if any(model.name == format for model in model_formats()) else None
 
 
 def _inspect(services: JobServices, blob: str, name: str, size: int, may_reuse: bool = True) -> UploadedFile:

@@ -11,7 +11,7 @@ import msgspec
 from visualprof.errors import BadParameter, NotFound
 from visualprof.messages import msg
 from visualprof.reader.logdir.directory import LogDirectory
-from visualprof.reader.results.advice import Advised
+from visualprof.reader.results.advice import AdviceRow
 from visualprof.reader.results.report import Report
 from visualprof.remote.agent.child_files import regular_file_inside
 from visualprof.remote.protocol import Advise, ModelRef, Request, Spec, build
@@ -83,7 +83,7 @@ class Advices(Resource):
         job = self._visible.job(queue, report.job)
         return AppliedAnswer([self._applied(queue, job, report, row, body.model) for row in rows])
 
-    def _applied(self, queue: JobServices, job: Job, report: Report, row: Advised, name: str) -> AppliedRow:
+    def _applied(self, queue: JobServices, job: Job, report: Report, row: AdviceRow, name: str) -> AppliedRow:
         made = self._version(job, report, row, name) if row.files else None
         ref = made[1].ref if made else job.request.model
         request = evaluation_of(job.request, report, row, ref, f"{made[0].name}/{made[1].number}" if made else "")
@@ -104,7 +104,9 @@ class Advices(Resource):
             parent_graph=graph_id(job.request.model.blob, str(parent.get("format", ""))),
         )
 
-    def _version(self, job: Job, report: Report, row: Advised, name: str) -> tuple[RegisteredModel, ModelVersion, bool]:
+    def _version(
+        self, job: Job, report: Report, row: AdviceRow, name: str
+    ) -> tuple[RegisteredModel, ModelVersion, bool]:
         ref = store_local_files(self._remote, who().user, self._files(report, row))
         parent = content_sha256(job.request.model)
         return register_model(
@@ -130,7 +132,7 @@ class Advices(Resource):
         named = (m.name for m in mine for version in m.versions if version.sha256 == parent)
         return next(named, PurePosixPath(file).stem)
 
-    def _files(self, report: Report, row: Advised) -> dict[str, Path]:
+    def _files(self, report: Report, row: AdviceRow) -> dict[str, Path]:
         """The made model's files by their names, the model first.
 
         Raises: NotFound: they are not there, or lead out of the result.
@@ -151,7 +153,7 @@ class Advices(Resource):
         return found
 
 
-def chosen(report: Report, names: list[str]) -> list[Advised]:
+def chosen(report: Report, names: list[str]) -> list[AdviceRow]:
     """The candidates of those names; without names those that pass.
 
     Raises: BadParameter: there is none of that name, it was found wrong or failed, or nothing passes.
@@ -178,7 +180,7 @@ def chosen(report: Report, names: list[str]) -> list[Advised]:
     return [rows[name] for name in dict.fromkeys(wanted)]
 
 
-def evaluation_of(asked: Request, report: Report, row: Advised, model: ModelRef, address: str) -> Request:
+def evaluation_of(asked: Request, report: Report, row: AdviceRow, model: ModelRef, address: str) -> Request:
     """The job that measures a candidate as the original was measured, without advice.
 
     Its key is made of all that the click decides, so that the same click gives the same job; a version that was deleted

@@ -16,7 +16,7 @@ from visualprof.errors import BadParameter, NotFound
 from visualprof.messages import msg
 from visualprof.reader.logdir.directory import LogDirectory
 from visualprof.reader.logdir.scan import Version
-from visualprof.reader.results.case import FILE, CaseResult, read_case
+from visualprof.reader.results.case import CASE_FILE, CaseResult, read_case
 from visualprof.server.answers import csv_file, raw, row
 from visualprof.server.api.evaluation import Reports
 from visualprof.server.routes import Query, Resource, get
@@ -210,7 +210,7 @@ class Cases(Resource):
         with self._lock:
             if self._seen != self._logdir.files_revision:
                 self._seen = self._logdir.files_revision
-                files = {file.file.rpartition("/")[0] or ".": file for file in self._logdir.files(FILE.__eq__)}
+                files = {file.file.rpartition("/")[0] or ".": file for file in self._logdir.files(CASE_FILE.__eq__)}
                 known = self._known
                 self._known = {
                     run: known[run] if run in known and known[run][0] == file.version

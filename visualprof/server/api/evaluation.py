@@ -17,7 +17,14 @@ from visualprof.reader.logdir.directory import LogDirectory
 from visualprof.reader.logdir.listing import Listing, Span
 from visualprof.reader.logdir.scan import Version
 from visualprof.reader.results.points import Point
-from visualprof.reader.results.report import PARTS, Profile, Report, folders, read_latencies, read_report
+from visualprof.reader.results.report import (
+    RESULT_FILES,
+    Profile,
+    Report,
+    find_result_folders,
+    read_latencies,
+    read_report,
+)
 from visualprof.reader.trace import Trace
 from visualprof.remote.protocol import State
 from visualprof.server.answers import Polled, csv_file, row
@@ -173,7 +180,7 @@ class Reports:
             return self._shown.revision(who().viewer, mine, self._revision), mine
 
     def _look(self) -> None:
-        now = folders(self._logdir.files(PARTS.__contains__))
+        now = find_result_folders(self._logdir.files(RESULT_FILES.__contains__))
         known = {name: kept for name, kept in self._known.items() if name in now}
         changed = len(known) != len(self._known)
         for name, parts in now.items():

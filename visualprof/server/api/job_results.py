@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from visualprof.reader.logdir.scan import LogFile, Root, Version
-from visualprof.reader.results.report import PARTS, Report, read_report
+from visualprof.reader.results.report import RESULT_FILES, Report, read_report
 from visualprof.remote.queue.store.records import Task
 from visualprof.server.answers import row
 from visualprof.views.measure.evaluation import Verdict, effective_precision, find_joint_verdicts, find_verdicts
@@ -61,7 +61,7 @@ class Results:
         return report
 
     def _read(self, run: str) -> Report | None:
-        parts = {name: file for name in PARTS if (file := _file(self._root, run, name))}
+        parts = {name: file for name in RESULT_FILES if (file := _file(self._root, run, name))}
         folder = f"{self._root.prefix}/{run}".lstrip("/")
         return read_report(folder, parts) if "points.jsonl" in parts else None
 

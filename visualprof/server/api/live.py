@@ -23,7 +23,7 @@ from visualprof.errors import Forbidden, NotFound
 from visualprof.messages import msg
 from visualprof.reader.logdir.listing import Run, RunExtras
 from visualprof.reader.logdir.scan import is_real_subfolder
-from visualprof.reader.results.steps import By, StepTimes, read_steps
+from visualprof.reader.results.steps import RecordingReason, StepTimes, read_step_times
 from visualprof.server.identity import who
 from visualprof.server.routes import Query, Resource, change, get
 from visualprof.server.visible import Visible
@@ -122,7 +122,7 @@ class RecordedSteps(msgspec.Struct):
 
     step: int
     steps: int | None
-    by: By
+    by: RecordingReason
 
 
 class StepTimesAnswer(msgspec.Struct):
@@ -200,7 +200,7 @@ class Live(Resource):
         worker = query.worker or min(paths)
         if worker not in paths:
             raise NotFound(msg("server.there_no_times_steps", f"there are no times of steps of {worker[:200]!r}"))
-        return _times(read_steps(paths[worker]), sorted(paths))
+        return _times(read_step_times(paths[worker]), sorted(paths))
 
     def _run(self, wanted: str) -> Run:
         run = next((run for run in self._visible.listing().runs if run.id == wanted), None)

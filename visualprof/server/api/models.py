@@ -24,7 +24,7 @@ from visualprof.reader.graph import ModelGraph
 from visualprof.reader.logdir.directory import LogDirectory
 from visualprof.reader.logdir.models import ModelReader
 from visualprof.reader.logdir.scan import LogFile
-from visualprof.reader.models import model_suffixes, recognise_model
+from visualprof.reader.models import model_suffixes, recognize_model
 from visualprof.reader.source import Source
 from visualprof.server.api.runs import SkippedFile
 from visualprof.server.api.spans import columns_of, within
@@ -245,7 +245,7 @@ class Models:
         key, heads = _version(file), self._heads
         if key not in heads:
             try:
-                chosen = recognise_model(Source(file.path))
+                chosen = recognize_model(Source(file.path))
             except SourceError:
                 if file.name.lower().endswith(model_suffixes(shared=False)):
                     raise

@@ -6,7 +6,7 @@ from collections.abc import Container
 from dataclasses import replace
 
 from visualprof.errors import NotFound, VisualprofError
-from visualprof.reader.results.report import Report, report_of
+from visualprof.reader.results.report import Report, build_report
 from visualprof.remote.queue.store.records import Agent, Job, Task
 from visualprof.server.remote_service import JobService, JobServices
 
@@ -68,7 +68,7 @@ class Making:
         # Of the last point, and not of the last sign of life: a report changes with its points alone.
         ends = [end for point in points if isinstance(end := point.get("end_ns"), int)]
         told["status"]["finished_ns"] = max(ends, default=task.started_ns or job.submitted_ns)
-        return report_of(self._listed_name(run), told["job"], told["env"], told["status"], points)
+        return build_report(self._listed_name(run), told["job"], told["env"], told["status"], points)
 
     def _listed_name(self, run: str) -> str:
         return f"{self._remote.root.prefix}/{run}".lstrip("/")

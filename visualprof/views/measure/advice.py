@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from math import log10
 from typing import Any
 
-from visualprof.reader.results.advice import Advised
+from visualprof.reader.results.advice import AdviceRow
 from visualprof.reader.results.report import Report
 from visualprof.views.answers import charts, kinds
 from visualprof.views.answers.table import Columns
@@ -79,12 +79,12 @@ def advice_columns(reports: Sequence[Report]) -> AdviceColumns:
     )
 
 
-def _by_batch(row: Advised) -> str | None:
+def _by_batch(row: AdviceRow) -> str | None:
     """Shares of the original's latency at each size, `1: 56.1 %, 8: 40.6 %`."""
     return ", ".join(f"{batch}: {ratio * 100:.1f} %" for batch, ratio in (row.ratios or {}).items()) or None
 
 
-def _totals(row: Advised) -> dict[str, int]:
+def _totals(row: AdviceRow) -> dict[str, int]:
     return {place: sum(kinds.values()) for place, kinds in row.places.items()}
 
 
@@ -113,12 +113,12 @@ def advice_chart(reports: Sequence[Report]) -> charts.Option:
     return charts.scatter([one for one in series if one[1]], fields, [stroke | style], ("log", "value"))
 
 
-def _at(row: Advised) -> float:
+def _at(row: AdviceRow) -> float:
     """Where its error is drawn."""
     return max(row.error or 0.0, LEAST_ERROR)
 
 
-def _dot(report: Report, row: Advised) -> charts.Option:
+def _dot(report: Report, row: AdviceRow) -> charts.Option:
     size = 8 if not row.size_bytes else min(18.0, max(6.0, 3 * log10(row.size_bytes) - 6))
     label = {"show": row.passes and row.front, "position": "left", "formatter": "{b}"}
     value = [_at(row), row.ratio, row.size_bytes, row.latency_ns]
@@ -126,5 +126,5 @@ def _dot(report: Report, row: Advised) -> charts.Option:
     return dot | {"label": label, "symbol": "circle" if row.front else "emptyCircle"}
 
 
-def _stroke(row: Advised) -> list[list[Any]]:
+def _stroke(row: AdviceRow) -> list[list[Any]]:
     return [[_at(row), row.ratio_low], [_at(row), row.ratio_high], [_at(row), None]] if row.ratio_low else []

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from visualprof.reader.results.report import Report
-from visualprof.reader.results.search import Bound, Search, Tried
+from visualprof.reader.results.search import Bound, Search, TrialRow
 from visualprof.views.answers import charts, kinds
 from visualprof.views.answers.table import Columns
 
@@ -89,7 +89,7 @@ def search_columns(reports: Sequence[Report]) -> SearchedColumns:
     )
 
 
-def setting_text(row: Tried) -> str:
+def setting_text(row: TrialRow) -> str:
     """A setting in words, `batch 4, threads 2`."""
     return ", ".join(f"{name} {value}" for name, value in row.setting)
 
@@ -122,7 +122,7 @@ def constraint_chart(reports: Sequence[Report]) -> charts.Option:
     return {}
 
 
-def _beside(report: Report, search: Search, rows: Sequence[Tried], bound: Bound) -> charts.Option:
+def _beside(report: Report, search: Search, rows: Sequence[TrialRow], bound: Bound) -> charts.Option:
     values = [row.figure(bound.field) or 0.0 for row in rows]
     top = 1.05 * max(row.ratio or 0.0 for row in rows)
     far = bound.limit > MAX_LIMIT_RATIO * max(values)  # then all of the chart lies on one side of it
@@ -144,18 +144,18 @@ def _by_state(dots: Sequence[tuple[str, charts.Option]]) -> list[tuple[str, list
     return [one for one in series if one[1]]
 
 
-def _measured(search: Search) -> list[Tried]:
+def _measured(search: Search) -> list[TrialRow]:
     return [row for row in search.rows if row.kind == "trial" and row.state in STATES and row.ratio is not None]
 
 
-def _dot(report: Report, search: Search, row: Tried, at: float | None) -> charts.Option:
+def _dot(report: Report, search: Search, row: TrialRow, at: float | None) -> charts.Option:
     best = row.trial == search.best
     shown = {"name": setting_text(row), "id": f"{report.id}|trial {row.trial}", "value": [at, row.ratio]}
     symbol = "circle" if row.state == "feasible" else "emptyCircle"
     return shown | {"symbolSize": 14 if best else 8, "symbol": symbol}
 
 
-def _best_so_far(rows: Sequence[Tried]) -> charts.Option:
+def _best_so_far(rows: Sequence[TrialRow]) -> charts.Option:
     data: list[list[Any]] = []
     least = float("inf")
     for row in rows:

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from visualprof.engines.ray import package
+from visualprof.engines.ray import import_ray
 from visualprof.errors import VisualprofError
 from visualprof.remote.agent.errors import AgentError
 from visualprof.remote.fleets import (
@@ -46,7 +46,7 @@ class RayFleet(Fleet):
 
     def __init__(self, address: str, options: Mapping[str, str]) -> None:
         try:
-            self._ray = package()
+            self._ray = import_ray()
         except VisualprofError as error:
             raise AgentError(error.error, error.hint) from None
         try:

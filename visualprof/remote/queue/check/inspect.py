@@ -13,7 +13,7 @@ from visualprof.errors import FormatError, VisualprofError
 from visualprof.messages import msg
 from visualprof.reader import child
 from visualprof.reader.graph import ModelGraph, Node
-from visualprof.reader.models import recognise_model, refusal
+from visualprof.reader.models import recognize_model, rejection_reason
 from visualprof.reader.source import GZIP_MAGIC, Progress, Source
 from visualprof.remote.backends import FileFormat, all_backends, all_formats
 from visualprof.remote.protocol import DTYPES, INPUT_NAME_MAX, TaskFailure
@@ -153,7 +153,7 @@ def _read(source: Source, name: str) -> tuple[FileFormat, list[Tensor], list[Ten
 
     Raises: FormatError, SourceError, TaskFailure.
     """
-    kind = recognise_model(source)
+    kind = recognize_model(source)
     if kind is not None:
         graph = kind.graph(source)
         return *_of_graph(graph, source.path, name), _counts(graph)
@@ -161,7 +161,7 @@ def _read(source: Source, name: str) -> tuple[FileFormat, list[Tensor], list[Ten
     for format in all_formats().values():
         if format.sniff and format.inputs and format.sniff(head):
             return format, [Tensor(i.name, i.dtype, list(i.dims)) for i in format.inputs(source.path)], [], {}
-    refused = refusal(name, head)
+    refused = rejection_reason(name, head)
     error = (
         refused.error
         if refused

@@ -8,7 +8,7 @@ from typing import Literal
 import msgspec
 import numpy as np
 
-from visualprof.peaks import Peak, peak_of
+from visualprof.peaks import Peak, find_peak
 from visualprof.reader.trace import Category, Device, Floats, Ids, Ints, Mask, Rows, Trace
 from visualprof.reader.trace.nesting import nearest_ancestor
 from visualprof.views.measure.groups import Groups, group
@@ -129,7 +129,7 @@ def device_peak(trace: Trace, flops: float = 0.0, bandwidth: float = 0.0) -> Pea
     device = main_device(trace)
     if flops:
         return Peak({"fp32": flops}, flops, bandwidth or None, 0, 0, "measured")
-    return peak_of(device.name, device.memory_bytes, device.multiprocessors) if device else None
+    return find_peak(device.name, device.memory_bytes, device.multiprocessors) if device else None
 
 
 def ideal_durations(trace: Trace, works: Sequence[CallWork], core: Sequence[bool]) -> Floats:
