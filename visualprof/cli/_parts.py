@@ -38,12 +38,12 @@ def parts(asked: Asked, files: Sequence[Path], opened: Callable[[Path], Trace]) 
 
 
 def _fingerprint(path: Path, only: bool) -> str:
-    """Return the recording_fingerprint of a file's content, "" for one of several files if it cannot be read.
+    """Return the fingerprint of a file's content, "" for one of several files if it cannot be read.
 
     Raises:
         VisualprofError: The only file cannot be read.
     """
-    from visualprof.reader.captured.files import recording_fingerprint
+    from visualprof.reader.graph_capture.files import recording_fingerprint
 
     try:
         return recording_fingerprint(path)
