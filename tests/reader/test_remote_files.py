@@ -34,7 +34,7 @@ class FakeParser:
         assert Path(path).is_file(), "it is read only when it is there"
         self.waiting.append(key)
 
-    def hurry(self, key: str) -> None: ...
+    def prioritize(self, key: str) -> None: ...
 
     def cancel(self, key: str) -> None:
         self.waiting = [waiting for waiting in self.waiting if waiting != key]
@@ -74,7 +74,7 @@ class Site:
         assert path == str(self.path)
         self.wanted.append(then)
 
-    def bring(self, path: str) -> None:
+    def ensure_local(self, path: str) -> None:
         raise DOWN
 
     def come(self) -> None:

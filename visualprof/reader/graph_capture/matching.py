@@ -90,7 +90,7 @@ def best_match(
             "shapes may be too large",
         )
     note = "; ".join(filter(None, (candidates[0].note, doubt)))
-    return msgspec.structs.replace(candidates[0], alike=tuple(graphs_of_file), note=note), mismatches
+    return msgspec.structs.replace(candidates[0], candidates=tuple(graphs_of_file), note=note), mismatches
 
 
 def match_graph(kernels: Sequence[str], graph: CapturedGraph) -> Match | Mismatch:

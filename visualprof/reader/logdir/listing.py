@@ -222,7 +222,7 @@ class RunIndex:
     def listing(self) -> Listing:
         """Everything now."""
         if self._listing is None or self._listing.revision != self.revision:
-            runs = tuple(self._run(run) for _, run in self._order)
+            runs = tuple(self._get_run(run) for _, run in self._order)
             self._listing = Listing(self.revision, runs, self._skipped(self._listing))
         return self._listing
 
@@ -232,14 +232,14 @@ class RunIndex:
             now = self.listing()
             return Changes(now.revision, None, now.runs, (), now.skipped)
         changed = list(takewhile(lambda run: self._changed[run] > since, reversed(self._changed)))
-        runs = tuple(self._run(run) for run in changed if run in self._spans)
+        runs = tuple(self._get_run(run) for run in changed if run in self._spans)
         removed = tuple(run for run in changed if run not in self._spans)
         skipped = self.listing().skipped if self._problems_changed > since else None
         return Changes(self.revision, since, runs, removed, skipped)
 
     def spans(self, run: str) -> list[Span]:
         """Every span of a run in its order; none, when there is no such run."""
-        return [span for worker in self._run(run).workers for span in worker.spans] if run in self._spans else []
+        return [span for worker in self._get_run(run).workers for span in worker.spans] if run in self._spans else []
 
     def _mark_changed(self, run: str) -> None:
         self.revision += 1
@@ -247,7 +247,7 @@ class RunIndex:
         self._changed[run] = self.revision
         self._runs.pop(run, None)
 
-    def _build_run(self, run: str) -> Run:
+    def _get_run(self, run: str) -> Run:
         if run not in self._runs:
             self._runs[run] = _build_run(run, self._spans[run].values(), self._extras.get(run))
         return self._runs[run]

@@ -131,9 +131,9 @@ class _ProgramWalker:
             name = attributes.get("name") or attributes.get("output_name") or kind
             self._builder.node(Node(name, "Output", outer, "output", inputs))
         else:
-            self._plain(operator, kind, attributes, inputs, outputs, outer)
+            self._add_operator(operator, kind, attributes, inputs, outputs, outer)
 
-    def _plain_value(
+    def _add_operator(
         self, operator: _Operator, kind: str, attributes: dict[str, str], inputs: tuple[int, ...],
         outputs: list[_Output], outer: tuple[Scope, ...],
     ) -> None:  # fmt: skip
