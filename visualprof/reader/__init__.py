@@ -1,4 +1,4 @@
-"""Files in, traces out: `read_trace` finds the format by content and builds the columns."""
+"""Read profile files into traces: `read_trace` detects the format by content and builds the columns."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ __all__ = ["Trace", "read_trace"]
 
 
 def read_trace(path: str | Path, progress: Progress | None = None) -> Trace:
-    """One profile file as a trace, whatever its name.
+    """Read one profile file into a trace. The format is detected by content, not by file name.
 
     Args:
-        path: the file, plain or gzipped.
-        progress: called with 0..1 while the file is read.
+        path: The file, plain or gzipped.
+        progress: Called with a fraction from 0 to 1 while the file is read.
 
     Raises:
-        EmptyFile: there is nothing in it yet.
-        UnknownFormat: no format recognises the content.
-        FormatError: the content breaks the promises of its format.
-        SourceError: it cannot be opened or unpacked.
+        EmptyFile: The file has no content yet.
+        UnknownFormat: No format recognizes the content.
+        FormatError: The content violates its format.
+        SourceError: The file cannot be opened or unpacked.
     """
     return read_into_builder(path, progress).build()
 
 
 def read_into_builder(path: str | Path, progress: Progress | None = None) -> TraceBuilder:
-    """The builder of the trace of a file, as `read_trace`."""
+    """Read a file and return its `TraceBuilder`. Arguments and errors are those of `read_trace`."""
     from visualprof.reader.registry import recognize
     from visualprof.reader.source import Source
     from visualprof.reader.trace.builder import TraceBuilder
@@ -44,7 +44,7 @@ def read_into_builder(path: str | Path, progress: Progress | None = None) -> Tra
 
 
 def __getattr__(name: str) -> object:
-    if name == "Trace":  # numpy is imported only by those who read a trace
+    if name == "Trace":  # numpy is only imported when a trace is read
         from visualprof.reader.trace import Trace
 
         return Trace

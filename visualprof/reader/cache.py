@@ -1,8 +1,8 @@
-"""Parsed traces on disk, memory-mapped: the second opening of a file costs milliseconds. Graphs of models too.
+"""Cache of parsed traces and model graphs on disk. Traces are memory-mapped, so reopening a file takes milliseconds.
 
-A file is written under a temporary name and renamed, so no reader ever sees half of it; one that does not
-validate, its checksum included, counts as absent. Its name is the key: the content's fingerprint, the schema version
-and a digest of the reader's own source, so that a changed reader never meets old columns.
+A file is written under a temporary name and renamed, so readers never see a partial file. A file whose checksum does
+not match counts as missing. The file name is the cache key: the content's fingerprint, the schema version and a digest
+of the reader's source code. A changed reader therefore never loads columns of an older one.
 """
 
 from __future__ import annotations
@@ -43,18 +43,23 @@ class Cache:
     """A folder of parsed traces.
 
     Args:
-        folder: created when needed; shared by any number of processes.
-        max_bytes: the least recently used traces beyond it are deleted.
+        folder: Created on demand; any number of processes can share it.
+        max_bytes: Size limit; the least recently used traces are deleted beyond it.
     """
 
     folder: Path
     max_bytes: int = _DEFAULT_MAX_BYTES
-    # Bytes stored since the folder was last measured, which takes 12 ms with 5,000 files; the first time it is due.
+    # Bytes stored since the folder size was last measured, which takes 12 ms with 5,000 files. The initial value forces
+    # a measurement.
     _unmeasured: int = field(default=2**62, compare=False, repr=False)
 
     @staticmethod
     def default() -> Cache:
-        """The user's cache: `VISUALPROF_CACHE_DIR` and `VISUALPROF_CACHE_MAX_BYTES`, or the system's habits."""
+        """Return the user's cache.
+
+        `VISUALPROF_CACHE_DIR` and `VISUALPROF_CACHE_MAX_BYTES` override the location and the size limit. The default
+        location follows the conventions of the operating system.
+        """
         folder = os.environ.get("VISUALPROF_CACHE_DIR") or _user_cache_folder()
         try:
             limit = int(os.environ.get("VISUALPROF_CACHE_MAX_BYTES") or _DEFAULT_MAX_BYTES)
@@ -63,7 +68,10 @@ class Cache:
         return Cache(Path(folder), limit)
 
     def is_writable(self) -> bool:
-        """Can traces be kept here? Tries it, because access bits do not tell of quotas and read-only mounts."""
+        """Return whether traces can be stored.
+
+        A file is written to find out, because access bits do not reveal quotas and read-only mounts.
+        """
         import tempfile
 
         try:
@@ -75,12 +83,12 @@ class Cache:
         return True
 
     def path(self, fingerprint: str) -> Path:
-        """The file that holds, or would hold, the trace."""
+        """Return the path of the cached trace, whether it exists or not."""
         key = blake2b(f"{fingerprint}:{SCHEMA_VERSION}:{reader_version()}".encode(), digest_size=16)
         return self.folder / f"{key.hexdigest()}{_SUFFIX}"
 
     def load(self, fingerprint: str) -> Trace | None:
-        """The trace, its columns memory-mapped and read-only; None when it is not here or not whole."""
+        """Return the trace with memory-mapped, read-only columns, or `None` if it is missing or damaged."""
         path = self.path(fingerprint)
         try:
             with path.open("rb", buffering=0) as file:
@@ -88,20 +96,20 @@ class Cache:
         except (OSError, DamagedFile):
             return None
         with contextlib.suppress(OSError):
-            os.utime(path)  # its time of change is its time of use
+            os.utime(path)  # the modification time records the last use
         return trace
 
     def store(self, trace: Trace, fingerprint: str) -> bool:
-        """Keep the trace. False, with one line in the log, when the folder cannot be written."""
+        """Store the trace. Return `False` and log one warning if the folder cannot be written."""
         return self._write(self.path(fingerprint), lambda file: encode(trace, fingerprint, file))
 
     def graph_path(self, fingerprint: str) -> Path:
-        """The file that holds, or would hold, the graph of a model."""
+        """Return the path of the cached model graph, whether it exists or not."""
         key = blake2b(f"{fingerprint}:{reader_version(_MODEL_READER_FOLDERS)}".encode(), digest_size=16)
         return self.folder / f"{key.hexdigest()}{_GRAPH_SUFFIX}"
 
     def load_graph(self, fingerprint: str) -> ModelGraph | None:
-        """The graph of a model; None when it is not here or not whole."""
+        """Return the graph of a model, or `None` if it is missing or damaged."""
         from visualprof.reader import graph_file
 
         path = self.graph_path(fingerprint)
@@ -113,9 +121,10 @@ class Cache:
         return graph
 
     def store_graph(self, graph: ModelGraph, fingerprint: str) -> bool:
-        """Keep the graph of a model, like `store`.
+        """Store the graph of a model, like `store`.
 
-        Raises: ModelTooLarge: it is larger than can be shown.
+        Raises:
+            ModelTooLarge: The graph is larger than can be shown.
         """
         from visualprof.reader import graph_file
 
@@ -123,7 +132,7 @@ class Cache:
         return self._write(self.graph_path(fingerprint), lambda file: file.write(data))
 
     def load_bytes(self, key: str) -> bytes | None:
-        """What was kept under a key; None when it is not here or not whole."""
+        """Return the bytes stored under a key, or `None` if they are missing or damaged."""
         path = self.folder / f"{key}{_BYTES_SUFFIX}"
         with contextlib.suppress(OSError):
             data = path.read_bytes()
@@ -131,7 +140,7 @@ class Cache:
             return data[4:] if zlib.crc32(data[4:]).to_bytes(4, "little") == data[:4] else None
 
     def store_bytes(self, key: str, data: bytes) -> bool:
-        """Keeps bytes under a key, like `store`."""
+        """Store bytes under a key, like `store`."""
         path = self.folder / f"{key}{_BYTES_SUFFIX}"
         return self._write(path, lambda file: file.write(zlib.crc32(data).to_bytes(4, "little") + data))
 
@@ -157,7 +166,7 @@ class Cache:
         return True
 
     def _evict(self, newest: Path) -> None:
-        """Delete the least recently used beyond the cap, never `newest`, and what crashed writers left."""
+        """Delete temporary files of crashed writers, and the least recently used files but not `newest`."""
         entries: list[tuple[float, int, Path]] = []
         with contextlib.suppress(OSError):
             for entry in os.scandir(self.folder):
@@ -172,13 +181,13 @@ class Cache:
             if excess <= 0:
                 return
             if path != newest:
-                with contextlib.suppress(OSError):  # another process was faster, or has it mapped (Windows)
+                with contextlib.suppress(OSError):  # another process deleted it first, or has it mapped (Windows)
                     path.unlink()
                     excess -= size
 
 
 def _user_cache_folder() -> str:
-    """Where the system keeps a user's caches. As `platformdirs` says, whose import takes as long as opening a trace."""
+    """Return the user's cache folder, as `platformdirs` does, whose import takes as long as opening a trace."""
     if sys.platform == "linux":
         return os.path.join(
             os.environ.get("XDG_CACHE_HOME", "").strip() or os.path.expanduser("~/.cache"), "visualprof"
@@ -191,15 +200,16 @@ def _user_cache_folder() -> str:
 def open_trace(
     path: str | Path, progress: Progress | None = None, cache: Cache | None = None, *, wait: bool = True
 ) -> Trace:
-    """The trace of a file, joined with the captures beside it: from the cache, or read and then kept there.
+    """Return the trace of a file, joined with its CUDA-graph captures, from the cache or by reading the file.
 
     Args:
-        path: the file.
-        progress: called with 0..1 while the file is read.
-        cache: by default the user's.
-        wait: return when the trace is kept; otherwise it is written meanwhile, at the latest when the program ends.
+        path: The file.
+        progress: Called with a fraction from 0 to 1 while the file is read.
+        cache: The cache to use (default: the user's cache).
+        wait: Return after the trace is stored. Otherwise a thread stores it in the background.
 
-    Raises: like `visualprof.reader.read_trace`.
+    Raises:
+        VisualprofError: As for `visualprof.reader.read_trace`.
     """
     cache = cache or Cache.default()
     fingerprint = fingerprint_of(path)
@@ -207,7 +217,7 @@ def open_trace(
     if trace is not None:
         return trace
     trace = read_joined(path, progress, cache)
-    if fingerprint_of(path) == fingerprint:  # else it changed while being read: its columns belong to no content
+    if fingerprint_of(path) == fingerprint:  # else the file changed while it was read, and the columns match no content
         if wait:
             cache.store(trace, fingerprint)
         else:

@@ -1,4 +1,4 @@
-"""One process that reads files: it may crash, hang or grow, which fails the file and nothing else."""
+"""Read files in a child process that may crash, hang or run out of memory without affecting anything but its file."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _log = logging.getLogger(__name__)
 
 _PROGRESS_INTERVAL_S = 0.1
 _POLL_INTERVAL_S = 0.1
-# Above this much memory a child is replaced after its job: the allocator would keep most of it.
+# A child with a higher memory peak is replaced after its job, because the allocator would keep most of the memory.
 _HEAVY_BYTES = 512 * 1024**2
 
 _EXPANSION_HINT = msg(
@@ -37,7 +37,7 @@ _EXPANSION_HINT = msg(
 _MAX_RUNNING_CALLS, _MAX_WAITING_CALLS = (
     2,
     6,
-)  # calls at once, as each may take several GiB, and threads that may wait for one
+)  # calls that run at once, as each may need several GiB, and threads that may wait for a slot
 _RUNNING_SLOTS, _ADMISSION_SLOTS = (
     BoundedSemaphore(_MAX_RUNNING_CALLS),
     BoundedSemaphore(_MAX_RUNNING_CALLS + _MAX_WAITING_CALLS),
@@ -48,9 +48,12 @@ Task = Callable[[str, Progress], Result]
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """What reading one file may take; without limits for profiles, which are measured files of any size.
+    """Resources that reading one file may use. Profiles have no limits: they are recordings of any size.
 
-    seconds: by the clock. base_bytes: beyond what the process holds before; times: more for each byte of the file.
+    Attributes:
+        timeout_s: Wall-clock time.
+        base_bytes: Memory beyond what the process used before.
+        bytes_per_byte: Additional memory for each byte of the file.
     """
 
     timeout_s: float
@@ -58,12 +61,19 @@ class Limits(msgspec.Struct, frozen=True):
     bytes_per_byte: int
 
 
-# A model is read, decoded, and copied for the inference of shapes.
+# A model is read, decoded, and copied for shape inference.
 MODEL_LIMITS = Limits(60.0, 1 << 30, 4)
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """Why a file could not be read. status: as in `VisualprofError`."""
+    """Why a file could not be read.
+
+    Attributes:
+        error: What went wrong, as in `VisualprofError`.
+        hint: What to do about it.
+        status: The HTTP status, as in `VisualprofError`.
+        kind: The name of the exception class, if known.
+    """
 
     error: str
     hint: str
@@ -72,7 +82,7 @@ class Failure(msgspec.Struct, frozen=True):
 
 
 class ReadFailed(FormatError):
-    """A failure, to be raised: with its status."""
+    """A `Failure` as an exception, with its status."""
 
     def __init__(self, failure: Failure) -> None:
         super().__init__(failure.error, failure.hint)
@@ -80,11 +90,14 @@ class ReadFailed(FormatError):
 
 
 class ReaderProcess(Generic[Result]):
-    """One process and the pipe to it.
+    """A child process and the pipe to it.
 
     Args:
-        task: what it does with a path; must be picklable.
-        limits: what one file may take.
+        task: Function of a path; must be picklable.
+        limits: Resources that one file may use.
+
+    Attributes:
+        heavy: The last job left the process with too much memory, so the process should be replaced.
     """
 
     def __init__(self, task: Task[Result], limits: Limits | None = None) -> None:
@@ -99,7 +112,7 @@ class ReaderProcess(Generic[Result]):
         child_pipe.close()
 
     def is_alive(self) -> bool:
-        """Can it do another job?"""
+        """Return whether the process can run another job."""
         return self._process.is_alive()
 
     def run(
@@ -110,9 +123,14 @@ class ReaderProcess(Generic[Result]):
         is_cancelled: Callable[[], bool],
         readers: int = 1,
     ) -> Result | Failure | None:
-        """The result; None when the job was cancelled meanwhile.
+        """Read one file and return the result, or `None` if the job was canceled.
 
-        name: of the file in messages. among: how many processes read files meanwhile; they share the processors.
+        Args:
+            path: The file.
+            name: The file's name in messages.
+            report_progress: Called with a fraction from 0 to 1.
+            is_cancelled: Polled while the job runs.
+            readers: The number of processes that read files at the same time; they share the processors.
         """
         deadline = time.monotonic() + self._limits.timeout_s if self._limits else None
         try:
@@ -137,6 +155,7 @@ class ReaderProcess(Generic[Result]):
             return self._describe_death(name)
 
     def _describe_death(self, name: str) -> Failure:
+        """Return why the process ended, by its exit code."""
         self._process.join(timeout=5)
         code = self._process.exitcode
         ending, hint = (
@@ -161,16 +180,23 @@ class ReaderProcess(Generic[Result]):
         )
 
     def stop(self) -> None:
-        """End it, whatever it does."""
+        """Kill the process."""
         self._pipe.close()
         self._process.kill()
         self._process.join(timeout=5)
 
 
 def run_in_child(task: Task[Result], path: str | Path, name: str = "", limits: Limits = MODEL_LIMITS) -> Result:
-    """What a task makes of a file, in a process of its own. name: of the file in messages, where it has another.
+    """Run a task on a file in a new process and return the result.
 
-    Raises: Failed: it cannot be read, takes too much, ended the process, or too many others wait.
+    Args:
+        task: Function of a path; must be picklable.
+        path: The file.
+        name: The file's name in messages, if it differs from the path's.
+        limits: Resources that the task may use.
+
+    Raises:
+        ReadFailed: The file cannot be read or exceeds the limits, the process died, or too many other calls wait.
     """
     name = name or Path(path).name
     if not _ADMISSION_SLOTS.acquire(blocking=False):
@@ -195,31 +221,37 @@ def run_in_child(task: Task[Result], path: str | Path, name: str = "", limits: L
         _ADMISSION_SLOTS.release()
     if isinstance(outcome, Failure):
         raise ReadFailed(outcome)
-    assert outcome is not None  # nobody cancels
+    assert outcome is not None  # nothing cancels this job
     return outcome
 
 
 def _child_main(pipe: Connection, pickled: bytes, limits: Limits | None) -> None:
-    """The life of a child: a path in, progress and the outcome out. pickled: the task, whose module imports numpy."""
+    """Run the loop of a child process: receive paths, send progress and outcomes.
+
+    Args:
+        pipe: Connection to the parent.
+        pickled: The pickled task; unpickling it imports numpy.
+        limits: Resources that one file may use.
+    """
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     task: Task[Any] = pickle.loads(pickled)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which then stops the children
     if hasattr(os, "nice"):
-        os.nice(5)  # the server and the training job go first
+        os.nice(5)  # the server and the training job take precedence
     try:
         while True:
             path, name, readers = pipe.recv()
             share_processors(readers)
             outcome = read_or_fail(path, name, task, _throttle(pipe), limits)
             pipe.send((outcome, _peak_bytes() > _HEAVY_BYTES))
-    except (EOFError, OSError):  # the parent is gone
+    except (EOFError, OSError):  # the parent has exited
         return
 
 
 def read_or_fail(
     path: str, name: str, task: Task[Result], progress: Progress, limits: Limits | None = None
 ) -> Result | Failure:
-    """What a task makes of a file, or why it cannot."""
+    """Run a task on a file and return its result, or a `Failure`."""
     try:
         if limits:
             _limit_memory(limits.base_bytes + limits.bytes_per_byte * Source(path).size)
@@ -239,19 +271,19 @@ def read_or_fail(
         )
     except BrokenPipeError:
         raise
-    except Exception as error:  # noqa: BLE001 - one file must not end the process of the next
+    except Exception as error:  # noqa: BLE001 - one file must not end the process that reads the next one
         _log.exception("reading %s", path)
         text = msg("reader.reader_failed", f"{name}: the reader failed ({type(error).__name__}: {error})")
         return Failure(text, msg("reader.please_report_file", "please report it with the file"), 500)
 
 
 def _limit_memory(size: int) -> None:
-    """Bound the address space on Linux, where the bound holds; the next file may get more."""
+    """Limit the address space, on Linux only, where the limit is enforced. It is raised again for the next file."""
     try:
         import resource
     except ImportError:
         return
-    try:  # what libraries reserve by themselves grows with the number of processors
+    try:  # libraries reserve address space in proportion to the number of processors
         size += int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     except OSError:
         return
@@ -261,6 +293,7 @@ def _limit_memory(size: int) -> None:
 
 
 def _throttle(pipe: Connection) -> Progress:
+    """Return a progress callback that sends at most one value per `_PROGRESS_INTERVAL_S`."""
     last_report_s = 0.0
 
     def report(fraction: float) -> None:
@@ -274,17 +307,17 @@ def _throttle(pipe: Connection) -> Progress:
 
 
 def _peak_bytes() -> int:
-    """Memory that this process held at most.
+    """Return the peak memory of this process in bytes, 0 if unknown.
 
-    Of Linux only the field of /proc: what `getrusage` tells of a process that was forked is at first its parent's, and
-    a server of 600 MiB would replace its children after every file.
+    On Linux only /proc is used. `getrusage` of a forked process starts with the peak of its parent, so a server of 600
+    MiB would replace its children after every file.
     """
     with contextlib.suppress(OSError):
         lines = Path("/proc/self/status").read_text().splitlines()
         return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:")), 0)
     try:
         import resource
-    except ImportError:  # Windows: children are kept whatever they hold
+    except ImportError:  # Windows: children are never replaced for their memory
         return 0
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024

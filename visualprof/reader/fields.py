@@ -1,4 +1,4 @@
-"""Fields of many messages of protobuf at once, as columns: for files with a million small messages.
+"""Parse the fields of many protobuf messages at once into columns, for files with a million small messages.
 
 Wire format: https://protobuf.dev/programming-guides/encoding. Single messages: visualprof/reader/protobuf.py.
 """
@@ -19,10 +19,13 @@ _FIXED_WIDTHS = {1: 8, 5: 4}
 
 
 class Fields(NamedTuple):
-    """Fields of some messages, in their order; (k,) each.
+    """Fields of several messages, in order; all columns are (k,).
 
-    message: place of the message among those that were asked for. number: of the field. value: of a number; else where
-    the bytes begin. size: bytes; -1 of a number, whose 64 or 32 bits are as they lie there.
+    Attributes:
+        message: Index of the message among the parsed messages.
+        number: Field number.
+        value: The value of a numeric field, else the offset of the first byte.
+        size: Number of bytes, -1 for a numeric field. Fixed-width numbers hold their 32 or 64 raw bits.
     """
 
     message: Ids
@@ -31,20 +34,20 @@ class Fields(NamedTuple):
     size: Ints
 
     def with_number(self, number: int, texts: bool = False) -> Fields:
-        """The fields of that number. texts: those that are bytes, else those that are numbers."""
+        """Return the fields with that number: the byte fields if `texts`, else the numeric fields."""
         return self.select((self.number == number) & ((self.size >= 0) == texts))
 
     def select(self, mask: Mask) -> Fields:
-        """Some of them."""
+        """Return the fields at which the mask holds."""
         return Fields(self.message[mask], self.number[mask], self.value[mask], self.size[mask])
 
     @property
     def end(self) -> Ints:
-        """Where bytes end."""
+        """Offsets of the ends of byte fields."""
         return self.value + self.size
 
     def last_values(self, number: int, messages: int, missing: int = 0) -> Ints:
-        """The value of a single field of each message, (messages,)."""
+        """Return the last value of a field per message, (messages,), or `missing`."""
         matching = self.with_number(number)
         column = np.full(messages, missing, np.int64)
         column[matching.message] = matching.value
@@ -52,13 +55,15 @@ class Fields(NamedTuple):
 
 
 def parse_fields(data: bytes, start: Ints, end: Ints) -> tuple[Fields, int]:
-    """The fields of the messages that lie at `data[start:end]`.
+    """Parse the fields of the messages at `data[start:end]`.
 
     Args:
-        data: the file.
-        start, end: (n,) bounds within it.
+        data: The file.
+        start: (n,) offsets of the first bytes.
+        end: (n,) offsets of the ends.
 
-    Returns: the fields, without those of damaged messages, and how many messages are damaged.
+    Returns:
+        The fields of all undamaged messages, and the number of damaged messages.
     """
     counts = np.zeros(len(start), np.int64)
     count_fields = function("vp_field_counts", None, c_char_p, INT64, INT64, c_int64, INT64)
@@ -75,7 +80,7 @@ def parse_fields(data: bytes, start: Ints, end: Ints) -> tuple[Fields, int]:
 
 
 def _parse_fields(data: memoryview, start: Ints, end: Ints) -> tuple[Fields, int]:
-    """Without the compiled functions."""
+    """Pure-Python fallback of `parse_fields`."""
     rows: list[tuple[int, int, int, int]] = []
     damaged = 0
     for message, (offset, stop) in enumerate(zip(start.tolist(), end.tolist(), strict=True)):
@@ -91,7 +96,11 @@ def _parse_fields(data: memoryview, start: Ints, end: Ints) -> tuple[Fields, int
 
 
 def _parse_field(data: memoryview, offset: int, stop: int) -> tuple[int, int, int, int]:
-    """Number, value and size of a field, and the place behind it. Raises: ValueError."""
+    """Return number, value and size of a field, and the offset after it.
+
+    Raises:
+        ValueError: The field is damaged.
+    """
     tag, offset = _parse_varint(data, offset, stop)
     number, kind = tag >> 3 & 0x1FFFFFFF, tag & 7
     if kind == 0:
@@ -109,7 +118,11 @@ def _parse_field(data: memoryview, offset: int, stop: int) -> tuple[int, int, in
 
 
 def _parse_varint(data: memoryview, offset: int, stop: int) -> tuple[int, int]:
-    """A number of at most ten bytes, and the place behind it. Raises: ValueError."""
+    """Return a number of at most ten bytes, and the offset after it.
+
+    Raises:
+        ValueError: The number does not end.
+    """
     value = 0
     for i, byte in enumerate(data[offset : min(offset + _MAX_VARINT_BYTES, stop)]):
         value |= (byte & 127) << 7 * i
@@ -119,11 +132,12 @@ def _parse_varint(data: memoryview, offset: int, stop: int) -> tuple[int, int]:
 
 
 def _signed(value: int) -> int:
+    """Return a 64-bit number as a signed one."""
     return value - (1 << 64) if value >> 63 else value
 
 
 def parse_leading_fields(data: bytes) -> tuple[Fields, bool]:
-    """The fields of a file that is one message, up to where it is cut or damaged; and whether it is whole."""
+    """Return the fields of a file that is one message, up to the first damage, and whether the message is complete."""
     rows: list[tuple[int, int, int, int]] = []
     view, offset = memoryview(data), 0
     with contextlib.suppress(ValueError):
@@ -134,5 +148,6 @@ def parse_leading_fields(data: bytes) -> tuple[Fields, bool]:
 
 
 def _columns(rows: list[tuple[int, int, int, int]]) -> Fields:
+    """Return rows of (message, number, value, size) as columns."""
     table: Ints = np.array(rows, np.int64).reshape(-1, 4)
     return Fields(table[:, 0].astype(np.int32), table[:, 1].astype(np.int32), table[:, 2], table[:, 3])

@@ -1,17 +1,24 @@
-"""A model as a graph: nodes, values and the scopes that nodes stand in. Weights are counted, never kept.
+"""A model as a graph: nodes, values, and the scopes of the nodes. Weights are counted, never stored.
 
-Control flow and calls (If, Loop, Scan, While, TensorIterator, a function): the node stays one operator with its inputs
-and outputs, stands before the nodes of its bodies and has a `body`, the scope in which those stand: their scopes begin
-with `(*node.scope, node.body)`. That group is the node: it is drawn as one. A body of several has a scope of kind
-"subgraph" below it (`then_branch`, `else_branch`); one that is alone has none. Data flows through values:
+Control flow and calls (If, Loop, Scan, While, TensorIterator, a function) stay one operator node with its inputs and
+outputs. That node:
 
-- A formal input of a body is a node of kind "input" inside: it takes the value outside (`inputs`) and makes the value
-  inside (`outputs`). Without `inputs` the node itself makes it: the number of the iteration.
-- A formal output is a node of kind "output" inside: it takes the value inside and makes the node's output (`outputs`);
-  the branches of an If make the same one. Without `outputs` it goes to the node itself: the condition to go on.
-- A body may also read values from around it, and make the node's outputs directly: calls of functions bind their
+- comes before the nodes of its bodies,
+- has a `body`: the scope of those nodes, whose own scopes start with `(*node.scope, node.body)`,
+- is drawn as the group of that scope.
+
+If a node has several bodies, each has a scope of kind "subgraph" below `body` (`then_branch`, `else_branch`). A single
+body has none. Data flows through values:
+
+- A formal input of a body is a node of kind "input" in the body. It consumes the value outside (`inputs`) and produces
+  the value inside (`outputs`). Without `inputs` the operator itself produces the value: the iteration number.
+- A formal output is a node of kind "output" in the body. It consumes the value inside and produces the operator's
+  output (`outputs`). All branches of an If produce the same output value. Without `outputs` the value goes to the
+  operator itself: the loop condition.
+- A body may also read outer values directly, and produce the operator's outputs directly. Function calls bind their
   arguments to values and have no formal nodes.
-- An input that nothing inside takes, such as the condition of an If, is the node's own: it governs all inside.
+- An input that no node in the body consumes, such as the condition of an If, belongs to the operator: it controls the
+  whole body.
 """
 
 from __future__ import annotations
@@ -29,19 +36,19 @@ ITEM_BYTES = {
     "int8": 1, "uint8": 1, "byte": 1, "int16": 2, "uint16": 2, "int32": 4, "uint32": 4, "int64": 8, "uint64": 8,
     "qint8": 1, "quint8": 1, "qint32": 4, "bool": 1, "complex64": 8, "complex128": 16,
 }  # fmt: skip
-MAX_SCOPE_DEPTH = 32  # scopes in each other that are told apart
+MAX_SCOPE_DEPTH = 32  # nested scopes that are distinguished
 
-MAX_NODES = 100_000  # the largest models of today have 30,000
-MAX_ELEMENTS = 1 << 40  # of a tensor; beyond it is damage, and sums stay below 64 bits
+MAX_NODES = 100_000  # the largest current models have 30,000
+MAX_ELEMENTS = 1 << 40  # of a tensor; larger numbers indicate damage, and sums stay below 64 bits
 MAX_DIMENSION = 1 << 53
 
 
 class ModelTooLarge(Exception):
-    """A model that is larger than can be shown, or than it can be: its message says how."""
+    """A model that is too large to show, or implausibly large; the message gives the reason."""
 
 
 class Scope(NamedTuple):
-    """One level of the place of a node."""
+    """One level of a node's scope path."""
 
     name: str
     kind: GroupKind = "scope"
@@ -49,7 +56,14 @@ class Scope(NamedTuple):
 
 @dataclass(frozen=True)
 class Value:
-    """A tensor on an edge. shape: sizes, names of symbolic dimensions, or None unknown. bytes: -1 unknown."""
+    """A tensor on an edge.
+
+    Attributes:
+        name: The tensor's name.
+        dtype: The element type, "" if unknown.
+        shape: Sizes, and names of symbolic dimensions; `None` if unknown.
+        bytes: The size in bytes, -1 if unknown.
+    """
 
     name: str
     dtype: str = ""
@@ -58,7 +72,7 @@ class Value:
 
     @property
     def elements(self) -> int:
-        """Number of elements; -1 where a size is not known."""
+        """Number of elements, -1 if a size is unknown."""
         if self.shape is None or any(not isinstance(d, int) or d < 0 for d in self.shape):
             return -1
         total = 1
@@ -71,10 +85,20 @@ class Value:
 
 @dataclass(frozen=True)
 class Node:
-    """An operator, a constant, or an input or output of the model or of a body. inputs, outputs: rows of values.
+    """An operator, a constant, or an input or output of the model or of a body.
 
-    body: the scope that this node is, of kind "control" or "function"; from `ModelBuilder.body`.
-    placed: its name says where it stands; else `scope` is what is around it for certain, its neighbours tell the rest.
+    Attributes:
+        name: The node's name.
+        type: The operator type.
+        scope: Enclosing scopes, outermost first.
+        kind: The kind of node.
+        inputs: Rows of the input values.
+        outputs: Rows of the output values.
+        attributes: Attributes as text.
+        documentation: Link to the operator's documentation.
+        body: The scope of the node's bodies, of kind "control" or "function", from `ModelBuilder.body`.
+        placed: The node's name gives its scope. Otherwise `scope` only holds the certain enclosing scopes, and the rest
+            is derived from the neighbors.
     """
 
     name: str
@@ -90,13 +114,13 @@ class Node:
 
     @property
     def full_scope(self) -> tuple[Scope, ...]:
-        """The scopes of the node, with the one that it is."""
+        """The enclosing scopes, followed by the node's own body scope, if any."""
         return self.scope if self.body is None else (*self.scope, self.body)
 
 
 @dataclass(frozen=True, eq=False)
 class ModelGraph:
-    """A model, the same only as itself. Nodes stand in the order of execution; build it with `ModelBuilder`."""
+    """A model with its nodes in order of execution. Build it with `ModelBuilder`; graphs are compared by identity."""
 
     name: str
     format: str
@@ -108,7 +132,7 @@ class ModelGraph:
 
 
 class ModelBuilder:
-    """Collects nodes and values; values are named, and looked up from inner to outer scopes of names."""
+    """Collects the nodes and values of a model."""
 
     def __init__(self, name: str, format: str) -> None:
         self.name = name
@@ -122,29 +146,30 @@ class ModelBuilder:
         self._bodies: dict[tuple[tuple[Scope, ...], str], int] = {}
 
     def value(self, value: Value) -> int:
-        """Add a value and gives its row."""
+        """Add a value and return its row."""
         self._values.append(_sanitize(value))
         return len(self._values) - 1
 
     def replace_value(self, row: int, value: Value) -> None:
-        """Replace a value by one that is better known."""
+        """Replace a value by a more complete description."""
         self._values[row] = _sanitize(value)
 
     def value_at(self, row: int) -> Value:
-        """The value of a row."""
+        """Return the value of a row."""
         return self._values[row]
 
     def node(self, node: Node) -> int:
-        """Add a node and gives its row.
+        """Add a node and return its row.
 
-        Raises: ModelTooLarge: there are too many.
+        Raises:
+            ModelTooLarge: There are too many nodes or scopes.
         """
         if len(self._nodes) == MAX_NODES:
             raise ModelTooLarge(
                 msg("reader.model_over_nodes_more", f"the model has over {MAX_NODES:,} nodes, more than can be shown")
             )
         self._scope_count += len(node.scope)
-        if self._scope_count > 10 * MAX_NODES:  # a node of a large model has some five around it
+        if self._scope_count > 10 * MAX_NODES:  # a node of a large model has about five
             raise ModelTooLarge(
                 msg(
                     "reader.scopes_nodes_over_together",
@@ -155,16 +180,16 @@ class ModelBuilder:
         return len(self._nodes) - 1
 
     def body(self, outer: tuple[Scope, ...], name: str, kind: GroupKind) -> Scope:
-        """A scope for the bodies of one node, told from others of its name by a suffix `#2`, `#3`, ..."""
+        """Return a scope for the bodies of one node; a suffix `#2`, `#3`, ... makes its name unique."""
         number = self._bodies[outer, name] = self._bodies.get((outer, name), 0) + 1
         return Scope(name, kind) if number == 1 else self.body(outer, f"{name}#{number}", kind)
 
     def warn(self, warning: str) -> None:
-        """Note a tolerated oddity, once."""
+        """Add a warning about a tolerated irregularity; duplicates are dropped."""
         self._warnings[warning] = None
 
     def build(self) -> ModelGraph:
-        """The model."""
+        """Return the model."""
         return ModelGraph(
             self.name,
             self.format,
@@ -177,7 +202,7 @@ class ModelBuilder:
 
 
 def _sanitize(value: Value) -> Value:
-    """A value without a shape or size that no tensor has."""
+    """Return the value without an implausible shape or size."""
     shape = value.shape
     if shape and any(isinstance(size, int) and abs(size) > MAX_DIMENSION for size in shape):
         shape = None
@@ -185,28 +210,28 @@ def _sanitize(value: Value) -> Value:
 
 
 class ValueScope:
-    """Rows of values by name, with an outer table that subgraphs see through."""
+    """Rows of values by name; a subgraph also sees the names of its outer scope."""
 
     def __init__(self, outer: ValueScope | None = None) -> None:
         self._rows: dict[str, int] = {}
         self._outer = outer
 
     def get(self, name: str) -> int | None:
-        """Row of a name, here or outside; None when it is not known."""
+        """Return the row of a name from this or an outer scope, or `None`."""
         row = self._rows.get(name)
         return self._outer.get(name) if row is None and self._outer is not None else row
 
     def get_local(self, name: str) -> int | None:
-        """Row of a name, here only."""
+        """Return the row of a name from this scope only, or `None`."""
         return self._rows.get(name)
 
     def set(self, name: str, row: int) -> None:
-        """Name a row."""
+        """Bind a name to a row."""
         self._rows[name] = row
 
 
 def enclosing_nodes(nodes: Sequence[Node]) -> list[int]:
-    """Row of the innermost node in whose body each node stands; -1 in none."""
+    """Return for each node the row of the innermost node whose body contains it, -1 if none does."""
     row_of_scope = {node.full_scope: row for row, node in enumerate(nodes) if node.body}
 
     def innermost(scope: tuple[Scope, ...]) -> int:
@@ -219,27 +244,27 @@ def enclosing_nodes(nodes: Sequence[Node]) -> list[int]:
 
 
 def split_scopes(path: str, separator: str) -> tuple[tuple[Scope, ...], str]:
-    """Scopes and last part of a name such as `/encoder/layer.0/MatMul` or `layer1.0.conv1.Convolution`."""
+    """Split a name such as `/encoder/layer.0/MatMul` or `layer1.0.conv1.Convolution` into scopes and its last part."""
     parts = [p for p in path.split(separator) if p]
     return tuple(Scope(p) for p in parts[:-1][:MAX_SCOPE_DEPTH]), parts[-1] if parts else ""
 
 
 def shared_scopes(paths: Collection[tuple[Scope, ...]]) -> tuple[Scope, ...]:
-    """The scopes that all places begin with; at least one place."""
+    """Return the common leading scopes of at least one path."""
     first, last = min(paths), max(paths)
     shared = next((i for i, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first))
     return first[:shared]
 
 
 def tensor_bytes(dtype: str, shape: Sequence[int | str] | None) -> int:
-    """Bytes of a tensor, -1 where its type or shape is not known."""
+    """Return the size of a tensor in bytes, -1 if its type or shape is unknown."""
     elements = Value("", dtype, None if shape is None else tuple(shape)).elements
     width = ITEM_BYTES.get(dtype.lower(), 0)
     return elements * width if elements >= 0 and width else -1
 
 
 def unique(names: Iterable[str]) -> list[str]:
-    """Names made distinct by a suffix `_2`, `_3`, ..."""
+    """Return the names with duplicates made unique by a suffix `_2`, `_3`, ..."""
     counts: dict[str, int] = {}
     unique_names: list[str] = []
     for name in names:

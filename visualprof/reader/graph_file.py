@@ -1,4 +1,4 @@
-"""A model's graph as bytes: what the process that read it leaves for the one that shows it."""
+"""Serialize a model graph: the process that reads a model passes the graph to the process that shows it."""
 
 from __future__ import annotations
 
@@ -10,17 +10,18 @@ import msgspec
 from visualprof.messages import msg
 from visualprof.reader.graph import ModelGraph, ModelTooLarge
 
-MAX_GRAPH_BYTES = 64 << 20  # 0.2 KB a node; in memory it takes ten times as much
+MAX_GRAPH_BYTES = 64 << 20  # 0.2 KB per node; in memory the graph takes ten times as much
 
-# Made while the module is imported, for the reason given in `reader.trace.codec`.
+# Created at import time, for the reason given in `reader.trace.codec`.
 _ENCODER = msgspec.msgpack.Encoder()
 _DECODER = msgspec.msgpack.Decoder(ModelGraph)
 
 
 def encode(graph: ModelGraph) -> bytes:
-    """The graph with its checksum in front.
+    """Return the graph as bytes, prefixed with a checksum.
 
-    Raises: ModelTooLarge: it is larger than can be shown.
+    Raises:
+        ModelTooLarge: The graph is larger than can be shown.
     """
     body = _ENCODER.encode(graph)
     if len(body) > MAX_GRAPH_BYTES:
@@ -34,15 +35,16 @@ def encode(graph: ModelGraph) -> bytes:
 
 
 def decode(data: bytes) -> ModelGraph:
-    """The inverse of `encode`.
+    """Return the graph of bytes from `encode`.
 
-    Raises: ValueError: it is not what was written.
+    Raises:
+        ValueError: The bytes are damaged.
     """
     body = memoryview(data)[4:]
     if zlib.crc32(body) != int.from_bytes(data[:4], "little"):
         raise ValueError("damaged")
     collecting = gc.isenabled()
-    gc.disable()  # of objects that all stay; looking for others takes seven eighths of the time, in which nobody runs
+    gc.disable()  # all objects stay alive; collecting takes seven eighths of the time and blocks other threads
     try:
         return _DECODER.decode(body)
     finally:

@@ -1,7 +1,7 @@
-"""The plain bytes of a gzip file, unpacked beside whoever reads them: of several members, cut or damaged, too.
+"""Unpack gzip files in a thread ahead of their reader, including multi-member, truncated and damaged files.
 
-isal unpacks four times as fast as zlib. Where it has no wheel zlib does all; where it stumbles zlib starts again and
-says how far the bytes are good: so both give the same.
+isal unpacks four times as fast as zlib. zlib is used where isal has no wheel. Where isal fails, zlib starts over and
+reports how far the data are intact, so both give the same bytes.
 """
 
 from __future__ import annotations
@@ -16,16 +16,17 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
 GZIP_MAGIC = b"\x1f\x8b"
-ASSUMED_RATIO = 8  # a profile packs 8 to 40 times
-MAX_READY_PIECES = 3  # pieces that are ready before they are asked for
+ASSUMED_RATIO = 8  # a profile compresses 8 to 40 times
+MAX_READY_PIECES = 3  # pieces that are unpacked in advance
 
 T = TypeVar("T")
 
 
 def unpack(file: BinaryIO, size: int) -> Generator[bytes]:
-    """The plain bytes in pieces of at most `size`; of a cut file what can be unpacked.
+    """Yield the unpacked bytes in pieces of at most `size`. For a truncated file, yield what can be unpacked.
 
-    Raises: zlib.error: the data are damaged; every byte before the damage was given.
+    Raises:
+        zlib.error: The data are damaged. All bytes before the damage were yielded.
     """
     yielded, isal = 0, _import_isal()
     if isal is not None:
@@ -44,7 +45,7 @@ def unpack(file: BinaryIO, size: int) -> Generator[bytes]:
 
 
 def _import_isal() -> Any:
-    """Its module, imported with the first gzip file."""
+    """Return isal's module, imported with the first gzip file, or `None`."""
     try:
         from isal import isal_zlib
     except ImportError:
@@ -53,8 +54,8 @@ def _import_isal() -> Any:
 
 
 def read_ahead(pieces: Generator[T]) -> Generator[T]:
-    """The same pieces, made in a thread while their reader works on those before; closing it ends the thread."""
-    from concurrent.futures import ThreadPoolExecutor  # 2 ms, and most files are plain
+    """Yield the same pieces, produced in a thread while the consumer handles earlier ones. Closing ends the thread."""
+    from concurrent.futures import ThreadPoolExecutor  # takes 2 ms, and most files are plain
 
     thread = ThreadPoolExecutor(1, "ahead")
     waiting: deque[Future[T | None]] = deque()
@@ -70,9 +71,10 @@ def read_ahead(pieces: Generator[T]) -> Generator[T]:
 
 
 def _inflate(file: BinaryIO, size: int, make_inflater: Callable[..., Any]) -> Iterator[bytes]:
+    """Yield the unpacked bytes of a gzip file in pieces of at most `size`."""
     inflater, salvage = make_inflater(wbits=31), make_inflater is zlib.decompressobj
     while packed := file.read(max(1, size // ASSUMED_RATIO)):
-        full = False  # the last call gave all it might: more may wait
+        full = False  # the last call filled its limit, so more output may be pending
         while packed or full:
             checkpoint = inflater.copy() if salvage else None
             try:
@@ -91,14 +93,17 @@ def _inflate(file: BinaryIO, size: int, make_inflater: Callable[..., Any]) -> It
 
 
 def _next_member(file: BinaryIO, rest: bytes) -> bytes:
-    """The first bytes of the member behind the one that ended, without zeros between them; empty where none follows."""
+    """Return the first bytes of the next member, skipping zero padding; empty if there is none."""
     while len(rest := rest.lstrip(b"\0")) < len(GZIP_MAGIC) and (more := file.read(1 << 16)):
         rest += more
     return rest if rest.startswith(GZIP_MAGIC) else b""
 
 
 def _until_damage(inflater: Any, packed: bytes, size: int) -> Iterator[bytes]:
-    """What can be unpacked of damaged bytes, one by one (0.1 s once a file), as whole calls give all or nothing."""
+    """Yield the bytes before the damage.
+
+    They are inflated byte by byte (0.1 s, once per file), because a larger call returns all or nothing.
+    """
     plain = bytearray()
     with contextlib.suppress(zlib.error):
         for i in range(len(packed)):

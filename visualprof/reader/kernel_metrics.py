@@ -1,7 +1,7 @@
-"""Kernels that were measured one by one with hardware counters, as Nsight Compute does, put into a trace.
+"""Add kernels with hardware counters, measured one at a time as by Nsight Compute, to a trace.
 
-What everyone looks at becomes arguments of the kernels under names of our own; every metric, as the file calls it, is
-an argument beside them, so that a page can show them all.
+The common metrics become arguments with names of our own. In addition every metric becomes an argument under the name
+that the file uses, so that the web UI can show them all.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from visualprof.reader.trace import Category, TrackKind
 from visualprof.reader.trace.builder import TraceBuilder
 from visualprof.reader.trace.types import Floats
 
-METRIC_PREFIX = "metric\t"  # what the arguments of metrics begin with; section, name and unit follow
+METRIC_PREFIX = "metric\t"  # prefix of the arguments of metrics; section, name and unit follow
 MAX_METRICS, MAX_NAME_CHARS, MAX_TEXT_CHARS, MAX_VALUE = 5000, 4000, 300, 1e30
 _NS_PER_UNIT = {
     "s": 1e9,
@@ -30,7 +30,7 @@ _NS_PER_UNIT = {
     "nsecond": 1.0,
 }
 _DURATION_METRICS = ("Duration", "gpu__time_duration.sum")
-# Ratios: (our name, the names on the details page and in the raw list), in percent there
+# Ratios by our name, with the names on the details page and in the raw list, where they are percentages
 _RATIO_METRICS = {
     "occupancy": ("Achieved Occupancy", "sm__warps_active.avg.pct_of_peak_sustained_active"),
     "theoretical_occupancy": ("Theoretical Occupancy", "sm__maximum_warps_per_active_cycle_pct"),
@@ -58,7 +58,7 @@ _BYTES_PER_UNIT = {"Kbyte": 1e3, "Mbyte": 1e6, "byte": 1.0, "": 1.0}
 
 
 class Metric(NamedTuple):
-    """One number. section: "" where the file has none."""
+    """One measured number; `section` is "" if the file has none."""
 
     section: str
     name: str
@@ -67,7 +67,16 @@ class Metric(NamedTuple):
 
 
 class MeasuredKernel(msgspec.Struct):
-    """One launch of a kernel. grid, block: `[8, 1, 1]`, "" unknown. metrics: in the order of the file."""
+    """One kernel launch with its metrics.
+
+    Attributes:
+        name: The kernel's name.
+        grid: The grid size, `[8, 1, 1]`; "" if unknown.
+        block: The block size, like `grid`.
+        stream: The stream's number as text.
+        device: The device's number.
+        metrics: In the order of the file.
+    """
 
     name: str
     grid: str = ""
@@ -78,7 +87,7 @@ class MeasuredKernel(msgspec.Struct):
 
 
 def add_kernels(builder: TraceBuilder, kernels: Sequence[MeasuredKernel]) -> None:
-    """Kernels end to end on their streams, in the order of the file: only their durations are known."""
+    """Add the kernels end to end on their streams, in the order of the file: only their durations are known."""
     n = len(kernels)
     rows = np.arange(n)
     dur = np.array([_find_metric(kernel, _DURATION_METRICS, _NS_PER_UNIT, 1.0) for kernel in kernels], np.float64)
@@ -116,6 +125,7 @@ def add_kernels(builder: TraceBuilder, kernels: Sequence[MeasuredKernel]) -> Non
 
 
 def _add_common_args(builder: TraceBuilder, kernels: Sequence[MeasuredKernel]) -> None:
+    """Add the common metrics as arguments with names of our own."""
     for name, names in _RATIO_METRICS.items():
         _add_arg(
             builder, name, np.array([_find_metric(kernel, names, {"%": 0.01}, 0.01) for kernel in kernels], np.float64)
@@ -126,9 +136,13 @@ def _add_common_args(builder: TraceBuilder, kernels: Sequence[MeasuredKernel]) -
 
 
 def _find_metric(kernel: MeasuredKernel, names: Sequence[str], units: dict[str, float], default_scale: float) -> float:
-    """The first metric of one of these names and units, in ours; NaN where there is none.
+    """Return the first metric with one of the names and units, converted to our unit; NaN if there is none.
 
-    units: what each is worth; empty means any. otherwise: what a number without a unit is worth.
+    Args:
+        kernel: The kernel.
+        names: Accepted names.
+        units: Factors by unit; an empty mapping accepts any unit without conversion.
+        default_scale: The factor of a number without a unit.
     """
     for metric in kernel.metrics:
         if metric.name in names and (not units or not metric.unit or metric.unit in units):
@@ -137,7 +151,7 @@ def _find_metric(kernel: MeasuredKernel, names: Sequence[str], units: dict[str, 
 
 
 def _shared_memory_bytes(kernel: MeasuredKernel) -> float:
-    """Bytes of shared memory of a block, the program's own and what it asked for at the launch."""
+    """Return the static and dynamic shared memory per block in bytes, NaN if unknown."""
     parts = [
         m.value * _BYTES_PER_UNIT.get(m.unit.partition("/")[0], 1.0)
         for m in kernel.metrics
@@ -147,6 +161,7 @@ def _shared_memory_bytes(kernel: MeasuredKernel) -> float:
 
 
 def _add_metrics(builder: TraceBuilder, kernels: Sequence[MeasuredKernel]) -> None:
+    """Add every metric as an argument under the name that the file uses."""
     columns: dict[str, tuple[list[int], list[float]]] = {}
     dropped = 0
     for row, kernel in enumerate(kernels):
@@ -171,17 +186,18 @@ def _add_metrics(builder: TraceBuilder, kernels: Sequence[MeasuredKernel]) -> No
 
 
 def _add_arg(builder: TraceBuilder, name: str, values: Floats) -> None:
+    """Add an argument for the kernels that have a value."""
     rows = np.flatnonzero(~np.isnan(values))
     rounded = np.rint(np.clip(values[rows], 0, 2.0**53)).astype(np.int64)
     builder.arg(name, rows, rounded if name in _INTEGER_ARGS else values[rows])
 
 
 def format_axes(numbers: Iterable[int]) -> str:
-    """`[8, 1, 1]` of a grid or block, "" where it is not told."""
+    """Return a grid or block size as `[8, 1, 1]`, "" if unknown."""
     sizes = list(numbers)
     return str(sizes) if sizes and sizes[0] > 0 else ""
 
 
 def is_plausible(value: float) -> bool:
-    """Is it a number that something may have counted?"""
+    """Return whether a counter can have that value."""
     return abs(value) < MAX_VALUE

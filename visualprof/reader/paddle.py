@@ -1,4 +1,4 @@
-"""A program of Paddle 2 as a graph: blocks of operators that read and write variables by name."""
+"""A Paddle 2 program as a graph: blocks of operators that read and write variables by name."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from visualprof.reader.graph import ModelBuilder, Node, Scope, Value, ValueScope
 
 MAX_ATTRIBUTE_CHARS = 200
 STACK_FRAME = re.compile(r'File "([^"]*)", line (\d+), in (\S+)')
-INTERNAL_ATTRIBUTES = re.compile(r"op_.*|with_quant_attr|sub_block|is_cond_block")  # of the framework itself
+INTERNAL_ATTRIBUTES = re.compile(r"op_.*|with_quant_attr|sub_block|is_cond_block")  # internal to the framework
 
 
 @dataclass(frozen=True)
 class Variable:
-    """A tensor of a block. weight: it keeps its content between runs."""
+    """A tensor of a block; a weight keeps its content between runs."""
 
     value: Value
     weight: bool = False
@@ -25,7 +25,16 @@ class Variable:
 
 @dataclass(frozen=True)
 class Operator:
-    """An operator by the names of its variables. namescope: `/encoder/layer_0/`. blocks: numbers of its bodies."""
+    """An operator with the names of its variables.
+
+    Attributes:
+        type: The operator type.
+        namescope: The scope path, `/encoder/layer_0/`.
+        inputs: Names of the input variables.
+        outputs: Names of the output variables.
+        attributes: Attributes as text.
+        blocks: Numbers of the blocks that are its bodies.
+    """
 
     type: str
     namescope: str
@@ -44,13 +53,13 @@ class Block:
 
 
 def tensor_value(name: str, dtype: str, shape: Sequence[int] | None) -> Value:
-    """A value; a size of -1 is not known."""
+    """Return a value; a size of -1 is unknown."""
     sizes = None if shape is None else tuple("?" if size < 0 else size for size in shape)
     return Value(name, dtype, sizes, tensor_bytes(dtype, sizes))
 
 
 def user_source_line(callstack: Sequence[str]) -> str:
-    """Last line of the user's own code, `train.py:19 forward`; "" where there is none."""
+    """Return the innermost line of user code, `train.py:19 forward`, or ""."""
     frames = STACK_FRAME.findall("\n".join(callstack).replace("\\", "/"))
     user_frames = [f for f in frames if "/paddle/" not in f[0] and not f[0].startswith("<")]
     return f"{user_frames[-1][0].rpartition('/')[2]}:{user_frames[-1][1]} {user_frames[-1][2]}" if user_frames else ""
@@ -62,6 +71,8 @@ def add_program(builder: ModelBuilder, blocks: Sequence[Block]) -> None:
 
 
 class _ProgramWalker:
+    """Adds the blocks of a program to a graph."""
+
     def __init__(self, builder: ModelBuilder, blocks: Sequence[Block]) -> None:
         self._builder = builder
         self._blocks = blocks
@@ -69,7 +80,7 @@ class _ProgramWalker:
         self._names = Counter[str]()
 
     def block(self, number: int, names: ValueScope, outer: tuple[Scope, ...]) -> None:
-        """A block, once: one that holds itself ends there."""
+        """Add a block once; a block that contains itself is not entered again."""
         if not 0 <= number < len(self._blocks) or number in self._visited:
             self._builder.warn(
                 msg("reader.block_not_there_body", f"block {number} is not there, or the body of several operators")
@@ -112,7 +123,7 @@ class _ProgramWalker:
     def _body(
         self, operator: Operator, number: int, outputs: dict[str, int], names: ValueScope, scope: tuple[Scope, ...]
     ) -> None:
-        """A body sees the variables around it; what it writes of them are the outputs of the operator."""
+        """Add a body. It sees the outer variables; those that it writes are outputs of the operator."""
         inner = ValueScope(names)
         self.block(number, inner, scope)
         for name in dict.fromkeys((*operator.inputs, *operator.outputs)):
@@ -128,6 +139,6 @@ class _ProgramWalker:
         return row
 
     def _describe_variable(self, name: str, block: Block, names: ValueScope) -> Value:
-        """What is known of a variable: by its block, or by a value that it had before."""
+        """Return the description of a variable, from its block or from its previous value."""
         variable, row = block.variables.get(name), names.get(name)
         return variable.value if variable else Value(name) if row is None else self._builder.value_at(row)

@@ -1,6 +1,6 @@
-"""Packets of a Perfetto trace as columns: the sequences they belong to, their times on one clock, and what they intern.
+"""Packets of a Perfetto trace as columns: their sequences, their times on one clock, and their interned data.
 
-Schema: protos/perfetto/trace/trace_packet.proto, whose field numbers stand here. What the events mean is in
+Schema: protos/perfetto/trace/trace_packet.proto; the constants are its field numbers. The meaning of the events:
 visualprof/reader/formats/perfetto.py.
 """
 
@@ -15,16 +15,23 @@ from visualprof.reader.trace.types import Ints
 
 SNAPSHOT, TIMESTAMP, SEQUENCE, EVENT, INTERNED, FLAGS, CLOCK, DEFAULTS, DESCRIPTOR = 6, 8, 10, 11, 12, 13, 58, 59, 60
 COMPRESSED = 50
-_CLEARED, _WAS_CLEARED = 1, 41  # a flag, and the field that older files have for it
-_REALTIME, BOOTTIME, _FIRST_SEQUENCE_CLOCK = 1, 6, 64  # from 64 on a sequence counts for itself
+_CLEARED, _WAS_CLEARED = 1, 41  # a flag, and the field that older files use instead
+_REALTIME, BOOTTIME, _FIRST_SEQUENCE_CLOCK = 1, 6, 64  # clocks from 64 on are local to a sequence
 _MAX_TIME = 2**62
 
 
 class Packets:
-    """The packets of a file, in its order. sequence, generation, ts: (n,) each.
+    """The packets of a file, in file order; `sequence`, `generation` and `ts` are (n,).
 
-    generation: a number for what is interned and set in a sequence up to where it is cleared. ts: ns, -1 where the
-    clock is unknown. origin_ns: what makes Unix times of them, -1 where that is unknown.
+    Attributes:
+        sequence: The id of the packet's sequence.
+        generation: Number of the interval in which the interned data and defaults of a sequence are valid; clearing
+            them starts a new one.
+        ts: Time in ns, -1 if the clock is unknown.
+        origin_ns: Unix time of `ts` 0, -1 if unknown.
+        is_complete: The file does not end in the middle of a packet.
+        fields: The fields of all packets.
+        damaged: The number of damaged packets.
     """
 
     def __init__(self, data: bytes) -> None:
@@ -50,23 +57,23 @@ class Packets:
         return len(self._packets.value)
 
     def submessages(self, number: int) -> tuple[Fields, Ints]:
-        """The messages of that field: their own fields, and the packet that each stands in."""
+        """Return the fields of the submessages with that field number, and the packet of each submessage."""
         matches = self.fields.with_number(number, texts=True)
         return parse_fields(self._data, matches.value, matches.end)[0], matches.message.astype(np.int64)
 
     def nested_messages(self, parent: Fields, number: int) -> tuple[Fields, Ints]:
-        """The same of messages inside: their fields, and the place of the message that each stands in."""
+        """Return the fields of messages nested in `parent`, and the index of the parent message of each."""
         matches = parent.with_number(number, texts=True)
         return parse_fields(self._data, matches.value, matches.end)[0], matches.message.astype(np.int64)
 
     def default(self, values: Ints, packet: Ints, missing: int) -> Ints:
-        """(n,) a value that some packets set for what follows in their generation."""
+        """Return (n,) the default values in effect, which some packets set for the rest of their generation."""
         by_generation = np.full(len(self) + 1, missing, np.int64)
         by_generation[self.generation[packet]] = values
         return by_generation[self.generation]
 
     def _times(self) -> Ints:
-        """(n,) ns of the machine's own clock since it started, where the file relates the clocks; else as they are."""
+        """Return (n,) ns since the machine started if the file relates its clocks, else the raw times."""
         explicit = self.fields.last_values(CLOCK, len(self))
         defaults, packet = self.submessages(DEFAULTS)
         default = self.default(defaults.last_values(CLOCK, len(packet)), packet, 0)
@@ -86,14 +93,14 @@ class Packets:
         return ts_ns
 
     def _sequence_times(self, ts: Ints, rows: Ints, snapshots: list[tuple[int, ...]]) -> Ints:
-        """Times of a clock that a sequence keeps for itself, from what it said of it last."""
+        """Return times of a sequence-local clock, relative to its most recent snapshot."""
         if not snapshots:
             return np.full(len(rows), -1, np.int64)
         columns: Ints = np.array(snapshots, np.int64)
         packet, value, unit, at_ns = (columns[:, i] for i in (0, 3, 4, 6))
         snapshot = np.searchsorted(packet, rows, side="right") - 1
         nearest = np.maximum(snapshot, 0)
-        if snapshots[0][5]:  # each packet has the time since the one before
+        if snapshots[0][5]:  # each packet has the time since the previous one
             added = np.cumsum(ts)
             begin = np.searchsorted(rows, packet[nearest])
             since = added - np.append(0, added)[begin]
@@ -103,7 +110,7 @@ class Packets:
 
     @cached_property
     def _clocks(self) -> list[tuple[int, dict[int, tuple[int, int, int]]]]:
-        """Of each snapshot: its packet, and the time, unit and kind of each clock in it."""
+        """Clock snapshots: packet, and by clock id the time, unit and kind."""
         snapshots, packet = self.submessages(SNAPSHOT)
         clocks, snapshot = self.nested_messages(snapshots, 1)
         columns = [
@@ -119,7 +126,7 @@ class Packets:
 
     @cached_property
     def _offsets(self) -> dict[int, int]:
-        """What brings the times of each clock of the machine to those of its main one."""
+        """Offsets in ns that convert the times of each machine clock to the boot clock."""
         offsets: dict[int, int] = {}
         for _, clocks in self._clocks:
             if BOOTTIME in clocks:
@@ -132,7 +139,7 @@ class Packets:
 
     @cached_property
     def _snapshots(self) -> list[tuple[int, ...]]:
-        """Of clocks that sequences keep: packet, sequence, clock, its value, unit and kind, and the main clock's ns."""
+        """Snapshots of sequence-local clocks: packet, sequence, clock, value, unit, kind, and ns on the boot clock."""
         rows: list[tuple[int, ...]] = []
         for packet, clocks in self._clocks:
             main_clock = next(((n, value) for n, (value, _, _) in clocks.items() if n < _FIRST_SEQUENCE_CLOCK), None)
@@ -146,7 +153,7 @@ class Packets:
 
 
 class Interned:
-    """Values by the numbers that a sequence gave them. generation, iid, value: (k,) each."""
+    """Interned values by their number (iid) within a generation; `generation`, `iid` and `value` are (k,)."""
 
     def __init__(self, generation: Ints, iid: Ints, value: Ints) -> None:
         self._iids = np.unique(iid)
@@ -155,7 +162,7 @@ class Interned:
         self._keys, self._values = key[order], value[order]
 
     def lookup(self, generation: Ints, iid: Ints) -> Ints:
-        """(m,) the values of numbers in generations, 0 where there is none."""
+        """Return (m,) the values of numbers in generations, 0 if there is none."""
         if not len(self._keys):
             return np.zeros(len(iid), np.int64)
         iid_index = np.minimum(np.searchsorted(self._iids, iid), len(self._iids) - 1)

@@ -1,7 +1,7 @@
-"""The pickle of a TorchScript archive as data: objects with their attributes, tensors with type and shape.
+"""Interpret the pickle of a TorchScript archive as data: objects with attributes, tensors with type and shape.
 
-The codes of the pickle are interpreted here; nothing is imported and nothing is called. What a pickle of TorchScript
-never has (unpickler.cpp of torch) is refused.
+The opcodes are interpreted here; nothing is imported or called. Opcodes that TorchScript never writes (unpickler.cpp of
+torch) are rejected.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from visualprof.messages import msg
 
-MAX_OPCODES = 3_000_000  # about 30 a weight
+MAX_OPCODES = 3_000_000  # about 30 per weight
 STORAGE_DTYPES = {
     "Float": "float32", "Double": "float64", "Half": "float16", "BFloat16": "bfloat16", "Int": "int32", "Long": "int64",
     "Short": "int16", "Char": "int8", "Byte": "uint8", "Bool": "bool", "ComplexFloat": "complex64",
@@ -24,19 +24,19 @@ TENSOR_REBUILDERS = tuple(f"torch._utils._rebuild_{kind}" for kind in ("tensor",
 
 
 class PickleError(ValueError):
-    """The pickle is damaged, or does what no TorchScript model does."""
+    """The pickle is damaged, or contains something that no TorchScript model has."""
 
 
 @dataclass(frozen=True)
 class Name:
-    """A class or function, by its name only."""
+    """A class or function, by name only."""
 
     text: str
 
 
 @dataclass(eq=False)
 class Record:
-    """An object. state: its attributes by name."""
+    """An object with its attributes by name."""
 
     kind: str
     state: dict[str, Any] = field(default_factory=dict[str, Any])
@@ -44,16 +44,17 @@ class Record:
 
 @dataclass(frozen=True, eq=False)
 class Tensor:
-    """A tensor, the same only as itself; two of one pickle are one when it says so."""
+    """A tensor, compared by identity: shared tensors of a pickle are the same object."""
 
     dtype: str
     shape: tuple[int, ...]
 
 
 def load(data: bytes) -> object:
-    """What a pickle describes.
+    """Return the object that a pickle describes.
 
-    Raises: PickleError.
+    Raises:
+        PickleError: The pickle is damaged or not one of TorchScript.
     """
     machine, offset = _Unpickler(), 0
     try:
@@ -78,7 +79,14 @@ def load(data: bytes) -> object:
 
 
 def _read_argument(data: bytes, offset: int, form: str) -> tuple[Any, int]:
-    """What follows a code, and the place after it: a number, two lines, or text or a number with its size before."""
+    """Return the argument of an opcode and the offset after it.
+
+    Args:
+        data: The pickle.
+        offset: The offset after the opcode.
+        form: "" for no argument, "lines" for two lines, else a `struct` format of a number. After the format "text" or
+            "number" means that the number is the size of that argument.
+    """
     if not form:
         return None, offset
     if form == "lines":
@@ -98,7 +106,7 @@ def _read_argument(data: bytes, offset: int, form: str) -> tuple[Any, int]:
 
 
 class _Unpickler:
-    """A stack, places in it, and a memory."""
+    """A stack with marks, and a memo."""
 
     def __init__(self) -> None:
         self.stack: list[Any] = []
@@ -106,51 +114,60 @@ class _Unpickler:
         self.memory: dict[int, Any] = {}
 
     def push(self, value: object) -> None:
+        """Push a value."""
         self.stack.append(value)
 
     def pop(self) -> Any:
+        """Pop the last value."""
         return self.stack.pop()
 
     def pop_mark(self) -> list[Any]:
-        """What was put since the last mark, taken away."""
+        """Pop the values since the last mark."""
         start = self.marks.pop()
         items, self.stack[start:] = self.stack[start:], []
         return items
 
     def make_tuple(self, size: int) -> None:
-        """The last values as one."""
+        """Replace the last `size` values by a tuple."""
         items, self.stack[len(self.stack) - size :] = self.stack[len(self.stack) - size :], []
         self.push(tuple(items))
 
     def memoize(self, number: int) -> None:
+        """Store the last value in the memo."""
         self.memory[number] = self.stack[-1]
 
     def name(self, text: str) -> None:
+        """Push a class or function name.
+
+        Raises:
+            PickleError: No TorchScript model uses the name.
+        """
         if text.split(".")[0] not in ("torch", "__torch__") and text not in ALLOWED_NAMES:
             raise PickleError(msg("reader.asks_which_no_model", f"it asks for {text[:100]}, which no model does"))
         self.push(Name(text))
 
     def new(self) -> None:
-        """An object without attributes; those follow."""
+        """Push an object without attributes; `build` sets them."""
         self.pop()
         self.push(Record(cast("Name", self.pop()).text))
 
     def build(self) -> None:
-        """Attributes of an object; those of C++ have a state of their own."""
+        """Set the attributes of an object. Objects of C++ classes have a state of their own, which is dropped."""
         state = self.pop()
         if isinstance(state, dict) and isinstance(self.stack[-1], Record):
             self.stack[-1].state = cast("dict[str, Any]", state)
 
     def items(self, pairs: list[Any]) -> None:
-        """Entries of a dictionary; keys that are no names belong to no object."""
+        """Add entries to a dictionary; entries whose keys are not names belong to no object and are dropped."""
         if isinstance(self.stack[-1], dict):
             self.stack[-1].update((k, v) for k, v in zip(pairs[::2], pairs[1::2], strict=True) if isinstance(k, str))
 
     def append(self, values: list[Any]) -> None:
+        """Append values to a list."""
         cast("list[Any]", self.stack[-1]).extend(values)
 
     def call(self) -> None:
-        """What a call would give: a tensor, an argument passed on, a dictionary; None of what is not of interest."""
+        """Push the result of a call: a tensor, a passed-through argument or a dictionary, `None` for anything else."""
         arguments, name = cast("tuple[Any, ...]", self.pop()), cast("Name", self.pop()).text
         if name in TENSOR_REBUILDERS:
             sizes = cast("tuple[int, ...]", arguments[2])
@@ -163,13 +180,13 @@ class _Unpickler:
             self.push({} if name == "collections.OrderedDict" else None)
 
     def storage(self) -> None:
-        """The type of what a tensor lies in: `('storage', torch.FloatStorage, '0', 'cpu', 12)`."""
+        """Push the type of a tensor's storage, from `('storage', torch.FloatStorage, '0', 'cpu', 12)`."""
         kind = cast("Name", self.pop()[1]).text.removeprefix("torch.").removesuffix("Storage")
         self.push(STORAGE_DTYPES.get(kind, ""))
 
 
 _PUSH: Callable[[_Unpickler, Any], None] = _Unpickler.push
-# What stands after a code, and what it does.
+# The form of an opcode's argument, and its action.
 _OPCODES: dict[bytes, tuple[str, Callable[[_Unpickler, Any], None]]] = {
     b"\x80": ("<B", lambda m, a: None),
     b"c": ("lines", lambda m, a: m.name(a)),

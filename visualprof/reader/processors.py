@@ -1,4 +1,4 @@
-"""How many processors there are for one file: those of this process, shared with others that read at the same time."""
+"""Number of threads that may read one file: the processors of this process, shared by all processes that read files."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ _readers = 1
 
 
 def usable_processors() -> int:
-    """How many this process may use, which is fewer than the machine has under `taskset` or in a container's set."""
+    """Return how many processors this process may use, which `taskset` or a container can limit."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def share_processors(readers: int) -> None:
-    """From now on so many processes read files, this one included."""
+    """Set the number of processes that read files at the same time, including this one."""
     global _readers
     _readers = max(1, readers)
 
 
 def thread_count() -> int:
-    """Threads that a file may be read with."""
+    """Return how many threads may read one file."""
     return max(1, usable_processors() // _readers)

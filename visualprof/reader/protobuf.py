@@ -1,4 +1,4 @@
-"""Messages of protobuf, field by field: only what is asked for is looked at, and weights are never copied.
+"""Parse protobuf messages field by field. Only requested fields are inspected, and weights are never copied.
 
 Wire format: https://protobuf.dev/programming-guides/encoding. Why not generated classes: docs/adr/0027.
 """
@@ -10,17 +10,20 @@ from collections.abc import Iterator
 
 from visualprof.messages import msg
 
-MAX_REPEATED = 200_000  # the largest models of today have 50,000
-MAX_FIELD_NUMBER = 128  # nothing that is asked for has a larger number
-_FIXED_WIDTHS = {5: 4, 1: 8}  # bytes of a field of that wire type
+MAX_REPEATED = 200_000  # the largest current models have 50,000
+MAX_FIELD_NUMBER = 128  # no requested field has a larger number
+_FIXED_WIDTHS = {5: 4, 1: 8}  # sizes in bytes by wire type
 
 
 class ProtobufError(ValueError):
-    """The bytes are no message, or not the one that is asked for."""
+    """The bytes are not a protobuf message, or not of the expected type."""
 
 
 class Message:
-    """One message; a field that is absent is 0, "", or an empty message, as protobuf has it."""
+    """One message. A missing field is 0, "" or an empty message, as in protobuf.
+
+    All methods raise `ProtobufError` if the message is damaged or a field has another type.
+    """
 
     __slots__ = ("_data", "_last_cache")
 
@@ -29,10 +32,7 @@ class Message:
         self._last_cache: dict[int, int | memoryview] | None = None
 
     def messages(self, field: int) -> Iterator[Message]:
-        """The messages of a repeated field, one after the other.
-
-        Raises: ProtobufError, here and in all others.
-        """
+        """Yield the messages of a repeated field."""
         messages = (Message(_bytes(value, field)) for number, value in self._fields() if number == field)
         for count, message in enumerate(messages):
             if count == MAX_REPEATED:
@@ -40,27 +40,27 @@ class Message:
             yield message
 
     def message(self, field: int) -> Message:
-        """A message; empty where it is absent."""
+        """Return a submessage, empty if the field is missing."""
         return Message(_bytes(self._last_values.get(field, b""), field))
 
     def texts(self, field: int) -> Iterator[str]:
-        """The strings of a repeated field."""
+        """Return the strings of a repeated field."""
         return (_text(_bytes(value, field)) for number, value in self._fields() if number == field)
 
     def text(self, field: int) -> str:
-        """A string; bytes that are not UTF-8 become marks."""
+        """Return a string; invalid UTF-8 becomes replacement characters."""
         return _text(_bytes(self._last_values.get(field, b""), field))
 
     def size(self, field: int) -> int:
-        """Bytes of a string or message."""
+        """Return the size of a string or message in bytes."""
         return len(_bytes(self._last_values.get(field, b""), field))
 
     def number(self, field: int) -> int:
-        """A whole number; of 64 bits with a sign."""
+        """Return an integer; 64-bit values are signed."""
         return _signed(self._last_values.get(field, 0), field)
 
     def numbers(self, field: int) -> Iterator[int]:
-        """The whole numbers of a repeated field, packed or not."""
+        """Yield the integers of a repeated field, packed or not."""
         for number, value in self._fields():
             if number != field:
                 continue
@@ -73,11 +73,11 @@ class Message:
                     yield _signed(packed, field)
 
     def real(self, field: int) -> float:
-        """A float or double."""
+        """Return a float or double."""
         return next(_reals(self._last_values[field], field)) if field in self._last_values else 0.0
 
     def reals(self, field: int, width: int = 4) -> Iterator[float]:
-        """The floats (width 4) or doubles (8) of a repeated field, packed or not."""
+        """Yield the floats (width 4) or doubles (8) of a repeated field, packed or not."""
         for number, value in self._fields():
             if number == field:
                 yield from _reals(value, field, width)
@@ -87,12 +87,13 @@ class Message:
 
     @property
     def _last_values(self) -> dict[int, int | memoryview]:
-        """Of each field the last, which counts where a field is single."""
+        """The last occurrence of each field, which is the value of a non-repeated field."""
         if self._last_cache is None:
             self._last_cache = {number: value for number, value in self._fields() if number < MAX_FIELD_NUMBER}
         return self._last_cache
 
     def _fields(self) -> Iterator[tuple[int, int | memoryview]]:
+        """Yield number and value of each field, in order."""
         data, offset, end = self._data, 0, len(self._data)
         while offset < end:
             tag = data[offset]
@@ -119,7 +120,7 @@ class Message:
 
 
 def _varint(data: memoryview, offset: int) -> tuple[int, int]:
-    """A number and the place after it."""
+    """Return a number and the offset after it."""
     if offset < len(data) and data[offset] < 128:
         return data[offset], offset + 1
     value = shift = 0

@@ -1,4 +1,4 @@
-"""Formats of profiles and models: plugins found by listing a folder, of which the content of a file decides."""
+"""Registry of profile and model formats: plugins that are found by listing a folder and chosen by file content."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ LEADING_BLANKS = (
 
 
 def opens_with(head: bytes, *brackets: bytes) -> bool:
-    """Does it begin with one of these, but for blanks?"""
+    """Return whether the data start with one of the brackets, after blanks."""
     return head.lstrip(LEADING_BLANKS).startswith(brackets)
 
 
 def is_json(head: bytes) -> bool:
-    """Does it begin like a JSON object or list?"""
+    """Return whether the data start like a JSON object or list."""
     return opens_with(head, b"{", b"[")
 
 
 @dataclass(frozen=True)
 class Plugin:
-    """What formats of profiles and of models have in common.
+    """Common properties of profile and model formats.
 
     Args:
-        name: short id, shown to the user.
-        label: what users call files of this format, for hints: `torch.profiler`; several formats may share one.
-        priority: formats are asked in ascending order; a more specific one goes first.
-        sniff: says from the first 64 KiB (unpacked) whether the content is of this format.
-        suffixes: endings of file names, in lower case, that nothing else has: such a file that cannot be read is
-            worth a word.
+        name: Short id, shown to the user.
+        label: The name that users know, for hints: `torch.profiler`. Several formats may share it.
+        priority: Formats are tried in ascending order; a more specific format has a smaller number.
+        sniff: Decides by the first 64 KiB, unpacked, whether the content is of this format.
+        suffixes: File name endings, in lower case, that only this format uses. An unreadable file with such an ending
+            is reported.
     """
 
     name: str
@@ -58,9 +58,9 @@ class Format(Plugin):
     """A profile format.
 
     Args:
-        read: reads the whole source into the builder. Raises FormatError.
-        start: says from the first 512 bytes or more (unpacked) whether `sniff` is worth asking. In a log directory it
-            is asked of every file, datasets and weights too, so it only compares bytes. By default: is it JSON?
+        read: Reads the whole source into the builder. Raises `FormatError`.
+        start: Decides by the first 512 bytes or more, unpacked, whether `sniff` is worth calling. It runs on every file
+            of a log directory, including datasets and weights, so it must only compare bytes (default: `is_json`).
     """
 
     read: Callable[[Source, TraceBuilder], None]
@@ -72,21 +72,21 @@ P = TypeVar("P", bound=Plugin)
 
 
 def plugins(folder: ModuleType, attribute: str, kind: type[P]) -> tuple[P, ...]:
-    """What the modules of a package call `attribute`, the most specific first."""
+    """Return the members called `attribute` of the modules of a package, the most specific first."""
     modules = (importlib.import_module(f"{folder.__name__}.{m.name}") for m in pkgutil.iter_modules(folder.__path__))
     members: list[Any] = [getattr(module, attribute, None) for module in modules]
     return tuple(sorted((m for m in members if isinstance(m, kind)), key=lambda plugin: (plugin.priority, plugin.name)))
 
 
 def labels(entries: Iterable[Plugin]) -> str:
-    """What users call the formats: `Paddle, MegEngine and ONNX Runtime`."""
+    """Return the labels of formats as text: `Paddle, MegEngine and ONNX Runtime`."""
     *names, last_name = dict.fromkeys(plugin.label for plugin in entries)
     return f"{', '.join(names)} and {last_name}" if names else last_name
 
 
 @cache
 def all_formats() -> tuple[Format, ...]:
-    """Every profile format, the most specific first."""
+    """Return all profile formats, the most specific first."""
     return plugins(formats, "FORMAT", Format)
 
 
@@ -96,13 +96,13 @@ def _start_checks() -> tuple[Callable[[bytes], bool], ...]:
 
 
 def may_be_profile(head: bytes) -> bool:
-    """Is a file with these first bytes (512 or more, unpacked) worth a sniff?"""
+    """Return whether a file with these first bytes (512 or more, unpacked) is worth sniffing."""
     return any(start(head) for start in _start_checks())
 
 
 @cache
 def profile_suffixes() -> tuple[str, ...]:
-    """Endings of names that a format has for itself."""
+    """Return the file name endings that only one profile format uses."""
     return tuple(suffix for candidate in all_formats() for suffix in candidate.suffixes)
 
 
@@ -111,7 +111,7 @@ _MAX_SAMPLE_BYTES = 16 << 20
 
 
 def _profiler_head(source: Source) -> bytes:
-    """The first 64 KiB of what the profiler itself wrote: by samples alone no format can be told.
+    """Return the first 64 KiB that the profiler itself wrote: monitor samples do not identify a format.
 
     A remote run puts the samples of the monitor before the profiler's own events (docs/adr/0014).
     """
@@ -130,12 +130,12 @@ def _profiler_head(source: Source) -> bytes:
 
 
 def recognize(source: Source) -> Format:
-    """The profile format of a source, by its content.
+    """Return the profile format of a source, detected by content.
 
     Raises:
-        EmptyFile: there is nothing in it yet.
-        UnknownFormat: no format recognises it.
-        SourceError: it cannot be opened or unpacked.
+        EmptyFile: The file has no content yet.
+        UnknownFormat: No format recognizes the content.
+        SourceError: The file cannot be opened or unpacked.
     """
     head = _profiler_head(source)
     if not head.strip(LEADING_BLANKS):

@@ -1,4 +1,4 @@
-"""A file as a stream of plain bytes: opened, unpacked, bounded, measured."""
+"""A file as a stream of plain bytes: opened, unpacked, limited in size, and measured."""
 
 from __future__ import annotations
 
@@ -19,36 +19,36 @@ from visualprof.reader.digest import blake2b
 from visualprof.reader.gzipped import GZIP_MAGIC, read_ahead, unpack
 
 HEAD_BYTES = 64 * 1024
-CHUNK_BYTES = 1024 * 1024  # four times as much takes 1.3 times as long: it leaves the processor cache
-# A profile of real events packs 8 to 40 times; a bomb packs 1,000 times.
+CHUNK_BYTES = 1024 * 1024  # 4 MiB take 1.3 times as long, because they exceed the processor cache
+# A profile of real events compresses 8 to 40 times, a decompression bomb 1,000 times.
 MAX_UNPACK_RATIO = 200
 _FINGERPRINT_SAMPLES, _FINGERPRINT_SAMPLE_BYTES = 64, 4096
 ALWAYS_ALLOWED_BYTES = 256 * 1024 * 1024
 MAX_LISTED_OFFSETS = 5
-# In a bucket, or on a file system of fsspec.
+# An address in a bucket, or on a file system of fsspec.
 ADDRESS = re.compile(r"([a-z][a-z0-9+.-]+)://[^?#]+(\?[^#]*)?")
 GROWING_HINT = msg("reader.may_still_being_written", "it may still be being written; it opens by itself once complete")
 
-# What a decoder raises of text that is not whole JSON, not of the types it expects, or nested too deeply.
+# Errors of a decoder: the text is not complete JSON, has unexpected types, or is nested too deeply.
 DECODE_ERRORS = (msgspec.MsgspecError, UnicodeError, RecursionError)
 
 Progress = Callable[[float], None]
-# Fills a buffer with the next plain bytes; fewer than it holds only at the end.
+# Fills a buffer with the next plain bytes; a short fill means the end.
 Filler = Callable[[memoryview], int]
 
 
 def is_address(path: object) -> bool:
-    """Is it an address, as `s3://bucket/runs`, and no path?"""
+    """Return whether this is an address such as `s3://bucket/runs` rather than a path."""
     return isinstance(path, str) and ADDRESS.fullmatch(path) is not None
 
 
 def _ignore_progress(fraction: float) -> None:
-    """Where nobody asks for the progress."""
+    """Ignore progress."""
     del fraction
 
 
 class SkippedParts:
-    """What is damaged in a file and was left out: how many parts, how many bytes, where the first ones are."""
+    """Damaged parts of a file that were skipped: their number, their total size, and the first offsets."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -56,14 +56,14 @@ class SkippedParts:
         self._offsets: list[int] = []
 
     def add(self, offset: int, size: int) -> None:
-        """Note a part. at: its place in the plain bytes of the file."""
+        """Record a skipped part; `offset` counts plain bytes."""
         self.count += 1
         self._bytes += size
         if len(self._offsets) < MAX_LISTED_OFFSETS:
             self._offsets.append(offset)
 
     def sentence(self, label: str = msg("reader.damaged_part", "damaged part")) -> str:
-        """`12 damaged parts of 3,400 bytes skipped, at byte 7,000, 9,000, ...`."""
+        """Return a sentence: `12 damaged parts of 3,400 bytes skipped, at byte 7,000, 9,000, ...`."""
         offsets = ", ".join(f"{at:,}" for at in self._offsets) + ", ..." * (self.count > len(self._offsets))
         return msg(
             "reader.bytes_skipped_byte",
@@ -75,8 +75,8 @@ class Source:
     """One file to read.
 
     Args:
-        path: the file.
-        progress: called with 0..1 as the file is consumed.
+        path: The file.
+        progress: Called with a fraction from 0 to 1 as the file is consumed.
     """
 
     def __init__(self, path: str | Path, progress: Progress | None = None) -> None:
@@ -86,18 +86,18 @@ class Source:
 
     @cached_property
     def size(self) -> int:
-        """Bytes on disk."""
+        """Size on disk in bytes."""
         with self._open() as file:
             return os.fstat(file.fileno()).st_size
 
     @cached_property
     def is_gzipped(self) -> bool:
-        """Is it gzip, whatever its name says?"""
+        """Whether the content is gzip, whatever the file name."""
         with self._open() as file:
             return file.read(2) == GZIP_MAGIC
 
     def head(self, size: int = HEAD_BYTES) -> bytes:
-        """The first 64 KiB (or `size`), unpacked; fewer of a short or cut file."""
+        """Return the first 64 KiB (or `size` bytes), unpacked; fewer for a short or truncated file."""
         with self._open() as file:
             data = file.read(size)
             if not data.startswith(GZIP_MAGIC):
@@ -114,9 +114,10 @@ class Source:
             return plain[:size]
 
     def chunks(self, size: int = CHUNK_BYTES) -> Iterator[bytes]:
-        """The plain bytes in pieces of about `size`; a cut gzip file gives what can be unpacked.
+        """Yield the plain bytes in pieces of about `size`. For a truncated gzip file, yield what can be unpacked.
 
-        Raises: SourceError: it cannot be read, or it unpacks to over 200 times its size (a bomb).
+        Raises:
+            SourceError: The file cannot be read, or unpacks to over 200 times its size (a decompression bomb).
         """
         with self._open() as file, contextlib.closing(self._pieces(file, size)) as pieces:
             for piece, fraction in pieces:
@@ -125,14 +126,15 @@ class Source:
 
     @contextlib.contextmanager
     def open_filler(self) -> Generator[Filler]:
-        """What fills buffers with the plain bytes, one after the other.
+        """Return a context with a function that fills buffers with consecutive plain bytes.
 
-        Raises: SourceError: as `chunks`; when it is entered or when a buffer is filled.
+        Raises:
+            SourceError: As for `chunks`, on entry or when a buffer is filled.
         """
         chunks, rest, failed = self.chunks(), memoryview(b""), None
 
         def unpack(buffer: memoryview) -> int:
-            """What was unpacked before damage first; then it is told."""
+            """Fill the buffer. Bytes before damage are delivered first; the next call raises the error."""
             nonlocal rest, failed
             size = 0
             while size < len(buffer) and not failed:
@@ -164,14 +166,16 @@ class Source:
             yield read
 
     def read_all(self, limit: int, kind: str, hint: str) -> bytes:
-        """All plain bytes.
+        """Return all plain bytes.
 
         Args:
-            limit: bytes, a multiple of 1 GiB.
-            what: the kind of file, for the message: `a memory plan`.
-            hint: what to ask who has a larger one.
+            limit: Maximum size in bytes, a multiple of 1 GiB.
+            kind: The kind of file, for messages: `a memory plan`.
+            hint: What to do if the file is larger.
 
-        Raises: FormatError: it is larger than that. SourceError: as `chunks`.
+        Raises:
+            FormatError: The content is larger than `limit`.
+            SourceError: As for `chunks`.
         """
         too_large = self.error(msg("reader.over_gib", f"{kind} of over {limit >> 30} GiB"), hint)
         if self.size > limit:
@@ -187,9 +191,10 @@ class Source:
 
     @contextlib.contextmanager
     def decoding(self, kind: str, hint: str) -> Generator[None]:
-        """Around the decoding of JSON that can only be read whole. what: the kind of file, as in `not a whole ...`.
+        """Return a context that turns decode errors of JSON into a `FormatError`; `kind` completes `not a whole ...`.
 
-        Raises: FormatError: in place of DECODE_ERRORS.
+        Raises:
+            FormatError: Instead of any of `DECODE_ERRORS`.
         """
         try:
             yield
@@ -197,11 +202,11 @@ class Source:
             raise self.error(msg("reader.not_whole", f"not a whole {kind} ({error})"), hint) from error
 
     def error(self, problem: str, hint: str) -> FormatError:
-        """What is wrong with the content, to be raised: the message names the file."""
+        """Return an error about the content; its message names the file."""
         return FormatError(f"{self.name}: {problem}", hint)
 
     def _pieces(self, file: FileIO, size: int) -> Generator[tuple[bytes, float]]:
-        """Plain pieces, each with the fraction of the file that has been read with it."""
+        """Yield plain pieces, each with the fraction of the file consumed so far."""
         return read_ahead(self._unpack(file, size)) if self.is_gzipped else self._plain(file, size)
 
     def _plain(self, file: FileIO, size: int) -> Generator[tuple[bytes, float]]:
@@ -232,9 +237,9 @@ class Source:
             ) from error
 
     def fingerprint(self) -> str:
-        """Identity of the content: size, time of change, and 64 samples of the bytes, or all that there are.
+        """Return a digest that identifies the content: size, modification time, and 64 samples of the bytes.
 
-        Hashing 350 MB whole takes 0.5 s, a third of parsing it; the time of change covers what samples miss.
+        Hashing 350 MB takes 0.5 s, a third of the parse time. The modification time covers what the samples miss.
         """
         with self._open() as file:
             status = os.fstat(file.fileno())

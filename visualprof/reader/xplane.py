@@ -1,6 +1,6 @@
 """Planes of an XSpace: a device or the host, with lines and events as columns, and statistics by name.
 
-Schema: tsl/profiler/protobuf/xplane.proto, whose field numbers stand here. What the names mean is in
+Schema: tsl/profiler/protobuf/xplane.proto; the constants are its field numbers. The meaning of the names:
 visualprof/reader/formats/xspace.py.
 """
 
@@ -14,15 +14,15 @@ from visualprof.reader.fields import Fields
 from visualprof.reader.trace.types import Ints, Mask
 
 MAX_TEXT_BYTES = 2000
-_DOUBLE, _TEXT, _REFERENCE = 2, 5, 7  # fields of a statistic; 3 and 4 are whole numbers
+_DOUBLE, _TEXT, _REFERENCE = 2, 5, 7  # fields of a statistic; 3 and 4 are integers
 
 
 class StringTable:
-    """Texts of a file by their ids in the trace's dictionary.
+    """Texts of a file by their ids in the trace's string table.
 
     Args:
-        data: the file.
-        string: gives the id of a text.
+        data: The file.
+        string: Returns the id of a text.
     """
 
     def __init__(self, data: bytes, string: Callable[[str], int]) -> None:
@@ -30,21 +30,21 @@ class StringTable:
         self._texts = {0: ""}
 
     def id(self, text: str) -> int:
-        """The id of a text."""
+        """Return the id of a text."""
         number = self._string(text)
         self._texts[number] = text
         return number
 
     def text(self, number: int) -> str:
-        """The text that `id` knows by that number."""
+        """Return the text of an id from `id`."""
         return self._texts[number]
 
     def read(self, start: int, size: int) -> str:
-        """What stands in the file; bytes that are not UTF-8 become marks."""
+        """Return a text of the file; invalid UTF-8 becomes replacement characters."""
         return self._data[start : start + min(size, MAX_TEXT_BYTES)].decode("utf-8", "replace")
 
     def message_texts(self, fields: Fields, messages: int) -> list[str]:
-        """A text of each message, "" where it has none."""
+        """Return a text per message, "" if it has none."""
         texts = [""] * messages
         spans = zip(fields.message.tolist(), fields.value.tolist(), fields.size.tolist(), strict=True)
         for message, start, size in spans:
@@ -53,13 +53,13 @@ class StringTable:
 
 
 class Statistics:
-    """Statistics of events: each belongs to an owner and has a name and a value.
+    """Statistics of events: each has an owner, a name and a value.
 
     Args:
-        owner: (k,) what each belongs to.
-        content: the fields of each of them.
-        names: string ids of the names, by the numbers that statistics have for them.
-        texts: of the file.
+        owner: (k,) index of the owner of each statistic.
+        content: The fields of the statistics.
+        names: String ids of names by the numbers that statistics use.
+        texts: String table of the file.
     """
 
     def __init__(self, owner: Ints, content: Fields, names: dict[int, int], texts: StringTable) -> None:
@@ -70,7 +70,7 @@ class Statistics:
         self._names, self._texts = names, texts
 
     def numbers(self, name: str, owners: int, missing: int) -> Ints:
-        """A whole number of each owner, or `missing`: (owners,)."""
+        """Return an integer per owner, (owners,), or `missing`."""
         is_integer = self._rows_named(name) & (self._size < 0) & (self._kind != _REFERENCE)
         column = np.full(owners, missing, np.int64)
         column[self._owner[is_integer]] = self._value[is_integer]
@@ -81,7 +81,7 @@ class Statistics:
         return column
 
     def texts(self, name: str, owners: int) -> Ints:
-        """The string id of a text of each owner, 0 without one: (owners,)."""
+        """Return the string id of a text per owner, (owners,), 0 if there is none."""
         column = np.zeros(owners, np.int64)
         refers = self._rows_named(name) & (self._kind == _REFERENCE)
         numbers, place = np.unique(self._value[refers], return_inverse=True)
@@ -103,12 +103,19 @@ class Plane:
     """A device or the host.
 
     Args:
-        texts: of the file.
-        fields: the fields of messages of the file, by their bounds.
-        start, end: where the plane lies.
+        texts: String table of the file.
+        fields: Parses messages of the file by their bounds.
+        start: Offset of the plane.
+        end: End of the plane.
 
-    Attributes: lines: their names. line_ids: their numbers. name: (n,) string id of each event. line: its line.
-    ts, dur: ns, -1 of an instant. timed: those that have a time; others are sums of many, or damaged.
+    Attributes:
+        lines: Names of the lines.
+        line_ids: Numbers of the lines.
+        name: (n,) string id of each event's name.
+        line: (n,) index of each event's line.
+        ts: (n,) start in ns.
+        dur: (n,) duration in ns, -1 for an instant.
+        timed: (n,) whether the event has a time; other events are aggregates, or damaged.
     """
 
     def __init__(self, texts: StringTable, fields: Callable[[Ints, Ints], Fields], start: int, end: int) -> None:
@@ -125,7 +132,7 @@ class Plane:
         self._metadata_statistics = self._statistics(1 + metadata.message.astype(np.int64), metadata)
 
     def _add_lines(self, lines: Fields, metadata: list[int]) -> None:
-        """The lines, and the columns of their events. metadata: numbers of what events have in common, in order."""
+        """Read the lines and their events as columns; `metadata` has the numbers of the event metadata, in order."""
         content, count = self._fields(lines.value, lines.end), len(lines.value)
         display_names, names = (
             self._texts.message_texts(content.with_number(number, texts=True), count) for number in (11, 2)
@@ -151,15 +158,15 @@ class Plane:
         self._event_statistics = self._statistics(stats.message.astype(np.int64), stats)
 
     def plane_number(self, name: str) -> int:
-        """A whole number that the plane says of itself, -1 for none."""
+        """Return an integer statistic of the plane itself, -1 if there is none."""
         return int(self._plane_statistics.numbers(name, 1, -1)[0])
 
     def plane_text(self, name: str) -> str:
-        """A text that the plane says of itself, "" for none."""
+        """Return a text statistic of the plane itself, "" if there is none."""
         return self._texts.text(int(self._plane_statistics.texts(name, 1)[0]))
 
     def number(self, name: str, missing: int = -1) -> Ints:
-        """(n,) a whole number of each event, or of what it has in common with others."""
+        """Return (n,) an integer statistic per event, of the event itself or of its metadata."""
         values = self._event_statistics.numbers(name, len(self.line), missing)
         return np.where(
             values == missing,
@@ -168,14 +175,14 @@ class Plane:
         )
 
     def text(self, name: str) -> Ints:
-        """(n,) the string id of such a text, 0 for none."""
+        """Return (n,) the string id of a text statistic per event, 0 if there is none."""
         values = self._event_statistics.texts(name, len(self.line))
         return np.where(
             values == 0, self._metadata_statistics.texts(name, len(self.event_names))[self._metadata], values
         )
 
     def _entries(self, entries: Fields) -> tuple[list[int], list[str], Fields]:
-        """What a map explains: numbers, their names as they are to be shown, and the statistics of each entry."""
+        """Return the entries of a map: numbers, display names, and the statistics of each entry."""
         inside, n = self._fields(entries.value, entries.end), len(entries.value)
         values = inside.with_number(2, texts=True)
         content = self._fields(values.value, values.end)
