@@ -1,8 +1,7 @@
 """The trace: one profile file as immutable columns.
 
-Time is int64 nanoseconds, size is int bytes, everywhere. Rows of `events` are sorted by
-(track, ts, -dur), so that a track is one contiguous slice and a parent stands before its children.
-`docs/trace-model.md` describes every column.
+Time is int64 nanoseconds and size is int bytes, everywhere. Rows of `events` are sorted by (track, ts, -dur), so a
+track is one contiguous slice and a parent comes before its children. `docs/trace-model.md` describes every column.
 """
 
 from __future__ import annotations
@@ -25,11 +24,11 @@ NO_ADDRESS = 2**64 - 1
 
 
 class Category(IntEnum):
-    """What an event is. Formats translate their vendor's words into these, once."""
+    """The category of an event. Each format maps its vendor's terms to these once."""
 
     OTHER = 0
     OP = 1  # framework operator on the host (device operators of frameworks without kernels: KERNEL)
-    RUNTIME = 2  # call of the device API: CUDA, HIP, MTIA, ... runtime or driver
+    RUNTIME = 2  # call of the device API: runtime or driver of CUDA, HIP, MTIA, ...
     KERNEL = 3
     MEMCPY = 4
     MEMSET = 5
@@ -37,46 +36,53 @@ class Category(IntEnum):
     ANNOTATION = 7  # user range
     PYTHON = 8  # Python function call
     DATALOADER = 9
-    FORWARD = 10  # stages that the framework itself marks
+    FORWARD = 10  # stages that the framework marks
     BACKWARD = 11
     OPTIMIZER = 12
     STEP = 13
-    OVERHEAD = 14  # of the profiler
+    OVERHEAD = 14  # of the profiler itself
     MODULE = 15  # layer or module call
     SYNC = 16  # device-side wait, or the host waiting for a device
     MEMORY = 17  # instant of an allocation or release
-    SESSION = 18  # loading, initialisation, the executor of one model run
-    OP_PART = 19  # piece of an operator: dispatch, shape inference, kernel launch, bookkeeping of its tensors
+    SESSION = 18  # loading, initialization, the executor of one model run
+    OP_PART = 19  # part of an operator: dispatch, shape inference, kernel launch, bookkeeping of its tensors
 
 
 class TrackKind(IntEnum):
-    """Where an event ran."""
+    """The place where an event ran."""
 
     THREAD = 0
     STREAM = 1
     COUNTER = 2
-    GPU_ANNOTATION = 3  # user ranges projected onto a device by the profiler; never busy time
-    GRAPH = 4  # what is inside the launches of captured graphs, over the time of its kernels; never busy time
+    GPU_ANNOTATION = 3  # user ranges that the profiler projects onto a device; never busy time
+    GRAPH = 4  # contents of captured graphs, over the time of their kernels; never busy time
 
 
 class LinkKind(IntEnum):
-    """Why two events belong together."""
+    """The relation between two linked events."""
 
     LAUNCH = 0  # runtime call or operator -> kernel
     FWDBWD = 1  # forward operator -> backward operator
     ASYNC = 2
     FLOW = 3
-    OWNER = 4  # operator, module or range inside a captured graph -> its kernel
+    OWNER = 4  # operator, module or range in a captured graph -> its kernel
 
 
 class Events(msgspec.Struct, frozen=True, dict=True):
-    """One row an event; all columns have the same length n.
+    """One row per event; all columns have the same length n.
 
-    ts, dur: ns; dur is -1 for an instant. name: string id. category: Category. track: row of tracks.
-    corr: correlation id, 0 for none. parent: row of the innermost enclosing event of the track, -1 for none; of the
-    outermost on a track of graphs the call that launched the graph.
-    depth: nesting depth (thread) or lane of overlap (stream). step: row of steps, -1 outside.
-    row: ordinal of the event in its file, to fetch the raw text.
+    Attributes:
+        ts: Start in ns.
+        dur: Duration in ns, -1 for an instant.
+        name: String id.
+        category: A `Category`.
+        track: Row of `tracks`.
+        corr: Correlation id, 0 for none.
+        parent: Row of the innermost enclosing event of the track, -1 for none. On a graph track the outermost events
+            have the call that launched the graph.
+        depth: Nesting depth on a thread, overlap lane on a stream.
+        step: Row of `steps`, -1 outside of steps.
+        row: Ordinal of the event in its file, to fetch the raw text.
     """
 
     ts: Ints
@@ -95,14 +101,17 @@ class Events(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def end(self) -> Ints:
-        """End of each event in ns; of an instant its start. Not to be written."""
+        """End of each event in ns, the start for an instant. Read-only."""
         end: Ints = np.maximum(self.dur, 0)
         end += self.ts
         end.flags.writeable = False
         return end
 
     def category_mask(self, *categories: Category) -> Mask:
-        """Of each event: is it of one of these categories? Some comparisons of bytes cost less than a look-up."""
+        """Return (n,) whether each event has one of the categories.
+
+        A few byte comparisons are cheaper than a table look-up.
+        """
         mask = np.zeros(len(self), bool)
         for category in categories:
             mask |= self.category == category
@@ -110,7 +119,7 @@ class Events(msgspec.Struct, frozen=True, dict=True):
 
 
 class Track(msgspec.Struct, frozen=True):
-    """A thread, stream or counter: `first` and `count` give its slice of the events."""
+    """A thread, stream or counter; `first` and `count` give its slice of the events."""
 
     kind: TrackKind
     name: str
@@ -127,7 +136,10 @@ class Track(msgspec.Struct, frozen=True):
 class ArgColumn(msgspec.Struct, frozen=True):
     """A typed argument that some events have.
 
-    events: (m,) int32 rows of events, ascending. values: (m,) numbers, or string ids when text.
+    Attributes:
+        events: (m,) int32 rows of events, ascending.
+        values: (m,) numbers, or string ids if `text`.
+        text: The values are string ids.
     """
 
     events: Ids
@@ -135,21 +147,24 @@ class ArgColumn(msgspec.Struct, frozen=True):
     text: bool = False
 
     def values_at(self, rows: Rows, missing: float = -1) -> Values:
-        """Values of the given event rows, `missing` where an event has none (NaN makes them floats)."""
+        """Return the values of the given event rows, `missing` for events without one.
+
+        NaN as `missing` gives floats.
+        """
         dtype = np.float64 if missing != missing else self.values.dtype
         if len(self.events) == 0:
             return np.full(len(rows), missing, dtype)
         size = int(self.events[-1]) + 1
-        if len(rows) > size >> 4:  # a table costs less than so many searches
+        if len(rows) > size >> 4:  # a table is cheaper than that many searches
             table = np.full(size + 1, missing, dtype)
-            table[self.events[::-1]] = self.values[::-1]  # the first one of an event stays
+            table[self.events[::-1]] = self.values[::-1]  # reversed, so that the first value of an event wins
             return table[np.minimum(rows, size)]
         index = np.minimum(np.searchsorted(self.events, rows), len(self.events) - 1)
         return np.where(self.events[index] == rows, self.values[index].astype(dtype), np.asarray(missing, dtype))
 
 
 class Links(msgspec.Struct, frozen=True):
-    """src, dst: rows of events; kind: LinkKind."""
+    """Links between events: `src` and `dst` are event rows, `kind` is a `LinkKind`."""
 
     src: Ids
     dst: Ids
@@ -167,12 +182,20 @@ class Counters(msgspec.Struct, frozen=True):
 class Allocs(msgspec.Struct, frozen=True):
     """Memory events in order of time.
 
-    ts ns; addr, NO_ADDRESS where unknown; bytes, positive for an allocation, negative for a release; device (-1 is
-    host memory); event: row of the event in which it happened, outside of all its own instant, -1 for none;
-    allocated, reserved: totals after the event, -1 where unknown; category: string id of what the memory is for, 0
-    where the file does not say; next: row of the next memory event of the address on the device, -1 for none: the
-    release of an allocation if it is one. Where memory without an address is put to another use, a release and an
-    allocation of that size share one instant.
+    If memory without an address changes its purpose, a release and an allocation of that size share one instant.
+
+    Attributes:
+        ts: Time in ns.
+        addr: Address, `NO_ADDRESS` if unknown.
+        bytes: Size, positive for an allocation, negative for a release.
+        device: Device number, -1 for host memory.
+        event: Row of the event during which the memory event happened. Outside of all events, the row of its own
+            instant, -1 for none.
+        allocated: Total after the event, -1 if unknown.
+        reserved: Like `allocated`, for reserved memory.
+        category: String id of the memory's purpose, 0 if the file does not give it.
+        next: Row of the next memory event at the address of the device, -1 for none. For an allocation this is its
+            release, if the file has one.
     """
 
     ts: Ints
@@ -187,7 +210,14 @@ class Allocs(msgspec.Struct, frozen=True):
 
 
 class Steps(msgspec.Struct, frozen=True):
-    """Training or inference steps in order of time: name string id, ts, dur ns, track row."""
+    """Training or inference steps in order of time.
+
+    Attributes:
+        name: String id.
+        ts: Start in ns.
+        dur: Duration in ns.
+        track: Row of `tracks`.
+    """
 
     name: Ids
     ts: Ints
@@ -199,7 +229,7 @@ class Steps(msgspec.Struct, frozen=True):
 
 
 class Device(msgspec.Struct, frozen=True):
-    """A device as the profile describes it; 0 or "" where it does not say."""
+    """A device as described by the profile; 0 or "" if unknown."""
 
     id: int
     name: str = ""
@@ -210,16 +240,28 @@ class Device(msgspec.Struct, frozen=True):
 
 
 class Meta(msgspec.Struct, frozen=True):
-    """What the file says about itself and what the reader noticed.
+    """What the file says about itself, and the reader's findings.
 
-    clock_origin_ns: Unix epoch ns that ts 0 stands for; 0 when ts is epoch time already, -1 when unknown.
-    warnings: oddities that were tolerated, one sentence each.
-    truncated: the file ends in the middle; it may still be growing.
-    device_work: what the events of streams are: `kernel`, or `operator` where a framework records
-        only how long an operator kept the device busy.
-    operator_names: what operators are called: by the `node` of the model, or by their `type` where a framework names
-        them no other way; their node, if it is known, is the argument `graph_name`.
-    groups: the process groups that the file lists.
+    Attributes:
+        format: Id of the format.
+        framework: Id of the framework.
+        producer: Program that wrote the file.
+        host: Host name, "" if unknown.
+        rank: Global rank, -1 if unknown.
+        world_size: Number of ranks, -1 if unknown.
+        device_type: Type of the devices, such as `cuda`, or `cpu`.
+        device_work: Meaning of the events on streams: `kernel`, or `operator` if a framework only records how long an
+            operator kept the device busy.
+        operator_names: Meaning of operator names: the `node` of the model, or the `type` if the framework gives no
+            other name. The node, if known, is then the argument `graph_name`.
+        devices: The devices in the profile.
+        groups: The process groups in the profile.
+        clock_origin_ns: Unix time in ns of `ts` 0. 0 if `ts` is Unix time already, -1 if unknown.
+        process_cpu_ratio: CPU utilization of the process, -1 if unknown.
+        system_cpu_ratio: CPU utilization of the host, -1 if unknown.
+        truncated: The file ends in the middle; it may still be growing.
+        warnings: Tolerated irregularities, one sentence each.
+        properties: Other facts about the recording, by name.
     """
 
     format: str
@@ -242,9 +284,19 @@ class Meta(msgspec.Struct, frozen=True):
 
 
 class Trace(msgspec.Struct, frozen=True, dict=True):
-    """One profile file. Build it with `TraceBuilder` only.
+    """One profile file. Only `TraceBuilder` creates traces.
 
-    strings: the dictionary; id 0 is "". args: typed arguments by name (docs/trace-model.md lists them).
+    Attributes:
+        strings: The string table; id 0 is "".
+        events: The events.
+        tracks: Threads, streams and counters.
+        args: Typed arguments by name; docs/trace-model.md lists them.
+        links: Links between events.
+        counters: Samples of counter tracks.
+        allocs: Memory events.
+        steps: Training or inference steps.
+        pyramid: Levels of detail of the timeline.
+        meta: What the file says about itself.
     """
 
     strings: tuple[str, ...]
@@ -259,12 +311,12 @@ class Trace(msgspec.Struct, frozen=True, dict=True):
     meta: Meta
 
     def with_columns(self, **fields: Any) -> Trace:
-        """The trace with other columns in place of some of its own."""
+        """Return a copy of the trace with some columns replaced."""
         return Trace(**{name: fields[name] if name in fields else getattr(self, name) for name in TRACE_FIELDS})
 
     @property
     def span_ns(self) -> tuple[int, int]:
-        """First start and last end over all events; (0, 0) when there is none."""
+        """First start and last end of all events, (0, 0) if there are none."""
         return self._span
 
     @cached_property
@@ -274,11 +326,14 @@ class Trace(msgspec.Struct, frozen=True, dict=True):
         return int(self.events.ts.min()), int(self.events.end.max())
 
     def track_mask(self, kind: TrackKind) -> Mask:
-        """Of each event: does its track have this kind?"""
+        """Return (n,) whether each event is on a track of this kind."""
         return self._track_kinds == kind
 
     def projected_mask(self) -> Mask:
-        """Of each event: does it show over a device's work what is elsewhere or takes no time? Never busy time."""
+        """Return (n,) whether each event is projected onto device work.
+
+        Such events are user ranges and graph nodes. They are never busy time.
+        """
         return (self._track_kinds == TrackKind.GPU_ANNOTATION) | (self._track_kinds == TrackKind.GRAPH)
 
     @cached_property
@@ -288,11 +343,11 @@ class Trace(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def derived(self) -> dict[object, Any]:
-        """What was worked out of the trace alone, by what works it out, so that views share it."""
+        """Values derived from the trace alone, by the code that derives them, so that views share them."""
         return {}
 
     def arg(self, name: str, rows: Rows, missing: float = -1) -> Values:
-        """Argument `name` of the given event rows, `missing` where there is none."""
+        """Return argument `name` of the given event rows, `missing` for events without it."""
         column = self.args.get(name)
         if column is None:
             return np.full(len(rows), missing)

@@ -1,4 +1,4 @@
-"""Memory events in order of time: their totals, and what happens next at an address."""
+"""Memory events in order of time: totals, and the next event at an address."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from visualprof.reader.trace.types import Ids, Ints, Mask, Rows, Values
 
 
 def next_event_at_address(addr: Rows, device: Rows) -> Ids:
-    """Of each memory event the next one of its address on its device, -1 for none."""
+    """Return for each memory event the next one at its address on its device, -1 for none."""
     following = np.full(len(addr), -1, np.int32)
     native = function("vp_next_of_address", None, INT64, INT32, c_int64, INT32, c_int32, INT32)
     if native:
@@ -33,7 +33,10 @@ def next_event_at_address(addr: Rows, device: Rows) -> Ids:
 
 
 def compute_totals(allocs: dict[str, Values], complete: Mask) -> None:
-    """Fill the totals of memory events that are complete. A change of use is one event: its release is no dip."""
+    """Fill the totals of complete memory events.
+
+    A change of purpose counts as one event, so its release causes no dip.
+    """
     size, addr, ts = allocs["bytes"], allocs["addr"], allocs["ts"]
     complete_rows = np.flatnonzero(complete)
     for _, positions in _by_device(allocs["device"][complete_rows]):
@@ -47,7 +50,10 @@ def compute_totals(allocs: dict[str, Values], complete: Mask) -> None:
 
 
 def negative_totals(allocs: Mapping[str, Values]) -> Iterator[tuple[int, int]]:
-    """The devices without recorded totals of which more is released than was allocated, and how far the total falls."""
+    """Yield devices that release more than they allocate, and the minimum of their total.
+
+    Devices with other, recorded totals are skipped.
+    """
     for device, rows in _by_device(allocs["device"]):
         minimum = int(np.cumsum(allocs["bytes"][rows]).min())
         totals = allocs["allocated"][rows]
@@ -56,7 +62,7 @@ def negative_totals(allocs: Mapping[str, Values]) -> Iterator[tuple[int, int]]:
 
 
 def _by_device(device: Ids) -> Iterator[tuple[int, Ints | slice]]:
-    """Each device and the places where it stands, ascending: all of them where it is the only one."""
+    """Yield each device and the ascending positions of its rows: a full slice if there is only one device."""
     if len(device) and device.min() == device.max():
         yield int(device[0]), slice(None)
         return

@@ -1,4 +1,4 @@
-"""Builds a `Trace`: the only way to make one, so that every format gets the same invariants."""
+"""Builds a `Trace`. All traces are built here, so that every format gets the same invariants."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ from visualprof.reader.trace.order import sort_events, sort_unique
 from visualprof.reader.trace.pyramid import build_pyramid
 from visualprof.reader.trace.step_attribution import attribute_steps
 
-# No device has as much memory; sums of a million such sizes would not fit 64 bits.
+# No device has that much memory, and sums of a million larger sizes would not fit 64 bits.
 MAX_PLAUSIBLE_BYTES = 1 << 50
-MAX_ID_RANGE_RATIO = 4  # ids of a larger range than so many times the events are searched, not counted
+MAX_ID_RANGE_RATIO = 4  # if the id range exceeds this multiple of the events, ids are searched instead of tabulated
 _Dtypes = Mapping[str, type[np.generic]]
 _EVENT_DTYPES: _Dtypes = {
     "ts": np.int64, "dur": np.int64, "name": np.int32, "category": np.uint8, "track": np.int32, "corr": np.int64,
@@ -57,10 +57,10 @@ _COUNTER_DTYPES: _Dtypes = {"track": np.int32, "ts": np.int64, "value": np.float
 
 
 class TraceBuilder:
-    """Takes columns in any order, keyed by the row of the event in its file; gives a sorted trace.
+    """Collects columns in any order, keyed by the row of the event in its file, and builds a sorted trace.
 
-    A format calls `track`, `events`, then any of `arg`, `link`, `flow`, `counter`, `allocs`, `step`,
-    `describe` and `warn`. Rows that became no event are dropped from arguments and links.
+    A format calls `track`, `events`, then any of `arg`, `link`, `flow`, `counter`, `allocs`, `step`, `describe` and
+    `warn`. Arguments and links of rows that became no event are dropped.
     """
 
     def __init__(self, format: str) -> None:
@@ -78,15 +78,15 @@ class TraceBuilder:
         self._times = EARLIEST_NS, LATEST_NS
 
     def string(self, text: str) -> int:
-        """Id of a text in the dictionary."""
+        """Return the string id of a text."""
         return self._ids.setdefault(text, len(self._ids))
 
     def strings(self, texts: Iterable[str]) -> Ids:
-        """Ids of many texts."""
+        """Return the string ids of texts."""
         return np.array([self.string(t) for t in texts], np.int32)
 
     def track(self, kind: TrackKind, name: str, pid: str = "", tid: str = "", **fields: Any) -> int:
-        """Add a track and gives its number; `fields` are those of Track."""
+        """Add a track and return its number; `fields` are those of `Track`."""
         self._tracks.append(Track(kind=kind, name=name, pid=pid, tid=tid, **fields))
         return len(self._tracks) - 1
 
@@ -101,9 +101,17 @@ class TraceBuilder:
         row: Rows,
         corr: Rows | None = None,
     ) -> None:
-        """Adds events. All (n,), or one for all: times ns, name string ids, row in the file.
+        """Add events. All columns are (n,), or one value for all.
 
-        dur is -1 for an instant; what has less has an unknown duration and becomes an instant, with a warning.
+        Args:
+            ts: Start in ns.
+            dur: Duration in ns, -1 for an instant. Smaller values mean unknown: the event becomes an instant, with a
+                warning.
+            name: String ids.
+            category: Values of `Category`.
+            track: Numbers from `track`.
+            row: Rows in the file.
+            corr: Correlation ids, 0 for none.
         """
         unknown = int(np.count_nonzero(np.less(dur, -1)))
         if unknown:
@@ -119,23 +127,23 @@ class TraceBuilder:
         self._events.append(_columns(columns | {"corr": 0 if corr is None else corr}, _EVENT_DTYPES, len(ts)))
 
     def arg(self, name: str, rows: Rows, values: Values, text: bool = False) -> None:
-        """Add an argument of the events at the given rows of the file; values are string ids when text."""
+        """Add an argument of the events at the given rows of the file; values are string ids if `text`."""
         if len(rows):
             self._args.setdefault(name, []).append((rows, values, text))
 
     def link(self, src: Rows, dst: Rows, kind: LinkKind) -> None:
-        """Links events by their rows in the file."""
+        """Link events by their rows in the file."""
         self._links.append((src, dst, kind))
 
     def flow(self, src_track: Rows, src_ts: Ints, dst_track: Rows, dst_ts: Ints, kind: LinkKind, dst_row: Rows) -> None:
-        """Link the innermost events of the tracks at the given times (flow arrows).
+        """Link the innermost events of tracks at the given times (flow arrows).
 
-        All (n,): times ns; dst_row >= 0 names the event itself.
+        All columns are (n,), times in ns. A `dst_row` >= 0 names the target event itself.
         """
         self._flows.append((src_track.astype(np.int32), src_ts, dst_track.astype(np.int32), dst_ts, kind, dst_row))
 
     def counter(self, track: Rows | int, ts: Ints, value: Floats) -> None:
-        """Adds samples of counter tracks: all (n,), or one track for all."""
+        """Add samples of counter tracks. All columns are (n,), or one track for all."""
         self._counters.append(_columns({"track": track, "ts": ts, "value": value}, _COUNTER_DTYPES, len(ts)))
 
     def allocs(
@@ -151,12 +159,21 @@ class TraceBuilder:
         category: Rows | int = 0,
         complete: bool = False,
     ) -> None:
-        """Adds memory events: the columns of Allocs, (n,) each, or one for all.
+        """Add memory events: columns of `Allocs`, (n,) each, or one value for all.
 
-        `event` is a row of the file: that of the memory event itself (category MEMORY), which happened in the event
-        around it, or that of the event in which it happened. complete: these are all allocations that there were, so
-        that `allocated` can be added up from 0. Sizes that cannot be are left out and totals that cannot be are
-        unknown, with a warning.
+        Implausible sizes are dropped and implausible totals become unknown, with a warning.
+
+        Args:
+            ts: Time in ns.
+            bytes: Size, negative for a release.
+            device: Device number, -1 for the host.
+            addr: Address.
+            event: Row in the file: that of the memory event itself (category MEMORY), or that of the event during which
+                it happened.
+            allocated: Total after the event, -1 if unknown.
+            reserved: Like `allocated`, for reserved memory.
+            category: String id of the memory's purpose.
+            complete: These are all allocations, so that `allocated` can be summed up from 0.
         """
         values = {"ts": ts, "addr": addr, "bytes": bytes, "device": device, "event": event, "allocated": allocated,
                   "reserved": reserved, "category": category, "complete": complete}  # fmt: skip
@@ -177,7 +194,7 @@ class TraceBuilder:
         self._allocs.append(columns)
 
     def _check_totals(self, totals: Ints, total_name: str) -> Ints:
-        """Totals of memory with what cannot be made unknown; those below zero stay and are noted."""
+        """Return the totals with implausible ones set to unknown. Negative totals stay, with a warning."""
         wrapped = int((totals < -1).sum())
         if wrapped:
             self.warn(
@@ -203,22 +220,23 @@ class TraceBuilder:
         self._steps.append((ts, dur, self.string(name), track))
 
     def describe(self, **fields: Any) -> None:
-        """Sets fields of Meta; numbers that are not finite or do not fit 63 bits stay unknown."""
+        """Set fields of `Meta`. Numbers that are not finite or exceed 63 bits stay unknown."""
         valid = {name: v for name, v in fields.items() if not isinstance(v, (int, float)) or abs(v) < 2**62}
         self._meta = replace(self._meta, **valid)
 
     def warn(self, warning: str) -> None:
-        """Note a tolerated oddity, once."""
+        """Add a warning about a tolerated irregularity; duplicates are dropped."""
         self._warnings[warning] = None
 
     def mentions(self, fragment: str) -> bool:
-        """Is there a text with this in it?"""
+        """Return whether any text contains the fragment."""
         return any(fragment in text for text in self._ids)
 
     def build(self, levels: bool = True) -> Trace:
-        """The trace. The builder lets go of what it was given, so that it is not held twice.
+        """Build the trace and release the collected columns, so that they are not held twice.
 
-        levels: with the pyramid, which is empty otherwise: of a trace to which events are added it would be another.
+        Args:
+            levels: Build the pyramid. It is left empty otherwise, for a trace to which events are added later.
         """
         columns = self._drop_impossible_times(_concatenate(self._events, _EVENT_DTYPES), "events")
         order, first = sort_events(columns["ts"], columns["dur"], columns["track"], len(self._tracks))
@@ -255,7 +273,7 @@ class TraceBuilder:
         return Trace(tuple(self._ids), events, tuple(tracks), args, links, counters, allocs, steps, pyramid, meta)
 
     def _drop_impossible_times(self, columns: dict[str, Values], label: str) -> dict[str, Values]:
-        """The columns without the rows whose times cannot be, with a warning. The events come first."""
+        """Return the columns without rows at implausible times, with a warning. Events must come first."""
         ts, dur = columns["ts"], columns.get("dur", np.zeros(1, np.int64))
         if label == "events":
             self._times = plausible_time_range(ts)
@@ -288,7 +306,7 @@ class TraceBuilder:
         first: Ints,
         event_of_row: Ids,
     ) -> Links:
-        """Launches by correlation id, then those that the file draws itself."""
+        """Return launches matched by correlation id, followed by the links of the file."""
         parts: list[tuple[Rows, Rows, LinkKind]] = [(*launches, LinkKind.LAUNCH)]
         parts += [(_lookup(event_of_row, a), _lookup(event_of_row, b), kind) for a, b, kind in self._links]
         for track_a, ts_a, track_b, ts_b, kind, rows_b in self._flows:
@@ -299,7 +317,7 @@ class TraceBuilder:
             parts.append((a, b, kind))
         src, dst = (np.concatenate([part[i] for part in parts]).astype(np.int32, copy=False) for i in (0, 1))
         kinds = np.concatenate([np.full(len(a), kind, np.uint8) for a, _, kind in parts])
-        if len(launches[0]) == len(src):  # launches alone are in order
+        if len(launches[0]) == len(src):  # launches are already in order
             return Links(src, dst, kinds)
         valid = np.flatnonzero((src >= 0) & (dst >= 0))
         order = valid[np.argsort(dst[valid], kind="stable")]
@@ -312,7 +330,10 @@ class TraceBuilder:
         return Counters(**{name: column[order] for name, column in columns.items()})
 
     def _build_allocs(self, event_of_row: Ids, parent: Ids, kind: Bytes) -> Allocs:
-        """Memory events by time; each points to the event in which it happened, outside of all to its own instant."""
+        """Return memory events by time.
+
+        Each refers to its enclosing event, or outside of all events to its own instant.
+        """
         columns = self._drop_impossible_times(
             _concatenate(self._allocs, _ALLOC_DTYPES), msg("reader.memory_events", "memory events")
         )
@@ -344,13 +365,13 @@ class TraceBuilder:
 
 
 def _columns(values: Mapping[str, Rows | Floats | int], dtypes: _Dtypes, n: int) -> dict[str, Values]:
-    """(n,) of each column's type; what is one for all is repeated without being copied."""
+    """Return (n,) arrays of each column's type; a single value is broadcast without a copy."""
     arrays = {name: np.asarray(values[name], dtype) for name, dtype in dtypes.items()}
     return {name: a if a.shape == (n,) else np.broadcast_to(a, n) for name, a in arrays.items()}
 
 
 def _concatenate(parts: Sequence[dict[str, Values]], dtypes: _Dtypes) -> dict[str, Values]:
-    """The parts one after the other; each column leaves them when it is joined."""
+    """Concatenate the parts. Each column is removed from the parts when it is done."""
     if len(parts) == 1:
         return parts[0]
     return {name: np.concatenate([np.zeros(0, dtypes[name]), *(part.pop(name) for part in parts)]) for name in dtypes}
@@ -362,7 +383,7 @@ def _slices(first: Ints) -> Iterator[tuple[int, int]]:
 
 
 def _match_launches(corr: Ints, track: Ids, category: Bytes, tracks: Sequence[Track]) -> tuple[Rows, Rows]:
-    """Rows of (call, device event) of a process with the same correlation id; one call may launch many."""
+    """Return rows of (call, device event) with the same process and correlation id; one call may launch many."""
     kinds = np.array([t.kind for t in tracks], np.int8)
     process = number_processes(t.pid for t in tracks)
     calls = np.flatnonzero((corr > 0) & (kinds == TrackKind.THREAD)[track])
@@ -373,7 +394,7 @@ def _match_launches(corr: Ints, track: Ids, category: Bytes, tracks: Sequence[Tr
     native = function("vp_launched", c_int64, INT64, INT32, c_int64, UINT8, INT32, c_int64, c_int64, INT32, INT32)
     if native and len(calls) and call_process.min() == call_process.max() and size <= MAX_ID_RANGE_RATIO * len(corr):
         table = np.full(size, -1, np.int32)
-        table[ids[::-1] - low] = calls[::-1]  # of several assignments the last one stays: that of the first call
+        table[ids[::-1] - low] = calls[::-1]  # the last assignment wins: that of the first call
         src, dst = np.empty((2, len(corr)), np.int32)
         count = native(corr, track, len(corr), streams.view(np.uint8), table, low, size, src, dst)
         return src[:count], dst[:count]
@@ -383,21 +404,21 @@ def _match_launches(corr: Ints, track: Ids, category: Bytes, tracks: Sequence[Tr
 
 
 def _index_rows(row: Ints) -> Ids:
-    """Events of the rows of a file, from row -1 to one behind the last, -1 where a row became none."""
+    """Return the event of each file row, from row -1 to one after the last; -1 for a row that became no event."""
     event_of_row = np.full(int(row.max()) + 3 if len(row) else 2, -1, np.int32)
     event_of_row[1:][row] = np.arange(len(row), dtype=np.int32)
     return event_of_row
 
 
 def _lookup(event_of_row: Ids, rows: Rows) -> Ids:
-    """Events of file rows, -1 where a row became none."""
+    """Return the events of file rows, -1 for rows that became no event."""
     return event_of_row.take(rows + 1, mode="clip")
 
 
 def _build_arg_columns(args: dict[str, list[tuple[Rows, Values, bool]]], event_of_row: Ids) -> dict[str, ArgColumn]:
-    """The arguments by event; those of the same rows, as most of a kind of events are, share them."""
+    """Return the argument columns. Arguments with the same rows, which are common, share their event column."""
     columns: dict[str, ArgColumn] = {}
-    orders: dict[int, tuple[Rows, Ids, Ints | None]] = {}  # by the number of rows
+    orders: dict[int, tuple[Rows, Ids, Ints | None]] = {}  # by number of rows
     for name in list(args):
         parts = args.pop(name)
         rows, values, text = parts[0]
@@ -411,7 +432,7 @@ def _build_arg_columns(args: dict[str, list[tuple[Rows, Values, bool]]], event_o
 
 
 def _sort_events(events: Ids, limit: int) -> tuple[Ids, Ints | None]:
-    """Events as `sort_unique` has them, and their places, None where all stay: as those of most files do."""
+    """Return events in ascending order and their positions, or `None` if they are sorted already, as in most files."""
     if not len(events) or (events[0] >= 0 and (events[1:] > events[:-1]).all()):
         return events, None
     return sort_unique(events, limit)

@@ -1,4 +1,4 @@
-"""Times that can be: sums and differences of them fit 64 bits."""
+"""Plausible times: their sums and differences fit 64 bits."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ MAX_DURATION_NS = 10**16  # 115 days
 
 
 def plausible_time_range(ts: Ints) -> tuple[int, int]:
-    """The first and last time that can be: of a few events that are months away from the others the time is wrong."""
+    """Return the first and last plausible time.
+
+    If a few events are months away from the others, their times are wrong.
+    """
     if not len(ts) or (ts.min() >= EARLIEST_NS and ts.max() <= min(LATEST_NS, int(ts.min()) + MAX_DURATION_NS)):
         return EARLIEST_NS, LATEST_NS
     in_range = ts[(ts >= EARLIEST_NS) & (ts <= LATEST_NS)]

@@ -1,7 +1,7 @@
-"""The file of a cached trace: a header, then its columns as they lie in memory.
+"""File format of a cached trace: a header, followed by the columns in their memory layout.
 
-8 bytes magic, header length, total length, check of what follows; the header in JSON; the raw columns, each at a
-multiple of 64 bytes, so that they can be memory-mapped.
+The file has 8 bytes magic, header length, total length and checksum of the rest. The header in JSON follows, then the
+raw columns, each at a multiple of 64 bytes, so that they can be memory-mapped.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from visualprof.reader.trace.joined import JoinedTrace
 _MAGIC = b"VPTRACE\x03"
 _START = struct.Struct("<8sQQQ")
 _CHECK_BUFFER_BYTES = 1 << 20
-_CHECK_FACTOR = 0x9E3779B97F4A7C15  # odd, so that no block's part of the check is lost
+_CHECK_FACTOR = 0x9E3779B97F4A7C15  # odd, so that every block contributes to the checksum
 _ALIGN_BYTES = 64
-# Folders below reader/; others do not touch a trace.
+# Folders below reader/ whose code affects a trace.
 _TRACE_FOLDERS = (".", "trace", "chrome", "megengine", "formats", "native", "graph_capture")
 
 _GRAPH_COLUMNS = [name for name in Graphs.__struct_fields__ if name != "args"]
@@ -40,11 +40,11 @@ _Array = NDArray[Any]
 
 
 class DamagedFile(Exception):
-    """Not a whole and undamaged file of this schema, reader and content."""
+    """The file is incomplete or damaged, or has another schema, reader version or content."""
 
 
 class Strings(Sequence[str]):
-    """The string dictionary of a cached trace: decoded one by one when asked, all at once when iterated."""
+    """String table of a cached trace: strings are decoded on access, all at once in an iteration."""
 
     def __init__(self, blob: memoryview, offsets: NDArray[np.int64]) -> None:
         self._blob = blob
@@ -67,7 +67,7 @@ class Strings(Sequence[str]):
 
     def __iter__(self) -> Iterator[str]:
         text = str(self._blob, "utf-8", "surrogatepass")
-        if len(text) != len(self._blob):  # not ASCII: bytes are not characters
+        if len(text) != len(self._blob):  # not ASCII: bytes and characters differ
             return (self[i] for i in range(len(self)))
         ends = self._offsets.tolist()
         return (text[a:b] for a, b in pairwise(ends))
@@ -80,7 +80,7 @@ class Strings(Sequence[str]):
 
 
 class _Column(msgspec.Struct):
-    """Where an array lies, counted from the end of the header."""
+    """Location of an array, relative to the end of the header."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -107,24 +107,25 @@ class _Header(msgspec.Struct):
     graph_args: dict[str, _Argument] = {}
 
 
-# Made once, while the module is imported: msgspec prepares a type on its first use, and two threads that do so at the
-# same moment end the process (msgspec 0.22 publishes what it prepares before it is whole).
+# Created at import time: msgspec prepares a type on first use, and two threads that do so at the same time crash the
+# process (msgspec 0.22 publishes the type before it is complete).
 _HEADER_DECODER = msgspec.json.Decoder(_Header)
 
 
 @cache
 def reader_version(folders: tuple[str, ...] = _TRACE_FOLDERS) -> str:
-    """Changes with every change of what reads a profile or lays out a trace; 45 files, about a millisecond.
+    """Return a version that changes with the code that reads profiles or lays out traces. Takes 1 ms for 45 files.
 
-    folders: below that of the reader; `/**` at the end is with all folders in it.
+    Args:
+        folders: Folders below the reader's; the ending `/**` includes subfolders.
     """
     digest = zlib.crc32(__version__.encode())
     for folder in folders:
         path = f"{Path(__file__).parents[1]}/{folder.removesuffix('/**')}"
         paths = sorted(subfolder for subfolder, _, _ in os.walk(path)) if folder.endswith("/**") else [path]
         for path in paths:
-            for name in sorted(os.listdir(path)):  # a list, because `glob` takes as long as all else
-                if name.endswith((".py", ".c", ".h")):  # the C of a checkout, too
+            for name in sorted(os.listdir(path)):  # `listdir`, because `glob` takes as long as all the rest
+                if name.endswith((".py", ".c", ".h")):  # also the C sources of a checkout
                     with open(f"{path}/{name}", "rb") as file:
                         digest = zlib.crc32(file.read(), digest)
     return f"{__version__}-{digest:08x}"
@@ -132,18 +133,18 @@ def reader_version(folders: tuple[str, ...] = _TRACE_FOLDERS) -> str:
 
 @cache
 def _column_groups() -> dict[str, type[Any]]:
-    """The parts of a trace that are arrays and nothing else, by name: events, links, counters, ..."""
+    """Return the parts of a trace that consist of arrays only, by name: events, links, counters, ..."""
     hints = get_type_hints(Trace)
     kinds = ((name, hints[name]) for name in Trace.__struct_fields__ if name != "meta")
     return {name: kind for name, kind in kinds if isinstance(kind, type) and issubclass(kind, msgspec.Struct)}
 
 
 def encode(trace: Trace, fingerprint: str, file: FileIO) -> int:
-    """Write a trace into a new file, open for reading too, and returns its size."""
+    """Write a trace into a new file, which is also open for reading, and return its size."""
     graphs = trace.graphs if isinstance(trace, JoinedTrace) else None
     trace = trace.file_trace if isinstance(trace, JoinedTrace) else trace
     arrays: list[_Array] = []
-    column_of_array: dict[int, _Column] = {}  # arguments of the same events share their rows
+    column_of_array: dict[int, _Column] = {}  # arguments of the same events share their event column
     end = 0
 
     def column(array: _Array) -> _Column:
@@ -208,16 +209,17 @@ def _as_bytes(array: Any) -> memoryview | bytes:
 
 
 def _write(file: FileIO, data: Any) -> None:
-    """All of some bytes; an unbuffered file may take them in pieces."""
+    """Write all data; an unbuffered file may write only a part per call."""
     view = memoryview(data)
     while view.nbytes:
         view = view[file.write(view) :]
 
 
 def decode(file: FileIO, fingerprint: str) -> Trace:
-    """The trace in a file; its columns are memory-mapped. The file is read once to be checked: 12 ms for 90 MB.
+    """Return the trace of a file; its columns are memory-mapped. The checksum requires one read: 12 ms for 90 MB.
 
-    Raises: Damaged: it is not whole, was damaged, or is of another schema, reader or content.
+    Raises:
+        DamagedFile: The file is incomplete or damaged, or has another schema, reader version or content.
     """
     try:
         expected = _START.unpack(file.read(_START.size))[-1]
@@ -229,9 +231,9 @@ def decode(file: FileIO, fingerprint: str) -> Trace:
 
 
 def _checksum(file: FileIO) -> int:
-    """A number that changes with every bit of the rest of a file: of sums of 8 byte words, a third of crc32's time.
+    """Return a checksum of the rest of a file: sums of 8-byte words, which take a third of the time of crc32.
 
-    Read, not mapped: what a view does not need would count as memory of the process.
+    The file is read rather than mapped: mapped pages that no view needs would count as memory of the process.
     """
     buffer = bytearray(_CHECK_BUFFER_BYTES)
     words = np.frombuffer(buffer, np.uint64)
@@ -255,7 +257,7 @@ def _decode(mapped: memoryview, fingerprint: str) -> Trace:
         count = int(np.prod(column.shape, dtype=np.int64))
         if count == 0:
             return np.zeros(column.shape, dtype)
-        flat: Any = np.frombuffer(body, dtype, count, column.offset)  # read-only, as the map is
+        flat: Any = np.frombuffer(body, dtype, count, column.offset)  # read-only, like the map
         return flat.reshape(column.shape)
 
     def arrays(columns: Mapping[str, _Column]) -> dict[str, Any]:
@@ -273,7 +275,7 @@ def _decode(mapped: memoryview, fingerprint: str) -> Trace:
 
 
 def _pack_strings(strings: Sequence[str]) -> tuple[_Array, NDArray[np.int64]]:
-    """All strings as UTF-8 in one piece, and where each starts and the last ends."""
+    """Return all strings as contiguous UTF-8, and the offset of each start and of the end."""
     text = "".join(strings)
     if text.isascii():
         data = text.encode()

@@ -1,4 +1,4 @@
-"""What is inside each launch of a captured graph, as events behind those of the file."""
+"""Expand the contents of captured graphs at each launch into events after those of the file."""
 
 from __future__ import annotations
 
@@ -19,10 +19,14 @@ _WRITTEN = ("ts", "dur", "name", "category", "track", "parent", "step")
 
 
 class Expansion(msgspec.Struct, frozen=True):
-    """The events and tracks of a trace with all that is inside its launches.
+    """Events and tracks of a trace, including the contents of graph launches.
 
-    begin: (l,) row of each launch's first, as long as its template's stand in order. place: (added,) the row of each
-    where they do not, else None. owner: (w,) row of the innermost around each of the `work` of the graphs.
+    Attributes:
+        events: All events.
+        tracks: All tracks.
+        begin: (l,) row of each launch's first event, if the template's order is kept.
+        new_rows: (added,) sorted row of each added event, `None` if the order is kept.
+        owner: (w,) row of the innermost event around each kernel in `work` of the graphs.
     """
 
     events: Events
@@ -33,9 +37,9 @@ class Expansion(msgspec.Struct, frozen=True):
 
 
 def expand_graphs(trace: Trace, graphs: Graphs) -> Expansion:
-    """Add what is inside each launch: events on a track of kind `graph`, over the time of its kernels.
+    """Add the contents of each launch: events on a track of kind `graph`, over the time of their kernels.
 
-    The outermost has the call that launched the graph as `parent`.
+    The outermost event has the call that launched the graph as `parent`.
     """
     file_events = trace.events
     first_work = graphs.work[graphs.first[:-1]]
@@ -61,7 +65,7 @@ def expand_graphs(trace: Trace, graphs: Graphs) -> Expansion:
 
 
 def _extend_columns(events: Events, count: int) -> dict[str, Values]:
-    """The columns of events with room for more behind them."""
+    """Return the columns of events with space for `count` more."""
     columns: dict[str, Values] = {}
     for name in Events.__struct_fields__:
         column = getattr(events, name)
@@ -75,7 +79,7 @@ def _graph_track(stream: Track, first: int, end: int) -> Track:
 
 
 def _fill(graphs: Graphs, begin: Ints, track: Ids, step: Ids, columns: dict[str, Values], owner: Ids) -> None:
-    """Write what is inside each launch from the row `begin` of each on. track, step: (l,) of each launch."""
+    """Write the contents of each launch from row `begin` on; `track` and `step` are (l,), per launch."""
     launches = (graphs.call, graphs.template, begin, track, step, graphs.work, graphs.first)
     template_columns = (graphs.nodes, graphs.kernels, graphs.name, graphs.category, graphs.parent, graphs.owner)
     types = (INT32, INT32, INT64, INT32, INT32, INT32, INT64, INT64, INT64, INT32, UINT8, INT32, INT32)
@@ -100,9 +104,13 @@ def _fill(graphs: Graphs, begin: Ints, track: Ids, step: Ids, columns: dict[str,
 
 
 def _node_spans(owner: Ids, parent: Ids, columns: dict[str, Values], work: Ids) -> tuple[Ints, Ints]:
-    """Start and end of all that is inside each launch, (l, n) ns: of its first and its last kernel.
+    """Return start and end of each graph node per launch, (l, n) ns, from its first and last kernel.
 
-    Args: work: (l, k) rows of the kernels.
+    Args:
+        owner: (k,) innermost node of each kernel.
+        parent: (n,) parent of each node.
+        columns: Columns of the events.
+        work: (l, k) rows of the kernels.
     """
     start = np.full((len(work), len(parent)), np.iinfo(np.int64).max)
     end = np.full(start.shape, np.iinfo(np.int64).min)
@@ -110,7 +118,7 @@ def _node_spans(owner: Ids, parent: Ids, columns: dict[str, Values], work: Ids) 
         ts, dur = (columns[name][work[:, kernel]] for name in ("ts", "dur"))
         start[:, node] = np.minimum(start[:, node], ts)
         end[:, node] = np.maximum(end[:, node], ts + dur)
-    for node in range(len(parent) - 1, 0, -1):  # those inside stand behind those around
+    for node in range(len(parent) - 1, 0, -1):  # nested nodes come after their parents
         parent_node = parent[node]
         start[:, parent_node] = np.minimum(start[:, parent_node], start[:, node])
         end[:, parent_node] = np.maximum(end[:, parent_node], end[:, node])
@@ -118,7 +126,7 @@ def _node_spans(owner: Ids, parent: Ids, columns: dict[str, Values], work: Ids) 
 
 
 def _sort(columns: dict[str, Values], file_count: int, bounds: Ints) -> Ids | None:
-    """Sort what was added by (track, ts, -dur): the new row of each, None where all stay."""
+    """Sort the added rows by (track, ts, -dur) and return the new row of each, or `None` if all stay."""
     added = {name: column[file_count:] for name, column in columns.items()}
     ts, dur = added["ts"], added["dur"]
     late = (ts[1:] < ts[:-1]) | ((ts[1:] == ts[:-1]) & (dur[1:] > dur[:-1]))
@@ -137,7 +145,7 @@ def _sort(columns: dict[str, Values], file_count: int, bounds: Ints) -> Ids | No
 
 
 def add_owner_links(links: Links, owner: Ids, work: Ids) -> Links:
-    """Links by what they lead to, those of owners first: they tell more than what launched."""
+    """Return links by target, owner links first, because they say more than launch links."""
     dst = np.concatenate((work, links.dst))
     order = np.argsort(dst, kind="stable")
     kind = np.append(np.full(len(work), LinkKind.OWNER, np.uint8), links.kind)
@@ -145,12 +153,12 @@ def add_owner_links(links: Links, owner: Ids, work: Ids) -> Links:
 
 
 class JoinedArguments(Mapping[str, ArgColumn]):
-    """Arguments of a trace by name with those of what is inside launches; each is made when it is asked for."""
+    """Arguments by name, of the file's events and of graph contents; each column is built on first access."""
 
     def __init__(self, file_args: Mapping[str, ArgColumn], graphs: Graphs, expansion: Expansion) -> None:
         self._file_args, self._graphs, self._expansion = file_args, graphs, expansion
         self._columns: dict[str, ArgColumn] = {}
-        self._rows_of_nodes: dict[bytes, tuple[Ids, Ints]] = {}  # of those that the same nodes have
+        self._rows_of_nodes: dict[bytes, tuple[Ids, Ints]] = {}  # by the nodes that have a value
 
     def __iter__(self) -> Iterator[str]:
         return iter({**self._file_args, **self._graphs.args})
@@ -168,7 +176,7 @@ class JoinedArguments(Mapping[str, ArgColumn]):
         return column
 
     def _column(self, name: str) -> ArgColumn:
-        """One that is a text on one side and a number on the other is left as it was."""
+        """Build a column. If it is text on one side and numeric on the other, only the file's values are kept."""
         file_column, graph_column = self._file_args.get(name), self._graphs.args.get(name)
         if graph_column is None or (file_column is not None and file_column.text != graph_column.text):
             return self._file_args[name]
@@ -184,7 +192,7 @@ class JoinedArguments(Mapping[str, ArgColumn]):
         )
 
     def _expand_nodes(self, nodes: Ids) -> tuple[Ids, Ints]:
-        """Rows of the events of some nodes in all launches, ascending, and of which node each is."""
+        """Return the ascending event rows of some nodes in all launches, and the index of the node for each row."""
         key = nodes.tobytes()
         if key not in self._rows_of_nodes:
             begin, template, slices = self._expansion.begin, self._graphs.template, self._graphs.nodes

@@ -1,4 +1,4 @@
-"""What is inside the launches of captured graphs: once for all that are alike."""
+"""Contents of captured graphs, stored once for all launches with the same contents."""
 
 from __future__ import annotations
 
@@ -10,13 +10,21 @@ from visualprof.reader.trace import ArgColumn, Bytes, Ids, Ints
 
 
 class Graphs(msgspec.Struct, frozen=True):
-    """Templates of what is inside launches, and the launches.
+    """Templates of graph contents, and the launches.
 
-    call: (l,) rows of the calls. work: (w,) rows of what they launched, by launch and start. first: (l + 1,) slice of
-    each launch in `work`. template: (l,) its template.
-    nodes: (t + 1,) slice of each template in name, category, parent: what is inside, those around before those inside,
-    the whole graph first. parent: place in the template, -1 for the launch itself. kernels: (t + 1,) slice of each
-    template in `owner`: the place of what is innermost around each kernel. args: of the nodes.
+    Attributes:
+        call: (l,) rows of the launch calls.
+        work: (w,) rows of the launched device work, by launch and start.
+        first: (l + 1,) slice of each launch in `work`.
+        template: (l,) template of each launch.
+        nodes: (t + 1,) slice of each template in `name`, `category` and `parent`. Parents come before their children,
+            and the root comes first.
+        kernels: (t + 1,) slice of each template in `owner`.
+        name: String id of each node.
+        category: Category of each node.
+        parent: Index of the parent in the template, -1 for the launch itself.
+        owner: Index of the innermost node around each kernel, in the template.
+        args: Arguments of the nodes.
     """
 
     call: Ids

@@ -1,4 +1,4 @@
-"""Traces with captured graphs: what is inside their launches becomes events when somebody asks for events."""
+"""Traces with captured graphs, whose contents become events on demand."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from visualprof.reader.trace.expansion import Expansion, JoinedArguments, add_ow
 from visualprof.reader.trace.graphs import Graphs
 from visualprof.reader.trace.pyramid import Pyramid, build_pyramid
 
-_LOCK = threading.RLock()  # views ask at the same moment
+_LOCK = threading.RLock()  # views access it concurrently
 
 
 class JoinedTrace(Trace, frozen=True, dict=True):
-    """A trace whose events, tracks, arguments, links and pyramid are those of its file and what is inside launches.
+    """A trace whose events, tracks, arguments, links and pyramid include the contents of captured graphs.
 
-    It is made of, and kept as, what the file has and `graphs`: `file_trace` gives that; the rest is worked out when asked for.
-    To change a column, use `with_columns`: msgspec's `replace` sees what the file has.
+    Only the file's own columns and `graphs` are stored; `file_trace` returns them. The rest is derived on demand. Use
+    `with_columns` to change a column: msgspec's `replace` would see the file's columns.
     """
 
     graphs: Graphs
 
     @cached_property
     def file_trace(self) -> Trace:
-        """What the file has."""
+        """The trace without graph contents."""
         return Trace(**{name: Trace.__dict__[name].__get__(self) for name in TRACE_FIELDS})
 
     def joined_column(self, name: str) -> Any:
-        """Events, tracks, args, links or pyramid; made once."""
+        """Return events, tracks, args, links or pyramid with graph contents; each is built once."""
         with _LOCK:
             if name not in self.derived:
                 self.derived[name] = _JOINED_COLUMNS[name](self)
@@ -40,22 +40,23 @@ class JoinedTrace(Trace, frozen=True, dict=True):
 
     @cached_property
     def expansion(self) -> Expansion:
-        """Events and tracks with all that is inside the launches."""
+        """Events and tracks with graph contents."""
         return expand_graphs(self.file_trace, self.graphs)
 
 
 def build_event_pyramid(trace: Trace) -> Pyramid:
-    """Levels of detail of all events of a trace."""
+    """Build the levels of detail of all events of a trace."""
     events = trace.events
     slices = np.array([*(track.first for track in trace.tracks), len(events)])
     return build_pyramid(events.ts, events.end, events.dur, events.depth, slices)
 
 
 def _joined_property(name: str) -> property:
+    """Return a property that replaces a field of the trace by its joined column."""
     return property(lambda trace: trace.joined_column(name), doc=getattr(Trace, name).__doc__)
 
 
-# What is made in place of a field of the file's trace.
+# Builders of the columns that replace those of the file.
 _JOINED_COLUMNS: dict[str, Callable[[JoinedTrace], object]] = {
     "events": lambda trace: trace.expansion.events,
     "tracks": lambda trace: trace.expansion.tracks,
@@ -64,4 +65,4 @@ _JOINED_COLUMNS: dict[str, Callable[[JoinedTrace], object]] = {
     "pyramid": build_event_pyramid,
 }
 for _name in _JOINED_COLUMNS:
-    setattr(JoinedTrace, _name, _joined_property(_name))  # the fields themselves, which these hide, `file_trace` reads
+    setattr(JoinedTrace, _name, _joined_property(_name))  # hides the field itself, which `file_trace` reads

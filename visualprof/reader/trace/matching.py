@@ -1,4 +1,4 @@
-"""Ids that are unique within a process only: which entry one of them means."""
+"""Match ids that are unique within a process only."""
 
 from __future__ import annotations
 
@@ -10,20 +10,22 @@ from visualprof.reader.trace.types import Ids, Ints, Rows
 
 
 def number_processes(pids: Iterable[str]) -> Ids:
-    """A number for each pid, equal ones the same."""
+    """Return a number per pid, the same for equal pids."""
     numbers: dict[str, int] = {}
     return np.array([numbers.setdefault(pid, len(numbers)) for pid in pids], np.int32)
 
 
 def match_ids(ids: Ints, process: Ids, wanted: Ints, seeker: Ids) -> Rows:
-    """The entry that each wanted id means, -1 for none: the first one of that id in the same process.
+    """Return the entry of each wanted id, -1 for none: the first entry with the id in the same process.
 
-    Where nothing of a process is found in itself (kernels stand under their device's number), it finds what only one
-    other process has.
+    If none of a process's ids are found in its own process, an id that exists in exactly one other process matches.
+    Kernels need this, as their process is the device's number.
 
     Args:
-        ids, process: (n,) of the entries, those to prefer first.
-        wanted, seeker: (m,) the id looked for and the process that looks for it.
+        ids: (n,) ids of the entries, preferred ones first.
+        process: (n,) processes of the entries.
+        wanted: (m,) the ids to look up.
+        seeker: (m,) the processes that look them up.
     """
     if not len(ids):
         return np.full(len(wanted), -1)

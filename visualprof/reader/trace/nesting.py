@@ -1,4 +1,4 @@
-"""Which event encloses which, and on which line of a track each one is drawn."""
+"""Nesting of events, and the line of a track on which each event is drawn."""
 
 from __future__ import annotations
 
@@ -14,22 +14,25 @@ from visualprof.reader.native import INT32, INT64, UINT8, UINT16, function
 from visualprof.reader.trace.order import group_rows
 from visualprof.reader.trace.types import Ids, Ints, Mask, Rows
 
-MAX_SINGLE_STEPS = 64  # steps up that are taken one by one: deeper stacks are rare
+MAX_SINGLE_STEPS = 64  # levels climbed one at a time; deeper stacks are rare
 
 
 def nest(ts: Ints, end: Ints, first: Ints) -> tuple[Ids, NDArray[np.uint16]]:
-    """Parent and depth of every event.
+    """Return parent and depth of every event.
 
     Args:
-        ts, end: (n,) ns, each track contiguous and sorted by (ts, -end). An instant has end == ts.
+        ts: (n,) start in ns; each track is contiguous and sorted by (ts, -end).
+        end: (n,) end in ns; an instant has end == ts.
         first: (tracks + 1,) slice of each track.
 
     Returns:
-        parent: (n,) row of the innermost event of the track that contains it whole, -1 for none.
-        depth: (n,) a line of the track on which it overlaps no other event, below its parent's; 65,535 takes the rest.
+        parent: (n,) row of the innermost event of the track that fully contains the event, -1 for none.
+        depth: (n,) a line of the track, below the parent's, on which no other event overlaps. Line 65,535 takes the
+            rest.
     """
     parent, depth = np.empty(len(ts), np.int32), np.empty(len(ts), np.uint16)
-    closed = np.maximum(end, ts + 1)  # an instant stays open for 1 ns, so that it nests under what starts with it
+    # An instant stays open for 1 ns, so that it nests under an event that starts with it
+    closed = np.maximum(end, ts + 1)
     native = function("vp_nest", c_int, INT64, INT64, INT64, c_int64, INT32, UINT16)
     if native and not native(ts, closed, first, len(first) - 1, parent, depth):
         return parent, depth
@@ -37,7 +40,7 @@ def nest(ts: Ints, end: Ints, first: Ints) -> tuple[Ids, NDArray[np.uint16]]:
 
 
 def _nest(ts: Ints, closed: Ints, first: Ints) -> tuple[Ids, NDArray[np.uint16]]:
-    """As `nest`, of events that are open until `closed`."""
+    """Pure-Python fallback of `nest`; events are open until `closed`."""
     depth = np.zeros(len(ts), np.int64)
     bounds: list[tuple[int, int]] = list(pairwise(first.tolist()))
     for low, high in bounds:
@@ -55,7 +58,7 @@ def _nest(ts: Ints, closed: Ints, first: Ints) -> tuple[Ids, NDArray[np.uint16]]
 
 
 def _last_one_level_up(depth: Ints) -> Ints:
-    """For each event the last earlier one that is one level up, -1 at level 0."""
+    """Return for each event the last earlier event one level up, -1 at level 0."""
     n = len(depth)
     position = np.arange(n, dtype=np.int64)
     keys = np.sort(depth * n + position)
@@ -65,16 +68,16 @@ def _last_one_level_up(depth: Ints) -> Ints:
 
 
 def _nest_overlapping(ts: Ints, closed: Ints, first: int, last: int, parent: Ints, depth: Ints) -> None:
-    """The same for a track on which events overlap without containing one another (1 us an event)."""
+    """Nest a track on which events overlap without containing one another (1 us per event)."""
     starts, ends = ts[first:last].tolist(), closed[first:last].tolist()
     parents, lanes = list[int](), list[int]()
-    busy: list[tuple[int, int]] = []  # a heap of when lanes become free
-    free_lanes: list[int] = []  # lanes that are, ascending
+    busy: list[tuple[int, int]] = []  # a heap of the times at which lanes become free
+    free_lanes: list[int] = []  # free lanes, ascending
     enclosing = -1
     for start, stop in zip(starts, ends, strict=True):
         while busy and busy[0][0] <= start:
             insort(free_lanes, heappop(busy)[1])
-        while enclosing >= 0 and ends[enclosing] < stop:  # nor will it enclose anything later
+        while enclosing >= 0 and ends[enclosing] < stop:  # it cannot enclose later events either
             enclosing = parents[enclosing]
         free_index = bisect_left(free_lanes, lanes[enclosing] + 1 if enclosing >= 0 else 0)
         lane = free_lanes.pop(free_index) if free_index < len(free_lanes) else len(free_lanes) + len(busy)
@@ -88,17 +91,19 @@ def _nest_overlapping(ts: Ints, closed: Ints, first: int, last: int, parent: Int
 
 
 def nearest_ancestor(parent: Ids, wanted: Mask, rows: Rows) -> Ids:
-    """For each row the nearest event at or above it for which `wanted` holds, -1 for none.
+    """Return for each row the nearest event at or above it for which `wanted` holds, -1 for none.
 
     Args:
-        parent: (n,) parent of every event. wanted: (n,). rows: (m,) event rows; -1 stays -1.
+        parent: (n,) parent of every event.
+        wanted: (n,) mask of the events.
+        rows: (m,) event rows; -1 stays -1.
     """
     at = rows.astype(np.int32)
     if not len(parent):
         return at
     native = function("vp_nearest", None, INT32, UINT8, c_int64, INT32)
     if native and len(at) > len(parent) >> 4:
-        nearest = np.full(len(parent) + 1, -1, np.int32)  # the last one for -1
+        nearest = np.full(len(parent) + 1, -1, np.int32)  # the last entry is for row -1
         native(np.ascontiguousarray(parent), wanted.view(np.uint8), len(parent), nearest)
         return nearest[at]
     climbing = np.flatnonzero((at >= 0) & ~wanted[at])
@@ -109,26 +114,32 @@ def nearest_ancestor(parent: Ids, wanted: Mask, rows: Rows) -> Ids:
         events = at[climbing]
         climbing = climbing[(events >= 0) & ~wanted[events]]
     jump = np.where(wanted, np.arange(len(parent), dtype=np.int32), parent)
-    while not np.array_equal(jump, doubled := _compose_jumps(jump, jump)):  # each round looks twice as far
+    while not np.array_equal(jump, doubled := _compose_jumps(jump, jump)):  # each round doubles the distance
         jump = doubled
     at[climbing] = jump[at[climbing]]
     return at
 
 
 def _compose_jumps(first_jump: Ids, second_jump: Ids) -> Ids:
-    """Of each event where two ways in turn lead it, -1 once one leads nowhere."""
+    """Return for each event the target of two jumps in a row, -1 if one has no target."""
     return np.where(first_jump >= 0, second_jump[first_jump], np.int32(-1))
 
 
 def innermost_at(ts: Ints, end: Ints, parent: Ids, first: int, last: int, times: Ints) -> Ids:
-    """For each time the innermost event of the track [first, last) that covers it, -1 for none."""
+    """Return for each time the innermost event of the track [first, last) that covers it, -1 for none."""
     return innermost_on_tracks(ts, end, parent, np.array([first, last]), np.zeros(len(times), np.int32), times)
 
 
 def innermost_on_tracks(ts: Ints, end: Ints, parent: Ids, first: Ints, track: Ids, times: Ints) -> Ids:
-    """Innermost event of a track at a time, -1 for none, for many (track, time); of the track -1 there is none.
+    """Return the innermost event at each (track, time), -1 for none or for track -1.
 
-    Args: ts, end, parent: (n,) of the events. first: (tracks + 1,) slice of each track. track, times: (m,).
+    Args:
+        ts: (n,) start of the events in ns.
+        end: (n,) end of the events in ns.
+        parent: (n,) parent of the events.
+        first: (tracks + 1,) slice of each track.
+        track: (m,) tracks.
+        times: (m,) times in ns.
     """
     innermost = np.full(len(times), -1, np.int32)
     order, groups = group_rows(track + np.int32(1), len(first))
@@ -144,7 +155,7 @@ def innermost_on_tracks(ts: Ints, end: Ints, parent: Ids, first: Ints, track: Id
 
 
 def _climb_to_cover(end: Ints, parent: Ids, rows: Ids, times: Ints) -> None:
-    """Replaces events by the nearest at or above them that last until the times. Those above never end earlier."""
+    """Replace events by the nearest event at or above them that lasts until the times. Ancestors never end earlier."""
     climbing = np.flatnonzero((rows >= 0) & (end[rows] < times)) if len(end) else np.zeros(0, np.int64)
     for _ in range(MAX_SINGLE_STEPS):
         if not len(climbing):
@@ -152,7 +163,7 @@ def _climb_to_cover(end: Ints, parent: Ids, rows: Ids, times: Ints) -> None:
         rows[climbing] = parent[rows[climbing]]
         events = rows[climbing]
         climbing = climbing[(events >= 0) & (end[events] < times[climbing])]
-    jumps = [parent]  # of each event the one 1, 2, 4, ... above it
+    jumps = [parent]  # ancestors of each event at distances 1, 2, 4, ...
     while jumps[-1].max() >= 0:
         jumps.append(_compose_jumps(jumps[-1], jumps[-1]))
     for jump in reversed(jumps):

@@ -1,4 +1,4 @@
-"""Rows in the order of their groups and of time: by counting, because files are nearly sorted and groups are few."""
+"""Sort rows by group and time, by counting: files are nearly sorted and groups are few."""
 
 from __future__ import annotations
 
@@ -11,24 +11,30 @@ from visualprof.reader.trace.types import Ids, Ints, Mask
 
 
 def group_rows(group: Ids, groups: int) -> tuple[Ints, Ints]:
-    """Rows by their group, those of a group as they stand, and the slice of each group: (n,) and (groups + 1,).
+    """Return rows by group, in stable order, (n,), and the slice of each group, (groups + 1,).
 
-    Args: group: (n,) 0 to groups - 1.
+    Args:
+        group: (n,) numbers from 0 to groups - 1.
+        groups: The number of groups.
     """
     group = np.ascontiguousarray(group, np.int32)
     order, first = np.empty(len(group), np.int64), np.empty(groups + 1, np.int64)
     native = function("vp_group", c_int, INT32, c_int64, c_int64, INT64, INT64)
     if native and not native(group, len(group), groups, first, order):
         return order, first
-    narrow = group.astype(np.uint16) if groups <= 65536 else group  # of which numpy sorts by counting
+    narrow = group.astype(np.uint16) if groups <= 65536 else group  # numpy sorts 16-bit integers by counting
     first[0], first[1:] = 0, np.cumsum(np.bincount(group, minlength=groups))
     return np.argsort(narrow, kind="stable"), first
 
 
 def sort_events(ts: Ints, dur: Ints, track: Ids, tracks: int) -> tuple[Ints, Ints]:
-    """Rows by (track, ts, -dur), equal ones as they stand, and the slice of each track: (n,) and (tracks + 1,).
+    """Return rows by (track, ts, -dur), in stable order, (n,), and the slice of each track, (tracks + 1,).
 
-    Args: ts, dur: (n,) ns. track: (n,) 0 to tracks - 1.
+    Args:
+        ts: (n,) start in ns.
+        dur: (n,) duration in ns.
+        track: (n,) numbers from 0 to tracks - 1.
+        tracks: The number of tracks.
     """
     native = function("vp_sort", None, INT64, INT64, INT64, c_int64, INT64, INT64)
     if native:
@@ -37,7 +43,7 @@ def sort_events(ts: Ints, dur: Ints, track: Ids, tracks: int) -> tuple[Ints, Int
         spare = np.empty(len(ts) // 2 + 1, np.int64)
         native(ts, dur, first, tracks, order, spare)
         return order, first
-    order = np.argsort(ts, kind="stable")  # files are nearly sorted, which a stable sort uses
+    order = np.argsort(ts, kind="stable")  # files are nearly sorted, from which a stable sort profits
     by_track, first = group_rows(track[order], tracks)
     order = order[by_track]
     sorted_ts, sorted_track = ts[order], track[order]
@@ -50,9 +56,11 @@ def sort_events(ts: Ints, dur: Ints, track: Ids, tracks: int) -> tuple[Ints, Int
 
 
 def sort_unique(numbers: Ids, limit: int) -> tuple[Ids, Ints]:
-    """Numbers in ascending order, without -1, and their places, those of equal ones as they stand.
+    """Return the numbers without -1 in ascending order, and their positions; equal numbers keep their order.
 
-    Args: numbers: (n,) below `most`, nearly always each there once.
+    Args:
+        numbers: (n,) numbers below `limit`, nearly always distinct.
+        limit: One more than the largest possible number.
     """
     native = function("vp_ascending", c_int64, INT32, c_int64, c_int64, INT32, INT32, INT64)
     if native:

@@ -1,4 +1,4 @@
-"""Process groups as a profile lists them: which ranks meet in the collectives of which group."""
+"""Process groups of a profile: which ranks take part in the collectives of which group."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from visualprof.reader.trace.types import Ints
 
-MAX_RANKS = 1 << 16  # of a group
+MAX_RANKS = 1 << 16  # per group
 MAX_RANK_RUNS = 1 << 16  # of all groups of a file
 _LIST = re.compile(r"[\[(]?\s*\d{1,9}(\s*,\s*\d{1,9})*\s*,?\s*[\])]?")
 
@@ -20,8 +20,10 @@ Runs = tuple[tuple[int, int, int], ...]
 class ProcessGroup(msgspec.Struct, frozen=True):
     """A group of ranks that communicate.
 
-    name: as the collectives call it. description: what the program made it for, "" unknown. runs: its global ranks in
-    the order of their ranks in the group, as (first, stride, count); () where they are not known.
+    Attributes:
+        name: The name that collectives use.
+        description: The purpose that the program gives, "" if unknown.
+        runs: Global ranks in the order of their ranks in the group, as (first, stride, count); () if unknown.
     """
 
     name: str
@@ -30,7 +32,10 @@ class ProcessGroup(msgspec.Struct, frozen=True):
 
 
 def encode_ranks(ranks: Iterable[int]) -> Runs:
-    """Ranks as runs of equal strides: 0, 8, 16 are (0, 8, 3). () where one is negative, or there are too many."""
+    """Return ranks as runs of equal stride: 0, 8, 16 are (0, 8, 3).
+
+    Return () if a rank is negative or there are too many.
+    """
     runs: list[tuple[int, int, int]] = []
     for count_so_far, rank in enumerate(ranks):
         if rank < 0 or rank >= 1 << 31 or count_so_far >= MAX_RANKS:
@@ -44,13 +49,13 @@ def encode_ranks(ranks: Iterable[int]) -> Runs:
 
 
 def strided_run(first: int, stride: int, count: int) -> Runs:
-    """The one run of a group of which a file tells the first rank, the stride and the size; () of impossible ones."""
+    """Return the run of a group given by first rank, stride and size, or () if they are impossible."""
     possible = 0 <= first < 1 << 31 and 0 < count <= MAX_RANKS and (0 < stride < 1 << 31 or count == 1)
     return ((first, stride if count > 1 else 1, count),) if possible else ()
 
 
 def parse_rank_list(text: str) -> Runs:
-    """Ranks of a text like `[0, 8, 16]`; () of one that was cut, as torch does after 30, or is no list."""
+    """Return the ranks of a text like `[0, 8, 16]`, or () if it is truncated (torch truncates after 30) or no list."""
     return (
         encode_ranks(map(int, re.findall(r"\d+", text)))
         if len(text) < 1 << 20 and _LIST.fullmatch(text.strip())
@@ -59,7 +64,7 @@ def parse_rank_list(text: str) -> Runs:
 
 
 def decode_ranks(runs: Runs) -> Ints:
-    """The global ranks (n,) of some runs, in the order of their ranks in the group."""
+    """Return (n,) the global ranks of runs, in the order of their ranks in the group."""
     return np.concatenate(
         [np.zeros(0, np.int64), *(first + stride * np.arange(count) for first, stride, count in runs)]
     )

@@ -1,8 +1,9 @@
-"""Levels of detail of a timeline, built once: what a window shows costs the same for any number of events.
+"""Levels of detail of a timeline, built once, so that drawing a window costs the same for any number of events.
 
-A lane is one line of one track (track, depth); on a lane no two events overlap. Level k has buckets of 2**k ns; an
-entry of it stands for all events of a lane that start in one bucket: from the first start to the last end, with
-their number and the longest of them. Every second level is stored if it saves something, each made from the one before.
+A lane is one line of one track (track, depth). Events of a lane do not overlap. Level k has buckets of 2**k ns. An
+entry of level k represents all events of a lane that start in one bucket. It lasts from the first start to the last
+end, and has their number and the longest of them. Every second level is stored if it saves space, built from the
+previous one.
 """
 
 from __future__ import annotations
@@ -19,16 +20,24 @@ from visualprof.reader.trace.order import group_rows
 from visualprof.reader.trace.types import Bytes, Ids, Ints
 
 LEVEL_STEP = 2
-MAX_SIZE_RATIO = 0.7  # a level is stored when it has at most this share of the entries of the one before
+MAX_SIZE_RATIO = 0.7  # a level is stored if it has at most this share of the previous level's entries
 
 
 class Pyramid(msgspec.Struct, frozen=True):
     """All levels as columns.
 
-    lane_track, lane_depth: (lanes,) track and line of each lane. lane_of_track: (tracks + 1,) slice of lanes.
-    order: (n,) rows of events by (lane, ts): the level of single events. order_first: (lanes + 1,) slice of each lane.
-    exponent: (levels,). start, end: (entries,) ns since the first event. count: events that start in the bucket.
-    longest: row of the longest. first: (levels, lanes + 1) slice of each lane in the entries.
+    Attributes:
+        lane_track: (lanes,) track of each lane.
+        lane_depth: (lanes,) line of each lane.
+        lane_of_track: (tracks + 1,) slice of each track in the lanes.
+        order: (n,) event rows by (lane, ts): the level of single events.
+        order_first: (lanes + 1,) slice of each lane in `order`.
+        exponent: (levels,) exponent k of each level.
+        start: (entries,) ns since the first event.
+        end: (entries,) ns since the first event.
+        count: (entries,) number of events that start in the bucket.
+        longest: (entries,) row of the longest event.
+        first: (levels, lanes + 1) slice of each lane in the entries.
     """
 
     lane_track: Ids
@@ -45,6 +54,8 @@ class Pyramid(msgspec.Struct, frozen=True):
 
 
 class _Entries(NamedTuple):
+    """Entries of one or more levels, as in `Pyramid`."""
+
     start: Ints
     end: Ints
     number: Ids
@@ -53,7 +64,7 @@ class _Entries(NamedTuple):
 
 
 class _Rows(NamedTuple):
-    """Columns of the events, and their rows by lane: what both ways to the levels need."""
+    """Event columns and event rows by lane: the input of the native and the Python implementation."""
 
     ts: Ints
     end: Ints
@@ -64,9 +75,14 @@ class _Rows(NamedTuple):
 
 
 def build_pyramid(ts: Ints, end: Ints, dur: Ints, depth: NDArray[np.uint16], tracks: Ints) -> Pyramid:
-    """The levels of events sorted by (track, ts).
+    """Build the levels of events sorted by (track, ts).
 
-    Args: ts, end, dur (-1 instant), depth: (n,). tracks: (tracks + 1,) slice of each track.
+    Args:
+        ts: (n,) start in ns.
+        end: (n,) end in ns.
+        dur: (n,) duration in ns, -1 for an instant.
+        depth: (n,) line of each event.
+        tracks: (tracks + 1,) slice of each track.
     """
     filled = np.flatnonzero(np.diff(tracks))
     deepest = np.zeros(len(tracks) - 1, np.int64)
@@ -92,9 +108,9 @@ def build_pyramid(ts: Ints, end: Ints, dur: Ints, depth: NDArray[np.uint16], tra
 
 
 def _bucket_exponents(rows: _Rows) -> tuple[Bytes, Ints]:
-    """From which exponent on each row shares the bucket of the one before it on its lane, and how many rows have each.
+    """Return for each row the exponent from which it shares the bucket of its predecessor on the lane, and a histogram.
 
-    Of the first row of a lane it is 65, which is none.
+    The first row of a lane has 65, which no level reaches.
     """
     native = function("vp_apart", None, INT64, c_int64, INT32, INT64, c_int64, UINT8, INT64)
     exponents, counts = np.empty(len(rows.order), np.uint8), np.empty(66, np.int64)
@@ -103,14 +119,14 @@ def _bucket_exponents(rows: _Rows) -> tuple[Bytes, Ints]:
         return exponents, counts
     start = rows.ts[rows.order] - rows.origin
     start[1:] ^= start[:-1].copy()
-    start &= ~(start >> 1)  # keeps the highest bit and lets no rounding carry into it
+    start &= ~(start >> 1)  # keeps the highest bit, so that rounding cannot carry into it
     exponents[:] = np.frexp(start.astype(np.float64))[1]
     exponents[rows.first[:-1][np.diff(rows.first) > 0]] = 65
     return exponents, np.bincount(exponents, minlength=66)
 
 
 def _choose_levels(counts: Ints, top: int, lanes: int) -> tuple[list[int], list[int]]:
-    """Exponents of the levels that are stored, and their numbers of entries."""
+    """Return the exponents of the levels to store, and their numbers of entries."""
     previous_size = int(counts.sum())
     exponents, sizes = list[int](), list[int]()
     for exponent in range(LEVEL_STEP, top + LEVEL_STEP, LEVEL_STEP):
@@ -123,7 +139,7 @@ def _choose_levels(counts: Ints, top: int, lanes: int) -> tuple[list[int], list[
 
 
 def _build_levels(rows: _Rows, split_exponents: Bytes, exponents: list[int], sizes: list[int]) -> _Entries:
-    """The entries of all levels one after the other, and the lanes' slices of them."""
+    """Return the entries of all levels, concatenated, and the slices of the lanes."""
     levels, lanes = len(sizes), len(rows.first) - 1
     start, end = np.zeros((2, sum(sizes)), np.int64)
     number, longest = np.zeros((2, sum(sizes)), np.int32)
@@ -146,7 +162,7 @@ def _build_levels(rows: _Rows, split_exponents: Bytes, exponents: list[int], siz
 
 
 def _merge_entries(entries: _Entries, first: Ints, dur: Ints) -> _Entries:
-    """The entries of the next level, each from those of `first` to the next of them."""
+    """Return the entries of the next level; each merges the entries from one head in `first` to the next."""
     return _Entries(
         entries.start[first],
         np.maximum.reduceat(entries.end, first),
@@ -157,7 +173,10 @@ def _merge_entries(entries: _Entries, first: Ints, dur: Ints) -> _Entries:
 
 
 def index_of_longest(duration: Ints, first: Ints) -> Ints:
-    """Place of the longest in each group of consecutive entries; `first` are the groups' heads."""
+    """Return the index of the longest entry in each group of consecutive entries.
+
+    `first` has the heads of the groups.
+    """
     size = np.diff(np.append(first, len(duration)))
     maximum = np.repeat(np.maximum.reduceat(duration, first), size)
     indices = np.where(duration == maximum, np.arange(len(duration)), len(duration))

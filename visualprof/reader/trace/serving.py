@@ -1,7 +1,8 @@
-"""Steps of an inference server by what it calls them: whose tokens each worked on.
+"""Steps of inference servers, parsed from their annotations: the requests and tokens of each step.
 
-vLLM, SGLang, TensorRT-LLM, ATOM, diffusion loops and loops of one's own write it into the text of an annotation around
-each step.
+vLLM, SGLang, TensorRT-LLM, ATOM, diffusion loops and custom loops write them into the text of an annotation around each
+step.
+
 Sources: vllm/v1/worker/gpu_worker.py (`annotate_profile`), sglang/srt/model_executor/step_span_utils.py,
 tensorrt_llm/_torch/pyexecutor/py_executor.py (`_forward_step`), docs/views.md#serving.
 """
@@ -20,14 +21,18 @@ from visualprof.reader.trace.types import Ints, Mask, Rows
 
 Engine = Literal["vllm", "sglang", "tensorrt-llm", "atom", "diffusion"]
 Phase = Literal["prefill", "mixed", "decode", "draft", "denoise", "idle", "unknown"]
-MAX_TEXT_CHARS = 400  # characters of a text
+MAX_TEXT_CHARS = 400  # length of an annotation's text
 
 
 class Load(NamedTuple):
-    """What a step does for requests of one kind, None where its text does not say.
+    """Work of a step for requests of one kind; `None` if the text does not give it.
 
-    tokens: queries of all requests. context: tokens that these attend to. squares, pairs: sums over the requests of
-    queries squared, and of queries times context.
+    Attributes:
+        requests: Number of requests.
+        tokens: Number of query tokens of all requests.
+        context: Number of tokens that the queries attend to.
+        squares: Sum over the requests of query tokens squared.
+        pairs: Sum over the requests of query tokens times context tokens.
     """
 
     requests: int | None = None
@@ -42,9 +47,15 @@ UNKNOWN_LOAD = Load()
 
 
 class ServingStep(NamedTuple):
-    """A step. engine: None where no text says it.
+    """A step of an inference server.
 
-    tokens: queries of both kinds, None where unknown. batch: requests of both, or images.
+    Attributes:
+        engine: The server, `None` if the text does not identify it.
+        phase: The phase of the step.
+        prefill: Load of requests in prefill.
+        decode: Load of requests in decode.
+        tokens: Query tokens of both kinds, `None` if unknown.
+        batch: Requests of both kinds, or images.
     """
 
     engine: Engine | None
@@ -67,7 +78,7 @@ _ATOM = pattern(r"^(prefill|decode)\[bs=(\d+)(?:/\d+)?((?: \w+=(?:\d+|\[[\d, .]*
 _DIFFUSION = pattern(r"^execute_diffusion_(\d+)_\d+x\d+$|^[Dd]enois(?:e|ing)[_ ][Ss]tep[_ #:/-]{0,2}\d+$")
 _LOOP = pattern(r"^([Pp]refill|[Dd]ecod(?:e|ing))[_ /](?:[Ss]tep|[Ii]ter(?:ation)?)[_ #:/-]{0,2}\d+$")
 _PAIR = pattern(r"(\w+)=(\d+)")
-_TOO_MANY_DIGITS = pattern(r"\d{16}")  # more than any number of tokens, or product of two
+_TOO_MANY_DIGITS = pattern(r"\d{16}")  # exceeds any number of tokens or product of two
 _PREFIXES = ("execute_", "step[", "[Executor]", "prefill", "decod", "denois", "Prefill", "Decod", "Denois")
 _STEP_LIKE = pattern(
     r"^(?:execute_(?:\d+_)?(?:context|diffusion|new)_|step\[\w+ bs=|\[Executor\] _forward|(?:prefill|decode)\[bs=)"
@@ -75,13 +86,13 @@ _STEP_LIKE = pattern(
 
 
 def looks_like_step(text: str) -> bool:
-    """Does it begin as such texts do, whether or not it is one?"""
+    """Return whether a text starts like the annotation of a step, whether or not it can be parsed."""
     return text.startswith(_PREFIXES) and bool(_STEP_LIKE.match(text))
 
 
 @lru_cache(maxsize=4096)
 def parse_serving_step(text: str) -> ServingStep | None:
-    """The step that a text names; None of other texts, and of what no server writes."""
+    """Return the step that an annotation describes, or `None` for other texts and implausible values."""
     if not text.startswith(_PREFIXES) or len(text) > MAX_TEXT_CHARS or _TOO_MANY_DIGITS.search(text):
         return None
     for form, parse in _PARSERS:
@@ -93,9 +104,11 @@ def parse_serving_step(text: str) -> ServingStep | None:
 
 
 def outermost_mask(ts: Ints, dur: Ints, track: Rows) -> Mask:
-    """Of each of some steps (n,): does it lie in no other one of its track? Of two that are the same the first counts.
+    """Return (n,) whether each step is outside of all other steps of its track.
 
-    Cost: 1 us a step, of which a recording has some thousand.
+    The first of two equal steps counts as outer.
+
+    Cost: 1 us per step; a recording has a few thousand.
     """
     order = np.lexsort((-dur, ts, track))
     mask, end_of = np.zeros(len(ts), bool), dict[int, int]()
@@ -108,9 +121,10 @@ def outermost_mask(ts: Ints, dur: Ints, track: Rows) -> Mask:
 
 
 def _is_possible(step: ServingStep) -> bool:
-    """Could it be: no request without a token, none with more queries than what these attend to?
+    """Return whether the load is consistent.
 
-    And no sum of products over the requests is larger than the product of the sums.
+    Each request has at least one token, and attends to at least its own queries. A sum of products over the requests
+    does not exceed the product of the sums.
     """
     for load in (step.prefill, step.decode):
         requests, tokens, context = load[:3]
@@ -141,7 +155,7 @@ def _step_from_loads(engine: Engine, prefill: Load, decode: Load, tokens: int | 
 
 
 def _parse_load(texts: tuple[str | None, ...]) -> Load:
-    """Request, tokens and the rest as they stand; of no request all are 0."""
+    """Return a load from its texts. Without requests, all values are 0."""
     return _normalize_load(Load(*(None if text is None else int(text) for text in texts)))
 
 
@@ -150,7 +164,7 @@ def _normalize_load(load: Load) -> Load:
 
 
 def _parse_vllm(match: re.Match[str]) -> ServingStep:
-    """`execute_<tokens>_context_<n>(sq..)_generation_<m>(sq..)`; tokens and what is in brackets may be missing."""
+    """Parse `execute_<tokens>_context_<n>(sq..)_generation_<m>(sq..)`; tokens and the bracketed parts are optional."""
     groups = match.groups()
     prefill, decode = _parse_load(groups[1:6]), _parse_load(groups[6:11])
     total_tokens = None if groups[0] is None else int(groups[0])
@@ -162,12 +176,12 @@ def _parse_vllm(match: re.Match[str]) -> ServingStep:
 
 
 def _parse_old_vllm(match: re.Match[str]) -> ServingStep:
-    """Requests that are new and those that have begun; the rest of a prompt in chunks counts as begun."""
+    """Parse new and cached requests; a prompt in chunks counts as cached after its first chunk."""
     return _step_from_loads("vllm", _parse_load((match[1],)), _parse_load((match[2],)))
 
 
 def _parse_sglang(match: re.Match[str]) -> ServingStep:
-    """`step[EXTEND bs=2 toks=12 c_sq=.. c_sk=..]`. The context's queries are its tokens where `c_sq` is missing."""
+    """Parse `step[EXTEND bs=2 toks=12 c_sq=.. c_sk=..]`. Without `c_sq` the tokens are the queries of the context."""
     mode, batch = match[1], int(match[2])
     numbers = {key: int(n) for key, n in _PAIR.findall(match[3])}
     prefill, decode = (_aggregates(numbers, kind) for kind in "cg")
@@ -178,7 +192,7 @@ def _parse_sglang(match: re.Match[str]) -> ServingStep:
     if mode == "DECODE":
         decode = _normalize_load(decode._replace(requests=batch, tokens=numbers.get("g_sq", batch)))
         return _step_from_loads("sglang", NO_LOAD, decode)
-    if mode in ("TARGET_VERIFY", "VERIFY"):  # of drafted tokens, several a request, which its context is without
+    if mode in ("TARGET_VERIFY", "VERIFY"):  # several drafted tokens per request, which the context excludes
         decode = decode._replace(requests=batch)
         counted = decode.context is None or decode.context >= (decode.tokens or 0)
         return _step_from_loads(
@@ -199,7 +213,7 @@ def _aggregates(numbers: dict[str, int], kind: str) -> Load:
 
 
 def _parse_tensorrt(match: re.Match[str]) -> ServingStep:
-    """`[Executor] _forward_step 7: 1 ctx reqs, 512 ctx tokens, 8 gen reqs`; tokens are there in later versions."""
+    """Parse `[Executor] _forward_step 7: 1 ctx reqs, 512 ctx tokens, 8 gen reqs`; only later versions have tokens."""
     context, generation = _parse_load((match[1], match[2])), _parse_load((match[3], match[4]))
     return _step_from_loads("tensorrt-llm", context, generation)
 
@@ -209,18 +223,18 @@ def _parse_atom(match: re.Match[str]) -> ServingStep:
     load = Load(int(match[2]), *(numbers.get(name) for name in ("tok", "sk", "sqsq", "sqsk")))
     if match[1] == "prefill":
         return _step_from_loads("atom", load, NO_LOAD)
-    if numbers.get("p"):  # prompts that decode along with the rest
+    if numbers.get("p"):  # prompts in the decode batch
         return ServingStep("atom", "mixed", UNKNOWN_LOAD, UNKNOWN_LOAD, load.tokens, load.requests)
     return _step_from_loads("atom", NO_LOAD, load)
 
 
 def _parse_diffusion(match: re.Match[str]) -> ServingStep:
-    """`denoising_step_3`; or `execute_diffusion_2_1024x1024`, of two images, around a whole call of a pipeline."""
+    """Parse `denoising_step_3`, or `execute_diffusion_2_1024x1024` of a whole pipeline call with two images."""
     return ServingStep("diffusion", "denoise", UNKNOWN_LOAD, UNKNOWN_LOAD, batch=int(match[1]) if match[1] else None)
 
 
 def _parse_loop(match: re.Match[str]) -> ServingStep:
-    """`decode_step_3`, as people mark the loops that they write themselves."""
+    """Parse `decode_step_3`, a common annotation of custom loops."""
     return ServingStep(None, "prefill" if match[1][0] in "pP" else "decode", UNKNOWN_LOAD, UNKNOWN_LOAD)
 
 

@@ -1,4 +1,4 @@
-"""Which step asked for an event: not always the one during which it ran."""
+"""Attribute events to the step that launched them, which is not always the step during which they ran."""
 
 from __future__ import annotations
 
@@ -12,13 +12,16 @@ from visualprof.reader.trace.order import group_rows
 
 
 def attribute_steps(events: Events, tracks: list[Track], steps: Steps, links: Links) -> Ids:
-    """Step of every event, -1 for none.
+    """Return the step of every event, -1 for none.
 
-    Work on the host belongs to the step in which it starts, of its own thread where several have steps, but on a
-    thread that works off a queue to the step that put it there, and what such a thread does besides to that of the
-    queued work in it or else before it. Work on a device belongs to the step of its launch. Where a file has launches,
-    device work without one belongs to the step of what its stream ran before; at the head of a stream it is from
-    before the recording and of no step. Source: docs/views.md#steps.
+    - Host work belongs to the step in which it starts. If several threads have steps, its own thread decides.
+    - On a thread that dequeues work, queued work belongs to the step that enqueued it. Other work of that thread
+      belongs to the step of the queued work that it contains, else of the queued work before it.
+    - Device work belongs to the step of its launch.
+    - If the file has launches, device work without one belongs to the step of the previous launched work on its stream.
+      At the head of a stream it dates from before the recording and belongs to no step.
+
+    Source: docs/views.md#steps.
     """
     ts = events.ts
     if len(steps) == 0 or len(ts) == 0:
@@ -26,7 +29,7 @@ def attribute_steps(events: Events, tracks: list[Track], steps: Steps, links: Li
     end = steps.ts + steps.dur
     step = _steps_at_times(ts, steps.ts, end)
     step_tracks: list[int] = np.flatnonzero(np.bincount(steps.track + 1)).tolist()
-    if len(step_tracks) > 1:  # threads that run steps side by side
+    if len(step_tracks) > 1:  # threads that run steps concurrently
         order, bounds = group_rows(steps.track + 1, len(tracks) + 1)
         for number in filter(None, step_tracks):
             step_rows = order[bounds[number] : bounds[number + 1]]
@@ -52,7 +55,13 @@ def _slice(track: Track) -> slice:
 
 
 def _steps_at_times(ts: Ints, start: Ints, end: Ints) -> Ids:
-    """Of each time the last of the steps that has begun, if it has not ended, else -1. start: ascending."""
+    """Return for each time the last step that has started, -1 if that step has ended or none has started.
+
+    Args:
+        ts: (n,) times in ns.
+        start: (steps,) starts in ns, ascending.
+        end: (steps,) ends in ns.
+    """
     native = function("vp_held", None, INT64, c_int64, INT64, INT64, c_int64, INT32)
     if native:
         steps = np.empty(len(ts), np.int32)
@@ -63,7 +72,7 @@ def _steps_at_times(ts: Ints, start: Ints, end: Ints) -> Ids:
 
 
 def _steps_of_link_targets(links: Links, kind: LinkKind, allowed: Mask | None, step: Ids) -> tuple[Mask, Ids]:
-    """Of each event (that is allowed): does a link of that kind lead to it, and the step of where it comes from."""
+    """Return for each (allowed) event whether a link of that kind leads to it, and the step of the link's source."""
     selected = links.kind == kind
     if allowed is not None:
         selected &= allowed[links.dst]
@@ -74,7 +83,7 @@ def _steps_of_link_targets(links: Links, kind: LinkKind, allowed: Mask | None, s
 
 
 def _follow_queue(step: Ids, origin: Ids, events: Events, track: Track, queued: Mask) -> None:
-    """Set the steps on a thread that works off a queue: of an event that of the first queued work in it or before."""
+    """Set the steps on a thread that dequeues work: those of the queued work inside an event, else before it."""
     rows = np.arange(track.first, track.first + track.count)
     work = rows[queued[rows]]
     next_work = np.searchsorted(work, rows)
@@ -87,9 +96,9 @@ def _follow_queue(step: Ids, origin: Ids, events: Events, track: Track, queued: 
 
 
 def _follow_stream(step: Ids, launched: Mask, precedes_launches: Mask) -> None:
-    """Set the steps of a stream's work without a launch: that of the launched work before it, none at the head.
+    """Set the steps of a stream's work without a launch: that of the launched work before it, -1 at the head.
 
-    A stream on which nothing was launched keeps the steps by time, but for what started before all launched work.
+    A stream without any launch keeps the steps by time, except for work that started before all launched work.
     """
     launched_rows = np.flatnonzero(launched)
     if not len(launched_rows):

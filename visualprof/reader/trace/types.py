@@ -1,4 +1,4 @@
-"""Names of the column types."""
+"""Names of column types."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Ids = NDArray[np.int32]
 Bytes = NDArray[np.uint8]
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
-Rows = NDArray[np.integer[Any]]  # row numbers or ids of any width, as numpy's searches give them
-Values = NDArray[Any]  # an argument: integers or floats, as the file has them
+Rows = NDArray[np.integer[Any]]  # row numbers or ids of any width, as numpy's searches return them
+Values = NDArray[Any]  # an argument: integers or floats, as in the file
 
 __all__ = ["Bytes", "Floats", "Ids", "Ints", "Mask", "Rows", "Values"]
