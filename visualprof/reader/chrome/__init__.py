@@ -1,1 +1,1 @@
-"""Trace-event JSON: pieces of a large file, typed events, tracks."""
+"""Chrome trace-event JSON: large files in pieces, typed events, tracks."""

@@ -1,8 +1,9 @@
-"""Chrome trace-event JSON as numpy rows, in pieces of about 1 MiB: what most profile formats share.
+"""Decode Chrome trace-event JSON into numpy columns, in pieces of about 1 MiB; most profile formats use it.
 
-What the scanner refuses (`scan`), or all where it was not compiled, is decoded by msgspec into typed structs and turned
-into columns at once, so the memory in use follows the number of events, not the size of the file. Formats give a Struct
-for the arguments they want and get them column-wise; the others stay in the file, to be fetched by `row` on demand.
+The native scanner (`scan`) handles plain events. Everything it rejects is decoded by msgspec into typed structs and
+turned into columns at once, as is every file without the native library. Memory use thus follows the number of events,
+not the size of the file. A format declares a Struct with the arguments it wants and gets them as columns. Other
+arguments stay in the file and are fetched by `row` on demand.
 """
 
 from __future__ import annotations
@@ -37,15 +38,15 @@ PHASES_WITH_ID = ("s", "t", "f", "b", "n", "e", "S", "T", "F")
 
 
 def read_document(source: Source, args: type[Args], fields_by_cat: Mapping[str, Sequence[str]]) -> Document:
-    """Every event of a file: scanned where the scanner was compiled and takes them, else decoded here.
+    """Return every event of a file, scanned natively where possible, else decoded.
 
     Args:
-        source: the file; either `{"traceEvents": [...], ...}` or a bare list.
-        args: the arguments to decode: `int = NO_INT`, `float = nan`, `Text = NO_TEXT` or `Text = NO_TIME` fields.
-        fields_by_cat: the fields to keep of the events of a category; all fields for other categories.
+        source: The file: `{"traceEvents": [...], ...}` or a bare list.
+        args: The arguments to decode: fields `int = NO_INT`, `float = nan`, `Text = NO_TEXT` or `Text = NO_TIME`.
+        fields_by_cat: The fields to keep per event category; other categories keep all fields.
 
     Raises:
-        FormatError: there is no list of events, or none of them can be used.
+        FormatError: There is no list of events, or no event is usable.
     """
     return read_events(source, args, fields_by_cat, Scanner.create(args, fields_by_cat))
 
@@ -53,7 +54,7 @@ def read_document(source: Source, args: type[Args], fields_by_cat: Mapping[str, 
 def read_events(
     source: Source, args: type[Args], fields_by_cat: Mapping[str, Sequence[str]], scanner: Scanner | None
 ) -> Document:
-    """As `read_document`, with this scanner or none."""
+    """Return every event of a file, like `read_document`, with the given scanner or none."""
     rows = _DocumentRows(args, fields_by_cat)
     pieces = EventPieces(source, rows, (scanner, rows.take) if scanner else None)
     pieces.run()
@@ -63,7 +64,7 @@ def read_events(
 
 
 class _DocumentRows:
-    """The rows of a file in their order: those that were scanned and those that are decoded here."""
+    """Collects the rows of a file in order, from the scanner and from the decoder."""
 
     def __init__(self, args: type[Args], fields_by_cat: Mapping[str, Sequence[str]]) -> None:
         self.rows = 0
@@ -72,14 +73,14 @@ class _DocumentRows:
         self._turns: list[tuple[int, int]] = []
 
     def add(self, text: bytes | memoryview) -> None:
-        """Decode one JSON list of events. Raises what `Sink.add` does."""
+        """Decode one JSON list of events. Raises the errors of `Sink.add`."""
         decoded_rows = self._decoded.rows
         with _without_gc():
             self._decoded.add(text, row_offset=self.rows - decoded_rows)
         self._record_turn(0, self._decoded.rows - decoded_rows)
 
     def take(self, part: Part) -> None:
-        """Take rows that were scanned."""
+        """Add scanned rows."""
         if part.last > part.first:
             self._scanned.append(part)
             self._record_turn(1, part.last - part.first)
@@ -89,11 +90,11 @@ class _DocumentRows:
         self.rows += rows
 
     def warnings(self) -> list[str]:
-        """What could not be used, one sentence each."""
+        """Return what could not be used, one sentence each."""
         return self._decoded.warnings()
 
     def document(self) -> Document:
-        """All columns joined."""
+        """Return all columns, concatenated."""
         with _without_gc():
             if not self._scanned:
                 return self._decoded.document()
@@ -103,7 +104,10 @@ class _DocumentRows:
 
 @contextmanager
 def _without_gc() -> Generator[None]:
-    """The decoder makes a million objects a second and no cycles: collecting costs half the time."""
+    """Return a context without garbage collection.
+
+    The decoder makes a million objects per second and no cycles, so collecting would take half the time.
+    """
     was = gc.isenabled()
     gc.disable()
     try:
@@ -114,7 +118,7 @@ def _without_gc() -> Generator[None]:
 
 
 class _DecodedColumns:
-    """Grows the columns piece by piece."""
+    """Columns that grow piece by piece."""
 
     def __init__(self, args: type[Args], fields_by_cat: Mapping[str, Sequence[str]]) -> None:
         self.rows = 0
@@ -139,15 +143,20 @@ class _DecodedColumns:
         self._ignored_arguments = 0
 
     def add(self, text: bytes | memoryview, row_offset: int) -> None:
-        """Decode one JSON list of events and appends its columns. Raises what `Sink.add` does.
+        """Decode one JSON list of events and append its columns. Raises the errors of `Sink.add`.
 
-        Args: ahead: rows of the file that are not of these.
+        Args:
+            text: The list.
+            row_offset: The number of rows of the file that the scanner took so far.
         """
         self._row_offset = row_offset
         self._append(text, *self._usable_events(text))
 
     def _usable_events(self, text: bytes | memoryview) -> tuple[list[Event[Any, Any]], Ints, Ints]:
-        """The events, when they began and how long they took, ns. Floats hold most times to the nanosecond."""
+        """Return the events, their starts and their durations in ns.
+
+        Floats hold most times to the nanosecond; else decimals are used.
+        """
         if not self._needs_exact:
             counted = self._ignored_arguments, len(self._dropped)
             events = self._decode(text, exact=False)
@@ -181,7 +190,7 @@ class _DecodedColumns:
             return self._decode_singly(text, exact=exact)
 
     def _decode_singly(self, text: bytes | memoryview, *, exact: bool) -> list[Event[Any, Any]]:
-        """Keep what can be used of a list in which some entry has a wrong type (20 times slower)."""
+        """Decode a list with an entry of a wrong type, and keep what can be used (20 times slower)."""
         typed = msgspec.json.Decoder(Event[self._args, float], strict=False)
         loose = msgspec.json.Decoder(Event[Any, float], strict=False)
         timed = msgspec.json.Decoder(Event[Any, Decimal], strict=False)
@@ -204,7 +213,7 @@ class _DecodedColumns:
         return events
 
     def _usable(self, args: object) -> msgspec.Struct:
-        """The arguments of which the type is as expected."""
+        """Return the arguments that have the expected type."""
         self._ignored_arguments += 1
         usable: dict[str, Any] = {}
         values = json_object(args)
@@ -245,13 +254,13 @@ class _DecodedColumns:
         self.rows += n
 
     def _learn_cats(self) -> None:
-        """The category id of every kind; flow arrows have no arguments worth decoding."""
+        """Assign a category id to every new kind. Flow arrows share one, because their arguments are not decoded."""
         for ph, cat, _ in list(self._kinds)[len(self._cats) :]:
             self._phases.append(ph[:1])
             self._cats.append(self._cat_ids["\0flow" if ph in ("s", "t", "f") else cat or ""])
 
     def _append_flows(self, events: list[Event[Any, Any]], rows: Ints) -> None:
-        """Ids of flow arrows and async events."""
+        """Append the ids of flow arrows and async events."""
         indices: list[int] = rows.tolist()
         identified = [(i, e) for i in indices if (e := events[i]).id is not None]
         if identified:
@@ -275,7 +284,7 @@ class _DecodedColumns:
                 self._arg_parts[name].append((file_rows[present], values[present]))
 
     def _values(self, name: str, args: list[Any]) -> tuple[Values, Mask]:
-        """One argument of many events and where it is present."""
+        """Return one argument of many events, and a mask of the events that have it."""
         kind, get, n = self._fields[name].default, attrgetter(name), len(args)
         if kind is NO_TIME:
             ns = times.texts_to_ns([bytes(get(arg)) for arg in args], NO_INT)
@@ -290,7 +299,10 @@ class _DecodedColumns:
         return ints, ints != NO_INT
 
     def _append_samples(self, text: bytes | memoryview, rows: Ints) -> None:
-        """Counter events: their arguments are the series, so they are decoded a second time as they are."""
+        """Append samples of counter events.
+
+        Their arguments are the series, so they are decoded again without a type.
+        """
         if not len(rows):
             return
         loose = msgspec.json.decode(text, type=list[msgspec.Raw])
@@ -300,11 +312,11 @@ class _DecodedColumns:
             for series, value in json_object(event.get("args")).items():
                 try:
                     self._samples.append((self.rows + i, self._series[str(series)], float(value)))
-                except (TypeError, ValueError):  # noqa: PERF203 - a few samples; each must be able to fail alone
+                except (TypeError, ValueError):  # noqa: PERF203 - few samples, and each may fail
                     self._ignored_arguments += 1
 
     def warnings(self) -> list[str]:
-        """What could not be used, one sentence each."""
+        """Return what could not be used, one sentence each."""
         warnings: list[str] = []
         if self._ignored_arguments:
             warnings.append(
@@ -323,14 +335,14 @@ class _DecodedColumns:
         return warnings
 
     def document(self) -> Document:
-        """All columns joined."""
+        """Return all columns, concatenated."""
         args: dict[str, ArgRows] = {}
         for name, spec in self._fields.items():
             column = self._arg_parts.pop(name, [])
             type_ = column_type(spec.default)
             rows = np.concatenate([r for r, _ in column]) if column else np.zeros(0, np.int64)
             values = np.concatenate([v for _, v in column]) if column else np.zeros(0, DTYPES[type_])
-            order = np.argsort(rows, kind="stable")  # categories came one after the other
+            order = np.argsort(rows, kind="stable")  # rows were appended category by category
             args[name] = ArgRows(rows[order], values[order], type_ == TEXT)
         (kind,), kinds = merge_equal_names([self._concatenate("kind", np.int32)], map(_kind, self._kinds))
         (thread,), threads = merge_equal_names(
@@ -380,7 +392,7 @@ def _clamped(value: int) -> int:
 
 
 def _integers(values: list[Any]) -> Ints:
-    """Integers as int64; unsigned 64-bit ones that stand for negative numbers are wrapped back."""
+    """Return integers as int64. Unsigned 64-bit values that represent negative numbers are wrapped back."""
     try:
         return np.array(values, np.int64)
     except (OverflowError, TypeError):

@@ -1,4 +1,4 @@
-"""The events of a Chrome trace-event file as columns, and the structs that they are decoded into."""
+"""The events of a Chrome trace-event file as columns, and the structs into which they are decoded."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from visualprof.reader.trace.types import Floats, Ids, Ints, Rows, Values
 NO_INT = -(2**62)
 NAN = float("nan")
 NO_TEXT = msgspec.Raw()
-NO_TIME = msgspec.Raw(b"null")  # of a text with a time and its unit, which is kept as ns
+NO_TIME = msgspec.Raw(b"null")  # default of a text with a time and its unit, which is stored in ns
 
 A = TypeVar("A")
 T = TypeVar("T")
-Text = msgspec.Raw  # any JSON value; kept as its text
+Text = msgspec.Raw  # any JSON value, stored as its text
 
 
 class Args(msgspec.Struct, gc=False):
-    """Arguments of every format: they name processes and threads. A format adds what its views need."""
+    """Arguments of every format, which name processes and threads. Formats add the arguments that their views need."""
 
     name: Text = NO_TEXT
     labels: Text = NO_TEXT
@@ -31,7 +31,7 @@ class Args(msgspec.Struct, gc=False):
 
 
 class KernelArgs(Args, gc=False):
-    """What Kineto and Paddle say of kernels in the same words."""
+    """Kernel arguments that Kineto and Paddle spell alike."""
 
     device: int | None = NO_INT
     stream: int | None = NO_INT
@@ -44,7 +44,7 @@ class KernelArgs(Args, gc=False):
 
 
 class Event(msgspec.Struct, Generic[A, T], gc=False):
-    """One entry of `traceEvents`: A is the struct of its arguments, T the type of its times."""
+    """One entry of `traceEvents`; A is the struct of its arguments, T the type of its times."""
 
     ph: str = ""
     cat: str | None = ""
@@ -58,14 +58,14 @@ class Event(msgspec.Struct, Generic[A, T], gc=False):
 
 
 def column_type(default: object) -> int:
-    """The type of an argument's values, by its default."""
+    """Return the type of an argument's values, given its default."""
     if isinstance(default, msgspec.Raw):
         return TIME if default is NO_TIME else TEXT
     return FLOAT if isinstance(default, float) else INTEGER
 
 
 class Kind(msgspec.Struct, frozen=True):
-    """The distinct (ph, cat, name) of many events."""
+    """A distinct (ph, cat, name)."""
 
     ph: str
     cat: str
@@ -73,7 +73,13 @@ class Kind(msgspec.Struct, frozen=True):
 
 
 class ArgRows(msgspec.Struct, frozen=True):
-    """One argument: the rows that have it, ascending, and its values (ids of `texts` when text)."""
+    """One argument.
+
+    Attributes:
+        rows: Rows that have the argument, ascending.
+        values: The values, ids of `texts` if `text`.
+        text: The values are texts.
+    """
 
     rows: Ints
     values: Values
@@ -81,7 +87,7 @@ class ArgRows(msgspec.Struct, frozen=True):
 
 
 class TrackNames(NamedTuple):
-    """What a file calls its processes and threads, (pid, tid), and the order in which it wants the threads."""
+    """Names of processes and of threads (pid, tid), and the order in which threads are to be shown."""
 
     process: dict[str, str]
     thread: dict[tuple[str, str], str]
@@ -91,10 +97,25 @@ class TrackNames(NamedTuple):
 class Document(msgspec.Struct, frozen=True, dict=True):
     """All events of a file as columns; row i is the i-th entry of `traceEvents`.
 
-    kind: index of `kinds`; place: index of `threads` = (pid, tid); ts, dur: ns, NO_INT and -1 where absent or no number;
-    flow: rows with an id, and a number for it: itself where it is a natural number of up to 18 digits, else -1 less its
-    index in `flow_names`. head: the other top-level keys.
-    sample: row, index of the name in `series` and value of each sample of the counter events.
+    Attributes:
+        kind: Index of `kinds`.
+        thread: Index of `threads`.
+        ts: Start in ns, `NO_INT` if missing or not a number.
+        dur: Duration in ns, -1 if missing or not a number.
+        kinds: Distinct kinds.
+        threads: Distinct (pid, tid).
+        texts: Distinct texts of arguments.
+        args: Arguments by name.
+        flow_rows: Rows with an id.
+        flow_ids: The ids: natural numbers of up to 18 digits as they are, others as -1 minus an index of `flow_names`.
+        flow_names: Ids that are not such numbers.
+        sample_rows: Row of each sample of the counter events.
+        sample_series: Index of `series` of each sample.
+        sample_values: Value of each sample.
+        series: Names of counter series.
+        head: The other top-level keys of the file.
+        truncated: The file ends in the middle.
+        warnings: Tolerated irregularities, one sentence each.
     """
 
     kind: Ids
@@ -117,29 +138,29 @@ class Document(msgspec.Struct, frozen=True, dict=True):
     warnings: Sequence[str]
 
     def map_kinds(self, classify: Callable[[Kind], int], rows: Rows | None = None) -> Ids:
-        """A number for every row, or for some, from its kind; `classify` is called once for each distinct kind."""
+        """Return a number for every row, or for `rows`, from its kind. `classify` is called once per distinct kind."""
         numbers = np.array([classify(kind) for kind in self.kinds], np.int32)
         return numbers.take(self.kind if rows is None else self.kind[rows])
 
     def categories(self, rows: Rows) -> Ints:
-        """A number for the category text of some rows."""
+        """Return a number per row that identifies its category text."""
         numbers = {cat: i for i, cat in enumerate(dict.fromkeys(kind.cat for kind in self.kinds))}
         return self.map_kinds(lambda kind: numbers[kind.cat], rows).astype(np.int64)
 
     def kind_at(self, row: int) -> Kind:
-        """Kind of one row."""
+        """Return the kind of a row."""
         return self.kinds[int(self.kind[row])]
 
     def thread_at(self, row: int) -> tuple[str, str]:
-        """Process and thread of one row."""
+        """Return the process and thread of a row."""
         return self.threads[int(self.thread[row])]
 
     def arg(self, name: str) -> tuple[Ints, Values]:
-        """Rows and values of one argument."""
+        """Return rows and values of an argument."""
         return self.args[name].rows, self.args[name].values
 
     def arg_at(self, name: str, rows: Rows, missing: int) -> Values:
-        """One argument of some rows, `missing` where one does not have it."""
+        """Return an argument of the given rows, `missing` for rows without it."""
         rows_with_value, values = self.arg(name)
         if np.array_equal(rows_with_value, rows):
             return values
@@ -151,7 +172,7 @@ class Document(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def track_names(self) -> TrackNames:
-        """What the metadata events (ph M) call processes and threads."""
+        """Names of processes and threads from the metadata events (ph M)."""
         rows = np.flatnonzero(np.array([kind.ph == "M" for kind in self.kinds], bool).take(self.kind))
         names, labels, order = (self._metadata_values(what, rows) for what in ("name", "labels", "sort_index"))
         found = TrackNames({}, {}, {})
@@ -172,7 +193,7 @@ class Document(msgspec.Struct, frozen=True, dict=True):
         return found
 
     def _metadata_values(self, name: str, rows: Ints) -> dict[int, int]:
-        """Row -> value of one argument."""
+        """Return an argument of the given rows, by row."""
         rows_with_value, values = self.arg(name)
         is_wanted = np.zeros(len(self.kind), bool)
         is_wanted[rows] = True

@@ -1,4 +1,4 @@
-"""What the rows of a document become in a trace: events and steps, arguments, memory events, the description."""
+"""Convert rows of a document to a trace: events, steps, arguments, memory events, and the description."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from visualprof.reader.chrome.values import Json, capture_meta
 from visualprof.reader.trace import Category, Device, Ids, Ints, Rows, TrackKind, Values
 from visualprof.reader.trace.builder import TraceBuilder
 
-MAX_THREADS = 2048  # of a multiprocessor; some have fewer, none has more
-UNKNOWN_DURATION = -2  # a duration that is none
+MAX_THREADS = 2048  # per multiprocessor; some have fewer, none has more
+UNKNOWN_DURATION = -2  # marks an unknown duration for `TraceBuilder.events`
 
 
 def add_events(
@@ -33,17 +33,18 @@ def add_events(
     name: Callable[[Kind], str] = lambda kind: kind.name,
     thread_devices: Ints | None = None,
 ) -> Tracks:
-    """Some rows of the document as events on their tracks; those that do not say when they began are left out.
+    """Add rows of the document as events on their tracks. Rows without a start time are dropped, with a warning.
 
     Args:
-        doc: the file's events. The argument `correlation`, where there is one, becomes the correlation id.
-        builder: gets tracks and events.
-        rows: of the document, in any order.
-        category: of every row of the document.
-        track_kind: where events of a kind ran.
-        ts, dur: ns of every row, where the document's own are not those to show.
-        name: what events of a kind are called.
-        device_places: as in `add_tracks`.
+        doc: The file's events. The argument `correlation`, if present, becomes the correlation id.
+        builder: Gets tracks and events.
+        rows: Rows of the document, in any order.
+        category: Category of every row of the document.
+        track_kind: Returns the kind of track for a kind of event.
+        ts: Start of every row in ns, if not the document's own.
+        dur: Duration of every row in ns, if not the document's own.
+        name: Returns the name for a kind of event.
+        thread_devices: As in `add_tracks`.
     """
     ts, dur = doc.ts if ts is None else ts, doc.dur if dur is None else dur
     start = ts[rows]
@@ -81,7 +82,17 @@ def add_steps(
     ts: Ints | None = None,
     dur: Ints | None = None,
 ) -> None:
-    """Events of category STEP as steps. label: of a step, by its number in order of time and its name."""
+    """Add events of category STEP as steps.
+
+    Args:
+        doc: The file's events.
+        builder: Gets the steps.
+        tracks: The tracks of the events.
+        category: Category of every row of the document.
+        label: Returns the label of a step, given its number in order of time and its name.
+        ts: Start of every row in ns, if not the document's own.
+        dur: Duration of every row in ns, if not the document's own.
+    """
     ts, dur = doc.ts if ts is None else ts, doc.dur if dur is None else dur
     rows = np.flatnonzero((category == Category.STEP) & (ts != NO_INT) & (dur >= 0))
     rows = rows[np.argsort(ts[rows], kind="stable")]
@@ -92,7 +103,7 @@ def add_steps(
 def text_ids(
     doc: Document, builder: TraceBuilder, values: Values, convert: Callable[[str], str] = lambda text: text
 ) -> Ids:
-    """String ids of the builder for text ids of the document."""
+    """Return string ids of the builder for text ids of the document."""
     table = np.zeros(len(doc.texts), np.int32)
     used_ids = used_text_ids(doc, values)
     table[used_ids] = builder.strings(convert(doc.texts[i]) for i in used_ids)
@@ -100,7 +111,7 @@ def text_ids(
 
 
 def used_text_ids(doc: Document, texts: Values) -> list[int]:
-    """The texts that stand there, by their ids in ascending order."""
+    """Return the distinct text ids in ascending order."""
     is_used = np.zeros(len(doc.texts), bool)
     is_used[texts] = True
     return np.flatnonzero(is_used).tolist()
@@ -115,15 +126,15 @@ def add_args(
     empty: Collection[str] = (),
     convert: Callable[[str], str] = lambda text: text,
 ) -> None:
-    """Arguments of the document as those of the trace.
+    """Add arguments of the document to the trace.
 
     Args:
-        doc: the file's events.
-        builder: gets the arguments.
-        names: those to take.
-        called: their names in the trace, where they are others.
-        empty: texts that say nothing.
-        convert: what becomes of a text.
+        doc: The file's events.
+        builder: Gets the arguments.
+        names: The arguments to add.
+        trace_names: Their names in the trace, if different.
+        empty: Texts without information, which are skipped.
+        convert: Converts a text.
     """
     has_content = np.array([text not in empty for text in doc.texts], bool) if empty else None
     for name in names:
@@ -137,11 +148,11 @@ def add_args(
 
 
 def add_occupancy(doc: Document, builder: TraceBuilder, devices: Collection[Device]) -> None:
-    """The argument `occupancy`, percent, as a ratio where the profiler could compute it.
+    """Add the argument `occupancy`, converted from percent to a ratio, unless the profiler failed to compute it.
 
-    It writes 0 where it could not: CUDA's calculator finds no room for the shared memory that many kernels of Ampere
-    and Hopper ask for. But a kernel that ran had a block in a multiprocessor, so that its occupancy is at least
-    min(blocks per SM, 1) x threads of a block / threads of a multiprocessor; a 0 is one only where that rounds to 0 %.
+    The profiler then writes 0: CUDA's calculator finds no space for the shared memory that many kernels request on
+    Ampere and Hopper. A kernel that ran had at least one block on a multiprocessor. Its occupancy is at least
+    min(blocks per SM, 1) x threads per block / threads per multiprocessor, so a 0 is only kept if that rounds to 0 %.
     """
     rows, percent = doc.arg("occupancy")
     limits = {-1: MAX_THREADS} | {d.id: n for d in devices if (n := d.max_threads_per_multiprocessor)}
@@ -160,13 +171,13 @@ def add_occupancy(doc: Document, builder: TraceBuilder, devices: Collection[Devi
 
 
 def add_allocs(doc: Document, builder: TraceBuilder, device: Callable[[Ints], Rows], ts: Ints) -> None:
-    """Memory events by the arguments `memory_bytes`, `address`, `allocated` and `reserved`.
+    """Add memory events from the arguments `memory_bytes`, `address`, `allocated` and `reserved`.
 
     Args:
-        doc: the file's events.
-        builder: gets the memory events.
-        device: of some rows; -1 is the host.
-        ts: of every row.
+        doc: The file's events.
+        builder: Gets the memory events.
+        device: Returns the devices of rows, -1 for the host.
+        ts: Time of every row in ns.
     """
     rows, sizes = doc.arg("memory_bytes")
     timed = ts[rows] != NO_INT
@@ -184,14 +195,14 @@ def add_allocs(doc: Document, builder: TraceBuilder, device: Callable[[Ints], Ro
 
 
 def describe(doc: Document, builder: TraceBuilder, **fields: Any) -> None:
-    """Fields of Meta, and what the document says about itself."""
+    """Set fields of `Meta`, and what the document says about itself."""
     builder.describe(**{**fields, **capture_meta(doc.head, fields)}, truncated=doc.truncated)
     for warning in doc.warnings:
         builder.warn(warning)
 
 
 def parse_device(properties: Json) -> Device:
-    """A device as CUDA's properties describe it."""
+    """Return a device from the properties that CUDA reports."""
 
     def number(*keys: str) -> int:
         try:

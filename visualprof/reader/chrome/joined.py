@@ -1,4 +1,4 @@
-"""Columns of scanned parts, and rows that two readers took in turns, as one document."""
+"""Join scanned parts, and rows from the scanner and the decoder, into one document."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Names = list[tuple[str, ...]]
 
 
 def join_scanned_parts(parts: Sequence[Part]) -> Document:
-    """The rows that were scanned. parts: at least one, in the order of the file."""
+    """Return the rows of at least one scanned part, in the order of the file, as a document."""
     fields = parts[0].reader.fields
     shared = SharedWords(list({id(part.reader): part.reader for part in parts}.values()))
     columns = join(parts, parts[0].reader.column_types)
@@ -65,12 +65,17 @@ def join_scanned_parts(parts: Sequence[Part]) -> Document:
 
 
 def interleave(documents: Sequence[Document], turns: Sequence[tuple[int, int]]) -> Document:
-    """Rows of several documents as one. turns: which of them is next, and how many of its rows."""
+    """Return the rows of several documents as one.
+
+    Args:
+        documents: The documents.
+        turns: Which document is next, and how many of its rows follow.
+    """
     source = np.repeat([turn for turn, _ in turns], [rows for _, rows in turns])
     rows_of_document = [np.flatnonzero(source == i) for i in range(len(documents))]
 
     def merge(rows: Sequence[Ints], values: Sequence[Values], names: Sequence[Sequence[Any]]) -> tuple[Ints, Values]:
-        """One column. names: what each document's values are numbers of; none where they are of nothing."""
+        """Merge one column. `names` lists the names that each document's values index; it is empty for plain values."""
         numbers = np.concatenate(
             [
                 document_rows[rows_with_value]
@@ -136,7 +141,10 @@ def interleave(documents: Sequence[Document], turns: Sequence[tuple[int, int]]) 
 
 
 def _label_names(shared: SharedWords, ids: Ids, parts: Ids) -> tuple[Ids, Names]:
-    """Numbers by first appearance, and the names: tuples of labels. parts: the words of each name, (n, k)."""
+    """Return names numbered by first appearance, and the names as tuples of labels.
+
+    `parts` has the words of each name, (n, k).
+    """
     (ids,), order = renumber_by_appearance([ids], len(parts))
     words, word_index = cast("tuple[Ids, Ints]", np.unique(parts[order], return_inverse=True))
     labels = _labels(shared.words(words)[0])
@@ -149,7 +157,7 @@ def _label_names(shared: SharedWords, ids: Ids, parts: Ids) -> tuple[Ids, Names]
 
 
 def _resolve_flow_ids(shared: SharedWords, ids: Ints) -> tuple[Ints, list[str]]:
-    """Ids of a document. ids: themselves, or less than 0: minus a word. They are changed."""
+    """Return the flow ids of a document. An id below 0 is the negative number of a word. `ids` is changed in place."""
     is_word = ids < 0
     words, labels = _label_words(shared, (-ids[is_word]).astype(np.int32))
     ids[is_word], names = number_flow_ids(words, labels)
@@ -157,7 +165,7 @@ def _resolve_flow_ids(shared: SharedWords, ids: Ints) -> tuple[Ints, list[str]]:
 
 
 def _label_words(shared: SharedWords, words: Ids) -> tuple[Ids, list[str]]:
-    """As `_label_names`, of names that are one word each."""
+    """Return names that are single words, like `_label_names`."""
     (ids,), order = renumber_by_appearance([words], len(shared))
     labels = _labels(shared.words(order)[0])
     if len(set(labels)) < len(labels):
@@ -170,12 +178,12 @@ def _labels(text: bytes) -> list[str]:
 
 
 def _value_texts(shared: SharedWords, words: Ids) -> list[str]:
-    """As `display_text`, all strings among them at once."""
+    """Return values as display texts, like `display_text`; all strings are decoded at once."""
     text, ends = shared.words(words)
     values: list[Any]
     try:
         values = msgspec.json.decode(text)
-    except DECODE_ERRORS:  # a number that is too large for it
+    except DECODE_ERRORS:  # a number that is too large for the decoder
         values = [None] * len(words)
     for i, value in enumerate(values):
         if type(value) is not str:

@@ -1,4 +1,4 @@
-"""Numbers of names, in the order in which the names first appear."""
+"""Number names in order of first appearance."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Name = TypeVar("Name", bound=Hashable)
 
 
 def merge_equal_names(columns: Sequence[Values], names: Iterable[Name], fixed: int = 0) -> tuple[list[Ids], list[Name]]:
-    """As `renumber_by_appearance`, with equal names as one; returns the columns and the names."""
+    """Renumber like `renumber_by_appearance`, with equal names merged; return the columns and the names."""
     numbers: dict[Name, int] = {}
     same = np.array([numbers.setdefault(name, len(numbers)) for name in names], np.int32)
     if len(numbers) < len(same):
@@ -26,7 +26,7 @@ def merge_equal_names(columns: Sequence[Values], names: Iterable[Name], fixed: i
 
 
 def number_flow_ids(columns: Values, labels: Sequence[str]) -> tuple[Ints, list[str]]:
-    """Ids of arrows as a `Document` has them, and the names. columns: (n,) indices of the distinct labels."""
+    """Return flow ids as in `Document`, and their names; `columns` is (n,) indices of the distinct labels."""
     names: list[str] = []
     numbers = np.array([natural(label) for label in labels], np.int64)
     for i, (label, number) in enumerate(zip(labels, numbers.tolist(), strict=True)):
@@ -37,11 +37,15 @@ def number_flow_ids(columns: Values, labels: Sequence[str]) -> tuple[Ints, list[
 
 
 def renumber_by_appearance(columns: Sequence[Values], names: int, known_count: int = 0) -> tuple[list[Ids], Ids]:
-    """Numbers of names in the order of their first appearance, column by column.
+    """Renumber names in order of their first appearance, column by column.
 
-    Args: columns: numbers of names below `names`. known: so many of the first names keep their number.
+    Args:
+        columns: Numbers of names.
+        names: The number of names.
+        known: This many leading names keep their numbers.
 
-    Returns: the columns, and the names by their new number: only those that appear.
+    Returns:
+        The columns, and the names by new number. Names that do not appear are left out.
     """
     number, order = np.full(names, -1, np.int32), np.zeros(names, np.int32)
     number[:known_count] = order[:known_count] = np.arange(known_count)
@@ -57,7 +61,7 @@ def renumber_by_appearance(columns: Sequence[Values], names: int, known_count: i
 
 def _renumber(ids: Ids, number: Ids, order: Ids, known_count: int) -> int:
     first_index = np.full(len(number), -1, np.int64)
-    first_index[ids[::-1]] = np.arange(len(ids) - 1, -1, -1)  # of equal places the last one written stays
+    first_index[ids[::-1]] = np.arange(len(ids) - 1, -1, -1)  # the last assignment wins: that of the first appearance
     fresh = np.flatnonzero((first_index >= 0) & (number < 0))
     fresh = fresh[np.argsort(first_index[fresh])]
     order[known_count : known_count + len(fresh)] = fresh

@@ -1,6 +1,6 @@
-"""A file of Chrome trace events cut into pieces of about 1 MiB, each a valid JSON list of whole events.
+"""Cut a file of Chrome trace events into pieces of about 1 MiB, each a valid JSON list of complete events.
 
-Also where a file is damaged, cut short or not quite JSON, as profilers write it: what can be kept is kept.
+Files that are damaged, truncated or not quite JSON, as some profilers write them, are recovered as far as possible.
 """
 
 from __future__ import annotations
@@ -35,9 +35,10 @@ MAX_HEAD_BYTES = 64 * 1024 * 1024
 EVENT_LIST = re.compile(rb'"traceEvents"\s*:\s*\[')
 EVENT_BOUNDARY = re.compile(rb"\}\s*,\s*\{")
 OPTIONAL_COMMA = re.compile(rb"\s*,?\s*")
-LIST_TAIL = re.compile(rb'\]\s*(?:,\s*"|\})')  # the end of the list and the next key of the document, or its end
+# The end of the list, followed by the next key or the end of the document
+LIST_TAIL = re.compile(rb'\]\s*(?:,\s*"|\})')
 
-MAX_DAMAGE_BYTES = 4 * 1024 * 1024  # without an event in so much, what was read of a damaged part is let go
+MAX_DAMAGE_BYTES = 4 * 1024 * 1024  # damage without an event in this many bytes is dropped
 BLOCK_BYTES = 1 << 16
 _MAX_TAILS = 8
 REPAIRED_WARNING = msg(
@@ -46,17 +47,22 @@ REPAIRED_WARNING = msg(
 )
 
 
-# What scans windows, and what takes the rows of one.
+# The scanner of windows, and the function that takes the rows of one.
 Scan = tuple[Scanner, Callable[[Part], None]]
 
 
 class EventPieces:
-    """Cuts the file at event borders and feeds the pieces to the columns.
+    """Cuts the file at event boundaries and feeds the pieces to a sink.
 
-    A piece `p` was cut between two entries of the outer list exactly if `[p]` is valid JSON: inside a nested value
-    or a string it would leave something open. So a cut is guessed and then proved. Where it is not valid the place
-    of the error tells how far it is: whole events before it are taken, the damaged one is repaired or skipped, and
-    the rest is tried from the next event on. Each byte is decoded a few times at most.
+    A piece `p` was cut between two entries of the outer list exactly if `[p]` is valid JSON: inside a nested value or a
+    string, it would leave something open. So a cut is guessed and then verified. If the piece is invalid, the position
+    of the error tells how far it is valid. Complete events before it are taken, the damaged event is repaired or
+    skipped, and parsing resumes at the next event. Each byte is decoded a few times at most.
+
+    Attributes:
+        head: Top-level keys of the document other than the list.
+        truncated: The file ends in the middle.
+        is_bare_list: The document is the list itself.
     """
 
     def __init__(self, source: Source, columns: Sink, scan: Scan | None = None) -> None:
@@ -76,13 +82,15 @@ class EventPieces:
 
     @property
     def warnings(self) -> list[str]:
-        """Oddities that were tolerated, one sentence each."""
+        """Tolerated irregularities, one sentence each."""
         return list(self._warnings)
 
     def run(self) -> None:
         """Feed every event of the file.
 
-        Raises: FormatError, SourceError: nothing could be read; later damage only makes a warning.
+        Raises:
+            FormatError: No event can be read. Later damage only causes a warning.
+            SourceError: As for `FormatError`.
         """
         if self._scanner:
             with self._source.open_filler() as fill:
@@ -92,7 +100,7 @@ class EventPieces:
         if self._skipped.count:
             self._warn(self._skipped.sentence())
         if self._read_error:
-            self.truncated = False  # it will not grow
+            self.truncated = False  # the file will not grow
             self._warn(
                 msg(
                     "reader.what_follows_event_damaged",
@@ -110,6 +118,7 @@ class EventPieces:
             )
 
     def _feed_all(self, rest: bytes | None) -> None:
+        """Feed all pieces."""
         try:
             while rest is not None:
                 more = self._read_more(len(rest))
@@ -118,7 +127,7 @@ class EventPieces:
             self._read_error = error
 
     def _run_scanner(self, fill: Filler, scanner: Scanner, take: Callable[[Part], None]) -> None:
-        """As `_feed_all`, of what the scanner refuses: from there to the end of a window."""
+        """Feed all pieces to the scanner; the rest of a window that it rejects is decoded."""
         self._chunks = iter(partial(_read_block, fill), b"")
         prefix = self._open_list()
         self._read_bytes -= len(prefix)
@@ -130,15 +139,15 @@ class EventPieces:
                 self._read_error = error
         try:
             fill(memoryview(bytearray(1)))
-        except SourceError as error:  # why the text ended
+        except SourceError as error:  # the reason for the early end
             self._read_error = self._read_error or error
 
     def _take_windows(self, windows: Iterable[Window], scanner: Scanner, take: Callable[[Part], None]) -> None:
-        pending, scanned_bytes = bytearray(), 0  # an event whose end is yet to come, and how much of it was scanned
+        pending, scanned_bytes = bytearray(), 0  # an event whose end has not been read, and how much of it was scanned
         for window in windows:
             self._read_bytes += len(window.text)
             if len(pending) + len(window.text) < min(2 * scanned_bytes, MAX_HEAD_BYTES) and not window.is_last:
-                pending += window.text  # as in `_read_more`: what has no end yet is not scanned often
+                pending += window.text  # as in `_read_more`: an event without its end is rarely scanned again
                 continue
             complete = scanner.rescan(pending, window, first=not self.sink.rows) if pending else window
             if complete.rows:
@@ -149,7 +158,7 @@ class EventPieces:
             pending, scanned_bytes = bytearray(rest), len(rest)
 
     def _feed_remainder(self, window: Window) -> bytes | None:
-        """As `_feed`, of what is not scanned of a window."""
+        """Decode what was not scanned of a window, like `_feed`."""
         state, stop = window.scanned[:2]
         if state == ENDED:
             self._close_list(bytes(window.text[stop + 1 :]))
@@ -165,7 +174,7 @@ class EventPieces:
         self._warnings[text] = None
 
     def _read_more(self, min_bytes: int) -> bytes:
-        """The next chunk, or so many that they are `least` bytes: what has no end yet is not decoded often."""
+        """Return the next chunks, at least `min_bytes`, so that an event without its end is rarely decoded again."""
         chunks: list[bytes] = []
         size = 0
         try:
@@ -174,13 +183,13 @@ class EventPieces:
                 size += len(chunk)
                 if size >= min_bytes:
                     break
-        except SourceError as error:  # what was unpacked before the damage is read like a cut file
+        except SourceError as error:  # what was unpacked before the damage is read like a truncated file
             self._read_error = error
         self._read_bytes += size
         return b"".join(chunks)
 
     def _open_list(self) -> bytes:
-        """Bytes after the `[` that opens the list of events; fills `head` with the keys before it."""
+        """Return the bytes after the `[` that opens the list of events, and add the keys before it to `head`."""
         data = b""
         while len(data) <= MAX_HEAD_BYTES and (more := self._read_more(len(data))):
             data = (data + more).lstrip(b"\xef\xbb\xbf \t\r\n") if len(data) < 16 else data + more
@@ -207,9 +216,12 @@ class EventPieces:
         )
 
     def _feed(self, data: bytes, is_last: bool, *, cut: bool = False) -> bytes | None:
-        """Take the whole events off the front; returns what is left, None at the end of the list.
+        """Take complete events off the front; return the rest, or `None` at the end of the list.
 
-        Args: last: nothing follows; cut: it ends with an event, probably.
+        Args:
+            data: The bytes.
+            is_last: Nothing follows.
+            cut: The data probably end with an event.
         """
         stop = len(data) if is_last or cut else _guess_event_end(data) or len(data) * (len(data) > MAX_DAMAGE_BYTES)
         done = self._take(data, stop, is_last) if stop else 0
@@ -217,7 +229,7 @@ class EventPieces:
             return None
         rest = data[skip_separators(data, done) if done else 0 :]
         if is_last:
-            self.truncated = bool(rest) or not self.is_bare_list  # a bare list may stay open
+            self.truncated = bool(rest) or not self.is_bare_list  # a bare list need not be closed
             if not self.truncated and self.sink.rows:
                 self._warn(
                     msg(
@@ -234,18 +246,19 @@ class EventPieces:
         return rest
 
     def _take(self, data: bytes, stop: int, is_last: bool) -> int | None:
-        """Take the events of data[:stop]; returns how far that is done, None where the list ended."""
+        """Take the events of data[:stop]; return the offset reached, or `None` at the end of the list."""
         try:
             self.sink.add(b"".join((b"[", memoryview(data)[:stop], b"]")))  # the only copy
             return stop
         except DECODE_ERRORS as error:
             fault = DecodeFault.from_error(error)
-        # What may be wrong in many events, such as NaN, is repaired in all of them at once.
+        # Faults that may occur in many events, such as NaN, are repaired in all events at once.
         if stop < MAX_DAMAGE_BYTES and REPAIRABLE.search(fault.text) and self._take_repaired(data, stop):
             return None if self._ended else stop
         return self._recover_events(data, stop, fault, is_last)
 
     def _take_repaired(self, data: bytes, stop: int) -> bool:
+        """Repair the data and take its events; return `False` if they are still invalid."""
         repaired = repair(data[:stop])
         entries = ListEntries(repaired, self.sink)
         fault = entries.take(0, len(repaired))
@@ -258,7 +271,7 @@ class EventPieces:
         return True
 
     def _recover_events(self, data: bytes, stop: int, fault: DecodeFault | None, is_last: bool) -> int | None:
-        """As `_take`, from event to event: what is damaged is repaired alone or skipped."""
+        """Take events like `_take`, but repair or skip damaged ones individually."""
         entries, start = ListEntries(data[:stop], self.sink), 0
         while fault:
             end = find_list_end(fault, data, start, stop)
@@ -284,7 +297,7 @@ class EventPieces:
         return stop
 
     def _skip_open_damage(self, data: bytes, start: int) -> int:
-        """Where to go on from damage that has no end in the data yet: from its start, or almost from its end."""
+        """Return where to resume after damage without an end in the data: at its start, or nearly at its end."""
         if len(data) - start < MAX_DAMAGE_BYTES:
             return start
         stop = data.rfind(b"{", start, len(data))
@@ -293,12 +306,12 @@ class EventPieces:
         return stop
 
     def _take_whole_entries(self, entries: ListEntries, data: bytes, start: int, stop: int) -> int:
-        """Take the whole entries of data[start:at], which is not damaged; returns where they end."""
+        """Take the complete entries of data[start:stop], which is undamaged; return where they end."""
         ends = [start + end for end in entry_ends(data[start:stop])]
         if not ends:
             return start
         if entries.take(start, ends[-1]):
-            for first, end in zip([start, *ends], ends, strict=False):  # rare: the decoder told of another fault first
+            for first, end in zip([start, *ends], ends, strict=False):  # rare: the decoder reported another fault first
                 self._repair_or_skip(data, skip_separators(data, first), end)
         return ends[-1]
 
@@ -341,7 +354,7 @@ class EventPieces:
 
 
 class _PrefixedFiller:
-    """Fills buffers with what was read before, then with what follows it."""
+    """Fills buffers with bytes that were read before, then with what follows."""
 
     def __init__(self, prefix: bytes, fill: Filler) -> None:
         self._prefix, self._fill = prefix, fill
@@ -358,7 +371,7 @@ def _read_block(fill: Filler) -> bytes:
 
 
 def _guess_event_end(data: bytes, window: int = 1 << 18) -> int:
-    """Where the last event in the data probably ends, 0 where none is near the end."""
+    """Return where the last event of the data probably ends, 0 if none is near the end."""
     ends = [(m.start() + 1, b"\n" in m.group()) for m in EVENT_BOUNDARY.finditer(data, max(0, len(data) - window))]
     lines = [end for end, newline in ends if newline]
     return lines[-1] if lines else ends[-1][0] if ends else 0

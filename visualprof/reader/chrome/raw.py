@@ -1,4 +1,4 @@
-"""The text of single events, fetched from their file again: the columns keep only what views need."""
+"""Fetch the text of single events from their file: the columns only hold what views need."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from visualprof.reader.chrome.pieces import EventPieces
 from visualprof.reader.source import Source
 
 
-class _AllFound(Exception):  # not an error: the way out of the loop
-    """The wanted events have gone by."""
+class _AllFound(Exception):  # not an error: ends the loop
+    """All wanted events were found."""
 
 
 class _EventFinder:
-    """Takes pieces until the last wanted event has gone by."""
+    """Takes pieces until the last wanted event."""
 
     def __init__(self, wanted: set[int]) -> None:
         self.rows = 0
@@ -34,16 +34,16 @@ class _EventFinder:
 
 
 def raw_events(path: str | Path, rows: set[int]) -> dict[int, str]:
-    """JSON text of the events at the given rows of a file; rows that are not there are left out.
+    """Return the JSON text of events by their row in the file; missing rows are left out.
 
-    A format without a list of events (the monitor's lines, MegEngine's plans) has none to give.
+    Formats without a list of events (the monitor's lines, MegEngine's plans) return nothing. The file is read up to the
+    last wanted event: about 1 s for 350 MB.
 
-    Reads the file up to the last of them: about 1 s for 350 MB.
-
-    Raises: SourceError: the file is gone or cannot be read.
+    Raises:
+        SourceError: The file does not exist or cannot be read.
     """
     rows = {row for row in rows if row >= 0}
-    if not rows:  # what is inside captured graphs stands in no row of the file
+    if not rows:  # contents of captured graphs have no row in the file
         return {}
     finder = _EventFinder(rows)
     try:

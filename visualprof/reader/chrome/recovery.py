@@ -1,7 +1,7 @@
-"""Where damaged JSON text is whole, and what can be made valid of the rest.
+"""Recover damaged JSON text: find where it is intact, and repair the rest.
 
-A stray byte, a missing quote or a lone bracket puts the decoder out within an event or two. So its position tells how
-far the text is whole, and the next thing that looks like an event is where it is whole again.
+A stray byte, a missing quote or a lone bracket stops the decoder within an event or two. Its position tells how far the
+text is intact, and the next text that looks like an event is where it is intact again.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from visualprof.reader.source import DECODE_ERRORS
 
 TOKEN = pattern(rb'"(?:[^"\\]|\\.)*"|-?\b(?:NaN|nan|Infinity|inf)\b|-(?:NaN|nan|Infinity|inf)\b', re.DOTALL)
 BAD_ESCAPE = pattern(rb'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})|(\\)')
-SURROGATE = rb"\\u[dD][%s][0-9a-fA-F]{2}"  # of a surrogate pair; what is no escape stands in the first group
+SURROGATE = rb"\\u[dD][%s][0-9a-fA-F]{2}"  # of a surrogate pair; text that is no such escape is in the first group
 LONE_SURROGATE = pattern(
     rb"(\\[^u]|\\u(?![dD][89a-fA-F])|%s%s)|%s" % (SURROGATE % b"89abAB", SURROGATE % b"c-fC-F", SURROGATE % b"89a-fA-F")
 )
@@ -26,43 +26,43 @@ ESCAPED = pattern(rb"\\.", re.DOTALL)
 POSITION = pattern(r"\(byte (\d+)\)")
 REPAIRABLE = pattern(r"invalid|surrogate")
 SEPARATORS = pattern(rb"[\s,]*")
-# An entry of the list, not the value of a key, that begins like an event.
+# An entry of the list, not the value of a key, that starts like an event.
 EVENT = pattern(rb'(?<!:)(?<!:\s)\{\s*"(?:ph|cat|name|pid|tid|ts|dur|id|args|s|bp|tts|tdur|cname)"\s*:')
 
-MAX_EVENT_DEPTH = 100  # no event opens as many brackets; the decoder gives up at some hundreds
+MAX_EVENT_DEPTH = 100  # no event opens that many brackets; the decoder gives up at a few hundred
 _BLOCK_BYTES = 1 << 16
 
 
 class Sink(Protocol):
-    """What takes the pieces: `rows` events so far, `add` one JSON list of events."""
+    """Receives the pieces; `rows` counts the events so far."""
 
     rows: int
 
     def add(self, text: bytes | memoryview) -> None:
-        """Take a list; raises one of DECODE_ERRORS, and takes nothing, when it is not whole."""
+        """Take one JSON list of events. If it is incomplete, take nothing and raise one of `DECODE_ERRORS`."""
 
 
 class DecodeFault(NamedTuple):
-    """What the decoder said. Its exception would hold the frames and they the piece, in a circle."""
+    """The decoder's error. Its exception would form a reference cycle with the frames that hold the piece."""
 
     text: str
     deep: bool
 
     @classmethod
     def from_error(cls, error: Exception) -> DecodeFault:
-        """Of one of DECODE_ERRORS."""
+        """Return the fault of one of `DECODE_ERRORS`."""
         return cls(str(error), isinstance(error, RecursionError))
 
 
 class ListEntries:
-    """Entries of a list that are tried part by part, without a copy of each part."""
+    """Entries of a list that are tried part by part, without copying each part."""
 
     def __init__(self, data: bytes, sink: Sink) -> None:
         self._text = bytearray(b"[%b]" % data)
         self._sink = sink
 
     def take(self, start: int, stop: int) -> DecodeFault | None:
-        """Feeds data[start:stop]; what the decoder says where that is not whole entries. Goes forward only."""
+        """Feed data[start:stop]; return the fault if these are not complete entries. Only moves forward."""
         byte_after = self._text[stop + 1]
         self._text[start], self._text[stop + 1] = b"[]"
         try:
@@ -75,7 +75,7 @@ class ListEntries:
 
 
 def repair(data: bytes) -> bytes:
-    """JSON with bare NaN/Infinity, wrong escapes, control characters and broken UTF-8 made valid."""
+    """Return the JSON with bare NaN/Infinity, wrong escapes, control characters and invalid UTF-8 made valid."""
 
     def mend(match: re.Match[bytes]) -> bytes:
         token = match.group()
@@ -90,43 +90,44 @@ def repair(data: bytes) -> bytes:
 
 
 def find_damage(fault: DecodeFault, data: bytes, start: int, stop: int) -> int:
-    """Where the decoder met what it could not read in the entries data[start:stop]; `stop`: only an end is missing."""
+    """Return the offset in data[start:stop] that the decoder could not read, `stop` if only an end is missing."""
     match = POSITION.search(fault.text)
     offset = min(start + int(match.group(1)) - 1, stop) if match else stop
     if fault.deep:
         offset = start + next((i for i, level in _levels(data[start:stop]) if level > MAX_EVENT_DEPTH), stop - start)
     try:
-        data[start:offset].decode()  # the decoder tells no place of bytes that are not UTF-8
+        data[start:offset].decode()  # the decoder reports no position for invalid UTF-8
     except UnicodeDecodeError as undecodable:
         return start + undecodable.start
     return offset
 
 
 def find_list_end(fault: DecodeFault, data: bytes, start: int, stop: int) -> int | None:
-    """Where the list ends before data[start:stop] does; None where that is not what the decoder stumbled over."""
+    """Return where the list ends within data[start:stop], or `None` if the decoder failed for another reason."""
     if "trailing characters" not in fault.text:
         return None
     end = data.rfind(b"]", start, find_damage(fault, data, start, stop))
-    return None if end < 0 or EVENT.match(data, skip_separators(data, end + 1)) else end  # a stray bracket: it goes on
+    # A stray bracket: the list continues
+    return None if end < 0 or EVENT.match(data, skip_separators(data, end + 1)) else end
 
 
 def skip_separators(data: bytes, offset: int) -> int:
-    """The place after blanks and commas."""
+    """Return the offset after blanks and commas."""
     match = SEPARATORS.match(data, offset)
     return match.end() if match else offset
 
 
 def entry_ends(text: bytes) -> list[int]:
-    """Behind each whole object or list at the front of a list's text; 10 ms for 1 MiB."""
+    """Return the end of each complete object or list at the start of a list's text; 10 ms for 1 MiB."""
     return [i + 1 for i, level in _levels(text) if level == 0]
 
 
 def _levels(text: bytes) -> Iterator[tuple[int, int]]:
-    """Each bracket outside of strings that leaves no other open or too many: its place and how many."""
+    """Yield the brackets outside of strings that close the outermost level or nest too deeply: offset and level."""
     open_before, quoted_before, stop = 0, 0, 0
     while stop < len(text):
         first, stop = stop, min(stop + _BLOCK_BYTES, len(text))
-        while text[stop - 1 : stop] == b"\\" and stop < len(text):  # no escape is cut in two
+        while text[stop - 1 : stop] == b"\\" and stop < len(text):  # do not split an escape
             stop += 1
         block = np.frombuffer(ESCAPED.sub(b"__", text[first:stop]), np.uint8)
         quoted = (np.cumsum(block == ord('"'), dtype=np.uint8) + quoted_before) & 1

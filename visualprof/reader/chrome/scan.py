@@ -1,7 +1,7 @@
-"""Chrome trace events scanned in C, on several threads: text to columns, without an object of any event.
+"""Scan Chrome trace events natively on several threads: from text to columns, without an object per event.
 
-The scanner takes plain events and refuses everything else, which is decoded in Python then (`decode`). So it may be
-strict: what it takes, it takes as Python does.
+The scanner takes plain events and rejects everything else, which `decode` then handles. It can therefore be strict: it
+interprets all events that it takes exactly as Python does.
 """
 
 from __future__ import annotations
@@ -33,7 +33,17 @@ NOTHING_SCANNED = Scanned(OPEN, 0, 0, 0)
 
 
 class Window(msgspec.Struct):
-    """A part of the text. ends: nothing follows; cut: it ends with an event, probably, which a comma follows."""
+    """A part of the text.
+
+    Attributes:
+        text: The text, padded.
+        is_last: Nothing follows.
+        ends_with_event: The text probably ends with an event that a comma follows.
+        rows: The scanned rows.
+        scanned: The result of the scan.
+        error: The error of reading or scanning.
+        done: Set after the scan.
+    """
 
     text: memoryview
     is_last: bool
@@ -44,7 +54,7 @@ class Window(msgspec.Struct):
     done: Event = msgspec.field(default_factory=Event)
 
     def scan(self, reader: Reader, *, first: bool = False) -> Window:
-        """Scan it, unless the rest of its last event is in the next one."""
+        """Scan the window, unless its last event continues in the next window."""
         if self.ends_with_event or self.is_last:
             self.scanned = reader.scan(self.text, first=first)
             self.rows = Part(reader, self.scanned.first, self.scanned.last)
@@ -52,18 +62,23 @@ class Window(msgspec.Struct):
 
 
 class WindowReader:
-    """A text window by window. Args: fill: what fills a buffer with the next bytes; piece: bytes of a window."""
+    """Reads a text window by window.
+
+    Args:
+        fill: Fills a buffer with the next bytes.
+        piece: Size of a window in bytes.
+    """
 
     def __init__(self, fill: Filler, piece: int) -> None:
         self._fill, self._piece = fill, piece
         self._rest = b""
 
     def buffer(self) -> memoryview:
-        """For one window."""
+        """Return a buffer for one window."""
         return memoryview(bytearray(self._piece + PADDING))
 
     def next(self, buffer: memoryview) -> Window:
-        """The next window; the buffer is used where it is large enough."""
+        """Return the next window, in the buffer if it is large enough."""
         size = len(self._rest)
         if size + PADDING >= len(buffer):
             buffer = memoryview(bytearray(2 * size + PADDING))
@@ -82,9 +97,10 @@ class Scanner:
     """Scans the text of one file.
 
     Args:
-        args, fields_by_cat: as of `decode.read_document`.
-        threads: how many scan at once; by default one per processor that may be used, at most 4.
-        piece: bytes of a window.
+        args: As in `decode.read_document`.
+        fields_by_cat: As in `decode.read_document`.
+        threads: Number of scanning threads (default: one per usable processor, at most 4).
+        piece: Size of a window in bytes.
     """
 
     def __init__(
@@ -104,14 +120,15 @@ class Scanner:
 
     @classmethod
     def create(cls, args: type[Args], fields_by_cat: Mapping[str, Sequence[str]]) -> Scanner | None:
-        """None where it was not compiled, or cannot hold so many arguments."""
+        """Return a scanner, or `None` without the native library or with too many arguments."""
         usable = compiled() and len(msgspec.structs.fields(args)) <= MAX_FIELDS
         return cls(args, fields_by_cat) if usable else None
 
     def windows(self, fill: Filler) -> Generator[Window]:
-        """All of a text in its order, scanned; each is overwritten once the next one is asked for.
+        """Yield all windows of a text in order, scanned. A window is overwritten when the next one is requested.
 
-        Args: fill: what fills a buffer with the next bytes; fewer than it holds only at the end.
+        Args:
+            fill: Fills a buffer with the next bytes; a short fill means the end.
         """
         windows = WindowReader(fill, self._piece)
         reader, buffer = Reader(self.fields), windows.buffer()
@@ -126,7 +143,7 @@ class Scanner:
                 yield window
 
     def rescan(self, prefix: bytes | bytearray, window: Window, *, first: bool) -> Window:
-        """A window with what began before it. first: no event went before."""
+        """Scan a window together with the text before it; `first` means that no event came before."""
         self._rescan_reader = self._rescan_reader or Reader(self.fields)
         size = len(prefix) + len(window.text)
         text = memoryview(bytearray(size + PADDING))
@@ -135,7 +152,7 @@ class Scanner:
 
 
 def _scan_in_threads(windows: WindowReader, readers: Sequence[Reader]) -> Iterator[Window]:
-    """Each thread fills the next window, in turns, and scans it. At most twice as many windows are in use."""
+    """Scan windows in threads, which take turns to fill the next window. At most two windows per thread are in use."""
     queues = _ThreadQueues(windows)
     threads = [Thread(target=queues.run_worker, args=(reader,), daemon=True) for reader in readers]
     for _ in range(2 * len(threads)):
@@ -160,7 +177,7 @@ def _scan_in_threads(windows: WindowReader, readers: Sequence[Reader]) -> Iterat
 
 
 class _ThreadQueues:
-    """What the threads share."""
+    """State shared by the threads."""
 
     def __init__(self, windows: WindowReader) -> None:
         self.free: SimpleQueue[memoryview | None] = SimpleQueue()
@@ -170,7 +187,7 @@ class _ThreadQueues:
         self._filling = Lock()
 
     def run_worker(self, reader: Reader) -> None:
-        """Fill and scans until the text ends. Errors go with their window."""
+        """Fill and scan windows until the text ends. Errors are stored in their window."""
         while (buffer := self.free.get()) is not None:
             with self._filling:
                 if self.is_finished:

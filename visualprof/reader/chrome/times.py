@@ -1,7 +1,7 @@
-"""Decimal microseconds as whole nanoseconds: the nearest, half away from zero, of the number as it is written.
+"""Convert decimal microseconds to whole nanoseconds: the nearest to the number as written, half away from zero.
 
-`time_at` and `lasting_at` of `reader/native/values.c` are the same in C. Floats hold most times well enough, and are
-quick; where they do not tell to which nanosecond a time rounds, decimals do.
+`time_at` and `lasting_at` of `reader/native/values.c` do the same in C. Floats are fast and accurate enough for most
+times. Where they do not determine the nearest nanosecond, decimals are used.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ import numpy as np
 from visualprof.reader.chrome.values import display_text
 from visualprof.reader.trace.types import Floats, Ints
 
-MAX_EXACT_US = 2.0**43  # float64 holds microseconds of three digits behind the point up to this
-MAX_ROUNDABLE_US = 2.0**41  # and tells to which of those more digits round up to this
-MIN_NS, MAX_NS = 1 - 2**62, 2**62  # further ones are as far; the builder leaves such times out
+MAX_EXACT_US = 2.0**43  # up to here float64 holds microseconds with three decimal places
+MAX_ROUNDABLE_US = 2.0**41  # up to here float64 determines how further decimal places round
+MIN_NS, MAX_NS = 1 - 2**62, 2**62  # times beyond are clamped; the builder drops them
 _MICROSECONDS = re.compile(rb'"-?\d+(?:\.\d+)? us"|null')
 _UNITS_US = {"": Decimal(1), "ns": Decimal("0.001"), "us": Decimal(1), "ms": Decimal(1000), "s": Decimal(1_000_000)}
 _MAX_DIGITS, _NS_STEP, _WIDE_CONTEXT = 18, Decimal("0.001"), Context(prec=60)
 
 
 def microseconds_array(us: list[float | None]) -> Floats:
-    """Microseconds, nan for none."""
+    """Return microseconds as floats, NaN for `None`."""
     return np.array([np.nan if v is None else v for v in us], np.float64) if None in us else np.array(us, np.float64)
 
 
 def are_exact(us: Floats, text: bytes | memoryview) -> bool:
-    """Do floats tell to which nanosecond each time rounds? text: that they are from."""
+    """Return whether floats determine the nearest nanosecond of each time; `text` is their source."""
     us = np.abs(us[np.isfinite(us)])
     largest = us.max(initial=0.0)
     if largest >= MAX_ROUNDABLE_US:
@@ -41,7 +41,7 @@ def are_exact(us: Floats, text: bytes | memoryview) -> bool:
 
 
 def _has_fraction(text: bytes | memoryview, digits: int) -> bool:
-    """Is there a number of 13 digits (`MAX_ROUNDABLE_US` has as many) before the point, and as many behind it?"""
+    """Return whether a number has 13 digits (as `MAX_ROUNDABLE_US`) before the decimal point and `digits` after it."""
     letters = np.frombuffer(text, np.uint8)
     points = np.flatnonzero(letters[13 : len(letters) - digits] == ord(".")) + 13
     digits_around = letters[points[:, None] + np.r_[-13:0, 1 : digits + 1]]
@@ -49,7 +49,7 @@ def _has_fraction(text: bytes | memoryview, digits: int) -> bool:
 
 
 def floats_to_ns(us: Floats, missing: int) -> Ints:
-    """Nanoseconds of times of which `are_exact` holds; `missing` where there is none."""
+    """Return nanoseconds of times for which `are_exact` holds, `missing` for NaN."""
     is_number = np.isfinite(us)
     us = np.clip(np.where(is_number, us, 0.0), MIN_NS / 1000, MAX_NS / 1000)
     whole = np.floor(us)
@@ -58,12 +58,12 @@ def floats_to_ns(us: Floats, missing: int) -> Ints:
 
 
 def decimals_to_ns(us: list[Decimal | None], missing: int) -> Ints:
-    """As `floats_to_ns`, of any."""
+    """Return nanoseconds of any times, `missing` for `None`."""
     return np.array([missing if v is None else _decimal_to_ns(v, missing) for v in us], np.int64)
 
 
 def texts_to_ns(texts: list[bytes], missing: int) -> Ints:
-    """As `floats_to_ns`, of JSON texts with their unit, such as "11.317 us"; `missing` for what is no time."""
+    """Return nanoseconds of JSON texts with a unit, such as "11.317 us", `missing` for anything else."""
     if all(map(_MICROSECONDS.fullmatch, texts)):
         us = np.array([float(text[1:-4] or "nan") for text in texts], np.float64)
         if are_exact(us, b" ".join(texts)):
@@ -85,7 +85,7 @@ def _decimal_to_ns(us: Decimal, missing: int) -> int:
     ns = us * 1000
     try:
         whole = int(ns)
-    except (ValueError, OverflowError):  # no number, or infinite
+    except (ValueError, OverflowError):  # NaN or infinite
         return missing
     if whole != ns:
         whole = int(us.quantize(_NS_STEP, ROUND_HALF_UP, _WIDE_CONTEXT).scaleb(3, _WIDE_CONTEXT))

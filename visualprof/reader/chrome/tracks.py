@@ -1,4 +1,4 @@
-"""Threads, streams, arrows and counters of Chrome trace-event files, shared by the formats that use it."""
+"""Threads, streams, arrows and counters of Chrome trace-event files, shared by the formats that use them."""
 
 from __future__ import annotations
 
@@ -18,14 +18,20 @@ FLOW_PHASES = ("s", "t", "f")
 
 
 class Tracks(msgspec.Struct, frozen=True):
-    """of_place: track of a process, thread and kind. keys: of some rows; numbers: track of each key, -1 for none."""
+    """Tracks of the events.
+
+    Attributes:
+        of_thread: Track by index of the thread and kind of track.
+        keys: Returns the keys of rows.
+        numbers: Track of each key, -1 for none.
+    """
 
     of_thread: dict[tuple[int, TrackKind], int]
     keys: Callable[[Rows], Ids]
     numbers: Ids
 
     def lookup(self, rows: Rows) -> Ids:
-        """Tracks of some rows."""
+        """Return the tracks of rows."""
         return self.numbers[self.keys(rows)]
 
 
@@ -36,16 +42,16 @@ def add_tracks(
     track_kind: Callable[[Kind], TrackKind],
     thread_devices: Ints | None = None,
 ) -> Tracks:
-    """One track for each (process, thread, kind of track) that has an event, named by the file's metadata.
+    """Add one track per (process, thread, kind of track) with events, named by the file's metadata.
 
-    The arguments `device` and `stream`, where they are numbers, number devices and streams; else those in pid and tid.
+    Devices and streams are numbered by the arguments `device` and `stream` if these are numbers, else by pid and tid.
 
     Args:
-        doc: the file's events.
-        builder: gets the tracks.
-        rows: of the document that are events.
-        track_kind: where events of a kind ran.
-        device_places: device number of every place; those with one >= 0 are streams whatever their events' kind.
+        doc: The file's events.
+        builder: Gets the tracks.
+        rows: Rows of the document that are events.
+        track_kind: Returns the kind of track for a kind of event.
+        thread_devices: Device number of every thread. A thread with a number >= 0 is a stream, whatever its events.
     """
     kinds = np.array([track_kind(kind) for kind in doc.kinds], np.int32)
     on_device = None if thread_devices is None else thread_devices >= 0
@@ -91,11 +97,12 @@ def add_flows(
     begin_rows: Ints | None = None,
     same_process: bool = False,
 ) -> None:
-    """Flow arrows (ph s, t, f) as links between the events that they start and end in.
+    """Add flow arrows (ph s, t, f) as links between the events in which they start and end.
 
-    Arrows are matched by (category, id), of one process where they never leave it; a step t ends one arrow and
-    starts the next. With `begins`, the rows of begin marks, an arrow ends in the event that began last before it in
-    the file, on its thread: the way to tell apart events that start at the same time.
+    Arrows are matched by (category, id), and by process if they never leave it. A step t ends one arrow and starts the
+    next. With `begin_rows`, the rows of begin marks, an arrow ends in the event of its thread that began last before it
+    in the file. This distinguishes events that start at the same time.
+
     Source: "Flow events" of the Trace Event Format description.
     """
 
@@ -134,7 +141,7 @@ def add_flows(
 
 
 def _last_begin(doc: Document, begin_rows: Ints, rows: Ints) -> Ints:
-    """For each row the last of `begins` before it in the file on the same thread, -1 for none."""
+    """Return for each row the last of `begin_rows` before it in the file on the same thread, -1 for none."""
     size = len(doc.kind) + 1
     keys = np.sort(doc.thread[begin_rows].astype(np.int64) * size + begin_rows)
     target_keys = doc.thread[rows].astype(np.int64) * size + rows
@@ -143,7 +150,7 @@ def _last_begin(doc: Document, begin_rows: Ints, rows: Ints) -> Ints:
 
 
 def _track_of_threads(doc: Document, tracks: Tracks) -> Ids:
-    """Track that the arrows of a place bind to: its thread, else its stream, -1 when it has no event."""
+    """Return the track to which arrows of a thread bind: its thread track, else its stream, -1 if it has no event."""
     track_of_thread = np.full(len(doc.threads), -1, np.int32)
     for kind in (TrackKind.GPU_ANNOTATION, TrackKind.STREAM, TrackKind.THREAD):
         for (thread, k), number in tracks.of_thread.items():
@@ -153,7 +160,7 @@ def _track_of_threads(doc: Document, tracks: Tracks) -> Ids:
 
 
 def pair_begin_end(doc: Document) -> tuple[Ints, Ints, int]:
-    """Rows of begin and end events that belong together, as a stack on each thread, and the number left over."""
+    """Return rows of matching begin and end events, as a stack per thread, and the number of unpaired ones."""
     sign = doc.map_kinds(lambda k: 1 if k.ph == "B" else -1 if k.ph == "E" else 0)
     rows = np.flatnonzero(sign)
     begin, end = pair_marks(doc, rows, sign, doc.thread[rows])
@@ -161,20 +168,20 @@ def pair_begin_end(doc: Document) -> tuple[Ints, Ints, int]:
 
 
 def pair_marks(doc: Document, rows: Ints, sign: Ids, group: Ints | Ids) -> tuple[Ints, Ints]:
-    """Rows of marks that belong together, as a stack in each group.
+    """Return rows of matching begin and end marks, as a stack per group.
 
-    Marks are taken by time, those of equal time in the order of the file.
+    Marks are taken by time, at equal times in the order of the file.
 
     Args:
-        doc: the file's events.
-        rows: (n,) those that are marks.
-        sign: of every row of the document: 1 a begin, -1 an end.
-        group: (n,) what the marks are a stack of: a thread, or an id.
+        doc: The file's events.
+        rows: (n,) rows of the marks.
+        sign: For every row of the document: 1 for a begin, -1 for an end.
+        group: (n,) stack of each mark: a thread, or an id.
     """
     order = np.lexsort((rows, doc.ts[rows], group))
     rows, group = rows[order], group[order]
     delta = sign[rows]
-    level = np.cumsum(delta) - (delta > 0)  # a begin stands on the level below it, its end returns there
+    level = np.cumsum(delta) - (delta > 0)  # a begin is on the level below it, to which its end returns
     order = np.lexsort((np.arange(len(rows)), level, group))
     rows, group, level, delta = rows[order], group[order], level[order], delta[order]
     paired = (group[1:] == group[:-1]) & (level[1:] == level[:-1]) & (delta[:-1] > 0) & (delta[1:] < 0)
@@ -183,7 +190,7 @@ def pair_marks(doc: Document, rows: Ints, sign: Ids, group: Ints | Ids) -> tuple
 
 
 def add_counters(doc: Document, builder: TraceBuilder) -> None:
-    """Counter events (ph C): one track for each (process, name, series)."""
+    """Add counter events (ph C): one track per (process, name, series)."""
     rows, series = doc.sample_rows, doc.sample_series
     keys = (doc.thread[rows].astype(np.int64) * len(doc.kinds) + doc.kind[rows]) * len(doc.series) + series
     _, first, group = np.unique(keys, return_index=True, return_inverse=True)
@@ -202,12 +209,16 @@ def add_counters(doc: Document, builder: TraceBuilder) -> None:
 
 
 def _first_values(doc: Document, names: Sequence[str], keys: Ids, size: int) -> list[dict[int, int]]:
-    """First value of some arguments on each track, by its key; none where it is not a number.
+    """Return the first value of some arguments on each track, by its key; empty for arguments that are not numbers.
 
-    Args: keys: of every row, below `size`.
+    Args:
+        doc: The file's events.
+        names: The arguments.
+        keys: Track key of every row, below `size`.
+        size: The number of keys.
     """
     first_values: list[dict[int, int]] = []
-    first_index_cache: dict[int, Ids] = {}  # those that most events have are those of the same rows
+    first_index_cache: dict[int, Ids] = {}  # frequent arguments share their rows
     for name in names:
         column = doc.args.get(name)
         if column is None or column.text:
@@ -215,7 +226,8 @@ def _first_values(doc: Document, names: Sequence[str], keys: Ids, size: int) -> 
             continue
         if id(column.rows) not in first_index_cache:
             first = first_index_cache[id(column.rows)] = np.full(size, -1, np.int32)
-            first[keys[column.rows][::-1]] = np.arange(len(column.rows), dtype=np.int32)[::-1]  # written last stays
+            # Reversed, so that the first row wins
+            first[keys[column.rows][::-1]] = np.arange(len(column.rows), dtype=np.int32)[::-1]
         first = first_index_cache[id(column.rows)]
         keys_with_value = np.flatnonzero(first >= 0)
         first_values.append(
@@ -225,6 +237,6 @@ def _first_values(doc: Document, names: Sequence[str], keys: Ids, size: int) -> 
 
 
 def _parse_small_number(text: str) -> int:
-    """A small number for a label; labels that are no number get 0."""
+    """Return the number in a label, 0 if it is not a small number."""
     sign, digits = (-1, text[1:]) if text.startswith("-") else (1, text)
     return sign * max(0, natural(digits)) if len(text) < 9 else 0

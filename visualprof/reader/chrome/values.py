@@ -1,4 +1,4 @@
-"""Values of JSON that anybody may have written: what has another type than it should is unknown."""
+"""Values of untrusted JSON: a value of an unexpected type counts as unknown."""
 
 from __future__ import annotations
 
@@ -23,13 +23,16 @@ MAX_BYTES = 1 << 30
 
 
 def load_object(source: Source, kind: str, hint: str = "") -> Json:
-    """The JSON object that a whole file is; empty when it is something else.
+    """Return the JSON object in a whole file, or an empty object for another JSON value.
 
     Args:
-        what: the kind of file, for the message: `a whole MegEngine memory plan`.
-        hint: what to do where it cannot be decoded; by default, what the error says of a cut or a damaged file.
+        source: The file.
+        kind: The kind of file, for messages: `a whole MegEngine memory plan`.
+        hint: What to do if it cannot be decoded (default: depends on whether it is truncated or damaged).
 
-    Raises: FormatError: it is over 1 GiB, or no whole JSON. SourceError.
+    Raises:
+        FormatError: The file is over 1 GiB, or not complete JSON.
+        SourceError: The file cannot be read.
     """
     data = source.read_all(MAX_BYTES, kind, msg("reader.one", "is it one?"))
     try:
@@ -43,11 +46,11 @@ def load_object(source: Source, kind: str, hint: str = "") -> Json:
 
 
 def capture_meta(head: Mapping[str, Any], format_fields: Mapping[str, Any]) -> Json:
-    """What `visualprof.capture` wrote into a file, as fields of Meta that the format itself does not know.
+    """Return what `visualprof.capture` wrote into a file, as fields of `Meta` that the format itself does not know.
 
     Args:
-        head: the file's own keys.
-        known: fields of Meta by the format.
+        head: The file's own keys.
+        format_fields: Fields of `Meta` from the format.
     """
     facts = json_object(head.get("visualprof"))
     captured_fields = {"host": facts.get("host"), "rank": facts.get("rank"), "world_size": facts.get("world_size")}
@@ -58,14 +61,14 @@ def capture_meta(head: Mapping[str, Any], format_fields: Mapping[str, Any]) -> J
 
 
 def label(value: str | int | float | None) -> str:
-    """A name or an identifier as text; "" for null. 7, 7.0 and "7" are one."""
+    """Return a name or an identifier as text, "" for null; 7, 7.0 and "7" are equal."""
     if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
         value = int(value)
     return "" if value is None else str(value)
 
 
 def display_text(raw: bytes) -> str:
-    """A JSON value as the text to show: a string without its quotes, anything else on one line."""
+    """Return a JSON value as display text: a string without quotes, anything else on one line."""
     text = raw.decode("utf-8", "replace")
     try:
         if text.startswith('"'):
@@ -75,32 +78,32 @@ def display_text(raw: bytes) -> str:
         import json
 
         return json.dumps(msgspec.json.decode(text), ensure_ascii=False)
-    except DECODE_ERRORS:  # the decoder passes over some escapes that it cannot decode
+    except DECODE_ERRORS:  # the decoder skips some escapes that it cannot decode
         return text.strip('"')
 
 
 def json_object(value: object) -> Json:
-    """The value if it is a JSON object, else an empty one."""
+    """Return the value if it is a JSON object, else an empty object."""
     return cast("Json", value) if isinstance(value, dict) else {}
 
 
 def json_list(value: object) -> list[object]:
-    """The value if it is a JSON list, else an empty one."""
+    """Return the value if it is a JSON list, else an empty list."""
     return cast("list[object]", value) if isinstance(value, list) else []
 
 
 def json_objects(value: object) -> list[Json]:
-    """The objects of a JSON list; none of anything else."""
+    """Return the objects in a JSON list, none for any other value."""
     return [cast("Json", item) for item in json_list(value) if isinstance(item, dict)]
 
 
 def first_items(value: object) -> list[object]:
-    """A list's first 100 values; none of anything else."""
+    """Return the first 100 values of a list, none for any other value."""
     return json_list(value)[:MAX_ITEMS]
 
 
 def text(value: object) -> str:
-    """A text, shortened; numbers as text; "" for anything else."""
+    """Return a text, shortened; numbers become text, anything else ""."""
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         finite = number(value) if isinstance(value, float) else integer(value)
         return "" if finite is None else str(finite)
@@ -108,24 +111,24 @@ def text(value: object) -> str:
 
 
 def texts(value: object) -> list[str]:
-    """The texts of a list."""
+    """Return the texts in a list."""
     return [converted for item in first_items(value) if (converted := text(item))]
 
 
 def natural(value: str) -> int:
-    """A number of up to 18 digits, -1 for any other text."""
+    """Return a number of up to 18 digits, -1 for any other text."""
     return int(value) if value.isascii() and value.isdigit() and len(value) < 19 else -1
 
 
 def number(value: object) -> float | None:
-    """A finite number, None for anything else."""
+    """Return a finite number, else `None`."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
     return float(value) if abs(value) < 1e18 and math.isfinite(value) else None
 
 
 def integer(value: object) -> int | None:
-    """A whole number of 63 bits, None for anything else."""
+    """Return an integer of 63 bits, else `None`."""
     if isinstance(value, int) and not isinstance(value, bool):
         return value if abs(value) < 2**62 else None
     finite = number(value)

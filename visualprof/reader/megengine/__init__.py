@@ -1,1 +1,1 @@
-"""What the formats of MegEngine share."""
+"""Code shared by the formats of MegEngine."""

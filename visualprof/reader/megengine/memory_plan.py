@@ -1,4 +1,4 @@
-"""Memory that was planned before the run: chunks with a place and a lifetime, as memory events."""
+"""Convert memory planned before the run, chunks with address and lifetime, to memory events."""
 
 from __future__ import annotations
 
@@ -10,10 +10,17 @@ from visualprof.reader.trace.builder import TraceBuilder
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """Chunks, all columns (n,).
+    """Planned chunks; all columns are (n,).
 
-    begin, end: ns; end -1 where a chunk stays. addr, size: bytes. device: number, -1 host. made, freed: rows in the
-    file of the events that need each first and last, -1 for none. category: string id.
+    Attributes:
+        begin: Start in ns.
+        end: End in ns, -1 if the chunk stays.
+        addr: Address in bytes.
+        size: Size in bytes.
+        device: Device number, -1 for the host.
+        first_use: File row of the first event that needs the chunk, -1 for none.
+        last_use: File row of the last such event, -1 for none.
+        category: String id.
     """
 
     begin: Ints
@@ -27,11 +34,11 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 def add_plan(builder: TraceBuilder, plan: Plan) -> None:
-    """Add the memory events of a plan; chunks without a size are none."""
+    """Add the memory events of a plan; chunks without a size are skipped."""
     begin, end, addr, size = plan.begin, _chunk_ends(plan), plan.addr, plan.size
     live = np.flatnonzero(size > 0)
     released_chunks = np.flatnonzero((size > 0) & (end >= 0))
-    chunks = np.concatenate((released_chunks, live))  # what ends at a time ends before what begins at it
+    chunks = np.concatenate((released_chunks, live))  # at the same time, releases come before allocations
     is_release = np.arange(len(chunks)) < len(released_chunks)
     builder.allocs(
         ts=np.where(is_release, np.maximum(end[chunks], begin[chunks] + 1), begin[chunks]),
@@ -45,9 +52,9 @@ def add_plan(builder: TraceBuilder, plan: Plan) -> None:
 
 
 def _chunk_ends(plan: Plan) -> Ints:
-    """Where each chunk ends: at the latest when another one takes its place (an operator that works in place).
+    """Return where each chunk ends, at the latest when another chunk takes its place (an in-place operator).
 
-    A loop over the chunks with those that are alive: 20 us each for a graph of 20,000 operators.
+    This loops over the chunks and those alive with them: 20 us each for a graph of 20,000 operators.
     """
     end: Ints = np.array(plan.end)
     alive = np.zeros(0, np.int64)

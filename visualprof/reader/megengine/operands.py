@@ -1,4 +1,4 @@
-"""What operators of a MegEngine timeline take and give: tensors from the marks inside them, parameters of their own."""
+"""Operands of the operators in a MegEngine timeline: tensors from the marks inside them, and parameters."""
 
 from __future__ import annotations
 
@@ -20,14 +20,18 @@ PARAMETERS = (
     "fwd_mode", "param_dim", "epsilon", "avg_factor", "scale", "bias", "ndim", "affine", "eps",
     "normalized_dim", "normalized_size", "value",
 )  # fmt: skip
-MAX_TENSORS = 16  # tensors of an operator that is described
+MAX_TENSORS = 16  # operators with more tensors get no shapes
 NUMBER_TEXT = re.compile(r"-?\d{1,18}(\.\d{1,18})?")
 
 
 def add_operands(doc: Document, builder: TraceBuilder, begin: Ints, end: Ints) -> None:
-    """Adds shapes, types and parameters as JSON: `operand_shapes`, `input_dtypes`, `result_shapes`, `parameters`.
+    """Add shapes, types and parameters as JSON: `operand_shapes`, `input_dtypes`, `result_shapes`, `parameters`.
 
-    Args: begin, end: rows of the marks of the operators on the host.
+    Args:
+        doc: The file's events.
+        builder: Gets the arguments.
+        begin: Rows of the begin marks of the operators on the host.
+        end: Rows of their end marks.
     """
     if not len(begin):
         return
@@ -56,7 +60,7 @@ def add_operands(doc: Document, builder: TraceBuilder, begin: Ints, end: Ints) -
 
 
 def _group_by_operator(owner: Ints, kind: Ints) -> tuple[Ints, Ints]:
-    """Operators, and what each has in the order of the file, (n, 16), -1 where there is no more."""
+    """Return operators, and the values of each in the order of the file, (n, 16), padded with -1."""
     order = np.argsort(owner, kind="stable")
     operators, first, count = np.unique(owner[order], return_index=True, return_counts=True)
     index = np.arange(len(owner)) - np.repeat(first, count)
@@ -69,7 +73,7 @@ def _group_by_operator(owner: Ints, kind: Ints) -> tuple[Ints, Ints]:
 def _add_json_argument(
     builder: TraceBuilder, name: str, rows: Ints, lists: Ints, describe: Callable[[list[int]], object]
 ) -> None:
-    """An argument of some rows, written once for each list that differs."""
+    """Add an argument of some rows; its text is encoded once per distinct list."""
     if len(rows):
         distinct, index = np.unique(lists, axis=0, return_inverse=True)
         texts = [msgspec.json.encode(describe(values)).decode() for values in distinct.tolist()]
@@ -81,13 +85,13 @@ def _select(table: Sequence[object], indices: list[int]) -> list[object]:
 
 
 def _parse_shape(text: str) -> list[int] | None:
-    """`{2,3}` as [2, 3]; None of what is no shape."""
+    """Return `{2,3}` as [2, 3], or `None` if the text is not a shape."""
     sizes = text.strip("{}").split(",")
     return [int(side) for side in sizes] if all(re.fullmatch(r"\d{1,15}", side) for side in sizes) else None
 
 
 def _parameters(words: Sequence[str], values: list[int]) -> dict[str, object]:
-    """Parameters of an operator, without lists, which the profiler writes as `{std::vector}`."""
+    """Return an operator's parameters, without lists, which the profiler writes as `{std::vector}`."""
     texts = {name: words[value] for name, value in zip(PARAMETERS, values, strict=True) if value > 0}
     return {name: _parse_value(text) for name, text in texts.items() if not text.startswith("{")}
 

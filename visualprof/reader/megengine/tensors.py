@@ -14,7 +14,7 @@ from visualprof.reader.trace import Ints
 from visualprof.reader.trace.builder import TraceBuilder
 from visualprof.reader.trace.nesting import innermost_on_tracks, nest
 
-# Bits of an element; the names are those of MegEngine's DTypeEnum.
+# Bits per element; the names are those of MegEngine's DTypeEnum.
 ELEMENT_BITS = {
     "Float32": 32, "Float16": 16, "BFloat16": 16, "Float64": 64, "Complex64": 64,
     "Int64": 64, "Uint64": 64, "Int32": 32, "Uint32": 32, "Int16": 16, "Uint16": 16, "Int8": 8, "Uint8": 8, "Byte": 8,
@@ -24,7 +24,7 @@ ELEMENT_BITS = {
 
 
 def memory_device(comp_node: str, numbers: Mapping[str, int]) -> int:
-    """`CompNode("gpu1:0" from "gpux:1")` -> its number; -1, the host's memory, for a CPU."""
+    """Return the device number of `CompNode("gpu1:0" from "gpux:1")`, -1 (host memory) for a CPU."""
     names = re.findall(r'"([^"]*)"', comp_node) or [comp_node]
     if names[0].startswith(("cpu", "multithread")) or not names[0]:
         return -1
@@ -35,16 +35,17 @@ def memory_device(comp_node: str, numbers: Mapping[str, int]) -> int:
 def add_tensor_allocations(
     doc: Document, builder: TraceBuilder, begin: Ints, end: Ints, numbers: Mapping[str, int]
 ) -> None:
-    """A tensor is allocated where its arrow starts and released where it ends; its id stands for its address.
+    """Add an allocation where a tensor's arrow starts and a release where it ends, with the tensor's id as address.
+
+    Starts before time 0 count as 0. The profiler reports all live tensors when it starts, so the totals are complete.
+    Tensors that share storage (views) are counted separately, because the file has no addresses.
 
     Args:
-        doc: the file's events, with the arguments `tensor`, `elements`, `dtype` and `device`.
-        builder: gets the memory events.
-        begin, end: rows of the begin and end marks of the events that are shown.
-        numbers: device number by the name of its lane.
-
-    What started before time 0 starts at 0. All tensors of the interpreter are told when the profile starts, so that
-    the totals are complete; tensors that share storage (views) count each, because the file has no addresses.
+        doc: The file's events, with the arguments `tensor`, `elements`, `dtype` and `device`.
+        builder: Gets the memory events.
+        begin: Rows of the begin marks of the shown events.
+        end: Rows of their end marks.
+        numbers: Device number by the name of its lane.
     """
     kinds = doc.map_kinds(lambda k: ("s", "f").index(k.ph) if k.cat == "TensorLink" and k.ph in ("s", "f") else -1)
     tensor_flows = np.flatnonzero(kinds[doc.flow_rows] >= 0)
@@ -97,9 +98,9 @@ def add_tensor_allocations(
 
 
 def _sizes(doc: Document, numbers: Mapping[str, int]) -> tuple[Ints, Ints, Ints]:
-    """Tensors of which the size is known: their ids, ascending; the most bytes that are said and the device of each.
+    """Return the tensors of known size: their ids, ascending, their largest reported sizes in bytes, and their devices.
 
-    NO_INT, of no bytes, is always among them.
+    The id `NO_INT` with size 0 is always included.
     """
     rows, elements = doc.arg("elements")
     dtype, node = (doc.arg_at(name, rows, 0) for name in ("dtype", "device"))
@@ -113,12 +114,12 @@ def _sizes(doc: Document, numbers: Mapping[str, int]) -> tuple[Ints, Ints, Ints]
     tensors, tensor_index = np.unique(np.append(NO_INT, tensor[sized]), return_inverse=True)
     size, device = np.zeros((2, len(tensors)), np.int64)
     np.maximum.at(size, tensor_index[1:], (elements[sized] * bits[dtype[sized]] + 7) // 8)
-    device[tensor_index[1:]] = nodes[node[sized]]  # what is written last stays
+    device[tensor_index[1:]] = nodes[node[sized]]  # the last assignment wins
     return tensors, size, device
 
 
 def enclosing_marks(doc: Document, begin: Ints, end: Ints, rows: Ints) -> Ints:
-    """For each row the begin mark of the innermost event that is open there, by the order of the file, -1 for none."""
+    """Return for each row the begin mark of the innermost open event, in file order, -1 for none."""
     order = np.lexsort((begin, doc.thread[begin]))
     first, last = begin[order], end[order]
     edges = np.searchsorted(doc.thread[first], np.arange(len(doc.threads) + 1))

@@ -1,4 +1,4 @@
-"""The scanner of Chrome trace events that `scan.h` describes, as Python sees it."""
+"""Python interface of the scanner of Chrome trace events, which `scan.h` describes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from visualprof.reader import native
 from visualprof.reader.native import function
 
 Ids, Ints, Values = NDArray[np.int32], NDArray[np.int64], NDArray[Any]
-PADDING = 64  # zero bytes behind a text
+PADDING = 64  # zero bytes after a text
 MAX_FIELDS = 64
 INTEGER, FLOAT, TEXT, TIME, ARROW = range(5)
 WHOLE, ENDED, OPEN, REFUSED, _MEMORY = range(5)
@@ -26,8 +26,10 @@ _INT64S = POINTER(c_int64)
 class Fields(msgspec.Struct, frozen=True):
     """The arguments to keep.
 
-    types: of each, by our name for it; keys: theirs, in JSON. kept: of the events of some categories, only those of
-    these bits.
+    Attributes:
+        types: Column type of each argument, by our name.
+        keys: Their JSON keys.
+        masks: Bit mask of the arguments to keep, by event category; other categories keep all.
     """
 
     types: Mapping[str, int]
@@ -36,7 +38,14 @@ class Fields(msgspec.Struct, frozen=True):
 
 
 class Scanned(NamedTuple):
-    """What became of a text. stop: how far it was read; first, last: the reader's rows of it."""
+    """Result of a scan.
+
+    Attributes:
+        state: One of WHOLE, ENDED, OPEN and REFUSED.
+        stop: Offset up to which the text was read.
+        first: The reader's first row of the text.
+        last: The reader's last row of the text.
+    """
 
     state: int
     stop: int
@@ -45,7 +54,7 @@ class Scanned(NamedTuple):
 
 
 class Part(NamedTuple):
-    """Rows of a reader, in the order of the file."""
+    """Rows [first, last) of a reader, in the order of the file."""
 
     reader: Reader
     first: int
@@ -53,7 +62,10 @@ class Part(NamedTuple):
 
 
 class Joined(msgspec.Struct, frozen=True):
-    """Columns of several parts. columns: rows and values of each argument, the flows, the series and their values."""
+    """Columns of several parts.
+
+    `columns` has rows and values of each argument, of flows, of series and of their values.
+    """
 
     kind: Ids
     thread: Ids
@@ -63,12 +75,15 @@ class Joined(msgspec.Struct, frozen=True):
 
 
 def compiled() -> bool:
-    """Can texts be scanned?"""
+    """Return whether the native scanner is available."""
     return native.library() is not None
 
 
 def find_border(text: memoryview) -> int:
-    """Behind the last event that another probably follows, 0 where none seems to. PADDING must follow the text."""
+    """Return the end of the last event that is probably followed by another, 0 if there is none.
+
+    PADDING must follow the text.
+    """
     return int(_call("vp_border", c_int64, c_void_p, c_int64)(_address(text), len(text)))
 
 
@@ -77,7 +92,7 @@ class Reader:
 
     def __init__(self, fields: Fields) -> None:
         self.fields = fields
-        self._names = _strings(fields.keys), _strings([*fields.masks])  # the reader refers to them
+        self._names = _strings(fields.keys), _strings([*fields.masks])  # the reader refers to these
         types, masks = fields.types, fields.masks
         self.address = _check_allocated(
             _call("vp_reader_new", c_void_p, c_void_p, c_void_p, c_int32, c_void_p, c_void_p, c_int32)(
@@ -91,11 +106,11 @@ class Reader:
 
     @property
     def column_types(self) -> list[int]:
-        """Of the arguments, the flows, the series and the values of samples."""
+        """Types of the columns: arguments, flows, series, and values of samples."""
         return [*self.fields.types.values(), ARROW, TEXT, FLOAT]
 
     def scan(self, text: memoryview, *, first: bool) -> Scanned:
-        """Append the events of a text, which PADDING must follow. first: no event went before."""
+        """Append the events of a text, which PADDING must follow; `first` means that no event came before."""
         out = (c_int64 * 3)()
         scan = _call("vp_scan", c_int32, c_void_p, c_void_p, c_int64, c_int32, _INT64S)
         state = scan(self.address, _address(text), len(text), first, out)
@@ -105,10 +120,10 @@ class Reader:
 
 
 class SharedWords:
-    """One dictionary of what several readers saw."""
+    """One dictionary of the words that several readers saw."""
 
     def __init__(self, readers: Sequence[Reader]) -> None:
-        self._readers = readers  # it refers to their texts
+        self._readers = readers  # the dictionary refers to the readers' texts
         self.address = _check_allocated(_call("vp_shared_new", c_void_p)())
         if not all(_call("vp_share", c_int32, c_void_p, c_void_p)(self.address, reader.address) for reader in readers):
             raise MemoryError
@@ -120,14 +135,14 @@ class SharedWords:
         return int(_call("vp_word_count", c_int64, c_void_p)(self.address))
 
     def parts(self, table: int) -> Ids:
-        """Words of each kind (0: n, 3) or place (1: n, 2); the first stands for none."""
+        """Return the words of each kind (`table` 0: n, 3) or thread (1: n, 2); the first row means none."""
         call = _call("vp_parts", c_int64, c_void_p, c_int32, c_void_p)
         out = np.zeros((call(self.address, table, None), 2 if table else 3), np.int32)
         call(self.address, table, out.ctypes.data)
         return out
 
     def words(self, numbers: Ids) -> tuple[bytes, Ints]:
-        """Words as one JSON list, (n,), and where each ends in it; an empty string for 0."""
+        """Return words as one JSON list, (n,), and the end of each in it; an empty string for 0."""
         call = _call("vp_list", c_int64, c_void_p, c_void_p, c_int64, c_void_p, c_void_p)
         numbers, sizes = np.ascontiguousarray(numbers, np.int32), np.zeros(len(numbers), np.int64)
         arguments = (self.address, numbers.ctypes.data, len(numbers), sizes.ctypes.data)
@@ -137,7 +152,7 @@ class SharedWords:
 
 
 def join(parts: Sequence[Part], types: Sequence[int]) -> Joined:
-    """Columns with shared numbers; the readers give theirs up. types: of the columns."""
+    """Concatenate columns with shared numbers. The readers lose their columns."""
     sizes = [part.last - part.first for part in parts]
     n, bases = sum(sizes), np.cumsum([0, *sizes])[:-1].tolist()
     counts = np.zeros((len(parts), len(types)), np.int64)
@@ -165,7 +180,7 @@ def join(parts: Sequence[Part], types: Sequence[int]) -> Joined:
 
 
 def _leaders(parts: Sequence[Part], counts: Ints) -> list[int]:
-    """Of each column the first one with values for the same rows. counts: (parts, columns) of values."""
+    """Return for each column the first column with the same rows; `counts` is (parts, columns) numbers of values."""
     call = _call("vp_alike", c_int32, c_void_p, c_int64, c_int64, c_int32, c_int32)
 
     def same_rows(a: int, b: int) -> bool:
@@ -181,7 +196,7 @@ def _leaders(parts: Sequence[Part], counts: Ints) -> list[int]:
 
 
 def renumber(ids: Ids, number: Ids, order: Ids, known_count: int) -> int:
-    """As `renumbered` of `chrome.document`, of one column, in place; returns how many names are known then."""
+    """Renumber one column in place, like `renumber_by_appearance`; return the number of known names."""
     call = _call("vp_renumber", c_int64, c_void_p, c_int64, c_void_p, c_void_p, c_int64)
     return int(call(ids.ctypes.data, len(ids), number.ctypes.data, order.ctypes.data, known_count))
 
