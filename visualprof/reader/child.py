@@ -34,10 +34,8 @@ _HEAVY_BYTES = 512 * 1024**2
 _EXPANSION_HINT = msg(
     "reader.content_multiplies_while_read", "its content multiplies while it is read: export it again, simplified"
 )
-_MAX_RUNNING_CALLS, _MAX_WAITING_CALLS = (
-    2,
-    6,
-)  # calls that run at once, as each may need several GiB, and threads that may wait for a slot
+# Calls that run at once, as each may need several GiB, and threads that may wait for a slot.
+_MAX_RUNNING_CALLS, _MAX_WAITING_CALLS = 2, 6
 _RUNNING_SLOTS, _ADMISSION_SLOTS = (
     BoundedSemaphore(_MAX_RUNNING_CALLS),
     BoundedSemaphore(_MAX_RUNNING_CALLS + _MAX_WAITING_CALLS),

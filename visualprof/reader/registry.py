@@ -17,9 +17,8 @@ from visualprof.reader import formats
 from visualprof.reader.source import GROWING_HINT, HEAD_BYTES, Source
 from visualprof.reader.trace.builder import TraceBuilder
 
-LEADING_BLANKS = (
-    b"\x00 \t\r\n\xef\xbb\xbf"  # may stand before JSON: blanks, a byte order mark, zeros of a file being written
-)
+# May precede JSON: blanks, a byte order mark, zeros of a file being written.
+LEADING_BLANKS = b"\x00 \t\r\n\xef\xbb\xbf"
 
 
 def opens_with(head: bytes, *brackets: bytes) -> bool:

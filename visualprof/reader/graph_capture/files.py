@@ -22,10 +22,8 @@ _SETTLE_NS = 2 * 10**9  # a folder that changed later may change again and look 
 _JSON_NAME = re.compile(r"\.json(\.gz)?$", re.IGNORECASE)
 _TRACE_NAME = re.compile(r"^(?!execution_details\.json$).*\.json(\.gz)?$", re.IGNORECASE)
 _CAPTURE_NAME = re.compile(r"^(bs_\d+_rank_?\d+|graph_capture_rank_?\d+)(?![a-z0-9]).*\.json(\.gz)?$", re.IGNORECASE)
-_RANK_PATTERNS = (
-    re.compile(r"rank_?(\d+)", re.IGNORECASE),
-    re.compile(r"-TP-(\d+)"),
-)  # SGLang's recordings have the latter
+# SGLang's recordings use the second one.
+_RANK_PATTERNS = (re.compile(r"rank_?(\d+)", re.IGNORECASE), re.compile(r"-TP-(\d+)"))
 
 FolderLister = Callable[[str | Path], list[str]]  # what is in a folder, sorted; nothing where there is none
 

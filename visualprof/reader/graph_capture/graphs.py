@@ -14,10 +14,8 @@ from visualprof.reader.trace import Category, Ids, Ints, LinkKind, Rows, Trace, 
 
 LAUNCH_CALL = pattern(r"^(cuda|cu|hip)\w*(Launch\w*Kernel|Memcpy|Memset)|^cuLaunchKernel")
 COPY_TOKENS = {"memcpy": "\0memcpy", "memset": "\0memset"}  # stand for the names of what is no kernel
-BLIT_KERNELS = (
-    ("copyBuffer", COPY_TOKENS["memcpy"]),
-    ("fillBuffer", COPY_TOKENS["memset"]),
-)  # kernels that AMD's runtime copies with
+# Kernels with which AMD's runtime copies and fills.
+BLIT_KERNELS = (("copyBuffer", COPY_TOKENS["memcpy"]), ("fillBuffer", COPY_TOKENS["memset"]))
 NODE_CATEGORIES = frozenset(map(int, (Category.OP, Category.COMM, Category.MODULE, Category.ANNOTATION)))
 FRAME_CATEGORIES = frozenset(map(int, (Category.PYTHON, Category.MODULE)))
 OPERATOR_CATEGORIES = frozenset(map(int, (Category.OP, Category.COMM)))

@@ -17,9 +17,8 @@ UNNAMED_NOTE = msg(
     "reader.capture_not_name_kernels", "the capture does not name its kernels: they are matched by their order alone"
 )
 MIN_MATCH_RATIO = 0.9  # of the kernels must fit
-MIN_AGREEING_RATIO = (
-    0.8  # of the kernels of a capture without names are those that their operator mostly runs, and the reverse
-)
+# If a capture has no kernel names, this share must agree with the operators that mostly run kernels of that name.
+MIN_AGREEING_RATIO = 0.8
 MAX_ALIGNED_KERNELS = 5_000  # kernels of a graph that are aligned when they differ
 MAX_PADDING = 2  # times the batch of a launch; servers have a graph for every batch that is twice another one
 KIND_ORDER: tuple[MatchKind, ...] = ("exact", "reordered", "unnamed", "partial")

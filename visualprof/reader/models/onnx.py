@@ -30,9 +30,7 @@ OptionalRows = list[int | None]
 NEXT_FIELDS = b"\x12\x1a\x22\x28\x32\x3a\x42\x72"
 DOCUMENTATION = "https://onnx.ai/onnx/operators/onnx__{}.html"
 MAX_ATTRIBUTE_CHARS = 200
-FUSION_SUFFIX = re.compile(
-    r"/\w*Fusion/?$"
-)  # what ONNX Runtime appends to the name of a node that it merged others into
+FUSION_SUFFIX = re.compile(r"/\w*Fusion/?$")  # that ONNX Runtime appends to the name of a fused node
 # First formal input and output of a body that is an argument and a result of the node; the node makes or takes others.
 FORMAL_COUNTS = {"If": (0, 0), "Loop": (2, 1), "Scan": (0, 0), "SequenceMap": (0, 0)}
 MAX_CALL_DEPTH = 64  # of functions in functions

@@ -31,14 +31,8 @@ MAX_BYTES = 1 << 31  # protobuf's own limit
 MAX_CALL_DEPTH = 100  # functions in each other
 MAX_ATTRIBUTE_CHARS = 200
 CALL_TYPES = ("PartitionedCall", "StatefulPartitionedCall")
-BODY_ATTRIBUTES = (
-    "f",
-    "cond",
-    "body",
-    "then_branch",
-    "else_branch",
-    "branches",
-)  # attributes of calls, While, If and Case
+# Attributes of calls, While, If and Case.
+BODY_ATTRIBUTES = ("f", "cond", "body", "then_branch", "else_branch", "branches")
 INPUT_TYPES = ("Placeholder", "PlaceholderV2", "PlaceholderWithDefault")
 WEIGHT_TYPES = ("Const", "VarHandleOp", "VariableV2", "Variable")
 SOURCE_TYPES = (*INPUT_TYPES, *WEIGHT_TYPES, "NoOp")
@@ -48,15 +42,8 @@ DTYPES = (
     "quint8", "qint32", "bfloat16", "qint16", "quint16", "uint16", "complex128", "float16", "resource", "variant",
     "uint32", "uint64", "float8_e5m2", "float8_e4m3fn",
 )  # fmt: skip
-DTYPE_ATTRIBUTES = (
-    "DstT",
-    "dtype",
-    "out_type",
-    "output_type",
-    "Tparams",
-    "T",
-    "Tidx",
-)  # which says the type of an output
+# Attributes that give the type of an output, in order of preference.
+DTYPE_ATTRIBUTES = ("DstT", "dtype", "out_type", "output_type", "Tparams", "T", "Tidx")
 BOOLEAN_TYPES = re.compile(r"(Greater|Less)(Equal)?|(Not|Approximate)?Equal|Logical\w+|Any|All|Is(Nan|Inf|Finite)")
 FIRST_OUTPUT_NAMES = ("output", "y")  # outputs that stand first wherever they are: their number is that of the output
 _Signature = tuple[dict[str, str], dict[str, str]]  # references of inputs and outputs by their names
