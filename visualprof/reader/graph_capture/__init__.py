@@ -1,1 +1,1 @@
-"""Captured graphs: the operators of the kernels that one call launches, from the trace of the graph's capture."""
+"""Captured CUDA graphs: assign the kernels of one launch to operators, using the trace of the graph's capture."""

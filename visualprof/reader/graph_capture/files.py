@@ -1,7 +1,7 @@
-"""Which files are traces of captures, and to which recordings they belong.
+"""Find capture traces, and the recordings to which they belong.
 
-vLLM writes `capture_traces/` into the folder of its recordings, TraceLens puts it beside that folder; SGLang writes
-`bs_<batch>_rank<rank>.json.gz`, one file a batch size. TraceLens adds a list of them, which is no trace.
+vLLM writes `capture_traces/` into the folder of its recordings; TraceLens puts it next to that folder and adds a list
+of its files, which is not a trace. SGLang writes `bs_<batch>_rank<rank>.json.gz`, one file per batch size.
 """
 
 from __future__ import annotations
@@ -17,26 +17,27 @@ from visualprof.reader.digest import blake2b
 from visualprof.reader.source import Source
 
 CAPTURE_FOLDER = "capture_traces"
-MAX_CAPTURES = 512  # files of a folder that are looked at
-_SETTLE_NS = 2 * 10**9  # a folder that changed later may change again and look the same
+MAX_CAPTURES = 512  # per folder
+_SETTLE_NS = 2 * 10**9  # a folder that changed more recently may change again without a new time
 _JSON_NAME = re.compile(r"\.json(\.gz)?$", re.IGNORECASE)
 _TRACE_NAME = re.compile(r"^(?!execution_details\.json$).*\.json(\.gz)?$", re.IGNORECASE)
 _CAPTURE_NAME = re.compile(r"^(bs_\d+_rank_?\d+|graph_capture_rank_?\d+)(?![a-z0-9]).*\.json(\.gz)?$", re.IGNORECASE)
 # SGLang's recordings use the second one.
 _RANK_PATTERNS = (re.compile(r"rank_?(\d+)", re.IGNORECASE), re.compile(r"-TP-(\d+)"))
 
-FolderLister = Callable[[str | Path], list[str]]  # what is in a folder, sorted; nothing where there is none
+FolderLister = Callable[[str | Path], list[str]]  # returns the sorted names in a folder, none if it does not exist
 
 
 def _list_folder(folder: str | Path) -> list[str]:
+    """Return the sorted names in a folder."""
     try:
         return sorted(os.listdir(folder))
-    except OSError:  # there is none, or it may not be read
+    except OSError:  # missing or not readable
         return []
 
 
 def is_attached_capture(path: str, root: str, list_folder: FolderLister = _list_folder) -> bool:
-    """Is it a trace of captures that is read with the recordings beside it? Not one that somebody opens by itself."""
+    """Return whether this is a capture trace that is read with its recordings, rather than one opened on its own."""
     folder, name = os.path.split(path)
     if CAPTURE_FOLDER in Path(os.path.relpath(folder, root)).parts:
         return bool(_JSON_NAME.search(name))
@@ -44,7 +45,10 @@ def is_attached_capture(path: str, root: str, list_folder: FolderLister = _list_
 
 
 def find_captures(path: str | Path, list_folder: FolderLister | None = None) -> list[Path]:
-    """The nearest traces of captures beside a recording, those of its rank first; none for one of them."""
+    """Return the nearest capture traces of a recording, those of its rank first.
+
+    A capture has none itself.
+    """
     folder, name = Path(path).parent, Path(path).name
     if folder.name == CAPTURE_FOLDER or _CAPTURE_NAME.match(name):
         return []
@@ -60,7 +64,7 @@ def find_captures(path: str | Path, list_folder: FolderLister | None = None) -> 
 
 
 def _nearest_captures(folder: Path, list_folder: FolderLister) -> list[Path]:
-    """The nearest traces of captures of a folder's recordings."""
+    """Return the nearest capture traces of a folder's recordings."""
     listed = [folder / name for name in list_folder(folder) if _CAPTURE_NAME.match(name)]
     for capture_folder in (folder / CAPTURE_FOLDER, folder.parent / CAPTURE_FOLDER):
         listed = listed or [
@@ -71,11 +75,15 @@ def _nearest_captures(folder: Path, list_folder: FolderLister) -> list[Path]:
 
 @lru_cache(maxsize=64)
 def _cached_captures(folder: Path, changed_ns: tuple[int, ...]) -> list[Path]:
-    """The same while no folder changes: of a thousand ranks in one folder each asks."""
+    """Return `_nearest_captures`, cached while no folder changes.
+
+    Each of a thousand ranks in one folder asks for them.
+    """
     return _nearest_captures(folder, _list_folder)
 
 
 def _changed_ns(folder: Path) -> int:
+    """Return a folder's modification time in ns, 0 if it does not exist."""
     try:
         return folder.stat().st_mtime_ns
     except OSError:
@@ -83,7 +91,7 @@ def _changed_ns(folder: Path) -> int:
 
 
 def recording_fingerprint(path: str | Path) -> str:
-    """Identity of a recording's content and of the captures that are read with it."""
+    """Return a digest that identifies a recording's content and the captures that are read with it."""
     file_fingerprint = Source(path).fingerprint()
     captures = find_captures(path)
     if not captures:
@@ -94,21 +102,22 @@ def recording_fingerprint(path: str | Path) -> str:
 
 
 def captures_stamp(folder: str) -> int:
-    """Differs when the captures that belong to the recordings of a folder may differ; 0 without any."""
+    """Return a number that changes with the captures of a folder's recordings, 0 if there are none."""
     return hash_states([_file_state(capture) for capture in find_captures(Path(folder) / "recording")])
 
 
 def hash_states(states: Sequence[str]) -> int:
-    """Differs when states differ; 0 without any."""
+    """Return a number that changes with the states, 0 if there are none."""
     if not states:
         return 0
     return int.from_bytes(blake2b("\n".join(states).encode("utf-8", "replace"), digest_size=6).digest(), "little") + 1
 
 
 def _file_state(file: Path) -> str:
+    """Return name, size and modification time of a file as text."""
     try:
         status = file.stat()
-    except OSError:  # gone since it was listed
+    except OSError:  # deleted since it was listed
         return f"{file.name}:"
     return f"{file.name}:{status.st_size}:{status.st_mtime_ns}"
 

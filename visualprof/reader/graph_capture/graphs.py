@@ -1,4 +1,4 @@
-"""What the trace of a capture says of its graphs: the launch calls in order, and the operators around each."""
+"""Extract captured graphs from the trace of their capture: the launch calls in order, and the operators around each."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from visualprof.reader.patterns import pattern
 from visualprof.reader.trace import Category, Ids, Ints, LinkKind, Rows, Trace, TrackKind
 
 LAUNCH_CALL = pattern(r"^(cuda|cu|hip)\w*(Launch\w*Kernel|Memcpy|Memset)|^cuLaunchKernel")
-COPY_TOKENS = {"memcpy": "\0memcpy", "memset": "\0memset"}  # stand for the names of what is no kernel
+COPY_TOKENS = {"memcpy": "\0memcpy", "memset": "\0memset"}  # stand for the names of work that is not a kernel
 # Kernels with which AMD's runtime copies and fills.
 BLIT_KERNELS = (("copyBuffer", COPY_TOKENS["memcpy"]), ("fillBuffer", COPY_TOKENS["memset"]))
 NODE_CATEGORIES = frozenset(map(int, (Category.OP, Category.COMM, Category.MODULE, Category.ANNOTATION)))
@@ -26,7 +26,15 @@ _BATCH = re.compile(r"(?:^bs|capture)_(\d+)(?!\d)")
 
 
 class CaptureNode(msgspec.Struct, frozen=True):
-    """An operator, module or range in a capture. parent: in the nodes, -1 outside of all. args: numbers, and texts."""
+    """An operator, module or range in a capture.
+
+    Attributes:
+        name: The name.
+        category: A `Category`.
+        parent: Index of the parent node, -1 at the top.
+        args: Numeric arguments.
+        texts: Text arguments, as indices of the capture's texts.
+    """
 
     name: str
     category: int
@@ -36,9 +44,15 @@ class CaptureNode(msgspec.Struct, frozen=True):
 
 
 class CapturedGraph(msgspec.Struct, frozen=True):
-    """One graph. batch: -1 unknown. names: (k,) of the kernel that each call launches, in order, "" unknown.
+    """One graph.
 
-    inner: (k,) the innermost node around each call, -1 for none. nodes: those around stand before those inside.
+    Attributes:
+        file: Name of the capture file.
+        label: Name of the graph.
+        batch: Batch size, -1 if unknown.
+        names: (k,) name of the kernel that each call launches, in order, "" if unknown.
+        innermost: (k,) the innermost node around each call, -1 for none.
+        nodes: The nodes; parents come before their children.
     """
 
     file: str
@@ -50,12 +64,18 @@ class CapturedGraph(msgspec.Struct, frozen=True):
 
     @property
     def batch_counts_requests(self) -> bool:
-        """Is its batch of requests (SGLang), and not of their tokens? These are several of each that is drafted for."""
+        """Whether the batch counts requests (SGLang) rather than tokens. With drafts a request has several tokens."""
         return self.file.startswith("bs_")
 
 
 class Capture(msgspec.Struct, frozen=True):
-    """The graphs of a file. texts: what nodes point to. problems: of what could not be used, and why."""
+    """The graphs of a file.
+
+    Attributes:
+        graphs: The graphs.
+        texts: Texts to which nodes refer.
+        problems: What could not be used, and why.
+    """
 
     graphs: tuple[CapturedGraph, ...]
     texts: tuple[str, ...] = ()
@@ -63,7 +83,13 @@ class Capture(msgspec.Struct, frozen=True):
 
 
 class _Window(msgspec.Struct, frozen=True):
-    """start, end: ns. row: of the call or range that began it."""
+    """The time range of a capture.
+
+    Attributes:
+        start: Start in ns.
+        end: End in ns, negative if the capture does not end.
+        row: The call or range that started it.
+    """
 
     start: int
     end: int
@@ -71,17 +97,18 @@ class _Window(msgspec.Struct, frozen=True):
 
 
 def extract_graphs(trace: Trace, file: str) -> Capture:
-    """The graphs whose capture a trace recorded. file: its name.
+    """Return the graphs whose capture a trace recorded; `file` is its name.
 
-    A graph is what was launched from a call that begins a capture to the one that ends it, or, where the file has no
-    such calls, within `capture_<batch>_<mode>`, or all. Cost: about 20 us a launch, deep stacks included.
+    A graph consists of the launches between a call that begins a capture and the call that ends it. In files without
+    such calls it is the range `capture_<batch>_<mode>`, else the whole file. Cost: about 20 us per launch, including
+    deep stacks.
     """
     calls, names = _launch_calls(trace)
     texts: dict[str, int] = {}
     graphs, problems = list[CapturedGraph](), list[str]()
     ts, until = trace.events.ts[calls], np.iinfo(np.int64).min
     for window in _windows(trace, calls):
-        if window.end < 0 or window.start < until:  # two at a time: whose the launches are is not known
+        if window.end < 0 or window.start < until:  # overlapping captures: the launches cannot be assigned
             problems.append(msg("reader.capture_graph_not_end", f"{file}: the capture of a graph does not end in it"))
             continue
         until = window.end
@@ -96,7 +123,7 @@ def extract_graphs(trace: Trace, file: str) -> Capture:
 
 
 def kernel_token(name: str, category: int) -> str:
-    """By what a piece of device work is compared with the calls of a capture."""
+    """Return the token by which device work is compared with the calls of a capture."""
     if category in (Category.MEMCPY, Category.MEMSET):
         return COPY_TOKENS[Category(category).name.lower()]
     blit = next((token for kernel_part, token in BLIT_KERNELS if kernel_part in name), None)
@@ -104,7 +131,7 @@ def kernel_token(name: str, category: int) -> str:
 
 
 def _launch_calls(trace: Trace) -> tuple[Ints, list[str]]:
-    """Rows of the calls that launched nothing while they were recorded, in order, and what each would launch."""
+    """Return the rows of calls that launched nothing while they were captured, in order, and the token of each."""
     events = trace.events
     is_launch_name = np.array([bool(LAUNCH_CALL.search(name)) for name in trace.strings], bool)
     is_launch = (events.category == Category.RUNTIME) & is_launch_name[events.name]
@@ -112,7 +139,8 @@ def _launch_calls(trace: Trace) -> tuple[Ints, list[str]]:
     has_work[trace.links.src[trace.links.kind == LinkKind.LAUNCH]] = True
     is_launch &= ~has_work[:-1]
     rows = np.flatnonzero(is_launch)
-    rows = rows[~np.append(is_launch, False)[events.parent[rows]]]  # a driver's call inside the runtime's is the same
+    # A driver call inside the runtime call is the same launch
+    rows = rows[~np.append(is_launch, False)[events.parent[rows]]]
     rows = rows[np.argsort(events.ts[rows], kind="stable")]
     kernel = trace.arg("kernel", rows, 0).astype(np.int64) if "kernel" in trace.args else np.zeros(len(rows), np.int64)
     kernels: list[int] = kernel.tolist()
@@ -120,6 +148,7 @@ def _launch_calls(trace: Trace) -> tuple[Ints, list[str]]:
 
 
 def _call_token(trace: Trace, row: int, kernel: int) -> str:
+    """Return the token of the work that a call would launch, "" if unknown."""
     call_name = trace.strings[int(trace.events.name[row])].lower()
     token = next((token for kind, token in COPY_TOKENS.items() if kind in call_name), "")
     if token or kernel:
@@ -130,17 +159,18 @@ def _call_token(trace: Trace, row: int, kernel: int) -> str:
     enclosing_name = trace.strings[int(trace.events.name[parent])] if parent >= 0 else ""
     return (
         enclosing_name if enclosing_name.startswith("triton_") else ""
-    )  # Inductor calls the operator as it calls the kernel
+    )  # Inductor gives the operator the kernel's name
 
 
 def _windows(trace: Trace, calls: Ints) -> Iterator[_Window]:
+    """Yield the time ranges of the captures."""
     events = trace.events
     runtime = events.category == Category.RUNTIME
     begin_calls, end_calls = (
         np.flatnonzero(runtime & np.array([call_name in name for name in trace.strings], bool)[events.name])
         for call_name in (BEGIN_CAPTURE, END_CAPTURE)
     )
-    borders = np.sort(np.concatenate((begin_calls, end_calls)))  # by track and time
+    borders = np.sort(np.concatenate((begin_calls, end_calls)))  # sorted by track and time
     next_border = np.append(borders, -1)[np.searchsorted(borders, begin_calls) + 1]
     closed = (
         (next_border >= 0)
@@ -164,10 +194,11 @@ def _windows(trace: Trace, calls: Ints) -> Iterator[_Window]:
 def _build_graph(
     trace: Trace, file: str, window: _Window, calls: Ints, names: Sequence[str], texts: dict[str, int]
 ) -> CapturedGraph:
+    """Return the graph of one capture."""
     events, strings = trace.events, trace.strings
     outer_rows = set(_ancestors(trace, window.row, include_row=True))
     labels = [strings[int(events.name[row])] for row in outer_rows if _is_label(trace, row)]
-    parent_of_row: dict[int, int] = {}  # of each node the row of the one around it
+    parent_of_row: dict[int, int] = {}  # parent row of each node's row
     innermost: list[int] = []
     for call in calls.tolist():
         chain = [row for row in _ancestors(trace, call) if _belongs_to_graph(trace, row, outer_rows)]
@@ -189,7 +220,7 @@ def _build_graph(
 
 
 def _ancestors(trace: Trace, row: int, include_row: bool = False) -> Iterator[int]:
-    """Rows of the events around one, the innermost first."""
+    """Yield the rows of the events around one, innermost first."""
     if include_row:
         yield row
     parent = trace.events.parent
@@ -204,7 +235,10 @@ def _is_label(trace: Trace, row: int) -> bool:
 
 
 def _belongs_to_graph(trace: Trace, row: int, outer_rows: set[int]) -> bool:
-    """Does an event around a call belong to the graph? Ranges around the whole capture are of the start-up."""
+    """Return whether an event around a call belongs to the graph.
+
+    Ranges around the whole capture belong to the start-up.
+    """
     category = int(trace.events.category[row])
     return category in NODE_CATEGORIES and not (
         category == Category.ANNOTATION and (row in outer_rows or _is_label(trace, row))
@@ -212,7 +246,7 @@ def _belongs_to_graph(trace: Trace, row: int, outer_rows: set[int]) -> bool:
 
 
 def _arguments(trace: Trace, rows: Ids, texts: dict[str, int]) -> Iterator[tuple[dict[str, float], dict[str, int]]]:
-    """Numbers and texts of operators, by name, with their call stacks."""
+    """Yield the numeric and text arguments of operators, including their call stacks."""
     numbers: list[dict[str, float]] = [{} for _ in rows]
     words: list[dict[str, int]] = [{} for _ in rows]
     for name, column in trace.args.items():
@@ -234,7 +268,7 @@ def _arguments(trace: Trace, rows: Ids, texts: dict[str, int]) -> Iterator[tuple
 
 
 def _call_stack(trace: Trace, row: int) -> str:
-    """Python frames around an operator up to the range of the capture, the innermost first; or what the file says."""
+    """Return the Python frames around an operator within the capture, innermost first, else the stack in the file."""
     frames: list[str] = []
     for ancestor in _ancestors(trace, row):
         if _is_label(trace, ancestor):

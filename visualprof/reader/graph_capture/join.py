@@ -1,4 +1,4 @@
-"""Puts what is inside the launches of captured graphs into a recording, as tracks of their own."""
+"""Add the contents of captured graphs to the launches in a recording, as separate tracks."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from visualprof.reader.trace import TRACE_FIELDS, ArgColumn, Ints, Trace
 from visualprof.reader.trace.graphs import Graphs
 from visualprof.reader.trace.joined import JoinedTrace
 
-MAX_LAUNCH_KINDS = 4_000  # different launches that are looked into; a recording has a few for each batch size
-MAX_REASONS = 6  # graphs that were refused of which a launch tells why
+MAX_LAUNCH_KINDS = 4_000  # distinct launches that are matched; a recording has a few per batch size
+MAX_REASONS = 6  # mismatching graphs that a launch reports
 
 
 class _StringTable:
-    """The dictionary of a trace, with more texts behind it."""
+    """The string table of a trace, extended by more texts."""
 
     def __init__(self, strings: Sequence[str]) -> None:
         self.strings = list(strings)
         self._ids = {text: i for i, text in enumerate(self.strings)}
 
     def id(self, text: str) -> int:
-        """Of a text, a new one where it is not there yet."""
+        """Return the id of a text, a new one if it is not in the table yet."""
         number = self._ids.setdefault(text, len(self.strings))
         if number == len(self.strings):
             self.strings.append(text)
@@ -42,10 +42,10 @@ class _StringTable:
 
 
 def join_captures(trace: Trace, launches: GraphLaunches, captures: Sequence[Capture]) -> JoinedTrace:
-    """The trace with what is inside each launch of a graph: the operators of its capture, else repeated blocks.
+    """Return the trace with the contents of each graph launch: the operators of its capture, else repeated blocks.
 
-    Each is an event on a track of kind `graph`, over the time of its kernels; the outermost has the call that launched
-    the graph as `parent`. Links of kind `owner` lead from the innermost to its kernels.
+    Each node becomes an event on a track of kind `graph`, over the time of its kernels. The outermost event has the
+    call that launched the graph as `parent`. Links of kind `owner` lead from the innermost event to its kernels.
     """
     templates, warnings = _templates(trace, launches, captures)
     table = _StringTable(trace.strings)
@@ -59,7 +59,7 @@ def join_captures(trace: Trace, launches: GraphLaunches, captures: Sequence[Capt
 def _templates(
     trace: Trace, launches: GraphLaunches, captures: Sequence[Capture]
 ) -> tuple[list[tuple[Template, Ints]], list[str]]:
-    """What is inside launches of a kind, or of each of graphs that are alike, and the launches; what to warn of."""
+    """Return templates with the launches that use them, one per kind of launch and graph, and warnings."""
     graphs = [(graph, capture) for capture in captures for graph in capture.graphs]
     capture_of_graph = {id(graph): capture for graph, capture in graphs}
     problems = [problem for capture in captures for problem in capture.problems]
@@ -95,7 +95,7 @@ def _templates(
 
 
 def _split_alike(match: Match, rows: Ints) -> list[tuple[CapturedGraph, Ints, str]]:
-    """The launches by the graph of each, of several that are alike: pieces of a model are launched in their order."""
+    """Return the launches of each of several equally good graphs: parts of a model are launched in their order."""
     count = len(match.candidates)
     if count < 2:
         return [(match.graph, rows, match.note)]
@@ -106,7 +106,7 @@ def _split_alike(match: Match, rows: Ints) -> list[tuple[CapturedGraph, Ints, st
 
 
 def _reasons(mismatches: Sequence[Mismatch]) -> str:
-    """Why each graph was refused, those that fit most first."""
+    """Return why each graph does not match, the best candidates first."""
     lines: dict[str, None] = {}
     for mismatch in sorted(mismatches, key=lambda refusal: -refusal.fits):
         lines[f"{mismatch.graph.file}, {mismatch.graph.label}: {mismatch.reason}"] = None
@@ -114,7 +114,7 @@ def _reasons(mismatches: Sequence[Mismatch]) -> str:
 
 
 def _graphs(launches: GraphLaunches, templates: Sequence[tuple[Template, Ints]], table: _StringTable) -> Graphs:
-    """The columns of the templates, and the launches of each."""
+    """Return the columns of the templates and the launches."""
     nodes = [node for template, _ in templates for node in template.nodes]
     template_of_launch = np.empty(len(launches.call), np.int32)
     for i, (template, rows) in enumerate(templates):
@@ -138,7 +138,7 @@ def _graphs(launches: GraphLaunches, templates: Sequence[tuple[Template, Ints]],
 
 
 def _arguments(nodes: Sequence[TemplateNode], table: _StringTable) -> dict[str, ArgColumn]:
-    """By name; one that is a text of some and a number of others is left out."""
+    """Return arguments by name. A name that is text for some nodes and numeric for others is left out."""
     texts, numbers = (defaultdict[str, dict[int, float]](dict) for _ in range(2))
     for i, node in enumerate(nodes):
         for name, text in node.texts.items():

@@ -1,4 +1,4 @@
-"""Launches of captured graphs in a recording: which kernels each launched, and which launches are of one graph."""
+"""Launches of captured graphs in a recording: the kernels of each launch, and launches of the same graph."""
 
 from __future__ import annotations
 
@@ -18,10 +18,16 @@ GRAPH_LAUNCH = "GraphLaunch"
 
 
 class GraphLaunches(msgspec.Struct, frozen=True):
-    """Launches in order of time. call: (l,) rows. work: (w,) rows of what they launched, by launch and start.
+    """Launches in order of time.
 
-    first: (l + 1,) slice of each in `work`. batch: (l, 2) tokens and requests of the step around it, -1 unknown. kind:
-    (l,) those of one kind launched the same names in the same order in steps of one batch; 0 to kinds - 1.
+    Attributes:
+        call: (l,) rows of the launch calls.
+        work: (w,) rows of the launched device work, by launch and start.
+        first: (l + 1,) slice of each launch in `work`.
+        batch: (l, 2) tokens and requests of the step around each launch, -1 if unknown.
+        kind: (l,) kind of each launch, 0 to kinds - 1. Launches of one kind launched the same names in the same order,
+            in steps of the same batch.
+        kinds: The number of kinds.
     """
 
     call: Ids
@@ -32,7 +38,7 @@ class GraphLaunches(msgspec.Struct, frozen=True):
     kinds: int
 
     def tokens(self, trace: Trace, launch: int) -> tuple[str, ...]:
-        """What one launched, as `kernel_token` has it."""
+        """Return the `kernel_token` of each piece of work of a launch."""
         rows = self.work[self.first[launch] : self.first[launch + 1]]
         names: list[int] = trace.events.name[rows].tolist()
         categories: list[int] = trace.events.category[rows].tolist()
@@ -40,7 +46,7 @@ class GraphLaunches(msgspec.Struct, frozen=True):
 
 
 def graph_launches(trace: Trace) -> GraphLaunches | None:
-    """The launches of graphs of which kernels are known; None without any."""
+    """Return the graph launches with known kernels, or `None` if there are none."""
     events = trace.events
     named = np.array([GRAPH_LAUNCH in name for name in trace.strings], bool)
     if not named.any():
@@ -70,7 +76,10 @@ def graph_launches(trace: Trace) -> GraphLaunches | None:
 
 
 def launches_without_work(trace: Trace) -> int:
-    """Launches of graphs of which no kernel was recorded. A driver's call inside the runtime's is the same launch."""
+    """Return the number of graph launches without a recorded kernel.
+
+    A driver call inside the runtime call is the same launch.
+    """
     events, links = trace.events, trace.links
     named = np.array([GRAPH_LAUNCH in name for name in trace.strings], bool)
     calls = np.append((events.category == Category.RUNTIME) & named[events.name], False)
@@ -84,7 +93,7 @@ def launches_without_work(trace: Trace) -> int:
 
 
 def _sort_work(ts: Ints, work: Ids, call: Ids) -> tuple[Ids, Ids]:
-    """Work and its calls by the call and the start of the work, as nearly all are."""
+    """Return work and its calls by call and start, which is nearly always their order already."""
     start = ts[work]
     late = (call[1:] < call[:-1]) | ((call[1:] == call[:-1]) & (start[1:] < start[:-1]))
     if not late.any():
@@ -94,9 +103,9 @@ def _sort_work(ts: Ints, work: Ids, call: Ids) -> tuple[Ids, Ids]:
 
 
 def _batches(trace: Trace, calls: Ids) -> Ints:
-    """Of each call (l, 2) tokens and requests of the innermost step range around it that says one, -1 unknown.
+    """Return (l, 2) tokens and requests of the innermost step annotation around each call, -1 if unknown.
 
-    Where a text has no tokens, as most of SGLang's, its requests stand for them.
+    If a text has no tokens, as most of SGLang's, its requests are used for both.
     """
     events = trace.events
     sizes = np.full((len(trace.strings), 2), -1, np.int64)
@@ -110,7 +119,7 @@ def _batches(trace: Trace, calls: Ids) -> Ints:
 
 
 def _launch_hashes(name: Ids, work: Ids, first: Ints) -> Ints:
-    """A number for each launch by its names and their order: two that differ share one with a chance of 2^-64."""
+    """Return a 64-bit hash per launch of its names in order; two different launches collide with probability 2^-64."""
     native = function("vp_marks", None, INT32, INT32, INT64, c_int64, INT64)
     if native:
         hashes = np.empty(len(first) - 1, np.int64)

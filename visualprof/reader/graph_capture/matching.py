@@ -1,4 +1,4 @@
-"""Which call of a capture launched each kernel of a replayed graph."""
+"""Match the kernels of a replayed graph with the calls of a capture."""
 
 from __future__ import annotations
 
@@ -16,21 +16,27 @@ MatchKind = Literal["exact", "reordered", "partial", "unnamed", "none"]
 UNNAMED_NOTE = msg(
     "reader.capture_not_name_kernels", "the capture does not name its kernels: they are matched by their order alone"
 )
-MIN_MATCH_RATIO = 0.9  # of the kernels must fit
+MIN_MATCH_RATIO = 0.9  # share of the kernels that must match
 # If a capture has no kernel names, this share must agree with the operators that mostly run kernels of that name.
 MIN_AGREEING_RATIO = 0.8
-MAX_ALIGNED_KERNELS = 5_000  # kernels of a graph that are aligned when they differ
-MAX_PADDING = 2  # times the batch of a launch; servers have a graph for every batch that is twice another one
+MAX_ALIGNED_KERNELS = 5_000  # kernels of a graph up to which differences are aligned
+MAX_PADDING = 2  # multiple of a launch's batch; servers have a graph for every power of two
 KIND_ORDER: tuple[MatchKind, ...] = ("exact", "reordered", "unnamed", "partial")
 
 
 class Match(msgspec.Struct, frozen=True):
-    """A graph and how it fits.
+    """A matching graph.
 
-    exact: every name, in order. reordered: every name as often, those of one name in order. unnamed: as many of every
-    kind; the capture names only some. partial: at least 9 of 10 in order; the others have no call. calls: (k,) of the
-    graph, -1 for none. alike: graphs of the same batch that fit as well, in order, this one included. note: what is not
-    sure.
+    Attributes:
+        graph: The graph.
+        kind: How it matches:
+            - exact: all names in order.
+            - reordered: every name equally often; calls of one name in order.
+            - unnamed: equally many of each kind, but the capture names only some.
+            - partial: at least 9 of 10 in order; the others have no call.
+        calls: (k,) call of the graph for each kernel, -1 for none.
+        candidates: Graphs of the same batch that match equally well, in order, including this one.
+        note: Doubts about the match.
     """
 
     graph: CapturedGraph
@@ -41,7 +47,13 @@ class Match(msgspec.Struct, frozen=True):
 
 
 class Mismatch(msgspec.Struct, frozen=True):
-    """Why a graph is not the one that was launched. fits: kernels that are the same in order."""
+    """A graph that was not launched.
+
+    Attributes:
+        graph: The graph.
+        reason: Why it does not match.
+        fits: The number of kernels that match in order.
+    """
 
     graph: CapturedGraph
     reason: str
@@ -51,10 +63,13 @@ class Mismatch(msgspec.Struct, frozen=True):
 def best_match(
     kernels: Sequence[str], sizes: tuple[int, int], graphs: Sequence[CapturedGraph]
 ) -> tuple[Match | None, list[Mismatch]]:
-    """The graph that fits best, the smallest batch first; and the others with their reasons.
+    """Return the best matching graph, preferring the smallest batch, and all mismatches.
 
-    Args: kernels: tokens of what one call launched, in order. sizes: batch of the step in tokens and in requests, -1
-    unknown. A graph serves its own batch and smaller ones.
+    Args:
+        kernels: Tokens of the work of one launch, in order.
+        sizes: Batch of the step in tokens and in requests, -1 if unknown. A graph serves its own batch and smaller
+            ones.
+        graphs: The captured graphs.
     """
     matches, mismatches = list[Match](), list[Mismatch]()
     for graph in graphs:
@@ -93,7 +108,7 @@ def best_match(
 
 
 def match_graph(kernels: Sequence[str], graph: CapturedGraph) -> Match | Mismatch:
-    """How a graph fits what one call launched."""
+    """Match one graph with the work of a launch."""
     tokens, names = tuple(kernels), graph.names
     if tokens == names:
         return Match(graph, "exact", tuple(range(len(names))))
@@ -118,7 +133,7 @@ def match_graph(kernels: Sequence[str], graph: CapturedGraph) -> Match | Mismatc
 
 
 def _match_by_name(kernels: Sequence[str], names: Sequence[str]) -> tuple[int, ...]:
-    """The calls of each name in order."""
+    """Return the calls of each name in order."""
     calls: defaultdict[str, list[int]] = defaultdict(list)
     for i in reversed(range(len(names))):
         calls[names[i]].append(i)
@@ -126,7 +141,7 @@ def _match_by_name(kernels: Sequence[str], names: Sequence[str]) -> tuple[int, .
 
 
 def _match_unnamed(kernels: Sequence[str], graph: CapturedGraph) -> Match | Mismatch:
-    """By order alone, where as many calls are of the same kinds and no name contradicts."""
+    """Match by order alone, if there are equally many calls of the same kinds and no name contradicts."""
     names = graph.names
     if len(kernels) != len(names):
         reason = msg(
@@ -163,7 +178,10 @@ def _match_unnamed(kernels: Sequence[str], graph: CapturedGraph) -> Match | Mism
 
 
 def _count_agreeing(kernels: Sequence[str], graph: CapturedGraph) -> int:
-    """Kernels by whose names the same operator stands as by most others of the name: nearly all, if the order holds."""
+    """Return the number of kernels whose operator is the most frequent one for their name.
+
+    If the order is right, that is nearly all kernels.
+    """
     operators: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for kernel, node in zip(kernels, graph.innermost, strict=True):
         operators[kernel][graph.nodes[node].name if node >= 0 else ""] += 1
@@ -171,7 +189,10 @@ def _count_agreeing(kernels: Sequence[str], graph: CapturedGraph) -> int:
 
 
 def _count_repeating(wanted: Sequence[str], graph: CapturedGraph) -> int:
-    """Kernels that run where an operator with the same shapes mostly runs them: nearly all. Unknown shapes count."""
+    """Return the number of kernels that equal the most frequent one at their position in operators of the same shapes.
+
+    If the order is right, that is nearly all kernels. Kernels of unknown shapes are counted.
+    """
     kernels_of_node = Counter[int]()
     kernel_counts: defaultdict[tuple[str, int, int], Counter[str]] = defaultdict(Counter)
     unknown = 0
@@ -186,11 +207,11 @@ def _count_repeating(wanted: Sequence[str], graph: CapturedGraph) -> int:
 
 
 def _match_aligned(kernels: Sequence[str], graph: CapturedGraph) -> Match | Mismatch:
-    """All that is in both in the same order, where that is nearly all of both."""
+    """Align kernels and calls; this is a match if nearly all of both are aligned."""
     names = graph.names
     longer = max(len(kernels), len(names))
     fits = sum((Counter(kernels) & Counter(names)).values())
-    if fits >= MIN_MATCH_RATIO * longer:  # what has other kernels needs no alignment
+    if fits >= MIN_MATCH_RATIO * longer:  # if too few names occur in both, alignment cannot succeed
         calls = align(kernels, names, len(kernels) + len(names) - 2 * math.ceil(MIN_MATCH_RATIO * longer))
         if calls is not None:
             return Match(graph, "partial", tuple(calls), (), _describe_differences(calls, len(names)))
@@ -210,7 +231,10 @@ def _match_aligned(kernels: Sequence[str], graph: CapturedGraph) -> Match | Mism
 
 
 def _describe_differences(calls: Sequence[int], launches: int) -> str:
-    """Of a graph with so many launches."""
+    """Return a note about the kernels and calls without a counterpart.
+
+    `launches` is the number of calls of the graph.
+    """
     unmatched = calls.count(-1)
     return msg(
         "reader.kernels_launches_capture_no",
@@ -220,13 +244,14 @@ def _describe_differences(calls: Sequence[int], launches: int) -> str:
 
 
 def align(kernels: Sequence[str], names: Sequence[str], max_differences: int) -> list[int] | None:
-    """For each of the wanted its place among the names, -1 for none, so that as many as can be have one, in order.
+    """Return for each kernel its index in `names`, -1 for none, so that as many as possible are matched in order.
 
-    None where more than `most` are on one side only. Cost: the square of those, 0.3 us each.
+    Return `None` if more than `max_differences` are on one side only. The cost is their square, 0.3 us each.
+
     Source: Myers, An O(ND) Difference Algorithm and Its Variations, 1986.
     """
     n, m = len(kernels), len(names)
-    furthest, steps = {1: 0}, list[dict[int, int]]()  # by diagonal, how far along `wanted` it leads
+    furthest, steps = {1: 0}, list[dict[int, int]]()  # furthest position in `kernels`, by diagonal
     for d in range(max_differences + 1):
         steps.append(dict(furthest))
         for k in range(-d, d + 1, 2):
@@ -241,7 +266,10 @@ def align(kernels: Sequence[str], names: Sequence[str], max_differences: int) ->
 
 
 def _trace_back(n: int, m: int, steps: Sequence[dict[int, int]]) -> list[int]:
-    """The places along the way by which the end was reached. steps: the diagonals before each difference."""
+    """Return the indices along the path by which the end was reached.
+
+    `steps` has the diagonals before each difference.
+    """
     calls, x, y = [-1] * n, n, m
     for d in range(len(steps) - 1, -1, -1):
         furthest, k = steps[d], x - y
@@ -259,4 +287,5 @@ def _trace_back(n: int, m: int, steps: Sequence[dict[int, int]]) -> list[int]:
 
 
 def _display_token(token: str) -> str:
+    """Return a token as text."""
     return token.replace("\0", "a ")[:80] or "a kernel"

@@ -1,4 +1,4 @@
-"""A recording with the captures beside it, each reduced to its graphs and kept in the cache."""
+"""Read a recording with its capture traces, each reduced to its graphs and cached."""
 
 from __future__ import annotations
 
@@ -26,20 +26,23 @@ _ENCODER = msgspec.msgpack.Encoder()
 
 
 class ByteStore(Protocol):
-    """Where the graphs of a capture are kept."""
+    """A cache of bytes."""
 
     def load_bytes(self, key: str) -> bytes | None:
-        """What was kept under a key, None where it is not here."""
+        """Return the bytes stored under a key, or `None`."""
 
     def store_bytes(self, key: str, data: bytes) -> bool:
-        """Keeps bytes under a key. False where that cannot be."""
+        """Store bytes under a key. Return `False` if that is impossible."""
         ...
 
 
 def read_joined(path: str | Path, progress: Progress | None, cache: ByteStore) -> Trace:
-    """The trace of a file; with what is inside its launches of captured graphs, if it has any.
+    """Return the trace of a file, including the contents of its captured graphs, if any.
 
-    Raises: like `visualprof.reader.read_trace`, of the file itself; a capture that cannot be read becomes a warning.
+    A capture trace that cannot be read becomes a warning.
+
+    Raises:
+        VisualprofError: As for `visualprof.reader.read_trace`, for the file itself.
     """
     builder = read_into_builder(path, progress)
     may_launch = builder.mentions(GRAPH_LAUNCH)
@@ -61,7 +64,7 @@ def read_joined(path: str | Path, progress: Progress | None, cache: ByteStore) -
 
 
 def _load_capture(file: Path, cache: ByteStore) -> Capture:
-    """The graphs of a capture: as an earlier reader of this version launches them, or read anew."""
+    """Return the graphs of a capture trace, from the cache or by reading it."""
     try:
         key = blake2b(f"{Source(file).fingerprint()}:{reader_version()}:graphs".encode(), digest_size=16).hexdigest()
         data = cache.load_bytes(key)

@@ -1,4 +1,4 @@
-"""What stands inside the launches of one graph: once worked out, the same for each of them."""
+"""Templates of graph contents, computed once for all launches of the same graph."""
 
 from __future__ import annotations
 
@@ -12,14 +12,19 @@ from visualprof.reader.graph_capture.graphs import CapturedGraph
 from visualprof.reader.graph_capture.matching import Match
 from visualprof.reader.trace import Category, Ints
 
-MIN_RUN_RATIO = 0.5  # of the kernels are in blocks that are alike
+MIN_RUN_RATIO = 0.5  # share of the kernels in equal blocks
 MIN_BLOCKS, MIN_BLOCK_KERNELS = 3, 2
 
 
 class TemplateNode(msgspec.Struct, frozen=True):
-    """A range, module or operator inside a launch. parent: in the template, -1 for the launch itself.
+    """A range, module or operator inside a launch.
 
-    args, texts: by name of the argument.
+    Attributes:
+        name: The name.
+        category: A `Category`.
+        parent: Index of the parent in the template, -1 for the launch itself.
+        args: Numeric arguments by name.
+        texts: Text arguments by name.
     """
 
     name: str
@@ -30,9 +35,11 @@ class TemplateNode(msgspec.Struct, frozen=True):
 
 
 class Template(msgspec.Struct, frozen=True):
-    """What is inside a launch, those around before those inside, the whole graph first; of its kernels.
+    """Contents of a launch.
 
-    owner: (k,) the innermost of them for each kernel.
+    Attributes:
+        nodes: The nodes; parents come before their children, and the whole graph comes first.
+        owner: (k,) index of the innermost node of each kernel.
     """
 
     nodes: tuple[TemplateNode, ...]
@@ -40,9 +47,9 @@ class Template(msgspec.Struct, frozen=True):
 
 
 def template_from_capture(match: Match, graph: CapturedGraph, texts: Sequence[str]) -> Template:
-    """The nodes of a capture of which something was launched, over the kernels of the launch."""
+    """Return the nodes of a capture that launched kernels, with the kernels of the launch."""
     calls = np.array(match.calls, np.int64)
-    node_of_kernel = np.append(np.array(graph.innermost, np.int64), -1)[calls]  # of each kernel its node
+    node_of_kernel = np.append(np.array(graph.innermost, np.int64), -1)[calls]  # node of each kernel
     innermost: list[int] = node_of_kernel.tolist()
     ancestors = set[int]()
     for node in innermost:
@@ -61,9 +68,11 @@ def template_from_capture(match: Match, graph: CapturedGraph, texts: Sequence[st
 
 
 def template_from_repeats(kernels: Sequence[str], mismatch_reasons: str) -> Template:
-    """The blocks of kernels that come again and again, as layers do; a guess, and called one.
+    """Return repeated blocks of kernels, as layers cause. This is a guess and labeled as such.
 
-    refused: why no capture says more.
+    Args:
+        kernels: Tokens of the kernels.
+        mismatch_reasons: Why no capture matches.
     """
     root = _root_node(
         msg("reader.graph_kernels", f"graph of {len(kernels):,} kernels"), {"match": "none", "note": mismatch_reasons}
@@ -78,14 +87,14 @@ def template_from_repeats(kernels: Sequence[str], mismatch_reasons: str) -> Temp
 
 
 def _root_node(name: str, texts: dict[str, str]) -> TemplateNode:
+    """Return the node of the whole graph."""
     return TemplateNode(name, Category.ANNOTATION, -1, {}, texts)
 
 
 def _blocks(kernels: Sequence[str]) -> list[tuple[int, int]]:
-    """Slices of the longest run of blocks that are alike, as short as they can be; a run has half of all kernels.
+    """Return slices of the longest run of equal blocks, as short as possible, if it covers half of the kernels.
 
-    Cost: half the square of the
-    kernels, 1 ms for 1,000.
+    Cost: half the square of the number of kernels, 1 ms for 1,000.
     """
     numbers: dict[str, int] = {}
     names = np.array([numbers.setdefault(name, len(numbers)) for name in kernels[:20_000]], np.int64)

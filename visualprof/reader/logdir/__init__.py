@@ -1,15 +1,15 @@
-"""Log directories: which files there are, what they are, and their traces.
+"""Log directories: their files, what each file is, and their traces.
 
-directory.py      all of it together: the log directories as they are now
-scan.py           the files that are there, and what each is
-layout.py         runs, workers and spans by the names of files
-listing.py        what users see: runs with their workers and spans
-entry.py          what is known of one file, and whether it is at rest
-rounds.py         when the next scan comes; watch.py: word of changes from the system
-file_index.py     what earlier servers knew of the files
-pool.py           files are parsed by processes of this machine; cluster_pool.py: by a cluster; parsers.py: which
-summary.py        what comes of a parse
-open_traces.py    the traces that stay open
-models.py         graphs of models
-remote_files.py   files that are kept elsewhere; remote_folder.py: at an address; addresses.py: what reads those
+- directory.py: the current state of the log directories
+- scan.py: finds the files, and what each is
+- layout.py: derives run, worker and span from file names
+- listing.py: what users see: runs with their workers and spans
+- entry.py: state of one file, and whether it is still changing
+- scan_scheduler.py: decides when to scan; watch.py: change notifications from the system
+- file_index.py: findings of earlier servers about the files
+- parsers.py: chooses the parser; pool.py: processes of this machine; cluster_pool.py: workers of a cluster
+- summary.py: result of a parse
+- open_traces.py: traces that stay open
+- models.py: graphs of models
+- remote_files.py: files stored remotely; remote_folder.py: a folder at an address; addresses.py: reads addresses
 """

@@ -1,7 +1,7 @@
-"""Folders at addresses: in buckets, `s3://bucket/runs`, and on any other file system that fsspec knows.
+"""Folders at addresses: in buckets, `s3://bucket/runs`, or on any other file system that fsspec supports.
 
-Credentials come from where the services' own tools have them (AWS_ACCESS_KEY_ID, AWS_PROFILE, ...); they are never part
-of an address.
+Credentials come from the usual places of the services' own tools (AWS_ACCESS_KEY_ID, AWS_PROFILE, ...). They are never
+part of an address.
 """
 
 from __future__ import annotations
@@ -31,27 +31,28 @@ Result = TypeVar("Result")
 
 
 class RemoteStore(ABC):
-    """A folder elsewhere; names are paths below it, with `/`."""
+    """A remote folder; names are relative paths with `/`."""
 
     def __init__(self, address: str) -> None:
         self.address = address
 
     @abstractmethod
     def _entries(self) -> Iterable[tuple[str, int, object, object]]:
-        """Name, bytes, time of change and tag of every file below it."""
+        """Return name, size in bytes, modification time and tag of every file below the folder."""
 
     @abstractmethod
     def _head(self, name: str, size: int) -> bytes:
-        """The first bytes of a file that is longer."""
+        """Return the first bytes of a file that is longer."""
 
     @abstractmethod
     def _pieces(self, name: str) -> Iterable[bytes | memoryview]:
-        """All of a file."""
+        """Return the content of a file, in pieces."""
 
     def list(self) -> dict[str, Version]:
-        """Every file below it, but nothing hidden.
+        """Return every file below the folder, except hidden ones.
 
-        Raises: SourceError: it cannot be listed, or has too many.
+        Raises:
+            SourceError: The folder cannot be listed, or has too many files.
         """
         listed: dict[str, Version] = {}
         for name, size, changed, tag in self._iterate(
@@ -67,9 +68,10 @@ class RemoteStore(ABC):
         return listed
 
     def head(self, name: str, version: Version, size: int) -> bytes:
-        """The first bytes of a file, or all of a shorter one.
+        """Return the first bytes of a file, or all of a shorter one.
 
-        Raises: SourceError.
+        Raises:
+            SourceError: The file cannot be read.
         """
         failure = msg("logdir.cannot_read", f"{name} cannot be read from {self.address}")
         if version.size <= size:
@@ -77,9 +79,10 @@ class RemoteStore(ABC):
         return self._translate_errors(lambda: self._head(name, size), failure)
 
     def copy(self, name: str, target: str, version: Version, progress: Callable[[float], None]) -> None:
-        """Copy a file, with its time of change.
+        """Copy a file with its modification time.
 
-        Raises: SourceError: it cannot be read, kept, or is another by now.
+        Raises:
+            SourceError: The file cannot be read or stored, or has changed.
         """
         copied = 0
         try:
@@ -103,7 +106,7 @@ class RemoteStore(ABC):
             )
 
     def _iterate(self, request: Callable[[], Iterable[Result]], failure: str) -> Iterator[Result]:
-        """What the other side sends; its errors as ours."""
+        """Yield the results of a request; its errors become `SourceError`."""
         answers = iter(self._translate_errors(request, failure))
         while True:
             try:
@@ -114,12 +117,13 @@ class RemoteStore(ABC):
 
     @staticmethod
     def _translate_errors(request: Callable[[], Result], failure: str) -> Result:
+        """Return the result of a request; its errors become `SourceError`."""
         try:
             return request()
         except (StopIteration, VisualprofError):
             raise
-        except Exception as error:  # each package has errors of its own
-            lines = str(error).strip().splitlines()  # the first line; obstore tells the whole request
+        except Exception as error:  # each package has its own errors
+            lines = str(error).strip().splitlines()  # the first line only; obstore reports the whole request
             hint = msg(
                 "logdir.address_right_credentials_there",
                 "is the address right, are the credentials there, and may they read it?",
@@ -128,7 +132,7 @@ class RemoteStore(ABC):
 
 
 class _BucketStore(RemoteStore):
-    """Below a prefix of a bucket."""
+    """A folder below a prefix of a bucket."""
 
     def __init__(self, address: str, bare: str, options: dict[str, Any]) -> None:
         super().__init__(address)
@@ -136,7 +140,7 @@ class _BucketStore(RemoteStore):
             raise BadParameter(
                 msg("logdir.no_part_address", f"{bare}: {min(unknown)} is no part of an address"), _ADDRESS_HINT
             )
-        client: dict[str, Any] = {"timeout": "1h"}  # of a whole file
+        client: dict[str, Any] = {"timeout": "1h"}  # for a whole file
         if options.get("endpoint", os.environ.get("AWS_ENDPOINT_URL", "")).startswith("http://"):
             client["allow_http"] = True
         self._package = _package("obstore")
@@ -164,7 +168,7 @@ class _BucketStore(RemoteStore):
 
 
 class _FsspecStore(RemoteStore):
-    """On any file system of fsspec."""
+    """A folder on any file system of fsspec."""
 
     _TIMES = ("mtime", "LastModified", "last_modified", "modified")
     _TAGS = ("ETag", "etag", "md5", "ino")
@@ -186,7 +190,7 @@ class _FsspecStore(RemoteStore):
     def _entries(self) -> Iterator[tuple[str, int, object, object]]:
         self._system.invalidate_cache()
         root = self._prefix.rstrip("/") or "/"
-        self._system.ls(root, detail=False)  # `find` answers nothing where there is nothing
+        self._system.ls(root, detail=False)  # `find` ignores a missing folder
         for name, info in self._system.find(root, detail=True).items():
             changed, tag = (next((info[key] for key in keys if info.get(key)), 0) for keys in (self._TIMES, self._TAGS))
             yield name.removeprefix(self._prefix), int(info.get("size") or 0), changed, tag
@@ -202,9 +206,11 @@ class _FsspecStore(RemoteStore):
 
 @lru_cache(32)
 def open_store(address: str) -> RemoteStore:
-    """The folder at an address.
+    """Return the store of an address.
 
-    Raises: BadParameter: it is no address. VisualprofError: what reads such addresses is not installed.
+    Raises:
+        BadParameter: This is not an address.
+        VisualprofError: The package for such addresses is not installed.
     """
     match = ADDRESS.fullmatch(address)
     if match is None:
@@ -227,7 +233,13 @@ def _package(name: str) -> Any:
 
 
 def _version(size: int, changed: object, tag: object) -> Version:
-    """changed: a datetime, Unix seconds, or something else. tag: stands for the inode."""
+    """Return the version of a file.
+
+    Args:
+        size: Size in bytes.
+        changed: Modification time: a datetime or Unix seconds; anything else is ignored.
+        tag: Stands for the inode.
+    """
     seconds = changed.timestamp() if isinstance(changed, datetime.datetime) else changed
     mtime_ns = int(seconds * 1e6) * 1000 if isinstance(seconds, int | float) else 0
     digest = blake2b(str(tag).encode("utf-8", "replace"), digest_size=6).digest()
@@ -235,5 +247,5 @@ def _version(size: int, changed: object, tag: object) -> Version:
 
 
 def _is_plain(name: str) -> bool:
-    """Can it be a file below a folder, and is nothing of it hidden? A key of a bucket can be anything."""
+    """Return whether the name is a valid relative path without hidden parts. A bucket's key can be any text."""
     return all(part and part[0] != "." and not {"\0", "\\"} & {*part} for part in name.split("/"))

@@ -1,7 +1,7 @@
-"""Parsing on the workers of a cluster, which see the same files and keep what they parse in the same folder.
+"""Parse files on the workers of a cluster, which see the same files and share the cache folder.
 
-Files go in batches, as a task of a cluster costs milliseconds; what comes back of each is small. A batch whose worker
-was lost is read again file by file, so that one file that ends its process fails alone.
+Files are sent in batches, because a task of a cluster costs milliseconds; their results are small. After the loss of a
+worker its batch is read again file by file, so that a file that crashes its process only fails itself.
 """
 
 from __future__ import annotations
@@ -23,17 +23,18 @@ from visualprof.reader.logdir.remote_folder import file_size
 from visualprof.reader.processors import share_processors, usable_processors
 
 _BATCH_FILES, _BATCH_BYTES = 16, 256 * 1024**2
-_BATCHES_PER_WORKER = 2  # batches of a worker: it has the next one when it ends the first
+_BATCHES_PER_WORKER = 2  # batches per worker, so that it has the next one when it finishes
 
 
 class ClusterPool(Generic[Result]):
     """Parses files on a cluster, the lowest `order` first; a `Parser`.
 
     Args:
-        executor: of an engine; shut down with this.
-        task: what a worker does with a path; must be picklable.
+        executor: Executor of an engine; shut down with this pool.
+        task: Function of a path; must be picklable.
 
-    Attributes: lost: batches whose worker was lost, which were read again.
+    Attributes:
+        lost_batches: Number of batches whose worker was lost and which were read again.
     """
 
     def __init__(self, executor: ClusterExecutor, task: Task[Result]) -> None:
@@ -49,23 +50,23 @@ class ClusterPool(Generic[Result]):
         self.lost_batches = 0
 
     def start(self, listener: Listener[Result]) -> None:
-        """From now on tells `listener`."""
+        """Report to `listener` from now on."""
         self._listener = listener
 
     def submit(self, key: str, path: str | Path, size: int, order: tuple[int, ...]) -> None:
-        """Queues a file; a job of the same key is cancelled first."""
+        """Queue a file; an earlier job of the same key is canceled."""
         with self._lock:
             self.cancel(key)
             self._waiting.add(Job(key, os.fspath(path), size >= _BATCH_BYTES, order))
         self._send()
 
     def prioritize(self, key: str) -> None:
-        """Someone waits for this file: it is the next."""
+        """Move a waiting file to the front of the queue."""
         with self._lock:
             self._waiting.prioritize(key)
 
     def cancel(self, key: str) -> None:
-        """Forget a job. What a worker reads already, it reads to its end; nobody hears of it."""
+        """Drop a job. A worker finishes a file that it is reading, but the result is not reported."""
         with self._lock:
             self._waiting.remove(key)
             self._lost_keys.discard(key)
@@ -74,7 +75,7 @@ class ClusterPool(Generic[Result]):
                 job.cancelled = True
 
     def close(self) -> None:
-        """End every task, and leaves the cluster."""
+        """Cancel all tasks and leave the cluster."""
         with self._lock:
             self._closed = True
             batches = list(self._batches)
@@ -83,7 +84,7 @@ class ClusterPool(Generic[Result]):
         self._executor.shutdown(cancel_futures=True)
 
     def _send(self) -> None:
-        """Give the workers what they have room for. The listener has a lock of its own, so it is told without ours."""
+        """Submit batches while workers have capacity. The listener has its own lock, so it is called without ours."""
         while submitted := self._submit_batch():
             batch, jobs = submitted
             if self._listener:
@@ -92,7 +93,7 @@ class ClusterPool(Generic[Result]):
             batch.add_done_callback(self._on_batch_done)
 
     def _submit_batch(self) -> tuple[Future[list[Result | Failure]], list[Job]] | None:
-        """A batch that a worker was given, and its jobs; None where there is no room or nothing waits."""
+        """Submit a batch and return it with its jobs, or `None` if no worker has capacity or nothing waits."""
         with self._lock:
             if (
                 self._closed
@@ -107,7 +108,10 @@ class ClusterPool(Generic[Result]):
             return batch, jobs
 
     def _take_batch(self) -> list[Job]:
-        """Waiting jobs: fewer where they would not last for all workers, one that is huge or was lost by itself."""
+        """Take waiting jobs.
+
+        There are fewer if they would not last for all workers, and one if it is huge or its batch was lost.
+        """
         limit = max(1, min(_BATCH_FILES, len(self._waiting) // (_BATCHES_PER_WORKER * self._executor.workers)))
         jobs: list[Job] = []
         while len(jobs) < limit and (job := self._waiting.take(huge=True)):
@@ -120,6 +124,7 @@ class ClusterPool(Generic[Result]):
         return jobs
 
     def _on_batch_done(self, batch: Future[list[Result | Failure]]) -> None:
+        """Report the results of a batch, and queue lost files again."""
         finished: list[tuple[str, Result | Failure]] = []
         with self._lock:
             jobs = self._batches.pop(batch)
@@ -143,7 +148,7 @@ class ClusterPool(Generic[Result]):
     def _batch_outcomes(
         self, batch: Future[list[Result | Failure]], jobs: list[Job]
     ) -> Sequence[Result | Failure | None]:
-        """What came of each job, None for one to be read again."""
+        """Return the outcome of each job, `None` for a job to be read again."""
         error = None if batch.cancelled() else batch.exception()
         if error is None:
             return [None] * len(jobs) if batch.cancelled() else batch.result()
@@ -176,9 +181,12 @@ class ClusterPool(Generic[Result]):
 
 
 def read_files(task: Task[Result], paths: Sequence[str], sizes: Sequence[int]) -> list[Result | Failure]:
-    """On a worker: what a task makes of some files, one after another, each with one thread.
+    """Run a task on several files, one after another, each with one thread. Runs on a worker.
 
-    sizes: of the files as who asks sees them, bytes; a worker that sees others has another file system.
+    Args:
+        task: Function of a path.
+        paths: The files.
+        sizes: Sizes in bytes as seen by the client; a worker that sees other sizes has another file system.
     """
     share_processors(usable_processors())
     return [_read_file(task, path, size) for path, size in zip(paths, sizes, strict=True)]
@@ -196,4 +204,4 @@ def _read_file(task: Task[Result], path: str, size: int) -> Result | Failure:
 
 
 def _ignore_progress(fraction: float) -> None:
-    """Nobody sees how far a worker is within a file."""
+    """Ignore progress: progress within a file is not transmitted from a worker."""

@@ -1,7 +1,7 @@
-"""The log directories, always as they are now.
+"""The current state of the log directories.
 
-A scan finds what is there (`logdir.scan`), names say what belongs together (`logdir.layout`), and a file at rest
-(`logdir.entry`) is parsed in the background (`logdir.pool`). When the next scan comes, `logdir.scan_scheduler` says.
+A scan finds the files (`logdir.scan`), their names give the runs (`logdir.layout`), and a settled file (`logdir.entry`)
+is parsed in the background (`logdir.pool`). `logdir.scan_scheduler` decides when the next scan runs.
 """
 
 from __future__ import annotations
@@ -32,27 +32,27 @@ from visualprof.reader.logdir.summary import Failure, Outcome, Summary
 from visualprof.reader.trace import Trace
 
 _SETTLING_SCAN_S = 0.25
-_GROWING_SCAN_S = 1.0  # no event tells of growth
+_GROWING_SCAN_S = 1.0  # growth causes no file events
 _ABANDONED_HINT = msg(
     "logdir.nobody_writes_any_more",
     "nobody writes to it any more, so it was cut short or recorded nothing; it opens by itself if it is completed",
 )
-_NOT_FETCHED = ("waiting", None)  # state and summary of what is kept elsewhere, until somebody asks
+_NOT_FETCHED = ("waiting", None)  # state and summary of a remote file until it is requested
 _MIN_PROGRESS_STEP = 0.02
 _MAX_CACHE_MISSES, _MAX_ATTEMPTS = 2, 2
 
 
 class LogDirectory:
-    """Watches folders (or single files) and keeps what is known of their profiles.
+    """Watches folders (or single files) and holds the state of their profiles.
 
     Args:
-        paths: the log directories: folders, files, or addresses such as `s3://bucket/runs`.
-        parser: parses files; closed with this.
-        cache: where the parser leaves traces.
-        events: listen for file events; without, only the scans find changes.
-        scan_s: seconds between scans with events, and without.
-        settle_s: a file is left alone until it has not changed for so long.
-        outside: also show what links lead to out of the log directories.
+        paths: The log directories: folders, files, or addresses such as `s3://bucket/runs`.
+        parser: Parses files; closed with this object.
+        cache: The cache in which the parser stores traces.
+        events: Listen for file events. Otherwise only the scans find changes.
+        scan_s: Seconds between scans with events, and without.
+        settle_s: A file is parsed after it has not changed for this long.
+        follow_outside: Also show targets of links out of the log directories.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class LogDirectory:
         self._index = FileIndex(cache.folder, [str(root.path) for root in self.roots])
         self._walk_problems: list[Problem] = []
         self._active_run = ""
-        self.files_revision = 0  # grows when a file, shown or not, comes, changes or goes
+        self.files_revision = 0  # increases when a file, shown or not, appears, changes or disappears
         self._jobs: dict[str, str] = {}
         self._job_count = 0
         self._traces = OpenTraces(cache)
@@ -90,21 +90,21 @@ class LogDirectory:
 
     @property
     def home(self) -> Root:
-        """The log directory that results are written to: the first that is here."""
+        """The log directory to which results are written: the first local one."""
         return next((root for root in self.roots if not root.address), self.roots[0])
 
     def start(self) -> None:
-        """Begin to look; returns at once."""
+        """Start scanning in the background."""
         for folder in self._remote_folders:
             folder.start()
         self._scheduler.start()
 
     def add_remote_source(self, source: RemoteFileSource) -> None:
-        """Files that are kept elsewhere belong to it, too; before the start."""
+        """Add a source of remote files; before `start` only."""
         self._remote_files = RemoteFileSources([*self._remote_folders, source])
 
     def close(self) -> None:
-        """Stops looking and parsing."""
+        """Stop scanning and parsing."""
         self._scheduler.close()
         self._parser.close()
         for folder in self._remote_folders:
@@ -112,37 +112,37 @@ class LogDirectory:
 
     @property
     def watching(self) -> str:
-        """`events` where the system tells of changes, else `polling`."""
+        """`events` if the system reports changes, else `polling`."""
         return self._scheduler.watching
 
     @property
     def revision(self) -> int:
-        """Grow with each change."""
+        """Increases with each change."""
         return self._runs.revision
 
     def listing(self) -> Listing:
-        """Everything that is known now."""
+        """Return the current listing."""
         with self._lock:
             return self._runs.listing()
 
     def changes(self, since: int | None) -> Changes:
-        """What changed since a revision; everything, when that is None or not known any more."""
+        """Return the changes since a revision; everything if the revision is `None` or too old."""
         with self._lock:
             return self._runs.changes(since)
 
     def bump_revision(self) -> int:
-        """Count a change that is none of the files; the new revision."""
+        """Record a change that does not affect the files; return the new revision."""
         with self._lock:
             self._runs.revision += 1
             return self._runs.revision
 
     def files(self, is_wanted: Callable[[str], bool]) -> list[LogFile]:
-        """Every file whose name is wanted as of the last look, whether it is shown or not."""
+        """Return the files whose name is wanted, as of the last scan, shown or not."""
         with self._lock:
             return [entry.file for entry in self._files.values() if is_wanted(entry.file.name)]
 
     def prioritize(self, *spans: Span) -> None:
-        """Somebody waits for these spans: they are parsed next, in this order."""
+        """Parse these spans next, in this order, because a user waits for them."""
         with self._lock:
             for span in reversed(spans):
                 entry = self._files.get(span.log_file.file)
@@ -158,25 +158,27 @@ class LogDirectory:
                     self._submit(entry, entry.span)
 
     def ensure_local(self, path: str) -> None:
-        """Somebody is about to read a file of a listed run.
+        """Make sure that a file of a listed run can be read.
 
-        Raises: NotReady: it is being fetched, ask again. VisualprofError: it cannot be.
+        Raises:
+            NotReady: The file is being downloaded; ask again.
+            VisualprofError: The file cannot be downloaded.
         """
         self._remote_files.ensure_local(path)
 
     def busy_paths(self) -> set[str]:
-        """Paths of files that are being parsed, or are about to be."""
+        """Return the paths of files that are being parsed or queued."""
         with self._lock:
             return {entry.file.path for entry in self._files.values() if entry.job}
 
     def set_active_run(self, run: str) -> None:
-        """A page shows this run: its files are parsed next, also those that are found later."""
+        """Set the run that the web UI shows. Its files are parsed next, including those found later."""
         with self._lock:
             self._active_run = run
             self.prioritize(*self._runs.spans(run))
 
     def open(self, span: Span) -> Trace | None:
-        """The columns of a parsed span; None when they are gone from the cache and the file is read again."""
+        """Return the trace of a parsed span, or `None` if it was evicted from the cache and is parsed again."""
         if span.summary is None:
             return None
         trace = self._traces.get(span.summary.fingerprint)
@@ -189,7 +191,7 @@ class LogDirectory:
         return trace
 
     def _parse_evicted(self, entry: Entry, span: Span) -> None:
-        """Evicted from the cache: parse once more, but not for ever when the cache cannot keep it."""
+        """Parse an evicted file again, but not repeatedly if the cache cannot hold it."""
         entry.cache_misses += 1
         if entry.cache_misses <= _MAX_CACHE_MISSES:
             self._submit(entry, span)
@@ -203,7 +205,7 @@ class LogDirectory:
         self._set_span(entry, replace(span, state="failed", summary=None, failure=failure))
 
     def retry_failed(self) -> None:
-        """Read again what failed for no fault of its own: its process was ended, or memory or disk were full."""
+        """Parse files again that failed for external reasons: a killed process, or full memory or disk."""
         with self._lock:
             for entry in self._files.values():
                 if entry.span and entry.span.failure and entry.span.failure.status >= 500 and not entry.job:
@@ -211,7 +213,7 @@ class LogDirectory:
                     self._submit(entry, entry.span)
 
     def rescan_for(self, file: str) -> bool:
-        """Looks now for a file, by its name towards users, that came after the last look; is it there?"""
+        """Scan now if the file, by its name for users, was created after the last scan; return whether it was found."""
         for root in self.roots:
             prefix = f"{root.prefix}/" if root.prefix else ""
             relative = file.removeprefix(prefix)
@@ -222,14 +224,14 @@ class LogDirectory:
         return False
 
     def rescan(self) -> float:
-        """Look at every file now. Returns the seconds that it took to find them; new ones take more to look into."""
+        """Scan all files now. Return the seconds spent on listing them, excluding the examination of new files."""
         with self._scanning:
             began = time.monotonic()
             local_items = [item for root in self.roots for item in walk(root, follow_outside=self._follow_outside)]
             remote_items = self._remote_files.files()
             items = [*local_items, *(remote_items or ())]
             files = list({item.file: item for item in items if isinstance(item, LogFile)}.values())
-            # The newest first: it is what a page shows, and what is parsed while the others are looked into.
+            # The newest first: the web UI shows these, and they are parsed while the others are examined.
             changed = sorted(filter(self._has_changed, files), key=lambda file: -file.version.mtime_ns)
             listed_at = time.monotonic()
             for file in changed:
@@ -247,7 +249,7 @@ class LogDirectory:
             return time.monotonic() - began
 
     def _report_problems(self, problems: list[Problem]) -> None:
-        """What the walk could not look at."""
+        """Update the problems that the walk reported."""
         for problem in set(self._walk_problems).difference(problems):
             self._runs.set_problem(problem.file, None)
         for problem in problems:
@@ -255,7 +257,7 @@ class LogDirectory:
         self._walk_problems = problems
 
     def _next_change_s(self) -> float:
-        """Seconds until a file is expected to have changed; inf for none."""
+        """Return the seconds until a file is expected to change, infinity for none."""
         with self._lock:
             files = list(self._files.values())
         if any(entry.last_change for entry in files):
@@ -263,7 +265,7 @@ class LogDirectory:
         return _GROWING_SCAN_S if any(entry.may_grow() for entry in files) else math.inf
 
     def _has_changed(self, file: LogFile) -> bool:
-        """Is it new or changed? One that is neither may have come to rest."""
+        """Return whether a file is new or changed. An unchanged file may have settled."""
         entry = self._files.get(file.file)
         if entry is None or entry.file.version != file.version:
             return True
@@ -273,6 +275,7 @@ class LogDirectory:
         return False
 
     def _examine(self, file: LogFile) -> None:
+        """Examine a new or changed file."""
         verdict, outcome = self._index.pop_finding(file)
         if verdict is None:
             verdict = file.verdict or examine(file)
@@ -288,7 +291,7 @@ class LogDirectory:
             span = None
             if verdict.kind in ("profile", "growing"):
                 failure = Failure(verdict.error, verdict.hint, kind="EmptyFile") if verdict.error else None
-                # A file that was seen to change is being written; one that is new may as well be whole.
+                # A file that was seen to change is being written; a new file may be complete.
                 state = "growing" if failure or (previous and not file.verdict) else "waiting"
                 span = replace(new_span(file), state=state, format=verdict.format, failure=failure)
             problem = Problem(file.file, verdict.error.removeprefix(f"{file.name}: "), verdict.hint)
@@ -300,7 +303,7 @@ class LogDirectory:
                 self._settle(entry)
 
     def _set_span(self, entry: Entry, span: Span | None, problem: Problem | None = None) -> None:
-        """From now on this is what is known of a file."""
+        """Set the current state of a file."""
         if span:
             self._runs.put(span)
         elif entry.span:
@@ -309,7 +312,7 @@ class LogDirectory:
         entry.span = span
 
     def _stop_growing(self, entry: Entry) -> None:
-        """What ends in the middle and does not change any more is all that there is."""
+        """Accept a truncated file as complete if it no longer changes."""
         span = entry.span
         if span is None or span.state != "growing" or entry.changed_recently():
             return
@@ -319,13 +322,14 @@ class LogDirectory:
             self._set_span(entry, replace(span, state="failed", failure=replace(span.failure, hint=_ABANDONED_HINT)))
 
     def _settle(self, entry: Entry) -> None:
-        """A profile that has come to rest is parsed; one that is not here, when somebody asks for it."""
+        """Parse a profile that has settled; a remote profile only on request."""
         if entry.is_settled(self._settle_s):
             entry.last_change = 0.0
             if entry.span and entry.span.format and is_local(entry.file):
                 self._submit(entry, entry.span)
 
     def _submit(self, entry: Entry, span: Span) -> None:
+        """Queue a file for parsing, after its download if it is remote."""
         self._job_count += 1
         entry.job, entry.submitted = self._job_count, time.monotonic()
         self._jobs[entry.key] = entry.file.file
@@ -342,7 +346,7 @@ class LogDirectory:
             self._parser.prioritize(entry.key)
 
     def _on_fetched(self, key: str, error: VisualprofError | None) -> None:
-        """From elsewhere: a file is here, or cannot be; what may come later is fetched when it is asked for again."""
+        """Handle the end of a download; a file that may arrive later is downloaded on the next request."""
         with self._lock:
             entry = self._files.get(self._jobs.get(key, ""))
             if entry is None or entry.span is None:
@@ -369,7 +373,7 @@ class LogDirectory:
         self._set_span(entry, None)
 
     def on_progress(self, key: str, progress: float) -> None:
-        """From the parser: a job has begun or got on."""
+        """Handle progress of the parser: a job started or advanced."""
         with self._lock:
             entry = self._files.get(self._jobs.get(key, ""))
             if entry is None or entry.span is None:
@@ -380,7 +384,7 @@ class LogDirectory:
                 self._set_span(entry, replace(entry.span, state="parsing", progress=progress))
 
     def on_finished(self, key: str, outcome: Outcome) -> None:
-        """From the parser: a job is over."""
+        """Handle the end of a parser's job."""
         with self._lock:
             entry = self._files.get(self._jobs.pop(key, ""))
             if entry is None or entry.span is None:
@@ -390,14 +394,14 @@ class LogDirectory:
                 outcome.kind == "ProcessDied" or (outcome.kind == "SourceError" and not is_local(entry.file))
             )
             if may_retry and entry.process_deaths + 1 < _MAX_ATTEMPTS:
-                entry.process_deaths += 1  # something else may have ended it, or taken the file away
+                entry.process_deaths += 1  # it may have been killed, or the file deleted, by something else
                 self._submit(entry, entry.span)
                 return
             self._apply_outcome(entry, outcome)
             self._index.record(entry.file, Verdict("profile", entry.span.format), outcome)
 
     def _apply_outcome(self, entry: Entry, outcome: Outcome) -> None:
-        """Show what came of a parse, of this server or of one before it."""
+        """Show the outcome of a parse, by this or an earlier server."""
         if entry.span is None:
             return
         if isinstance(outcome, Summary):

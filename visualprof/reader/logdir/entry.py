@@ -1,4 +1,4 @@
-"""What is known of one file of the log directories, whatever it turned out to be, and whether it is at rest."""
+"""State of one file in the log directories, and whether it is still changing."""
 
 from __future__ import annotations
 
@@ -9,18 +9,23 @@ import msgspec
 from visualprof.reader.logdir.listing import Span
 from visualprof.reader.logdir.scan import LogFile
 
-# No event tells of growth. A file that ends in the middle and has not changed for so long was cut.
+# Growth causes no file events. A truncated file that has not changed for this long is considered cut.
 _GROWTH_WINDOW_S = 60
 
 
 class Entry(msgspec.Struct):
-    """What this process knows of one file.
+    """State of one file.
 
-    span: None for a file that is not shown. job: of the parse under way, 0 for none.
-    restless_since: monotonic time of the last change; 0 once it has come to rest.
-    changed: monotonic time at which it was last seen to have changed.
-    misses: how often in a row the cache did not have what was just parsed.
-    deaths: how often in a row the process that parsed it ended.
+    Attributes:
+        file: The file.
+        span: `None` if the file is not shown.
+        job: Number of the current parse, 0 for none.
+        last_change: Monotonic time of the last change, 0 once the file has settled.
+        changed: Monotonic time at which the file was last seen to have changed.
+        parse_s: Duration of the last parse.
+        submitted: Monotonic time at which the current parse was submitted or started.
+        cache_misses: How often in a row the cache did not have the trace that was just parsed.
+        process_deaths: How often in a row the process that parsed the file died.
     """
 
     file: LogFile
@@ -35,20 +40,23 @@ class Entry(msgspec.Struct):
 
     @property
     def key(self) -> str:
-        """Of its parse under way, towards the parser."""
+        """Key of the current parse for the parser."""
         return f"{self.job}:{self.file.file}"
 
     def is_settled(self, settle_s: float) -> bool:
-        """Has it been unchanged for long enough? What takes long to parse must rest longer between two parses."""
+        """Return whether the file has been unchanged for long enough.
+
+        Slow parses require a longer pause between them.
+        """
         settle = max(settle_s, 2 * self.parse_s)
         return self._age_s() > settle or time.monotonic() - self.last_change >= settle
 
     def changed_recently(self) -> bool:
-        """Did it change of late?"""
+        """Return whether the file changed recently."""
         return min(self._age_s(), time.monotonic() - self.changed) < _GROWTH_WINDOW_S
 
     def may_grow(self) -> bool:
-        """Is more of it expected?"""
+        """Return whether more content is expected."""
         return self.span is not None and self.span.state == "growing" and self.changed_recently()
 
     def _age_s(self) -> float:

@@ -1,7 +1,7 @@
-"""What was found out of files before, on disk beside the traces: a server that starts again reads none of them twice.
+"""Findings about files, stored next to the cached traces, so that a restarted server reads no file twice.
 
-A file of lines for each choice of log directories; a line is added with each file that was looked into, the last one
-of a file counts. It knows a file by path, size, time of change and inode, as a server does from one look to the next.
+There is one file of JSON lines per set of log directories. A line is added for each examined file; the last line of a
+file counts. A file is identified by path, size, modification time and inode, as between two scans of a server.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from visualprof.reader.trace.codec import reader_version
 
 _log = logging.getLogger(__name__)
 
-# What says which views there are for a file, or what it is.
+# Folders whose code decides what a file is, and which views it has.
 _VERSIONED_FOLDERS = (
     ".",
     "trace",
@@ -37,12 +37,20 @@ _VERSIONED_FOLDERS = (
     "logdir",
     "../views/**",
 )
-_MAX_STALE_LINES = 1000  # lines of files that are gone or came again
+_MAX_STALE_LINES = 1000  # lines of deleted or changed files
 _UNUSED_INDEX_S = 60 * 86400
 
 
 class _Finding(msgspec.Struct, array_like=True, frozen=True):
-    """What a file was at one time. summary, failure: of a parse; neither when its head said enough."""
+    """What a file was at one time.
+
+    Attributes:
+        path: Path of the file.
+        version: Version of the file.
+        verdict: What the file is.
+        summary: Result of a parse.
+        failure: Failure of a parse. Both are `None` if the head was sufficient.
+    """
 
     path: str
     version: Version
@@ -55,11 +63,11 @@ _LINE_DECODER = msgspec.json.Decoder(_Finding)
 
 
 class FileIndex:
-    """The findings of earlier servers, and a place for new ones.
+    """Findings of earlier servers, and new findings.
 
     Args:
-        folder: of the cache.
-        roots: the log directories.
+        folder: The cache folder.
+        roots: The log directories.
     """
 
     def __init__(self, folder: Path, roots: Sequence[str]) -> None:
@@ -73,7 +81,7 @@ class FileIndex:
         self._lock = threading.Lock()
 
     def pop_finding(self, file: LogFile) -> tuple[Verdict | None, Outcome | None]:
-        """What an earlier server found of this very version of a file, if it did; until `finish_first_scan`."""
+        """Return the finding of an earlier server about this version of a file, if any; until `finish_first_scan`."""
         finding = self._earlier.pop(file.path, None)
         if finding is None or finding.version != file.version:
             return None, None
@@ -83,9 +91,9 @@ class FileIndex:
         return finding.verdict, finding.summary or finding.failure
 
     def record(self, file: LogFile, verdict: Verdict, outcome: Outcome | None = None) -> None:
-        """Add a finding: what a file is, or, of a profile, what came of a parse, if that was up to the file.
+        """Add a finding: what a file is, or the outcome of a parse, if the outcome depends on the file alone.
 
-        One of a name that is not UTF-8, or that cannot be written, is made again next time.
+        Findings with names that are not UTF-8, or that cannot be written, are made again next time.
         """
         summary, failure = (outcome, None) if isinstance(outcome, Summary) else (None, outcome)
         if (failure and failure.status >= 500) or (outcome is None and verdict.kind in ("profile", "growing")):
@@ -97,23 +105,23 @@ class FileIndex:
             self._write(self._path, os.O_APPEND, [finding])
 
     def finish_first_scan(self) -> None:
-        """After the first look at every file: frees what is left, and leaves it out of the file when it is much."""
+        """Free unused findings after the first scan, and compact the file if it has many stale lines."""
         with self._lock:
             if self._current is None:
                 return
             if self._lines > 2 * len(self._current) + _MAX_STALE_LINES:
                 temporary = self._path.with_suffix(f".{os.getpid()}.tmp")
                 if self._write(temporary, os.O_TRUNC, self._current):
-                    with contextlib.suppress(OSError):  # the folder is gone: nothing is kept in it
+                    with contextlib.suppress(OSError):  # the folder was deleted
                         temporary.replace(self._path)
-            for path in self._path.parent.glob(f"*{INDEX_SUFFIX}"):  # of log directories that nobody opens any more
+            for path in self._path.parent.glob(f"*{INDEX_SUFFIX}"):  # of log directories that are no longer opened
                 with contextlib.suppress(OSError):
                     if time.time() - path.stat().st_mtime > _UNUSED_INDEX_S:
                         path.unlink()
             self._earlier, self._current = {}, None
 
     def _write(self, path: Path, flags: int, findings: Sequence[_Finding]) -> bool:
-        """In one call, as two servers may add lines."""
+        """Append findings in one call, because two servers may write."""
         data = b"".join(msgspec.json.encode(finding) + b"\n" for finding in findings)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -130,14 +138,15 @@ class FileIndex:
         return True
 
     def _load(self) -> dict[str, _Finding]:
+        """Return the findings in the file, by path."""
         self._lines = 0
         earlier: dict[str, _Finding] = {}
         with contextlib.suppress(OSError):
             lines = self._path.read_bytes().splitlines()
-            os.utime(self._path)  # its time of change is its time of use
+            os.utime(self._path)  # the modification time records the last use
             self._lines = len(lines)
             for line in lines:
-                with contextlib.suppress(msgspec.MsgspecError, UnicodeError):  # cut by a crash
+                with contextlib.suppress(msgspec.MsgspecError, UnicodeError):  # truncated by a crash
                     finding = _LINE_DECODER.decode(line)
                     earlier[finding.path] = finding
         return earlier

@@ -1,23 +1,22 @@
-"""Run, worker and span of a file, from its place and name alone.
+"""Derive run, worker and span of a file from its folder and name alone.
 
-A run is what ran together, a worker one of its processes, a span one recording of that process.
+A run is a set of processes that ran together, a worker is one of them, and a span is one recording of that process.
 
-- A file named the way profilers name a process's recording belongs to the run of its *folder*:
+- A file named as profilers name a process's recording belongs to the run of its *folder*:
   `worker0.1623143089861.pt.trace.json.gz` (torch), `host_rank0_time_2026_11_20_03_52_43_834976.paddle_trace.json`
-  (Paddle), `31337.chrome_timeline.json` (MegEngine), `rank0.pt.trace.json`, `trace.json`.
-  The folder may hold many workers; the stamp in the name is the span.
-- What `visualprof.capture` wrote, `rank0_node7_4211.step12.pt.trace.json.gz`, belongs to the run of its folder;
-  the first step is the span, the same of all ranks.
+  (Paddle), `31337.chrome_timeline.json` (MegEngine), `rank0.pt.trace.json`, `trace.json`. The folder may hold many
+  workers; the time stamp in the name is the span.
+- Files of `visualprof.capture`, `rank0_node7_4211.step12.pt.trace.json.gz`, belong to the run of their folder. The
+  first step is the span, the same for all ranks.
 - `timeline.json`, `profile.json`, `memory.json` and `monitor.jsonl`, the result of a remote run, are workers of their
-  folder's run too, but recordings of one process: no view takes them for ranks.
-- What Nsight Compute measured, `kernels.ncu-rep` or `kernels.ncu.csv`, is worker `ncu_kernels` of its folder's run,
-  and no rank either: the run's other recordings say when its kernels ran.
-- A name with a rank and words of its own (`bert_rank0.json`, `bert_rank1.json`) is a worker of run `folder/bert`.
-- Any other file is a run of its own, `folder/stem`; a time stamp at its end makes spans of it.
+  folder's run as well. They are recordings of one process, so no view treats them as ranks.
+- Measurements of Nsight Compute, `kernels.ncu-rep` or `kernels.ncu.csv`, are the worker `ncu_kernels` of their folder's
+  run. It is not a rank either: the run's other recordings say when its kernels ran.
+- A name with a rank and other words (`bert_rank0.json`, `bert_rank1.json`) is a worker of run `folder/bert`.
+- Any other file is its own run, `folder/stem`; a time stamp at its end is the span.
 
-Only the name of the file itself decides, never its neighbours: an id, and so a link to it, stays the
-same when other files come and go. Files directly in the log directory form the run `.`, shown under
-the name of the directory.
+Only the name of the file itself decides, never its neighbors, so an id, and thus a link, stays valid when other files
+appear or disappear. Files directly in the log directory form the run `.`, shown under the name of the directory.
 """
 
 from __future__ import annotations
@@ -46,23 +45,26 @@ _RANK = re.compile(
     r"(?<![A-Za-z0-9])(?:rank|worker|trainer|process|proc)[-_]?(?P<rank>\d{1,6})(?:[-_]?of[-_]?\d+)?(?![A-Za-z0-9])",
     re.IGNORECASE,
 )
-_HOST_WORKER = re.compile(r"(?P<host>[A-Za-z0-9][A-Za-z0-9.-]*)_\d{2,7}")  # and its process
-# Names that say only "this is a profile": the folder says whose.
+_HOST_WORKER = re.compile(r"(?P<host>[A-Za-z0-9][A-Za-z0-9.-]*)_\d{2,7}")  # and process id
+# Names that only say "this is a profile": the folder names the run.
 _PLAIN_NAME = re.compile(
     r"(|trace|profile|profiler|prof|timeline|memory|monitor(_.+)?|torch_trace|chrome_trace|ort_profile|onnxruntime_profile|results?)"
 )
-# The folder of a recording of JAX or TensorFlow: its files are called after the hosts.
+# The folder of a JAX or TensorFlow recording: its files are named after hosts.
 _HOSTS_FOLDER = re.compile(r"(^|/)plugins/profile/[^/]+$")
-# What a remote run leaves in its folder: recordings of one process, the one that is opened first before the others.
+# Result files of a remote run: recordings of one process, in the order in which they are opened.
 RECORDING_KINDS = ("timeline", "profile", "memory", "monitor", "ncu")
 _NCU_SUFFIXES = (".ncu-rep", ".ncu.csv")
 
 
 class RunPath(msgspec.Struct, frozen=True):
-    """Where a file stands.
+    """Run and worker of a file.
 
-    run: its id below the log directory, "." for the directory itself. stamp: "" without a time in the name.
-    rank: -1 when the name has none.
+    Attributes:
+        run: Run id below the log directory, "." for the directory itself.
+        worker: Worker id.
+        stamp: Time stamp, "" if the name has none.
+        rank: Rank, -1 if the name has none.
     """
 
     run: str
@@ -72,11 +74,11 @@ class RunPath(msgspec.Struct, frozen=True):
 
 
 def parse_run_path(folder: str, name: str) -> RunPath:
-    """The place of a file.
+    """Return the run path of a file.
 
     Args:
-        folder: the folder below the log directory, with `/`, "" for the log directory itself.
-        name: the file's name.
+        folder: The folder below the log directory, with `/`, "" for the log directory itself.
+        name: The file's name.
     """
     unpacked = _GZIP_ENDING.sub("", name)
     suffix = next((s for s in profile_suffixes() if unpacked.lower().endswith(s)), "")
@@ -106,18 +108,24 @@ def parse_run_path(folder: str, name: str) -> RunPath:
 
 
 def worker_host(worker: str) -> str:
-    """The host that torch names a recording after, as in `node7_4211`; "" of any other worker."""
+    """Return the host after which torch named a recording, as in `node7_4211`; "" for any other worker."""
     named = _HOST_WORKER.fullmatch(worker)
     return named["host"] if named and not _RANK.search(worker) else ""
 
 
 def recording_order(worker: str) -> int:
-    """Which worker of a run without ranks comes first: the timeline before the others, the monitor last."""
+    """Return the sort order of a worker in a run without ranks.
+
+    The timeline comes first, the monitor and Nsight Compute last.
+    """
     return {"timeline": -1, "memory": 1, "monitor": 2, "ncu": 3}.get(recording_kind(worker), 0)
 
 
 def recording_kind(worker: str) -> str:
-    """Which of RECORDINGS a worker is, "" for a process; there may be several, as `monitor_node7` of each host."""
+    """Return which of `RECORDING_KINDS` a worker is, "" for a process.
+
+    There may be several, as `monitor_node7` per host.
+    """
     kind = next((kind for kind in ("monitor", "ncu") if worker.startswith(f"{kind}_")), worker)
     return kind if kind in RECORDING_KINDS else ""
 
@@ -126,5 +134,5 @@ _DIGITS = re.compile(r"([0-9]+)")
 
 
 def natural_key(text: str) -> tuple[Any, ...]:
-    """A sort key by which rank2 comes before rank10: words and numbers in turns."""
+    """Return a sort key of alternating words and numbers, so that rank2 precedes rank10."""
     return tuple(int(part) if i % 2 else part for i, part in enumerate(_DIGITS.split(text)))

@@ -1,4 +1,4 @@
-"""What the log directories hold at one moment: runs, their workers, their spans."""
+"""Contents of the log directories at one time: runs, their workers, their spans."""
 
 from __future__ import annotations
 
@@ -28,17 +28,24 @@ from visualprof.reader.logdir.scan import (
 )
 from visualprof.reader.logdir.summary import Failure, Summary
 
-# So many runs that are gone are remembered at least, for those who ask what changed.
+# Minimum number of deleted runs that are remembered for `changes`.
 _MIN_REMEMBERED_RUNS = 1000
 
 State = Literal["waiting", "parsing", "ready", "growing", "failed"]
 
 
 class Span(msgspec.Struct, frozen=True):
-    """One file as it is known at the moment.
+    """One file in its current state.
 
-    id: unique within its worker. summary: set once parsed, also when only the whole part of a file cut short
-    could be. failure: set when failed, and of a file too short to be read.
+    Attributes:
+        id: Unique within its worker.
+        log_file: The file.
+        run_path: Run and worker of the file.
+        state: State of the file.
+        format: Id of the format, "" if unknown.
+        progress: Progress of the parse, 0 to 1.
+        summary: Result of the parse, also if only a part of a truncated file could be parsed.
+        failure: Set for a failed file, and for one that is too short to be parsed.
     """
 
     id: str
@@ -52,23 +59,23 @@ class Span(msgspec.Struct, frozen=True):
 
     @property
     def run(self) -> str:
-        """Id of its run."""
+        """Id of the run."""
         return run_id(self.log_file.root, self.run_path.run)
 
     @property
     def version(self) -> Version:
-        """Of the file, as last seen."""
+        """Version of the file, as last seen."""
         return self.log_file.version
 
     @property
     def rank(self) -> int:
-        """As the content says, or else the name; -1 when neither does."""
+        """Rank from the content, else from the name, -1 if neither has one."""
         recorded = -1 if self.summary is None else self.summary.rank
         return recorded if recorded >= 0 else self.run_path.rank
 
 
 class Worker(msgspec.Struct, frozen=True):
-    """One process of a run; its spans in order of time."""
+    """One process of a run; its spans are in order of time."""
 
     id: str
     rank: int
@@ -76,9 +83,13 @@ class Worker(msgspec.Struct, frozen=True):
 
 
 class RunExtras(msgspec.Struct, frozen=True):
-    """What is there of a run besides its recordings; it may be all that there is.
+    """Files of a run other than its recordings; a run may have nothing else.
 
-    modified_ns: of its folder. live: path of its `.live`, "" without one. series: paths of its times of steps.
+    Attributes:
+        root: The log directory.
+        modified_ns: Modification time of the run's folder.
+        live: Path of its `.live` folder, "" without one.
+        series: Paths of its step-time files.
     """
 
     root: Root
@@ -88,7 +99,7 @@ class RunExtras(msgspec.Struct, frozen=True):
 
 
 class Run(msgspec.Struct, frozen=True):
-    """What ran together; workers in order of rank, then name, none while nothing is recorded."""
+    """A set of workers that ran together, ordered by rank, then name; empty while nothing is recorded."""
 
     id: str
     name: str
@@ -97,22 +108,23 @@ class Run(msgspec.Struct, frozen=True):
 
     @property
     def modified_ns(self) -> int:
-        """Time of the newest file."""
+        """Modification time of the newest file."""
         files = (span.version.mtime_ns for worker in self.workers for span in worker.spans)
         return max(files, default=self.extras.modified_ns if self.extras else 0)
 
 
 class Listing(msgspec.Struct, frozen=True):
-    """Everything at one moment, in natural order. revision grows with each change."""
+    """All runs at one time, in natural order; `revision` increases with each change."""
 
     revision: int
     runs: tuple[Run, ...]
     skipped: tuple[Problem, ...]
 
     def find(self, run: str, worker: str = "", span: str = "") -> Span:
-        """A span by its ids; the first worker and the first span when they are left out.
+        """Return a span by its ids. Without `worker` or `span` the first one is returned.
 
-        Raises: NotFound.
+        Raises:
+            NotFound: There is no such run, worker or span.
         """
         chosen = _pick(self.runs, run, "run")
         if not chosen.workers:
@@ -128,9 +140,14 @@ class Listing(msgspec.Struct, frozen=True):
 
 
 class Changes(msgspec.Struct, frozen=True):
-    """What became of the log directories since a revision.
+    """Changes of the log directories since a revision.
 
-    since: None when this is everything. removed: ids of runs that are gone. skipped: None when they are the same.
+    Attributes:
+        revision: The current revision.
+        since: The earlier revision, `None` if this is everything.
+        runs: New and changed runs.
+        removed: Ids of deleted runs.
+        skipped: Skipped files, `None` if unchanged.
     """
 
     revision: int
@@ -155,19 +172,19 @@ def _pick(items: Sequence[_Named], wanted: str, label: str) -> _Named:
 
 
 class RunIndex:
-    """Spans in their runs as files come, change and go: a change costs its run, however many others there are.
+    """Spans by run. A change costs time for its run only, however many other runs there are.
 
-    revision grows with each change. It begins with the time in microseconds, so that no revision of an earlier server
-    is taken for one of this.
+    `revision` increases with each change. It starts at the time in microseconds, so that revisions of an earlier server
+    are never mistaken for revisions of this one.
     """
 
     def __init__(self) -> None:
         self.revision = self._oldest = time.time_ns() // 1000
-        # Of every run that is listed; empty where all there is stands beside.
+        # All listed runs; empty for a run that only has extras.
         self._spans: dict[str, dict[str, Span]] = {}
         self._extras: dict[str, RunExtras] = {}
         self._order: list[tuple[tuple[Any, ...], str]] = []
-        # Runs as they were last asked for, and the revisions of all runs, gone ones too, the latest last.
+        # Cached runs, and the last revision of all runs, including deleted ones, in order of the revisions.
         self._runs: dict[str, Run] = {}
         self._changed: dict[str, int] = {}
         self._problems: dict[str, Problem] = {}
@@ -175,17 +192,17 @@ class RunIndex:
         self._listing: Listing | None = None
 
     def put(self, span: Span) -> None:
-        """Show a span, in place of an earlier one of the same file."""
+        """Show a span, in place of an earlier span of the same file."""
         self._list_run(span.run)[span.log_file.file] = span
         self._mark_changed(span.run)
 
     def drop(self, span: Span) -> None:
-        """Show a span no more."""
+        """Remove a span."""
         del self._spans[span.run][span.log_file.file]
         self._unlist_if_empty(span.run)
 
     def set_extras(self, extras: dict[str, RunExtras]) -> None:
-        """What there is of runs besides recordings, all of it, in place of what there was."""
+        """Replace the extras of all runs."""
         previous, self._extras = self._extras, extras
         for run in previous.keys() | extras.keys():
             if previous.get(run) != extras.get(run):
@@ -193,14 +210,14 @@ class RunIndex:
                 self._unlist_if_empty(run)
 
     def _list_run(self, run: str) -> dict[str, Span]:
-        """The spans of a run, which is listed from now on."""
+        """Return the spans of a run, which is listed from now on."""
         if run not in self._spans:
             self._spans[run] = {}
             insort(self._order, (natural_key(run), run))
         return self._spans[run]
 
     def _unlist_if_empty(self, run: str) -> None:
-        """A run changed; one of which nothing is left is listed no more."""
+        """Record a change of a run, and remove it if it is empty."""
         if not self._spans[run] and run not in self._extras:
             del self._spans[run]
             del self._order[bisect_left(self._order, (natural_key(run), run))]
@@ -210,7 +227,7 @@ class RunIndex:
             self._oldest = self.revision
 
     def set_problem(self, file: str, problem: Problem | None) -> None:
-        """List a file that is not shown, or, with None, does so no more."""
+        """List a file that is not shown; `None` removes it from the list."""
         if self._problems.get(file) != problem:
             self.revision += 1
             self._problems_changed = self.revision
@@ -220,14 +237,14 @@ class RunIndex:
                 del self._problems[file]
 
     def listing(self) -> Listing:
-        """Everything now."""
+        """Return the current listing."""
         if self._listing is None or self._listing.revision != self.revision:
             runs = tuple(self._get_run(run) for _, run in self._order)
             self._listing = Listing(self.revision, runs, self._skipped(self._listing))
         return self._listing
 
     def changes(self, since: int | None) -> Changes:
-        """What changed since a revision; everything, when that is None or not known any more."""
+        """Return the changes since a revision; everything if the revision is `None` or too old."""
         if since is None or not self._oldest <= since <= self.revision:
             now = self.listing()
             return Changes(now.revision, None, now.runs, (), now.skipped)
@@ -238,7 +255,7 @@ class RunIndex:
         return Changes(self.revision, since, runs, removed, skipped)
 
     def spans(self, run: str) -> list[Span]:
-        """Every span of a run in its order; none, when there is no such run."""
+        """Return the spans of a run in order, none if it does not exist."""
         return [span for worker in self._get_run(run).workers for span in worker.spans] if run in self._spans else []
 
     def _mark_changed(self, run: str) -> None:
@@ -274,7 +291,7 @@ def _build_worker(name: str, spans: list[Span]) -> Worker:
     spans_by_id: dict[str, Span] = {}
     for span in sorted(spans, key=lambda span: (natural_key(span.run_path.stamp), span.log_file.name)):
         stamp = span.run_path.stamp or "1"
-        span_id = span.log_file.name if stamp in spans_by_id else stamp  # the same recording packed and unpacked
+        span_id = span.log_file.name if stamp in spans_by_id else stamp  # the same recording, packed and unpacked
         spans_by_id[span_id] = replace(span, id=span_id)
     return Worker(
         name, next((span.rank for span in spans_by_id.values() if span.rank >= 0), -1), tuple(spans_by_id.values())
@@ -282,12 +299,12 @@ def _build_worker(name: str, spans: list[Span]) -> Worker:
 
 
 def run_id(root: Root, path: str) -> str:
-    """What a run is called; below: its root, "." for the root itself."""
+    """Return the id of a run, given its path below the root, "." for the root itself."""
     return f"{root.prefix}/{path}" if root.prefix and path != "." else root.prefix or path
 
 
 def collect_extras(items: Iterable[LogFile | LiveFolder | Problem]) -> dict[str, RunExtras]:
-    """What a walk found of runs besides their recordings."""
+    """Return the extras of runs among the results of a walk."""
     extras: dict[str, RunExtras] = {}
     for item in items:
         if isinstance(item, LiveFolder):
@@ -302,17 +319,17 @@ def collect_extras(items: Iterable[LogFile | LiveFolder | Problem]) -> dict[str,
 
 
 def new_span(file: LogFile) -> Span:
-    """A file that nothing is known of but its place."""
+    """Return the span of a file that has not been examined."""
     return Span("", file, parse_run_path(file.folder, file.name), "waiting")
 
 
 def scan_profiles(paths: Sequence[str | Path]) -> Listing:
-    """What is there now, nothing parsed; for commands that look once."""
+    """Return the current profiles, without parsing them; for commands that scan once."""
     return list_profiles(item for root in roots(paths) for item in walk(root))
 
 
 def list_profiles(items: Iterable[LogFile | LiveFolder | Problem]) -> Listing:
-    """The profiles among them, nothing parsed."""
+    """Return the profiles among files, without parsing them."""
     arrangement = RunIndex()
     for item in items:
         if isinstance(item, Problem):

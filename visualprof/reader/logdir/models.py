@@ -1,4 +1,4 @@
-"""Models, read in processes of their own when somebody asks for them; kept on disk, the latest in memory."""
+"""Read models on demand, in separate processes; graphs are cached on disk, recent ones in memory."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from visualprof.reader.logdir.pool import Parser, Pool
 from visualprof.reader.models import read_model
 from visualprof.reader.source import GROWING_HINT, Progress, Source
 
-_MAX_PROCESSES = 2  # processes
+_MAX_PROCESSES = 2  # at the same time
 _MAX_CACHED_NODES = 200_000  # in memory; one model is kept whatever its size
 _MAX_CACHED_FAILURES = 1000
-_MAX_ATTEMPTS = 2  # of a model whose process died: the machine may have been short of memory
+_MAX_ATTEMPTS = 2  # per model whose process died: the machine may have been short of memory
 
 
 class ModelNotReady(NotReady):
-    """With what the page shows meanwhile."""
+    """The model is being read; has the state and progress that the web UI shows."""
 
     def __init__(self, name: str, progress: float) -> None:
         super().__init__(
@@ -39,6 +39,8 @@ class ModelNotReady(NotReady):
 
 @dataclass
 class _Reading:
+    """A model that is being read."""
+
     path: Path
     name: str
     size: int
@@ -52,8 +54,8 @@ class ModelReader:
     """Graphs of model files.
 
     Args:
-        parser: a pool whose task is `cache_graph`; closed with this.
-        cache: where its children leave graphs.
+        parser: A pool whose task is `cache_graph`; closed with this reader.
+        cache: The cache in which the pool's processes store graphs.
     """
 
     def __init__(self, parser: Parser[str], cache: Cache) -> None:
@@ -68,30 +70,34 @@ class ModelReader:
         parser.start(self)
 
     def close(self) -> None:
-        """Stops reading; who waits is told to ask again."""
+        """Stop reading. Waiting callers are told to ask again."""
         self._parser.close()
         with self._lock:
             for reading in self._readings.values():
                 reading.done.set()
 
     def busy_paths(self) -> set[str]:
-        """Paths of files that are being read, or are about to be."""
+        """Return the paths of files that are being read or queued."""
         with self._lock:
             return {str(reading.path) for reading in self._readings.values()}
 
     def forget_failures(self) -> None:
-        """What could not be read is tried again."""
+        """Allow another attempt for models that could not be read."""
         with self._lock:
             self._failures.clear()
 
     def graph(self, path: Path, name: str, version: tuple[int, int], wait_s: float) -> ModelGraph:
-        """The graph of a model.
+        """Return the graph of a model.
 
         Args:
-            name: by which users know the file. version: time of change and bytes of the file.
-            wait_s: for a model that is not known yet; with a wait, it is read before those that nobody waits for.
+            path: The file.
+            name: The file's name for users.
+            version: Modification time and size of the file.
+            wait_s: How long to wait for a model that is not cached. With a wait, it is read before models without one.
 
-        Raises: BeingRead. Failed.
+        Raises:
+            ModelNotReady: The model is being read.
+            ReadFailed: The model cannot be read.
         """
         key = f"{version}:{name}:{path}"
         outcome = self._cached(key, name, path)
@@ -109,7 +115,7 @@ class ModelReader:
         return outcome
 
     def _cached(self, key: str, name: str, path: Path) -> ModelGraph | Failure | None:
-        """What is in memory or, one at a time, comes from disk."""
+        """Return the graph or failure from memory, or load the graph from disk, one at a time."""
         with self._lock:
             outcome = self._graphs.get(key) or self._failures.get(key)
             if outcome or key in self._readings:
@@ -128,7 +134,7 @@ class ModelReader:
             graph = self._graphs.get(key) or self._cache.load_graph(fingerprint)
             if graph is None:
                 return None
-            if graph.name == path.name:  # a model that says no name is called after its file
+            if graph.name == path.name:  # a model without a name is named after its file
                 graph = replace(graph, name=name)
             self._cache_graph(key, graph)
         return graph
@@ -141,14 +147,14 @@ class ModelReader:
                 self._graphs.popitem(last=False)
 
     def on_progress(self, key: str, progress: float) -> None:
-        """From the pool: reading has begun or got on."""
+        """Handle progress of the pool: reading started or advanced."""
         with self._lock:
             reading = self._readings.get(key)
         if reading:
             reading.progress = progress
 
     def on_finished(self, key: str, outcome: str | Failure) -> None:
-        """From the pool: a model was read into the cache, or cannot be."""
+        """Handle the end of a pool's job: a model was read into the cache, or cannot be read."""
         with self._lock:
             reading = self._readings.get(key)
         if reading is None:
@@ -178,14 +184,17 @@ class ModelReader:
 
 
 def open_model_reader(cache: Cache) -> ModelReader:
-    """A reader with a pool of its own, which begins with the first model: a slow one does not hold up profiles."""
+    """Return a reader with its own pool, which starts with the first model: a slow model does not delay profiles."""
     return ModelReader(Pool(partial(cache_graph, cache=cache), _MAX_PROCESSES, MODEL_LIMITS), cache)
 
 
 def cache_graph(path: str, progress: Progress, *, cache: Cache) -> str:
-    """Read a model into the cache and gives its fingerprint; the task of a child.
+    """Read a model into the cache and return its fingerprint; the task of a child process.
 
-    Raises: UnknownFormat, FormatError, SourceError.
+    Raises:
+        UnknownFormat: No model format recognizes the content.
+        FormatError: The content is damaged or too large.
+        SourceError: The file cannot be read.
     """
     source = Source(path)
     fingerprint = source.fingerprint()

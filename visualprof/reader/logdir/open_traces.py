@@ -1,4 +1,4 @@
-"""The traces that were opened last, which stay open."""
+"""Recently used traces, which stay open."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _MAX_OPEN_TRACES = 8
 
 
 class OpenTraces:
-    """Traces of a cache by their fingerprints; threads take turns."""
+    """Traces of a cache by fingerprint; safe for use by several threads."""
 
     def __init__(self, cache: Cache) -> None:
         self._cache = cache
@@ -20,7 +20,7 @@ class OpenTraces:
         self._lock = threading.Lock()
 
     def get(self, fingerprint: str) -> Trace | None:
-        """The trace, None where the cache does not have it any more. Meanwhile other traces can be had."""
+        """Return the trace, or `None` if the cache does not have it. Loading does not block other traces."""
         with self._lock:
             trace = self._traces.get(fingerprint)
         trace = trace or self._cache.load(fingerprint)

@@ -1,22 +1,23 @@
-"""Where profiles are parsed: processes of this machine, or the workers of a cluster."""
+"""Choose where profiles are parsed: processes of this machine, or workers of a cluster."""
 
 from __future__ import annotations
 
 from visualprof.reader.child import Result, Task
 from visualprof.reader.logdir.pool import Parser, Pool
 
-PROCESSES = "processes"  # of this machine
+PROCESSES = "processes"  # the engine of local processes
 
 
 def open_parser(task: Task[Result], engine: str = PROCESSES, workers: int | None = None) -> Parser[Result]:
-    """What parses files.
+    """Return a parser of files.
 
     Args:
-        task: what is done with a path; must be picklable.
-        engine: `processes`, or a cluster as `engines.start` names it.
-        workers: processes at most; by default as `Pool` has it.
+        task: Function of a path; must be picklable.
+        engine: `processes`, or a cluster as in `engines.start`.
+        workers: Maximum number of processes (default: that of `Pool`).
 
-    Raises: VisualprofError: there is no such engine.
+    Raises:
+        VisualprofError: There is no such engine.
     """
     if engine == PROCESSES:
         return Pool(task, workers)

@@ -1,7 +1,7 @@
-"""Parsing in a few processes of its own, so that the server stays free and a crash takes one file only.
+"""Parse files in child processes, so that the server stays responsive and a crash affects one file only.
 
-Each slot is a thread that feeds one spawned child, so a killed child fails its own file and is replaced
-for the next. The result of a job is small: the columns travel through the cache.
+Each slot is a thread that feeds one spawned child. A killed child fails its own file and is replaced for the next one.
+The result of a job is small, because the columns are passed through the cache.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from visualprof.messages import msg
 from visualprof.reader.child import Failure, Limits, ReaderProcess, Result, Task
 from visualprof.reader.processors import usable_processors
 
-# Two such files at once could take more memory than the machine has.
+# Two such files at the same time could need more memory than the machine has.
 _HUGE_BYTES = 1024**3
-# A child that has had nothing to do for so long ends: it holds 50 to 500 MiB. Another one is there in half a second.
+# A child that is idle for this long exits: it holds 50 to 500 MiB. A new one starts in half a second.
 _IDLE_S = 30.0
 _MAX_STALE_ENTRIES = 1000
 
@@ -33,36 +33,44 @@ ParserResult = TypeVar("Read", covariant=True)
 
 
 class Listener(Protocol[ListenerResult]):
-    """Who wants to know; called from the pool's threads."""
+    """Receives the events of a parser, in its threads."""
 
     def on_progress(self, key: str, progress: float) -> None:
-        """A job has begun (0.0) or got on."""
+        """A job started (0.0) or advanced."""
 
     def on_finished(self, key: str, outcome: ListenerResult | Failure) -> None:
-        """A job is over, unless it was cancelled."""
+        """A job finished and was not canceled."""
 
 
 class Parser(Protocol[ParserResult]):
-    """What parses files in the background."""
+    """Parses files in the background."""
 
     def start(self, listener: Listener[ParserResult]) -> None:
-        """Tell `listener` from now on."""
+        """Report to `listener` from now on."""
 
     def submit(self, key: str, path: str | Path, size: int, order: tuple[int, ...]) -> None:
-        """Queues a file, the lowest order first."""
+        """Queue a file, the lowest order first."""
 
     def prioritize(self, key: str) -> None:
         """Move a queued file to the front."""
 
     def cancel(self, key: str) -> None:
-        """Forget a job without a word to the listener."""
+        """Drop a job without notifying the listener."""
 
     def close(self) -> None:
-        """Stops everything."""
+        """Stop all jobs."""
 
 
 class Job(msgspec.Struct):
-    """A file to parse. huge: never two at once. order: the lowest first."""
+    """A file to parse.
+
+    Attributes:
+        key: Identifies the job.
+        path: The file.
+        huge: At most one such job runs at a time.
+        order: The lowest order runs first.
+        cancelled: The job was canceled.
+    """
 
     key: str
     path: str
@@ -72,11 +80,11 @@ class Job(msgspec.Struct):
 
 
 class JobQueue:
-    """Waiting jobs by their order; one that was moved or cancelled stays in the heap until its turn comes."""
+    """Waiting jobs by order. A moved or canceled job stays in the heap until it reaches the top."""
 
     def __init__(self) -> None:
         self._jobs: dict[str, Job] = {}
-        self._heaps: tuple[list[_HeapEntry], list[_HeapEntry]] = ([], [])  # of other files, and of huge ones
+        self._heaps: tuple[list[_HeapEntry], list[_HeapEntry]] = ([], [])  # of normal jobs, and of huge ones
         self._sequence = count()
 
     def __len__(self) -> int:
@@ -86,7 +94,7 @@ class JobQueue:
         return iter(self._jobs)
 
     def add(self, job: Job) -> None:
-        """Queues a job, or moves one that waits."""
+        """Queue a job, or move a waiting one."""
         self._jobs[job.key] = job
         heap = self._heaps[job.huge]
         heappush(heap, (job.order, next(self._sequence), job))
@@ -95,17 +103,17 @@ class JobQueue:
             heapify(heap)
 
     def prioritize(self, key: str) -> None:
-        """Put a job, if it waits, before all others."""
+        """Move a waiting job before all others."""
         if job := self._jobs.get(key):
             job.order = (-1, -time.monotonic_ns())
             self.add(job)
 
     def remove(self, key: str) -> None:
-        """Forget a job, if it waits."""
+        """Drop a waiting job."""
         self._jobs.pop(key, None)
 
     def take(self, huge: bool) -> Job | None:
-        """The next job, a huge one only if that is allowed; None when there is none."""
+        """Return the next job, a huge one only if allowed, or `None`."""
         best: list[_HeapEntry] = []
         for heap in self._heaps[: 1 + huge]:
             while heap and not self._is_waiting(heap[0]):
@@ -115,6 +123,7 @@ class JobQueue:
         return self._jobs.pop(heappop(best)[2].key) if best else None
 
     def _is_waiting(self, entry: _HeapEntry) -> bool:
+        """Return whether a heap entry is the current one of its job."""
         order, _, job = entry
         return self._jobs.get(job.key) is job and job.order is order
 
@@ -126,10 +135,10 @@ class Pool(Generic[Result]):
     """Parses files in child processes, the lowest `order` first.
 
     Args:
-        task: what a child does with a path; must be picklable.
-        workers: child processes at most; by default as many as processors that this process may use, 2 to 4.
-        idle_s: after so long without a file a child ends.
-        limits: what one file may take.
+        task: Function of a path; must be picklable.
+        workers: Maximum number of child processes (default: the usable processors, 2 to 4).
+        limits: Resources that one file may use.
+        idle_s: An idle child exits after this time.
     """
 
     def __init__(
@@ -147,11 +156,11 @@ class Pool(Generic[Result]):
         self._listener: Listener[Result] | None = None
 
     def start(self, listener: Listener[Result]) -> None:
-        """From now on tells `listener`; children start with their first job."""
+        """Report to `listener` from now on; children start with their first job."""
         self._listener = listener
 
     def submit(self, key: str, path: str | Path, size: int, order: tuple[int, ...]) -> None:
-        """Queues a file; a job of the same key is cancelled first."""
+        """Queue a file; an earlier job of the same key is canceled."""
         with self._condition:
             self._cancel(key)
             self._waiting.add(Job(key, os.fspath(path), size >= _HUGE_BYTES, order))
@@ -162,17 +171,17 @@ class Pool(Generic[Result]):
             self._condition.notify()
 
     def prioritize(self, key: str) -> None:
-        """Someone waits for this file: it is the next."""
+        """Move a waiting file to the front of the queue."""
         with self._condition:
             self._waiting.prioritize(key)
 
     def cancel(self, key: str) -> None:
-        """Forget the job; a child busy with it is stopped. Its outcome is not reported."""
+        """Drop a job. A child that reads the file is stopped; the outcome is not reported."""
         with self._condition:
             self._cancel(key)
 
     def close(self) -> None:
-        """Stop all children; returns when they are gone."""
+        """Stop all children and wait until they have exited."""
         with self._condition:
             self._closed = True
             for key in [*self._waiting, *self._running]:
@@ -188,7 +197,10 @@ class Pool(Generic[Result]):
             job.cancelled = True
 
     def _take(self, idle_s: float | None) -> Job | None:
-        """The next job; None at the end, and after that time without one. At most one huge file is read at a time."""
+        """Return the next job, or `None` after closing or `idle_s` seconds without a job.
+
+        At most one huge file is read at a time.
+        """
         with self._condition:
             while not self._closed:
                 job = self._waiting.take(huge=not any(job.huge for job in self._running.values()))
@@ -200,10 +212,11 @@ class Pool(Generic[Result]):
         return None
 
     def _run_slot(self) -> None:
+        """Run the loop of a slot."""
         child: ReaderProcess[Result] | None = None
         while True:
             job = self._take(self._idle_s if child else None)
-            if job is None:  # an idle child holds its libraries and what its allocator kept
+            if job is None:  # an idle child occupies memory for its libraries and its allocator
                 if child:
                     child.stop()
                     child = None
@@ -214,7 +227,7 @@ class Pool(Generic[Result]):
             try:
                 child = child if child and child.is_alive() else ReaderProcess(self._task, self._limits)
                 outcome = self._run(child, job)
-            except OSError as error:  # no process or no pipe left
+            except OSError as error:  # out of processes or pipes
                 outcome = Failure(
                     msg(
                         "logdir.cannot_start_process_read",

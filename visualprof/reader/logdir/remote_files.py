@@ -1,4 +1,4 @@
-"""Files of runs that are kept elsewhere: they are listed always, and here once somebody asks for them."""
+"""Files of runs that are stored remotely: always listed, downloaded on demand."""
 
 from __future__ import annotations
 
@@ -11,30 +11,32 @@ from visualprof.reader.logdir.scan import LogFile, Problem
 
 
 class RemoteFileSource(Protocol):
-    """Where they are kept."""
+    """A place that stores files remotely."""
 
     def files(self) -> Sequence[LogFile | Problem] | None:
-        """All of them, and what cannot be looked at; None as long as that is not known."""
+        """Return all files, and problems of listing them, or `None` until they are known."""
 
     def fetch(self, path: str, on_done: Callable[[VisualprofError | None], object]) -> None:
-        """Bring a file to its path in the background. then: is told why it could not be, or None."""
+        """Download a file to its path in the background; `on_done` gets an error or `None`."""
 
     def ensure_local(self, path: str) -> None:
-        """Somebody is about to read a file.
+        """Make sure that a file can be read.
 
-        Raises: NotReady: it is being fetched, ask again. VisualprofError: it cannot be.
+        Raises:
+            NotReady: The file is being downloaded; ask again.
+            VisualprofError: The file cannot be downloaded.
         """
 
 
 class RemoteFileSources:
-    """Several of them. A `RemoteFileSource`."""
+    """Several sources as one `RemoteFileSource`."""
 
     def __init__(self, sources: Sequence[RemoteFileSource]) -> None:
         self._sources = sources
         self._source_of_path: dict[str, RemoteFileSource] = {}
 
     def files(self) -> Sequence[LogFile | Problem] | None:
-        """Of all; None as long as those of one are not known."""
+        """Return the files of all sources, or `None` until all are known."""
         items: list[LogFile | Problem] = []
         for source in self._sources:
             source_items = source.files()
@@ -45,15 +47,15 @@ class RemoteFileSources:
         return items
 
     def fetch(self, path: str, on_done: Callable[[VisualprofError | None], object]) -> None:
-        """By the one that has the file."""
+        """Download a file from the source that has it."""
         self._source_of_path[path].fetch(path, on_done)
 
     def ensure_local(self, path: str) -> None:
-        """By the one that has the file; the others know nothing of it."""
+        """Ask all sources; those without the file ignore it."""
         for source in self._sources:
             source.ensure_local(path)
 
 
 def is_local(file: LogFile) -> bool:
-    """Can it be read now?"""
+    """Return whether the file can be read now."""
     return file.verdict is None or os.path.isfile(file.path)

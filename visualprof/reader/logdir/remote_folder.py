@@ -1,8 +1,9 @@
-"""Log directories at addresses: each is a folder of the cache, empty at first, whose files are listed from there.
+"""Log directories at addresses. Each is a folder of the cache, empty at first, with the listing of the remote files.
 
-What a file is, is told from its head. Who parses a profile copies it for himself, on this machine or on one of a
-cluster, and removes the copy: its columns are kept. Models, and what somebody downloads, are copied into the folder,
-and go again when there is no room. What results of jobs say of themselves is always there.
+- A file's head decides what the file is.
+- A parser makes its own temporary copy of a profile, on this machine or on one of a cluster. Only the columns are kept.
+- Models and downloads are copied into the folder, and deleted again when space is needed.
+- Small result files of jobs are always present.
 """
 
 from __future__ import annotations
@@ -32,14 +33,14 @@ from visualprof.reader.source import Progress, Source, is_address
 
 _log = logging.getLogger(__name__)
 
-MAX_COPIES_BYTES = 10 * 1024**3  # of models and downloads, in a folder
+MAX_COPIES_BYTES = 10 * 1024**3  # for models and downloads, per folder
 _FOLDER, _LISTING = "addresses", "listing.json"
 _RESULT_FILES = frozenset({"job.json", "env.json", "status.json", "points.jsonl", "advice.json"})
 _MAX_RESULT_BYTES = 4 << 20
-_HEADS_BYTES = (1 << 20, 16 << 20)  # the second where samples of a monitor stand before what a profiler wrote
-_SCAN_INTERVAL_S, _SCAN_REST_RATIO = 5.0, 10  # between two looks, and in times that one takes
+_HEADS_BYTES = (1 << 20, 16 << 20)  # the second if samples of a monitor precede the profiler's own events
+_SCAN_INTERVAL_S, _SCAN_REST_RATIO = 5.0, 10  # seconds between scans, and as a multiple of a scan's duration
 _MAX_THREADS = 16
-_COPY_WAIT_S = 1.0  # for a file that somebody reads: most are there by then
+_COPY_WAIT_S = 1.0  # for a requested file; most arrive in time
 _UNUSED_COPY_S = 60.0
 _DISK_HINT = msg(
     "logdir.there_room_tmpdir_visualprof", "is there room for it? TMPDIR and VISUALPROF_CACHE_DIR say where copies go"
@@ -47,13 +48,13 @@ _DISK_HINT = msg(
 
 
 class _Listing(msgspec.Struct):
-    """What is at an address: of each file its version and what it is."""
+    """Contents of an address: version and verdict of each file."""
 
     address: str
     files: dict[str, tuple[Version, Verdict]]
 
     def names(self, root: Path) -> FolderLister:
-        """The names in each folder below `root`."""
+        """Return a function that lists the names in each folder below `root`."""
         folders: dict[Path, list[str]] = {}
         for name in sorted(self.files):
             path = root / name
@@ -65,15 +66,17 @@ _DECODER = msgspec.json.Decoder(_Listing)
 
 
 class RemoteFolder:
-    """The files at an address, as a folder that may be lost. A `RemoteFileSource`.
+    """The files at an address, as a folder that may be deleted at any time. A `RemoteFileSource`.
 
     Args:
-        address: of the log directory.
-        cache: the folder of the cache, which the workers of a cluster must see, too.
+        address: The address of the log directory.
+        cache: The cache folder; the workers of a cluster must see it as well.
 
-    Attributes: path: the folder.
+    Attributes:
+        path: The folder.
 
-    Raises: VisualprofError: it is no address, or what reads such addresses is not installed.
+    Raises:
+        VisualprofError: This is not an address, or the package for such addresses is not installed.
     """
 
     def __init__(self, address: str, cache: Path) -> None:
@@ -88,44 +91,47 @@ class RemoteFolder:
         self._following = False
         self._stop = threading.Event()
         self._threads = ThreadPoolExecutor(_MAX_THREADS, "address")
-        with contextlib.suppress(OSError):  # what cannot be kept is said when it is to be
+        with contextlib.suppress(OSError):  # reported when a copy is needed
             self.path.mkdir(parents=True, exist_ok=True)
 
     def join(self, roots: Sequence[Root]) -> list[Root]:
-        """The log directories, of which it is one, with its address."""
+        """Return the log directories with this folder's address added to its entry."""
         joined = [replace(root, address=self._store.address) if root.path == self.path else root for root in roots]
         self._root = next((root for root in joined if root.path == self.path), self._root)
         return joined
 
     def start(self) -> None:
-        """Follow the address from now on."""
+        """Scan the address regularly from now on."""
         self._following = True
         threading.Thread(target=self._loop, name="address", daemon=True).start()
 
     def close(self) -> None:
-        """Stops."""
+        """Stop scanning."""
         self._stop.set()
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def files(self) -> Sequence[LogFile | Problem] | None:
-        """As of the last look, or as of now where nothing follows the address; None before the first look.
+        """Return the files of the last scan, or scan now if nothing scans regularly; `None` before the first scan.
 
-        Raises: as `scan`.
+        Raises:
+            SourceError: As for `scan`.
         """
         if not self._following:
             self.scan()
         return self._items
 
     def fetch(self, path: str, on_done: Callable[[VisualprofError | None], object]) -> None:
-        """Nothing is to be done: who parses a file copies it."""
+        """Report success at once: a parser copies the file itself."""
         on_done(None)
 
     def ensure_local(self, path: str) -> None:
-        """Somebody is about to read a file.
+        """Make sure that a file can be read.
 
-        Raises: NotReady: it is being copied. SourceError: it cannot be.
+        Raises:
+            NotReady: The file is being copied.
+            SourceError: The file cannot be copied.
         """
-        name, files = _relative_name(self.path, path), self._listing.files  # a look may put another listing there
+        name, files = _relative_name(self.path, path), self._listing.files  # a scan may replace the listing meanwhile
         if name not in files:
             return
         copies = [self._start_copy(file_name, files[file_name][0]) for file_name in _with_weight_files(name, files)]
@@ -139,9 +145,10 @@ class RemoteFolder:
             copy.result()
 
     def copy_all(self, paths: Iterable[str]) -> None:
-        """Copies files with their captures; returns when they are here.
+        """Copy files with their captures and wait for the copies.
 
-        Raises: SourceError: one cannot be copied.
+        Raises:
+            SourceError: A file cannot be copied.
         """
         files, names = self._listing.files, self._listing.names(self.path)
         wanted = {
@@ -151,9 +158,10 @@ class RemoteFolder:
             copy.result()
 
     def scan(self) -> None:
-        """Takes note of what is there now.
+        """Update the listing.
 
-        Raises: SourceError: it cannot be listed, or its list cannot be kept.
+        Raises:
+            SourceError: The address cannot be listed, or the listing cannot be stored.
         """
         files, listed = self._listing.files, self._store.list()
         changed = {name: version for name, version in listed.items() if name not in files or files[name][0] != version}
@@ -173,7 +181,7 @@ class RemoteFolder:
         ]
 
     def _examine(self, item: tuple[str, Version]) -> tuple[str, tuple[Version, Verdict]]:
-        """What a file is, by one of the same name and size that has only its head."""
+        """Return the verdict on a file, from a file of the same name and size that only has its head."""
         name, version = item
         verdict = Verdict("other")
         for size in _HEADS_BYTES:
@@ -208,7 +216,7 @@ class RemoteFolder:
         return LogFile(path, f"{self._root.prefix}/{name}".lstrip("/"), self._root, folder, file_name, version, verdict)
 
     def _start_copy(self, name: str, version: Version) -> Future[None]:
-        """The copy of a file, which is under way or done."""
+        """Return the copy of a file, which may be in progress or done."""
         with self._lock:
             copy = self._copies.get(name)
             if copy is None or (copy.done() and not _is_current(self.path / name, version)):
@@ -233,7 +241,7 @@ class RemoteFolder:
             ) from error
 
     def _remove_old(self) -> None:
-        """Removes copies of what is gone or changed, and the least recently used beyond what they may take."""
+        """Delete copies of deleted or changed files, and the least recently used copies beyond the size limit."""
         unused: list[tuple[float, int, Path]] = []
         for folder, _, names in os.walk(self.path):
             for path in (Path(folder) / name for name in names):
@@ -251,7 +259,7 @@ class RemoteFolder:
                 excess -= size
 
     def _save(self) -> None:
-        """For the next server, and for who parses its files."""
+        """Store the listing, for the next server and for parsers."""
         try:
             self._base.mkdir(parents=True, exist_ok=True)
             partial = self._base / f".{os.getpid()}.part"
@@ -271,7 +279,7 @@ class RemoteFolder:
             began = time.monotonic()
             try:
                 self.scan()
-            except Exception as error:  # noqa: BLE001 - the next look may do better
+            except Exception as error:  # noqa: BLE001 - the next scan may succeed
                 if self._stop.is_set():
                     return
                 reported = error if isinstance(error, VisualprofError) else None
@@ -284,9 +292,10 @@ class RemoteFolder:
 
 
 def open_addresses(paths: Sequence[str | Path], cache: Path) -> tuple[list[str | Path], list[RemoteFolder]]:
-    """Log directories as paths, and those of them that are at addresses.
+    """Return the log directories as paths, and the folders of those that are at addresses.
 
-    Raises: as `RemoteFolder`.
+    Raises:
+        VisualprofError: As for `RemoteFolder`.
     """
     folders = {path: RemoteFolder(str(path), cache) for path in paths if is_address(path)}
     return [folders[path].path if path in folders else path for path in paths], list(folders.values())
@@ -294,9 +303,10 @@ def open_addresses(paths: Sequence[str | Path], cache: Path) -> tuple[list[str |
 
 @contextlib.contextmanager
 def local_copy(path: str, progress: Progress) -> Generator[tuple[str, Progress]]:
-    """A file that can be parsed, and its progress: one at an address is copied with its captures, until the end.
+    """Return a context with a local file and its progress callback. A remote file is copied with its captures.
 
-    Raises: SourceError: it cannot be copied.
+    Raises:
+        SourceError: The file cannot be copied.
     """
     listing, root = _find_listing(path)
     if listing is None:
@@ -313,7 +323,7 @@ def local_copy(path: str, progress: Progress) -> Generator[tuple[str, Progress]]
 
 
 def file_size(path: str) -> int:
-    """Bytes of a file, here or at an address; -1 where there is none."""
+    """Return the size in bytes of a local or remote file, -1 if it does not exist."""
     listing, root = _find_listing(path)
     if listing:
         return listing.files[_relative_name(root, path)][0].size
@@ -324,7 +334,7 @@ def file_size(path: str) -> int:
 
 
 def _find_listing(path: str) -> tuple[_Listing | None, Path]:
-    """The listing that has a path, and the folder that its names begin at; None for an ordinary file."""
+    """Return the listing that has a path, and the root of its names; `None` for an ordinary file."""
     for root, base in itertools.pairwise(Path(path).parents):
         if (
             base.parent.name == _FOLDER
@@ -351,7 +361,7 @@ def _examine_head(path: Path, version: Version) -> Verdict:
 
 
 def _with_weight_files(name: str, files: Mapping[str, tuple[Version, Verdict]]) -> list[str]:
-    """A file; with a model what lies beside it under the same name, where its weights may be."""
+    """Return a file's name; for a model also files with the same stem, which may contain its weights."""
     verdict = files[name][1]
     if verdict.kind != "other" or not verdict.format:
         return [name]
@@ -360,7 +370,7 @@ def _with_weight_files(name: str, files: Mapping[str, tuple[Version, Verdict]]) 
 
 
 def _relative_name(root: Path, path: str | Path) -> str:
-    """A path as a name; "" when it is not below the folder."""
+    """Return a path relative to the folder, "" if it is outside."""
     with contextlib.suppress(ValueError):
         return Path(path).relative_to(root).as_posix()
     return ""
@@ -375,4 +385,4 @@ def _is_current(path: Path, version: Version) -> bool:
 
 
 def _ignore_progress(fraction: float) -> None:
-    """Nobody sees how far a copy is."""
+    """Ignore progress: the progress of a copy is not shown."""

@@ -1,4 +1,4 @@
-"""Which files below the log directories may be profiles: a walk, and a look at each head."""
+"""Find files below the log directories that may be profiles: walk the folders and examine each head."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from visualprof.reader.source import GROWING_HINT, HEAD_BYTES, Source
 
 _log = logging.getLogger(__name__)
 
-# A dataset by mistake below a log directory must not keep the scanner busy for minutes.
+# A dataset that was put below a log directory by mistake must not block the scanner for minutes.
 MAX_ENTRIES = 200_000
-# Read of every file; more only of those that begin like a profile or are named like one.
+# Read from every file; more is only read if the file starts like a profile or has a profile's name.
 GLANCE_BYTES = 512
 
 _UNFINISHED_SUFFIXES = (".partial", ".tmp", ".part", ".crdownload", ".swp", "~")
@@ -36,17 +36,20 @@ _OTHER_NAME = re.compile(
     r"|tflite|arrow|db|sqlite|tar\.gz|svg\.gz|log\.gz|txt\.gz|csv\.gz|tsv\.gz|bin\.gz|npy\.gz|ubyte\.gz)$",
     re.IGNORECASE,
 )
-# What a remote run leaves beside its profiles: JSON that is not worth a word.
+# Result files that a remote run writes next to its profiles: JSON that is not reported.
 _RESULT_FILES = frozenset({"job.json", "env.json", "status.json"})
-# Where the processes of a run that listen say what they do, and are told what to record.
+# Folder through which processes of a run report their state and receive requests.
 LIVE_FOLDER = ".live"
 STEP_TIMES_SUFFIX = ".steps.bin"
 
 
 class Root(msgspec.Struct, frozen=True):
-    """A log directory. prefix: what stands before its runs, "" when it is the only one.
+    """A log directory.
 
-    address: of which the folder has copies, "" of one that is here.
+    Attributes:
+        path: The folder or file.
+        prefix: Prefix of its runs, "" if it is the only log directory.
+        address: The address of which the folder has copies, "" for a local one.
     """
 
     path: Path
@@ -55,7 +58,10 @@ class Root(msgspec.Struct, frozen=True):
 
 
 class Version(msgspec.Struct, frozen=True):
-    """Differs when the content of a file may differ. captures: of the captures of graphs that are read with it."""
+    """Changes when the content of a file may have changed.
+
+    `captures` covers the capture traces that are read with it.
+    """
 
     size: int
     mtime_ns: int
@@ -64,7 +70,18 @@ class Version(msgspec.Struct, frozen=True):
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """profile: of `format`. growing: too short to say. skipped: looks like one, is none. other: never mentioned."""
+    """What a file is.
+
+    Attributes:
+        kind: One of:
+            - profile: a profile of `format`.
+            - growing: too short to decide.
+            - skipped: looks like a profile, but is not one.
+            - other: not reported.
+        format: Id of the format.
+        error: Why a file is skipped or growing.
+        hint: What to do about it.
+    """
 
     kind: Literal["profile", "growing", "skipped", "other"]
     format: str = ""
@@ -73,9 +90,17 @@ class Verdict(msgspec.Struct, frozen=True):
 
 
 class LogFile(msgspec.Struct, frozen=True):
-    """A file. file: how it is called towards users, unique; folder: below its root, with `/`.
+    """A file.
 
-    known: what it is, of one that is kept `elsewhere`, and perhaps not here; its format may be that of a model.
+    Attributes:
+        path: Its path.
+        file: Its unique name for users.
+        root: Its log directory.
+        folder: Its folder below the root, with `/`.
+        name: Its name.
+        version: Its version.
+        verdict: What a remote file is, which may not be local; the format may be that of a model. `None` for a local
+            file.
     """
 
     path: str
@@ -88,7 +113,10 @@ class LogFile(msgspec.Struct, frozen=True):
 
 
 class LiveFolder(msgspec.Struct, frozen=True):
-    """The `.live` of a folder, by its real path below the root. modified_ns: of the folder that it is in."""
+    """The `.live` folder of a folder, by its real path below the root.
+
+    `modified_ns` is the time of its parent folder.
+    """
 
     path: str
     root: Root
@@ -105,7 +133,7 @@ class Problem(msgspec.Struct, frozen=True):
 
 
 def roots(paths: Sequence[str | Path]) -> list[Root]:
-    """The log directories; with more than one, each gets its own name as prefix."""
+    """Return the log directories. Several log directories get their own names as prefixes."""
     distinct = list(dict.fromkeys(Path(p).expanduser().absolute() for p in paths))
     if len(distinct) == 1:
         return [Root(distinct[0], "")]
@@ -119,12 +147,14 @@ def roots(paths: Sequence[str | Path]) -> list[Root]:
 
 
 def walk(root: Root, *, follow_outside: bool = True) -> Iterator[LogFile | LiveFolder | Problem]:
-    """Every regular file below a root, but nothing hidden or unfinished; each folder once, whatever the links.
+    """Yield every regular file below a root, except hidden and unfinished ones; each folder once, whatever the links.
 
-    Of what is hidden, the folders of live runs alone are told of, and only those that really are below the root: a
-    request is written there.
+    The only hidden folders yielded are those of live runs, and only if they are really below the root, because requests
+    are written there.
 
-    outside: also what links lead to out of the root.
+    Args:
+        root: The log directory.
+        follow_outside: Also follow links out of the root.
     """
     if root.path.is_file():
         captures = captures_stamp(str(root.path.parent))
@@ -132,7 +162,7 @@ def walk(root: Root, *, follow_outside: bool = True) -> Iterator[LogFile | LiveF
         return
     seen: set[tuple[int, int]] = set()
     entries = 0
-    # Linked folders come last: where one folder is reached twice, its real name wins.
+    # Linked folders come last, so that a folder that is reached twice gets its real name.
     plain, linked = [(str(root.path), "")], list[tuple[str, str]]()
     while plain or linked:
         path, folder = plain.pop() if plain else linked.pop()
@@ -178,7 +208,7 @@ def walk(root: Root, *, follow_outside: bool = True) -> Iterator[LogFile | LiveF
                     (linked if child.is_symlink() else plain).append((child.path, relative))
                 elif stat.S_ISREG(status.st_mode):
                     yield _log_file(root, folder, child.name, child.path, status, captures)
-            except OSError:  # a dangling link, a loop, or gone since it was listed
+            except OSError:  # a dangling link, a loop, or deleted since it was listed
                 continue
 
 
@@ -188,13 +218,13 @@ def _live_folder(root: Root, folder: str, child: os.DirEntry[str], modified_ns: 
 
 
 def is_real_subfolder(root: Root, path: str) -> bool:
-    """Is it a folder below the root, reached by no link?"""
+    """Return whether the path is a folder below the root that is not reached through a link."""
     real = root.path.resolve() / Path(path).relative_to(root.path)
     return os.path.isdir(path) and os.path.realpath(path) == str(real)
 
 
 def _resolves_below(root: Root, path: str) -> bool:
-    """Does a path, its links followed, end below the root?"""
+    """Return whether a path, with links resolved, is below the root."""
     return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(root.path))
 
 
@@ -208,7 +238,7 @@ def _user_path(root: Root, relative: str) -> str:
 
 
 def examine(file: LogFile) -> Verdict:
-    """What a file is, by its content; its name only decides whether a stranger is worth a mention."""
+    """Return what a file is, by its content. Its name only decides whether an unknown file is reported."""
     source = Source(file.path)
     has_profile_name = _has_profile_name(file)
     if file.version.size == 0:
@@ -236,14 +266,14 @@ def examine(file: LogFile) -> Verdict:
         return _unrecognized(file, error.error, error.hint)
     except SourceError as error:
         return _unrecognized(file, error.error, error.hint)
-    except Exception as error:  # noqa: BLE001 - a head that trips a format must not hide the other files
+    except Exception as error:  # noqa: BLE001 - a head that crashes a format must not hide the other files
         _log.exception("looking at %s", file.path)
         problem = msg("logdir.reader_failed", f"the reader failed ({type(error).__name__}: {error})")
         return _unrecognized(file, problem, msg("logdir.please_report_file", "please report it with the file"))
 
 
 def _is_viewer_extract(file: LogFile) -> bool:
-    """Is it what XLA's profiler writes beside a profile for other viewers: the first million of its events?"""
+    """Return whether this is the extract that XLA's profiler writes for other viewers: the first million events."""
     stem, has_suffix, _ = file.path.partition(".trace.json")
     return bool(has_suffix) and os.path.exists(f"{stem}.xplane.pb")
 
@@ -267,6 +297,6 @@ def _has_profile_name(file: LogFile) -> bool:
 
 
 def _is_truncated_json(source: Source) -> bool:
-    """Does it begin like JSON, without the end?"""
+    """Return whether the file starts like JSON, but does not end."""
     head = source.head()
     return len(head) < HEAD_BYTES and is_json(head) and head.rstrip(LEADING_BLANKS)[-1:] not in (b"}", b"]")

@@ -1,4 +1,4 @@
-"""What is known of a file once it was read, or why it could not be: small enough to travel between processes."""
+"""Summary of a parsed file, or why it could not be parsed; small enough to pass between processes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,17 @@ from visualprof.reader.trace import Trace
 class Summary(msgspec.Struct, frozen=True):
     """What a list of runs shows of a parsed file.
 
-    views: the views it has data for. truncated: the file ends in the middle.
+    Attributes:
+        fingerprint: Fingerprint of the content.
+        format: Id of the format.
+        framework: Id of the framework.
+        rank: Global rank, -1 if unknown.
+        events: Number of events.
+        duration_ns: Time from the first start to the last end.
+        steps: Names of the steps.
+        views: Views for which the file has data.
+        warnings: Tolerated irregularities.
+        truncated: The file ends in the middle.
     """
 
     fingerprint: str
@@ -33,7 +43,7 @@ class Summary(msgspec.Struct, frozen=True):
     truncated: bool
 
     def __post_init__(self) -> None:
-        """Thousands of files have data for the same views, which are kept once."""
+        """Share equal view tuples: thousands of files have data for the same views."""
         force_setattr(self, "views", _interned(self.views))
 
 
@@ -46,7 +56,7 @@ Outcome = Summary | Failure
 
 
 def summarize(path: str, progress: Progress, cache: Cache, views: Callable[[Trace], tuple[str, ...]]) -> Summary:
-    """Read a file into the cache; the task of a child."""
+    """Read a file into the cache and return its summary; the task of a child process."""
     trace = open_trace(path, progress, cache)
     first, last = trace.span_ns
     names = trace.strings

@@ -1,4 +1,4 @@
-"""Word that something changed below the log directories, where the system gives it."""
+"""Watch for changes below the log directories, where the system reports them."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from visualprof.reader.logdir.scan import LIVE_FOLDER, STEP_TIMES_SUFFIX
 
 _log = logging.getLogger(__name__)
 
-# Not "modified": a file that is written fast would bring thousands a second. Growth is seen by the scans.
+# Not "modified": a file that is written quickly would cause thousands per second. The scans detect growth.
 _WATCHED_EVENTS: list[type[events.FileSystemEvent]] = [
     events.FileCreatedEvent, events.FileClosedEvent, events.FileMovedEvent, events.FileDeletedEvent,
     events.DirCreatedEvent, events.DirMovedEvent, events.DirDeletedEvent,
 ]  # fmt: skip
-# Here the kernel tells only of changes made on this machine.
+# On these the kernel only reports changes made on this machine.
 _REMOTE_FILE_SYSTEMS = {
     "nfs",
     "nfs4",
@@ -39,9 +39,9 @@ _REMOTE_FILE_SYSTEMS = {
 
 
 class Watcher(events.FileSystemEventHandler):
-    """Calls `changed`, from a thread of its own, on each change below the folders that is not hidden.
+    """Calls `on_change`, in its own thread, after each visible change below the folders.
 
-    Its word is a help, not a promise: events get lost, so somebody must look from time to time.
+    Events can get lost, so regular scans are still needed.
     """
 
     def __init__(
@@ -56,10 +56,13 @@ class Watcher(events.FileSystemEventHandler):
         self._observer: BaseObserver | None = None
 
     def start(self) -> bool:
-        """False when the system does not tell: network file systems, no watches left, a missing folder."""
+        """Start watching.
+
+        Return `False` if the system reports no events: network file systems, no watches left, a missing folder.
+        """
         if any(_file_system(folder) in _REMOTE_FILE_SYSTEMS for folder in self._folders):
             return False
-        # watchdog 7.1 says so when a folder that it watches is renamed or gets one within, and goes on as it should.
+        # watchdog 7.1 warns if a watched folder is renamed or gets a subfolder, and continues correctly.
         warnings.filterwarnings("ignore", "Callback with id", RuntimeWarning)
         observer = self._make_observer()
         try:
@@ -74,25 +77,28 @@ class Watcher(events.FileSystemEventHandler):
         return True
 
     def stop(self) -> None:
-        """End the thread."""
+        """Stop watching."""
         if self._observer:
             self._observer.stop()
             self._observer.join(timeout=5)
             self._observer = None
 
     def on_any_event(self, event: events.FileSystemEvent) -> None:
-        """Called by watchdog."""
+        """Handle an event of watchdog."""
         if any(path and self._is_visible(path) for path in (event.src_path, event.dest_path)):
             self._on_change()
 
     def _is_visible(self, path: bytes | str) -> bool:
-        """Does the walk look there? The work of remote runs, below `.visualprof`, changes many times a second."""
+        """Return whether the walk covers the path.
+
+        The work of remote runs, below `.visualprof`, changes many times per second.
+        """
         changed_path = Path(os.fsdecode(path))
-        if changed_path.name.endswith(STEP_TIMES_SUFFIX):  # written each second, for days
+        if changed_path.name.endswith(STEP_TIMES_SUFFIX):  # written every second, for days
             return False
         changed_path = (
             changed_path.parent if changed_path.name == LIVE_FOLDER else changed_path
-        )  # not what is in it, which changes as often
+        )  # ignore its contents, which change as often
         relative_paths = [
             changed_path.relative_to(folder) for folder in self._folders if changed_path.is_relative_to(folder)
         ]
@@ -102,7 +108,7 @@ class Watcher(events.FileSystemEventHandler):
 
 
 def _file_system(folder: Path) -> str:
-    """The type of the file system that a folder is on; "" where the system does not say (all but Linux)."""
+    """Return the type of a folder's file system, "" if the system does not report it (anything but Linux)."""
     try:
         lines = Path("/proc/self/mountinfo").read_text().splitlines()
         resolved = str(folder.resolve())
