@@ -70,9 +70,9 @@ class Site:
         of = LogFile(str(self.path), "j/s/timeline.json", root, "j/s", "timeline.json", version, verdict)
         return [of] if self.known else None
 
-    def fetch(self, path: str, then: Callable[[VisualprofError | None], object]) -> None:
+    def fetch(self, path: str, on_done: Callable[[VisualprofError | None], object]) -> None:
         assert path == str(self.path)
-        self.wanted.append(then)
+        self.wanted.append(on_done)
 
     def ensure_local(self, path: str) -> None:
         raise DOWN

@@ -1,1 +1,1 @@
-"""One file a format, each with a `FORMAT`; found by listing this folder."""
+"""Profile formats, one file each with a `FORMAT`; found by listing this folder."""

@@ -21,14 +21,14 @@ KERNEL_CATEGORY = pattern(r"(^|[^a-z])(gpu|cuda|device)?_?kernels?($|[^a-z])", r
 
 
 def sniff(head: bytes) -> bool:
-    """A list of events, or an object with one, in which something has a phase."""
+    """Return whether this is a list of events, or an object with one, in which an event has a phase."""
     if b'"traceEvents"' in head:
         return True
     return opens_with(head, b"[") and bool(re.search(rb'"ph"\s*:\s*"', head))
 
 
 def read(source: Source, builder: TraceBuilder) -> None:
-    """Read a file; `ts` is microseconds on a clock that the file does not date."""
+    """Read a file. `ts` is in microseconds on a clock of unknown origin."""
     doc = read_document(source, Args, {})
     begin, end, unpaired = pair_begin_end(doc)
     async_begin, async_end, async_unpaired = _pair_async(doc)
@@ -64,7 +64,7 @@ def _category(kind: Kind) -> int:
 
 
 def _pair_async(doc: Document) -> tuple[Ints, Ints, int]:
-    """Async begin and end events of the same category and id, nested ones as a stack."""
+    """Return rows of async begin and end events, paired as a stack per category and id, and the number unpaired."""
     sign = doc.map_kinds(lambda k: 1 if k.ph in ("b", "S") else -1 if k.ph in ("e", "F") else 0)
     is_marked = sign[doc.flow_rows] != 0
     rows = doc.flow_rows[is_marked]

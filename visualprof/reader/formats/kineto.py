@@ -1,6 +1,6 @@
 """torch.profiler (Kineto) JSON.
 
-The schema of torch 1.8 (`Operator`, `Kernel`) and that of 1.9 and later (`cpu_op`, `kernel`).
+Supports the schema of torch 1.8 (`Operator`, `Kernel`) and that of 1.9 and later (`cpu_op`, `kernel`).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from visualprof.reader.trace.serving import looks_like_step, outermost_mask, par
 
 
 class Args(KernelArgs, gc=False):
-    """The arguments that views need; both schemas' spellings."""
+    """The arguments that views need, in the spellings of both schemas."""
 
     correlation: int | None = NO_INT
     external: int | None = msgspec.field(name="External id", default=NO_INT)
@@ -84,7 +84,7 @@ _KERNEL_ARGUMENTS = (
 )  # fmt: skip
 _COPY_ARGUMENTS = ("correlation", "external", "external_old", "device", "stream", "bytes")
 _MEMORY_ARGUMENTS = ("memory_bytes", "address", "device_id", "device_type", "allocated", "reserved")
-# Of a million events most are of these; asking only for what they have saves a third of the time.
+# Most events are of these categories. Requesting only the arguments that they have saves a third of the time.
 ARGUMENTS_BY_CATEGORY = {
     "cpu_op": _OP_ARGUMENTS + _COLLECTIVE_ARGUMENTS, "Operator": (*_OP_ARGUMENTS, "input_shapes_old"),
     "cuda_runtime": _CALL_ARGUMENTS, "cuda_driver": _CALL_ARGUMENTS, "Runtime": _CALL_ARGUMENTS,
@@ -122,7 +122,7 @@ DEVICE_TYPE_BY_CATEGORY = {
 
 
 def sniff(head: bytes) -> bool:
-    """Kineto writes `schemaVersion` as a number, or categories of its own."""
+    """Return whether there is a numeric `schemaVersion`, or a category that only Kineto writes."""
     if b'"traceEvents"' not in head and not head.lstrip().startswith(b"["):
         return False
     if re.search(rb'"schemaVersion"\s*:\s*\d', head) and b"span_ind" not in head:
@@ -133,7 +133,7 @@ def sniff(head: bytes) -> bool:
 
 
 def read(source: Source, builder: TraceBuilder) -> None:
-    """Read a file; times are microseconds, relative to `baseTimeNanoseconds` where that is given."""
+    """Read a file. Times are in microseconds, relative to `baseTimeNanoseconds` if present."""
     doc = read_document(source, Args, ARGUMENTS_BY_CATEGORY)
     category = doc.map_kinds(_category)
     if not (category == Category.STEP).any():
@@ -151,7 +151,7 @@ def read(source: Source, builder: TraceBuilder) -> None:
 
 
 def _category(kind: Kind) -> int:
-    """Category of an event, -1 for what is no event (metadata, flow arrows, counters)."""
+    """Return the category of an event, -1 for metadata, flow arrows and counters."""
     if kind.ph not in ("X", "i", "I"):
         return -1
     cat = kind.cat.lower()
@@ -184,14 +184,14 @@ def _host_category(name: str, default: Category) -> Category:
 
 
 def _step_label(number: int, name: str) -> str:
-    """The profiler's own number, and the place of what a server marks, whose texts repeat."""
+    """Return the profiler's own step number; for annotations of servers, whose texts repeat, the ordinal."""
     return name.partition("#")[2] if name.startswith("ProfilerStep") else str(number)
 
 
 def _mark_serving_steps(doc: Document, builder: TraceBuilder, category: Ids) -> None:
     """Set the category of the annotations that an inference server put around its steps.
 
-    One inside another is that step again, in other words.
+    A nested annotation describes the same step again and is ignored.
     """
     ranges = [kind.cat.lower() == "user_annotation" and kind.ph == "X" for kind in doc.kinds]
     steps = [
@@ -222,7 +222,7 @@ def _flow_kind(kind: Kind) -> LinkKind | None:
 
 
 def _memory_device(doc: Document, rows: Ints) -> Ints:
-    """Device of memory events, -1 for the host."""
+    """Return the devices of memory events, -1 for the host."""
     return np.where(doc.arg_at("device_type", rows, 0) == 0, -1, doc.arg_at("device_id", rows, 0))
 
 
@@ -248,7 +248,7 @@ def _describe(doc: Document, builder: TraceBuilder, devices: tuple[Device, ...])
 
 
 def _groups(listed_groups: object) -> tuple[ProcessGroup, ...]:
-    """The process groups that this rank knows: a list of them, or an object by their names."""
+    """Return the process groups that this rank knows, from a list or from an object by name."""
     if isinstance(listed_groups, dict):
         by_name = cast("dict[str, object]", listed_groups)
         listed_groups = [{"pg_name": name, **json_object(one)} for name, one in by_name.items()]
@@ -272,7 +272,7 @@ def _groups(listed_groups: object) -> tuple[ProcessGroup, ...]:
 
 
 def _unquote(value: str) -> str:
-    """A text without the second pair of quotes that one of torch's two ways to write it adds."""
+    """Return a text without the second pair of quotes that one of torch's two writers adds."""
     return value[1:-1] if len(value) > 1 and value[0] == value[-1] == '"' else value
 
 

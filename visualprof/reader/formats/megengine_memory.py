@@ -15,19 +15,19 @@ from visualprof.reader.trace import Category, TrackKind
 from visualprof.reader.trace.builder import TraceBuilder
 
 STEP_NS = 1000
-MAX_STEPS = 10**7  # a graph has some ten thousand
+MAX_STEPS = 10**7  # a graph has about ten thousand
 CATEGORIES = {"weight_mem": "parameter", "static_mem": "activation"}
 
 
 def sniff(head: bytes) -> bool:
-    """One of its two keys stands first, and its entries are its own."""
+    """Return whether one of the two keys comes first, followed by entries of this format."""
     return bool(re.match(rb'[\xef\xbb\xbf\s]*\{\s*"(opr|chunk)"\s*:\s*\{', head)) and (
         b'"logic_addr_begin"' in head or bool(re.search(rb'"\d+"\s*:\s*\{\s*"(name|id)"\s*:', head))
     )
 
 
 def read(source: Source, builder: TraceBuilder) -> None:
-    """Read a file, in which all values are text; a step of the plan is shown as one microsecond."""
+    """Read a file, in which all values are text. A step of the plan is shown as one microsecond."""
     document = load_object(source, msg("formats.whole_megengine_memory_plan", "a whole MegEngine memory plan"))
     operators, chunks = json_object(document.get("opr")), json_object(document.get("chunk"))
     indexed_names = ((natural(i), str(json_object(o).get("name", i))) for i, o in operators.items())
@@ -40,7 +40,7 @@ def read(source: Source, builder: TraceBuilder) -> None:
             )
         )
     steps = np.array(sorted(names), np.int64)
-    plan = [parsed for c in chunks.values() if (parsed := _parse_chunk(json_object(c)))]  # 1 us each
+    plan = [parsed for c in chunks.values() if (parsed := _parse_chunk(json_object(c)))]  # 1 us per chunk
     if len(plan) < len(chunks):
         builder.warn(
             msg(
@@ -67,7 +67,7 @@ def read(source: Source, builder: TraceBuilder) -> None:
 
 
 def _parse_chunk(entry: Json) -> tuple[int, int, int, int, str] | None:
-    """First and last step, address, bytes and category; None where a number is missing or cannot be."""
+    """Return first and last step, address, bytes and category, or `None` if a number is missing or implausible."""
     try:
         begin, end, low, high = (int(entry[f"{k}_{e}"]) for k in ("time", "logic_addr") for e in ("begin", "end"))
     except (KeyError, TypeError, ValueError):

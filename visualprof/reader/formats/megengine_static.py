@@ -21,7 +21,7 @@ _Span = tuple[str, str, int, int, int]  # operator id, device or thread, start, 
 
 
 def sniff(head: bytes) -> bool:
-    """Its two top-level keys are its own; either may come first."""
+    """Return whether the top-level keys are those of this format, in either order."""
     start = head.lstrip(b"\xef\xbb\xbf \t\r\n")[:200]
     return start.startswith(b"{") and (b'"graph_exec"' in start or (b'"profiler"' in start and b'"opr_' in head))
 
@@ -29,7 +29,7 @@ def sniff(head: bytes) -> bool:
 def read(source: Source, builder: TraceBuilder) -> None:
     """Read a file.
 
-    Times are seconds; device and host have clocks of their own, each is shown from its own first start.
+    Times are in seconds. Device and host have separate clocks; each is shown relative to its own first start.
     """
     document = _load(source)
     graph, profile = document["graph_exec"], document["profiler"]
@@ -71,7 +71,7 @@ def read(source: Source, builder: TraceBuilder) -> None:
 
 
 def _load(source: Source) -> Json:
-    """The document with graph and profile; that of a 20,000-operator graph is 40 MB."""
+    """Return the document with graph and profile; for a graph of 20,000 operators it is 40 MB."""
     kind = msg("formats.whole_megengine_static_profile", "a whole MegEngine static profile")
     document = load_object(source, kind)
     for section in ("graph_exec", "profiler"):
@@ -88,7 +88,7 @@ def _add_events(
     category: Category,
     operators: Json,
 ) -> None:
-    """The spans of the device or of the host; time 0 is the first of them."""
+    """Add the spans of the device or of the host; the first one starts at time 0."""
     start, kernel, end = (np.array([s[i] for s in spans], np.int64) for i in (2, 3, 4))
     builder.events(
         ts=start - int(start.min()),
@@ -102,7 +102,7 @@ def _add_events(
 
 
 def _spans(times: Json, builder: TraceBuilder) -> list[_Span]:
-    """Every span that has all its times."""
+    """Return every span that has all its times."""
     spans: list[_Span] = []
     invalid = 0
     for operator, lanes in times.items():
@@ -124,10 +124,10 @@ def _spans(times: Json, builder: TraceBuilder) -> list[_Span]:
 
 
 def _operator_times(graph: Json, device: list[_Span]) -> dict[str, tuple[int, int, int]]:
-    """(place, start, end) of every operator in the order of execution, ns on the device's clock.
+    """Return (position, start, end) of every operator in order of execution, ns on the device's clock.
 
-    An operator without device time stands at the end of the one before it on its device. Starts of a device are
-    distinct, as the plan needs an order and the file's times are whole microseconds.
+    An operator without device time is placed at the end of its predecessor on the device. Starts on a device are made
+    distinct, because the plan needs an order and the file's times are whole microseconds.
     """
     origin = min((s[2] for s in device), default=0)
     spans: dict[str, tuple[str, int, int]] = {}
@@ -154,13 +154,13 @@ def _build_plan(
     host_row: dict[str, int],
     numbers: dict[str, int],
 ) -> Plan:
-    """The planned chunks: each lives from the first operator that writes in it to the last one that reads it.
+    """Return the planned chunks: each lives from the first operator that writes it to the last one that reads it.
 
     Weights (PERSISTENT_DEVICE_VALUE) live throughout.
     """
     operators, variables, chunks = (json_object(graph.get(k)) for k in ("operator", "var", "mem_chunk"))
     users = _users_of_variables(operators, clock)
-    variables_of_chunk: dict[str, list[str]] = {}  # variables of each chunk
+    variables_of_chunk: dict[str, list[str]] = {}  # variables by chunk
     for variable, entry in variables.items():
         chunk = json_object(json_object(entry).get("mem_plan")).get("mem_chunk_id")
         if chunk is not None:
@@ -194,7 +194,7 @@ def _build_plan(
 
 
 def _users_of_variables(operators: Json, executed: Iterable[str]) -> dict[str, list[str]]:
-    """Of each variable: its producer and its consumers, as far as they are executed."""
+    """Return producer and consumers of each variable, among the executed operators."""
     users: dict[str, list[str]] = {}
     for operator in executed:
         entry = json_object(operators.get(operator))
@@ -204,6 +204,7 @@ def _users_of_variables(operators: Json, executed: Iterable[str]) -> dict[str, l
 
 
 def _chunk_category(variables: list[Json], operators: Json, users: list[str]) -> str:
+    """Return the purpose of a chunk."""
     if any("PERSISTENT_DEVICE_VALUE" in json_list(v.get("flag")) for v in variables):
         return "parameter"
     if all(str(v.get("name", "")).endswith(":workspace") for v in variables):
@@ -224,13 +225,13 @@ def _name(operators: Json, operator: str) -> str:
 
 
 def _device_label(lane: str) -> str:
-    """`CompNode("cpu0:0" from "xpux:0")` -> `cpu0:0`."""
+    """Return `cpu0:0` for `CompNode("cpu0:0" from "xpux:0")`."""
     quoted = lane.split('"')
     return quoted[1] if len(quoted) > 1 else lane
 
 
 def _add_args(builder: TraceBuilder, rows: Ints, ids: list[str], operators: Json, footprint: Json) -> None:
-    """Type, id, shapes, computation (FLO, 2 a multiply-add) and memory moved (bytes) of each operator."""
+    """Add type, id, shapes, computation (FLO, 2 per multiply-add) and moved memory (bytes) of each operator."""
     entries = [json_object(operators.get(i)) for i in ids]
     types = [str(entry.get("type", "")) for entry in entries]
     builder.arg("type", rows, builder.strings(types), text=True)
@@ -249,12 +250,12 @@ def _add_args(builder: TraceBuilder, rows: Ints, ids: list[str], operators: Json
 
 
 def _input_types(operator: object, variables: Json) -> str:
-    """Data types of an operator's inputs, as far as their memory was planned: `Float32 Int32`."""
+    """Return the distinct data types of an operator's inputs with planned memory: `Float32 Int32`."""
     return " ".join(dict.fromkeys(filter(None, _dtypes(operator, variables))))
 
 
 def _all_input_types(operator: object, variables: Json) -> str:
-    """Data type of each input as JSON, null of one whose memory was not planned: `["Float32", null]`."""
+    """Return the data type of each input as JSON, null for an input without planned memory: `["Float32", null]`."""
     return msgspec.json.encode(_dtypes(operator, variables)).decode()
 
 

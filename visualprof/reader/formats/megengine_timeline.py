@@ -23,7 +23,7 @@ from visualprof.reader.trace.builder import TraceBuilder
 
 
 class Parameters(Args, gc=False):
-    """Parameters of operators, of the dynamic profiler: numbers and modes as text."""
+    """Operator parameters of the dynamic profiler: numbers and modes as text."""
 
     mode: Text = NO_TEXT
     pad_h: Text = NO_TEXT
@@ -57,7 +57,10 @@ class Parameters(Args, gc=False):
 
 
 class LaneArgs(Parameters, gc=False):
-    """Operators carry `__name__` (dynamic profiler) or `type` (compiled graph, with its `name`); scopes neither."""
+    """Arguments of events.
+
+    Operators have `__name__` (dynamic profiler) or `type` (compiled graph, with its `name`), scopes neither.
+    """
 
     op_name: Text = msgspec.field(name="__name__", default=NO_TEXT)
     op_type: Text = msgspec.field(name="type", default=NO_TEXT)
@@ -75,8 +78,8 @@ STAGE_CATEGORIES = {
     "optimizer": Category.OPTIMIZER, "optim": Category.OPTIMIZER, "optimizer_step": Category.OPTIMIZER,
     "dataloader": Category.DATALOADER, "data": Category.DATALOADER,
 }  # fmt: skip
-STEP_MARK = "ProfilerStep#"  # of visualprof.capture; MegEngine marks no steps
-TRACE_NAMES = {"op_type": "type", "name": "graph_name"}  # arguments that have other names in a trace
+STEP_MARK = "ProfilerStep#"  # written by visualprof.capture; MegEngine itself marks no steps
+TRACE_NAMES = {"op_type": "type", "name": "graph_name"}  # arguments with other names in a trace
 PROFILER_SCOPES = ("StartProfile", "StopProfile", "AutoEvict", "StopStep", "StartStep")
 TENSOR_WORK = pattern(r"^(Input|Output|Put|Del|Drop|RecFree|ReGen|GetValue|TensorGetProp|OpDispatch)( |$)")
 CUDA_CALL = pattern(r"^(cu|cuda|cublas|cudnn)[A-Z]")
@@ -87,7 +90,10 @@ _FORMAT_MARKS = (b'"StartProfile"', b'"train_time_ratio"', b'"gpu_usgae_ratio"',
 
 
 def sniff(head: bytes) -> bool:
-    """Its counters and lanes are its own; the metadata that says so stands at the end. No schema stands first."""
+    """Return whether counters and lanes of this format are present.
+
+    Its metadata is at the end, so the head has no schema.
+    """
     if b'"schemaVersion"' in head[:_SCHEMA_BYTES]:
         return False
     return b'"traceEvents"' in head and (
@@ -97,7 +103,7 @@ def sniff(head: bytes) -> bool:
 
 
 def read(source: Source, builder: TraceBuilder) -> None:
-    """Read a file; `ts` is microseconds since `metadata.localTime` (Unix ns). Events before 0 are warm-up."""
+    """Read a file. `ts` is in microseconds since `metadata.localTime` (Unix ns). Events before 0 are warm-up."""
     doc = read_document(source, LaneArgs, {})
     begin, end, unpaired = pair_begin_end(doc)
     early = doc.ts[begin] < 0
@@ -126,10 +132,10 @@ def read(source: Source, builder: TraceBuilder) -> None:
         doc, builder, rows, category, lambda _: TrackKind.THREAD, dur=dur, thread_devices=thread_devices
     )
     start_of = np.arange(len(doc.kind))
-    start_of[end] = begin  # the arguments stand on the end mark
+    start_of[end] = begin  # the arguments are on the end mark
     for name in ("op_type", "name", "shape", "dtype", "call_stack"):
         arg_rows, ids = doc.arg(name)
-        # The compiled graph's profiler writes JSON inside JSON, so names come in quotes.
+        # The compiled graph's profiler writes JSON inside JSON, so names are quoted.
         names = text_ids(doc, builder, ids, lambda text: text.strip('"'))
         builder.arg(TRACE_NAMES.get(name, name), start_of[arg_rows], names, text=True)
     add_flows(doc, builder, tracks, _flow_kind, begin_rows=begin)
@@ -145,7 +151,7 @@ def read(source: Source, builder: TraceBuilder) -> None:
 
 
 def _categories(doc: Document, begin: Ints, end: Ints, rows: Ints) -> Ids:
-    """Category of every row that is an event (`rows`, the begin marks first), by lane, name and arguments."""
+    """Return the category of every event row (`rows`, the begin marks first), by lane, name and arguments."""
     is_op = np.zeros(len(doc.kind), bool)
     for name in ("op_name", "op_type"):
         is_op[doc.arg(name)[0]] = True
@@ -171,7 +177,7 @@ def _category(kind: Kind, lane: str, is_op: bool) -> int:
         return Category.MEMCPY
     if name == "Memset":
         return Category.MEMSET
-    if kind.cat == "Kernel" or not lane:  # the lanes of CUPTI's streams have no name
+    if kind.cat == "Kernel" or not lane:  # the lanes of CUPTI's streams are unnamed
         return Category.COMM if COMM_KERNEL.search(name) else Category.KERNEL
     if name in PROFILER_SCOPES:
         return Category.OVERHEAD
@@ -183,16 +189,19 @@ def _category(kind: Kind, lane: str, is_op: bool) -> int:
         return Category.RUNTIME
     if is_op:
         return Category.COMM if COMM_KERNEL.search(name) else Category.OP
-    if lane == "worker":  # the scopes of the interpreter a second time
+    if lane == "worker":  # duplicates of the interpreter's scopes
         return Category.OTHER
     return Category.STEP if name.startswith(STEP_MARK) else STAGE_CATEGORIES.get(name, Category.ANNOTATION)
 
 
 def _outermost_steps(doc: Document, dur: Ints, category: Ids, rows: Ints) -> list[int]:
-    """Rows of the steps in order of time; a scope `step` inside one (that of the optimizer) becomes an annotation.
+    """Return the rows of the steps in order of time.
 
-    MegEngine itself calls the optimizer's step so, and a training that marks no steps has only those: if there are
-    backward passes and none is in a step, they are the optimizer's. Where capture marked steps, these are the steps.
+    A nested scope `step`, such as the optimizer's, becomes an annotation.
+
+    MegEngine itself names the optimizer's step like that, and a training loop without step marks has no others. If
+    there are backward passes and none is inside a step, the steps are the optimizer's. Marks of capture take
+    precedence.
     """
     ts = doc.ts
     outermost: list[int] = []
@@ -215,7 +224,7 @@ def _outermost_steps(doc: Document, dur: Ints, category: Ids, rows: Ints) -> lis
 
 
 def _reclassify_steps(ts: Ints, dur: Ints, category: Ids, rows: Ints, steps: Ints, default: Category) -> None:
-    """Makes scopes `step` (found, apart) the optimizer's if there are backward passes outside only."""
+    """Assign disjoint `step` scopes to the optimizer if all backward passes are outside of them, else to `default`."""
     steps, backward = steps[np.argsort(ts[steps])], rows[category[rows] == Category.BACKWARD]
     index = np.searchsorted(ts[steps], ts[backward], side="right") - 1
     contains_backward = len(steps) and ((index >= 0) & (ts[backward] < (ts + dur)[steps[index]])).any()
@@ -223,12 +232,12 @@ def _reclassify_steps(ts: Ints, dur: Ints, category: Ids, rows: Ints, steps: Int
 
 
 def _is_device_lane(lane: str | None) -> bool:
-    """Lanes of devices are named after the logical device; those of CUPTI streams have no name."""
+    """Return whether a lane belongs to a device: named after the logical device, or unnamed (CUPTI streams)."""
     return lane is None or bool(re.match(r"^(xpu|cpu|gpu|cuda|rocm|cambricon|atlas|multithread)", lane))
 
 
 def _devices(doc: Document, rows: Ints) -> list[str]:
-    """Names of the device lanes that have events, "" for the unnamed lanes of CUPTI streams."""
+    """Return the names of device lanes with events, "" for the unnamed lanes of CUPTI streams."""
     lanes = doc.track_names.thread
     used_threads: list[int] = np.flatnonzero(np.bincount(doc.thread[rows])).tolist()
     named = (lanes.get(doc.threads[i]) for i in used_threads)

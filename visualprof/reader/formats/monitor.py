@@ -1,6 +1,6 @@
-"""The monitor's samples of a remote run, `monitor.jsonl`: phases as slices, numbers as counters.
+"""Monitor samples of a remote run, `monitor.jsonl`: phases become slices, numbers become counters.
 
-The first line is a header of schema `visualprof.monitor/1`, the others are samples; a day at 100 ms is 864,000 of them.
+The first line is a header of schema `visualprof.monitor/1`, the others are samples; a day at 100 ms has 864,000.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ ASSUMED_INTERVAL_NS = 100_000_000
 
 _HEADER = pattern(rb'^\s*\{[^\n]{0,400}"schema"\s*:\s*"visualprof\.monitor/\d+"')
 _SAMPLE = pattern(rb'^\s*\{\s*"t_ns"\s*:\s*[0-9]+\s*,\s*"phase"\s*:')
-# (key, name of the counter, factor). A name ends in its unit; the timeline shows those with "bytes" as sizes.
+# (key, counter name, factor). A name ends in its unit; the timeline formats names with "bytes" as sizes.
 HOST_COUNTERS = (
     ("cpu", "CPU %", 100.0), ("child_cpu", "child CPU %", 100.0), ("load1", "load", 1.0),
     ("pressure", "CPU pressure %", 100.0), ("rss_bytes", "RSS bytes", 1.0),
@@ -43,7 +43,7 @@ GPU_COUNTERS = (
     ("mem_mhz", "mem clock MHz", 1.0), ("memory_bytes", "memory bytes", 1.0), ("power_w", "power W", 1.0),
     ("temperature_c", "temperature C", 1.0),
 )  # fmt: skip
-# NVML's nvmlClocksEventReason*; idle clocks, a user's setting and display clocks do not slow a run down.
+# NVML's nvmlClocksEventReason*. Idle clocks, a user's setting and display clocks do not slow down a run.
 REASON_BITS = {0x4: "power cap", 0x8: "hw slowdown", 0x20: "sw thermal", 0x40: "hw thermal", 0x80: "hw power brake"}
 HARMLESS_REASON = pattern(
     r"^(|none|0|null|(gpu_?)?idle|applications?_clocks?_settings?|sync_?boost|display_clocks?(_settings?)?)$"
@@ -51,7 +51,7 @@ HARMLESS_REASON = pattern(
 
 
 class Gpu(msgspec.Struct, gc=False):
-    """One GPU at one moment; shares are 0..1. throttle: text, a list of texts, or NVML's bits."""
+    """One GPU at one time; ratios are 0 to 1. `throttle` is a text, a list of texts, or NVML's bits."""
 
     util: float | None = None
     mem_util: float | None = None
@@ -64,7 +64,7 @@ class Gpu(msgspec.Struct, gc=False):
 
 
 class Sample(msgspec.Struct, gc=False):
-    """One line. t_ns: Unix time."""
+    """One line; `t_ns` is Unix time."""
 
     t_ns: Annotated[int, msgspec.Meta(gt=0, lt=2**62)] | None = None
     phase: str | None = None
@@ -86,13 +86,13 @@ _DECODER = msgspec.json.Decoder(Sample, strict=False)
 
 
 def sniff(head: bytes) -> bool:
-    """A header of the monitor's schema, or a sample as the first line."""
+    """Return whether the first line is a header of the monitor's schema, or a sample."""
     start = head.removeprefix(b"\xef\xbb\xbf")
     return bool(_HEADER.match(start) or _SAMPLE.match(start))
 
 
 def read(source: Source, builder: TraceBuilder) -> None:
-    """Read a file; times are Unix ns. A phase lasts until the first sample of the next one."""
+    """Read a file. Times are Unix ns. A phase lasts until the first sample of the next one."""
     samples = _Samples()
     try:
         for offset, block, is_complete in _line_blocks(source, samples.skipped):
@@ -128,7 +128,7 @@ def read(source: Source, builder: TraceBuilder) -> None:
 
 
 def _line_blocks(source: Source, skipped: SkippedParts) -> Iterator[tuple[int, bytes, bool]]:
-    """Whole lines in pieces of about 1 MiB with their place in the file, and the last line where it has no end."""
+    """Yield complete lines in blocks of about 1 MiB with their offsets, and whether the block is complete."""
     rest, offset = b"", 0
     for piece in source.chunks():
         block, newline, rest = (rest + piece).rpartition(b"\n")
@@ -143,7 +143,7 @@ def _line_blocks(source: Source, skipped: SkippedParts) -> Iterator[tuple[int, b
 
 
 class _Samples:
-    """The columns of the samples, which grow block by block."""
+    """Columns of the samples, which grow block by block."""
 
     def __init__(self) -> None:
         self.header: dict[str, Any] = {}
@@ -158,7 +158,13 @@ class _Samples:
         self._reasons[b""]
 
     def add(self, offset: int, block: bytes, is_complete: bool) -> None:
-        """The samples of some lines. at: their place in the file. whole: the last line has its end."""
+        """Add the samples of some lines.
+
+        Args:
+            offset: Offset of the lines in the file.
+            block: The lines.
+            is_complete: The last line is complete.
+        """
         samples = self._decode(offset, block, is_complete)
         if not samples:
             return
@@ -205,7 +211,7 @@ class _Samples:
         return samples
 
     def _add_gpus(self, samples: Sequence[Sample]) -> None:
-        """The GPUs by their place in the list."""
+        """Add the GPUs by their position in the list."""
         gpu_count = min(MAX_GPUS, max(len(s.gpus or ()) for s in samples))
         self.gpus = max(self.gpus, gpu_count)
         for i in range(gpu_count):
@@ -219,7 +225,7 @@ class _Samples:
         self._parts[key].append((self.rows, values))
 
     def column(self, key: str, missing: float = float("nan")) -> Values:
-        """A number of every sample, or the id of its phase or throttle reasons; `missing` where it is unknown."""
+        """Return a number per sample, or the id of its phase or throttle reasons; `missing` if unknown."""
         parts = self._parts.get(key, ())
         out = np.full(self.rows, missing, parts[0][1].dtype if parts else np.float64)
         for first, values in parts:
@@ -227,16 +233,16 @@ class _Samples:
         return out
 
     def phases(self) -> list[tuple[str, int | None]]:
-        """Phase and batch by id."""
+        """Return phase and batch by id."""
         return list(self._phases)
 
     def reasons(self) -> Values:
-        """What slowed a GPU down, by id; "" nothing."""
+        """Return why a GPU was slowed down, by id; "" if it was not."""
         return np.array([_format_reasons(raw) for raw in self._reasons])
 
 
 class _TrackWriter:
-    """Samples as tracks of a trace, in order of time; a clock that was set back mixes them."""
+    """Writes the samples as tracks of a trace, sorted by time, because a clock may have been set back."""
 
     def __init__(self, samples: _Samples, builder: TraceBuilder) -> None:
         interval = samples.header.get("interval_ms")
@@ -250,7 +256,7 @@ class _TrackWriter:
         self.rows = 0
 
     def add(self) -> None:
-        """Phases, counters, and times in which a GPU was slowed down."""
+        """Add phases, counters, and intervals in which a GPU was slowed down."""
         self._add_phases()
         for key, name, factor in HOST_COUNTERS:
             self._add_counter(name, self.samples.column(key) * factor, self.pid)
@@ -265,7 +271,7 @@ class _TrackWriter:
                 self._add_counter(f"{gpu} {label}", self.samples.column(f"{i}.{key}") * factor, gpu, name)
             self._add_throttling(f"{gpu} throttled", reasons, self.samples.column(f"{i}.throttle", 0)[self.order])
         self.builder.describe(
-            framework="",  # it says how the machine was, whatever ran on it
+            framework="",  # the samples describe the machine, whatever ran on it
             producer="visualprof monitor",
             device_type="cuda" if devices else "cpu",
             devices=tuple(devices),
@@ -275,7 +281,7 @@ class _TrackWriter:
         )
 
     def _add_phases(self) -> None:
-        """A slice for each phase; each measured batch is a step."""
+        """Add a slice per phase, and a step per measured batch."""
         phases = self.samples.phases()
         names = [phase if batch is None else f"{phase} batch {batch}" for phase, batch in phases]
         kinds = [Category.STEP if p == "measuring" and b is not None else Category.SESSION for p, b in phases]
@@ -295,7 +301,7 @@ class _TrackWriter:
             self.builder.counter(track, self.ts[is_number], values[is_number])
 
     def _add_throttling(self, label: str, reasons: Values, kind: Ids) -> None:
-        """A slice for each time in which something held the clocks down."""
+        """Add a slice per interval in which the clocks were throttled."""
         is_slowed = reasons[kind] != ""
         if not is_slowed.any():
             return
@@ -308,7 +314,7 @@ class _TrackWriter:
         self._add_slices(track, first, dur, names, Category.OTHER)
 
     def _intervals(self, kind: Ids) -> tuple[Ints, Ints]:
-        """Places at which a value differs from the one before, the first included, and for how long it stays: ns."""
+        """Return the positions at which the value changes, including the first, and for how long it stays: ns."""
         first = np.flatnonzero(np.concatenate(([True], kind[1:] != kind[:-1])))
         end = int(self.ts[-1]) + (self.interval_ns or ASSUMED_INTERVAL_NS)
         return first, np.append(self.ts[first[1:]], end) - self.ts[first]
@@ -320,7 +326,7 @@ class _TrackWriter:
 
 
 def _parse_header(line: bytes) -> dict[str, Any]:
-    """The first line, if it is a header and no sample."""
+    """Return the first line if it is a header, else an empty object."""
     try:
         return json_object(msgspec.json.decode(line)) if b'"schema"' in line else {}
     except DECODE_ERRORS:
@@ -328,7 +334,7 @@ def _parse_header(line: bytes) -> dict[str, Any]:
 
 
 def _format_reasons(raw: bytes) -> str:
-    """Throttle reasons as one text, "" when there is nothing worth a word."""
+    """Return throttle reasons as one text, "" if none is relevant."""
     try:
         value: Any = msgspec.json.decode(raw) if raw else None
     except DECODE_ERRORS:

@@ -1,4 +1,4 @@
-"""Nsight Compute's CSV: `ncu --csv`, of the page details (a row a metric) or raw (a column a metric).
+"""Nsight Compute's CSV, `ncu --csv`: the page details (one row per metric) or raw (one column per metric).
 
 https://docs.nvidia.com/nsight-compute/NsightComputeCli/index.html#command-line-options-console-output
 """
@@ -25,7 +25,7 @@ _NAME_COLUMN, _SECTION_COLUMN, _METRIC_COLUMN, _UNIT_COLUMN, _VALUE_COLUMN = (
     "Metric Unit",
     "Metric Value",
 )
-# Columns that tell the launch; each other one of the raw page is a metric.
+# Columns that describe the launch; all other columns of the raw page are metrics.
 _LAUNCH_COLUMNS = (
     "ID", "Process ID", "Process Name", "Host Name", _NAME_COLUMN, "Kernel Time", "Context", "Stream", "Block Size",
     "Grid Size", "Device", "CC",
@@ -37,17 +37,17 @@ _NUMBER = pattern(r"^-?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?$")
 
 
 def start(head: bytes) -> bool:
-    """The head of the table, or what the tool says before."""
+    """Return whether the table header or output of the tool comes first."""
     return _HEADER in head or head.startswith(_TOOL_OUTPUT)
 
 
 def sniff(head: bytes) -> bool:
-    """Does a line begin as the head of the table does?"""
+    """Return whether there is a table header."""
     return _HEADER in head and b'"Kernel Name"' in head
 
 
 def read(source: Source, builder: TraceBuilder) -> None:
-    """Read a file: launches of kernels with what was counted in them."""
+    """Read a file: kernel launches with their metrics."""
     text = source.read_all(
         MAX_BYTES,
         msg("formats.table_nsight_compute", "a table of Nsight Compute"),
@@ -75,7 +75,7 @@ def read(source: Source, builder: TraceBuilder) -> None:
 
 
 def _read_table(source: Source, builder: TraceBuilder, text: str) -> Iterator[list[str]]:
-    """The head and the rows of the table; what the tool or the program printed between them is left out."""
+    """Yield header and rows of the table, without output of the tool or the program between them."""
     import csv
     import io
 
@@ -99,7 +99,10 @@ def _read_table(source: Source, builder: TraceBuilder, text: str) -> Iterator[li
 
 
 def _kernels_from_metric_rows(head: Sequence[str], rows: Iterator[list[str]]) -> list[tuple[MeasuredKernel, str]]:
-    """The page details: the rows of a launch follow each other and have its id. Beside each the host's name."""
+    """Return the kernels of the details page with their host names.
+
+    The rows of a launch are consecutive and share its id.
+    """
     kernels: dict[tuple[str, str, str], tuple[MeasuredKernel, str]] = {}
     for row in rows:
         line = dict(zip(head, row, strict=False))
@@ -114,7 +117,7 @@ def _kernels_from_metric_rows(head: Sequence[str], rows: Iterator[list[str]]) ->
 
 
 def _kernels_from_launch_rows(head: Sequence[str], rows: Iterator[list[str]]) -> list[tuple[MeasuredKernel, str]]:
-    """The page raw: a launch a row, below a row with the units."""
+    """Return the kernels of the raw page with their host names: one row per launch, after a row with the units."""
     units = dict[str, str]()
     kernels: list[tuple[MeasuredKernel, str]] = []
     for row in rows:
@@ -138,7 +141,7 @@ def _parse_launch(line: dict[str, str]) -> MeasuredKernel:
 
 
 def _parse_number(text: str) -> float | None:
-    """`12,319,469` and `96.26`, or `96,26` where a comma is the point; None of what is no number."""
+    """Return the number in `12,319,469`, `96.26` or `96,26` (decimal comma), or `None` for other text."""
     text = text.strip()
     if _GROUPED.match(text) or ("," in text and text.rfind(".") > text.rfind(",")):
         text = text.replace(",", "")

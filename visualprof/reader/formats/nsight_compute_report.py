@@ -1,7 +1,7 @@
-"""Nsight Compute's report (`.ncu-rep`): a file header and blocks, each with kernels as messages of protobuf.
+"""Nsight Compute's report (`.ncu-rep`): a file header and blocks with kernels as protobuf messages.
 
-The layout is not documented; the numbers of fields are those that open readers of such files use, tried with reports of
-version 7. Source code, rules and tables of sections are not read.
+The layout is not documented. The field numbers are those of open-source readers, tested with reports of version 7.
+Source code, rules and section tables are not read.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from visualprof.reader.trace.builder import TraceBuilder
 MAGIC = b"NVR\x00"
 MAX_BYTES = 1 << 30
 MAX_TEXT_CHARS = 200
-# Of a block: how many entries of each kind, the texts that their numbers mean, and bytes of them all.
+# Fields of a block: the number of entries of each kind, its string table, and the size of the entries in bytes.
 _SOURCES, _RESULTS, _STRINGS, _PAYLOAD = 1, 2, 4, 5
-# Of a kernel.
+# Fields of a kernel.
 _NAMES, _GRID, _BLOCK, _METRICS, _SECTIONS, _STREAM = (7, 6, 5), 10, 11, 13, 17, 23
-# (what a metric's name holds, its unit), the first that fits
+# (pattern of a metric's name, unit); the first match wins
 _UNITS = (
     (pattern("time_duration"), "ns"), (pattern("pct"), "%"), (pattern("bytes.*per_second"), "byte/s"),
     (pattern("per_second"), "1/s"), (pattern("bytes|launch__shared_mem_(per_block|config)"), "byte"),
@@ -34,12 +34,12 @@ _DEVICE_PREFIX = "device__attribute_"
 
 
 def start(head: bytes) -> bool:
-    """Its first bytes."""
+    """Return whether the file starts with the magic bytes."""
     return head.startswith(MAGIC)
 
 
 def read(source: Source, builder: TraceBuilder) -> None:
-    """Read a file; of one that ends early the whole kernels."""
+    """Read a file; of a truncated one, the complete kernels."""
     data = source.read_all(
         MAX_BYTES,
         msg("formats.report_nsight_compute", "a report of Nsight Compute"),
@@ -72,9 +72,11 @@ def read(source: Source, builder: TraceBuilder) -> None:
 
 
 def _results(data: memoryview) -> Iterator[tuple[Message, list[str]]]:
-    """Messages of kernels, with the texts of their block.
+    """Yield the messages of kernels, with the string table of their block.
 
-    Raises: ProtobufError, struct.error: the file ends within one.
+    Raises:
+        ProtobufError: The file ends within a message.
+        struct.error: The file ends within a size.
     """
     _, offset = _read_entry(data, len(MAGIC))
     texts: list[str] = []
@@ -93,7 +95,7 @@ def _results(data: memoryview) -> Iterator[tuple[Message, list[str]]]:
 
 
 def _read_entry(data: memoryview, offset: int) -> tuple[Message, int]:
-    """The message behind its size, and the place behind it."""
+    """Return the size-prefixed message, and the offset after it."""
     (size,) = struct.unpack_from("<I", data, offset)
     body_start = offset + 4
     if body_start + size > len(data):
@@ -104,13 +106,13 @@ def _read_entry(data: memoryview, offset: int) -> tuple[Message, int]:
 
 
 def _metric_values(result: Message, texts: list[str]) -> dict[str, float | str]:
-    """Metrics by their names."""
+    """Return the metrics by name."""
     values: dict[str, float | str] = {}
     for metric in result.messages(_METRICS):
         number, value = metric.number(1), metric.message(2)
         if not 0 <= number < len(texts):
             continue
-        for kind in (1, 2, 3, 4, 5):  # a text, a float, a double, whole numbers
+        for kind in (1, 2, 3, 4, 5):  # a text, a float, a double, integers
             if kind in value:
                 parsed = value.text(1) if kind == 1 else value.real(kind) if kind < 4 else float(value.number(kind))
                 values[texts[number]] = parsed
@@ -119,7 +121,10 @@ def _metric_values(result: Message, texts: list[str]) -> dict[str, float | str]:
 
 
 def _build_kernel(result: Message, values: dict[str, float | str], device: int) -> MeasuredKernel:
-    """A launch with its metrics, those of sections first and as these call them; attributes of the device aside."""
+    """Return a launch with its metrics, without device attributes.
+
+    Metrics of sections come first, with the sections' labels.
+    """
     labels: dict[str, tuple[str, str]] = {}
     for section in result.messages(_SECTIONS):
         for metric in section.message(4).messages(2):

@@ -1,7 +1,7 @@
-"""Nsight Systems: the SQLite database of `nsys export --type sqlite`, or of `nsys profile --export sqlite`.
+"""Nsight Systems: the SQLite database of `nsys export --type sqlite` or `nsys profile --export sqlite`.
 
-A table a kind of event, made only where there are some; columns differ between versions, so that each is asked for only
-where it is there. https://docs.nvidia.com/nsight-systems/UserGuide/index.html#sqlite-schema-reference
+There is one table per kind of event, created only if such events exist. Columns differ between versions, so a column is
+only queried if it exists. https://docs.nvidia.com/nsight-systems/UserGuide/index.html#sqlite-schema-reference
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ if TYPE_CHECKING:
     import sqlite3
 
 MAX_TEXT_CHARS = 2000
-ROWS_PER_FETCH = 100_000  # fetched at a time
+ROWS_PER_FETCH = 100_000  # per `fetchmany`
 MAGIC = b"SQLite format 3\x00"
 _TABLE_NAMES = (b"CUPTI_ACTIVITY_KIND_", b"NVTX_EVENTS", b"TARGET_INFO_", b"StringIds")
-# What PyTorch's emit_nvtx writes behind a name. Operators of autograd have a sequence number.
+# PyTorch's emit_nvtx appends these to a name. Operators of autograd have a sequence number.
 _EMIT_NVTX_NAME = pattern(r"^(?P<name>.+?)(?:, seq = (?P<seq>\d+))?(?:, op_id = \d+)?(?:, sizes = (?P<sizes>\[.*\]))?$")
 _OPERATOR = pattern(r"^\w+::[\w.]+$")
 _COLLECTIVE = pattern(r"nccl|nvshmem", re.IGNORECASE)
-# (table, category, the SQL of the name) of what runs on a stream
+# (table, category, column of the name) of work on streams
 _DEVICE_TABLES = (
     ("CUPTI_ACTIVITY_KIND_KERNEL", Category.KERNEL, "demangledName"),
     ("CUPTI_ACTIVITY_KIND_MEMCPY", Category.MEMCPY, ""),
     ("CUPTI_ACTIVITY_KIND_MEMSET", Category.MEMSET, ""),
     ("CUPTI_ACTIVITY_KIND_GRAPH_TRACE", Category.KERNEL, ""),
 )
-# (table, category) of calls on a thread
+# (table, category) of calls on threads
 _CALL_TABLES = (
     ("CUPTI_ACTIVITY_KIND_RUNTIME", Category.RUNTIME),
     ("OSRT_API", Category.OTHER),
@@ -51,25 +51,25 @@ _CALL_TABLES = (
 )
 _COPY_NAMES = {1: "HtoD", 2: "DtoH", 8: "DtoD", 10: "PtoP"}  # CUpti_ActivityMemcpyKind
 _PROCESS_RANGES_TRACK, _GRAPH_NAME = "NVTX (process)", "CUDA graph"
-_PUSH_POP_RANGE, _START_END_RANGE = 59, 60  # types of NVTX ranges: of a thread, and of the process
+_PUSH_POP_RANGE, _START_END_RANGE = 59, 60  # types of NVTX ranges: per thread, and per process
 _NUMBER_COLUMNS = {
     "registers": "registersPerThread", "shared_memory": "staticSharedMemory + dynamicSharedMemory", "bytes": "bytes",
 }  # fmt: skip
 
 
 def start(head: bytes) -> bool:
-    """Is it a database?"""
+    """Return whether this is an SQLite database."""
     return head.startswith(MAGIC)
 
 
 def sniff(head: bytes) -> bool:
-    """Does its schema, which stands first, name such tables?"""
+    """Return whether its schema, which comes first, contains tables of Nsight Systems."""
     return any(table in head for table in _TABLE_NAMES)
 
 
 def read(source: Source, builder: TraceBuilder) -> None:
-    """Read a file; times are ns since the recording began. What cannot be read of a damaged one is left out."""
-    import sqlite3  # with tempfile 8 ms of every start that opens no such file
+    """Read a file. Times are ns since the recording started. Unreadable parts of a damaged file are left out."""
+    import sqlite3  # with tempfile it takes 8 ms, which other files need not pay
 
     with _database(source) as database:
         report = _Report(source, builder, database)
@@ -91,7 +91,7 @@ def read(source: Source, builder: TraceBuilder) -> None:
 
 @contextlib.contextmanager
 def _database(source: Source) -> Generator[sqlite3.Connection]:
-    """The open database, read only; a packed one is unpacked beside the system's temporary files."""
+    """Return a context with the open database, read-only; a packed one is unpacked into a temporary file."""
     import sqlite3
     import tempfile
 
@@ -114,7 +114,7 @@ def _decode_text(text: bytes) -> str:
 
 
 class _Report:
-    """The database, table by table. rows: of the events so far."""
+    """Reads the database table by table; `rows` counts the events."""
 
     def __init__(self, source: Source, builder: TraceBuilder, database: sqlite3.Connection) -> None:
         self._source, self._builder, self._database = source, builder, database
@@ -128,7 +128,7 @@ class _Report:
         self._framework = "cuda"
 
     def read(self) -> None:
-        """Everything."""
+        """Read everything."""
         kinds = self._database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")  # a view might never end
         self._tables = {str(name) for (name,) in kinds}
         self._read_strings()
@@ -143,7 +143,7 @@ class _Report:
         self._describe()
 
     def _read_columns(self, table: str, names: Sequence[str], condition: str = "") -> dict[str, Ints]:
-        """Whole numbers of a table; 0 for a column that it lacks and for no value. Nothing without the table."""
+        """Return integer columns of a table: 0 for a missing column or value, empty without the table."""
         existing = self._column_names(table)
         selected = [name for name in names if all(part in existing for part in name.split(" + "))]
         columns = {name: np.zeros(0, np.int64) for name in names}
@@ -159,35 +159,35 @@ class _Report:
         return columns | {name: values[:, i].copy() for i, name in enumerate(selected)}
 
     def _column_names(self, table: str) -> set[str]:
-        """Columns of a table; none where it is not there."""
+        """Return the columns of a table, empty if it does not exist."""
         if table not in self._tables:
             return set()
         return {str(row[1]) for row in self._database.execute(f'PRAGMA table_info("{table}")')}
 
     def _read_strings(self) -> None:
-        """The dictionary: ids of the trace's strings by those of the file."""
+        """Read the string table: ids of the trace by ids of the file."""
         if "StringIds" not in self._tables:
             return
         pairs = self._database.execute("SELECT CAST(id AS INTEGER), value FROM StringIds")
         entries: Ints = np.array([(number, self._string(str(text))) for number, text in pairs], np.int64).reshape(-1, 2)
         entries = entries[np.argsort(entries[:, 0])]
-        self._ids, self._strings = entries[:, 0].copy(), entries[:, 1].copy()  # ids of a part of a report are far apart
+        self._ids, self._strings = entries[:, 0].copy(), entries[:, 1].copy()  # ids of a partial report are sparse
 
     def _string(self, text: str) -> int:
-        """The id of a text in the trace."""
+        """Return the trace's id of a text."""
         number = self._builder.string(text[:MAX_TEXT_CHARS])
         self._texts[number] = text[:MAX_TEXT_CHARS]
         return number
 
     def _text_ids(self, ids: Ints) -> Ints:
-        """String ids of texts of the dictionary; "" for those that it lacks."""
+        """Return string ids of texts in the string table, that of "" for missing texts."""
         if not len(self._ids):
             return np.zeros(len(ids), np.int64)
         index = np.minimum(np.searchsorted(self._ids, ids), len(self._ids) - 1)
         return np.where(self._ids[index] == ids, self._strings[index], 0)
 
     def _read_device(self, table: str, category: Category, name: str) -> None:
-        """What ran on streams."""
+        """Read a table of work on streams."""
         kernel_columns = ("gridX", "gridY", "gridZ", "blockX", "blockY", "blockZ", "copyKind", "graphId")
         stream_columns = ("globalPid", "deviceId", "streamId")
         names_wanted = (
@@ -235,7 +235,7 @@ class _Report:
             builder.arg(argument, row[sizes[:, 0] > 0], texts[sizes[:, 0] > 0], text=True)
 
     def _add_calls(self, columns: Mapping[str, Ints], names: Ints, categories: Ints, kind: str = "") -> Ints:
-        """Events of threads. Returns: their rows."""
+        """Add events of threads and return their rows."""
         row = self._next_rows(len(names))
         track = _map_distinct(columns["globalTid"], lambda number: self._thread(number, kind))
         end = np.where(columns["end"] > 0, columns["end"], columns["start"] - 1)  # a mark
@@ -247,21 +247,18 @@ class _Report:
         return row
 
     def _read_ranges(self) -> None:
-        """NVTX: ranges of threads, of which PyTorch's emit_nvtx makes operators, and ranges of the process."""
+        """Read NVTX: ranges of threads, which PyTorch's emit_nvtx writes for operators, and ranges of the process."""
         existing, names = (
             self._column_names("NVTX_EVENTS"),
             ("start", "end", "globalTid", "eventType", "textId", "rowid"),
         )
         if not {"start", "eventType"} <= existing:
             return
-        columns = self._read_columns(
-            "NVTX_EVENTS", names[:-1], f"WHERE eventType IN ({_PUSH_POP_RANGE}, {_START_END_RANGE}) ORDER BY rowid"
-        )
+        condition = f"WHERE eventType IN ({_PUSH_POP_RANGE}, {_START_END_RANGE}) ORDER BY rowid"
+        columns = self._read_columns("NVTX_EVENTS", names[:-1], condition)
         texts = self._text_ids(columns["textId"])
         if "text" in existing:
-            inline_texts = self._database.execute(
-                f"SELECT text FROM NVTX_EVENTS WHERE eventType IN ({_PUSH_POP_RANGE}, {_START_END_RANGE}) ORDER BY rowid"
-            )
+            inline_texts = self._database.execute(f"SELECT text FROM NVTX_EVENTS {condition}")
             ids = [0 if text is None else self._string(str(text)) for (text,) in inline_texts]
             texts = np.where(np.array(ids, np.int64) > 0, np.array(ids, np.int64), texts)
         for kind in (_PUSH_POP_RANGE, _START_END_RANGE):
@@ -270,7 +267,7 @@ class _Report:
             self._add_ranges(range_columns, texts[of_kind], "" if kind == _PUSH_POP_RANGE else "NVTX")
 
     def _add_ranges(self, columns: Mapping[str, Ints], texts: Ints, kind: str) -> None:
-        """NVTX ranges of one kind. texts: (n,) string ids."""
+        """Add NVTX ranges of one kind; `texts` is (n,) string ids."""
         has_step_names = any(STEP_NAME.match(self._texts[number]) for number in set(texts.tolist()))
         category = _map_distinct(texts, lambda number: _range_category(self._texts[number], not has_step_names))
         row = self._add_calls(columns, _map_distinct(texts, self._range_name), category, kind)
@@ -287,7 +284,7 @@ class _Report:
             self._builder.step(step[2] if step else str(position), start_ns, end_ns - start_ns, track)
 
     def _range_name(self, number: int) -> int:
-        """`aten::add` of `aten::add, seq = 12, sizes = [[2]]`; other names as they are."""
+        """Return the id of `aten::add` for `aten::add, seq = 12, sizes = [[2]]`; other names are unchanged."""
         emitted = _EMIT_NVTX_NAME.match(self._texts[number])
         return self._builder.string(emitted["name"]) if emitted else number
 
@@ -303,7 +300,7 @@ class _Report:
         return np.arange(self.rows - count, self.rows)
 
     def _stream(self, process: int, device: int, stream: int) -> int:
-        """The track of a stream."""
+        """Return the track of a stream."""
         key = process, device, stream
         if key not in self._streams:
             self._streams[key] = self._builder.track(
@@ -312,7 +309,7 @@ class _Report:
         return self._streams[key]
 
     def _thread(self, number: int, kind: str) -> int:
-        """The track of a thread, or of the ranges of its process that may overlap."""
+        """Return the track of a thread, or of the ranges of its process, which may overlap."""
         process, thread = number >> 24 & 0xFFFFFF, number & 0xFFFFFF
         key = (process, kind) if kind else (number, "")
         if key not in self._threads:
@@ -329,7 +326,7 @@ class _Report:
         }
 
     def _describe(self) -> None:
-        """Devices, host and clock."""
+        """Set devices, host and clock."""
         start_times = self._read_columns("TARGET_INFO_SESSION_START_TIME", ("utcEpochNs",))["utcEpochNs"]
         self._builder.describe(
             framework=self._framework, producer="Nsight Systems", device_type="cuda", devices=tuple(self._devices()),
@@ -344,7 +341,7 @@ class _Report:
         return str(row[0])[:MAX_TEXT_CHARS] if row else ""
 
     def _devices(self) -> Generator[Device]:
-        """The GPUs by the numbers that CUDA has for them."""
+        """Yield the GPUs with their CUDA device numbers."""
         if not {"id", "name"} <= self._column_names("TARGET_INFO_GPU"):
             return
         facts = self._read_columns("TARGET_INFO_GPU", ("id", "totalMemory", "smCount", "computeMajor", "computeMinor"))
@@ -358,7 +355,7 @@ class _Report:
 
 
 def _range_category(text: str, serving: bool) -> Category:
-    """serving: do the texts of an inference server mark the steps?"""
+    """Return the category of a range; `serving` means that texts of an inference server mark the steps."""
     if STEP_NAME.match(text) or (serving and parse_serving_step(text)):
         return Category.STEP
     emitted = _EMIT_NVTX_NAME.match(text)
@@ -369,19 +366,19 @@ def _range_category(text: str, serving: bool) -> Category:
 
 
 def _unnamed_event_name(category: Category, number: int) -> str:
-    """What is not named is called. number: the kind of a copy, or the graph."""
+    """Return the name of an event without one; `number` is the kind of a copy, or the graph."""
     if category == Category.MEMCPY:
         return f"Memcpy {_COPY_NAMES.get(number, 'other')}"
     return "Memset" if category == Category.MEMSET else f"{_GRAPH_NAME} {number}"
 
 
 def _quote_columns(name: str) -> str:
-    """`"a" + "b"` of `a + b`."""
+    """Return `"a" + "b"` for `a + b`."""
     return " + ".join(f'"{part}"' for part in name.split(" + "))
 
 
 def _map_distinct(values: Ints, convert: Callable[[int], int]) -> Ints:
-    """(n,) what each number is worth, worked out once for each of them."""
+    """Return (n,) the converted values, converting each distinct value once."""
     distinct, index = np.unique(values, return_inverse=True)
     return np.array([convert(value) for value in distinct.tolist()], np.int64)[index]
 

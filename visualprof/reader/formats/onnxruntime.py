@@ -1,4 +1,4 @@
-"""ONNX Runtime profiles: a bare list of events, numbers written as text, subgraphs nested in time."""
+"""ONNX Runtime profiles: a bare list of events, with numbers as text, and subgraphs nested by time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from visualprof.reader.trace.builder import TraceBuilder
 
 
 class NodeArgs(Args, gc=False):
-    """The memory arguments came with 1.24; a GPU build adds kernel events."""
+    """Arguments of nodes. The memory arguments exist since 1.24; a GPU build adds kernel events."""
 
     op_name: Text = NO_TEXT
     provider: Text = NO_TEXT
@@ -44,7 +44,7 @@ KERNEL_TIME_SUFFIX = "_kernel_time"
 
 
 def sniff(head: bytes) -> bool:
-    """A list whose events are of category Session or Node; capture puts the list into an object."""
+    """Return whether this is a list of Session or Node events; capture puts the list into an object."""
     marks = (b'"model_loading', b'"session_initialization"', b"_kernel_time", b"model_run")
     return (
         opens_with(head, b"[", b'{"traceEvents":[')
@@ -54,13 +54,13 @@ def sniff(head: bytes) -> bool:
 
 
 def read(source: Source, builder: TraceBuilder) -> None:
-    """Read a file; times are whole microseconds since profiling began, which the file does not date."""
+    """Read a file. Times are whole microseconds since profiling started, at an unknown time."""
     doc = read_document(source, NodeArgs, {"Session": ()})
     category = doc.map_kinds(_category)
     tracks = add_events(doc, builder, np.flatnonzero(category >= 0), category, _track_kind, name=_name)
     _add_args(doc, builder)
     add_steps(doc, builder, tracks, category, lambda number, _: str(number))
-    add_counters(doc, builder)  # the monitor's, which a remote run adds
+    add_counters(doc, builder)  # those of the monitor, which a remote run adds
     _add_memory(doc, builder)
     _add_allocs(doc, builder)
     providers = {doc.texts[i] for i in used_text_ids(doc, doc.args["provider"].values)}
@@ -113,7 +113,7 @@ def _add_args(doc: Document, builder: TraceBuilder) -> None:
 
 
 def _format_shapes(text: str) -> str:
-    """`[{"float":[2,16]},{"int64":[]}]` as `float[2,16] int64[]`."""
+    """Return `[{"float":[2,16]},{"int64":[]}]` as `float[2,16] int64[]`."""
     try:
         parts = msgspec.json.decode(text)
         return " ".join(f"{dtype}[{','.join(map(str, shape))}]" for part in parts for dtype, shape in part.items())
@@ -122,7 +122,7 @@ def _format_shapes(text: str) -> str:
 
 
 def _add_memory(doc: Document, builder: TraceBuilder) -> None:
-    """What the allocator held at the end of each node, as counters."""
+    """Add the allocator's state at the end of each node as counters."""
     for name, label in (("mem_bytes_in_use", "memory in use"), ("mem_arena_held", "memory arena")):
         rows, values = doc.arg(name)
         if len(rows):
@@ -131,12 +131,14 @@ def _add_memory(doc: Document, builder: TraceBuilder) -> None:
 
 
 def _add_allocs(doc: Document, builder: TraceBuilder) -> None:
-    """Memory events from the allocator's counters at the end of each node (1.24 and later).
+    """Add memory events from the allocator's counters at the end of each node (1.24 and later).
 
-    What a node allocated and kept stands at its end; what changed since the node before it, as the executor releases
-    tensors between nodes, stands at its start and belongs to no node. A node that another one ended in (If, Loop, nodes
-    side by side) gets the whole difference. Where the largest total so far grew beyond what is in use, the node had
-    that much for a while: it is allocated and released at its end, so that the peak is kept.
+    - Memory that a node allocated and kept is allocated at its end.
+    - A change since the previous node belongs to no node and is placed at the node's start: the executor releases
+      tensors between nodes.
+    - A node inside which another node ended (If, Loop, concurrent nodes) gets the whole difference.
+    - If the peak grew beyond the memory in use, the node used that much temporarily. This is allocated and released at
+      its end, so that the peak is visible.
     """
     rows, in_use = doc.arg("mem_bytes_in_use")
     if not len(rows):
@@ -163,7 +165,7 @@ def _add_allocs(doc: Document, builder: TraceBuilder) -> None:
 
 
 def _allocation_entries(doc: Document, rows: Ints, in_use: Ints, end: Ints, arena: Ints) -> list[Ints]:
-    """Time, bytes, row, total and arena of up to four entries a node: those with bytes."""
+    """Return time, bytes, row, total and arena of up to four entries per node, without empty entries."""
     n = len(rows)
     delta = doc.arg_at("mem_in_use_delta", rows, 0)
     in_use_before = np.concatenate((in_use[:1] - delta[:1], in_use[:-1]))
@@ -176,7 +178,7 @@ def _allocation_entries(doc: Document, rows: Ints, in_use: Ints, end: Ints, aren
     arena_before = np.concatenate((arena[:1], arena[:-1]))  # the arena at the start of a node
     no_row = np.full(n, -1)
     between, first_between = in_use - kept_bytes - in_use_before, np.zeros(n, np.int64)
-    if n:  # what the session held before the first node
+    if n:  # memory of the session before the first node
         first_between[0] = in_use_before[0]
     between = np.where(np.arange(n) == 0, first_between, between)
     entries = (

@@ -1,7 +1,7 @@
-"""OpenVINO's performance counters: how long each operator took in a run, without the time at which it ran.
+"""OpenVINO's performance counters: the duration of each operator in a run, without start times.
 
-Two forms: a remote run's envelope, `{"openvino": version, "profiling_info": [...], "runtime_graph": [...]}`, and
-`benchmark_detailed_counters_report.json` of benchmark_app, whose times are milliseconds as text.
+There are two forms: a remote run's envelope, `{"openvino": version, "profiling_info": [...], "runtime_graph": [...]}`,
+and `benchmark_detailed_counters_report.json` of benchmark_app, whose times are milliseconds as text.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _PRECISION_SUFFIX = pattern(r"_((?:b?f|[iu])\d{1,2})$", re.IGNORECASE)
 
 
 class Node(msgspec.Struct, frozen=True):
-    """An operator of one run. executed: it ran on its own; what was fused or removed did not."""
+    """An operator of one run; `executed` is false for operators that were fused or removed."""
 
     name: str
     type: str
@@ -39,7 +39,7 @@ class Node(msgspec.Struct, frozen=True):
 
 
 def sniff(head: bytes) -> bool:
-    """An object with counters, by the keys of either form."""
+    """Return whether this is an object with counters, by the keys of either form."""
     return opens_with(head, b"{") and (
         (b'"detailed_performance"' in head and b'"report_type"' in head)
         or (b'"openvino"' in head and (b'"profiling_info"' in head or b'"runtime_graph"' in head))
@@ -47,7 +47,7 @@ def sniff(head: bytes) -> bool:
 
 
 def read(source: Source, builder: TraceBuilder) -> None:
-    """Read a file; operators stand end to end in the order of execution, each run is a step."""
+    """Read a file. Operators are placed end to end in order of execution; each run is a step."""
     document = load_object(source, msg("formats.whole_counters_openvino", "whole counters of OpenVINO"))
     graph = {str(entry.get("name", "")): entry for entry in json_objects(document.get("runtime_graph"))}
     runs = [_sort_by_execution(run, graph) for run in _parse_runs(document)]
@@ -73,7 +73,7 @@ def read(source: Source, builder: TraceBuilder) -> None:
 
 
 def _parse_runs(document: Json) -> Iterator[list[Node]]:
-    """The operators of each run; the envelope has one run, or a list of them."""
+    """Yield the operators of each run. The envelope has one run, or a list of them."""
     if isinstance(document.get("profiling_info"), list):
         rows = json_list(document["profiling_info"])
         has_several_runs = bool(rows) and all(isinstance(row, list) for row in rows)
@@ -84,7 +84,7 @@ def _parse_runs(document: Json) -> Iterator[list[Node]]:
 
 
 def _parse_node(row: Json, unit: str, factor: float) -> Node:
-    """One row; `Status.EXECUTED` is how benchmark_app writes the status."""
+    """Return one row. benchmark_app writes the status as `Status.EXECUTED`."""
     real = _nanoseconds(row.get(f"real_time{unit}"), factor)
     status = str(row.get("status", "EXECUTED" if real else "NOT_RUN")).rpartition(".")[2].upper()
     return Node(
@@ -110,7 +110,7 @@ def _text(value: object) -> str:
 
 
 def _sort_by_execution(run: list[Node], graph: dict[str, Json]) -> list[Node]:
-    """The operators in the order of execution; one that the runtime graph does not know stays behind its neighbour."""
+    """Return operators in order of execution. An operator missing in the runtime graph stays after its predecessor."""
     position = -1
     positions: list[int] = []
     for node in run:
@@ -121,7 +121,7 @@ def _sort_by_execution(run: list[Node], graph: dict[str, Json]) -> list[Node]:
 
 
 def _add_runs(builder: TraceBuilder, runs: list[list[Node]], graph: dict[str, Json]) -> None:
-    """Each run as a step over its operators."""
+    """Add each run as a step with its operators."""
     nodes = [node for run in runs for node in run]
     track = builder.track(TrackKind.THREAD, "executor")
     dur = np.array([n.real_ns for n in nodes], np.int64)
@@ -153,7 +153,7 @@ def _add_runs(builder: TraceBuilder, runs: list[list[Node]], graph: dict[str, Js
 
 
 def _precision(node: Node, graph: dict[str, Json]) -> str:
-    """In which the operator ran: as its implementation is called, else as the runtime graph says."""
+    """Return the precision of an operator, from the name of its implementation, else from the runtime graph."""
     suffix = _PRECISION_SUFFIX.search(node.exec_type)
     return suffix[1].lower() if suffix else _text(graph.get(node.name, {}).get("runtimePrecision"))
 

@@ -28,7 +28,7 @@ from visualprof.reader.trace.builder import TraceBuilder
 
 
 class Args(KernelArgs, gc=False):
-    """Arguments of Paddle events; start_time and end_time carry the digits that `ts` lost."""
+    """Arguments of Paddle events; `start_time` and `end_time` have the digits that `ts` lost."""
 
     start_time: Text = NO_TIME
     end_time: Text = NO_TIME
@@ -72,14 +72,14 @@ COMM_KERNEL = re.compile(r"nccl|rccl|hccl|cncl|bkcl", re.IGNORECASE)
 
 
 def sniff(head: bytes) -> bool:
-    """Paddle names its span in the head, or in the cut rest its own categories."""
+    """Return whether the head has Paddle's span, or a truncated rest has its categories."""
     if b'"span_indx"' in head or b'"span_index"' in head:
         return True
     return b'"thread_state_runnable"' in head and bool(re.search(rb'"cat"\s*:\s*"(ProfileStep|OperatorInner)"', head))
 
 
 def read(source: Source, builder: TraceBuilder) -> None:
-    """Read a file; `ts` is whole microseconds, the exact times stand in the arguments."""
+    """Read a file. `ts` is in whole microseconds; the exact times are in the arguments."""
     doc = read_document(source, Args, ARGUMENTS_BY_CATEGORY)
     category = doc.map_kinds(_category)
     event_rows = np.flatnonzero(category >= 0)
@@ -96,7 +96,7 @@ def read(source: Source, builder: TraceBuilder) -> None:
 
 
 def _strip_duration(name: str) -> str:
-    """A name without the duration that Paddle writes behind it."""
+    """Return a name without the duration that Paddle appends."""
     return DURATION_SUFFIX.sub("", name)
 
 
@@ -119,9 +119,9 @@ def _category(kind: Kind) -> int:
 
 
 def _exact_times(doc: Document) -> tuple[Ints, Ints]:
-    """Start and duration of every event in ns: by the arguments where they are, else by `ts`.
+    """Return start and duration of every event in ns, from the arguments if present, else from `ts`.
 
-    `ts` is the exact time cut to whole microseconds, so the largest difference is the true origin.
+    `ts` is the exact time truncated to whole microseconds, so the largest difference is the true origin.
     """
     all_rows = np.arange(len(doc.kind))
     start, end = (doc.arg_at(name, all_rows, -1) for name in ("start_time", "end_time"))
@@ -133,7 +133,7 @@ def _exact_times(doc: Document) -> tuple[Ints, Ints]:
 
 
 def _devices_of_places(doc: Document, place_ids: Values) -> Ints:
-    """Devices of many places, by their texts' ids."""
+    """Return the devices of many places, given by text ids."""
     devices = np.zeros(len(doc.texts), np.int64)
     for i in used_text_ids(doc, place_ids):
         devices[i] = _parse_place(doc.texts[i])
@@ -141,7 +141,7 @@ def _devices_of_places(doc: Document, place_ids: Values) -> Ints:
 
 
 def _parse_place(place: str) -> int:
-    """`Place(gpu:1)` -> 1, `Place(cpu)` -> -1."""
+    """Return 1 for `Place(gpu:1)`, -1 for `Place(cpu)`."""
     match = re.fullmatch(r"Place\((?!cpu)\w+:(\d+)\)", place)
     return int(match.group(1)) if match else -1
 
@@ -165,14 +165,14 @@ def _describe(source: Source, doc: Document, builder: TraceBuilder, devices: tup
 
 
 def _device_type(kinds: list[Kind]) -> str:
-    """By the calls of the device's API."""
+    """Return the device type, by the calls of the device API."""
     if any(k.cat == "MluRuntime" for k in kinds):
         return "mlu"
     return "hip" if any(k.cat == "CudaRuntime" and k.name.startswith("hip") for k in kinds) else "cuda"
 
 
 def _parse_devices(properties: object) -> tuple[Device, ...]:
-    """The list of devices, which some versions write as the text of a Python list."""
+    """Return the devices from a list, which some versions write as text of a Python list."""
     if isinstance(properties, str):
         try:
             properties = ast.literal_eval(properties)

@@ -1,6 +1,6 @@
-"""Perfetto traces (`.pftrace`, `.perfetto-trace`): track events of any producer, rocprofv3 among them.
+"""Perfetto traces (`.pftrace`, `.perfetto-trace`): track events of any producer, such as rocprofv3.
 
-A slice begins in one packet and ends in another; visualprof/reader/perfetto.py has the packets.
+A slice starts in one packet and ends in another; visualprof/reader/perfetto.py reads the packets.
 https://perfetto.dev/docs/reference/trace-packet-proto
 """
 
@@ -25,14 +25,14 @@ from visualprof.reader.trace.builder import TraceBuilder
 from visualprof.reader.xplane import StringTable
 
 MAX_BYTES = 2 << 30
-MAX_TEXT_CHARS = 200  # of what a track is called
-_SNIFFED_PACKETS = 20  # packets of a head
-_FIRST_PACKET_FIELDS = {6, 8, 10, 11, 33, 36, 58, 60, 89}  # fields of the packets with which producers begin
+MAX_TEXT_CHARS = 200  # of a track's name
+_SNIFFED_PACKETS = 20  # packets of the head
+_FIRST_PACKET_FIELDS = {6, 8, 10, 11, 33, 36, 58, 60, 89}  # fields of the first packets of producers
 _CATEGORIES, _NAME_IID, _TYPE, _TRACK, _NAME, _CATEGORY_TEXT, _INTEGER, _REAL = 3, 10, 9, 11, 23, 22, 30, 44
 _BEGIN, _END, _INSTANT, _COUNTER = 1, 2, 3, 4
-_FLOW_FIELDS = (47, 36, 48, 42)  # and those that end there, each of two ages
-_MAX_TRACK_DEPTH = 20  # of parents of a track
-# (what a category holds, what its events are), the first that fits
+_FLOW_FIELDS = (47, 36, 48, 42)  # flows, and terminating flows, each in an old and a new field
+_MAX_TRACK_DEPTH = 20  # parents of a track
+# (pattern of a category, category of its events); the first match wins
 _CATEGORY_PATTERNS = (
     (pattern(r"kernel", re.IGNORECASE), Category.KERNEL),
     (pattern(r"memory_?copy|memcpy", re.IGNORECASE), Category.MEMCPY),
@@ -47,12 +47,15 @@ _AGENT = pattern(r"AGENT \[(\d{1,4})\]")
 
 
 def start(head: bytes) -> bool:
-    """The first field is a packet."""
+    """Return whether the first field is a packet."""
     return head.startswith(b"\n")
 
 
 def sniff(head: bytes) -> bool:
-    """Does its messages look like packets: a time or a sequence as numbers, or what a trace begins with?"""
+    """Return whether the messages look like packets.
+
+    They have a numeric time or sequence, and a field of a trace's first packets.
+    """
     top, _ = parse_leading_fields(head)
     packets = top.with_number(1, texts=True)
     if not len(packets.value) or len(packets.value) < len(top.value):
@@ -67,7 +70,7 @@ def sniff(head: bytes) -> bool:
 
 
 def read(source: Source, builder: TraceBuilder) -> None:
-    """Read a file; what is damaged in it is left out, with a warning."""
+    """Read a file. Damaged parts are left out, with a warning."""
     data = source.read_all(
         MAX_BYTES,
         msg("formats.perfetto_trace", "a Perfetto trace"),
@@ -93,7 +96,7 @@ _UNSUPPORTED_HINT = msg(
 
 
 class _TrackDescription(NamedTuple):
-    """What a track is called; "" is not told. parent: its number."""
+    """Description of a track; "" means unknown, `parent` is the parent's number."""
 
     name: str = ""
     pid: str = ""
@@ -112,7 +115,7 @@ def _parse_description(track: Message) -> _TrackDescription:
 
 
 class _EventReader:
-    """The events of the file while they are put into the trace, (events,) each column, in the order of the file."""
+    """Converts the events of the file to the trace; columns are (events,), in the order of the file."""
 
     def __init__(self, data: bytes, builder: TraceBuilder, packets: Packets) -> None:
         self._data, self._builder, self._packets = data, builder, packets
@@ -123,7 +126,7 @@ class _EventReader:
         self._has_amd_agents = False
 
     def add(self) -> None:
-        """Everything."""
+        """Add everything."""
         kind = self._fields.last_values(_TYPE, self.events)
         ts, name = self._packets.ts[self._packet], self._names()
         category_of_event = self._categories_by_text()
@@ -179,14 +182,14 @@ class _EventReader:
         )  # fmt: skip
 
     def _interned(self, number: int, fields: Fields, packet: Ints) -> Interned:
-        """Texts that sequences interned in a field: string ids of the trace."""
+        """Return interned texts of a field, as string ids of the trace."""
         entries, holder = self._packets.nested_messages(fields, number)
         texts = self._texts.message_texts(entries.with_number(2, texts=True), len(holder))
         values = np.array([self._texts.id(text) for text in texts], np.int64)
         return Interned(self._packets.generation[packet[holder]], entries.last_values(1, len(holder)), values)
 
     def _names(self) -> Ints:
-        """(events,) names, interned or beside the event."""
+        """Return (events,) names, interned or inline."""
         interned, packet = self._packets.submessages(perfetto.INTERNED)
         self._categories = self._interned(1, interned, packet)
         self._annotations = self._interned(3, interned, packet)
@@ -202,7 +205,7 @@ class _EventReader:
         return self._packets.generation[self._packet]
 
     def _categories_by_text(self) -> Ints:
-        """(events,) what the category of each says."""
+        """Return (events,) categories, from the text of each event's category."""
         ids = self._categories.lookup(self._generation, self._fields.last_values(_CATEGORIES, self.events))
         inline_categories = self._texts.message_texts(self._fields.with_number(_CATEGORY_TEXT, texts=True), self.events)
         ids = np.where(ids > 0, ids, np.array([self._texts.id(text) for text in inline_categories], np.int64))
@@ -210,13 +213,13 @@ class _EventReader:
         return np.array([_category_of_text(self._texts.text(i)) for i in distinct.tolist()], np.int64)[id_index]
 
     def _refine_categories(self, meaning: Ints, name: Ints) -> Ints:
-        """(n,) categories: kernels that copy, fill or communicate are told by their names, steps by theirs."""
+        """Return (n,) categories refined by name: kernels that copy, fill or communicate, and steps."""
         keys, key_index = np.unique(np.stack([meaning, name], axis=1), axis=0, return_inverse=True)
         refined = [_refine_category(Category(kind), self._texts.text(text)) for kind, text in keys.tolist()]
         return np.array(refined, np.int64)[key_index.ravel()]
 
     def _uuids(self) -> Ints:
-        """(events,) tracks, by the numbers that the file has for them."""
+        """Return (events,) track numbers of the file."""
         defaults, packet = self._packets.submessages(perfetto.DEFAULTS)
         of_events, holder = self._packets.nested_messages(defaults, _TRACK)
         default = self._packets.default(of_events.last_values(_TRACK, len(holder)), packet[holder], 0)[self._packet]
@@ -225,7 +228,7 @@ class _EventReader:
         return default
 
     def _add_tracks(self, uuids: list[int], device: list[bool], counting: list[bool]) -> Ints:
-        """(tracks,) numbers of the trace's tracks."""
+        """Add tracks and return (tracks,) their numbers in the trace."""
         descriptions = self._descriptions()
         numbers: list[int] = []
         for uuid, on_device, counter in zip(uuids, device, counting, strict=True):
@@ -244,7 +247,7 @@ class _EventReader:
         return np.array(numbers, np.int64)
 
     def _descriptions(self) -> dict[int, _TrackDescription]:
-        """Of tracks, by their numbers; of several the last."""
+        """Return descriptions of tracks by number; the last one wins."""
         matches = self._packets.fields.with_number(perfetto.DESCRIPTOR, texts=True)
         view, descriptions = memoryview(self._data), dict[int, _TrackDescription]()
         for begin, end in zip(matches.value.tolist(), matches.end.tolist(), strict=True):
@@ -254,7 +257,7 @@ class _EventReader:
         return descriptions
 
     def _pairs(self, kind: Ints, ts: Ints, track: Ints) -> tuple[Ints, Ints]:
-        """Rows where slices begin and end: as a stack in what one sequence says of a track, the rest by time."""
+        """Return rows at which slices start and end: paired as a stack per sequence and track, the rest by time."""
         marks = np.flatnonzero(((kind == _BEGIN) | (kind == _END)) & (ts >= 0))
         sequences, sequence_index = np.unique(self._packets.sequence[self._packet[marks]], return_inverse=True)
         sign = np.where(kind == _BEGIN, 1, -1)
@@ -281,7 +284,7 @@ class _EventReader:
         self._builder.counter(track[rows], ts[rows], value[rows])
 
     def _add_links(self, rows: Ints, ts: Ints, device: Mask) -> None:
-        """Flows: from a call to all the device work that has its number, else from each event to the next."""
+        """Add flows: from a call to all device work with its number, else from each event to the next."""
         is_event = np.zeros(self.events, bool)
         is_event[rows] = True
         flow_fields = [self._fields.with_number(number) for number in _FLOW_FIELDS]
@@ -301,7 +304,7 @@ class _EventReader:
         self._builder.link(row[others - 1], row[others], LinkKind.FLOW)
 
     def _add_sizes(self, rows: Ints) -> None:
-        """Bytes of rocprofv3's copies, which stand in a note of the event."""
+        """Add the bytes of rocprofv3's copies, which are in an annotation of the event."""
         annotations, holder = self._packets.nested_messages(self._fields, 4)
         number = annotations.last_values(1, len(holder))
         name = self._annotations.lookup(self._generation[holder], number)
@@ -311,7 +314,7 @@ class _EventReader:
 
 
 def _pair_as_stack(rows: Ints, sign: Ints, group: Ints) -> tuple[Ints, Ints]:
-    """Rows of begins and ends that belong together: in each group the last open one is ended first."""
+    """Return rows of matching begins and ends: in each group an end closes the last open begin."""
     order = np.argsort(group, kind="stable")
     rows, group = rows[order], group[order]
     level = np.cumsum(sign[rows])

@@ -1,7 +1,7 @@
-"""rocprofv3's JSON (`--output-format json`): what ROCm's profiler records of AMD's GPUs and of the calls to them.
+"""rocprofv3's JSON (`--output-format json`): the recording of ROCm's profiler for AMD GPUs and calls to them.
 
-A record holds numbers; names stand in tables beside them: calls by kind and operation, kernels by their id, ranges by
-their correlation id. https://rocm.docs.amd.com/projects/rocprofiler-sdk/en/latest/how-to/using-rocprofv3.html
+A record holds numbers. Names are in separate tables: calls by kind and operation, kernels by id, ranges by correlation
+id. https://rocm.docs.amd.com/projects/rocprofiler-sdk/en/latest/how-to/using-rocprofv3.html
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ class _Dispatch(msgspec.Struct, frozen=True):
     queue_id: _Handle = _Handle()
     kernel_id: int = 0
     group_segment_size: UnsignedInt = 0
-    workgroup_size: _Extent = _Extent()  # work items of a group
-    grid_size: _Extent = _Extent()  # work items of them all
+    workgroup_size: _Extent = _Extent()  # work items per group
+    grid_size: _Extent = _Extent()  # work items of all groups
 
 
 class _Record(msgspec.Struct, frozen=True):
@@ -149,12 +149,12 @@ _DOCUMENT = msgspec.json.Decoder(_Document)
 
 
 def sniff(head: bytes) -> bool:
-    """Is its one key that of the tool?"""
+    """Return whether the single key is that of the tool."""
     return _TOOL_KEY in head[:200]
 
 
 def read(source: Source, builder: TraceBuilder) -> None:
-    """Read a file whole: the names of its records stand behind and before them."""
+    """Read a whole file: the names of records come after and before them."""
     text = source.read_all(
         MAX_BYTES,
         msg("formats.profile_rocprofv3_2", "a profile of rocprofv3"),
@@ -182,7 +182,7 @@ def read(source: Source, builder: TraceBuilder) -> None:
 
 
 def _devices(process: _Process) -> dict[int, Device]:
-    """The GPUs by their handles, numbered as HIP numbers them all."""
+    """Return the GPUs by handle, numbered as by HIP."""
     gpus = sorted((agent for agent in process.agents if agent.type == _GPU_AGENT), key=lambda agent: agent.node_id)
     return {
         gpu.id.handle: Device(id=number, name=gpu.product_name or gpu.name, multiprocessors=max(gpu.cu_count, 0))
@@ -191,7 +191,7 @@ def _devices(process: _Process) -> dict[int, Device]:
 
 
 class _ProcessReader:
-    """One process of the file, as it is put into the trace. rows: of those before it."""
+    """Converts one process of the file; `rows` counts the events of earlier processes."""
 
     def __init__(self, builder: TraceBuilder, process: _Process, rows: int) -> None:
         self._builder, self._process, self._rows = builder, process, rows
@@ -202,7 +202,7 @@ class _ProcessReader:
         self._tracks: dict[tuple[int, str], int] = {}
 
     def read(self) -> int:
-        """Everything. Returns: the rows so far."""
+        """Add everything and return the number of rows so far."""
         records = self._process.buffer_records
         self._add_kernels(records.kernel_dispatch)
         self._add_copies(records.memory_copy)
@@ -214,7 +214,7 @@ class _ProcessReader:
         return self._rows
 
     def _add_kernels(self, records: Sequence[_Kernel]) -> None:
-        """Kernels, those of the runtime's own copies and fills included, on their streams, or on queues."""
+        """Add kernels, including those of the runtime's own copies and fills, on their streams, else on queues."""
         unknown = _Symbol(kernel_name=_UNKNOWN_KERNEL)
         symbols = [self._symbols.get(record.dispatch_info.kernel_id, unknown) for record in records]
         names = [(symbol.formatted_kernel_name or symbol.kernel_name)[:MAX_TEXT_CHARS] for symbol in symbols]
@@ -232,7 +232,7 @@ class _ProcessReader:
         self._builder.arg("shared_memory", rows, _numbers(dispatch.group_segment_size for dispatch in dispatches))
 
     def _add_copies(self, records: Sequence[_Copy]) -> None:
-        """Copies by the engines for it, on the device that they fill, else on the one that they read."""
+        """Add copies of the copy engines, on their destination device, else on their source device."""
         agents = [r.dst_agent_id if r.dst_agent_id.handle in self._numbers else r.src_agent_id for r in records]
         tracks = [self._stream(record, agent, "copies") for record, agent in zip(records, agents, strict=True)]
         names = [_copy_name(self._operation(record)) for record in records]
@@ -243,7 +243,7 @@ class _ProcessReader:
         self._add(records, [self._operation(r) for r in records], category, [self._thread(r) for r in records])
 
     def _add_ranges(self, records: Sequence[_Record]) -> None:
-        """roctx: ranges of a thread, by the text that the program gave; marks are instants."""
+        """Add roctx ranges of threads, named by the program; marks are instants."""
         names = [
             (self._messages.get(r.correlation_id.internal) or self._operation(r))[:MAX_TEXT_CHARS] for r in records
         ]
@@ -262,7 +262,7 @@ class _ProcessReader:
         self, records: Sequence[_Record], names: Iterable[str], categories: Sequence[int] | Category,
         tracks: Sequence[int], marks: Ints | bool = False,
     ) -> Ints:  # fmt: skip
-        """Events. marks: those that last no time. Returns: their rows."""
+        """Add events and return their rows; `marks` are instants."""
         row = self._rows + np.arange(len(records))
         self._rows += len(records)
         ts, end = (_numbers(getattr(r, f"{side}_timestamp") for r in records) for side in ("start", "end"))
@@ -274,7 +274,7 @@ class _ProcessReader:
         return row
 
     def _operation(self, record: _Record) -> str:
-        """What the record is of: `hipLaunchKernel`."""
+        """Return the name of the record's operation: `hipLaunchKernel`."""
         kinds = self._process.strings.buffer_records
         operations = kinds[record.kind].operations if record.kind < len(kinds) else []
         return operations[record.operation] if record.operation < len(operations) else _UNKNOWN_CALL
@@ -287,7 +287,10 @@ class _ProcessReader:
         return self._tracks[key]
 
     def _stream(self, record: _Record, agent: _Handle, label: str) -> int:
-        """The stream of a kernel or copy; where no streams were recorded its queue, or what it is called otherwise."""
+        """Return the stream track of a kernel or copy.
+
+        Without recorded streams, return that of its queue, or the one named `label`.
+        """
         stream = record.stream_id.handle if record.stream_id else -1
         if stream >= 0:
             label = f"stream {stream}"
@@ -315,12 +318,12 @@ def _category(name: str) -> Category:
 
 
 def _copy_name(operation: str) -> str:
-    """`Memcpy HtoD` of `MEMORY_COPY_HOST_TO_DEVICE`."""
+    """Return `Memcpy HtoD` for `MEMORY_COPY_HOST_TO_DEVICE`."""
     return f"Memcpy {_COPY_NAMES.get(operation.removeprefix('MEMORY_COPY_'), 'other')}"
 
 
 def _format_grid(dispatch: _Dispatch) -> str:
-    """The grid in groups, as of CUDA; HSA has it in work items."""
+    """Return the grid in groups, as in CUDA; HSA gives it in work items."""
     grid, group = dispatch.grid_size, dispatch.workgroup_size
     return _format_axes(
         _Extent(*(-(-a // b) if b else 0 for a, b in ((grid.x, group.x), (grid.y, group.y), (grid.z, group.z))))
@@ -328,7 +331,7 @@ def _format_grid(dispatch: _Dispatch) -> str:
 
 
 def _format_axes(size: _Extent) -> str:
-    """`[8, 1, 1]`; "" of one that is not told."""
+    """Return a size as `[8, 1, 1]`, "" if unknown."""
     return f"[{size.x}, {size.y}, {size.z}]" if size.x else ""
 
 

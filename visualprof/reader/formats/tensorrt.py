@@ -1,8 +1,8 @@
-"""TensorRT: what trtexec writes with `--exportProfile` (layers) and with `--exportTimes` (each run).
+"""TensorRT: files of trtexec, from `--exportProfile` (layers) and from `--exportTimes` (runs).
 
-A profile is `[{"count": runs}, {"name", "timeMs", "averageMs", ...}, ...]` in the order of execution: times of all runs
-together. Times are `[{"startComputeMs", "endComputeMs", ...}, ...]`, a row for each run, of which versions name the
-copies differently.
+A profile is `[{"count": runs}, {"name", "timeMs", "averageMs", ...}, ...]` in order of execution, with times summed
+over all runs. Times are `[{"startComputeMs", "endComputeMs", ...}, ...]`, one row per run; the names of the copies
+differ between versions.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Longs = NDArray[np.int64]
 MAX_BYTES = 1 << 30
 MAX_MS = 1e9
 MAX_TEXT_CHARS = 2000
-# What a run has, by the names of its start and end: older ones behind.
+# Parts of a run, with the names of their start and end, older names last.
 RUN_PARTS = (
     ("enqueue", ("Enq",), Category.RUNTIME),
     (msg("formats.copy", "copy in"), ("H2d", "In"), Category.MEMCPY),
@@ -34,7 +34,7 @@ RUN_PARTS = (
 
 
 def sniff(head: bytes) -> bool:
-    """A list whose first object says how many runs there were, or when one began to compute."""
+    """Return whether this is a list whose first object has the number of runs, or the time when computing started."""
     if not opens_with(head, b"["):
         return False
     start = b"".join(head[:2000].split())
@@ -42,7 +42,7 @@ def sniff(head: bytes) -> bool:
 
 
 def read(source: Source, builder: TraceBuilder) -> None:
-    """Reads either file."""
+    """Read either kind of file."""
     data = source.read_all(
         MAX_BYTES, msg("formats.file_trtexec", "a file of trtexec"), msg("formats.one", "is it one?")
     )
@@ -60,7 +60,7 @@ def read(source: Source, builder: TraceBuilder) -> None:
 
 
 def _add_layers(rows: Sequence[Json], builder: TraceBuilder) -> None:
-    """The layers of the mean run, end to end."""
+    """Add the layers of the mean run, end to end."""
     runs, layers = integer(rows[0].get("count")), rows[1:]
     track = builder.track(TrackKind.THREAD, "executor")
     dur = np.array([max(_parse_ns(layer, "averageMs"), 0) for layer in layers], np.int64)
@@ -79,7 +79,10 @@ def _add_layers(rows: Sequence[Json], builder: TraceBuilder) -> None:
 
 
 def _add_runs(rows: Sequence[Json], builder: TraceBuilder) -> None:
-    """Each run as a step; its parts are on tracks of their own, for the copies of one overlap another's computing."""
+    """Add each run as a step.
+
+    Its parts are on separate tracks, because copies of one run overlap another run's compute.
+    """
     spans: Longs = np.array([[_part_span(row, *names) for _, names, _ in RUN_PARTS] for row in rows], np.int64).reshape(
         -1, 4, 2
     )
@@ -107,13 +110,13 @@ def _add_runs(rows: Sequence[Json], builder: TraceBuilder) -> None:
 
 
 def _part_span(row: Json, *names: str) -> tuple[int, int]:
-    """Start and end of a part of a run, ns; -1 where they are not there."""
+    """Return start and end of a part of a run in ns, -1 if missing."""
     spans = ((_parse_ns(row, f"start{name}Ms"), _parse_ns(row, f"end{name}Ms")) for name in names)
     return next((span for span in spans if min(span) >= 0), (-1, -1))
 
 
 def _parse_ns(row: Json, name: str) -> int:
-    """A time; -1 unknown."""
+    """Return a time in ns, -1 if unknown."""
     ms = number(row.get(name))
     return -1 if ms is None or not 0 <= ms <= MAX_MS else round(ms * 1e6)
 

@@ -1,7 +1,7 @@
-"""torch's memory timeline (`export_memory_timeline`), of which there are two kinds.
+"""torch's memory timeline (`export_memory_timeline`), in its two forms.
 
-`x.raw.json.gz` is a list of [time, action, bytes, category], `x.json` is [times, [0, bytes of each category] at each].
-Codes of torch/profiler/_memory_profiler.py: actions in the order of its enum from 1, categories in that of its colours.
+`x.raw.json.gz` is a list of [time, action, bytes, category]. `x.json` is [times, [0, bytes of each category] per time].
+Codes of torch/profiler/_memory_profiler.py: actions in the order of its enum from 1, categories in that of its colors.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ ACTIONS = ("", "PREEXISTING", "CREATE", "INCREMENT_VERSION", "DESTROY")
 CATEGORIES = (
     "parameter", "optimizer_state", "input", "temporary", "activation", "gradient", "autograd", "unknown",
 )  # fmt: skip
-ABSURD_BYTES = 1 << 62  # no size: left out by the builder
-MAX_BYTES = 1 << 30  # 40 bytes an event
+ABSURD_BYTES = 1 << 62  # not a size: the builder drops it
+MAX_BYTES = 1 << 30  # 40 bytes per event
 _TOTALS_START = pattern(rb"[\xef\xbb\xbf\s]*\[\s*\[\s*\d{9,}\s*(,\s*\d{9,}|\]\s*,\s*\[\s*\[)")
 _TOTALS_ENTRY = pattern(rb"\[%s\]" % b",".join([rb"\s*(-?\d{1,19})\s*"] * (1 + len(CATEGORIES))))
 _ENTRY = pattern(rb"\[%s\]" % b",".join([rb"\s*(-?\d{1,19})\s*"] * 4))
 
 
 def sniff(head: bytes) -> bool:
-    """A list of lists of four numbers, the second an action and the last a category; or one that begins with times."""
+    """Return whether this is a list of [number, action, number, category], or starts with a list of times."""
     entry = re.match(rb"[\xef\xbb\xbf\s]*\[\s*\[\s*-?\d+\s*,\s*[1-4]\s*,\s*-?\d+\s*,\s*[0-7]\s*\]", head)
     return bool(entry or _TOTALS_START.match(head))
 
 
 def read(source: Source, builder: TraceBuilder) -> None:
-    """Read a file; times are Unix ns (us of totals), -1 for what was there before.
+    """Read a file. Times are Unix ns (us for totals), -1 for memory from before the recording.
 
-    A new version of a tensor is a release from its old category and an allocation in the new one. The file has no
-    addresses, so that no release can be told to be that of an allocation, and does not name its device.
+    A new version of a tensor is a release in its old category and an allocation in the new one. The file has no
+    addresses, so a release cannot be matched with its allocation, and it does not name its device.
     """
     data = source.read_all(
         MAX_BYTES,
@@ -91,7 +91,7 @@ def read(source: Source, builder: TraceBuilder) -> None:
 
 
 def _parse_entries(data: bytes, builder: TraceBuilder) -> tuple[Ints, bool]:
-    """(n, 4) int64, and whether the file was cut."""
+    """Return the entries, (n, 4) int64, and whether the file is truncated."""
     try:
         return _table(msgspec.json.decode(data, type=list[tuple[int, int, int, int]])), False
     except (*DECODE_ERRORS, OverflowError):
@@ -99,7 +99,7 @@ def _parse_entries(data: bytes, builder: TraceBuilder) -> tuple[Ints, bool]:
 
 
 def _recover_entries(data: bytes, builder: TraceBuilder) -> tuple[Ints, bool]:
-    """As `_parse_entries`, of a file that is cut or damaged: every entry that can be read (1 us each)."""
+    """Return the readable entries of a truncated or damaged file, like `_parse_entries` (1 us per entry)."""
     skipped, rows, offset = SkippedParts(), list[list[int]](), data.find(b"[") + 1
     for entry in _ENTRY.finditer(data):
         numbers = [int(number) for number in entry.groups()]
@@ -118,7 +118,7 @@ def _recover_entries(data: bytes, builder: TraceBuilder) -> tuple[Ints, bool]:
 
 
 def _parse_totals(data: bytes, builder: TraceBuilder) -> tuple[Ints, bool]:
-    """The entries that lead from each total to the next, (n, 4) int64, and whether the file was cut (5 us a total)."""
+    """Return the changes between totals, (n, 4) int64, and whether the file is truncated (5 us per total)."""
     try:
         times, totals = msgspec.json.decode(data, type=tuple[list[int], list[list[int]]])
         complete = len(times) == len(totals) and all(len(sizes) == 1 + len(CATEGORIES) for sizes in totals)
@@ -138,7 +138,7 @@ def _parse_totals(data: bytes, builder: TraceBuilder) -> tuple[Ints, bool]:
     previous = [0] * len(CATEGORIES)
     for i, (us, (_, *sizes)) in enumerate(zip(times, totals, strict=False)):
         ts = max(0, min(us, 2**53)) * 1000
-        is_preexisting = i == 0 and times[:1] == times[1:2]  # what was there before has the time of the first event
+        is_preexisting = i == 0 and times[:1] == times[1:2]  # memory from before has the time of the first event
         entries += _changes(
             ts,
             [max(-ABSURD_BYTES, min(ABSURD_BYTES, b - a)) for a, b in zip(previous, sizes, strict=True)],
@@ -149,7 +149,7 @@ def _parse_totals(data: bytes, builder: TraceBuilder) -> tuple[Ints, bool]:
 
 
 def _recover_totals(data: bytes) -> tuple[list[int], list[list[int]]]:
-    """Times and the totals that stand unbroken behind them."""
+    """Return the times, and the totals up to the first damage."""
     end = data.find(b"]")
     times = [int(t) for t in re.findall(rb"\d{1,19}", data[: end if end >= 0 else len(data)])]
     totals: list[list[int]] = []
@@ -163,7 +163,10 @@ def _recover_totals(data: bytes) -> tuple[list[int], list[list[int]]]:
 
 
 def _changes(ts: int, change: list[int], create_action: int) -> Iterator[tuple[int, int, int, int]]:
-    """What happened at a time: memory went from one category to another as far as it could, the rest came or went."""
+    """Yield the changes at one time.
+
+    Memory moves from one category to another as far as possible, the rest comes or goes.
+    """
     decreases = [(-size, category) for category, size in enumerate(change) if size < 0]
     increases = [(size, category) for category, size in enumerate(change) if size > 0]
     while decreases and increases:

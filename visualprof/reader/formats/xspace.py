@@ -1,7 +1,8 @@
-"""XSpace (`.xplane.pb`): what JAX, TensorFlow and PyTorch/XLA record of GPUs, TPUs and CPUs.
+"""XSpace (`.xplane.pb`): recordings of GPUs, TPUs and CPUs by JAX, TensorFlow and PyTorch/XLA.
 
 XSpace > XPlane (a device, or the host) > XLine (a stream, a thread) > XEvent; visualprof/reader/xplane.py reads them.
-On a GPU the streams are the work, and XLA derives lines of operations from them; on a TPU the line of operations is it.
+On a GPU the streams hold the work, and XLA derives lines of operations from them. On a TPU the line of operations is
+the work.
 """
 
 from __future__ import annotations
@@ -21,15 +22,15 @@ from visualprof.reader.trace import Category, Device, Ints, LinkKind, TrackKind
 from visualprof.reader.trace.builder import TraceBuilder
 from visualprof.reader.xplane import Plane, StringTable
 
-MAX_BYTES = 2 << 30  # of a message of protobuf
-EPOCH_NS = 10**17  # times beyond are Unix times, below they count from the start of the recording
+MAX_BYTES = 2 << 30  # of a protobuf message
+EPOCH_NS = 10**17  # larger times are Unix times, smaller ones are relative to the start of the recording
 _PLANE_START = pattern(
     rb"\n[\x80-\xff]{0,9}[\x01-\x7f](\x08[\x80-\xff]{0,9}[\x00-\x7f])?"  # a message, perhaps with a number
     rb"\x12[\x01-\x7f](/host:|/device:|/custom:|Task Env)"  # and a name
 )
 _DEVICE = pattern(r"^/device:(?P<kind>\w+):(?P<id>\d{1,6})")
 _OPERATIONS_LINE, _STEPS_LINE = "XLA Ops", "Steps"
-# Lines that XLA derives from others: no work of their own. Those of operations only on a GPU.
+# Lines that XLA derives from others, without work of their own. Lines of operations are only derived on a GPU.
 _DERIVED_LINES = {
     _STEPS_LINE, "XLA Modules", "XLA TraceMe", "Framework Name Scope", "Framework Ops", "Source code", "TensorFlow Ops",
     "TensorFlow Name Scope", "Launch Stats",
@@ -42,22 +43,22 @@ _COLLECTIVE = pattern(
 )
 _PYTHON = pattern(r"^\$(?P<file>\S+):(?P<line>\d+) (?P<name>.+)")
 _DETAIL = pattern(r"(\w+):(\S+)")
-# (what names of host events begin with, the framework that gives such names)
+# (prefix of host event names, framework that uses it)
 _FRAMEWORKS = (("PjitFunction(", "jax"), ("PjRt", "jax"), ("Eager", "tensorflow"), ("FunctionRun", "tensorflow"))
 
 
 def start(head: bytes) -> bool:
-    """The first field is a plane."""
+    """Return whether the first field is a plane."""
     return head.startswith(b"\n")
 
 
 def sniff(head: bytes) -> bool:
-    """Has the first plane a name as such planes have?"""
+    """Return whether the first plane has a typical name."""
     return bool(_PLANE_START.match(head))
 
 
 def read(source: Source, builder: TraceBuilder) -> None:
-    """Read a file; what is damaged in it is left out, with a warning."""
+    """Read a file. Damaged parts are left out, with a warning."""
     data = source.read_all(
         MAX_BYTES,
         msg("formats.profile_xla", "a profile of XLA"),
@@ -81,7 +82,7 @@ def read(source: Source, builder: TraceBuilder) -> None:
 
 
 class _SpaceReader:
-    """The file while its planes are added: rows, links between them, and what they tell of the run."""
+    """Converts the planes of the file: rows, links between them, and facts about the run."""
 
     def __init__(self, data: bytes, builder: TraceBuilder, top: Fields) -> None:
         self._data, self._builder = data, builder
@@ -94,7 +95,7 @@ class _SpaceReader:
         self._type, self._framework, self._origin_ns = "cpu", "xla", -1
 
     def add(self, start: int, end: int) -> None:
-        """The plane that lies there."""
+        """Add the plane at these offsets."""
         plane = Plane(self._texts, self._fields, start, end)
         if plane.title == "Task Environment" and self._origin_ns < 0:
             self._origin_ns = plane.plane_number("profile_start_time")
@@ -113,7 +114,7 @@ class _SpaceReader:
             )
 
     def finish(self) -> None:
-        """Link, steps, and what the planes told of the run."""
+        """Add links, steps, and the facts about the run."""
         produced, consumed, producer_rows, consumer_rows = (
             np.concatenate([np.zeros(0, np.int64), *parts]) for parts in self._ends.values()
         )
@@ -154,7 +155,7 @@ class _SpaceReader:
         self._devices.append(device)
 
     def _add_events(self, plane: Plane, device: int = -1, kind: str = "") -> None:
-        """Events, arguments and ends of links. kind: of the device, "" for the host."""
+        """Add events, arguments and link ends; `kind` is that of the device, "" for the host."""
         kinds = np.array([_track_kind(name, kind) for name in plane.lines], np.int64)
         tracks = np.array([self._track(plane, line, device, TrackKind(k)) for line, k in enumerate(kinds)], np.int64)
         timed_rows = np.flatnonzero(plane.timed)
@@ -163,9 +164,14 @@ class _SpaceReader:
         if not kind:
             self._add_operators(plane, tracks)
         self._builder.events(
-            ts=plane.ts[timed_rows], dur=plane.dur[timed_rows], name=self._names(plane)[timed_rows], category=category[timed_rows],
-            track=tracks[plane.line[timed_rows]], row=row[timed_rows], corr=plane.number("correlation_id", 0)[timed_rows],
-        )  # fmt: skip
+            ts=plane.ts[timed_rows],
+            dur=plane.dur[timed_rows],
+            name=self._names(plane)[timed_rows],
+            category=category[timed_rows],
+            track=tracks[plane.line[timed_rows]],
+            row=row[timed_rows],
+            corr=plane.number("correlation_id", 0)[timed_rows],
+        )
         if len(timed_rows) and plane.ts[timed_rows].max() > EPOCH_NS:
             self._origin_ns = 0
         self._add_arguments(plane, row)
@@ -188,14 +194,14 @@ class _SpaceReader:
         return self._builder.track(kind, plane.lines[line], self._host, tid, process=self._host, **fields)
 
     def _names(self, plane: Plane) -> Ints:
-        """(n,) names; those of Python functions as torch writes them, `file.py(12): function`."""
+        """Return (n,) names; Python functions are named as by torch, `file.py(12): function`."""
         texts = self._texts
         return _map_distinct_texts(
             plane.name, texts, lambda text: texts.id(_PYTHON.sub(r"\g<file>(\g<line>): \g<name>", text))
         )
 
     def _categories(self, plane: Plane, kinds: Ints) -> Ints:
-        """(n,) categories by name and by what is known of an event."""
+        """Return (n,) categories, by name and statistics of an event."""
         category = np.where(
             kinds[plane.line] == TrackKind.THREAD,
             _map_distinct_texts(plane.name, self._texts, self._host_category),
@@ -220,7 +226,7 @@ class _SpaceReader:
         return Category.RUNTIME if _CALL.match(name) else Category.OP
 
     def _add_arguments(self, plane: Plane, row: Ints) -> None:
-        """What views show of an event."""
+        """Add the arguments that views show."""
         self._add_numbers("flops", row, plane.number("flops"))
         details = plane.text("kernel_details")
         for key in ("grid", "block"):
@@ -246,11 +252,11 @@ class _SpaceReader:
         self._builder.arg(name, row[values > 0], values[values > 0], text=True)
 
     def _add_operators(self, plane: Plane, tracks: Ints) -> None:
-        """An operator for the launches that a thread makes one after the other for one operation of XLA.
+        """Add an operator for consecutive launches of a thread for one XLA operation.
 
-        The host of a GPU records no operators; each launch says which operation it is for. The operator lasts from the
-        start of the first launch to the end of the last, and is called as in the user's program where that is known. It
-        comes before the launches: of two events with the same times the first one is around the other.
+        The host of a GPU records no operators, but each launch names its operation. The operator lasts from the start
+        of the first launch to the end of the last, and gets its name from the user's program if known. It is added
+        before the launches, because the first of two events with equal times encloses the other.
         """
         operation = plane.text("hlo_op")
         launch_rows = np.flatnonzero(
@@ -270,14 +276,18 @@ class _SpaceReader:
         row = self._rows + np.arange(len(first_launch))
         self._rows += len(first_launch)
         self._builder.events(
-            ts=ts, dur=end - ts, name=np.where(path > 0, name, operation[launch_rows[first_launch]]), category=Category.OP,
-            track=tracks[plane.line[launch_rows[first_launch]]], row=row,
-        )  # fmt: skip
+            ts=ts,
+            dur=end - ts,
+            name=np.where(path > 0, name, operation[launch_rows[first_launch]]),
+            category=Category.OP,
+            track=tracks[plane.line[launch_rows[first_launch]]],
+            row=row,
+        )
         self._add_texts("graph_name", row, operation[launch_rows[first_launch]])
 
 
 def _track_kind(line: str, kind: str) -> TrackKind:
-    """What a line is. kind: of the device, "" for the host."""
+    """Return the kind of track of a line; `kind` is that of the device, "" for the host."""
     if not kind:
         return TrackKind.THREAD
     derived = line in _DERIVED_LINES or (line.startswith(_OPERATIONS_LINE) and kind == "GPU")
@@ -293,13 +303,13 @@ def _device_category(name: str) -> Category:
 
 
 def _map_distinct_texts(ids: Ints, texts: StringTable, convert: Callable[[str], int]) -> Ints:
-    """(n,) what a text is worth, worked out once for each of them."""
+    """Return (n,) the converted texts, converting each distinct text once."""
     distinct, index = np.unique(ids, return_inverse=True)
     return np.array([convert(texts.text(i)) for i in distinct.tolist()], np.int64)[index]
 
 
 def _parse_detail(text: str, key: str) -> str:
-    """`32,1,1` of `grid:32,1,1 block:64,1,1`."""
+    """Return `32,1,1` for `grid` in `grid:32,1,1 block:64,1,1`."""
     return dict(_DETAIL.findall(text)).get(key, "")
 
 

@@ -28,8 +28,8 @@ _HUGE_BYTES = 1024**3
 _IDLE_S = 30.0
 _MAX_STALE_ENTRIES = 1000
 
-ListenerResult = TypeVar("Told", contravariant=True)
-ParserResult = TypeVar("Read", covariant=True)
+ListenerResult = TypeVar("ListenerResult", contravariant=True)
+ParserResult = TypeVar("ParserResult", covariant=True)
 
 
 class Listener(Protocol[ListenerResult]):

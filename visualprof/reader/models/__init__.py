@@ -1,4 +1,4 @@
-"""One file a model format, each with a `MODEL`; found by listing this folder."""
+"""Model formats, one file each with a `MODEL`; found by listing this folder."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from visualprof.reader.source import Progress, Source
 
 
 def _never_rejected(name: str, head: bytes) -> FormatError | None:
-    """For formats that nothing else is taken for."""
+    """Return `None`, for formats that users do not mistake for others."""
     del name, head
 
 
@@ -25,11 +25,11 @@ class ModelFormat(Plugin):
     """A model format: like `registry.Format`, but it reads a graph.
 
     Args:
-        read: reads the whole source. Raises FormatError.
-        shared_suffixes: endings of file names that others have too: such a file is looked at, and passed over in
-            silence when it is something else.
-        refuse: why a file (its name and first 64 KiB) that no format recognises, but users take for one of these, is
-            not read and what to do; None when it is none of them.
+        read: Reads the whole source. Raises `FormatError`.
+        shared_suffixes: File name endings that other files use as well. Such a file is examined, and silently skipped
+            if its content is something else.
+        refuse: Returns an error for a file (name and first 64 KiB) that no format recognizes, but that users mistake
+            for a model of this format; `None` for any other file.
     """
 
     read: Callable[[Source], ModelGraph]
@@ -38,9 +38,10 @@ class ModelFormat(Plugin):
     refuse: Callable[[str, bytes], FormatError | None] = _never_rejected
 
     def graph(self, source: Source) -> ModelGraph:
-        """The graph of a whole source.
+        """Return the graph of a source.
 
-        Raises: FormatError: also when the model is larger than can be shown.
+        Raises:
+            FormatError: The content is invalid, or the model is larger than can be shown.
         """
         hint = msg("models.export_without_functions_part", "export it without functions, or a part of it")
         try:
@@ -55,33 +56,36 @@ class ModelFormat(Plugin):
 
 @cache
 def model_formats() -> tuple[ModelFormat, ...]:
-    """Every model format, the most specific first."""
+    """Return all model formats, the most specific first."""
     return plugins(sys.modules[__name__], "MODEL", ModelFormat)
 
 
 @cache
 def model_suffixes(shared: bool = True) -> tuple[str, ...]:
-    """Endings of the names of model files, in lower case; shared: also those that other files have."""
+    """Return the file name endings of models, in lower case, including those that other files use if `shared`."""
     return tuple(s for m in model_formats() for s in (*m.suffixes, *(m.shared_suffixes if shared else ())))
 
 
 def recognize_model(source: Source) -> ModelFormat | None:
-    """The model format of a file by its content, None when it is none."""
+    """Return the model format of a file by its content, or `None`."""
     head = source.head()
     return next((model for model in model_formats() if model.sniff(head)), None)
 
 
 def rejection_reason(name: str, head: bytes) -> FormatError | None:
-    """Why a file that is no model is not read although users take it for one; None when it is another thing."""
+    """Return an error for a file that users mistake for a model, or `None` for any other file."""
     return next((error for model in model_formats() if (error := model.refuse(name, head))), None)
 
 
 def read_model(path: str | Path, progress: Progress | None = None) -> ModelGraph:
-    """A model file as a graph, whatever its name; nothing in it is executed.
+    """Read a model file into a graph, whatever its name; nothing in it is executed.
 
-    It may take long and much memory: in a program that goes on, read it with `visualprof.reader.child`.
+    This can take long and use much memory. A long-running program should read models with `visualprof.reader.child`.
 
-    Raises: UnknownFormat, FormatError, SourceError.
+    Raises:
+        UnknownFormat: No model format recognizes the content.
+        FormatError: The content is invalid.
+        SourceError: The file cannot be read.
     """
     source = Source(path, progress)
     model = recognize_model(source)

@@ -26,12 +26,12 @@ INPUT_TYPES = ("Host2DeviceCopy",)
 
 
 def sniff(head: bytes) -> bool:
-    """The identifier at byte 8; a test-case header may stand before it."""
+    """Return whether the identifier is at byte 8; a test-case header may precede it."""
     return IDENTIFIER in head[:64]
 
 
 class _Table:
-    """A FlatBuffers table: fields by number, 0 or None where a field is absent."""
+    """A FlatBuffers table: fields by number, 0 or `None` if a field is missing."""
 
     def __init__(self, data: bytes, offset: int) -> None:
         self._data = data
@@ -50,12 +50,12 @@ class _Table:
         return field_offset + struct.unpack_from("<I", self._data, field_offset)[0] if field_offset else 0
 
     def number(self, field: int, form: str = "<I") -> int:
-        """A scalar."""
+        """Return a scalar."""
         offset = self._field_offset(field)
         return struct.unpack_from(form, self._data, offset)[0] if offset else 0
 
     def text(self, field: int) -> str:
-        """A string."""
+        """Return a string."""
         offset = self._target(field)
         if not offset:
             return ""
@@ -63,22 +63,22 @@ class _Table:
         return self._data[offset + 4 : offset + 4 + size].decode("utf-8", "replace")
 
     def table(self, field: int) -> _Table | None:
-        """A table inside."""
+        """Return a nested table, or `None`."""
         offset = self._target(field)
         return _Table(self._data, offset) if offset else None
 
     def numbers(self, field: int) -> list[int]:
-        """A vector of u32."""
+        """Return a vector of u32."""
         offset, size = self._target(field), self.size(field)
         return list(struct.unpack_from(f"<{size}I", self._data, offset + 4)) if size else []
 
     def size(self, field: int) -> int:
-        """Length of a vector."""
+        """Return the length of a vector."""
         offset = self._target(field)
         return struct.unpack_from("<I", self._data, offset)[0] if offset else 0
 
     def tables(self, field: int) -> list[_Table]:
-        """A vector of tables."""
+        """Return a vector of tables."""
         offset, size = self._target(field), self.size(field)
         if size > len(self._data) // 4:
             raise struct.error(msg("models.vector_longer_than_file", "a vector is longer than the file"))
@@ -87,7 +87,7 @@ class _Table:
 
 
 def read(source: Source) -> ModelGraph:
-    """Reads operators, edges, shapes and types; constants are counted, their bytes are not looked at."""
+    """Read operators, edges, shapes and types. Constants are counted without reading their bytes."""
     data = source.read_all(
         MAX_BYTES, msg("models.megengine_model", "a MegEngine model"), msg("models.one", "is it one?")
     )
@@ -126,14 +126,14 @@ def _add_operator(builder: ModelBuilder, operator: _Table) -> None:
     kind, name = operator.text(0), operator.text(2)
     inputs, outputs = tuple(operator.numbers(7)), tuple(operator.numbers(8))
     for row in (*inputs, *outputs):
-        builder.value_at(row)  # raises IndexError where the file is damaged
+        builder.value_at(row)  # raises IndexError if the file is damaged
     tensors = operator.tables(11)
     for row, tensor in zip(outputs, tensors, strict=False):
         value = _value(tensor)
         builder.replace_value(
             row, Value(builder.value_at(row).name or value.name, value.dtype, value.shape, tensor.size(6))
         )
-    placed = "(" not in name  # else MegEngine made it and calls it after its inputs
+    placed = "(" not in name  # else MegEngine created it and named it after its inputs
     scope = split_scopes(name, ".")[0] if placed else ()
     attributes = {"device": ", ".join(d.text(0) for d in operator.tables(9))} if operator.size(9) else {}
     if kind in INPUT_TYPES:
@@ -152,7 +152,7 @@ def _value(tensor: _Table) -> Value:
 
 
 def _format_version(number: int) -> str:
-    """101300 -> 1.13.0."""
+    """Return 1.13.0 for 101300."""
     return f"{number // 100_000}.{number // 100 % 1000}.{number % 100}" if number else ""
 
 

@@ -1,4 +1,4 @@
-"""The graph inside a MegEngine static profile (`graph_exec`): operators and variables of the compiled graph."""
+"""The graph in a MegEngine static profile (`graph_exec`): operators and variables of the compiled graph."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from visualprof.reader.source import Source
 
 CONSTANT_TYPES = ("ImmutableTensor", "SharedDeviceTensor", "MultipleDeviceTensorHolder")
 INPUT_TYPES = ("Host2DeviceCopy", "InputCallback")
-# Between the graph and Python: how many inputs and outputs are data; the others keep the calls in order.
+# Operators between the graph and Python: number of data inputs and outputs; the other ones keep the calls in order.
 CALLBACK_DATA_COUNTS = {"InputCallback": (0, 1), "OutputCallback": (1, 0)}
 
 
 def sniff(head: bytes) -> bool:
-    """A static profile, or the graph that --get-static-mem-info writes."""
+    """Return whether this is a static profile, or the graph of --get-static-mem-info."""
     start = head.lstrip(b"\xef\xbb\xbf \t\r\n")[:400]
     return start.startswith(b"{") and (
         b'"graph_exec"' in start or (b'"operator"' in head and b'"comp_seq"' in head) or b'"opr_internal_pf"' in start
@@ -58,7 +58,7 @@ def _add_operator(builder: ModelBuilder, operator: Json, rows: dict[str, int], p
     outputs = tuple(rows[i] for i in operator.get("output") or () if i in rows)
     attributes = {k: str(v) for k, v in parameters.items()}
     attributes["id"] = str(operator.get("id", ""))
-    placed = "(" not in name  # else MegEngine made it and calls it after its inputs
+    placed = "(" not in name  # else MegEngine created it and named it after its inputs
     scope = split_scopes(name, ".")[0] if placed else ()
     has_no_inputs = not inputs
     if kind in CALLBACK_DATA_COUNTS:

@@ -1,4 +1,4 @@
-"""Module graphs that `visualprof.capture.add_graph` writes; the format is described in docs/graph-format.md."""
+"""Module graphs written by `visualprof.capture.add_graph`; docs/graph-format.md describes the format."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ class _Document(msgspec.Struct):
     producer: str = ""
 
 
-# Made while the module is imported, for the reason given in `reader.trace.codec`.
+# Created at import time, for the reason given in `reader.trace.codec`.
 _DECODER = msgspec.json.Decoder(_Document)
 
 
 def sniff(head: bytes) -> bool:
-    """Its first key is its own."""
+    """Return whether the first key is that of the format."""
     return head.lstrip(b"\xef\xbb\xbf \t\r\n")[:60].replace(b" ", b"").startswith(b'{"visualprof_graph"')
 
 
@@ -89,7 +89,7 @@ def read(source: Source) -> ModelGraph:
 
 
 def _build_node(node: _Node) -> Node:
-    """A node of the file; a kind that this version does not know is an operator."""
+    """Return a node of the file; an unknown kind becomes an operator."""
     return Node(
         node.name,
         node.type,

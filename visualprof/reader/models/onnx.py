@@ -25,24 +25,24 @@ from visualprof.reader.models import ModelFormat
 from visualprof.reader.source import Source
 
 MAX_BYTES = 1 << 31  # protobuf's own limit
-MAX_KEPT_ELEMENTS = 1024  # elements of a constant that shape inference may look at
+MAX_KEPT_ELEMENTS = 1024  # elements of a constant that shape inference may need
 OptionalRows = list[int | None]
 NEXT_FIELDS = b"\x12\x1a\x22\x28\x32\x3a\x42\x72"
 DOCUMENTATION = "https://onnx.ai/onnx/operators/onnx__{}.html"
 MAX_ATTRIBUTE_CHARS = 200
 FUSION_SUFFIX = re.compile(r"/\w*Fusion/?$")  # that ONNX Runtime appends to the name of a fused node
-# First formal input and output of a body that is an argument and a result of the node; the node makes or takes others.
+# Index of the first body input and output that is bound to a value of the node; the others belong to the node itself.
 FORMAL_COUNTS = {"If": (0, 0), "Loop": (2, 1), "Scan": (0, 0), "SequenceMap": (0, 0)}
-MAX_CALL_DEPTH = 64  # of functions in functions
+MAX_CALL_DEPTH = 64  # nested function calls
 
 
 def sniff(head: bytes) -> bool:
-    """A protobuf that starts with a small ir_version and goes on with a field of ModelProto, or has its graph first."""
+    """Return whether a protobuf starts with a small ir_version and another field of ModelProto."""
     return len(head) > 8 and head[0] == 0x08 and 0 < head[1] < 0x20 and head[2:3] in [bytes([f]) for f in NEXT_FIELDS]
 
 
 def read(source: Source) -> ModelGraph:
-    """Read the structure; weights are dropped as soon as their sizes are known."""
+    """Read the structure; weights are dropped once their sizes are known."""
     import onnx
     from google.protobuf.message import DecodeError
 
@@ -76,7 +76,7 @@ def read(source: Source) -> ModelGraph:
 
 
 def _decode_names(message: Any) -> int:
-    """Makes text of names that protobuf leaves as bytes because they are none, and gives their number."""
+    """Decode names that protobuf left as bytes because they are not UTF-8, and return their number."""
     undecodable = 0
     for field, value in message.ListFields():
         if field.type == field.TYPE_STRING and not isinstance(value, str):
@@ -93,9 +93,10 @@ def _decode_names(message: Any) -> int:
 
 
 def _check_expanded_size(model: Any) -> None:
-    """Count the nodes with every call of a function written out, as the inference of shapes and the reader do it.
+    """Count the nodes with every function call expanded, as shape inference and the reader do.
 
-    Raises: ModelTooLarge: there are too many, or a function calls itself.
+    Raises:
+        ModelTooLarge: There are too many nodes, or a function calls itself.
     """
     functions = {(f.domain, f.name): f for f in model.functions}
     sizes: dict[tuple[str, str], int] = {}
@@ -134,7 +135,7 @@ def _check_expanded_size(model: Any) -> None:
 
 
 def _drop_weights(model: Any, builder: ModelBuilder) -> None:
-    """Empties large initializers; external ones are only mentioned."""
+    """Clear large initializers; external ones are only counted."""
     external = 0
     for graph in _all_graphs(model.graph):
         for tensor in graph.initializer:
@@ -147,7 +148,7 @@ def _drop_weights(model: Any, builder: ModelBuilder) -> None:
 
 
 def _all_graphs(graph: Any) -> list[Any]:
-    """A graph and all bodies inside it."""
+    """Return a graph and all bodies inside it."""
     graphs = [graph]
     for node in graph.node:
         for attribute in node.attribute:
@@ -157,17 +158,17 @@ def _all_graphs(graph: Any) -> list[Any]:
 
 
 def _attribute_graphs(attribute: Any) -> list[Any]:
-    """The graphs that an attribute holds."""
+    """Return the graphs in an attribute."""
     return [attribute.g] if attribute.type == 5 else list(attribute.graphs) if attribute.type == 10 else []
 
 
 def _infer_shapes(model: Any, builder: ModelBuilder) -> Any:
-    """The model with shapes inferred; as it is where inference fails."""
+    """Return the model with inferred shapes, or unchanged if the inference fails."""
     import onnx
 
     try:
         return onnx.shape_inference.infer_shapes(model, strict_mode=False, data_prop=False)
-    except Exception as error:  # noqa: BLE001 - native code that raises anything; the graph is whole without it
+    except Exception as error:  # noqa: BLE001 - native code may raise anything; the graph is complete without it
         lines = str(error).splitlines() or [type(error).__name__]
         builder.warn(msg("models.shapes_could_not_inferred", f"shapes could not be inferred: {lines[0][:200]}"))
         return model
@@ -185,7 +186,7 @@ class _GraphReader:
         self.functions = {(f.domain, f.name): f for f in model.functions}
 
     def graph(self) -> None:
-        """The main graph with its inputs and outputs."""
+        """Add the main graph with its inputs and outputs."""
         graph, names = self.model.graph, ValueScope()
         weights = {t.name for t in graph.initializer}
         for info in graph.input:
@@ -199,7 +200,7 @@ class _GraphReader:
             self.builder.node(Node(info.name, "Output", kind="output", inputs=(row,)))
 
     def _body(self, graph: Any, names: ValueScope, scope: tuple[Scope, ...]) -> None:
-        """Constants and nodes of a graph or of the body of a node."""
+        """Add constants and nodes of a graph or of a node's body."""
         for tensor in graph.initializer:
             row = self.builder.value(self._weight(tensor.name, tensor))
             names.set(tensor.name, row)
@@ -208,12 +209,13 @@ class _GraphReader:
             self._add_typed_value(info, names)
         produced = {name for node in graph.node for name in node.output}
         for info in graph.output:
-            if info.name in produced:  # else an input, a constant, or a value from around it
+            if info.name in produced:  # else an input, a constant, or an outer value
                 self._add_typed_value(info, names)
         for index, node in enumerate(graph.node):
             self._node(node, index, names, scope)
 
     def _node(self, node: Any, index: int, names: ValueScope, scope: tuple[Scope, ...]) -> None:
+        """Add a node with its bodies."""
         named_scope, label, placed = self._scope_of(node, index)
         inputs = [self._row_of(n, names) if n else None for n in node.input]
         outputs = [self._row_of(n, names, local_only=True) if n else None for n in node.output]
@@ -228,11 +230,20 @@ class _GraphReader:
             attributes["domain"] = node.domain
         bodies = [(a.name, body) for a in node.attribute for body in _attribute_graphs(a)]
         kind: GroupKind = "function" if function is not None else "control"
+        is_standard = node.domain in ("", "ai.onnx")
+        has_body = bool(bodies) or function is not None
         graph_node = Node(
-            label, node.op_type, scope_of_node, "constant" if constant else "operator", input_rows, output_rows, attributes,
-            DOCUMENTATION.format(node.op_type) if node.domain in ("", "ai.onnx") and function is None else "",
-            self.builder.body(scope_of_node, _last_name(label), kind) if bodies or function is not None else None, placed,
-        )  # fmt: skip
+            name=label,
+            type=node.op_type,
+            scope=scope_of_node,
+            kind="constant" if constant else "operator",
+            inputs=input_rows,
+            outputs=output_rows,
+            attributes=attributes,
+            documentation=DOCUMENTATION.format(node.op_type) if is_standard and function is None else "",
+            body=self.builder.body(scope_of_node, _last_name(label), kind) if has_body else None,
+            placed=placed,
+        )
         self.builder.node(graph_node)
         for name, body in bodies:
             body_scope = (*graph_node.full_scope, Scope(name, "subgraph")) if len(bodies) > 1 else graph_node.full_scope
@@ -248,9 +259,14 @@ class _GraphReader:
         outer_inputs: OptionalRows,
         outer_outputs: OptionalRows,
     ) -> None:
-        """A body: its inputs are values of its own, everything else it sees through to the graph around it.
+        """Add a body. Its inputs are values of its own; other names refer to the outer graph.
 
-        taken, given: rows of the values outside that its inputs take and its outputs give; None the node's own.
+        Args:
+            body: The body.
+            names: Values of the outer graph.
+            scope: Scope of the body.
+            outer_inputs: Rows of the values that its inputs receive, `None` for values of the node itself.
+            outer_outputs: Rows of the values that its outputs produce, `None` for values of the node itself.
         """
         inner = ValueScope(names)
         for info, row in zip(body.input, outer_inputs, strict=True):
@@ -262,18 +278,18 @@ class _GraphReader:
             self.builder.node(Node(info.name, "Output", scope, "output", (result,), () if row is None else (row,)))
 
     def _function(self, function: Any, inputs: OptionalRows, outputs: OptionalRows, scope: tuple[Scope, ...]) -> None:
-        """The body of a model-local function, once for each call: its arguments and results are the call's values."""
+        """Add the body of a model-local function, once per call. Its arguments and results are the call's values."""
         names = ValueScope()
         for name, row in (*zip(function.output, outputs, strict=False), *zip(function.input, inputs, strict=False)):
-            if row is not None:  # an input that is an output too is the input
+            if row is not None:  # an input that is also an output is the input
                 names.set(name, row)
         for index, node in enumerate(function.node):
             self._node(node, index, names, scope)
 
     def _scope_of(self, node: Any, index: int) -> tuple[tuple[Scope, ...], str, bool]:
-        """Scopes and full name of a node, and whether it tells them: in the exporter's metadata, or by slashes.
+        """Return scopes and full name of a node, and whether it names them: in the exporter's metadata, or by slashes.
 
-        A node made of several has all of their names, joined by `;`: it stands in the scopes that they share.
+        A fused node has the names of all its nodes, joined by `;`. It is placed in their common scopes.
         """
         metadata = {p.key: p.value for p in getattr(node, "metadata_props", ())}
         namespace = metadata.get("namespace")
@@ -327,7 +343,7 @@ class _GraphReader:
             return f"type {code}"
 
     def _attribute(self, attribute: Any) -> str:
-        """An attribute as short text."""
+        """Return an attribute as short text."""
         kind = attribute.type
         if kind == 1:
             return f"{attribute.f:g}"
@@ -351,17 +367,17 @@ class _GraphReader:
 def _match_formal_values(
     type: str, body: Any, inputs: OptionalRows, outputs: OptionalRows
 ) -> tuple[OptionalRows, OptionalRows]:
-    """Rows of the values outside that each input of a body takes and each output gives; None where there is none."""
+    """Return rows of the outer values that body inputs receive and body outputs produce, `None` if there is none."""
     first_input, first_output = FORMAL_COUNTS.get(type, (len(body.input), len(body.output)))
     count = len(body.input)
-    outer_inputs = [None] * count + inputs  # from the end: the Scan of opset 8 has one more in front
+    outer_inputs = [None] * count + inputs  # aligned at the end: the Scan of opset 8 has one more input in front
     outer_outputs = [None] * first_output + outputs + [None] * len(body.output)
     outer_inputs = [None] * first_input + outer_inputs[len(outer_inputs) - count + first_input :]
     return outer_inputs[:count], outer_outputs[: len(body.output)]
 
 
 def _strip_outer_scopes(named_scope: tuple[Scope, ...], scope: tuple[Scope, ...]) -> tuple[Scope, ...]:
-    """The scopes of a node in a body without those that repeat the place of the body."""
+    """Return the scopes of a node in a body, without those that repeat the scope of the body."""
     shared = 0
     for outer in scope:
         shared += shared < len(named_scope) and outer.kind != "subgraph" and outer.name == named_scope[shared].name

@@ -1,4 +1,4 @@
-"""The nodes of an ONNX model as they are run: attributes, and which inputs are constants; without the weights."""
+"""The nodes of an ONNX model as they are executed: attributes and constant inputs, without weights."""
 
 from __future__ import annotations
 
@@ -9,14 +9,20 @@ from typing import Any
 from visualprof.messages import msg
 from visualprof.reader.source import Source
 
-MAX_BYTES = 1 << 31  # as protobuf
-MAX_KEPT_VALUES = 64  # values of a constant that is kept
-NodeKey = tuple[str, str]  # of a node, and its operator
+MAX_BYTES = 1 << 31  # limit of protobuf
+MAX_KEPT_VALUES = 64  # values up to which a constant is kept
+NodeKey = tuple[str, str]  # name and operator type of a node
 
 
 @dataclass(frozen=True)
 class Constant:
-    """A constant. dtype: of its elements, in ONNX's number. values: None of a large one, or one that is no number."""
+    """A constant.
+
+    Attributes:
+        dtype: Element type, as a number of ONNX.
+        shape: The shape.
+        values: The values, `None` if there are many or they are not numbers.
+    """
 
     dtype: int
     shape: tuple[int, ...]
@@ -25,9 +31,14 @@ class Constant:
 
 @dataclass(frozen=True)
 class OnnxNode:
-    """A node. attributes: numbers, texts, lists of them, a Constant; None of any other kind.
+    """A node.
 
-    inputs: each a Constant, True of another value, None of one that is left out. outputs: whether each is taken.
+    Attributes:
+        domain: Operator domain.
+        opset: Opset version of the domain.
+        attributes: Numbers, texts, lists of them, or a `Constant`; `None` for any other kind.
+        inputs: A `Constant`, `True` for another value, `None` for an omitted one.
+        outputs: Whether each output is used.
     """
 
     domain: str
@@ -38,9 +49,10 @@ class OnnxNode:
 
 
 def read_nodes(source: Source) -> dict[NodeKey, OnnxNode]:
-    """Every node by its name and its operator, those of bodies, too; without names that several different ones have.
+    """Return every node by name and operator type, including those of bodies, without ambiguous names.
 
-    Raises: FormatError: it cannot be read.
+    Raises:
+        FormatError: The file cannot be read.
     """
     import onnx
     from google.protobuf.message import DecodeError
@@ -112,7 +124,7 @@ def _attribute_value(attribute: Any) -> Any:
 
 
 def _parse_constant(tensor: Any) -> Constant:
-    """A tensor, with its values where it has few, in the file itself."""
+    """Return a tensor, with its values if there are few and they are in the file itself."""
     from onnx import numpy_helper
 
     shape, values = tuple(tensor.dims), None
@@ -124,6 +136,6 @@ def _parse_constant(tensor: Any) -> Constant:
                 .ravel()
                 .tolist()
             )
-        except (ValueError, TypeError, OverflowError, RuntimeError):  # damaged, or of a type that numpy has not
-            values = None  # as of a large one
+        except (ValueError, TypeError, OverflowError, RuntimeError):  # damaged, or of a type that numpy lacks
+            values = None  # as for a large one
     return Constant(tensor.data_type, shape, values)

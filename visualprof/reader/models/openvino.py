@@ -1,4 +1,4 @@
-"""OpenVINO IR: layers, ports and edges of an `.xml`; the weights beside it, in a `.bin`, are not needed.
+"""OpenVINO IR: layers, ports and edges of an `.xml`. The weights in the `.bin` next to it are not needed.
 
 Layout: net > layers > layer (data, input > port > dim, output > port > dim, bodies with a port map), net > edges.
 """
@@ -18,7 +18,7 @@ from visualprof.reader.registry import opens_with
 from visualprof.reader.source import Source
 
 MAX_BYTES = 1 << 30
-MAX_DEPTH = 64  # of elements: sixteen bodies in each other
+MAX_DEPTH = 64  # nesting of elements: sixteen nested bodies
 OLDEST_VERSION = 10
 CHARS_PER_PIECE = 1 << 20
 MAX_ATTRIBUTE_CHARS = 200
@@ -33,7 +33,7 @@ DTYPES = {
 
 @dataclass
 class _Layer:
-    """A layer; ports by their number. widens: it only turns weights that are kept in half precision into float32."""
+    """A layer with its ports by number; `is_decompression` marks a Convert of half-precision weights to float32."""
 
     number: str
     name: str
@@ -48,7 +48,7 @@ class _Layer:
 
 @dataclass
 class _Net:
-    """Layers in the order of execution; edges from an input port (layer, port) to the output port that feeds it."""
+    """Layers in order of execution; edges lead from an input port (layer, port) to the output port that feeds it."""
 
     attributes: dict[str, str]
     layers: list[_Layer] = field(default_factory=list[_Layer])
@@ -56,16 +56,16 @@ class _Net:
 
 
 def sniff(head: bytes) -> bool:
-    """XML whose first element is a net with layers in it."""
+    """Return whether this is XML whose first element is a net with layers."""
     return opens_with(head, b"<") and re.search(rb"<net\s[^>]*>\s*<layers", head) is not None
 
 
 def read(source: Source) -> ModelGraph:
-    """Reads layers and edges; a constant says its shape, its bytes stand in the other file."""
+    """Read layers and edges. A constant has its shape; its bytes are in the other file."""
     data = source.read_all(
         MAX_BYTES, msg("models.openvino_model", "an OpenVINO model"), msg("models.one", "is it one?")
     )
-    if b"<!DOCTYPE" in data:  # where entities are declared that grow without bound; OpenVINO writes none
+    if b"<!DOCTYPE" in data:  # can declare entities that grow without limit; OpenVINO writes none
         raise source.error(
             msg(
                 "models.xml_file_document_type",
@@ -95,7 +95,7 @@ def read(source: Source) -> ModelGraph:
 
 
 def _parse_nets(text: str) -> _Net:
-    """The layers of all nets, gathered while they are parsed: each is dropped once it is read."""
+    """Return the outermost net. Layers are collected during parsing, and each element is freed once it is read."""
     parser: XMLPullParser[Element] = XMLPullParser(("start", "end"))
     open_nets: list[_Net] = []
     bodies: list[dict[str, _Net]] = [{}]
@@ -134,7 +134,7 @@ def _parse_layer(element: Element) -> _Layer:
         attributes["version"] = element.attrib["version"]
     name, kind = element.get("name", ""), element.attrib["type"]
     outputs = {port.attrib["id"]: _parse_output(port, name) for port in element.iterfind("output/port")}
-    if kind in CONSTANT_TYPES:  # also those of four bits
+    if kind in CONSTANT_TYPES:  # also correct for four-bit types
         outputs = {port: replace(value, bytes=int(attributes.get("size", -1))) for port, value in outputs.items()}
     layer = _Layer(
         element.attrib["id"], name, kind, attributes, [p.attrib["id"] for p in element.iterfind("input/port")], outputs
@@ -148,7 +148,7 @@ def _parse_layer(element: Element) -> _Layer:
 
 
 def _parse_output(port: Element, layer: str) -> Value:
-    """An output; its first name is that of the tensor."""
+    """Return an output; its first name is that of the tensor."""
     dtype = DTYPES.get(port.get("precision", "").lower(), port.get("precision", "").lower())
     shape = tuple("?" if int(d.text or -1) < 0 else int(d.text or 0) for d in port.iterfind("dim"))
     name = port.get("names", "").split(",")[0] or layer
@@ -156,6 +156,8 @@ def _parse_output(port: Element, layer: str) -> Value:
 
 
 class _NetWalker:
+    """Adds the layers of a net to a graph."""
+
     def __init__(self, builder: ModelBuilder) -> None:
         self._builder = builder
         self._widened = 0
@@ -167,7 +169,14 @@ class _NetWalker:
         parameter_values: dict[str, tuple[int, ...]],
         result_values: dict[str, tuple[int, ...]],
     ) -> None:
-        """A net. given: what the parameters of a body take, made: what its results make, by number of the layer."""
+        """Add a net.
+
+        Args:
+            net: The net.
+            outer: Scope of the net.
+            parameter_values: Values that a body's parameters receive, by layer number.
+            result_values: Values that a body's results produce, by layer number.
+        """
         rows = {
             (layer.number, port): self._builder.value(value)
             for layer in net.layers
@@ -176,7 +185,7 @@ class _NetWalker:
         for layer in net.layers:
             sources = [net.edges.get((layer.number, port)) for port in layer.inputs]
             inputs = [rows[source] if source else self._builder.value(Value("")) for source in sources]
-            if layer.is_decompression and inputs:  # which is done when the model is loaded: the weight itself is drawn
+            if layer.is_decompression and inputs:  # done when the model is loaded, so the weight itself is shown
                 rows |= {(layer.number, port): inputs[0] for port in layer.outputs}
                 self._widened += 1
                 self._builder.properties["widened_weights"] = f"{self._widened} Convert layers are not drawn"
@@ -188,7 +197,7 @@ class _NetWalker:
         self, layer: _Layer, inputs: tuple[int, ...], outputs: tuple[int, ...], outer: tuple[Scope, ...],
         parameter_values: dict[str, tuple[int, ...]], result_values: dict[str, tuple[int, ...]],
     ) -> None:  # fmt: skip
-        """A layer as the node that it is; parameters and results are the ends of their net."""
+        """Add a layer as a node; parameters and results are the ends of their net."""
         name, kind = layer.name, layer.type
         if kind == "Parameter":
             node = Node(name, "Input", outer, "input", parameter_values.get(layer.number, ()), outputs)
@@ -214,7 +223,7 @@ class _NetWalker:
         self, layer: _Layer, net: _Net, links: list[dict[str, str]], inputs: tuple[int, ...], outputs: tuple[int, ...],
         scope: tuple[Scope, ...],
     ) -> None:  # fmt: skip
-        """A body, by its port map: a port of the layer to the number of a parameter or result inside."""
+        """Add a body, bound by its port map from ports of the layer to parameters and results of the body."""
         rows = dict(zip((*layer.inputs, *layer.outputs), (*inputs, *outputs), strict=True))
         ends: dict[str, dict[str, tuple[int, ...]]] = {"input": {}, "output": {}}
         for link in links:

@@ -1,4 +1,4 @@
-"""Paddle 3 `.json`: the program in PIR, Paddle's intermediate representation, that `paddle.jit.save` writes.
+"""Paddle 3 `.json`: a program in PIR, Paddle's intermediate representation, written by `paddle.jit.save`.
 
 Keys: `#` kind, `%` number of a value, `A` attributes, `I` inputs, `O` outputs, `TT` type, `D` its data.
 """
@@ -76,17 +76,17 @@ class _Document(msgspec.Struct):
     program: _Program
 
 
-# Made while the module is imported, for the reason given in `reader.trace.codec`.
+# Created at import time, for the reason given in `reader.trace.codec`.
 _DECODER = msgspec.json.Decoder(_Document)
 
 
 def sniff(head: bytes) -> bool:
-    """Its first key, and its mark."""
+    """Return whether the first key and the magic value are those of PIR."""
     return re.match(rb'\s*\{\s*"base_code":\s*\{[^{}]*"magic":\s*"pir"', head[:400]) is not None
 
 
 def read(source: Source) -> ModelGraph:
-    """Read the program; a weight stands in it with its shape."""
+    """Read the program; weights have their shapes in it."""
     data = source.read_all(MAX_BYTES, msg("models.paddle_model_2", "a Paddle model"), msg("models.one", "is it one?"))
     with source.decoding(
         msg("models.paddle_model", "Paddle model"),
@@ -101,7 +101,7 @@ def read(source: Source) -> ModelGraph:
 
 
 class _ProgramWalker:
-    """Follows the operators; values are numbered through the whole program."""
+    """Adds operators to a graph; values are numbered throughout the program."""
 
     def __init__(self, builder: ModelBuilder) -> None:
         self._builder = builder
@@ -109,14 +109,14 @@ class _ProgramWalker:
         self._names = Counter[str]()
 
     def region(self, regions: list[_Region], outer: tuple[Scope, ...]) -> None:
-        """The operators of all blocks of regions."""
+        """Add the operators of all blocks of regions."""
         for operator in (o for region in regions for block in region.blocks for o in block.ops):
             self._operator(operator, outer)
 
     def _operator(self, operator: _Operator, outer: tuple[Scope, ...]) -> None:
         kind = operator.kind.rpartition(".")[2]
         outputs = operator.outputs if isinstance(operator.outputs, list) else [operator.outputs]
-        inputs = tuple(self._row(i.number) for i in operator.inputs if i.number)  # 0: an argument that is not given
+        inputs = tuple(self._row(i.number) for i in operator.inputs if i.number)  # 0 means an omitted argument
         if kind in ("p", "parameter"):
             name = str(operator.attributes[-1]) if operator.attributes else ""
             output_rows = self._output_rows(outputs, name)
@@ -165,7 +165,10 @@ class _ProgramWalker:
                 )
 
     def _body(self, block: _Block, inputs: tuple[int, ...], results: tuple[int, ...], scope: tuple[Scope, ...]) -> None:
-        """A block's arguments are the last inputs of its operator; it yields its outputs after any condition."""
+        """Add a block.
+
+        Its arguments are the last inputs of its operator; it yields the operator's outputs after any condition.
+        """
         for number, argument in enumerate(block.args):
             input_index = len(inputs) - len(block.args) + number
             value = _value(f"argument {number}", argument.type)
@@ -198,14 +201,14 @@ class _ProgramWalker:
         return tuple(rows)
 
     def _row(self, number: int) -> int:
-        """Row of a value; of one that nothing makes a new one."""
+        """Return the row of a value, a new one if nothing produces it."""
         if number not in self._rows:
             self._rows[number] = self._builder.value(Value(f"%{number}"))
         return self._rows[number]
 
 
 def _value(name: str, type: _Type) -> Value:
-    """A value of a type such as `{"#": "0.t_dtensor", "D": [{"#": "0.t_f32"}, [8, 3], ...]}`."""
+    """Return a value of a type such as `{"#": "0.t_dtensor", "D": [{"#": "0.t_f32"}, [8, 3], ...]}`."""
     match type.data:
         case [{"#": str(kind)}, [*sizes], *_] if all(isinstance(size, int) for size in sizes):
             return paddle.tensor_value(name, DTYPES.get(kind.rpartition(".")[2], ""), sizes)
@@ -222,7 +225,7 @@ def _parse_attribute(attribute: Any) -> tuple[str, str]:
 
 
 def _plain_value(value: Any) -> Any:
-    """`{"#": "0.a_array", "D": [{"#": "0.a_i32", "D": 2}]}` -> [2]."""
+    """Return [2] for `{"#": "0.a_array", "D": [{"#": "0.a_i32", "D": 2}]}`."""
     match value:
         case {"D": [*items]}:
             return [_plain_value(item) for item in items]

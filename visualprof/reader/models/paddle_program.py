@@ -1,6 +1,6 @@
-"""Paddle 2 `.pdmodel`: the program that `paddle.jit.save` and `save_inference_model` write beside the weights.
+"""Paddle 2 `.pdmodel`: the program that `paddle.jit.save` and `save_inference_model` write next to the weights.
 
-A protobuf by framework.proto of Paddle: blocks of variables and operators.
+A protobuf of Paddle's framework.proto: blocks of variables and operators.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ DTYPES = {
 
 
 def sniff(head: bytes) -> bool:
-    """Its first field is a block, whose first is its number 0 and whose second is that of its parent, -1."""
+    """Return whether the first field is a block that starts with its number 0 and its parent's number -1."""
     offset = next((i for i in range(1, min(len(head), 11)) if head[i] < 128), 0) + 1
     return head[:1] == b"\x0a" and head[offset : offset + 3] == b"\x08\x00\x10"
 
 
 def read(source: Source) -> ModelGraph:
-    """Reads variables, operators and bodies; a description of a weight says its shape."""
+    """Read variables, operators and bodies. Weights have their shapes in the description."""
     data = source.read_all(MAX_BYTES, msg("models.paddle_model_2", "a Paddle model"), msg("models.one", "is it one?"))
     builder = ModelBuilder(source.name, "paddle")
     try:
@@ -46,7 +46,7 @@ def read(source: Source) -> ModelGraph:
 
 
 def _format_version(number: int) -> str:
-    """2006002 -> 2.6.2."""
+    """Return 2.6.2 for 2006002."""
     return f"{number // 1_000_000}.{number // 1000 % 1000}.{number % 1000}" if number else ""
 
 
@@ -55,7 +55,7 @@ def _parse_block(message: Message) -> Block:
 
 
 def _parse_variable(message: Message) -> tuple[str, Variable]:
-    """Its type holds the tensor: a dense one, rows, or one of a list."""
+    """Return name and variable. The type holds the tensor: a dense one, rows, or one of a list."""
     name, kind = message.text(1), message.message(2)
     tensor_type = next((kind.message(field) for field in (3, 2, 4) if field in kind), Message())
     tensor_description = tensor_type if 2 in kind and 3 not in kind else tensor_type.message(1)
@@ -82,7 +82,7 @@ def _parse_operator(message: Message) -> Operator:
 
 
 def _variable_names(message: Message, field: int) -> list[str]:
-    """Names of the variables of all parameters of an operator."""
+    """Return the variable names of all parameters of an operator."""
     return [name for parameter in message.messages(field) for name in parameter.texts(2)]
 
 
@@ -92,7 +92,7 @@ def _block_numbers(attribute: Message) -> list[int]:
 
 
 def _format_attribute(attribute: Message) -> str:
-    """An attribute as short text; its type says which field holds it."""
+    """Return an attribute as short text; its type determines the field that holds it."""
     kind = attribute.number(2)
     numbers = {3: 6, 7: 11, 11: 15}
     if kind in (0, 9):

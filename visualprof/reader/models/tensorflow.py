@@ -1,6 +1,6 @@
-"""TensorFlow: a GraphDef (frozen `.pb`), or the graph and the functions of a SavedModel (`saved_model.pb`).
+"""TensorFlow: a GraphDef (frozen `.pb`), or the graph and functions of a SavedModel (`saved_model.pb`).
 
-Protobuf messages by graph.proto, function.proto and saved_model.proto; values of variables stand in other files.
+Protobuf messages of graph.proto, function.proto and saved_model.proto. Values of variables are in other files.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from visualprof.reader.protobuf import Message, ProtobufError
 from visualprof.reader.source import Source
 
 MAX_BYTES = 1 << 31  # protobuf's own limit
-MAX_CALL_DEPTH = 100  # functions in each other
+MAX_CALL_DEPTH = 100  # nested function calls
 MAX_ATTRIBUTE_CHARS = 200
 CALL_TYPES = ("PartitionedCall", "StatefulPartitionedCall")
 # Attributes of calls, While, If and Case.
@@ -36,7 +36,7 @@ BODY_ATTRIBUTES = ("f", "cond", "body", "then_branch", "else_branch", "branches"
 INPUT_TYPES = ("Placeholder", "PlaceholderV2", "PlaceholderWithDefault")
 WEIGHT_TYPES = ("Const", "VarHandleOp", "VariableV2", "Variable")
 SOURCE_TYPES = (*INPUT_TYPES, *WEIGHT_TYPES, "NoOp")
-# Types of types.proto; 100 more is a reference to one.
+# Types of types.proto; 100 more means a reference.
 DTYPES = (
     "", "float32", "float64", "int32", "uint8", "int16", "int8", "string", "complex64", "int64", "bool", "qint8",
     "quint8", "qint32", "bfloat16", "qint16", "quint16", "uint16", "complex128", "float16", "resource", "variant",
@@ -45,25 +45,26 @@ DTYPES = (
 # Attributes that give the type of an output, in order of preference.
 DTYPE_ATTRIBUTES = ("DstT", "dtype", "out_type", "output_type", "Tparams", "T", "Tidx")
 BOOLEAN_TYPES = re.compile(r"(Greater|Less)(Equal)?|(Not|Approximate)?Equal|Logical\w+|Any|All|Is(Nan|Inf|Finite)")
-FIRST_OUTPUT_NAMES = ("output", "y")  # outputs that stand first wherever they are: their number is that of the output
-_Signature = tuple[dict[str, str], dict[str, str]]  # references of inputs and outputs by their names
+# Names of outputs that are always the first of their node, so that their number is the output's
+FIRST_OUTPUT_NAMES = ("output", "y")
+_Signature = tuple[dict[str, str], dict[str, str]]  # references of inputs and outputs by name
 NODE_START = re.compile(rb"\x0a.([\w.][\w./\\>-]*)\x12.([A-Z]\w*)(\x1a|\x22|\x2a|\x0a|\x12|$)", re.DOTALL)
 
 
 def sniff(head: bytes) -> bool:
-    """A SavedModel of version 1 with the description of a graph; or a first node with name and type."""
+    """Return whether this is a SavedModel of version 1 with a graph, or starts with a node's name and type."""
     if head[:3] == b"\x08\x01\x12":
         return head[(offset := _varint_end(head, 3)) : offset + 1] == b"\x0a"
     return head[:1] == b"\x0a" and NODE_START.match(head[_varint_end(head, 1) :][:400]) is not None
 
 
 def _varint_end(head: bytes, offset: int) -> int:
-    """Place after a number of protobuf."""
+    """Return the offset after a varint."""
     return next((i + 1 for i in range(offset, min(len(head), offset + 10)) if head[i] < 128), len(head))
 
 
 def read(source: Source) -> ModelGraph:
-    """Reads nodes, and functions where they are called; weights are counted by their description."""
+    """Read nodes, and functions where they are called. Weights are counted by their description."""
     data = source.read_all(
         MAX_BYTES, msg("models.tensorflow_graph", "a TensorFlow graph"), msg("models.one", "is it one?")
     )
@@ -85,7 +86,7 @@ def read(source: Source) -> ModelGraph:
 
 
 class _GraphPart:
-    """The main graph or the body of a function: nodes by name, references to its arguments and of its results."""
+    """The main graph or the body of a function: nodes by name, names of arguments, and references of results."""
 
     def __init__(self, nodes: Iterator[Message], arguments: Sequence[str] = (), results: Sequence[str] = ()) -> None:
         self.nodes = {message.text(1): message for message in nodes}
@@ -93,7 +94,7 @@ class _GraphPart:
         self.results = results
 
     def order(self, wanted: Iterable[str]) -> list[str]:
-        """Names of the wanted nodes and of what they need, each after what it reads; loops are cut where they close."""
+        """Return the wanted nodes and their dependencies in topological order; loops are cut at their back edge."""
         ordered: list[str] = []
         seen: set[str] = set()
         stack: list[tuple[str, Iterator[str]]] = [("", iter(wanted))]
@@ -110,7 +111,7 @@ class _GraphPart:
 
 
 class _Rows:
-    """Rows of the values of a part, by node and place: `1` in the main graph, `output:1` in a function."""
+    """Rows of a part's values, by node and output: `1` in the main graph, `output:1` in a function."""
 
     def __init__(self, builder: ModelBuilder, graph: _GraphPart, order: Iterable[str]) -> None:
         self._builder = builder
@@ -122,7 +123,7 @@ class _Rows:
             self._used_outputs.setdefault(name, {})[output or "0"] = None
 
     def row(self, reference: str) -> int:
-        """Row of a value; a new one where it is not made yet, as in a loop, or nowhere."""
+        """Return the row of a value, a new one if it is not produced yet (in a loop) or never."""
         name, _, output = reference.partition(":")
         key = name, output or "0"
         if key not in self._rows:
@@ -130,15 +131,17 @@ class _Rows:
         return self._rows[key]
 
     def set(self, name: str, output: str, row: int) -> None:
-        """Name a row."""
+        """Bind an output to a row."""
         self._rows[name, output] = row
 
     def used_outputs(self, name: str) -> list[str]:
-        """Places of the outputs of a node that anything reads; the first where nothing does."""
+        """Return the outputs of a node that are read, the first one if none is."""
         return list(self._used_outputs.get(name, ("0",)))
 
 
 class _GraphWalker:
+    """Adds the nodes of a model to a graph."""
+
     def __init__(self, builder: ModelBuilder, graph: Message) -> None:
         self._builder = builder
         self._graph = graph
@@ -149,7 +152,10 @@ class _GraphWalker:
         self._names: dict[str, str] = {}
 
     def model(self, signatures: Mapping[str, _Signature]) -> None:
-        """What a signature needs, with its names; without any the whole graph, whose ends are its outputs."""
+        """Add the nodes that a signature needs, with its names.
+
+        Without a signature, add the whole graph; its leaves are outputs.
+        """
         builder, main = self._builder, _GraphPart(self._graph.messages(1))
         if signatures:
             signature_name = "serving_default" if "serving_default" in signatures else min(signatures)
@@ -187,7 +193,10 @@ class _GraphWalker:
             self._node(name, graph.nodes[name], rows, outer, is_only_call)
 
     def _node(self, name: str, message: Message, rows: _Rows, outer: tuple[Scope, ...], is_only_call: bool) -> None:
-        """A node; the only call of a part is what it calls, as the wrappers of a signature are."""
+        """Add a node.
+
+        The only call of a part is replaced by the called function, because signatures wrap functions like that.
+        """
         kind = message.text(2)
         references = list(message.texts(3))
         attributes = {m.text(1): m.message(2) for m in message.messages(5)}
@@ -217,7 +226,7 @@ class _GraphWalker:
         self._bodies(node, functions, row_of_output)
 
     def _called_functions(self, attributes: Mapping[str, Message]) -> dict[str, str]:
-        """Functions of a node by the attributes that name them; the branches of a Case by number."""
+        """Return the functions of a node by attribute; the branches of a Case are numbered."""
         functions = {
             n: [f for f in _functions(attributes[n]) if f in self._functions]
             for n in BODY_ATTRIBUTES
@@ -226,9 +235,10 @@ class _GraphWalker:
         return {n if len(names) == 1 else f"{n}[{i}]": f for n, names in functions.items() for i, f in enumerate(names)}
 
     def _size(self, graph: _GraphPart, order: Iterable[str]) -> int:
-        """Nodes of a part with every call written out.
+        """Return the number of nodes of a part with every call expanded.
 
-        Raises: ModelTooLarge: a function calls itself.
+        Raises:
+            ModelTooLarge: A function calls itself, or calls nest too deeply.
         """
         total = 0
         for name in order:
@@ -252,7 +262,10 @@ class _GraphWalker:
         return self._sizes[name]
 
     def _bodies(self, node: Node, functions: Mapping[str, str], row_of_output: Mapping[int | None, int]) -> None:
-        """The functions of a node. A call binds its arguments; those of While, If and Case have ends of their own."""
+        """Add the functions of a node.
+
+        A call binds its arguments; those of While, If and Case have their own inputs and outputs.
+        """
         for attribute, function in functions.items():
             scope = node.full_scope if len(functions) == 1 else (*node.full_scope, Scope(attribute, "subgraph"))
             arguments = node.inputs
@@ -273,7 +286,7 @@ class _GraphWalker:
         return row
 
     def _add_function(self, name: str, inputs: Sequence[int], outer: tuple[Scope, ...]) -> list[int]:
-        """What a function does, once for each call; rows of its results."""
+        """Add a function's nodes, once per call, and return the rows of its results."""
         graph, order = self._function_graph(name)
         rows = _Rows(self._builder, graph, order)
         for argument, row in zip(graph.arguments, inputs, strict=False):
@@ -292,7 +305,7 @@ class _GraphWalker:
 
 
 def _signatures(meta: Message) -> dict[str, _Signature]:
-    """The signatures of a SavedModel."""
+    """Return the signatures of a SavedModel."""
     signature_messages = {m.text(1): m.message(2) for m in meta.messages(5) if m.text(1) != "__saved_model_init_op"}
     return {
         name: (_signature_ends(signature, 1), _signature_ends(signature, 2))
@@ -305,12 +318,15 @@ def _signature_ends(signature: Message, field: int) -> dict[str, str]:
 
 
 def _node_name(reference: str) -> str:
-    """The node of `^node`, `node:1` or `node:output:1`."""
+    """Return the node of `^node`, `node:1` or `node:output:1`."""
     return reference.removeprefix("^").partition(":")[0]
 
 
 def _output_number(output: str, position: int | None) -> int | None:
-    """Number of an output: of `1` and `output:1` it is 1; of another name it is told by being the first."""
+    """Return the number of an output.
+
+    It is 1 for `1` and `output:1`, 0 for another name at the first position, else `None`.
+    """
     name, _, number = output.rpartition(":")
     return (
         int(number) if number.isdigit() and (not name or name in FIRST_OUTPUT_NAMES) else 0 if position == 0 else None
@@ -318,7 +334,7 @@ def _output_number(output: str, position: int | None) -> int | None:
 
 
 def _functions(attribute: Message) -> list[str]:
-    """Names of the functions in an attribute."""
+    """Return the names of the functions in an attribute."""
     return [m.text(1) for m in (attribute.message(10), *attribute.message(1).messages(9)) if 1 in m]
 
 
@@ -344,7 +360,7 @@ def _value(name: str, output: str, kind: str, attributes: Mapping[str, Message])
 
 
 def _dtype(code: int) -> str:
-    """A type; of a reference the same."""
+    """Return a type; references have the type that they refer to."""
     return DTYPES[code % 100] if code % 100 < len(DTYPES) else f"type {code}"
 
 
@@ -386,7 +402,7 @@ def _text(attribute: Message) -> str:
 
 
 def _list_items(message: Message) -> Iterator[object]:
-    """The parts of a list, a few hundred of them at most."""
+    """Return the items of a list, at most `MAX_ATTRIBUTE_CHARS`."""
     items = chain(
         message.texts(2), message.numbers(3), (round(f, 6) for f in message.reals(4)), map(bool, message.numbers(5)),
         map(_dtype, message.numbers(6)), (f"[{_sizes(m)}]" for m in message.messages(7)),

@@ -1,4 +1,7 @@
-"""LiteRT, once TensorFlow Lite: the subgraphs of a `.tflite`, a FlatBuffer by TensorFlow's schema.fbs, version 3."""
+"""LiteRT, formerly TensorFlow Lite.
+
+Reads the subgraphs of a `.tflite`, a FlatBuffer of TensorFlow's schema.fbs, version 3.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +25,8 @@ from visualprof.reader.source import Source
 
 MAX_BYTES = 1 << 31  # of a FlatBuffer
 MAX_RANK = 32
-MAX_BODY_DEPTH = 32  # in each other
-OMITTED_INPUT = -1  # an input that is left out
+MAX_BODY_DEPTH = 32  # nested bodies
+OMITTED_INPUT = -1  # an omitted input
 # Types of TensorType.
 DTYPES = (
     "float32", "float16", "int32", "uint8", "int64", "string", "bool", "int16", "complex64", "int8", "float64",
@@ -69,7 +72,7 @@ CUSTOM_CODE, IF_CODE, WHILE_CODE = 32, 118, 119
 ACTIVATIONS = ("NONE", "RELU", "RELU_N1_TO_1", "RELU6", "TANH", "SIGN_BIT")
 ACTIVATION_FIELD, PADDING_FIELD = "fused_activation", "padding"
 _STRIDES = (PADDING_FIELD, "stride_w", "stride_h")
-# Fields of BuiltinOptions by their number there, those of a byte with ":b", truth with ":?", real numbers with ":f".
+# Fields of BuiltinOptions by number. The suffix ":b" means a byte, ":?" a boolean, ":f" a float.
 OPTION_FIELDS: dict[int, tuple[str, ...]] = {
     1: (*_STRIDES, ACTIVATION_FIELD, "dilation_w", "dilation_h"),
     2: (*_STRIDES, "depth_multiplier", ACTIVATION_FIELD, "dilation_w", "dilation_h"),
@@ -90,12 +93,12 @@ OPTION_FIELDS: dict[int, tuple[str, ...]] = {
 
 
 def sniff(head: bytes) -> bool:
-    """The identifier of the schema."""
+    """Return whether the identifier is that of the schema."""
     return head[4:8] == b"TFL3"
 
 
 def read(source: Source) -> ModelGraph:
-    """Read the first subgraph, and those that are bodies in it; weights are counted by their description."""
+    """Read the first subgraph, and those that are its bodies. Weights are counted by their description."""
     data = source.read_all(MAX_BYTES, msg("models.litert_model", "a LiteRT model"), msg("models.one", "is it one?"))
     builder = ModelBuilder(source.name, "tflite")
     try:
@@ -109,7 +112,7 @@ def read(source: Source) -> ModelGraph:
 
 
 class _Subgraph:
-    """A subgraph, and the tables of its tensors."""
+    """A subgraph with the tables of its tensors."""
 
     def __init__(self, table: Table) -> None:
         self.tensors = list(table.tables(0))
@@ -123,7 +126,7 @@ class _Subgraph:
 
 
 class _Rows:
-    """Rows of the tensors of a subgraph, each made when it is first named; weights are nodes then."""
+    """Rows of a subgraph's tensors, created on first use, together with the nodes of weights."""
 
     def __init__(self, builder: ModelBuilder, subgraph: _Subgraph, weights: Sequence[int]) -> None:
         self._builder, self._subgraph, self._weights = builder, subgraph, weights
@@ -146,6 +149,8 @@ class _Rows:
 
 
 class _ModelWalker:
+    """Adds the subgraphs of a model to a graph."""
+
     def __init__(self, builder: ModelBuilder, model: Table) -> None:
         self._builder, self._model = builder, model
         self._operators = [_parse_operator_code(code) for code in model.tables(1)]
@@ -154,7 +159,7 @@ class _ModelWalker:
         self._open: list[int] = []
 
     def model(self) -> None:
-        """The first subgraph, with the names of its only signature."""
+        """Add the first subgraph, with the names of its signature if there is only one."""
         model, builder = self._model, self._builder
         builder.producer = model.text(3).strip()
         builder.properties["schema"] = str(model.number(0, "I"))
@@ -171,7 +176,15 @@ class _ModelWalker:
         self, number: int, outer: tuple[Scope, ...], outer_inputs: Sequence[int] | None, outer_outputs: Sequence[int],
         names: Sequence[dict[int, str]] = ({}, {}),
     ) -> None:  # fmt: skip
-        """A subgraph. given: what the inputs of a body take, made: what its outputs make."""
+        """Add a subgraph.
+
+        Args:
+            number: Number of the subgraph.
+            outer: Its scope.
+            outer_inputs: Rows of the values that a body's inputs receive.
+            outer_outputs: Rows of the values that a body's outputs produce.
+            names: Names of inputs and outputs by tensor.
+        """
         if not 0 <= number < len(self._subgraphs):
             raise FlatbufferError(msg("models.there_no_subgraph", f"there is no subgraph {number}"))
         if number in self._open or len(self._open) == MAX_BODY_DEPTH:
@@ -197,7 +210,7 @@ class _ModelWalker:
         self._open.pop()
 
     def _operator(self, operator: Table, rows: _Rows, outer: tuple[Scope, ...]) -> None:
-        """An operator, which is called as its first output is."""
+        """Add an operator, named after its first output."""
         code = operator.number(0, "I")
         if code >= len(self._operators):
             raise FlatbufferError(msg("models.there_no_operator", f"there is no operator {code}"))
@@ -217,7 +230,7 @@ class _ModelWalker:
 
 
 def _parse_operator_code(code: Table) -> tuple[int, str]:
-    """Number and name of an operator; in old files the number is a byte."""
+    """Return number and name of an operator; in old files the number is a byte."""
     number = max(code.number(0, "b"), code.number(3, "i"))
     name = OPERATOR_NAMES[number] if 0 <= number < len(OPERATOR_NAMES) else f"operator {number}"
     return number, code.text(1) or name if number == CUSTOM_CODE else name
@@ -229,7 +242,7 @@ def _body_subgraphs(number: int, options: Table | None) -> dict[str, int]:
 
 
 def _value(tensor: Table) -> Value:
-    """A tensor; of several operators that became one it has all the names."""
+    """Return a tensor. A fused operator's tensor has several names, of which the first is used."""
     name, code = tensor.text(3).partition(";")[0], tensor.number(1, "b")
     sizes = tensor.numbers(7) or tensor.numbers(0)
     if len(sizes) > MAX_RANK:
@@ -240,7 +253,7 @@ def _value(tensor: Table) -> Value:
 
 
 def _format_options(operator: Table) -> dict[str, str]:
-    """The options of the operators that are frequent."""
+    """Return the options of common operators."""
     options = operator.table(4)
     fields = OPTION_FIELDS.get(operator.number(3, "B"), ()) if options else ()
     present = [(n, f) for n, f in enumerate(fields) if options and (options.has(n) or f == PADDING_FIELD)]

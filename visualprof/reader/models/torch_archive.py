@@ -1,4 +1,4 @@
-"""The zip archives that torch writes: names in their head, single texts out of them; pickles are never opened."""
+"""Zip archives written by torch: names in their head, single texts out of them. Pickles are never opened."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ ARCHIVE_ERRORS = (
     zipfile.BadZipFile, zlib.error, OSError, EOFError, RuntimeError, NotImplementedError, ValueError, struct.error,
 )  # fmt: skip
 MAX_ENTRIES = 500_000
-MAX_UNPACK_RATIO = 500  # JSON of a graph packs 10 to 60 times
+MAX_UNPACK_RATIO = 500  # JSON of a graph compresses 10 to 60 times
 
 
 class Archive:
-    """An open archive; every read is bounded by what the caller expects."""
+    """An open archive. Each read is limited to the size that the caller expects."""
 
     def __init__(self, source: Source, file: zipfile.ZipFile) -> None:
         self._source = source
@@ -37,17 +37,18 @@ class Archive:
 
     @property
     def names(self) -> list[str]:
-        """Names of the files, in their order."""
+        """Names of the files, in order."""
         return list(self._infos)
 
     def size(self, name: str) -> int:
-        """Bytes of a file, unpacked."""
+        """Return the unpacked size of a file in bytes."""
         return self._infos[name].file_size
 
     def read(self, name: str, limit: int) -> bytes:
-        """A file of at most `limit` bytes.
+        """Return a file of at most `limit` bytes.
 
-        Raises: FormatError: it is larger, packed too well to be true, or damaged.
+        Raises:
+            FormatError: The file is larger, implausibly well compressed, or damaged.
         """
         info = self._infos[name]
         if info.file_size > limit or info.file_size > MAX_UNPACK_RATIO * max(info.compress_size, 1024):
@@ -56,7 +57,7 @@ class Archive:
                 msg("models.looks_like_decompression_bomb", "this looks like a decompression bomb"),
             )
         with self._file.open(info) as file:
-            data = file.read(limit + 1)  # the directory may lie
+            data = file.read(limit + 1)  # the directory's sizes may be false
         if len(data) > limit:
             raise self._source.error(
                 msg("models.larger_than_archive_says", f"{name} is larger than the archive says"),
@@ -67,9 +68,10 @@ class Archive:
 
 @contextmanager
 def open_archive(source: Source) -> Generator[Archive]:
-    """The archive of a file.
+    """Return a context with the archive of a file.
 
-    Raises: FormatError: it cannot be read.
+    Raises:
+        FormatError: The archive cannot be read.
     """
     if source.is_gzipped:
         raise source.error(
@@ -87,7 +89,7 @@ def open_archive(source: Source) -> Generator[Archive]:
 
 
 def entry_names(head: bytes) -> list[str]:
-    """Names in the local headers that stand in the head of an archive."""
+    """Return the names in the local headers in the head of an archive."""
     names: list[str] = []
     offset = 0 if head.startswith(MAGIC) else -1
     while 0 <= offset <= len(head) - 30:
@@ -98,7 +100,7 @@ def entry_names(head: bytes) -> list[str]:
 
 
 def rejection_reason(name: str, head: bytes) -> FormatError | None:
-    """Why a file of torch or of Python's pickle is no model for visualprof; None when it is neither."""
+    """Return why a file of torch or a Python pickle is not a model for visualprof, or `None` for any other file."""
     hint = msg(
         "models.export_model_torch_export",
         "export the model with torch.export.save, torch.onnx.export or visualprof.capture.add_graph",

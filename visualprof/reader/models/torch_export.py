@@ -1,4 +1,4 @@
-"""torch.export archives (`.pt2`): the graph is JSON beside the weights; neither torch nor a pickle is needed.
+"""torch.export archives (`.pt2`): the graph is JSON next to the weights, so neither torch nor a pickle is needed.
 
 Layout: `<name>/models/<model>.json` (torch 2.7 and later) or `serialized_exported_program.json` (torch 2.1 to 2.6).
 """
@@ -36,12 +36,12 @@ STACK_FRAME = re.compile(r'File "([^"]*)", line (\d+), in (\S+)')
 
 
 def sniff(head: bytes) -> bool:
-    """A zip whose first files are those of an export."""
+    """Return whether this is a zip whose first files are those of an export."""
     return any(EXPORT_FILE.search(n) for n in entry_names(head))
 
 
 def read(source: Source) -> ModelGraph:
-    """Read the graph; weights are counted by their description, their bytes are not looked at."""
+    """Read the graph. Weights are counted by their description; their bytes are not read."""
     with open_archive(source) as archive:
         graphs = sorted(filter(GRAPH_FILE.search, archive.names), key=lambda n: (not n.endswith("/model.json"), n))
         if not graphs:
@@ -85,7 +85,7 @@ def _add_program(builder: ModelBuilder, program: dict[str, Any]) -> None:
 
 
 def _add_input(builder: ModelBuilder, values: ValueScope, graph: dict[str, Any], spec: dict[str, Any]) -> None:
-    """Parameters become constants, buffers values that no node makes, as in module graphs."""
+    """Add an input. Parameters become constants; buffers become values without a producer, as in module graphs."""
     ((kind, body),) = spec.items()
     label = body.get(f"{kind}_name") or body.get("tensor_constant_name")
     for name in _value_names(body.get("arg", {})):
@@ -102,12 +102,12 @@ def _add_input(builder: ModelBuilder, values: ValueScope, graph: dict[str, Any],
 def _add_graph(
     builder: ModelBuilder, values: ValueScope, graph: dict[str, Any], outer: tuple[Scope, ...], depth: int
 ) -> None:
-    """The nodes of a graph, and of the graphs that its nodes hold."""
+    """Add the nodes of a graph, and of the graphs inside its nodes."""
     if depth > MAX_GRAPH_DEPTH:
         raise ValueError(msg("models.graphs_nest_too_deep", "graphs nest too deep"))
     paths = [_module_path(n) for n in graph["nodes"]]
     nodes_of_path = Counter(paths)
-    for path in set(paths):  # a module around others is no leaf, however few operators are its own
+    for path in set(paths):  # a module with submodules is no leaf, however few operators it has itself
         while path := path.rpartition(".")[0]:
             nodes_of_path[path] += 2
     for node, path in zip(graph["nodes"], paths, strict=True):
@@ -151,9 +151,18 @@ def _add_subgraph(
     results: tuple[int, ...],
     depth: int,
 ) -> None:
-    """A branch or body: it takes the last operands of its node. What a loop changes is another value in each turn.
+    """Add a branch or body, which receives the last operands of its node.
 
-    results: rows of what it gives, none of a body that only decides.
+    Variables of a loop are new values in the body.
+
+    Args:
+        builder: The graph.
+        outer: Values of the outer graph.
+        graph: The subgraph.
+        node: The node that contains it.
+        scope: Scope of the subgraph.
+        results: Rows of the values that it produces, empty for a loop condition.
+        depth: Nesting depth.
     """
     inner = ValueScope(outer)
     names = list(_value_names(graph["inputs"]))
@@ -173,7 +182,7 @@ def _add_subgraph(
 
 
 def _value_names(argument: Any) -> Iterator[str]:
-    """Names of values in an argument, an output or a list of them."""
+    """Yield the value names in an argument, an output or a list of them."""
     pending: list[Any] = [argument]
     while pending:
         item = pending.pop()
@@ -189,7 +198,7 @@ def _value_names(argument: Any) -> Iterator[str]:
 
 
 def _value(graph: dict[str, Any], name: str, label: str | None = None) -> Value:
-    """A value by its description; numbers of the shape arithmetic have no shape."""
+    """Return a value by its description; numbers of the shape arithmetic have no shape."""
     meta = graph["tensor_values"].get(name)
     if meta is None:
         return Value(label or name)
@@ -199,7 +208,7 @@ def _value(graph: dict[str, Any], name: str, label: str | None = None) -> Value:
 
 
 def _format_size(size: dict[str, Any]) -> int | str:
-    """8 or `s77` or `8*s77`."""
+    """Return 8, `s77` or `8*s77`."""
     if "as_int" in size:
         return int(size["as_int"])
     text = str(size["as_expr"]["expr_str"])[:MAX_TEXT_CHARS]
@@ -209,7 +218,7 @@ def _format_size(size: dict[str, Any]) -> int | str:
 
 
 def _module_path(node: dict[str, Any]) -> str:
-    """Dotted path of the module that ran a node; later calls of a shared module are told by `#2`, `#3`, ..."""
+    """Return the dotted path of the module that ran a node; later calls of a shared module get `#2`, `#3`, ..."""
     stack = str(node.get("metadata", {}).get("nn_module_stack", ""))
     entries = [e.split(",") for e in stack.split(";") if e]
     if not entries or len(entries[-1]) < 2:
@@ -223,7 +232,10 @@ def _scopes(path: str) -> tuple[Scope, ...]:
 
 
 def _operator_type(target: str) -> str:
-    """`torch.ops.aten.conv2d.default` -> conv2d, `torch.ops.mine.op.default` -> mine.op, `_operator.mul` -> mul."""
+    """Return the operator type of a target.
+
+    Examples: conv2d for `torch.ops.aten.conv2d.default`, mine.op for `torch.ops.mine.op.default`, mul for `_operator.mul`.
+    """
     segments = target.split(".")
     if segments[:2] != ["torch", "ops"] or len(segments) < 4:
         return segments[-1]
@@ -231,7 +243,7 @@ def _operator_type(target: str) -> str:
 
 
 def _attributes(node: dict[str, Any]) -> dict[str, str]:
-    """Arguments that are no tensors, the full target, and the line of the user's code."""
+    """Return non-tensor arguments, the full target, and the line of user code."""
     texts = {"target": str(node["target"])}
     for i, argument in enumerate(node["inputs"]):
         value: dict[str, Any] = argument["arg"]

@@ -1,7 +1,7 @@
-"""TorchScript archives: the structure, from the text of the program beside the weights; it is parsed, never run.
+"""TorchScript archives: the structure, from the source text of the program, which is parsed and never run.
 
-Layout: `<name>/code/__torch__/**.py`, one class a module; `<name>/data.pkl` the objects of those classes with their
-weights, a pickle that is interpreted as data (`reader.pickles`). Other tensors have no shapes in the file.
+Layout: `<name>/code/__torch__/**.py` has one class per module. `<name>/data.pkl` has the objects of these classes with
+their weights, a pickle that is interpreted as data (`reader.pickles`). Other tensors have no shapes in the file.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from visualprof.reader.source import Source
 MAX_CODE_BYTES = 64 << 20
 MAX_PICKLE_BYTES = 64 << 20
 MAX_PATH_CHARS = 2000
-MAX_CALLS = 200_000  # of modules and operators; blocks that call blocks grow without bound
+MAX_CALLS = 200_000  # of modules and operators; nested calls could grow without limit
 CODE_FILE = re.compile(r"(^|/)code/(__torch__.*)\.py$")
 ARCHIVE_FILE = re.compile(r"(^|/)code/__torch__|^[^/]+/data/\d+$|(^|/)constants\.pkl$")
 EXPORT_HINT = msg(
     "models.export_model_torch_export_save", "export the model with torch.export.save or torch.onnx.export"
 )
-# What tells about tensors or moves between types, and makes none.
+# Operators that inspect tensors or convert types, without producing a tensor.
 IGNORED_OPERATORS = frozenset({
     "size", "dim", "len", "shape", "dtype", "device", "append", "format", "warn", "NumToTensor", "Int",
     "ScalarImplicit", "IntImplicit", "FloatImplicit",
@@ -48,7 +48,7 @@ class _Class:
 
 @dataclass(frozen=True, eq=False)
 class _Module:
-    """A module of the model: where it stands and what it is."""
+    """A module of the model, with its path and class."""
 
     path: str
     kind: _Class
@@ -56,7 +56,7 @@ class _Module:
 
 @dataclass(frozen=True)
 class _Data:
-    """What an expression is made of: rows of values, and its parts where it is a tuple."""
+    """The origin of an expression: rows of values, and the parts of a tuple."""
 
     rows: tuple[int, ...] = ()
     parts: tuple[_Thing, ...] | None = None
@@ -68,14 +68,17 @@ NO_DATA = _Data()
 
 
 def sniff(head: bytes) -> bool:
-    """A zip whose first files are code or tensors; an archive of weights starts with its pickle."""
+    """Return whether this is a zip whose first files are code or tensors.
+
+    An archive of weights starts with its pickle.
+    """
     names = entry_names(head)
     weights_first = bool(names) and names[0].endswith("/data.pkl") and not any("/code/" in n for n in names)
     return not weights_first and any(ARCHIVE_FILE.search(n) for n in names)
 
 
 def read(source: Source) -> ModelGraph:
-    """Reads modules and the calls between them; layers of torch.nn are single nodes."""
+    """Read modules and the calls between them; layers of torch.nn become single nodes."""
     with open_archive(source) as archive:
         files = [n for n in archive.names if CODE_FILE.search(n)]
         if not files:
@@ -109,7 +112,7 @@ def read(source: Source) -> ModelGraph:
 
 
 def _load_root(source: Source, archive: Archive) -> Record:
-    """The model with the modules and weights in it."""
+    """Return the model object with its modules and weights."""
     name = next((n for n in archive.names if re.search(r"^[^/]+/data\.pkl$", n)), None)
     try:
         root = load(archive.read(name, MAX_PICKLE_BYTES)) if name else None
@@ -142,7 +145,7 @@ def _parse_class(name: str, tree: ast.ClassDef) -> _Class:
 
 
 def _declare(target_class: _Class, target: ast.expr, value: ast.expr) -> None:
-    """`__annotations__["0"] = type` and `__parameters__ = [names]`."""
+    """Parse `__annotations__["0"] = type` and `__parameters__ = [names]`."""
     if isinstance(target, ast.Subscript) and isinstance(target.slice, ast.Constant):
         target_class.attributes[str(target.slice.value)] = ast.unparse(value)
     elif ast.unparse(target) == "__parameters__" and isinstance(value, ast.List):
@@ -162,7 +165,7 @@ class _ProgramWalker:
         self._scope: list[str] = []
 
     def model(self, kind: _Class) -> None:
-        """The whole model with its inputs and outputs."""
+        """Add the whole model with its inputs and outputs."""
         inputs: list[_Thing] = []
         for argument in kind.methods["forward"].args.args[1:]:
             row = self._builder.value(Value(argument.arg))
@@ -200,7 +203,7 @@ class _ProgramWalker:
                 self._body(statement.body, names, results)
 
     def _branches(self, tree: ast.If, names: _Names, results: list[_Thing]) -> None:
-        """Both branches are drawn; a name that both set comes from both."""
+        """Follow both branches; a name that both set has the values of both."""
         then_names, else_names = dict(names), dict(names)
         self._body(tree.body, then_names, results)
         self._body(tree.orelse, else_names, results)
@@ -240,7 +243,7 @@ class _ProgramWalker:
         return _Data(_rows([self._value(e, names) for e in ast.iter_child_nodes(tree) if isinstance(e, ast.expr)]))
 
     def _attribute(self, thing: _Thing, name: str) -> _Thing:
-        """A module inside, a weight, or data of what it belongs to."""
+        """Return a submodule, a weight, or the data that the attribute belongs to."""
         if isinstance(thing, _Data):
             return thing
         path = f"{thing.path}.{name}" if thing.path else name
@@ -250,7 +253,7 @@ class _ProgramWalker:
         return _Data(self._weight(path)) if name in thing.kind.parameters else NO_DATA
 
     def _weight(self, path: str) -> tuple[int, ...]:
-        """Row of a weight, the same of one that several modules share; none where the model has None."""
+        """Return the row of a weight, which modules may share; () if the model has `None` there."""
         item: Any = self._root
         for segment in path.split("."):
             item = item.state.get(segment) if isinstance(item, Record) else None
@@ -264,9 +267,9 @@ class _ProgramWalker:
         return (self._weights[item],)
 
     def _add_unused_weights(self) -> None:
-        """Weights that no call reads; each module once, wherever it is held."""
+        """Add weights that no call reads; each module once, wherever it occurs."""
         pending, seen = [("", self._root)], {self._root}
-        for path, module in pending:  # which grows meanwhile
+        for path, module in pending:  # grows during the loop
             if len(path) > MAX_PATH_CHARS:
                 raise ValueError(msg("models.modules_nest_too_deep", "modules nest too deep"))
             kind = self._classes.get(module.kind)
@@ -294,7 +297,7 @@ class _ProgramWalker:
         return self._operator(tree.func.attr, _rows([owner, *arguments]))
 
     def _module(self, module: _Module, method: str, arguments: Sequence[_Thing]) -> _Thing:
-        """A layer as a node; a module of modules as what it does inside, in a scope of its own."""
+        """Add a layer as a node; a module with submodules becomes a scope with its contents."""
         inner = any(t in self._classes for t in module.kind.attributes.values())
         if method in module.kind.methods and (inner or not module.path):
             outer, self._scope = self._scope, module.path.split(".") if module.path else []
@@ -323,7 +326,7 @@ class _ProgramWalker:
 
 
 def _rows(things: Iterable[_Thing]) -> tuple[int, ...]:
-    """Rows of all, statement once."""
+    """Return the rows of all things, without duplicates."""
     return tuple(dict.fromkeys(r for t in things if isinstance(t, _Data) for r in t.rows))
 
 

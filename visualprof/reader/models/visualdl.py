@@ -1,6 +1,6 @@
-"""Graphs that `LogWriter.add_graph` of VisualDL writes: `vdlgraph.<time>.log`, JSON of a Paddle program.
+"""Graphs written by `LogWriter.add_graph` of VisualDL: `vdlgraph.<time>.log`, JSON of a Paddle program.
 
-The scopes, which stand in the file as nodes of their own, are in the names of the operators as well.
+Scopes are nodes of their own in the file, but also part of the operators' names.
 """
 
 from __future__ import annotations
@@ -43,17 +43,17 @@ class _Document(msgspec.Struct):
     vars: list[_Variable]
 
 
-# Made while the module is imported, for the reason given in `reader.trace.codec`.
+# Created at import time, for the reason given in `reader.trace.codec`.
 _DECODER = msgspec.json.Decoder(_Document)
 
 
 def sniff(head: bytes) -> bool:
-    """A version, then nodes whose names are paths."""
+    """Return whether a version and nodes with path names come first."""
     return re.match(rb'\s*\{\s*"version":\s*"[\d.]+",\s*"nodes":\s*\[\s*\{\s*"name":\s*"/', head[:400]) is not None
 
 
 def read(source: Source) -> ModelGraph:
-    """Reads operators and variables; bodies of control flow are not in the file."""
+    """Read operators and variables; bodies of control flow are not in the file."""
     data = source.read_all(
         MAX_BYTES, msg("models.graph_visualdl_2", "a graph of VisualDL"), msg("models.one", "is it one?")
     )
@@ -70,7 +70,7 @@ def read(source: Source) -> ModelGraph:
 
 
 def _parse_variable(variable: _Variable) -> tuple[str, Variable]:
-    """The holders of inputs and outputs are persistable too, but no tensors."""
+    """Return name and variable. The holders of inputs and outputs are persistable as well, but not tensors."""
     has_shape = isinstance(variable.shape, list)
     shape = variable.shape if isinstance(variable.shape, list) else None
     dtype = variable.dtype.rpartition(".")[2].lower()

@@ -1,1 +1,1 @@
-"""Result folders of measured models."""
+"""Read result folders of measured models."""

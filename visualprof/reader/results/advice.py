@@ -1,4 +1,4 @@
-"""The advice of a report: candidates as `advice.json` tells them (docs/advice.md); any value may be missing."""
+"""The advice in a report: candidates from `advice.json` (docs/advice.md), in which any value may be missing."""
 
 from __future__ import annotations
 
@@ -18,16 +18,45 @@ VERDICTS = ("faster", "equal", "slower", "undecided", "wrong", msg("reader.no_ef
 
 @dataclass(frozen=True)
 class AdviceRow:
-    """A candidate at the size that is judged, or the original; None where unknown or not measured.
+    """A candidate at the judged batch size, or the original model. `None` means unknown or not measured.
 
-    candidate: its name, "original" of the model itself. verdict: of `VERDICTS`, "" of the original. ratio: latency as a
-    share of the original's in the same rounds, with its 95 % interval; of the original that to a second process of it.
-    error, random_error: largest difference as a share of the original's largest number, on the user's data (on random
-    inputs without) and on random inputs. cosine: 1 - cos of the same output. agreed, rows: of a classifier's top 1.
-    ratios: by batch. passes: better by the objective. front: nothing else is as fast, as exact and as small at once.
-    files: of the made model below the report's folder, what a runtime opens first. steps: converters with options;
-    tools: versions of what converted. spec: how it was run, by the fields of `protocol.Spec` with values of their type.
-    places: operators of each kind by where they ran.
+    Attributes:
+        candidate: Name of the candidate, "original" for the model itself.
+        kind: Kind of the candidate.
+        verdict: One of `VERDICTS`, "" for the original.
+        why: Reason of a failure.
+        passes: Better than the original by the objective.
+        front: No other candidate is as fast, as exact and as small at once.
+        batch: The judged batch size.
+        latency_ns: Latency, with its 95 % interval in `latency_low_ns` and `latency_high_ns`.
+        original_ns: Latency of the original in the same rounds.
+        ratio: Latency relative to the original's in the same rounds, with its 95 % interval in `ratio_low` and
+            `ratio_high`. For the original, relative to a second process of it.
+        margin_ratio: Smallest difference from 1 that counts.
+        samples_per_s: Throughput.
+        ratios: Ratios by batch size.
+        error: Largest output difference relative to the original's largest output, on the user's data, else on random
+            inputs.
+        random_error: Like `error`, on random inputs.
+        max_abs_error: Largest absolute output difference.
+        cosine_error: 1 - cos of the same output.
+        agreed: Rows of a classifier with the same top 1.
+        rows: Rows compared for `agreed`.
+        agreed_low_ratio: Lower bound of the share of agreement.
+        metric: The user's metric.
+        size_bytes: Size of the model's files.
+        rss_bytes: Resident memory of the process.
+        device_bytes: Device memory.
+        load_ns: Load time.
+        convert_ns: Conversion time.
+        backend: The backend.
+        version: Version of the backend.
+        ran: Settings in effect, as the runtime reports them.
+        places: Numbers of operators of each type, by where they ran.
+        files: Files of the converted model below the report's folder, the one that a runtime opens first.
+        steps: Converters with their options.
+        tools: Versions of the converters.
+        spec: Run configuration, by the fields of `protocol.Spec`.
     """
 
     candidate: str
@@ -72,7 +101,15 @@ class AdviceRow:
 
 @dataclass(frozen=True)
 class Advice:
-    """What was tried beside a report's model. objective: what it was judged by. complete: everything was tried."""
+    """Candidates that were tried for a report's model.
+
+    Attributes:
+        objective: The objective by which they were judged.
+        max_error: Largest accepted `error`.
+        data_rows: Rows of the user's data.
+        complete: All candidates were tried.
+        rows: The candidates.
+    """
 
     objective: str = ""
     max_error: float | None = None
@@ -82,7 +119,7 @@ class Advice:
 
 
 def parse_advice(body: Json) -> Advice | None:
-    """The advice of the content of `advice.json`; None when it is none."""
+    """Return the advice from the content of `advice.json`, or `None` if the schema differs."""
     if body.get("schema") != SCHEMA:
         return None
     judged = integer(body.get("judged"))

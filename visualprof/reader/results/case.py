@@ -1,4 +1,7 @@
-"""The result of a benchmark case: `case.json` of a run, as its child wrote it and whoever watched it completed it."""
+"""The result of a benchmark case.
+
+It is `case.json` of a run, written by its child process and completed by the supervisor.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +21,12 @@ CASE_FILE = "case.json"
 class CaseStep(msgspec.Struct, frozen=True):
     """One of the seven steps.
 
-    state: `done`, `kept` (of an earlier run), `skipped` (a switch says so), `failed`, `cancelled`, `pending`.
-    why: of what was skipped, or of its end. files: what it left below the run's folder, with the sha256 of each.
+    Attributes:
+        name: The step.
+        state: `done`, `kept` (reused from an earlier run), `skipped` (by a switch), `failed`, `cancelled`, `pending`.
+        took_ns: Duration.
+        why: Why it was skipped, or how it ended.
+        files: Files that it left below the run's folder, with the sha256 of each.
     """
 
     name: str
@@ -30,9 +37,13 @@ class CaseStep(msgspec.Struct, frozen=True):
 
 
 class CaseSetting(msgspec.Struct, frozen=True):
-    """A key of the configuration. origin: `host`, `case`, `parameters`, `vendor`, `command line`.
+    """A key of the configuration.
 
-    value, before: as JSON; before: what the layer below said, None where none did.
+    Attributes:
+        key: The key.
+        value: The value as JSON.
+        origin: `host`, `case`, `parameters`, `vendor`, `command line`.
+        before: The value of the layer below as JSON, `None` if it has none.
     """
 
     key: str
@@ -42,7 +53,7 @@ class CaseSetting(msgspec.Struct, frozen=True):
 
 
 class CaseRepeat(msgspec.Struct, frozen=True):
-    """One pass over the data. Rates in samples a second."""
+    """One pass over the data. Rates are samples per second."""
 
     whole_per_s: float
     core_per_s: float | None = None
@@ -50,12 +61,29 @@ class CaseRepeat(msgspec.Struct, frozen=True):
 
 
 class CasePass(msgspec.Struct, frozen=True):
-    """Validation in the framework, or inference with the engine, over all repeats.
+    """Validation in the framework, or inference with the engine, over all repeats. Rates are samples per second.
 
-    whole: with loading and evaluating; core: the model alone. Rates in samples a second. whole_ci, core_ci: half the
-    width of the 95 % confidence interval of the mean over the repeats, None with fewer than two. p50_ns ...: of a
-    batch, None where n does not suffice. foo_ns: what the engine said is no inference; it is subtracted. own: the case
-    has its own function for it, which gave both rates and the accuracy. stable: as in evaluations, None unknown.
+    Attributes:
+        whole_per_s: Rate including loading and evaluation.
+        core_per_s: Rate of the model alone.
+        accuracy: Accuracy.
+        samples: Number of samples.
+        own: The case has its own function, which returned both rates and the accuracy.
+        repeats: The repeats.
+        whole_ci: Half the width of the 95 % confidence interval of the mean over the repeats, `None` with fewer than
+            two.
+        core_ci: Like `whole_ci`.
+        warmup_n: Warm-up batches.
+        warmup_ns: Duration of the warm-up.
+        first_ns: Latency of the first batch.
+        foo_ns: Time that the engine declared not to be inference; it is subtracted.
+        n: Measured batches.
+        mean_ns: Mean latency of a batch.
+        p50_ns: Percentile of the latency of a batch, `None` if n is too small; likewise `p90_ns`, `p95_ns`, `p99_ns`.
+        stable: Whether the latency was stable, as in evaluations, `None` if unknown.
+        host_busy: Whether other programs kept the host busy.
+        start_ns: Unix time of the start.
+        end_ns: Unix time of the end.
     """
 
     whole_per_s: float | None
@@ -83,15 +111,54 @@ class CasePass(msgspec.Struct, frozen=True):
 
 
 class CaseResult(msgspec.Struct, frozen=True):
-    """All of a case's run. Times in ns, sizes in bytes; None is unknown.
+    """The complete result of a case's run. Times are in ns, sizes in bytes; `None` means unknown.
 
-    state: `succeeded`, `failed`, `cancelled`, `running`. reason: of a failure, in the words of jobs (`timeout`,
-    `crashed`, `out_of_memory`, ...). step: where it stands or ended. precision: `fp32`, `fp16`. e2e_ns: of all steps.
-    flops_per_sample: that the case says; flops_per_s: times core samples a second of inference. accuracy_difference:
-    inference minus validation; verdict: `same`, `worse`, `better`, by `tolerance`. memory: of the device; of the
-    processes and the machine for a CPU. utilization (0 to 1), power, temperature and clock: means over inference.
-    throttled: the clocks of the GPU were held down meanwhile.
-    metrics: what the case measures beyond that, by its own names.
+    Attributes:
+        schema: `SCHEMA`.
+        case: Name of the case.
+        framework: The framework.
+        vendor: The accelerator platform.
+        compiler: The compiler, `None` without a compile step.
+        precision: `fp32`, `fp16`.
+        batch_size: The batch size.
+        state: `succeeded`, `failed`, `cancelled`, `running`.
+        device: The device.
+        device_name: Its name.
+        host: The host.
+        agent: The agent.
+        title: Title of the case.
+        reason: Reason of a failure, in the terms of jobs (`timeout`, `crashed`, `out_of_memory`, ...).
+        error: What went wrong.
+        hint: What to do about it.
+        step: The current or last step.
+        steps: The steps.
+        settings: The configuration.
+        warnings: Warnings.
+        versions: Versions of packages.
+        effective: Settings in effect.
+        validation: Validation in the framework.
+        inference: Inference with the engine.
+        compile_ns: Compile time.
+        e2e_ns: Duration of all steps.
+        flops_per_sample: Stated by the case.
+        flops_per_s: `flops_per_sample` times the core rate of inference.
+        peak_flops: Peak rate of the device.
+        peak_source: Source of the peak rate.
+        mfu: Model FLOPs utilization.
+        accuracy_difference: Accuracy of inference minus that of validation.
+        tolerance: Accepted accuracy difference.
+        verdict: `same`, `worse` or `better`, by `tolerance`.
+        memory_used_bytes: Device memory; for a CPU, memory of the processes.
+        memory_total_bytes: Device memory; for a CPU, memory of the machine.
+        utilization: Mean over inference, 0 to 1.
+        power_w: Mean over inference.
+        temperature_c: Mean over inference.
+        clock_mhz: Mean over inference.
+        energy_j_per_sample: Energy per sample.
+        throttled: The GPU's clocks were throttled during inference.
+        metrics: Other metrics of the case, by name.
+        started_ns: Unix time of the start.
+        finished_ns: Unix time of the end.
     """
 
     schema: str
@@ -142,7 +209,7 @@ class CaseResult(msgspec.Struct, frozen=True):
 
 
 def read_cases(files: Iterable[LogFile]) -> dict[str, CaseResult]:
-    """The results among the files of a log directory, by their folder as users see it."""
+    """Return the results among the files of a log directory, by their folder as users see it."""
     results = {file.file.rpartition("/")[0]: read_case(Path(file.path)) for file in files if file.name == CASE_FILE}
     return {folder: result for folder, result in results.items() if result is not None}
 
@@ -151,7 +218,7 @@ _RESULT_DECODER = msgspec.json.Decoder(CaseResult)
 
 
 def read_case(path: Path) -> CaseResult | None:
-    """The result in a file; None for one that is none, or is damaged."""
+    """Return the result in a file, or `None` if it is damaged or not a result."""
     try:
         result = _RESULT_DECODER.decode(path.read_bytes())
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):

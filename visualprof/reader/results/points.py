@@ -1,4 +1,4 @@
-"""The points of a report: lines of points.jsonl, of which every value may be missing or of a wrong type."""
+"""The points of a report: lines of points.jsonl, in which any value may be missing or have a wrong type."""
 
 from __future__ import annotations
 
@@ -25,10 +25,18 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True)
 class Step:
-    """One loop of a load. offered_per_s: runs that arrived a second, None in a closed loop.
+    """One loop of a load.
 
-    unserved: those that never began. tail_ns: latency at the load's percentile; tail_bound_ns: what it is at most, with
-    99 % confidence. verdict: PASS, FAIL or INCONCLUSIVE, "" without a limit.
+    Attributes:
+        concurrency: Runs at the same time.
+        offered_per_s: Arrivals per second, `None` in a closed loop.
+        achieved_per_s: Completed runs per second.
+        n: Number of runs.
+        unserved: Runs that never started.
+        p50_ns: Median latency.
+        tail_ns: Latency at the load's percentile.
+        tail_bound_ns: Upper bound of `tail_ns`, with 99 % confidence.
+        verdict: PASS, FAIL or INCONCLUSIVE, "" without a limit.
     """
 
     concurrency: int | None = None
@@ -44,7 +52,16 @@ class Step:
 
 @dataclass(frozen=True)
 class PointLoad:
-    """How runs were asked for. step: the one that stands for the point; steps: all of them, () of a plain loop."""
+    """How runs were requested.
+
+    Attributes:
+        scenario: One of `SCENARIOS`.
+        percentile: Percentile of the tail latency.
+        limit_ns: Limit of the tail latency.
+        verdict: PASS, FAIL or INCONCLUSIVE, "" without a limit.
+        step: The step that represents the point.
+        steps: All steps, () for a plain loop.
+    """
 
     scenario: str = ""
     percentile: float | None = None
@@ -56,11 +73,18 @@ class PointLoad:
 
 @dataclass(frozen=True)
 class Point:
-    """One size of the swept dimension, measured; None where the file does not say.
+    """One measured size of the swept dimension. `None` means unknown; a percentile is `None` if n is too small.
 
-    A percentile is None where n is too small for it. trusted: those for which n suffices.
-    latencies: (byte offset, count) in latencies.bin. start_ns, end_ns: epoch. repeats: the points of which this one
-    holds the means, each measured in a process of its own; () for one that was measured once.
+    Attributes:
+        batch: The size.
+        n: Number of runs.
+        trusted: Percentiles for which n is sufficient.
+        latencies: (byte offset, count) in latencies.bin.
+        start_ns: Unix time of the start.
+        end_ns: Unix time of the end.
+        repeats: The points of which this one holds the means, each measured in its own process; () for a single
+            measurement.
+        load: How runs were requested.
     """
 
     batch: int
@@ -99,7 +123,7 @@ class Point:
 
 
 def parse_points(lines: Iterable[Json]) -> tuple[tuple[Point, ...], list[str]]:
-    """Points by size, the last one of each, and what is wrong with the others."""
+    """Return the points by size, the last one of each size, and warnings about invalid lines."""
     points: dict[int, Point] = {}
     invalid = 0
     for line in lines:
@@ -145,7 +169,7 @@ def _parse_point(line: Json) -> Point | None:
 
 
 def _parse_repeats(line: Json) -> tuple[Point, ...]:
-    """The points that a point is made of, which have none of their own."""
+    """Return the repeats of a point, which have no repeats of their own."""
     lines = (json_object(entry) for entry in first_items(line.get("repeats")))
     return tuple(point for entry in lines if (point := _parse_point({**entry, "repeats": None})))
 
@@ -169,7 +193,10 @@ def _parse_word(value: Json, name: str, allowed: tuple[str, ...]) -> str:
 
 
 def read_lines(file: LogFile) -> tuple[list[Json], list[str]]:
-    """The objects in a file of lines, and what is wrong with the others; a half last line is nothing wrong."""
+    """Return the objects in a file of lines, and warnings about invalid lines.
+
+    An incomplete last line is no reason for a warning.
+    """
     try:
         with Path(file.path).open("rb") as stream:
             data = stream.read(MAX_POINTS_BYTES)
@@ -182,7 +209,7 @@ def read_lines(file: LogFile) -> tuple[list[Json], list[str]]:
         try:
             if line.strip():
                 objects.append(json_object(msgspec.json.decode(line)))
-        except DECODE_ERRORS:  # noqa: PERF203 - a few lines, each alone
+        except DECODE_ERRORS:  # noqa: PERF203 - few lines, and each may fail
             damaged += i < len(lines) - 1
     warnings = (
         [msg("reader.damaged_lines_left_out", f"{file.name}: {damaged:,} damaged lines were left out")]

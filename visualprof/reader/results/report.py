@@ -1,6 +1,7 @@
-"""Reports: the folders that measured models leave in the log directory (docs/remote.md), as they are on disk.
+"""Reports: folders of measured models in the log directory (docs/remote.md), as stored on disk.
 
-The content is anybody's: what has a wrong type counts as unknown, what is cut is left out, and both are told.
+The content is untrusted. A value of a wrong type counts as unknown, a truncated part is left out, and both cause
+warnings.
 """
 
 from __future__ import annotations
@@ -34,7 +35,16 @@ STATES = ("initiated", "waiting", "running", "succeeded", "failed", "cancelled")
 
 @dataclass(frozen=True)
 class Profile:
-    """A profile pass. file: below the report's folder. batch: size of the swept dimension, None unknown."""
+    """A profile pass.
+
+    Attributes:
+        name: Name of the pass.
+        file: Path below the report's folder.
+        batch: Size of the swept dimension, `None` if unknown.
+        runs: Number of profiled runs.
+        start_ns: Unix time of the start.
+        error: What went wrong.
+    """
 
     name: str
     file: str
@@ -46,13 +56,38 @@ class Profile:
 
 @dataclass(frozen=True)
 class Report:
-    """A model measured in one way.
+    """A model measured with one run configuration.
 
-    id: what the run in its folder is called. folder: as users see its files.
-    precision: that was asked for, "" left to the runtime. effective: what really ran, as the runtime says.
-    latencies: path of the file with every run's time, "" without one. price_per_hour: of the machine, None unknown.
-    sample: it came with visualprof; nobody here measured it. advice: candidates that were tried, None without any.
-    search: settings that were tried.
+    Attributes:
+        id: Id of the run in its folder.
+        folder: The folder, as users see it.
+        job: Id of the job.
+        name: Name of the job, else of the model.
+        model: Name of the model.
+        model_sha256: Hash of the model.
+        spec: Id of the run configuration.
+        backend: The backend.
+        version: Version of the backend.
+        device: The device.
+        precision: Requested precision, "" if left to the runtime.
+        threads: Requested threads, 0 if left to the runtime.
+        agent: The agent.
+        state: One of `STATES`.
+        reason: Reason of a failure.
+        error: What went wrong.
+        hint: What to do about it.
+        started_ns: Unix time of the start.
+        finished_ns: Unix time of the end.
+        environment: The machine.
+        effective: Settings in effect, as the runtime reports them.
+        profiles: Profile passes.
+        points: Measured points.
+        warnings: Warnings.
+        latencies: Path of the file with the latency of every run, "" without one.
+        sample: The report is a sample that came with visualprof.
+        price_per_hour: Price of the machine, `None` if unknown.
+        advice: Candidates that were tried, `None` without any.
+        search: Settings that were tried, `None` without any.
     """
 
     id: str
@@ -86,12 +121,12 @@ class Report:
     search: Search | None = None
 
     def point(self, batch: int) -> Point | None:
-        """The point of that size."""
+        """Return the point of a size, or `None`."""
         return next((p for p in self.points if p.batch == batch), None)
 
 
 def find_result_folders(files: Iterable[LogFile]) -> dict[str, dict[str, LogFile]]:
-    """Folders that hold a result, by their name towards users, with the files that make it one."""
+    """Return the folders that hold a result, by their name for users, with their result files."""
     results: dict[str, dict[str, LogFile]] = {}
     for file in files:
         if file.name in RESULT_FILES:
@@ -104,10 +139,11 @@ def find_result_folders(files: Iterable[LogFile]) -> dict[str, dict[str, LogFile
 
 
 def read_report(folder: str, files: Mapping[str, LogFile]) -> Report | None:
-    """The report of a folder; None when it is no result.
+    """Return the report of a folder, or `None` if it is not a result.
 
     Args:
-        folder: as users see it. parts: its files by name, as `find_result_folders` gives them.
+        folder: The folder, as users see it.
+        files: Its files by name, from `find_result_folders`.
     """
     job, env, status = (read_json(files.get(f"{name}.json")) for name in ("job", "env", "status"))
     if job.get("schema") != JOB_SCHEMA:
@@ -125,7 +161,15 @@ def read_report(folder: str, files: Mapping[str, LogFile]) -> Report | None:
 
 
 def build_report(folder: str, job: Json, env: Json, status: Json, lines: Iterable[Json]) -> Report:
-    """The report of what a result's files say. folder: as users see it. lines: of points.jsonl."""
+    """Build a report from the content of a result's files.
+
+    Args:
+        folder: The folder, as users see it.
+        job: Content of job.json.
+        env: Content of env.json.
+        status: Content of status.json.
+        lines: Lines of points.jsonl.
+    """
     points, point_warnings = parse_points(lines)
     spec, model = json_object(job.get("spec")), json_object(job.get("model"))
     state = text(status.get("state"))
@@ -164,9 +208,9 @@ def build_report(folder: str, job: Json, env: Json, status: Json, lines: Iterabl
 
 
 def read_latencies(report: Report, point: Point) -> NDArray[np.int64]:
-    """(n,) ns of every run in their order, repeat after repeat; of over 8 million only evenly spaced pieces.
+    """Return (n,) latencies in ns in order, repeat after repeat; of over 8 million only evenly spaced pieces.
 
-    None where they are not kept, or the file is shorter than it should be.
+    The result is empty if the latencies are not stored, or the file is too short.
     """
     repeats = point.repeats or (point,)
     latencies = [_read_latencies(report.latencies, repeat.latencies, MAX_SAMPLES // len(repeats)) for repeat in repeats]
@@ -191,13 +235,13 @@ def _read_latencies(file: str, location: tuple[int, int] | None, limit: int) -> 
 
 
 def _first_price(*sources: Json) -> float | None:
-    """The first of some places that says it: a job's own price is before its machine's."""
+    """Return the first valid price: a job's own price takes precedence over its machine's."""
     prices = (number(source.get("price_per_hour")) for source in sources)
     return next((price for price in prices if price is not None and price >= 0), None)
 
 
 def _describe_environment(env: Json) -> dict[str, str]:
-    """What the machine is, by name."""
+    """Return facts about the machine, by name."""
     names = ("platform", "machine", "system", "hostname", "cpu", "cores", "python", "sandbox", "visualprof")
     values = {name: text(env.get(name)) for name in names}
     values["gpus"] = ", ".join(text(gpu.get("name")) for gpu in json_objects(env.get("gpus")))
@@ -210,7 +254,7 @@ def _parse_profile(entry: Json) -> Profile:
 
 
 def read_json(file: LogFile | None) -> Json:
-    """The object in a file; empty when there is none, or it is larger than any of ours."""
+    """Return the object in a file, empty if the file is missing or implausibly large."""
     if file is None or file.version.size > MAX_JSON_BYTES:
         return {}
     try:

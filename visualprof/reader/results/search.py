@@ -1,4 +1,4 @@
-"""The search of a report: settings that were tried, as `search.json` tells them (docs/search.md)."""
+"""The search in a report: settings from `search.json` (docs/search.md), in which any value may be missing."""
 
 from __future__ import annotations
 
@@ -18,12 +18,21 @@ SIGNS = ("<=", ">=", "<", ">")
 
 @dataclass(frozen=True)
 class TrialRow:
-    """A setting and its figures; None where unknown or not measured.
+    """A setting and its metrics; `None` means unknown or not measured.
 
-    kind: "default" of the setting that all are measured beside, "trial", or "again" of the best trials once more.
-    trial: its number from 1, in the order in which they were tried. setting: values by their names. ratio: cost as a
-    share of the default's in the same rounds, with its 95 % interval; of the default that to a second process of it.
-    verdict: of `VERDICTS`, for what was measured again.
+    Attributes:
+        kind: "default" for the baseline setting, "trial", or "again" for a repeated measurement of one of the best
+            trials.
+        trial: Number of the trial from 1, in order of time.
+        setting: Names and values.
+        state: One of `STATES`.
+        why: Reason of a failure, or missed constraints.
+        verdict: One of `VERDICTS`, for repeated measurements.
+        ratio: Cost relative to the default's in the same rounds, with its 95 % interval in `ratio_low` and
+            `ratio_high`. For the default, relative to a second process of it.
+        margin_ratio: Smallest difference from 1 that counts.
+        figures: Metrics by field.
+        took_ns: Duration.
     """
 
     kind: str
@@ -40,13 +49,20 @@ class TrialRow:
     took_ns: int | None = None
 
     def figure(self, name: str) -> float | None:
-        """One of its figures by its field; None where it is not known."""
+        """Return a metric by its field, or `None`."""
         return dict(self.figures).get(name)
 
 
 @dataclass(frozen=True)
 class Bound:
-    """A constraint. text: as it was asked for. field: of the figures that it bounds. limit: in their unit."""
+    """A constraint.
+
+    Attributes:
+        text: The constraint as written by the user.
+        field: The constrained metric.
+        sign: One of `SIGNS`.
+        limit: The limit, in the metric's unit.
+    """
 
     text: str
     field: str
@@ -56,9 +72,18 @@ class Bound:
 
 @dataclass(frozen=True)
 class Search:
-    """What was searched beside a report's model. settings: that there are; total: that were to be tried.
+    """Settings that were searched for a report's model.
 
-    best: the trial that is the result, None without any. complete: nothing is missing.
+    Attributes:
+        objective: The objective.
+        where: The constraints.
+        method: The search method.
+        settings: Size of the search space.
+        total: Planned number of trials.
+        complete: The search finished.
+        data_rows: Rows of the user's data.
+        best: Number of the best trial, `None` without any.
+        rows: The settings.
     """
 
     objective: str
@@ -73,12 +98,12 @@ class Search:
 
     @property
     def trial_count(self) -> int:
-        """How many trials there are."""
+        """Number of trials."""
         return sum(row.kind == "trial" for row in self.rows)
 
 
 def parse_search(body: Json) -> Search | None:
-    """The search of the content of `search.json`; None when it is none."""
+    """Return the search from the content of `search.json`, or `None` if the schema differs."""
     if body.get("schema") != SCHEMA:
         return None
     trials = json_objects(body.get("trials"))[:MAX_ROWS]

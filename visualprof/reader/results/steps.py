@@ -1,6 +1,8 @@
-"""Times of steps, `<worker>.steps.bin`, that a process keeps by itself; its form: `visualprof.capture.live`.
+"""Step times that a process records on its own, `<worker>.steps.bin`.
 
-The file is anybody's: one that does not keep to its form is refused, and no more is read than it may hold.
+The format is defined in `visualprof.capture.live`.
+
+The file is untrusted: an invalid file is rejected, and the amount read is limited.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from visualprof.reader.trace import Ints
 HEADER_KEY = "visualprof_steps"
 MAX_HEADER_BYTES = 1 << 16
 MAX_STEPS = 1 << 20
-MAX_TOTAL_NS = 10**18  # of all steps: 30 years
+MAX_TOTAL_NS = 10**18  # of all steps together: 30 years
 REQUESTED_MARK, NOTICED_MARK, END_MARK = -1, -2, -3
 
 RecordingReason = Literal["asked", "noticed"]
@@ -31,7 +33,13 @@ RecordingReason = Literal["asked", "noticed"]
 
 @dataclass(frozen=True)
 class Recorded:
-    """Steps that were recorded: from the one with this index in `StepTimes.durations` on; steps: None, not over yet."""
+    """Recorded steps.
+
+    Attributes:
+        index: Index of the first step in `StepTimes.durations`.
+        steps: Number of steps, `None` while the recording continues.
+        by: What triggered the recording.
+    """
 
     index: int
     steps: int | None
@@ -40,9 +48,14 @@ class Recorded:
 
 @dataclass(frozen=True)
 class StepTimes:
-    """How long each step of a process took.
+    """Duration of each step of a process.
 
-    first: number of the first step. begin_ns: epoch at which it began. durations: ns, end to end.
+    Attributes:
+        worker: The worker.
+        first: Number of the first step.
+        begin_ns: Unix time of its start.
+        durations: Durations in ns, end to end.
+        recorded: Recordings of steps.
     """
 
     worker: str
@@ -53,9 +66,10 @@ class StepTimes:
 
 
 def read_step_times(path: str) -> StepTimes:
-    """The times in a file.
+    """Return the times in a file.
 
-    Raises: SourceError: there is none, or it does not keep to its form.
+    Raises:
+        SourceError: The file does not exist or is invalid.
     """
     name = Path(path).name
     try:
@@ -88,10 +102,13 @@ def _parse_header(line: bytes) -> Json:
 
 
 def _recordings(numbers: Ints) -> tuple[Recorded, ...]:
-    """What lies between the marks; a recording that no mark ends went on until the next one began, or goes on."""
+    """Return the recordings between the marks.
+
+    A recording without an end mark lasts until the next one, or still continues.
+    """
     mark_positions = np.flatnonzero(numbers < 0)
     marks = numbers[mark_positions].tolist()
-    steps_before = (mark_positions - np.arange(len(mark_positions))).tolist()  # durations before each mark
+    steps_before = (mark_positions - np.arange(len(mark_positions))).tolist()  # number of durations before each mark
     recordings: list[Recorded] = []
     for number, (mark, index) in enumerate(zip(marks, steps_before, strict=True)):
         if mark != END_MARK:
