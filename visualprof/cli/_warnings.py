@@ -47,12 +47,12 @@ def _warnings_in(path: Path) -> list[str]:
         VisualprofError: The file cannot be read.
     """
     from visualprof.reader.cache import Cache, open_trace
-    from visualprof.reader.captured.files import fingerprint
+    from visualprof.reader.graph_capture.files import recording_fingerprint
     from visualprof.reader.digest import blake2b
     from visualprof.reader.trace.codec import reader_version
 
     cache = Cache.default()
-    text = f"warnings {reader_version()} {fingerprint(path)}"
+    text = f"warnings {reader_version()} {recording_fingerprint(path)}"
     key = blake2b(text.encode("utf-8", "replace"), digest_size=16).hexdigest()
     if data := cache.load_bytes(key):
         return json.loads(data)

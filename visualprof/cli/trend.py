@@ -93,7 +93,7 @@ def _figures_of(paths: list[Path]) -> list[Figures | str]:
 
 def _figures(path: Path) -> Figures | str:
     from visualprof.reader.cache import Cache, open_trace
-    from visualprof.reader.captured.files import recording_fingerprint as fingerprint_of
+    from visualprof.reader.graph_capture.files import recording_fingerprint as fingerprint_of
     from visualprof.views.answers.disk_cache import CachedAnswer
     from visualprof.views.trend.figures import VIEW, Figures
 

@@ -123,16 +123,16 @@ def skipped_files(path: str) -> Iterator[str]:
     from visualprof.reader.source import is_address
 
     if Path(path).is_dir() and not is_address(path):
-        from visualprof.reader.logdir.listing import profiles
+        from visualprof.reader.logdir.listing import scan_profiles
 
-        for problem in profiles([Path(path)]).skipped:
+        for problem in scan_profiles([Path(path)]).skipped:
             yield f"{problem.file} was skipped: {problem.error}"
 
 
 def answer_of(chosen: View, params: Any, file: FileOf) -> Answer | None:
     """Return the answer for one file, computed or cached by an earlier process, or None without data for the view."""
     from visualprof.reader.cache import Cache
-    from visualprof.reader.captured.files import recording_fingerprint as fingerprint_of
+    from visualprof.reader.graph_capture.files import recording_fingerprint as fingerprint_of
     from visualprof.views.answers.disk_cache import CachedAnswer
 
     fingerprint = fingerprint_of(file.path)

@@ -234,7 +234,8 @@ def _scopes(path: str) -> tuple[Scope, ...]:
 def _operator_type(target: str) -> str:
     """Return the operator type of a target.
 
-    Examples: conv2d for `torch.ops.aten.conv2d.default`, mine.op for `torch.ops.mine.op.default`, mul for `_operator.mul`.
+    Examples: conv2d for `torch.ops.aten.conv2d.default`, mine.op for `torch.ops.mine.op.default`, mul for
+    `_operator.mul`.
     """
     segments = target.split(".")
     if segments[:2] != ["torch", "ops"] or len(segments) < 4:

@@ -16,7 +16,7 @@ VERDICTS = ("faster", "equal", "slower", "undecided", "wrong")
 
 
 class AdviceColumns(Columns):
-    """One row a candidate; None where unknown or not measured. Fields: `reader.results.advice.Advised`.
+    """One row a candidate; None where unknown or not measured. Fields: `reader.results.advice.AdviceRow`.
 
     places: number of its operators by where they ran; operators: these by kind.
     report: whose original it was measured beside. ratio: latency as a share of the original's, in the same rounds.

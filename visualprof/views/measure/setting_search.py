@@ -21,7 +21,7 @@ FEASIBLE_STYLE = {"itemStyle": {"color": "@c:feasible"}}
 
 
 class SearchColumns(Columns):
-    """One row a setting; None where unknown or not measured. Fields: `reader.results.search.Tried`.
+    """One row a setting; None where unknown or not measured. Fields: `reader.results.search.TrialRow`.
 
     kind: the default setting, a trial, or one of the best measured again. best: the trial that is the result, and the
     same measured again.
