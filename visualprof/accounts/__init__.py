@@ -1,4 +1,4 @@
-"""Accounts of a team's server: people, their sessions and tokens, projects, and what was done by whom.
+"""Accounts of a team's server: users, sessions and tokens, projects, and the audit log.
 
-A server on a laptop has none of this: whoever reaches it is `EVERYBODY`.
+A server on a laptop has no accounts: all its users are `SINGLE_USER`.
 """

@@ -1,4 +1,4 @@
-"""Who did what, when and from where: rows are added in the transaction of what they tell of, and never changed."""
+"""The audit log: events are added in the transaction of the change that they record, and never changed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from visualprof.messages import msg
 from visualprof.remote.queue.store.database import Database, without_result
 from visualprof.remote.queue.store.tables import audit
 
-#: Rows whose subject is more than a name, as the web UI shows them: "action: subject".
+#: Events whose subject is more than a name, as the web UI shows them: "action: subject".
 SENTENCES = (
     msg("accounts.add_project", "add to project: {} to {}"),
     msg("accounts.create_user", "create user: {} as {}"),
@@ -29,18 +29,24 @@ SENTENCES = (
 
 
 def record_event(connection: Connection, actor: Actor, action: str, subject: str) -> None:
-    """Add a row."""
-    who = actor.principal
+    """Add an event."""
+    principal = actor.principal
     connection.execute(
         without_result(insert(audit).inline()).values(
-            at_ns=time.time_ns(), user=who.user, email=who.email, action=action, subject=subject[:400],
+            at_ns=time.time_ns(), user=principal.user, email=principal.email, action=action, subject=subject[:400],
             address=actor.address[:200],
         )
     )  # fmt: skip
 
 
 def list_events(database: Database, before: int | None, limit: int) -> list[AuditEvent]:
-    """The latest rows, the newest first. before: only those with a lower number."""
+    """Return the latest events, newest first.
+
+    Args:
+        database: The database.
+        before: Only events with a lower number.
+        limit: Maximum number of events.
+    """
     query = select(audit).order_by(audit.c.seq.desc()).limit(limit)
     with database.read() as connection:
         rows = connection.execute(query if before is None else query.where(audit.c.seq < before))

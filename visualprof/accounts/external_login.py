@@ -1,4 +1,4 @@
-"""People for whom somebody else vouches: a proxy, or an issuer of OpenID Connect. They need no password here."""
+"""Users whom another system authenticates: a proxy, or an OpenID Connect issuer. They need no password here."""
 
 from __future__ import annotations
 
@@ -22,114 +22,130 @@ from visualprof.remote.queue.store.tables import sessions, users
 
 
 class ExternalAccounts:
-    """Accounts by what others call people.
+    """Accounts of externally authenticated users.
 
-    registration: whether somebody who is seen for the first time gets an account. by: who vouches, for the log.
+    Args:
+        database: The database.
+        registration: Whether a new user gets an account.
+        provider: Name of the authenticating system, for the audit log.
     """
 
-    def __init__(self, database: Database, registration: Registration, by: str) -> None:
-        self._database, self._registration, self._by = database, registration, by
+    def __init__(self, database: Database, registration: Registration, provider: str) -> None:
+        self._database, self._registration, self._provider = database, registration, provider
 
-    def find_or_create(self, name: str, address: str, title: str = "") -> AnyRow | None:
-        """Of whom has that address or name. Whoever is seen for the first time gets one, where they may."""
-        row = self._user_named(name)
+    def find_or_create(self, name: str, address: str, display_name: str = "") -> AnyRow | None:
+        """Return the user of an e-mail address or name; create an account for a new user if that is allowed."""
+        row = self._find(name)
         if row is None and self._registration != "off":
-            with contextlib.suppress(Conflict):  # another request was faster
-                self._first_seen(name, address, title)
-            row = self._user_named(name)
+            with contextlib.suppress(Conflict):  # another request created the account
+                self._create(name, address, display_name)
+            row = self._find(name)
         return row
 
     def record_log_in(self, row: AnyRow, address: str) -> None:
-        """Somebody is there."""
+        """Record a log-in."""
         with self._database.write() as connection:
             connection.execute(update(users).where(users.c.id == row.id).values(seen_ns=time.time_ns()))
             actor = Actor(Principal(row.id, row.email), address)
-            record_event(connection, actor, msg("accounts.log_2", "log in"), f"{row.email} by {self._by}")
+            record_event(connection, actor, msg("accounts.log_2", "log in"), f"{row.email} by {self._provider}")
 
-    def _user_named(self, name: str) -> AnyRow | None:
+    def _find(self, name: str) -> AnyRow | None:
         with self._database.read() as connection:
             return connection.execute(select(users).where(users.c.email == name)).first()
 
-    def _first_seen(self, name: str, address: str, title: str) -> None:
-        """Make an account, where registration is open or somebody has invited that address."""
+    def _create(self, name: str, address: str, display_name: str) -> None:
+        """Create an account if registration is open or the address was invited."""
         with self._database.write() as connection:
             invitation = codes.redeem_by_email(connection, "invitation", name)
             if invitation is None and self._registration != "open":
                 return
             role: Role = invitation.role if invitation else "member"
-            user = insert_user(connection, name, title, role, None)
+            user = insert_user(connection, name, display_name, role, None)
             record_event(
                 connection,
                 Actor(user.principal, address),
                 msg("accounts.make_account_2", "make account"),
-                f"{name} by {self._by}",
+                f"{name} by {self._provider}",
             )
 
 
 class OidcLogin:
-    """Accounts of people who log in at an issuer: found by how it calls them for ever, at first by their address."""
+    """Accounts of users who log in at an OpenID Connect issuer.
 
-    def __init__(self, database: Database, registration: Registration, issuer: Issuer, people: Users) -> None:
+    Users are identified by the issuer's permanent id; at the first log-in, by their e-mail address.
+    """
+
+    def __init__(self, database: Database, registration: Registration, issuer: Issuer, users: Users) -> None:
         self.issuer = issuer
-        self._database, self._people = database, people
-        self._vouched = ExternalAccounts(database, registration, issuer.url)
+        self._database, self._users = database, users
+        self._accounts = ExternalAccounts(database, registration, issuer.url)
 
     def start(self, address: str) -> tuple[str, str]:
-        """The text that a browser keeps, and the address to which it is sent. address: of the browser.
+        """Start a log-in from an address.
 
-        Raises: TooMany. IssuerTrouble.
+        Returns:
+            The text for the browser's cookie, and the URL to which the browser is redirected.
+
+        Raises:
+            TooManyAttempts: A limit is exceeded.
+            IssuerError: The issuer does not answer correctly.
         """
         count_attempt(self._database, address)
         return self.issuer.start_login()
 
-    def log_in(self, said: Identity, address: str) -> str:
-        """The id of whom the issuer vouches for.
+    def log_in(self, identity: Identity, address: str) -> str:
+        """Return the id of the user whom the issuer identified.
 
-        Raises: BadParameter: the address is none. Untrusted: they have no account, or one of somebody else.
+        Raises:
+            BadParameter: The e-mail address is invalid.
+            Unauthenticated: There is no account, or the address belongs to another user.
         """
-        row = self._bound(said.subject)
+        row = self._find_by_subject(identity.subject)
         if row is None:
-            title = said.name if said.name.isprintable() and len(said.name) <= 200 else ""
-            row = self._vouched.find_or_create(normalize_email(said.email), address, title)
-        actor = Actor(Principal(row.id if row else None, said.email[:254]), address)
-        why = self._refusal(row, said)
-        if row is None or why:
+            display_name = identity.name if identity.name.isprintable() and len(identity.name) <= 200 else ""
+            row = self._accounts.find_or_create(normalize_email(identity.email), address, display_name)
+        actor = Actor(Principal(row.id if row else None, identity.email[:254]), address)
+        reason = self._rejection(row, identity)
+        if row is None or reason:
             with self._database.write() as connection:
                 record_event(
                     connection,
                     actor,
                     msg("accounts.log_refused_2", "log-in refused"),
-                    f"{said.email[:254]} by {self.issuer.url}",
+                    f"{identity.email[:254]} by {self.issuer.url}",
                 )
-            raise Unauthenticated(why, msg("accounts.ask_administrator", "ask an administrator"))
-        if row.subject != said.subject:
-            self._bind(actor, row, said.subject)
-        self._follow_group(actor, row, said.admin)
-        self._vouched.record_log_in(row, address)
+            raise Unauthenticated(reason, msg("accounts.ask_administrator", "ask an administrator"))
+        if row.subject != identity.subject:
+            self._bind_subject(actor, row, identity.subject)
+        self._update_role(actor, row, identity.admin)
+        self._accounts.record_log_in(row, address)
         with self._database.write() as connection:
             forgive_attempt(connection, address)
         return str(row.id)
 
-    def session_digest(self, said: Identity) -> str:
-        """What is kept of how the issuer calls a session."""
-        return self._session_digest(said.session)
+    def session_digest(self, identity: Identity) -> str:
+        """Return the stored digest of the issuer's session id."""
+        return self._digest(identity.session)
 
     def log_out(self, token: str, address: str) -> None:
-        """The issuer says whose sessions are over.
+        """End the sessions that the issuer's logout token names.
 
-        Raises: BadParameter: it does not, or has said so before. TooMany. IssuerTrouble.
+        Raises:
+            BadParameter: The token is invalid or was used before.
+            TooManyAttempts: A limit is exceeded.
+            IssuerError: The issuer does not answer correctly.
         """
         count_attempt(self._database, address)
-        said, issuer = self.issuer.parse_logout_token(token), self.issuer.url
-        over = [sessions.c.user == users.c.id, sessions.c.issued.is_not(None)]
-        over += [users.c.subject == said.subject] if said.subject else []
-        over += [sessions.c.issued == self._session_digest(said.session)] if said.session else []
+        order, issuer = self.issuer.parse_logout_token(token), self.issuer.url
+        conditions = [sessions.c.user == users.c.id, sessions.c.issued.is_not(None)]
+        conditions += [users.c.subject == order.subject] if order.subject else []
+        conditions += [sessions.c.issued == self._digest(order.session)] if order.session else []
         with self._database.write() as connection:
-            if codes.check_and_mark_used(connection, f"{issuer} {said.name}", said.until_ns):
+            if codes.check_and_mark_used(connection, f"{issuer} {order.name}", order.until_ns):
                 raise BadParameter(msg("accounts.logout_token_used_before", "logout_token: it was used before"))
             forgive_attempt(connection, address)
             ended = connection.execute(
-                select(sessions.c.id, users.c.id.label("user"), users.c.email).where(*over)
+                select(sessions.c.id, users.c.id.label("user"), users.c.email).where(*conditions)
             ).all()
             connection.execute(delete(sessions).where(sessions.c.id.in_([row.id for row in ended])))
             for row in ended:
@@ -140,33 +156,33 @@ class OidcLogin:
                     f"{row.id} by {issuer}",
                 )
 
-    def _session_digest(self, session: str) -> str:
+    def _digest(self, session: str) -> str:
         return secret.hash_token(f"{self.issuer.url} {session}")
 
-    def _refusal(self, row: AnyRow | None, said: Identity) -> str:
-        """Why somebody may not come in; "" where they may."""
+    def _rejection(self, row: AnyRow | None, identity: Identity) -> str:
+        """Return why a user may not log in; "" if they may."""
         if row is None:
-            return msg("accounts.nobody_invited", f"nobody has invited {said.email[:254]}")
+            return msg("accounts.nobody_invited", f"nobody has invited {identity.email[:254]}")
         if row.disabled:
             return msg("accounts.account_closed", "this account is closed")
-        other = row.subject not in (None, said.subject) and row.subject.startswith(f"{self.issuer.url} ")
+        is_other = row.subject not in (None, identity.subject) and row.subject.startswith(f"{self.issuer.url} ")
         return (
             msg(
                 "accounts.address_somebody_elses_issuer",
-                f"the address {said.email[:254]} was somebody else's at the issuer",
+                f"the address {identity.email[:254]} was somebody else's at the issuer",
             )
-            if other
+            if is_other
             else ""
         )
 
-    def _bound(self, subject: str) -> AnyRow | None:
+    def _find_by_subject(self, subject: str) -> AnyRow | None:
         with self._database.read() as connection:
             return connection.execute(select(users).where(users.c.subject == subject)).first()
 
-    def _bind(self, actor: Actor, row: AnyRow, subject: str) -> None:
-        """From now on the account is theirs whom the issuer calls so.
+    def _bind_subject(self, actor: Actor, row: AnyRow, subject: str) -> None:
+        """Bind an account to the issuer's id of the user.
 
-        What opened it before may be of somebody who only claimed the address: the password, sessions and tokens end.
+        The password, sessions and tokens end, because someone who only claimed the address may have created them.
         """
         with self._database.write() as connection:
             if row.password is not None:
@@ -179,8 +195,8 @@ class OidcLogin:
                 f"{row.email} by {self.issuer.url}",
             )
 
-    def _follow_group(self, actor: Actor, row: AnyRow, admin: bool | None) -> None:
-        """Who is in the issuer's group of administrators is one here, and who is not is none."""
+    def _update_role(self, actor: Actor, row: AnyRow, admin: bool | None) -> None:
+        """Make a user an administrator according to the issuer's group."""
         if admin is not None and admin != (row.role == "admin"):
-            with contextlib.suppress(Conflict):  # nobody would be one any more
-                self._people.update(actor, row.id, role="admin" if admin else "member")
+            with contextlib.suppress(Conflict):  # there must be at least one administrator
+                self._users.update(actor, row.id, role="admin" if admin else "member")

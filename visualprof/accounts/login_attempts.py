@@ -1,6 +1,6 @@
-"""Attempts to get in: so many within a minute of one address for one account, and of one address at all.
+"""Rate limits of log-in attempts per minute: per address and account, and per address.
 
-They are rows, so that several servers count together.
+Attempts are rows, so that several servers count together.
 """
 
 from __future__ import annotations
@@ -18,46 +18,56 @@ from visualprof.remote.queue.store.tables import failures
 
 MAX_PER_ACCOUNT, MAX_PER_ADDRESS = 5, 30
 _MINUTE_NS = 60 * 10**9
-_LATELY = (
+_RECENT_COUNTS = (
     select(failures.c.key, func.count())
     .where(failures.c.key.in_(bindparam("keys", expanding=True)), failures.c.at_ns >= bindparam("since"))
     .group_by(failures.c.key)
 )
-_OVER = without_result(delete(failures).where(failures.c.at_ns < bindparam("since")))
-_COUNTED = insert(failures)
+_DELETE_OLD = without_result(delete(failures).where(failures.c.at_ns < bindparam("since")))
+_INSERT_ATTEMPTS = insert(failures)
 
 
 def count_attempt(database: Database, address: str, email: str = "") -> None:
-    """Count one, before anything is done for it. email: of the account; "" where none is named.
+    """Count an attempt before it is processed.
 
-    Raises: TooMany.
+    Args:
+        database: The database.
+        address: Address of the client.
+        email: E-mail address of the account; "" without one.
+
+    Raises:
+        TooManyAttempts: A limit is exceeded.
     """
     now = time.time_ns()
-    bounds = {
+    limits = {
         hash_token(address): MAX_PER_ADDRESS,
         **({hash_token(f"{address} {email}"): MAX_PER_ACCOUNT} if email else {}),
     }
-    with database.query() as connection:  # whoever goes on and on must not keep the writers busy
-        _refuse(connection, bounds, now)
+    with database.query() as connection:  # a client above the limit must not block writers
+        _check_limits(connection, limits, now)
     with database.write() as connection:
-        _refuse(connection, bounds, now)
-        connection.execute(_OVER, {"since": now - _MINUTE_NS})
-        connection.execute(_COUNTED, [{"key": key, "at_ns": now} for key in bounds])
+        _check_limits(connection, limits, now)
+        connection.execute(_DELETE_OLD, {"since": now - _MINUTE_NS})
+        connection.execute(_INSERT_ATTEMPTS, [{"key": key, "at_ns": now} for key in limits])
 
 
-def _refuse(connection: Connection, bounds: Mapping[str, int], now: int) -> None:
-    """Raises: TooMany."""
-    counts = connection.execute(_LATELY, {"keys": list(bounds), "since": now - _MINUTE_NS})
+def _check_limits(connection: Connection, limits: Mapping[str, int], now: int) -> None:
+    """Raise an error if a limit is exceeded.
+
+    Raises:
+        TooManyAttempts: A limit is exceeded.
+    """
+    counts = connection.execute(_RECENT_COUNTS, {"keys": list(limits), "since": now - _MINUTE_NS})
     for key, count in counts:
-        if count >= bounds[key]:
+        if count >= limits[key]:
             raise TooManyAttempts(
-                msg("accounts.attempts_within_minute", f"{bounds[key]} attempts within a minute"),
+                msg("accounts.attempts_within_minute", f"{limits[key]} attempts within a minute"),
                 msg("accounts.wait_minute", "wait a minute"),
             )
 
 
 def forgive_attempt(connection: Connection, address: str, email: str = "") -> None:
-    """It was right: those before it for the account count no more, nor does it for the address."""
+    """Remove a successful attempt, and the earlier attempts for the account."""
     last = select(func.max(failures.c.seq)).where(failures.c.key == hash_token(address)).scalar_subquery()
     connection.execute(delete(failures).where(failures.c.seq == last))
     if email:

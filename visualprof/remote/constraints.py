@@ -1,4 +1,4 @@
-"""Constraints on the figures of a setting: `p99<5ms`, `memory<2GiB`, `error<1e-2`. Standard library only."""
+"""Constraints on metrics of a setting: `p99<5ms`, `memory<2GiB`, `error<1e-2`. Standard library only."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from visualprof.messages import msg
 
 Quantity = Literal["time", "memory", "ratio", "rate", "energy"]
 
-# What each unit is worth: ns, bytes, shares of 1, samples a second, joules. "" stands for a number without a unit.
+# Factors of units to ns, bytes, shares of 1, samples per second, and joules. "" is a number without a unit.
 UNITS: dict[Quantity, dict[str, float]] = {
     "time": {"ns": 1, "us": 1e3, "µs": 1e3, "ms": 1e6, "s": 1e9},
     "memory": {"B": 1, "kB": 1e3, "MB": 1e6, "GB": 1e9, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30},
@@ -21,7 +21,7 @@ UNITS: dict[Quantity, dict[str, float]] = {
     "rate": {"": 1, "/s": 1},
     "energy": {"J": 1, "mJ": 1e-3},
 }
-# Figures that can be constrained: what each is, and the field of a trial that has it.
+# Metrics that can be constrained, with their quantity and the field of a trial.
 METRICS: dict[str, tuple[Quantity, str]] = {
     "latency": ("time", "p50_ns"), "mean": ("time", "mean_ns"), "p50": ("time", "p50_ns"), "p90": ("time", "p90_ns"),
     "p95": ("time", "p95_ns"), "p99": ("time", "p99_ns"), "load": ("time", "load_ns"),
@@ -38,7 +38,14 @@ _FORM = re.compile(
 
 @dataclass(frozen=True)
 class Constraint:
-    """A bound of a figure. field: of a trial. sign: "<", "<=", ">" or ">=". limit: ns, bytes, a share, a rate or J."""
+    """A bound of a metric.
+
+    Attributes:
+        text: The constraint as text.
+        field: Field of a trial.
+        sign: "<", "<=", ">" or ">=".
+        limit: Limit in ns, bytes, a share, a rate or J.
+    """
 
     text: str
     field: str
@@ -46,7 +53,7 @@ class Constraint:
     limit: float
 
     def is_satisfied(self, figures: Mapping[str, float | None]) -> bool | None:
-        """Whether some figures keep it; None where the one that it is about is unknown."""
+        """Return whether metrics satisfy the constraint; None if its metric is unknown."""
         value = figures.get(self.field)
         if value is None:
             return None
@@ -61,7 +68,10 @@ class Constraint:
                 return value >= self.limit
 
     def excess(self, figures: Mapping[str, float | None]) -> float:
-        """By how much it is missed as a share of the limit, 0 or less where it is kept; 1 where that is unknown."""
+        """Return by how much the constraint is missed, as a share of the limit.
+
+        The excess is 0 or less if the constraint is satisfied, 1 if the metric is unknown.
+        """
         value = figures.get(self.field)
         if value is None or not math.isfinite(value):
             return 1.0
@@ -70,9 +80,10 @@ class Constraint:
 
 
 def parse_constraint(text: str) -> Constraint:
-    """The constraint that a text is.
+    """Parse a constraint.
 
-    Raises: ValueError: (what is wrong, what to do).
+    Raises:
+        ValueError: The text is not a constraint; the arguments are the error and a hint.
     """
     match = _FORM.fullmatch(text[:MAX_TEXT_LENGTH])
     if not match or len(text) > MAX_TEXT_LENGTH:

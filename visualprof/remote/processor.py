@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def cpu_name() -> str:
-    """Its name; boards have none in /proc/cpuinfo, but name themselves."""
+    """Return the name of the CPU, or of the board if /proc/cpuinfo has no name."""
     try:
         text = Path("/proc/cpuinfo").read_text("utf-8", "replace")
     except OSError:

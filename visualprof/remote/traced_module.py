@@ -1,6 +1,6 @@
-"""Inputs of a MegEngine TracedModule (`.tm`), a pickle, read without importing or calling anything that it names.
+"""Inputs of a MegEngine TracedModule (`.tm`), a pickle that is read without importing or calling anything.
 
-A graph is kept by the structure of its arguments; the first of its inputs is the module itself.
+A graph is stored by the structure of its arguments; the first of its inputs is the module itself.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from visualprof.messages import msg
 from visualprof.remote.protocol import Input, TaskFailure
 
 _CLASS = b"megengine.traced_module.traced_module"
-#: What numpy calls a type in a pickle; an agent may have no numpy.
+#: Types by numpy's name in a pickle; an agent may have no numpy.
 _DTYPES = {
     "f4": "float32", "f2": "float16", "i4": "int32", "i2": "int16", "i1": "int8", "u1": "uint8", "u2": "uint16",
     "b1": "bool",
@@ -21,7 +21,7 @@ _DTYPES = {
 
 
 class _Inert:
-    """What stands for an object of any class: what it was made of, and its state."""
+    """A placeholder for an object of any class, with its arguments and its state."""
 
     state: Any = None
 
@@ -32,27 +32,28 @@ class _Inert:
         self.state = state
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        """Entries of a dictionary of some class are not of interest."""
+        """Ignore entries of dictionaries."""
 
     def append(self, value: Any) -> None:
-        """Nor are those of a list."""
+        """Ignore entries of lists."""
 
 
 class _Reader(pickle.Unpickler):
     def find_class(self, module_name: str, global_name: str, /) -> Any:
-        """A class of our own for every name; so nothing is imported, and a call makes one of these."""
+        """Return a placeholder class for every name, so that nothing is imported or executed."""
         return type(global_name, (_Inert,), {})
 
 
 def is_traced_module(head: bytes) -> bool:
-    """Is it the pickle of one?"""
+    """Return whether the first bytes of a file are those of a TracedModule."""
     return head.startswith(b"\x80") and _CLASS in head[:100]
 
 
 def read_inputs(path: Path) -> list[Input]:
-    """Name, types and shapes of a module's inputs.
+    """Return the names, types and shapes of a module's inputs.
 
-    Raises: TaskFailure: it is damaged, or takes more than tensors.
+    Raises:
+        TaskFailure: The file is damaged, or an input is not a tensor.
     """
     try:
         with path.open("rb") as file:

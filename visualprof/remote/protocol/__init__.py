@@ -1,13 +1,12 @@
-"""What the server and its agents say to each other. Standard library only: it also runs in a runtime's interpreter.
+"""Messages between the server and its agents. Standard library only, because a runtime's interpreter also imports it.
 
-A job is a model with its inputs; it has one task for each spec. A task is leased by one agent, which reports it
-under a lease token; a task that is given out again has a higher `attempt` and another token.
-Times are int ns, sizes int bytes, `*_s` seconds.
+A job is a model with its inputs; it has one task per spec. An agent leases a task and reports it under a lease token. A
+task that is leased again has a higher `attempt` and another token. Times are int ns, sizes int bytes, `*_s` seconds.
 
-job.py      what is asked for
-machine.py  what an agent has
+job.py      what a job requests
+machine.py  what an agent offers
 task.py     what an agent works on, and how that ends
-decode.py   all of them from JSON
+decode.py   decoding all of these from JSON
 """
 
 from visualprof.remote.protocol.decode import build

@@ -1,4 +1,4 @@
-"""Dataclasses of JSON's objects."""
+"""Decoding of dataclasses from JSON objects."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 
 def build(kind: Any, value: Any) -> Any:
-    """A dataclass of the protocol from JSON's objects; unknown names are ignored, so that either side may be newer.
+    """Build a dataclass of the protocol from JSON objects. Unknown names are ignored, so that either side may be newer.
 
-    Raises: TypeError, KeyError: a field is missing or of the wrong form.
+    Raises:
+        TypeError: A field has the wrong form.
+        KeyError: A field is missing.
     """
     if is_dataclass(kind):
         hints = _hints(kind)

@@ -1,4 +1,4 @@
-"""What somebody asks for: a model with its inputs, specs, and how it is measured."""
+"""What a job requests: a model with its inputs, specs, and how they are measured."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ DTYPES = (
     "float32", "float64", "float16", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "bool",
 )  # fmt: skip
 
-# MLPerf's scenarios, of its inference benchmark.
+# Scenarios of MLPerf's inference benchmark.
 Mlperf = Literal["", "SingleStream", "MultiStream", "Server", "Offline"]
 Scenario = Literal["closed", "poisson", "search", "SingleStream", "MultiStream", "Server", "Offline"]
 SCENARIOS: tuple[str, ...] = tuple(filter(None, get_args(Mlperf)))
 DEFAULT_PERCENTILE = 99.0
-SEARCH_STEPS = 8  # rates that a search tries
+SEARCH_STEPS = 8  # number of rates that a search tries
 
-SPEC_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,47}")  # a folder's name
+SPEC_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,47}")  # also the name of a folder
 INPUT_NAME_MAX = 200
 
 
@@ -31,8 +31,12 @@ INPUT_NAME_MAX = 200
 class Input:
     """An input of the model.
 
-    dims: sizes; a text names a dimension that `Sweep` or `Request.dims` gives a size.
-    fill: where the values come from; blob is the sha256 of an uploaded .npy for "file".
+    Attributes:
+        name: Name of the input.
+        dtype: Type of its values.
+        dims: Sizes; a text names a dimension whose size is in `Sweep` or `Request.dims`.
+        fill: Where the values come from.
+        blob: Digest of an uploaded .npy file, for fill "file".
     """
 
     name: str
@@ -44,7 +48,12 @@ class Input:
 
 @dataclass(frozen=True)
 class Sweep:
-    """The dimension that is swept, and its sizes in the order of measuring. dim "": none, one point."""
+    """The swept dimension.
+
+    Attributes:
+        dim: Name of the dimension; "" is none, for a single point.
+        values: Sizes, in the order of measuring.
+    """
 
     dim: str = "batch"
     values: list[int] = field(default_factory=lambda: [1])
@@ -52,12 +61,16 @@ class Sweep:
 
 @dataclass(frozen=True)
 class Load:
-    """How runs are asked for: each lane's next one when its last has ended, or as they arrive, whatever has ended.
+    """How runs are started: by concurrent lanes, each starting its next run when the last one ends, or at a rate.
 
-    concurrency: lanes that run at once, a step of the point for each; none: as many as suit the scenario and runtime.
-    rates: runs a second that arrive as a Poisson process, a step for each.
-    percentile, limit_ms: the latency that is to be kept; 0: the scenario's percentile, no limit. A limit without rates
-    has the largest rate searched that keeps it.
+    Attributes:
+        concurrency: Numbers of concurrent lanes, one step of the point for each. Empty is the default of the scenario
+            and
+            the runtime.
+        rates: Runs per second, arriving as a Poisson process, one step for each.
+        percentile: Percentile of the latency limit; 0 is the scenario's percentile.
+        limit_ms: Latency limit; 0 is none. With a limit and no rates, the largest rate within the limit is searched.
+        mlperf: Scenario of MLPerf.
     """
 
     concurrency: list[int] = field(default_factory=list[int])
@@ -68,30 +81,35 @@ class Load:
 
     @property
     def scenario(self) -> Scenario:
-        """What is done, in a word."""
+        """Name of the scenario."""
         return self.mlperf or ("poisson" if self.rates else "search" if self.limit_ms else "closed")
 
     @property
     def searches_rate(self) -> bool:
-        """Whether the largest rate within the limit is looked for."""
+        """Whether the largest rate within the limit is searched."""
         return self.scenario == "search" or (self.mlperf == "Server" and not self.rates)
 
     @property
     def tail_percentile(self) -> float:
-        """The percentile that counts: MLPerf's SingleStream has p90, everything else p99 unless told."""
+        """Percentile of the limit: p90 for MLPerf's SingleStream, else p99 by default."""
         return self.percentile or (90.0 if self.mlperf == "SingleStream" else DEFAULT_PERCENTILE)
 
     @property
     def step_count(self) -> int:
-        """Loops of a point, each at least `Measure.min_s` long; of a search the most that it takes."""
+        """Number of steps of a point, each at least `Measure.min_s` long; for a search, the maximum."""
         return max(1, len(self.concurrency)) * (1 + SEARCH_STEPS if self.searches_rate else max(1, len(self.rates)))
 
 
 @dataclass(frozen=True)
 class Measure:
-    """How long a point is measured: until min_s and min_n are both reached, at most max_s, after warmup_s or more.
+    """How long a point is measured. Each step of a load takes as long.
 
-    Each step of a load takes as long.
+    Attributes:
+        warmup_s: Minimum warm-up time.
+        min_s: Minimum measuring time.
+        max_s: Maximum measuring time.
+        min_n: Minimum number of runs.
+        load: How runs are started.
     """
 
     warmup_s: float = 0.2
@@ -103,7 +121,12 @@ class Measure:
 
 @dataclass(frozen=True)
 class Profile:
-    """The profile pass: runs in it (0 leaves it out), and at which size of the swept dimension (0: the first)."""
+    """The profiling pass.
+
+    Attributes:
+        runs: Number of profiled runs; 0 skips the pass.
+        at: Size of the swept dimension; 0 is the first.
+    """
 
     runs: int = 20
     at: int = 0
@@ -113,9 +136,18 @@ class Profile:
 class Spec:
     """One way to run the model: runtime, machine, device and options.
 
-    agent: id of an agent, "" any. platform: "" any. version: of the runtime, "" any.
-    precision: "" computes as the model says, its floats in f32: without TF32 and bf16, so that specs can be compared;
-    "auto" as the runtime chooses. threads: 0 leaves it to the runtime. options: of the backend, by its own names.
+    Attributes:
+        id: Id of the spec.
+        backend: Name of the backend.
+        version: Version of the runtime; "" is any.
+        agent: Id of an agent; "" is any.
+        platform: Platform; "" is any.
+        device: Name of the device.
+        precision: "" follows the model with floats in f32, without TF32 and bf16, so that specs are comparable; "auto"
+            is
+            the runtime's choice.
+        threads: Number of threads; 0 is the runtime's default.
+        options: Options of the backend.
     """
 
     id: str
@@ -130,13 +162,18 @@ class Spec:
 
     @property
     def device_number(self) -> int:
-        """`cuda:1` -> 1; 0 for a device without a number."""
+        """Number of the device, as 1 for `cuda:1`; 0 for a device without a number."""
         return int(self.device.partition(":")[2] or 0)
 
 
 @dataclass(frozen=True)
 class Part:
-    """A further file of a model, with weights. path: where the model looks for it, beside itself."""
+    """A weight file of a model.
+
+    Attributes:
+        path: Path relative to the model.
+        blob: Digest of the file.
+    """
 
     path: str
     blob: str
@@ -144,7 +181,13 @@ class Part:
 
 @dataclass(frozen=True)
 class ModelRef:
-    """An uploaded model. parts: the files beside it that it names."""
+    """An uploaded model.
+
+    Attributes:
+        blob: Digest of the model's file.
+        name: Name of the file.
+        parts: Weight files that the model names.
+    """
 
     blob: str
     name: str
@@ -156,13 +199,16 @@ Objective = Literal["", "latency", "throughput", "size"]
 
 @dataclass(frozen=True)
 class Advise:
-    """Candidates that are tried beside the model: conversions of it, other runtimes and their options.
+    """Candidates to try in addition to the model: conversions of the model, other runtimes and their options.
 
-    objective: what they are judged by; "" tries nothing. max_error: of an output, as a share of the original's largest
-    number, beyond which a candidate is wrong. only: names of candidates, or how these begin; none: all.
-    data: sha256 of uploaded .npy with rows of the user's own, by the input's name. metric: source of Python with
-    `metric(original, candidate)`, lists of outputs, which returns a number.
-    budget_s: no candidate begins after so long. candidate_s: for a conversion, a load, a set of outputs, a size.
+    Attributes:
+        objective: What candidates are judged by; "" tries none.
+        max_error: Maximum error of an output, as a share of the original's largest number.
+        only: Names of candidates, or prefixes of names; empty is all.
+        data: Digests of uploaded .npy files with the user's own rows, by input.
+        metric: Python source with `metric(original, candidate)`, which takes lists of outputs and returns a number.
+        budget_s: No candidate starts after this time.
+        candidate_s: Time limit of a conversion, a load, a set of outputs or a size.
     """
 
     objective: Objective = ""
@@ -179,13 +225,19 @@ SearchObjective = Literal["", "latency", "throughput", "size", "energy"]
 
 @dataclass(frozen=True)
 class Search:
-    """Settings of a spec that are tried for the best of them, together with the sizes of the sweep.
+    """Settings of a spec that are tried to find the best, together with the sizes of the sweep.
 
-    objective: what is to be best; "" searches nothing. over: values by the setting: threads, precision, streams (runs
-    at once), conversion (a converter, "none"), or an option of the backend. where: constraints, `p99<5ms`.
-    trials: settings that are tried at most; 0: all of them where they are few, else a fifth.
-    trial_s: each of them is measured so long, or longer for its percentiles. budget_s: no trial begins after so long.
-    step_s: for a conversion, a load, a set of outputs. seed: of what is tried, and in which order.
+    Attributes:
+        objective: What is optimized; "" searches nothing.
+        over: Values by setting: threads, precision, streams (concurrent runs), conversion (a converter or "none"), or
+            an
+            option of the backend.
+        where: Constraints, as `p99<5ms`.
+        trials: Maximum number of trials; 0 is all settings if they are few, else a fifth.
+        trial_s: Minimum measuring time of a trial; percentiles may need more.
+        budget_s: No trial starts after this time.
+        step_s: Time limit of a conversion, a load or a set of outputs.
+        seed: Seed for the choice and order of trials.
     """
 
     objective: SearchObjective = ""
@@ -200,10 +252,14 @@ class Search:
 
 @dataclass(frozen=True)
 class CaseRef:
-    """A benchmark case, whose bundle stands in the place of the model. name "": none.
+    """A benchmark case, whose bundle replaces the model.
 
-    vendor, framework: of `remote.cases`. settings: those of the command line, each value as JSON.
-    step_timeouts: seconds that a step may take, by its name; "" any that has none of its own.
+    Attributes:
+        name: Name of the case; "" is none.
+        vendor: Vendor in `remote.cases`.
+        framework: Framework in `remote.cases`.
+        settings: Settings as on the command line, each value as JSON.
+        step_timeouts: Time limits in seconds by step; "" applies to all other steps.
     """
 
     name: str = ""
@@ -215,17 +271,34 @@ class CaseRef:
 
 @dataclass(frozen=True)
 class Request:
-    """A job as it was submitted; never changed afterwards.
+    """A job as submitted, which never changes.
 
-    key: chosen by whoever submits; the same key again gives the same job, not another one.
-    dims: sizes of named dimensions that are not swept. retries: after a lost agent.
-    spread: specs of any machine may go to several at once; else the machine that began gets all that it can run.
-    repeat: how often every point is measured, each time in a new process; the specs on a device take turns.
-    pin: CPUs that the child may use, `0-3,8` or `auto`, "" all. quiet_s: how long a spec waits for a quiet host.
-    price_per_hour: of a machine, in whatever currency; None: what the machine itself says.
-    sample: it comes with visualprof for a first look: pages and commands say that nobody here measured it.
-    priority: of its tasks before those of other jobs. advise: candidates that every spec tries beside itself.
-    case: what is run in place of a model. search: its best settings are looked for.
+    Attributes:
+        key: Chosen by the client; a repeated key returns the same job.
+        model: The model.
+        specs: Ways to run the model.
+        name: Name of the job.
+        inputs: Inputs of the model.
+        dims: Sizes of named dimensions that are not swept.
+        sweep: The swept dimension.
+        measure: How long points are measured.
+        profile: The profiling pass.
+        monitor_interval_s: Sampling interval of the monitor.
+        timeout_s: Time limit of a task.
+        retries: Retries after a lost agent.
+        spread: Whether specs for any agent may run on several agents at once. Otherwise the agent that started the
+            first
+            one gets all that it can run.
+        repeat: How often each point is measured, each time in a new process; specs on a device take turns.
+        pin: CPUs of the child, as `0-3,8` or `auto`; "" is all.
+        quiet_s: How long a spec waits for a quiet host.
+        price_per_hour: Price of a machine in any currency; None is the price that the agent reports.
+        sample: Whether the job is a sample that ships with visualprof; pages and commands say that it was not measured
+            here.
+        priority: Priority over the tasks of other jobs.
+        advise: Candidates that every spec tries in addition.
+        case: Benchmark case that replaces the model.
+        search: Settings to search.
     """
 
     key: str
@@ -253,7 +326,7 @@ class Request:
 
     @property
     def blobs(self) -> dict[str, str]:
-        """Every uploaded file that it names, with the field that names it."""
+        """The field that names each uploaded file, by digest."""
         named = {row.blob: f"inputs[{i}].blob" for i, row in enumerate(self.inputs) if row.fill == "file"}
         parts = {part.blob: f"model.parts[{i}].blob" for i, part in enumerate(self.model.parts)}
         named |= {blob: f"advise.data.{name}" for name, blob in self.advise.data.items()}
@@ -261,9 +334,10 @@ class Request:
 
 
 def cpu_numbers(text: str) -> list[int]:
-    """`0-3,8` as [0, 1, 2, 3, 8].
+    """Parse a list of CPUs: `0-3,8` is [0, 1, 2, 3, 8].
 
-    Raises: ValueError: it is no list of at most 4,096 CPUs.
+    Raises:
+        ValueError: The text is not a list of at most 4,096 CPUs.
     """
     numbers = set[int]()
     for part in text.split(","):

@@ -1,4 +1,4 @@
-"""What an agent has, and the nodes of one that is a fleet: devices, runtimes, what is free."""
+"""What an agent offers: devices, runtimes, free capacity, and the nodes of a fleet."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Platform = Literal["x86", "cuda", "arm"]
 
 @dataclass(frozen=True)
 class Runtime:
-    """A runtime of an agent: which backend it serves, its version, and the interpreter that has it."""
+    """A runtime of an agent: the backend, the version, and the interpreter."""
 
     backend: str
     version: str
@@ -40,9 +40,17 @@ NodeState = Literal["ready", "starting", "away", "unusable"]
 class Node:
     """A machine of a fleet.
 
-    kind: of nodes that are alike. state: `starting` until it is known what it has, `away` where the engine gives it no
-    work. platform: "" until it is known. gpus: how many; a task gets one of them, as its `cuda:0`. note: why it is
-    unusable. tasks: that it has.
+    Attributes:
+        name: Name of the node.
+        kind: Kind of identical nodes.
+        state: `starting` until its runtimes are known, `away` while the engine gives it no work.
+        platform: Platform; "" until it is known.
+        cores: Number of CPU cores.
+        memory_bytes: Size of the memory.
+        gpus: Number of GPUs; a task gets one, as its `cuda:0`.
+        labels: Labels of the node.
+        note: Why it is unusable.
+        tasks: Ids of its tasks.
     """
 
     name: str
@@ -59,7 +67,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Offer:
-    """A device that is free for tasks of a backend: what an agent says that it can run now."""
+    """A free device for tasks of a backend."""
 
     platform: str
     backend: str
@@ -69,41 +77,57 @@ class Offer:
 
 @dataclass(frozen=True)
 class Capabilities:
-    """What an agent says of itself. sandbox: 0 limits only, 1 an own user, 2 bubblewrap.
+    """What an agent reports about itself.
 
-    fleet: the engine that has the tasks run elsewhere, on `nodes`; "" they run here. Runtimes are those of any node.
+    Attributes:
+        platform: Platform of the agent.
+        machine: Architecture, as x86_64 or aarch64.
+        system: Operating system.
+        hostname: Name of the host.
+        cpu: Name of the CPU.
+        cores: Number of CPU cores.
+        memory_bytes: Size of the memory.
+        sandbox: Isolation of tasks: 0 is resource limits only, 1 a separate user, 2 bubblewrap.
+        version: Version of visualprof.
+        gpus: GPUs.
+        runtimes: Runtimes, for a fleet those of any node.
+        tags: Tags.
+        price_per_hour: Price that its owner set.
+        converters: Names of converters.
+        fleet: Engine that runs the tasks on `nodes`; "" runs them here.
+        nodes: Nodes of the fleet.
     """
 
     platform: Platform
-    machine: str  # x86_64, aarch64, ...
+    machine: str
     system: str
     hostname: str
     cpu: str
     cores: int
     memory_bytes: int
     sandbox: int
-    version: str  # of visualprof
+    version: str
     gpus: list[Gpu] = field(default_factory=list[Gpu])
     runtimes: list[Runtime] = field(default_factory=list[Runtime])
     tags: list[str] = field(default_factory=list[str])
-    price_per_hour: float | None = None  # that its owner gives
+    price_per_hour: float | None = None
     converters: list[str] = field(default_factory=list[str])
     fleet: str = ""
     nodes: list[Node] = field(default_factory=list[Node])
 
     @property
     def platforms(self) -> list[str]:
-        """Of itself, or of its nodes."""
+        """Platforms of the agent or of its nodes."""
         return sorted({node.platform for node in self.nodes if node.platform}) or [self.platform]
 
 
 def version_key(version: str) -> tuple[tuple[int, str], ...]:
-    """A key that sorts 1.9 before 1.10; of several runtimes that fit, a spec gets the newest."""
+    """Return a sort key that orders 1.9 before 1.10; of several fitting runtimes, a spec gets the newest."""
     return tuple((int(part) if part.isdecimal() else -1, part) for part in re.split(r"[.+-]", version))
 
 
 def agent_unsupported_reason() -> str:
-    """Why no agent runs on this system; nothing where one does."""
+    """Return why no agent can run on this system; "" if one can."""
     return (
         ""
         if sys.platform.startswith("linux")

@@ -1,4 +1,4 @@
-"""A task that is leased: where it stands, what it needs, and why it failed."""
+"""A leased task: its state, the files that it needs, and why it failed."""
 
 from __future__ import annotations
 
@@ -9,30 +9,30 @@ from visualprof.remote.protocol.job import Request, Spec
 
 State = Literal["initiated", "waiting", "running", "succeeded", "failed", "cancelled"]
 Phase = Literal["preparing", "settling", "converting", "measuring", "profiling", "searching", "uploading"]
-# Phases that are not the task's own time: files on their way, other specs' turns, a host that is not quiet yet.
+# Phases that do not count toward the timeout: file transfers, other specs' turns, waiting for a quiet host.
 UNTIMED_PHASES: tuple[Phase, ...] = ("preparing", "settling", "uploading")
 FINAL: tuple[State, ...] = ("succeeded", "failed", "cancelled")
 
-# Why a task failed. Only `agent_lost` is tried again by itself: everything else would fail in the same way.
+# Why a task failed. Only `agent_lost` is retried automatically; all other failures would repeat.
 Reason = Literal[
-    "model_error",  # the runtime refused the model or raised while running it
+    "model_error",  # the runtime rejected the model or failed while running it
     "input_error",  # inputs do not fit the model
-    "crashed",  # the child ended by a signal
+    "crashed",  # the child was ended by a signal
     "out_of_memory",
     "timeout",  # beyond timeout_s
-    "no_runtime",  # the agent lost the runtime that the spec wants
+    "no_runtime",  # the agent no longer has the runtime of the spec
     "disk_full",
-    "upload_failed",  # the result did not arrive whole
-    "rejected",  # the result arrived and is not what it should be
+    "upload_failed",  # the result did not arrive completely
+    "rejected",  # the result arrived and is invalid
     "agent_lost",  # no heartbeat, and no attempt left
-    "expired",  # nobody took it in time, or its upload was never completed
+    "expired",  # no agent claimed it in time, or its upload was never completed
     "agent_error",  # a fault of the agent itself
 ]
 
 
 @dataclass(frozen=True)
 class Intervals:
-    """Intervals of leases and requests; the server sets them for all agents."""
+    """Intervals of leases and requests, which the server sets for all agents."""
 
     lease_s: float = 30.0
     heartbeat_s: float = 10.0
@@ -41,7 +41,15 @@ class Intervals:
 
 @dataclass(frozen=True)
 class File:
-    """A file that a task needs: role `model`, `input` or `data` (of the input with that name), `part` (its path)."""
+    """A file that a task needs.
+
+    Attributes:
+        role: Use of the file.
+        name: Name of the file; for `part` its path, for `data` the name of the input.
+        url: Where to download it.
+        size_bytes: Size of the file.
+        sha256: Digest of the file.
+    """
 
     role: Literal["model", "input", "part", "data"]
     name: str
@@ -52,9 +60,18 @@ class File:
 
 @dataclass(frozen=True, kw_only=True)
 class Lease:
-    """A task that an agent works on. run: folder of the result below the log directory.
+    """A task that an agent works on.
 
-    warnings: of the result, whatever comes of it: why the task begins again.
+    Attributes:
+        task: Id of the task.
+        job: Id of the job.
+        run: Folder of the result, relative to the log directory.
+        attempt: Number of the attempt.
+        lease: Token of the lease.
+        spec: The spec.
+        request: The request of the job.
+        files: Files that the task needs.
+        warnings: Warnings of the result regardless of its outcome, for example why the task starts again.
     """
 
     task: str
@@ -68,12 +85,12 @@ class Lease:
     warnings: list[str] = field(default_factory=list[str])
 
     def path(self, what: str) -> str:
-        """The address of a request about the task, below the agent's API."""
+        """Return the path of a request about the task, relative to the agents' API."""
         return f"tasks/{self.task}/{what}?lease={self.lease}"
 
 
 class TaskFailure(Exception):
-    """A task cannot be done; it is reported as failed with this reason."""
+    """A task that fails with this reason."""
 
     def __init__(self, reason: Reason, error: str, hint: str = "") -> None:
         super().__init__(error)
