@@ -118,8 +118,8 @@ def test_the_worst_output_is_shown_over_all_sets_of_inputs() -> None:
 @pytest.mark.parametrize(
     ("candidate", "why"),
     [
-        (np.zeros((1, 3), "float32"), "the shape [1, 3] in place of [1, 2]"),
-        (np.zeros((1, 2), "float16"), "float16 in place of float32"),
+        (np.zeros((1, 3), "float32"), "the shape [1, 3] instead of [1, 2]"),
+        (np.zeros((1, 2), "float16"), "float16 instead of float32"),
         (np.array([[np.nan, 1]], "float32"), "1 NaN or Inf of 2"),
         (np.array([[np.inf, np.inf]], "float32"), "2 NaN or Inf of 2"),
     ],
@@ -140,7 +140,7 @@ def test_what_the_original_has_no_number_for_may_stay_so() -> None:
 def test_a_missing_output_is_broken() -> None:
     comparison = Comparison()
     comparison.add([np.ones(2), np.ones(2)], [np.ones(2)])
-    assert comparison.error().broken == "1 outputs in place of 2"
+    assert comparison.error().broken == "1 outputs instead of 2"
     assert Comparison().error().broken
 
 

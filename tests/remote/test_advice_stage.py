@@ -102,7 +102,7 @@ def test_what_a_converter_does_wrong_is_its_own_row(tmp_path: Path, archive: Pat
     assert rows["bad-corrupts"]["why"].startswith("an error of")
     assert "NaN or Inf" in rows["bad-nan"]["why"]
     assert rows["bad-hangs"]["why"] == "timeout: not done after 10 s (convert)"
-    assert rows["bad-dies"]["why"] == "crashed: its process ended by SIGKILL"
+    assert rows["bad-dies"]["why"] == "crashed: its process ended with SIGKILL"
     assert "no such operator" in rows["bad-raises"]["why"]
     assert rows["good-tiny"]["verdict"] in ("equal", "faster", "slower", "undecided")
     assert rows["good-tiny"]["random"]["relative"] < 1e-4

@@ -84,7 +84,7 @@ def test_a_figure_that_is_unknown_keeps_no_constraint() -> None:
     assert least.excess({"samples_per_s": 75}) == pytest.approx(0.25)
     trial = Trial(0, {}, figures={"p99_ns": None})
     trial.judge([one])
-    assert (trial.state, trial.why) == ("infeasible", "p99<5ms: not known")
+    assert (trial.state, trial.why) == ("infeasible", "p99<5ms: unknown")
 
 
 def test_the_settings_are_a_grid_in_which_each_has_a_number() -> None:

@@ -77,7 +77,7 @@ def test_few_settings_are_all_tried_beside_the_default_and_the_best_is_measured_
         ("1", "3"): "failed",
         ("4", "3"): "failed",
     }
-    assert rows["1", "3"]["why"] == "crashed: its process ended by SIGSEGV"
+    assert rows["1", "3"]["why"] == "crashed: its process ended with SIGSEGV"
     best = rows["4", "1"]
     assert best["state"] == "feasible"
     assert best["ratio"]["low"] <= best["ratio"]["value"] <= best["ratio"]["high"]
@@ -97,8 +97,8 @@ def test_few_settings_are_all_tried_beside_the_default_and_the_best_is_measured_
 def test_a_constraint_that_nothing_keeps_leaves_no_best(tmp_path: Path) -> None:
     found = result(job_of(tmp_path, Search("latency", {}, ["memory<1MiB"], trial_s=0.05)).run("search"))
     assert {row["state"] for row in found["trials"]} == {"infeasible"}
-    assert {row["why"] for row in found["trials"]} == {"memory<1MiB: not kept"}
-    assert (found["best"], found["again"], found["default"]["missed"]) == (None, [], ["memory<1MiB: not kept"])
+    assert {row["why"] for row in found["trials"]} == {"memory<1MiB: not satisfied"}
+    assert (found["best"], found["again"], found["default"]["missed"]) == (None, [], ["memory<1MiB: not satisfied"])
 
 
 @stage
@@ -112,7 +112,7 @@ def test_an_error_beyond_the_bound_is_found_on_ones_own_rows(tmp_path: Path) -> 
     found = result(job.run("search"))
     states = {(row["setting"]["conversion"], row["setting"]["batch"]): row for row in found["trials"]}
     assert {row["state"] for (conversion, _), row in states.items() if conversion == "none"} == {"feasible"}
-    assert {row["why"] for (conversion, _), row in states.items() if conversion != "none"} == {"error<1e-6: not kept"}
+    assert {row["why"] for (conversion, _), row in states.items() if conversion != "none"} == {"error<1e-6: not satisfied"}
     assert states["ort_int8_dynamic", "1"]["figures"]["error"] > 1e-6
     assert found["data_rows"] == 2
     assert found["best"]["verdict"] == "equal"  # the same file
@@ -176,4 +176,4 @@ def test_a_machine_that_tells_no_energy_says_so(tmp_path: Path) -> None:
     if any(Path("/sys/class/powercap").glob("intel-rapl:*/energy_uj")):
         pytest.skip("this one does")
     failed = job_of(tmp_path, Search("energy", {}, trial_s=0.05)).run("search")
-    assert failed.failed["error"] == "this machine does not tell how much energy it uses"
+    assert failed.failed["error"] == "this machine does not report its energy use"

@@ -1,4 +1,4 @@
-"""What is tried beside a model: conversions of it, other runtimes and options, and the best of these together."""
+"""The candidates next to a model: conversions, other runtimes and options, and combinations of the best of them."""
 
 from __future__ import annotations
 
@@ -15,15 +15,20 @@ from visualprof.remote.protocol import Runtime, Spec, version_key
 Kind = Literal["original", "conversion", "runtime", "combination"]
 
 MAX_CANDIDATES = 64
-COMBINED = 3  # that are combined
-MAX_TRIED_VALUES = 4  # values of an option that are all tried
-CONVERTS = ("f16", "int8")  # precisions for which ONNX Runtime's backend converts the model, as a converter does
+COMBINED = 3  # best conversions and best runtimes that are combined
+MAX_TRIED_VALUES = 4  # an option with more values is not tried
+CONVERTED_PRECISIONS = ("f16", "int8")  # ONNX Runtime's backend converts the model for these
 _PLAIN = re.compile(r"[^A-Za-z0-9.]+")
 
 
 @dataclass(frozen=True)
 class ConversionStep:
-    """A conversion. options: those that differ from the default."""
+    """A conversion.
+
+    Attributes:
+        converter: Name of the converter.
+        options: Options that differ from the default.
+    """
 
     converter: str
     options: dict[str, str] = field(default_factory=dict[str, str])
@@ -31,7 +36,14 @@ class ConversionStep:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A model made by some steps, and how it is run. name: that of a folder."""
+    """A converted model and the configuration that runs it.
+
+    Attributes:
+        name: A valid folder name.
+        kind: How the candidate differs from the original.
+        steps: The conversions, in order.
+        spec: The run configuration.
+    """
 
     name: str
     kind: Kind
@@ -40,35 +52,35 @@ class Candidate:
 
 
 def newest_runtime(spec: Spec, runtimes: Iterable[Runtime]) -> Runtime | None:
-    """The newest runtime of the machine that fits a spec."""
+    """Return the newest runtime of the machine that fits a run configuration."""
     fitting = [
-        one
-        for one in runtimes
-        if one.backend == spec.backend and spec.version in ("", one.version) and spec.device in one.devices
+        runtime
+        for runtime in runtimes
+        if runtime.backend == spec.backend and spec.version in ("", runtime.version) and spec.device in runtime.devices
     ]
-    return max(fitting, key=lambda one: version_key(one.version), default=None)
+    return max(fitting, key=lambda runtime: version_key(runtime.version), default=None)
 
 
 def runtime_candidates(spec: Spec, model_format: str, runtimes: Sequence[Runtime]) -> Iterator[Candidate]:
-    """The same file, run in another way: each option of its runtime, and every other one with each precision."""
+    """Yield ways to run the same file: each option of its runtime, and each other runtime with each precision."""
     for backend in all_backends():
-        own = backend.name == spec.backend
-        other = replace(spec, backend=backend.name, version=spec.version if own else "", precision="", options={})
+        is_own = backend.name == spec.backend
+        other = replace(spec, backend=backend.name, version=spec.version if is_own else "", precision="", options={})
         if model_format not in backend.formats or newest_runtime(other, runtimes) is None:
             continue
-        changed = replace(spec, options=dict(spec.options)) if own else other
-        if not own:
+        changed = replace(spec, options=dict(spec.options)) if is_own else other
+        if not is_own:
             yield _run(changed)
         for precision in backend.precisions:
             same = precision in (spec.precision or "f32", "f32")
-            if not same and not (backend.name == "onnxruntime" and precision in CONVERTS):
+            if not same and not (backend.name == "onnxruntime" and precision in CONVERTED_PRECISIONS):
                 yield _run(replace(changed, precision=precision), precision)
-        if own:
+        if is_own:
             yield from _options(spec, backend)
 
 
 def _options(spec: Spec, backend: Backend) -> Iterator[Candidate]:
-    """Each other value of each option that has a few."""
+    """Yield each other value of each option with few values."""
     for name, values in backend.options.items():
         for value in values if len(values) <= MAX_TRIED_VALUES else ():
             if value != spec.options.get(name, values[0]):
@@ -82,9 +94,13 @@ def _run(spec: Spec, *words: str) -> Candidate:
 def conversion_candidates(
     spec: Spec, usable: Sequence[Converter], runtimes: Sequence[Runtime], calibrates: bool
 ) -> Iterator[Candidate]:
-    """Each converter with its defaults, and with each other value of each option that has a few.
+    """Yield each converter with its defaults, and with each other value of each option with few values.
 
-    Args: usable: those that take the model. calibrates: there are rows of the user's data for it.
+    Args:
+        spec: The run configuration of the request.
+        usable: Converters that fit the model.
+        runtimes: Runtimes of the machine.
+        calibrates: Whether there are rows of the user's data for calibration.
     """
     for kind in usable:
         if kind.calibrates and not calibrates:
@@ -99,41 +115,45 @@ def conversion_candidates(
 
 
 def spec_for(spec: Spec, kind: Converter, runtimes: Sequence[Runtime]) -> Spec | None:
-    """How what a converter makes is run: by the spec's own runtime where that can, else by the first that does."""
+    """Return how to run the result of a converter: with the original's runtime if possible, otherwise another."""
     able = [b.name for b in all_backends() if kind.makes in b.formats and b.name in (kind.runtimes or (b.name,))]
     for name in sorted(able, key=lambda name: name != spec.backend):
-        own = name == spec.backend
-        how = replace(
+        is_own = name == spec.backend
+        changed = replace(
             spec,
             backend=name,
-            version=spec.version if own else "",
-            precision=spec.precision if own else "",
-            options={**(spec.options if own else {}), **kind.settings},
+            version=spec.version if is_own else "",
+            precision=spec.precision if is_own else "",
+            options={**(spec.options if is_own else {}), **kind.settings},
         )
-        if newest_runtime(how, runtimes) is not None:
-            return how
+        if newest_runtime(changed, runtimes) is not None:
+            return changed
     return None
 
 
 def combinations(best: Sequence[Candidate], converters: Mapping[str, Converter]) -> Iterator[Candidate]:
-    """The best conversions in the best ways to run a model, and pairs of the best conversions.
+    """Yield the best conversions run in the best ways, and pairs of the best conversions.
 
     Args:
-        best: those that passed, the best first.
-        converters: by their names.
+        best: Candidates that passed, the best first.
+        converters: Converters by name.
     """
-    made = [one for one in best if one.steps][:COMBINED]
-    for conversion in made:
-        for way in [one for one in best if not one.steps][:COMBINED]:
-            if _runs(way.spec.backend, converters[conversion.steps[-1].converter]):
-                own = way.spec.backend == conversion.spec.backend
-                options = {**(conversion.spec.options if own else {}), **way.spec.options}
-                how = replace(way.spec, options=options)
-                yield Candidate(f"{conversion.name}+{way.name}", "combination", conversion.steps, how)
-    for first, second in itertools.permutations(made, 2):
-        one, other = converters[first.steps[-1].converter], converters[second.steps[0].converter]
-        # Of the two orders the first that is possible: whatever optimises for a machine has the last word.
-        if one.makes == other.takes and one is not other and _order(first) <= _order(second):
+    conversions = [candidate for candidate in best if candidate.steps][:COMBINED]
+    for conversion in conversions:
+        for run in [candidate for candidate in best if not candidate.steps][:COMBINED]:
+            if _runs(run.spec.backend, converters[conversion.steps[-1].converter]):
+                same_backend = run.spec.backend == conversion.spec.backend
+                options = {**(conversion.spec.options if same_backend else {}), **run.spec.options}
+                spec = replace(run.spec, options=options)
+                yield Candidate(f"{conversion.name}+{run.name}", "combination", conversion.steps, spec)
+    for first, second in itertools.permutations(conversions, 2):
+        candidate, second_converter = converters[first.steps[-1].converter], converters[second.steps[0].converter]
+        # Machine-specific optimizations come last, so only the first possible order of two conversions is tried.
+        if (
+            candidate.makes == second_converter.takes
+            and candidate is not second_converter
+            and _order(first) <= _order(second)
+        ):
             name = f"{first.name}+{second.name}"
             yield Candidate(name, "combination", (*first.steps, *second.steps), second.spec)
 
@@ -144,14 +164,14 @@ def _runs(backend: str, kind: Converter) -> bool:
 
 
 def _order(conversion: Candidate) -> tuple[bool, str]:
-    """Conversions that bind a model to one runtime come after those that do not."""
+    """Return a sort key: conversions that bind a model to one runtime come after the others."""
     return bool(conversion.spec.options), conversion.name
 
 
 def select_candidates(candidates: Iterable[Candidate], only: Sequence[str]) -> list[Candidate]:
-    """Those whose name is among some, or begins with one; all without any. Names are distinct; at most 64."""
-    chosen = {c.name: c for c in candidates if not only or any(_begins(c.name, name) for name in only)}
-    return list(chosen.values())[:MAX_CANDIDATES]
+    """Return at most 64 candidates whose name is in `only` or extends one of its names; all if it is empty."""
+    selected = {c.name: c for c in candidates if not only or any(_begins(c.name, name) for name in only)}
+    return list(selected.values())[:MAX_CANDIDATES]
 
 
 def _begins(name: str, wanted: str) -> bool:
@@ -159,5 +179,5 @@ def _begins(name: str, wanted: str) -> bool:
 
 
 def folder_name(name: str) -> str:
-    """A name as that of a folder."""
+    """Return a name without characters that folder names should not have."""
     return _PLAIN.sub("-", name).strip("-.")[:80]

@@ -1,4 +1,4 @@
-"""One conversion in a process of its own."""
+"""One conversion in a separate process."""
 
 from __future__ import annotations
 
@@ -23,10 +23,19 @@ def run_conversion(
     bounds: ProcessLimits,
     limit_s: float,
 ) -> Json:
-    """Run a conversion in an interpreter that has its framework; what it says of what it made.
+    """Run a conversion in an interpreter that has its framework. Return the description of the result.
 
-    Args: data: an .npz with rows of the user's. folder: gets the model, below `out/made`.
-    Raises: TaskFailure: what it failed with, or how it ended.
+    Args:
+        python: The interpreter.
+        step: The conversion.
+        model: The model.
+        data: An .npz with rows of the user's data.
+        folder: Receives the model, below `out/made`.
+        bounds: Limits of the process.
+        limit_s: Maximum duration.
+
+    Raises:
+        TaskFailure: The conversion failed, or its process ended.
     """
     folder.mkdir(parents=True)
     order = {"converter": step.converter, "model": str(model), "options": step.options, "data": str(data or "")}
@@ -36,15 +45,15 @@ def run_conversion(
         status = process.wait(min(limit_s, 60 * converter(step.converter).timeout_minutes))
     finally:
         process.close()
-    told = [json.loads(line) for line in (folder / "events.jsonl").read_text("utf-8").splitlines()]
-    failed = next((one for one in told if one["event"] == "failed"), None)
-    made = next((one["converted"] for one in told if one["event"] == "converted"), None)
-    if failed or made is None:
+    events = [json.loads(line) for line in (folder / "events.jsonl").read_text("utf-8").splitlines()]
+    failed = next((event for event in events if event["event"] == "failed"), None)
+    result = next((event["converted"] for event in events if event["event"] == "converted"), None)
+    if failed or result is None:
         raise reported_failure(
             failed
             or {
                 "reason": "crashed",
-                "error": msg("child.process_ended_status", f"its process ended by status {status}"),
+                "error": msg("child.process_ended_status", f"its process ended with status {status}"),
             }
         )
-    return made
+    return result

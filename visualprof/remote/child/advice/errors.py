@@ -1,4 +1,4 @@
-"""How the outputs of a candidate differ from those of the original, in float64: pure functions of arrays."""
+"""Differences between the outputs of a candidate and those of the original, in float64. Pure functions of arrays."""
 
 from __future__ import annotations
 
@@ -14,11 +14,15 @@ from visualprof.remote.child.advice.rules import wilson_interval
 
 @dataclass(frozen=True)
 class Top1:
-    """Rows of a classifier in which both choose the same class.
+    """Agreement of the class with the highest score, over rows of a classifier.
 
-    agreed: the candidate's largest number is the original's choice, or equals it; ties: of these, rows in which it is
-    not alone. low, high: 95 % of the share. sure: rows whose two largest numbers in the original lie further apart
-    than twice the largest error.
+    Attributes:
+        rows: Number of rows.
+        agreed: Rows in which the original's class has the candidate's highest score.
+        ties: Agreeing rows in which another class has the same score.
+        low: Lower bound of the 95 % interval of the share that agrees.
+        high: Upper bound of that interval.
+        sure: Rows whose two highest scores in the original differ by more than twice the largest error.
     """
 
     rows: int
@@ -33,10 +37,15 @@ class Top1:
 class OutputError:
     """The difference of the output that differs most.
 
-    broken: why outputs cannot be compared at all, "" where they can: then the numbers are None.
-    max_abs: the largest difference. relative: that as a share of the largest number of the original; of an original
-    of nothing but zeros it is max_abs itself. l2: norm of the difference as a share of the original's norm.
-    cosine: 1 - cos of both; None for outputs of one number a sample, whose angle tells nothing.
+    Attributes:
+        broken: Why the outputs cannot be compared, "" if they can. If set, all numbers are `None`.
+        output: Number of the output.
+        max_abs: The largest difference.
+        relative: `max_abs` relative to the largest value of the original; `max_abs` itself if the original is all
+            zeros.
+        l2: Norm of the difference relative to the original's norm.
+        cosine: 1 - cosine similarity; `None` for outputs with one number per sample, whose angle is meaningless.
+        top1: Agreement of classes, if the model is a classifier.
     """
 
     broken: str = ""
@@ -50,7 +59,7 @@ class OutputError:
 
 @dataclass
 class _Sums:
-    """What is kept of one output while sets of inputs go by."""
+    """Sums over the input sets for one output."""
 
     max_abs: float = 0.0
     max_original: float = 0.0
@@ -58,14 +67,14 @@ class _Sums:
     original: float = 0.0
     candidate: float = 0.0
     product: float = 0.0
-    widest: int = 1  # numbers of a sample
+    widest: int = 1  # values per sample
     margins: list[Any] = field(default_factory=list[Any])
     agreed: int = 0
     ties: int = 0
 
 
 class Comparison:
-    """Compares outputs of some sets of inputs, each with all outputs of both models."""
+    """Compares the outputs of two models over several input sets."""
 
     def __init__(self) -> None:
         self._sums: list[_Sums] = []
@@ -73,7 +82,7 @@ class Comparison:
         self._classifies = True
 
     def add(self, original: Sequence[Any], candidate: Sequence[Any]) -> None:
-        """Take the outputs of one set of inputs; arrays of both in the same order."""
+        """Add the outputs of both models for one input set, in the same order."""
         self._broken = self._broken or _incomparable(original, candidate)
         if self._broken:
             return
@@ -83,42 +92,43 @@ class Comparison:
             _add(sums, np.asarray(ours, np.float64), np.asarray(theirs, np.float64), self._classifies)
 
     def error(self) -> OutputError:
-        """The worst output of all that was added; its number counts from 0."""
+        """Return the error of the worst output; outputs are numbered from 0."""
         if self._broken or not self._sums:
-            return OutputError(self._broken or msg("child.there_nothing_compare", "there was nothing to compare"))
-        found = [_of(i, sums) for i, sums in enumerate(self._sums)]
-        worst = max(found, key=lambda error: error.relative or 0.0)
+            return OutputError(self._broken or msg("child.there_nothing_compare", "there are no outputs to compare"))
+        errors = [_output_error(i, sums) for i, sums in enumerate(self._sums)]
+        worst = max(errors, key=lambda error: error.relative or 0.0)
         top1 = _top1(self._sums[0]) if self._classifies else None
         return OutputError("", worst.output, worst.max_abs, worst.relative, worst.l2, worst.cosine, top1)
 
 
 def _incomparable(original: Sequence[Any], candidate: Sequence[Any]) -> str:
-    """Why some outputs cannot be compared number by number, "" where they can."""
+    """Return why outputs cannot be compared number by number, "" if they can."""
     if len(original) != len(candidate):
-        return msg("child.outputs_place", f"{len(candidate)} outputs in place of {len(original)}")
+        return msg("child.outputs_place", f"{len(candidate)} outputs instead of {len(original)}")
     for i, (ours, theirs) in enumerate(zip(original, candidate, strict=True)):
         if ours.shape != theirs.shape:
             return msg(
                 "child.output_shape_place",
-                f"output {i} has the shape {list(theirs.shape)} in place of {list(ours.shape)}",
+                f"output {i} has the shape {list(theirs.shape)} instead of {list(ours.shape)}",
             )
         if ours.dtype != theirs.dtype:
-            return msg("child.output_place", f"output {i} is {theirs.dtype} in place of {ours.dtype}")
+            return msg("child.output_place", f"output {i} is {theirs.dtype} instead of {ours.dtype}")
         if ours.dtype.kind not in "fiub":
             return msg(
-                "child.output_holds_which_no", f"output {i} holds {ours.dtype}, which no difference is defined for"
+                "child.output_holds_which_no",
+                f"output {i} has the type {ours.dtype}, for which no difference is defined",
             )
         wrong = _unlike(np.asarray(ours, np.float64), np.asarray(theirs, np.float64))
         if wrong:
             return msg(
                 "child.output_nan_inf_numbers",
-                f"output {i} has {wrong:,} NaN or Inf of {ours.size:,} numbers that the original has not",
+                f"output {i} has {wrong:,} NaN or Inf of {ours.size:,} values that the original does not have",
             )
     return ""
 
 
 def _unlike(ours: Any, theirs: Any) -> int:
-    """Numbers of which one is finite and the other is not, or both are not in different ways."""
+    """Return how many values are finite in only one array, or not finite in different ways."""
     finite = np.isfinite(ours)
     return int(np.count_nonzero((finite != np.isfinite(theirs)) | (~finite & ~_same(ours, theirs))))
 
@@ -149,7 +159,7 @@ def _add(sums: _Sums, ours: Any, theirs: Any, classifies: bool) -> None:
         sums.margins.append(two[:, 1] - two[:, 0])
 
 
-def _of(output: int, sums: _Sums) -> OutputError:
+def _output_error(output: int, sums: _Sums) -> OutputError:
     relative = sums.max_abs / sums.max_original if sums.max_original else sums.max_abs
     l2 = float(np.sqrt(sums.difference / sums.original)) if sums.original else float(np.sqrt(sums.difference))
     norms = float(np.sqrt(sums.original) * np.sqrt(sums.candidate))

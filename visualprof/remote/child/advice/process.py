@@ -1,4 +1,4 @@
-"""The processes of candidates: their start, what they may take, how they end. One that hangs or dies is its own row."""
+"""Processes of candidates: start, limits, end. A process that hangs or dies affects only the row of its candidate."""
 
 from __future__ import annotations
 
@@ -22,37 +22,51 @@ Json = dict[str, Any]
 
 MAX_ANSWER_BYTES = 1 << 20
 TICK_S = 0.1
-MAX_FOLDER_BYTES = 16 << 30  # bytes that a conversion may leave
-MIN_FOLDER_BYTES = 2 << 30  # that any may
-MAX_GROWTH = 12  # times the model's own size
+MAX_FOLDER_BYTES = 16 << 30  # bytes that a conversion may write at most
+MIN_FOLDER_BYTES = 2 << 30  # that any conversion may write
+MAX_GROWTH = 12  # a conversion may write this many times the size of the model
 MAX_LISTED_FILES = 10_000
 
 
 @dataclass(frozen=True)
 class ProcessLimits:
-    """What one process may take. memory_bytes: 0 no bound of its own. disk_bytes: of its folder."""
+    """Limits of one process.
+
+    Attributes:
+        memory_bytes: Maximum memory; 0 for no limit.
+        disk_bytes: Maximum size of its folder.
+    """
 
     memory_bytes: int = 0
     disk_bytes: int = MIN_FOLDER_BYTES
 
     @classmethod
     def for_model(cls, model: Path, memory_bytes: int) -> ProcessLimits:
-        """Those beside a model of that size."""
+        """Return the limits for candidates of a model."""
         return cls(memory_bytes, min(MAX_FOLDER_BYTES, max(MIN_FOLDER_BYTES, MAX_GROWTH * model.stat().st_size)))
 
 
 class ChildProcess:
-    """`code.pyz WORK STAGE` in an interpreter, in an empty folder, with its output in the log.
+    """A process `code.pyz WORK STAGE` in an interpreter. It starts in an empty folder and writes to the log.
 
-    A folder named like a package would hide that package, so no process starts where files of a candidate lie.
+    A folder with the name of a package would hide that package, so no process starts in a folder with candidate files.
     """
 
     def __init__(
         self, python: str, work: Path, stage: str, folder: Path, bounds: ProcessLimits, asked: bool = False
     ) -> None:
-        """Start it. folder: its own, whose size is bounded. asked: it answers commands.
+        """Start the process.
 
-        Raises: TaskFailure: it cannot be started.
+        Args:
+            python: The interpreter.
+            work: The work folder.
+            stage: The stage.
+            folder: The folder of the process, whose size is limited.
+            bounds: Limits of the process.
+            asked: Whether the process answers commands.
+
+        Raises:
+            TaskFailure: The process cannot be started.
         """
         self._folder, self._bounds = folder, bounds
         start = folder / "start"
@@ -70,12 +84,13 @@ class ChildProcess:
         self._rest = b""
 
     def call(self, do: str, timeout_s: float, **fields: Any) -> Any:
-        """Send a command and waits for its answer.
+        """Send a command and wait for the answer.
 
-        Raises: TaskFailure: what it failed with, or how it ended.
+        Raises:
+            TaskFailure: The command failed, or the process ended.
         """
         assert self._process.stdin is not None
-        with suppress(BrokenPipeError):  # its end is told below
+        with suppress(BrokenPipeError):  # the end of the process is reported below
             self._process.stdin.write((json.dumps({"do": do, **fields}) + "\n").encode())
             self._process.stdin.flush()
         answer = self._answer(do, timeout_s)
@@ -85,7 +100,11 @@ class ChildProcess:
         raise reported_failure(failed if isinstance(failed, dict) else {})  # pyright: ignore[reportUnknownArgumentType]
 
     def wait(self, timeout_s: float) -> int:
-        """Its exit status, when it has ended by itself. Raises: TaskFailure: it was ended, or killed by a signal."""
+        """Wait until the process ends, and return its exit status.
+
+        Raises:
+            TaskFailure: The process exceeded a limit or was killed by a signal.
+        """
         self._until(lambda: self._process.poll() is not None, "convert", timeout_s)
         status = self._process.returncode
         if status < 0:
@@ -93,7 +112,7 @@ class ChildProcess:
         return status
 
     def close(self) -> None:
-        """End it and all that it started in its session."""
+        """End the process and all processes of its session."""
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
@@ -113,7 +132,7 @@ class ChildProcess:
                 if not data:
                     raise self._failure()
             if len(self._rest) > MAX_ANSWER_BYTES:
-                raise TaskFailure("crashed", msg("child.answered_over_1_mib", f"it answered {do} with over 1 MiB"))
+                raise TaskFailure("crashed", msg("child.answered_over_1_mib", f"its answer to {do} exceeds 1 MiB"))
             return b"\n" in self._rest
 
         self._until(arrived, do, timeout_s)
@@ -122,7 +141,7 @@ class ChildProcess:
             answer = json.loads(line)
         except ValueError:
             raise TaskFailure(
-                "crashed", msg("child.answered_what_no_json", f"it answered {do} with what is no JSON")
+                "crashed", msg("child.answered_what_no_json", f"its answer to {do} is not JSON")
             ) from None
         return answer if isinstance(answer, dict) else {}  # pyright: ignore[reportUnknownVariableType]
 
@@ -139,17 +158,17 @@ class ChildProcess:
                     time.sleep(TICK_S / 4)
 
     def _check(self, do: str) -> None:
-        """What no limit of the kernel keeps for one candidate."""
+        """Enforce the limits that the kernel does not enforce per candidate."""
         most = self._bounds.memory_bytes
         if most and (used := rss_bytes(self._process.pid)) > most:
             raise TaskFailure(
                 "out_of_memory",
-                msg("child.mib_memory_allowed", f"{used >> 20:,} MiB of memory, {most >> 20:,} are allowed ({do})"),
+                msg("child.mib_memory_allowed", f"{used >> 20:,} MiB of memory, {most >> 20:,} MiB are allowed ({do})"),
             )
         if (size := folder_bytes(self._folder)) > self._bounds.disk_bytes:
             error = msg(
                 "child.mib_written_allowed",
-                f"{size >> 20:,} MiB were written, {self._bounds.disk_bytes >> 20:,} are allowed ({do})",
+                f"{size >> 20:,} MiB were written, {self._bounds.disk_bytes >> 20:,} MiB are allowed ({do})",
             )
             raise TaskFailure("disk_full", error)
 
@@ -158,8 +177,8 @@ class ChildProcess:
         how = signal.Signals(-status).name if status < 0 else f"status {status}"
         return TaskFailure(
             "crashed",
-            msg("child.process_ended", f"its process ended by {how}"),
-            msg("child.log_says_more", "the log says more"),
+            msg("child.process_ended", f"its process ended with {how}"),
+            msg("child.log_says_more", "see the log for details"),
         )
 
 
@@ -171,7 +190,7 @@ def reported_failure(report: Json) -> TaskFailure:
 
 
 def rss_bytes(pid: int) -> int:
-    """Resident memory of a process; 0 when it is gone."""
+    """Return the resident memory of a process; 0 if it has ended."""
     try:
         return int(Path(f"/proc/{pid}/statm").read_text("ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, IndexError, ValueError):
@@ -179,7 +198,7 @@ def rss_bytes(pid: int) -> int:
 
 
 def folder_bytes(folder: Path) -> int:
-    """Size of the files below a folder, at most 10,000 of them; links count as nothing."""
+    """Return the size of the files below a folder, at most 10,000 of them, without links."""
     size = seen = 0
     for place, _, names in os.walk(folder):
         for name in names:

@@ -1,4 +1,4 @@
-"""A candidate as it stands in `advice.json`."""
+"""The row of a candidate in `advice.json`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Json = dict[str, Any]
 
 @dataclass
 class CandidateRow:
-    """A candidate and what became of it; a line of `advice.json`. Fields: docs/advice.md."""
+    """A candidate and its results: a row of `advice.json`. Fields: docs/advice.md."""
 
     name: str
     kind: str
@@ -41,7 +41,12 @@ class CandidateRow:
 
 
 def mark_pareto_front(rows: Sequence[CandidateRow], at: int) -> None:
-    """Mark the rows that no other beats in ratio, error and size. at: number of the size that is judged."""
+    """Mark the rows that no other row beats in ratio, error and size.
+
+    Args:
+        rows: The rows.
+        at: Number of the batch size that is judged.
+    """
     measured = [row for row in rows if row.points and row.verdict != "wrong"]
     places = [(r.points[at]["ratio"]["value"], _relative(r), float(r.size_bytes or 0)) for r in measured]
     for row, best in zip(measured, pareto_front(places), strict=True):
@@ -49,6 +54,6 @@ def mark_pareto_front(rows: Sequence[CandidateRow], at: int) -> None:
 
 
 def _relative(row: CandidateRow) -> float:
-    """Its error on the data where there are some, 0 of the original, which is what the others are compared with."""
+    """Return the error on the user's data if there are any, 0 for the original."""
     error = row.data or row.random
     return 0.0 if row.kind == "original" or error is None else error.relative or 0.0

@@ -1,4 +1,4 @@
-"""Verdicts on candidates, from rounds taken in turns: pure functions. Definitions: docs/advice.md, ADRs 59 and 60."""
+"""Verdicts on candidates from rounds measured in turns. Pure functions. Definitions: docs/advice.md, ADRs 59 and 60."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import numpy as np
 
 Verdict = Literal["faster", "equal", "slower", "undecided", "wrong", "no effect", "failed"]
 
-MARGIN = 0.05  # a difference that nobody would change a model for
-VERDICT_ROUNDS = (30, 60, 120, 240)  # rounds after which a verdict is tried
-CONFIDENCE = 1 - 0.05 / len(VERDICT_ROUNDS)  # of one look: 95 % of all of them together
-LATENCY_QUANTILE = 0.1  # quantile of the rounds: what other programs do only adds time
-BLOCK = 10  # rounds that are drawn together, as neighbours resemble each other; of few rounds a third
+MARGIN = 0.05  # smaller differences are not worth a change of the model
+VERDICT_ROUNDS = (30, 60, 120, 240)  # numbers of rounds after which a verdict is attempted
+CONFIDENCE = 1 - 0.05 / len(VERDICT_ROUNDS)  # per attempt: 95 % for all attempts together
+LATENCY_QUANTILE = 0.1  # a low quantile, because other programs only add time
+BLOCK = 10  # rounds resampled together, because neighbors are correlated
 RESAMPLES = 2000
 SEED = 20261122
 
@@ -29,19 +29,24 @@ class Interval:
 
 
 def latency_interval(rounds_ns: Sequence[float]) -> Interval:
-    """The tenth of the rounds that was disturbed least.
+    """Return the 10 % quantile of the rounds with its interval.
 
-    Args: rounds_ns: n >= 1, in their order.
+    Args:
+        rounds_ns: Times in order, n >= 1.
     """
     rounds = np.asarray(rounds_ns, np.float64)
     return _interval(_low(rounds), _low(rounds[_draws(len(rounds))]))
 
 
 def ratio_interval(candidate_ns: Sequence[float], original_ns: Sequence[float]) -> Interval:
-    """Latency of a candidate as a share of the original's; below 1 is faster.
+    """Return the latency of a candidate relative to the original's; below 1 is faster.
 
-    Args: rounds in their order, of the same number: those of one number were taken one after the other.
-    Raises: ValueError: their numbers differ.
+    Args:
+        candidate_ns: Times of the rounds in order.
+        original_ns: Times of the original in the same rounds.
+
+    Raises:
+        ValueError: The numbers of rounds differ.
     """
     pairs: Any = np.asarray([*zip(candidate_ns, original_ns, strict=True)], np.float64)
     ours, theirs, draws = pairs[:, 0], pairs[:, 1], _draws(len(candidate_ns))
@@ -49,12 +54,12 @@ def ratio_interval(candidate_ns: Sequence[float], original_ns: Sequence[float]) 
 
 
 def _low(rounds: Any) -> Any:
-    """That quantile along the last dimension."""
+    """Return the low quantile along the last dimension."""
     return np.quantile(rounds, LATENCY_QUANTILE, axis=-1)
 
 
 def _draws(n: int) -> Any:
-    """Numbers of rounds, [RESAMPLES, n]: whole blocks of neighbours, the last round being one of the first."""
+    """Return resampled round numbers, (RESAMPLES, n): whole blocks of neighbors. The last round precedes the first."""
     block = max(1, min(BLOCK, n // 3))
     starts = np.random.default_rng(SEED).integers(0, n, (RESAMPLES, -(-n // block)))
     return ((starts[:, :, None] + np.arange(block)) % n).reshape(RESAMPLES, -1)[:, :n]
@@ -67,16 +72,18 @@ def _interval(value: Any, resampled: Any) -> Interval:
 
 
 def noise_margin(same: Interval) -> float:
-    """The share that a ratio has to differ from 1 by: 5 %, or what the original differs from itself by.
+    """Return the share by which a ratio must differ from 1: 5 %, or the deviation of the original from itself.
 
-    Args: same: the ratio of the original to a second process of it. How wide its interval is says how busy the machine
-        was just then, which the interval of a candidate says for itself.
+    Args:
+        same: Ratio of the original to a second process of it. The width of its interval is ignored: it reflects how
+            busy
+            the machine was at that time, and the interval of a candidate reflects its own time.
     """
     return max(MARGIN, abs(same.value - 1))
 
 
 def judge_ratio(ratio: Interval, margin: float) -> Verdict:
-    """Faster or slower where the whole interval lies beyond the margin, equal where it lies within 5 % of 1."""
+    """Return faster or slower if the interval is beyond the margin, and equal if the interval is within 5 % of 1."""
     if ratio.high < 1 - margin:
         return "faster"
     if ratio.low > 1 + margin:
@@ -85,9 +92,11 @@ def judge_ratio(ratio: Interval, margin: float) -> Verdict:
 
 
 def wilson_interval(agreed: int, rows: int) -> tuple[float, float]:
-    """The 95 % interval of a share of rows that agree (Wilson's score interval).
+    """Return the 95 % interval of the share of rows that agree (Wilson score interval).
 
-    Args: rows: at least 1.
+    Args:
+        agreed: Number of rows that agree.
+        rows: Number of rows, at least 1.
     """
     z = 1.959964
     share = agreed / rows
@@ -98,9 +107,10 @@ def wilson_interval(agreed: int, rows: int) -> tuple[float, float]:
 
 
 def pareto_front(rows: Sequence[Sequence[float]]) -> list[bool]:
-    """Which rows no other row beats: it is as small in every column, and smaller in one.
+    """Return for each row whether no other row is as small in every column and smaller in one.
 
-    Args: rows: of equally many numbers, all the better the smaller.
+    Args:
+        rows: Rows of equal length; smaller values are better.
     """
 
     def beats(other: Sequence[float], row: Sequence[float]) -> bool:

@@ -1,4 +1,4 @@
-"""Inputs that outputs are compared by: random ones at each size, and rows of the user's data that do not calibrate."""
+"""Input sets for comparing outputs: random inputs at each size, and rows of the user's data that do not calibrate."""
 
 from __future__ import annotations
 
@@ -23,7 +23,13 @@ MAX_BYTES = 1 << 30
 
 @dataclass(frozen=True)
 class InputSet:
-    """What a model is fed once. file: an .npz of its inputs. own: of the user's data."""
+    """One set of inputs.
+
+    Attributes:
+        name: Name of the set.
+        file: An .npz of the inputs.
+        from_user: Whether the inputs are the user's data.
+    """
 
     name: str
     file: Path
@@ -32,7 +38,14 @@ class InputSet:
 
 @dataclass(frozen=True)
 class InputSets:
-    """All of them. data: an .npz with all rows for conversions, None without any. rows: that judge."""
+    """All input sets of a task.
+
+    Attributes:
+        sets: The input sets.
+        data: An .npz with all rows for conversions; `None` without user data.
+        rows: Number of rows that judge candidates.
+        calibrates: Whether there are rows for calibration.
+    """
 
     sets: list[InputSet]
     data: Path | None = None
@@ -41,54 +54,59 @@ class InputSets:
 
 
 def write_input_sets(task: TaskFile, folder: Path) -> InputSets:
-    """Write the sets of a task into a folder.
+    """Write the input sets of a task into a folder.
 
-    Raises: TaskFailure: the data do not fit the model.
+    Raises:
+        TaskFailure: The data do not fit the model.
     """
     folder.mkdir(parents=True)
     request = task.lease.request
-    free = [replace(one, fill="random" if one.fill == "file" else one.fill, blob="") for one in request.inputs]
-    points = sweep_points(replace(request, inputs=free), {})
+    random_inputs = [
+        replace(tensor, fill="random" if tensor.fill == "file" else tensor.fill, blob="") for tensor in request.inputs
+    ]
+    points = sweep_points(replace(request, inputs=random_inputs), {})
     sets = [
-        _written(folder, f"random-{point.batch}", point_feeds(free, point, {}, request.sweep.dim), own=False)
+        _written(folder, f"random-{point.batch}", point_feeds(random_inputs, point, {}, request.sweep.dim), own=False)
         for point in points
     ]
     if not task.data:
         return InputSets(sets)
     rows = _rows(task)
     judging = rows.evaluation()
-    own = [
+    user_sets = [
         _written(folder, f"data-{i}", feeds, own=True)
         for i, feeds in enumerate(_typed(request, _bounded(judging.feeds(_shapes(request)))))
     ]
-    if not own:
+    if not user_sets:
         hint = msg(
             "child.rows_fill_no_batch",
-            "rows that fill no batch are left out, and every second row is kept for calibration",
+            "incomplete batches are skipped, and every second row is reserved for calibration",
         )
         raise TaskFailure(
-            "input_error", msg("child.data_rows_too_few", f"the data have {rows.count} rows, too few for one run"), hint
+            "input_error",
+            msg("child.data_rows_too_few", f"the data have {rows.count} rows, which is too few for one run"),
+            hint,
         )
     data = folder / "rows.npz"
     np.savez(data, **rows.arrays)
-    return InputSets([*sets, *own], data, min(judging.count, MAX_ROWS), rows.count > 1)
+    return InputSets([*sets, *user_sets], data, min(judging.count, MAX_ROWS), rows.count > 1)
 
 
 def _rows(task: TaskFile) -> Rows:
     try:
         return Rows({name: np.load(path, allow_pickle=False) for name, path in task.data.items()})
-    except (ValueError, OSError, EOFError) as broken:
+    except (ValueError, OSError, EOFError) as error:
         raise TaskFailure(
             "input_error",
-            msg("child.data_cannot_read", f"the data cannot be read: {broken}"),
+            msg("child.data_cannot_read", f"the data cannot be read: {error}"),
             msg("child.npy_each_input", "an .npy for each input"),
-        ) from broken
+        ) from error
 
 
 def _shapes(request: Request) -> dict[str, list[int | str | None]]:
-    """Of the inputs; the swept dimension and what no size is given for are open."""
+    """Return the shapes of the inputs. The swept dimension and dimensions without a size are open."""
     sizes = {name: size for name, size in request.dims.items() if name != request.sweep.dim}
-    return {one.name: [sizes.get(d) if isinstance(d, str) else d for d in one.dims] for one in request.inputs}
+    return {tensor.name: [sizes.get(d) if isinstance(d, str) else d for d in tensor.dims] for tensor in request.inputs}
 
 
 def _bounded(feeds: Iterator[Feeds]) -> Iterator[Feeds]:
@@ -101,7 +119,7 @@ def _bounded(feeds: Iterator[Feeds]) -> Iterator[Feeds]:
 
 
 def _typed(request: Request, feeds: Iterator[Feeds]) -> Iterator[Feeds]:
-    """Values of the types that the model wants; nothing that would lose a number."""
+    """Yield values converted to the model's types, if the conversion loses nothing."""
     dtypes = {one.name: one.dtype for one in request.inputs}
     for one in feeds:
         typed: Feeds = {}

@@ -98,14 +98,14 @@ class Worker:
         """Make a point of the sweep, by its number, ready for turns; what its first run took."""
         session, feeds = self._loaded(), task_inputs(self.task)[1](self.points[at])
         reset_peak_rss()
-        self.prepare_call = session.prepare(feeds)
+        self.prepared = session.prepare(feeds)
         begin = time.perf_counter_ns()
-        session.fetch(session.infer(self.prepare_call))
+        session.fetch(session.infer(self.prepared))
         first_ns = time.perf_counter_ns() - begin
         if first_ns < WARM_UP.max_s * 1e9:
-            warm_up(session.infer, self.prepare_call, WARM_UP)
+            warm_up(session.infer, self.prepared, WARM_UP)
         begin = time.perf_counter_ns()
-        session.infer(self.prepare_call)
+        session.infer(self.prepared)
         self.slow = time.perf_counter_ns() - begin > SLOW_NS
         return {"first_ns": first_ns, "samples": self.points[at].samples}
 
@@ -113,8 +113,8 @@ class Worker:
         """What the fastest fifth of some runs took at most, ns; the first ones find cold caches and are not counted."""
         infer = self._loaded().infer
         for _ in range(0 if self.slow else UNCOUNTED_RUNS):
-            infer(self.prepare_call)
-        timed = time_runs(infer, self.prepare_call, least_s, TURN_MAX_S, 1 if self.slow else MIN_TURN_RUNS)
+            infer(self.prepared)
+        timed = time_runs(infer, self.prepared, least_s, TURN_MAX_S, 1 if self.slow else MIN_TURN_RUNS)
         return float(np.quantile(timed.samples, TURN_QUANTILE))
 
     def peak(self) -> Json:

@@ -1,5 +1,11 @@
-"""Search: settings of a model are tried beside its default one until the best of them is known well enough.
+"""Search for runtime settings: try settings next to the default one until the best of them are known well enough.
 
-`space`: which settings there are; `sampler`: which is tried next; `worker`: one process for each of them; `trial`: what
-became of it; `stage`: the order of it all. Definitions: docs/search.md.
+space.py    the settings as a grid
+sampler.py  the choice of the next setting
+worker.py   one process per setting
+bench.py    loads, compares and times settings in their processes
+trial.py    the result of one setting, and the ranking of results
+stage.py    the order of all steps, and `search.json`
+
+Definitions: docs/search.md.
 """

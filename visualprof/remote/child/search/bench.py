@@ -1,4 +1,4 @@
-"""Settings in processes of their own: loaded, compared by their outputs, and timed in turns with each other."""
+"""Settings in separate processes: loaded, compared by their outputs, and timed in turns with each other."""
 
 from __future__ import annotations
 
@@ -28,13 +28,19 @@ from visualprof.remote.protocol import TaskFailure
 
 MIN_ROUNDS = 9  # rounds
 TURN_S, ENERGY_TURN_S = 0.03, 0.5
-MEMORY_SHARE = 0.6  # of what the task may use, for one process
-MAX_TRIAL_TIMES = 20  # times as long as a trial: for the runs that a percentile needs
+MEMORY_SHARE = 0.6  # share of the task's memory that one process may use
+MAX_TRIAL_TIMES = 20  # extra runs for a percentile may take this many times `trial_s`
 
 
 @dataclass
 class LoadedSetting:
-    """A loaded setting in its process. outputs: folder with those of each set. load: what it said of its load."""
+    """A loaded setting in its process.
+
+    Attributes:
+        process: The process.
+        outputs: Folder with the outputs of each input set.
+        load: The answer to the command `load`.
+    """
 
     process: ChildProcess
     outputs: Path
@@ -42,29 +48,38 @@ class LoadedSetting:
 
 
 class Bench:
-    """Where the settings of one task run."""
+    """Runs the settings of one task."""
 
     def __init__(
         self, task: TaskFile, events: EventLog, points: list[SweepPoint], bounds: Sequence[Constraint], folder: Path
     ) -> None:
-        """Make the inputs. bounds: constraints, whose percentiles need runs. Raises: TaskFailure: the data do not fit.
+        """Write the input sets.
 
-        folder: an empty one, removed by whoever made it.
+        Args:
+            task: The task.
+            events: Receives events.
+            points: The points of the sweep.
+            bounds: Constraints. Percentiles in them require a number of runs.
+            folder: An empty folder, which the caller removes.
+
+        Raises:
+            TaskFailure: The data do not fit the model.
         """
         self.task, self.events, self.asked, self.points = task, events, task.lease.request.search, points
         self.folder = folder
         self.sets: InputSets = write_input_sets(task, folder / "sets")
         self._spec, self._backend = task.lease.spec, backend(task.lease.spec.backend)
         self._bounds = ProcessLimits.for_model(task.model, round(MEMORY_SHARE * task.memory_bytes))
-        self._least_n = max((_runs(one.field) for one in bounds), default=0)
+        self._least_n = max((_runs(constraint.field) for constraint in bounds), default=0)
         energy = self.asked.objective == "energy"
         self._turn_s = max(ENERGY_TURN_S if energy else TURN_S, self.asked.trial_s / MIN_ROUNDS)
         self._models: dict[str, tuple[Path, Mapping[str, str]]] = {NO_CONVERSION: (task.model, {})}
 
     def load(self, name: str, setting: Setting) -> LoadedSetting:
-        """A process with a setting loaded, and its outputs for the sets of its size; {} is the default setting.
+        """Load a setting in a process and compute its outputs. {} is the default setting.
 
-        Raises: TaskFailure: what it failed with, or how it ended.
+        Raises:
+            TaskFailure: The process failed or ended.
         """
         model, settings = self._model(setting.get("conversion", NO_CONVERSION))
         spec = apply_setting(self._spec, setting, list(self._backend.options), settings)
@@ -77,36 +92,38 @@ class Bench:
         process = ChildProcess(runtime.python, self.task.work, "searcher", folder, self._bounds, asked=True)
         try:
             load = process.call("load", limit_s, model=str(model), spec=spec_json(spec))
-            for one in self.sets.sets:
-                if not setting or one.from_user or one.name == self._set(setting):
-                    process.call("outputs", limit_s, feeds=str(one.file), into=str(folder / one.name))
+            for input_set in self.sets.sets:
+                if not setting or input_set.from_user or input_set.name == self._set(setting):
+                    process.call("outputs", limit_s, feeds=str(input_set.file), into=str(folder / input_set.name))
         except BaseException:
             process.close()
             raise
         return LoadedSetting(process, folder, load)
 
     def close(self, running: LoadedSetting) -> None:
-        """End a process, and forgets its outputs."""
+        """End a process and delete its outputs."""
         running.process.close()
         shutil.rmtree(running.outputs, ignore_errors=True)
 
     def warm_up_point(self, running: LoadedSetting, setting: Setting) -> None:
-        """Warms a setting at its size, with its lanes."""
+        """Warm up a setting at its batch size and concurrency."""
         self.events.emit("phase", phase="searching", batch=self.points[self._at(setting)].batch)
-        lanes = int(setting.get("streams", "1"))
-        running.process.call("ready", self.asked.step_s, at=self._at(setting), lanes=lanes)
+        streams = int(setting.get("streams", "1"))
+        running.process.call("ready", self.asked.step_s, at=self._at(setting), lanes=streams)
 
-    def untimed_metrics(self, running: LoadedSetting, beside: LoadedSetting, setting: Setting) -> Metrics:
-        """Figures of a setting that need no clock.
+    def untimed_metrics(self, running: LoadedSetting, baseline: LoadedSetting, setting: Setting) -> Metrics:
+        """Return the metrics of a setting that need no clock.
 
-        error: the largest difference of an output, as a share of the largest number of the default setting's: on the
-        rows of the user's data where there are some, else on random inputs.
+        `error` is the largest difference of an output, relative to the largest value of the default setting's output.
+        It is
+        computed on the user's data if there are any, otherwise on random inputs.
 
-        Raises: TaskFailure: the outputs cannot be compared.
+        Raises:
+            TaskFailure: The outputs cannot be compared.
         """
         comparison = Comparison()
-        for name in [one.name for one in self.sets.sets if one.from_user] or [self._set(setting)]:
-            comparison.add(*(read_outputs(each.outputs / name) for each in (beside, running)))
+        for name in [input_set.name for input_set in self.sets.sets if input_set.from_user] or [self._set(setting)]:
+            comparison.add(*(read_outputs(loaded.outputs / name) for loaded in (baseline, running)))
         error = comparison.error()
         if error.broken:
             raise TaskFailure(
@@ -119,60 +136,68 @@ class Bench:
         return {"load_ns": running.load["load_ns"], "size_bytes": self._size(setting), "error": error.relative}
 
     def time_rounds(
-        self, running: LoadedSetting, beside: LoadedSetting, setting: Setting, most: int
+        self, running: LoadedSetting, baseline: LoadedSetting, setting: Setting, max_rounds: int
     ) -> tuple[Json, Metrics]:
-        """Turns of two settings; the ratio of the first one's costs to the other's, and figures of the first.
+        """Time turns of two settings. Return the cost ratio of the first to the other, and metrics of the first.
 
-        Args: most: rounds, of which a third suffices where the ratio's interval is narrow, but 9 at least.
+        Args:
+            running: The setting.
+            baseline: The setting that it is compared with.
+            setting: The values of the setting.
+            max_rounds: Maximum of rounds. A third suffices if the ratio's interval is narrow, but at least 9.
         """
-        pair, limit_s = (beside.process, running.process), self.asked.step_s
+        pair, limit_s = (baseline.process, running.process), self.asked.step_s
         costs: tuple[list[float], list[float]] = ([], [])
-        least = max(MIN_ROUNDS, most // 3)
+        min_rounds = max(MIN_ROUNDS, max_rounds // 3)
         while True:
-            for who in (0, 1) if len(costs[0]) % 2 == 0 else (1, 0):
-                turn = pair[who].call("burst", limit_s, least_s=self._turn_s)
-                costs[who].append(self._cost(turn))
-            if (n := len(costs[0])) >= least:
+            for index in (0, 1) if len(costs[0]) % 2 == 0 else (1, 0):
+                turn = pair[index].call("burst", limit_s, least_s=self._turn_s)
+                costs[index].append(self._cost(turn))
+            if (n := len(costs[0])) >= min_rounds:
                 ratio = ratio_interval(costs[1], costs[0])
-                if n >= most or ratio.high - ratio.low <= 2 * MARGIN * ratio.value:
+                if n >= max_rounds or ratio.high - ratio.low <= 2 * MARGIN * ratio.value:
                     break
         self._percentiles(running)
-        told, peak = running.process.call("figures", limit_s), running.process.call("peak", limit_s)
-        figures: Metrics = {**told, "rss_bytes": int(peak["rss_bytes"]), "device_bytes": peak["device_bytes"]}
+        metrics, peak = running.process.call("figures", limit_s), running.process.call("peak", limit_s)
+        figures: Metrics = {**metrics, "rss_bytes": int(peak["rss_bytes"]), "device_bytes": peak["device_bytes"]}
         if self.asked.objective == "size":
             share = self._size(setting) / max(1, self._size({}))
             ratio = Interval(share, share, share)
         return {**vars(ratio), "rounds": n}, figures
 
     def _cost(self, turn: Json) -> float:
-        """What a turn says of the objective, the smaller the better."""
+        """Return the cost of a turn by the objective; smaller is better."""
         cost = turn["latency" if self.asked.objective == "size" else self.asked.objective]
         if cost is None:
             hint = msg(
-                "child.many_systems_root_alone", "on many systems root alone may read the counters of the processors"
+                "child.many_systems_root_alone",
+                "on many systems only root may read the energy counters of the processors",
             )
             raise TaskFailure(
                 "agent_error",
-                msg("child.machine_not_tell_how", "this machine does not tell how much energy it uses"),
+                msg("child.machine_not_tell_how", "this machine does not report its energy use"),
                 hint,
             )
         return max(float(cost), 1e-12)
 
     def _percentiles(self, running: LoadedSetting) -> None:
-        """Further runs where a constrained percentile needs more than there were."""
+        """Add runs if a constrained percentile needs more."""
         runs = int(running.process.call("figures", self.asked.step_s)["runs"])
         end = time.monotonic() + MAX_TRIAL_TIMES * self.asked.trial_s
         while runs < self._least_n and time.monotonic() < end:
             runs += int(running.process.call("burst", self.asked.step_s, least_s=self._turn_s)["runs"])
 
     def _model(self, name: str) -> tuple[Path, Mapping[str, str]]:
-        """The model that a conversion makes, once for all settings that have it, and how that is to be run."""
+        """Return the model that a conversion makes, once for all settings, and the options to run it with."""
         if name not in self._models:
             pythons = self.task.converters.get(name)
             if not pythons:
                 raise TaskFailure(
                     "no_runtime",
-                    msg("child.no_interpreter_machine_what", f"no interpreter of this machine has what {name} needs"),
+                    msg(
+                        "child.no_interpreter_machine_what",
+                        f"no interpreter of this machine has the packages that {name} needs",
+                    ),
                 )
             folder, step, data = self.folder / "made" / name, ConversionStep(name), self.sets.data
             shutil.rmtree(folder, ignore_errors=True)
@@ -182,7 +207,7 @@ class Bench:
         return self._models[name]
 
     def _size(self, setting: Setting) -> int:
-        """Bytes of all files of a setting's model."""
+        """Return the size of all files of a setting's model, in bytes."""
         model, own = self._model(setting.get("conversion", NO_CONVERSION))[0], self.task.model
         if model == own and own.is_file():
             files = [own, *(own.parent / part.path for part in self.task.lease.request.model.parts)]
@@ -191,7 +216,7 @@ class Bench:
         return sum(file.stat().st_size for file in files)
 
     def _at(self, setting: Setting) -> int:
-        """The number of the point that a setting runs; the first one without a size of its own."""
+        """Return the number of the point that a setting runs, 0 if it has no batch size."""
         return [point.batch for point in self.points].index(int(setting[BATCH])) if BATCH in setting else 0
 
     def _set(self, setting: Setting) -> str:
@@ -199,5 +224,5 @@ class Bench:
 
 
 def _runs(field: str) -> int:
-    """Run that a figure needs to be known: percentiles many."""
+    """Return how many runs a metric needs; 0 if it is not a percentile."""
     return next((least for p, least in MIN_SAMPLES.items() if field == f"p{p // 10}_ns" and p % 10 == 0), 0)

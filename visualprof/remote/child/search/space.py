@@ -1,4 +1,4 @@
-"""The settings of a search as a grid, each with a number: pure functions of what was asked for."""
+"""The settings of a search as a numbered grid. Pure functions of the request."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 
 from visualprof.remote.protocol import Search, Spec
 
-MAX_EXHAUSTIVE = 32  # settings that are all tried
-TRIAL_SHARE = 5  # one in so many, of more
-NO_CONVERSION = "none"  # no conversion
+MAX_EXHAUSTIVE = 32  # a grid of this many settings is tried completely
+TRIAL_SHARE = 5  # of a larger grid, one in this many settings is tried
+NO_CONVERSION = "none"  # the value of the setting `conversion` that stands for the original model
 BATCH = "batch"
 
 Setting = Mapping[str, str]
@@ -18,45 +18,58 @@ Setting = Mapping[str, str]
 
 @dataclass(frozen=True)
 class Space:
-    """axes: values by the setting's name, in the order of both."""
+    """The grid of settings.
+
+    Attributes:
+        axes: The values per setting's name. The order of names and values determines the numbers.
+    """
 
     axes: Mapping[str, Sequence[str]]
 
     @property
     def size(self) -> int:
-        """How many settings there are."""
+        """Return the number of settings."""
         return math.prod(len(values) for values in self.axes.values())
 
-    def setting(self, at: int) -> dict[str, str]:
-        """The setting of a number from 0; the last axis counts fastest."""
-        chosen = dict[str, str]()
+    def setting(self, number: int) -> dict[str, str]:
+        """Return the setting of a number from 0. The last axis varies fastest."""
+        setting = dict[str, str]()
         for name, values in reversed(list(self.axes.items())):
-            at, place = divmod(at, len(values))
-            chosen[name] = values[place]
-        return dict(reversed(chosen.items()))
+            number, position = divmod(number, len(values))
+            setting[name] = values[position]
+        return dict(reversed(setting.items()))
 
     def ordinal(self) -> list[bool]:
-        """Whether the values of each axis are numbers, so that neighbours resemble each other."""
+        """Return for each axis whether its values are numbers, so that neighbors are similar."""
         return [all(value.isdecimal() for value in values) for values in self.axes.values()]
 
 
 def search_space(search: Search, sizes: Sequence[int]) -> Space:
-    """What is searched. sizes: of the sweep; several of them are an axis, too."""
+    """Return the grid of a search.
+
+    Args:
+        search: The search of the request.
+        sizes: Sizes of the sweep; several sizes form an axis.
+    """
     batch = {BATCH: [str(size) for size in sizes]} if len(sizes) > 1 else {}
     return Space({**batch, **search.over})
 
 
 def trial_count(search: Search, size: int) -> int:
-    """How many settings of so many are tried."""
+    """Return how many settings of a grid are tried."""
     return min(size, search.trials or max(MAX_EXHAUSTIVE, -(-size // TRIAL_SHARE)))
 
 
 def apply_setting(spec: Spec, setting: Setting, options: Sequence[str], settings: Mapping[str, str]) -> Spec:
-    """A spec with a setting.
+    """Return a run configuration with a setting.
 
-    Args: options: names of the backend's; settings: those that a converted model is to be run with.
+    Args:
+        spec: The run configuration of the request.
+        setting: The setting.
+        options: Names of the backend's options.
+        settings: Options that a converted model must run with.
     """
-    own = {name: value for name, value in setting.items() if name in options}
+    backend_options = {name: value for name, value in setting.items() if name in options}
     precision = setting.get("precision", spec.precision)
     threads = int(setting.get("threads", spec.threads))
-    return replace(spec, precision=precision, threads=threads, options={**spec.options, **settings, **own})  # type: ignore[arg-type]
+    return replace(spec, precision=precision, threads=threads, options={**spec.options, **settings, **backend_options})  # type: ignore[arg-type]

@@ -1,8 +1,8 @@
-"""The stage `search`: tries settings beside the default one, one after the other, and writes `search.json`.
+"""The stage `search`: try settings next to the default one, one after the other, and write `search.json`.
 
-Each is loaded, compared by its outputs and timed in turns with the default setting, which stays loaded all the time:
-what the machine does meanwhile hits both. The file stands whole after each trial, and a stage that finds one of the
-same search goes on with its trials.
+Each setting is loaded, compared by its outputs and timed in turns with the default setting, which stays loaded. A
+disturbance of the machine therefore affects both. The file is complete after each trial, and a stage that finds the
+file of the same search resumes it.
 """
 
 from __future__ import annotations
@@ -35,17 +35,18 @@ from visualprof.remote.constraints import Constraint, parse_constraint
 from visualprof.remote.protocol import TaskFailure
 
 SCHEMA = "visualprof.search/1"
-CONFIRM_ROUNDS = 45  # rounds at most of what is measured again
+CONFIRM_ROUNDS = 45  # rounds at most when a finalist is measured again
 TRIAL_ROUNDS = 27  # at most, of a trial
 NOISE_ROUNDS = 15
 FINALISTS = 3
-MAX_STARTS = 2  # of a trial that the agent, or the machine, did not survive
+MAX_STARTS = 2  # of a trial during which the agent or the machine ended
 
 
 def search(task: TaskFile, events: EventLog) -> None:
     """Run the stage.
 
-    Raises: TaskFailure: the default setting cannot be loaded.
+    Raises:
+        TaskFailure: The default setting cannot be loaded.
     """
     SearchStage(task, events).run()
 
@@ -54,7 +55,7 @@ class SearchStage:
     """One search: the default setting with its process, and the trials so far."""
 
     def __init__(self, task: TaskFile, events: EventLog) -> None:
-        """Take a task whose request has a search."""
+        """Prepare the search of a task's request."""
         self.task, self.events, self.asked = task, events, task.lease.request.search
         self.folder, self.file = task.work / "search", task.out / "search.json"
         self.points: list[SweepPoint] = task_inputs(task)[0]
@@ -69,13 +70,13 @@ class SearchStage:
         self.end = time.monotonic() + self.asked.budget_s
 
     def run(self) -> None:
-        """The default setting, every trial, the best of them again."""
+        """Measure the default setting, try settings, and measure the best trials again."""
         shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.mkdir(parents=True)
         try:
             self.bench = Bench(self.task, self.events, self.points, self.constraints, self.folder)
             self._resume()
-            self.beside = self.bench.load("default", {})
+            self.baseline = self.bench.load("default", {})
             try:
                 self._measure_baseline()
                 while self._has_trials_left() and time.monotonic() < self.end:
@@ -83,33 +84,33 @@ class SearchStage:
                 self._confirm()
                 self._write(complete=not self._has_trials_left())
             finally:
-                self.beside.process.close()
+                self.baseline.process.close()
         finally:
             shutil.rmtree(self.folder, ignore_errors=True)
 
     def _has_trials_left(self) -> bool:
-        """Whether a trial is to be begun, or once more."""
-        return len(self.trials) < self.total or any(one.state == "running" for one in self.trials)
+        """Whether a trial is to be started or restarted."""
+        return len(self.trials) < self.total or any(trial.state == "running" for trial in self.trials)
 
     def _next(self) -> Trial:
-        """The trial that an earlier start was in the middle of, else a new one."""
-        if begun := next((one for one in self.trials if one.state == "running"), None):
-            begun.starts += 1
-            return begun
+        """Return the trial that an earlier start was in the middle of, otherwise a new one."""
+        if interrupted := next((trial for trial in self.trials if trial.state == "running"), None):
+            interrupted.starts += 1
+            return interrupted
         axes = [len(values) for values in self.space.axes.values()]
-        tried = [self._observation(one) for one in self.trials]
-        at = next_setting(axes, self.space.ordinal(), self.asked.seed, tried)
-        self.trials.append(Trial(at, self.space.setting(at)))
+        observations = [self._observation(trial) for trial in self.trials]
+        number = next_setting(axes, self.space.ordinal(), self.asked.seed, observations)
+        self.trials.append(Trial(number, self.space.setting(number)))
         return self.trials[-1]
 
     def _observation(self, trial: Trial) -> Json:
-        excess = [one.excess(trial.figures) for one in self.constraints]
+        excess = [constraint.excess(trial.figures) for constraint in self.constraints]
         return {"at": trial.at, "cost": trial.ratio["value"] if trial.ratio else None, "excess": excess}
 
     def _resume(self) -> None:
-        """Take over what an earlier start of this search has tried.
+        """Load the trials of an earlier start of this search.
 
-        What it was in the middle of is tried once more; what was begun twice has ended its agent twice.
+        An interrupted trial is tried once more. A trial that was interrupted twice has failed.
         """
         try:
             body = json.loads(self.file.read_text("utf-8"))
@@ -125,47 +126,47 @@ class SearchStage:
                     msg("child.agent_machine_ended_twice", "the agent or the machine ended twice while it ran"),
                 )
         if self.trials:
-            _log(f"goes on after {len(self.trials)} trials")
+            _log(f"resuming after {len(self.trials)} trials")
 
     def _run_trial(self, trial: Trial) -> None:
-        """Measure one; whatever it fails with is its own row."""
+        """Measure a trial. Any failure is recorded in its row."""
         self._write(complete=False)
-        began = time.monotonic_ns()
+        start = time.monotonic_ns()
         try:
             self._measure(trial)
-        except Exception as error:  # noqa: BLE001 - a setting that fails is its own row
-            told = to_failure(error)
-            trial.state, trial.why = "failed", f"{told.reason}: {told.error}"
-        trial.took_ns = time.monotonic_ns() - began
+        except Exception as error:  # noqa: BLE001 - a failed setting is recorded in its row
+            failure = to_failure(error)
+            trial.state, trial.why = "failed", f"{failure.reason}: {failure.error}"
+        trial.took_ns = time.monotonic_ns() - start
         self._write(complete=False)
         self.events.emit("progress", done=len(self.trials), total=self.total + 1)
         first = next(iter(ranked(self.trials)), None)
-        shown = ", ".join(f"{name} {value}" for name, value in trial.setting.items())
-        ended = " ".join(filter(None, (trial.state, f"{cost(trial):.3g} x" * bool(trial.ratio), trial.why)))
+        setting = ", ".join(f"{name} {value}" for name, value in trial.setting.items())
+        outcome = " ".join(filter(None, (trial.state, f"{cost(trial):.3g} x" * bool(trial.ratio), trial.why)))
         best = f"{cost(first):.3g} x" if first else "none"
-        _log(f"trial {len(self.trials)} of {self.total}: {shown}: {ended}; best so far {best}")
+        _log(f"trial {len(self.trials)} of {self.total}: {setting}: {outcome}; best so far {best}")
 
     def _measure(self, trial: Trial) -> None:
-        """Load, compares, times and judges one; its figures tell how far it came."""
+        """Load, compare, time and judge a trial. Its metrics show how far it came."""
         running = self.bench.load(f"trial{trial.at}", trial.setting)
         try:
-            trial.figures = self.bench.untimed_metrics(running, self.beside, trial.setting)
-            errors = [one for one in self.constraints if one.field == "error"]
+            trial.figures = self.bench.untimed_metrics(running, self.baseline, trial.setting)
+            errors = [constraint for constraint in self.constraints if constraint.field == "error"]
             trial.judge(errors)
-            if trial.state == "infeasible":  # nobody wants to know how fast it is wrong
+            if trial.state == "infeasible":  # the speed of wrong outputs does not matter
                 return
             self.bench.warm_up_point(running, trial.setting)
-            ratio, figures = self.bench.time_rounds(running, self.beside, trial.setting, TRIAL_ROUNDS)
+            ratio, figures = self.bench.time_rounds(running, self.baseline, trial.setting, TRIAL_ROUNDS)
             trial.ratio, trial.figures = ratio, trial.figures | figures
             trial.judge(self.constraints)
         finally:
             self.bench.close(running)
 
     def _measure_baseline(self) -> None:
-        """The default setting beside a second process of it: its figures, and the margin of all verdicts."""
-        self.bench.warm_up_point(self.beside, {})
+        """Compare the default setting with a second process of it: its metrics, and the noise margin of verdicts."""
+        self.bench.warm_up_point(self.baseline, {})
         same, figures = self._measure_noise()
-        load = self.beside.load
+        load = self.baseline.load
         self.default = {
             "batch": self.sizes[0],
             "figures": figures,
@@ -178,22 +179,26 @@ class SearchStage:
         self._write(complete=False)
 
     def _measure_noise(self) -> tuple[Json, Metrics]:
-        """The default setting's ratio to itself, and its figures."""
+        """Return the ratio of the default setting to itself, and its metrics."""
         twin = self.bench.load("itself", {})
         try:
-            known = self.bench.untimed_metrics(twin, self.beside, {})
+            untimed = self.bench.untimed_metrics(twin, self.baseline, {})
             self.bench.warm_up_point(twin, {})
-            same, figures = self.bench.time_rounds(twin, self.beside, {}, NOISE_ROUNDS)
+            same, figures = self.bench.time_rounds(twin, self.baseline, {}, NOISE_ROUNDS)
         finally:
             self.bench.close(twin)
-        return same, known | figures
+        return same, untimed | figures
 
     def _confirm(self) -> None:
-        """The best trials once more, in new processes: what was chosen for its figures had luck with them, too.
+        """Measure the best trials again in new processes.
 
-        One that lies above the whole interval of the first is measured only where none before it keeps the constraints
-        again. The best of those that do is the result. Its verdict has the wider margin of two pairs of the default
-        setting with itself: that of the start, and one of now.
+        Picking the minimum of noisy measurements is biased (winner's curse). A trial whose ratio is above the whole
+        interval
+        of the first one is measured only if none before it satisfies the constraints again. The best confirmed trial is
+        the
+        result. Its verdict uses the wider noise margin of two comparisons of the default setting with itself: at the
+        start
+        and now.
         """
         finalists = ranked(self.trials)[:FINALISTS]
         if not finalists:
@@ -201,42 +206,42 @@ class SearchStage:
         margin = max(noise_margin(read_interval(self._measure_noise()[0])), self.default["margin"])
         if self.asked.objective == "size":
             margin = 0.0
-        kept: list[Json] = []
+        confirmed: list[Json] = []
         for trial in finalists:
-            if kept and read_interval(trial.ratio).low > read_interval(finalists[0].ratio).high:
-                continue  # it was worse than luck explains
+            if confirmed and read_interval(trial.ratio).low > read_interval(finalists[0].ratio).high:
+                continue  # worse than noise explains
             _log(f"trial {self.trials.index(trial) + 1} is measured again")
             try:
                 self.again.append({"at": trial.at, **self._remeasure(trial, margin)})
             except TaskFailure as failure:
                 self.again.append({"at": trial.at, "missed": [f"{failure.reason}: {failure.error}"]})
-            kept += [] if self.again[-1]["missed"] else self.again[-1:]
-        self.best = min(kept, key=lambda one: one["ratio"]["value"], default=None)
+            confirmed += [] if self.again[-1]["missed"] else self.again[-1:]
+        self.best = min(confirmed, key=lambda row: row["ratio"]["value"], default=None)
 
     def _remeasure(self, trial: Trial, margin: float) -> Json:
         running = self.bench.load("again", trial.setting)
         try:
-            figures = self.bench.untimed_metrics(running, self.beside, trial.setting)
+            figures = self.bench.untimed_metrics(running, self.baseline, trial.setting)
             self.bench.warm_up_point(running, trial.setting)
-            ratio, timed = self.bench.time_rounds(running, self.beside, trial.setting, CONFIRM_ROUNDS)
+            ratio, timed = self.bench.time_rounds(running, self.baseline, trial.setting, CONFIRM_ROUNDS)
         finally:
             self.bench.close(running)
         figures |= timed
-        told = {
+        row = {
             "ratio": ratio,
             "margin": margin,
             "figures": figures,
             "missed": list(missed_constraints(self.constraints, figures)),
         }
-        return told | {"verdict": verdict(read_interval(ratio), margin)}
+        return row | {"verdict": verdict(read_interval(ratio), margin)}
 
     def _write(self, complete: bool) -> None:
-        """Writes `search.json` whole."""
+        """Write `search.json` atomically."""
         body = {
             "schema": SCHEMA,
             "asked": asdict(self.asked),
             "objective": self.asked.objective,
-            "where": [asdict(one) for one in self.constraints],
+            "where": [asdict(constraint) for constraint in self.constraints],
             "method": "exhaustive" if self.total == self.space.size else "gaussian_process",
             "spec": self.task.lease.spec.id,
             "sizes": self.sizes,
@@ -256,19 +261,19 @@ class SearchStage:
 
 
 def search_constraints(where: list[str], max_error: float) -> list[Constraint]:
-    """Those of a search; outputs are bounded where none says how far they may differ."""
+    """Return the constraints of a search. If no constraint bounds the outputs' error, add the default bound."""
     constraints = [parse_constraint(text) for text in where]
-    if not any(one.field == "error" for one in constraints):
+    if not any(constraint.field == "error" for constraint in constraints):
         constraints.append(parse_constraint(f"error<={max_error:g}"))
     return constraints
 
 
 def verdict(ratio: Interval, margin: float) -> str:
-    """Better or worse than the default setting only where the whole interval lies beyond the margin."""
+    """Return better or worse only if the whole interval is beyond the noise margin."""
     return "better" if ratio.high < 1 - margin else "worse" if ratio.low > 1 + margin else "equal"
 
 
 def _log(text: str) -> None:
-    """A line between those of the settings' processes."""
+    """Write a line to the log, between the lines of the settings' processes."""
     sys.stdout.write(f"[search] {text}\n")
     sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""A setting that was tried, and how the tried ones are ranked."""
+"""The result of one setting, and the ranking of results."""
 
 from __future__ import annotations
 
@@ -20,8 +20,15 @@ State = Literal["running", "feasible", "infeasible", "failed"]
 class Trial:
     """A line of `search.json`. Fields: docs/search.md.
 
-    at: number of the setting. starts: how often it was begun. ratio: cost as a share of the default setting's,
-    with its interval and the number of rounds.
+    Attributes:
+        at: Number of the setting.
+        setting: The setting.
+        state: The outcome, or "running".
+        why: Reason if the trial is infeasible or failed.
+        ratio: Cost relative to the default setting, with its interval and the number of rounds.
+        figures: Metrics by name.
+        took_ns: Duration of the trial.
+        starts: How often the trial was started.
     """
 
     at: int
@@ -34,37 +41,41 @@ class Trial:
     starts: int = 1
 
     def judge(self, constraints: Iterable[Constraint]) -> None:
-        """Feasible where every constraint is kept; what is unknown keeps none."""
+        """Set the state: feasible if every constraint is satisfied. An unknown metric satisfies no constraint."""
         reasons = list(missed_constraints(constraints, self.figures))
         self.state, self.why = ("infeasible", "; ".join(reasons)) if reasons else ("feasible", "")
 
 
-def missed_constraints(constraints: Iterable[Constraint], figures: Metrics) -> Iterable[str]:
-    """The constraints that some figures do not keep, in words."""
-    for one in constraints:
-        kept = one.is_satisfied(figures)
-        if kept is None:
-            yield msg("child.not_known", f"{one.text}: not known")
-        elif not kept:
-            yield msg("child.not_kept", f"{one.text}: not kept")
+def missed_constraints(constraints: Iterable[Constraint], metrics: Metrics) -> Iterable[str]:
+    """Yield a text for each constraint that some metrics do not satisfy."""
+    for constraint in constraints:
+        satisfied = constraint.is_satisfied(metrics)
+        if satisfied is None:
+            yield msg("child.not_known", f"{constraint.text}: unknown")
+        elif not satisfied:
+            yield msg("child.not_kept", f"{constraint.text}: not satisfied")
 
 
 def ranked(trials: Iterable[Trial]) -> list[Trial]:
-    """The feasible ones, the best first."""
-    return sorted((one for one in trials if one.state == "feasible" and one.ratio), key=cost)
+    """Return the feasible trials, the best first."""
+    return sorted((trial for trial in trials if trial.state == "feasible" and trial.ratio), key=cost)
 
 
 def cost(trial: Trial) -> float:
-    """Its cost as a share of the default setting's."""
+    """Return the cost of a trial relative to the default setting."""
     return read_interval(trial.ratio).value
 
 
 def read_interval(ratio: Json | None) -> Interval:
-    """A ratio with its interval; without one it is infinite."""
+    """Return a ratio with its interval, infinite if there is none."""
     return Interval(ratio["value"], ratio["low"], ratio["high"]) if ratio else Interval(math.inf, math.inf, math.inf)
 
 
 def read_trials(rows: Sequence[Json]) -> list[Trial]:
-    """Trials of a `search.json`. Raises: TypeError, KeyError, AttributeError: it is none that a search wrote."""
-    names = {one.name for one in fields(Trial)}
+    """Read the trials of a `search.json`.
+
+    Raises:
+        TypeError, KeyError, AttributeError: The rows were not written by a search.
+    """
+    names = {attribute.name for attribute in fields(Trial)}
     return [Trial(**{name: value for name, value in row.items() if name in names}) for row in rows]
