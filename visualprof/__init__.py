@@ -1,4 +1,4 @@
-"""Where time, memory and devices go when a deep-learning model trains or serves."""
+"""Show where time, memory and devices are spent when a deep-learning model trains or serves."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["__version__", "load_ipython_extension", "read_trace", "show"]
 
 
 def __getattr__(name: str) -> object:
-    if name == "read_trace":  # numpy is imported only by those who read a trace
+    if name == "read_trace":  # numpy is only imported when a trace is read
         from visualprof.reader import read_trace
 
         return read_trace
@@ -22,21 +22,21 @@ def __getattr__(name: str) -> object:
 
 
 def show(path: str | os.PathLike[str] = "runs", height: int = 800, *, static: bool = False) -> None:
-    """Show a folder of runs, a profile or a model below the cell of a notebook, and prints the link.
+    """Show a folder of runs, a profile or a model below the cell of a notebook, and print the link.
 
-    Where no server can run, a report is shown in its place.
+    If no server can run, a report is shown instead.
 
     Args:
-        path: the folder, which may be empty yet, or the file.
-        height: of the frame, in pixels.
-        static: show a report of the file, or of the folder's newest run, which stays in the saved notebook.
+        path: The folder, which may still be empty, or the file.
+        height: Height of the frame in pixels.
+        static: Show a report of the file, or of the folder's newest run, which stays in the saved notebook.
 
     Raises:
-        VisualprofError: there is no such file, or neither a server nor a report can be made.
+        VisualprofError: The file does not exist, or neither a server nor a report can be created.
     """
     importlib.import_module("visualprof.notebook").show(path, height, static=static)
 
 
 def load_ipython_extension(ipython: Any) -> None:
-    """Called by `%load_ext visualprof`: `%%profile` records what a cell does."""
+    """Register `%%profile`, which records a cell. IPython calls this for `%load_ext visualprof`."""
     importlib.import_module("visualprof.notebook").register(ipython)

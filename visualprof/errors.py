@@ -2,12 +2,12 @@
 
 VisualprofError
 ├── SourceError        a file cannot be opened, unpacked or is too large when unpacked
-├── FormatError        its content is not what its format promises
-│   ├── UnknownFormat  no reader recognises the content
-│   └── EmptyFile      nothing in it yet: being written, or a run that recorded nothing
+├── FormatError        its content violates its format
+│   ├── UnknownFormat  no reader recognizes the content
+│   └── EmptyFile      no content yet: being written, or a run that recorded nothing
 ├── MissingData        a view needs a column that this trace does not have
 ├── BadParameter       a view or request parameter has a wrong name or value
-│   └── WrongType      a body is not of the type that the address takes
+│   └── WrongType      a body does not have the type that the route accepts
 ├── NotFound           no such run, worker, span, view or file
 ├── NotReady           the file is queued or being parsed
 └── Forbidden          the server is read-only
@@ -19,11 +19,11 @@ from __future__ import annotations
 
 
 class VisualprofError(Exception):
-    """An error with a sentence for the user and a hint what to do next.
+    """An error with a message for the user and a hint what to do next.
 
     Args:
-        error: what went wrong and where, one sentence, safe to show to any user.
-        hint: what to do about it; may be empty.
+        error: What went wrong and where: one sentence, safe to show to any user.
+        hint: What to do about it; may be empty.
     """
 
     status = 500
@@ -41,23 +41,23 @@ class VisualprofError(Exception):
 
 
 class SourceError(VisualprofError):
-    """A file cannot be opened, unpacked, or is too large when unpacked."""
+    """A file cannot be opened or unpacked, or is too large when unpacked."""
 
     status = 422
 
 
 class FormatError(VisualprofError):
-    """The content of a file breaks the promises of its format."""
+    """The content of a file violates its format."""
 
     status = 422
 
 
 class UnknownFormat(FormatError):
-    """No reader recognises the content of the file."""
+    """No reader recognizes the content of the file."""
 
 
 class EmptyFile(FormatError):
-    """The file holds nothing yet."""
+    """The file has no content yet."""
 
 
 class MissingData(VisualprofError):
@@ -73,13 +73,16 @@ class BadParameter(VisualprofError):
 
 
 class WrongType(BadParameter):
-    """The body is not of the type that the address takes; a page of another site can send some types unasked."""
+    """The body does not have the type that the route accepts.
+
+    Pages of other sites can send some types without permission.
+    """
 
     status = 415
 
 
 class NotFound(VisualprofError):
-    """No such run, worker, span, view or file."""
+    """There is no such run, worker, span, view or file."""
 
     status = 404
 

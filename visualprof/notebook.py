@@ -19,7 +19,7 @@ from typing import Any
 
 from visualprof.errors import VisualprofError
 
-PROXY_VARIABLE = "VISUALPROF_PROXY_URL"  # such as https://hub.example.org/user/ann/proxy/%PORT%/
+PROXY_VARIABLE = "VISUALPROF_PROXY_URL"  # for example https://hub.example.org/user/ann/proxy/%PORT%/
 _NOTEBOOK_ORIGINS = ("http://localhost:*", "http://127.0.0.1:*", "vscode-webview:")
 _COLAB_ORIGINS = ("https://colab.research.google.com", "https://*.googleusercontent.com")
 _servers: dict[Path, _Server] = {}
@@ -30,21 +30,21 @@ class DashboardNotStarted(VisualprofError):
 
 
 def show(path: str | os.PathLike[str] = "runs", height: int = 800, *, static: bool = False) -> None:
-    """Show a folder of runs, or one file, in the cell's output, and prints the link.
+    """Show a folder of runs, or one file, in the cell's output, and print the link.
 
-    The server runs in a process of its own, is used again for the same folder, and ends with this one. Behind a proxy
-    the variable VISUALPROF_PROXY_URL says by which address the browser reaches a port: `https://hub/proxy/%PORT%/`.
-    Where no server can run, a report is shown in its place.
+    The server runs in its own process, is reused for the same folder, and stops with this process. Behind a proxy the
+    variable VISUALPROF_PROXY_URL gives the address at which the browser reaches a port: `https://hub/proxy/%PORT%/`. If
+    no server can run, a report is shown instead.
 
     Args:
-        path: the folder, which may be empty yet, or a profile or model.
-        height: of the frame, in pixels.
-        static: show a report of the file, or of the folder's newest run, which stays in the saved notebook.
+        path: The folder, which may still be empty, or a profile or model.
+        height: Height of the frame in pixels.
+        static: Show a report of the file, or of the folder's newest run, which stays in the saved notebook.
 
     Raises:
-        NoDashboard: there is no such file, or neither a server nor a report can be made.
+        DashboardNotStarted: The file does not exist, or neither a server nor a report can be created.
     """
-    from visualprof.cli._paths import page_of  # the notebook may only have been loaded for its magic
+    from visualprof.cli._paths import page_of  # imported here, because a notebook may only load the magic
 
     file = Path(path).absolute()
     if static:
@@ -55,12 +55,12 @@ def show(path: str | os.PathLike[str] = "runs", height: int = 800, *, static: bo
 
 
 def register(ipython: Any) -> None:
-    """Give a notebook the magic `%%profile`."""
+    """Register the magic `%%profile` in a notebook."""
     ipython.register_magic_function(_profile, "cell", "profile")
 
 
 def _show_report(path: Path, height: int) -> None:
-    """A frame with a report in it. Its names are the work of strangers: it has no part in the notebook's own page."""
+    """Show a frame with a report. Its names are untrusted, so the frame is isolated from the notebook's page."""
     from visualprof.cli.report import page_of
 
     try:
@@ -74,7 +74,7 @@ def _show_report(path: Path, height: int) -> None:
 
 
 def _show(folder: Path, page: str, file: Path, height: int = 800) -> None:
-    """The dashboard over a folder at a page; where none can run, a report of the file, or of what a folder holds."""
+    """Show the dashboard of a folder; if no server can run, a report of the file or folder."""
     server = _servers.get(folder)
     try:
         if server is None or server.process.poll() is not None:
@@ -99,13 +99,14 @@ class _Server:
 
 
 def _start_server(folder: Path) -> _Server:
+    """Start a server for a folder and wait for its address."""
     proxy = urllib.parse.urlsplit(os.environ.get(PROXY_VARIABLE, ""))
     origins = list(_COLAB_ORIGINS if _is_colab() else _NOTEBOOK_ORIGINS)
     origins += [f"{proxy.scheme}://{proxy.netloc}"] if proxy.netloc else []
     command = [sys.executable, "-m", "visualprof", str(folder), "--create", "--port", "0"]
     command += [word for origin in origins for word in ("--embed-in", origin)]
     command += ["--allow-host", proxy.hostname] if proxy.hostname else []
-    with tempfile.TemporaryFile("w+") as server_output:  # no pipe: nobody reads there what it says later
+    with tempfile.TemporaryFile("w+") as server_output:  # not a pipe, which nothing would read later
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=server_output, text=True
         )
@@ -130,7 +131,7 @@ def _start_server(folder: Path) -> _Server:
 
 
 def _display(address: str, port: int, height: int) -> None:
-    """A frame, where there is a notebook around; else the printed link is all."""
+    """Show a frame in a notebook; elsewhere the printed link is sufficient."""
     display = _cell_display()
     if display is None:
         return
@@ -142,7 +143,7 @@ def _display(address: str, port: int, height: int) -> None:
 
 
 def _cell_display() -> Any:
-    """What displays something in the cell's output; None without a notebook around."""
+    """Return the module that shows output of a cell, or `None` outside of a notebook."""
     if "IPython" not in sys.modules:
         return None
     shell, display = (importlib.import_module(f"IPython.{name}") for name in ("core.getipython", "display"))
@@ -165,9 +166,9 @@ def _is_colab() -> bool:
 
 
 def _profile(line: str, cell: str) -> None:
-    """`%%profile [FOLDER] [--stacks] [--no-memory] [--no-shapes]` records what the cell does, and shows it.
+    """Record the cell and show the recording: `%%profile [FOLDER] [--stacks] [--no-memory] [--no-shapes]`.
 
-    A step ends with each step of the optimizer, or run of the session; without one the cell is the step.
+    A step ends with each step of the optimizer, or run of the session. Without these the whole cell is one step.
     """
     from visualprof.capture.automatic import Automatic
 

@@ -1,7 +1,7 @@
-"""What devices can do at most: dense products by type, what the other units add, and the bandwidth of the memory.
+"""Peak rates of devices: matrix products by type, all other operations, and memory bandwidth.
 
-A peak is units x clock x operations a clock and unit, as the makers work out their own; figures with sparsity are twice
-as much. Only devices whose sheet we know are here: others have no roof.
+A peak is units x clock x operations per clock and unit, as the manufacturers compute it; their numbers for sparse
+matrices are twice as high. Only devices with a known datasheet are listed; others have no roofline.
 """
 
 from __future__ import annotations
@@ -12,14 +12,28 @@ from typing import NamedTuple
 
 
 class Units(NamedTuple):
-    """Of one kind of multiprocessor, operations a clock. products: by type. other: fp32 outside of products."""
+    """Operations per clock of one kind of multiprocessor.
+
+    `products` by type, and `other` for fp32 outside of matrix products.
+    """
 
     products: Mapping[str, int]
     other: int
 
 
 class DeviceModel(NamedTuple):
-    """A device. mhz: clock of products; other_mhz: that of the rest. gb_s: of its memory, 10^9 bytes a second."""
+    """A device.
+
+    Attributes:
+        names: Pattern of its names.
+        units: Kind of its multiprocessors.
+        multiprocessors: Their number.
+        mhz: Clock of matrix products.
+        other_mhz: Clock of other operations.
+        gb_s: Memory bandwidth in 10^9 bytes per second.
+        source: Source of the numbers.
+        min_gb: Memory that distinguishes it from a smaller device of the same name.
+    """
 
     names: str
     units: Units
@@ -28,13 +42,19 @@ class DeviceModel(NamedTuple):
     other_mhz: int
     gb_s: float
     source: str
-    min_gb: int = 0  # memory that tells it from a smaller one of its name
+    min_gb: int = 0  # distinguishes it from a smaller device of the same name
 
 
 class Peak(NamedTuple):
-    """flops: FLO/s of products by type. other: FLO/s of everything else. bandwidth: bytes/s, None where unknown.
+    """Peak rates of a device.
 
-    units, mhz: multiprocessors and the clock of their products. source: where the figures are from.
+    Attributes:
+        flops: FLO/s of matrix products by type.
+        other: FLO/s of all other operations.
+        bandwidth: Memory bandwidth in bytes per second, `None` if unknown.
+        units: Number of multiprocessors.
+        mhz: Clock of matrix products.
+        source: Source of the numbers.
     """
 
     flops: Mapping[str, float]
@@ -59,7 +79,7 @@ ADA, ADA_PRO = _tensor_core_units(512, 256, 256, fp8=1024), _tensor_core_units(1
 CDNA2 = Units({"fp16": 1024, "bf16": 1024, "fp32": 256, "fp64": 256, "int8": 1024}, 128)
 CDNA3 = _tensor_core_units(2048, 1024, 256, fp64=256, fp8=4096, int8=4096)
 CDNA4 = Units({"fp16": 4096, "bf16": 4096, "fp8": 8192, "int8": 8192, "fp4": 16384, "fp32": 256, "fp64": 128}, 256)
-VECTOR_TYPES = ("fp32", "fp64")  # at the clock of the rest
+VECTOR_TYPES = ("fp32", "fp64")  # at the clock of other operations
 DATASHEET, WHITEPAPER = "datasheet", "architecture"
 
 
@@ -70,7 +90,7 @@ def _device(
     return DeviceModel(rf"\b(?:{name})\b", units, count, products, other, gb_s, source, min_gb)
 
 
-# The first row of a name counts.
+# The first matching row wins.
 DEVICE_MODELS = (
     _device("V100S-PCIE", VOLTA, 80, 1597, 1134, DATASHEET),
     _device("V100-PCIE", VOLTA, 80, 1380, 900, DATASHEET),
@@ -108,9 +128,12 @@ DEVICE_MODELS = (
 
 
 def find_peak(name: str, memory_bytes: int = 0, multiprocessors: int = 0) -> Peak | None:
-    """What a device can do, by its name; a part of one has the operations of its multiprocessors and no bandwidth.
+    """Return the peak rates of a device by its name. A partition has the rates of its multiprocessors and no bandwidth.
 
-    Args: memory_bytes, multiprocessors: of the device, 0 unknown.
+    Args:
+        name: Name of the device.
+        memory_bytes: Memory of the device, 0 if unknown.
+        multiprocessors: Number of multiprocessors, 0 if unknown.
     """
     candidates = (
         m for m in DEVICE_MODELS if re.search(m.names, name, re.IGNORECASE) and memory_bytes >= m.min_gb * 10**9
@@ -133,7 +156,7 @@ def find_peak(name: str, memory_bytes: int = 0, multiprocessors: int = 0) -> Pea
     )
 
 
-# Of the links to the other devices of a host, 10^9 bytes a second in one direction: half of what the datasheets add up.
+# Bandwidth to the other devices of a host, 10^9 bytes per second in one direction: half of the sum in the datasheets.
 LINK_BANDWIDTHS = (
     (r"\bV100-SXM[23]\b", 150), (r"\bA100-SXM4?\b", 300), (r"\bA800-SXM4?\b", 200),
     (r"\bH800 ?(?!PCIe|NVL)", 200), (r"\bH(?:100|200)(?! ?(?:PCIe|NVL))\b", 450), (r"(?<!G)\bB[23]00\b", 900),
@@ -142,5 +165,5 @@ LINK_BANDWIDTHS = (
 
 
 def find_link_bandwidth(name: str) -> float | None:
-    """Bytes a second that a device can send to the others of its host, by its name; None for a device not listed."""
+    """Return the bytes per second that a device can send to other devices of its host, `None` for an unlisted device."""
     return next((gb_s * 1e9 for names, gb_s in LINK_BANDWIDTHS if re.search(names, name)), None)

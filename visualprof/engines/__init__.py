@@ -1,8 +1,8 @@
-"""Clusters that work on many files at once: one file each, with an `ENGINE`; found by listing this folder.
+"""Clusters that run tasks on many files in parallel, one file each with an `ENGINE`; found by listing this folder.
 
-An engine is an executor of `concurrent.futures` with two promises more. A worker that is lost fails its own tasks
-alone, with `WorkerLost`, and the others go on; the engine never tries them again. `cancel` of a future also ends a task
-that runs, where the engine can.
+An engine is an executor of `concurrent.futures` with two additional guarantees. After the loss of a worker only its own
+tasks fail, with `WorkerLost`; the engine never retries them. Where possible, `cancel` of a future also ends a running
+task.
 """
 
 from __future__ import annotations
@@ -21,31 +21,38 @@ Result = TypeVar("Result")
 
 
 class WorkerLost(VisualprofError):
-    """The process or the machine that ran a task ended before it did."""
+    """The process or machine that ran a task died before the task finished."""
 
     status = 500
 
 
 class ClusterExecutor(Executor, ABC):
-    """Runs functions on the workers of a cluster. workers: how many tasks run at once."""
+    """Runs functions on the workers of a cluster.
+
+    Attributes:
+        workers: How many tasks run at the same time.
+    """
 
     workers: int
 
     @abstractmethod
     def submit(self, fn: Callable[..., Result], /, *args: Any, **kwargs: Any) -> Future[Result]:
-        """A call on some worker; its function and arguments are pickled. The future raises WorkerLost."""
+        """Call a function on a worker; function and arguments are pickled. The future raises `WorkerLost`."""
 
     @abstractmethod
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Leave the cluster; ends it, if it was started for this executor."""
+        """Disconnect from the cluster, and stop it if it was started for this executor."""
 
 
 @dataclass(frozen=True)
 class Engine:
-    """What a file of this folder offers. schemes: of addresses that are its own.
+    """An engine.
 
-    start: an executor, of an address, or of the engine's name for a cluster on this machine.
-    Raises: VisualprofError: its package is missing, or nothing answers there.
+    Attributes:
+        name: Its name.
+        schemes: Schemes of its addresses.
+        start: Returns an executor for an address, or for the engine's name, which means a cluster on this machine.
+            Raises `VisualprofError` if a package is missing, or nothing answers at the address.
     """
 
     name: str
@@ -54,15 +61,17 @@ class Engine:
 
 
 def engines() -> dict[str, Engine]:
-    """Every engine by its name."""
+    """Return every engine by name."""
     modules = (importlib.import_module(f"{__name__}.{module.name}") for module in pkgutil.iter_modules(__path__))
     return {module.ENGINE.name: module.ENGINE for module in modules}
 
 
 def start(text: str) -> ClusterExecutor:
-    """The executor that somebody names: `ray`, `ray://host:10001`, `dask`, `tcp://host:8786`.
+    """Return the executor for a user's text: `ray`, `ray://host:10001`, `dask`, `tcp://host:8786`.
 
-    Raises: BadParameter: there is no such engine. VisualprofError: as `Engine.start`.
+    Raises:
+        BadParameter: There is no such engine.
+        VisualprofError: As for `Engine.start`.
     """
     available = engines()
     scheme = text.partition("://")[0]
@@ -75,12 +84,12 @@ def start(text: str) -> ClusterExecutor:
 
 
 def missing_package(package: str, extra: str) -> VisualprofError:
-    """The error of an engine whose package is not installed."""
+    """Return the error of an engine whose package is not installed."""
     return VisualprofError(f"the engine {extra!r} needs {package}", f"pip install 'visualprof[{extra}]'")
 
 
 def finish_future(future: Future[Any], result: object = None, error: BaseException | None = None) -> None:
-    """End a future that may have been cancelled meanwhile."""
+    """Set the result of a future, unless it was canceled."""
     if not future.set_running_or_notify_cancel():
         return
     if error is None:

@@ -15,12 +15,12 @@ _CONNECT_TIMEOUT_S = 10
 
 
 class _Task(Future[Result]):
-    """A future whose task is taken from the scheduler; what runs in a thread of a worker cannot be ended."""
+    """A future whose task can be removed from the scheduler; a running thread of a worker cannot be stopped."""
 
     work: Any = None
 
     def cancel(self) -> bool:
-        """End the task, unless it is over."""
+        """Cancel the task, unless it is finished."""
         cancelled = super().cancel()
         if cancelled and self.work is not None:
             self.work.cancel()
@@ -28,7 +28,7 @@ class _Task(Future[Result]):
 
 
 class DaskExecutor(ClusterExecutor):
-    """Tasks of one thread each; Dask retries nothing."""
+    """Runs single-threaded tasks; Dask retries nothing."""
 
     def __init__(self, address: str) -> None:
         try:
@@ -48,7 +48,7 @@ class DaskExecutor(ClusterExecutor):
         self.workers = max(sum(self._client.nthreads().values()), 1)
 
     def submit(self, fn: Callable[..., Result], /, *args: Any, **kwargs: Any) -> Future[Result]:
-        """As `ClusterExecutor.submit`."""
+        """Submit a call, as in `ClusterExecutor.submit`."""
         task = _Task[Result]()
         task.work = self._client.submit(fn, *args, **kwargs, pure=False, retries=0)
         task.work.add_done_callback(partial(self._on_done, task))
@@ -64,7 +64,7 @@ class DaskExecutor(ClusterExecutor):
             finish_future(task, error=error)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """As `ClusterExecutor.shutdown`."""
+        """Disconnect, as in `ClusterExecutor.shutdown`."""
         self._client.close()
         if self._cluster:
             self._cluster.close()

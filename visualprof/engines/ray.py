@@ -1,4 +1,4 @@
-"""Ray: a cluster on this machine, `ray`, or one that runs, `ray://head:10001` or RAY_ADDRESS."""
+"""Ray: a cluster on this machine, `ray`, or a running one, `ray://head:10001` or RAY_ADDRESS."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ _OBJECT_STORE_BYTES = 100 * 1024**2  # results are small
 
 
 class _Task(Future[Result]):
-    """A future whose task can be ended while it runs. reference: Ray's, once it is known."""
+    """A future whose running task can be stopped; `reference` is Ray's reference, once known."""
 
     reference: Any = None
 
     def cancel(self) -> bool:
-        """End the task, unless it is over."""
+        """Cancel the task, unless it is finished."""
         cancelled = super().cancel()
         if cancelled and self.reference is not None:
-            import_ray().cancel(self.reference, force=True)  # without force a call that waits in C goes on
+            import_ray().cancel(self.reference, force=True)  # without `force` a call that waits in C continues
         return cancelled
 
 
 class RayExecutor(ClusterExecutor):
-    """Tasks of one processor each. The queue of visualprof decides what is tried again, so Ray retries nothing."""
+    """Runs tasks of one processor each. Ray retries nothing, because visualprof's own queue decides about retries."""
 
     def __init__(self, address: str) -> None:
         self._ray = ray = import_ray()
@@ -38,7 +38,7 @@ class RayExecutor(ClusterExecutor):
         local = {} if address else {"include_dashboard": False, "object_store_memory": _OBJECT_STORE_BYTES}
         try:
             ray.init(address or "local", log_to_driver=False, logging_level="ERROR", **local)
-        except Exception as error:  # of many kinds, by what is missing
+        except Exception as error:  # the type depends on what is missing
             hint = "is its head node up, and RAY_AUTH_TOKEN that cluster's?" if address else ""
             place_text = address or "on this machine"
             raise VisualprofError(f"no cluster of Ray {place_text}: {error}", hint) from error
@@ -46,14 +46,14 @@ class RayExecutor(ClusterExecutor):
         self._call: Any = ray.remote(num_cpus=1, max_retries=0)(_run_function)
 
     def submit(self, fn: Callable[..., Result], /, *args: Any, **kwargs: Any) -> Future[Result]:
-        """As `ClusterExecutor.submit`."""
+        """Submit a call, as in `ClusterExecutor.submit`."""
         task = _Task[Result]()
         task.reference = self._call.remote(fn, args, kwargs)
         task.reference.future().add_done_callback(partial(self._on_done, task))
         return task
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """As `ClusterExecutor.shutdown`."""
+        """Disconnect, as in `ClusterExecutor.shutdown`."""
         self._ray.shutdown()
 
     def _on_done(self, task: _Task[Any], result: Future[Any]) -> None:
@@ -69,10 +69,14 @@ class RayExecutor(ClusterExecutor):
 
 
 def import_ray() -> Any:
-    """The package. Its settings count from its import on: they are left alone where somebody else imported it."""
+    """Return Ray's package.
+
+    Its settings only take effect at import, so they are not changed if it was imported before.
+    """
     if "ray" not in sys.modules:
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-        os.environ.setdefault("RAY_AUTH_MODE", "token")  # who reaches a port of the cluster could run code in it
+        # Else anyone who reaches a port of the cluster could run code in it
+        os.environ.setdefault("RAY_AUTH_MODE", "token")
     try:
         return importlib.import_module("ray")
     except ImportError as error:
