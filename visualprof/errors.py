@@ -12,7 +12,7 @@ VisualprofError
 ├── NotReady           the file is queued or being parsed
 └── Forbidden          the server is read-only
 
-The refusals of the queue of jobs, each with its HTTP status, are drawn in remote/queue/refusals.py.
+Errors of the job queue, each with its HTTP status, are defined in remote/queue/errors.py.
 """
 
 from __future__ import annotations

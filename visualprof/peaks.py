@@ -165,5 +165,5 @@ LINK_BANDWIDTHS = (
 
 
 def find_link_bandwidth(name: str) -> float | None:
-    """Return the bytes per second that a device can send to other devices of its host, `None` for an unlisted device."""
+    """Return the bytes per second that a device can send to other devices of its host, or `None`."""
     return next((gb_s * 1e9 for names, gb_s in LINK_BANDWIDTHS if re.search(names, name)), None)
