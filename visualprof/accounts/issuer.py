@@ -1,7 +1,7 @@
-"""Logging in at an issuer of OpenID Connect: where a browser is sent, and who comes back. It needs no database.
+"""Log-in at an OpenID Connect issuer: the URL for the browser, and the identity that comes back. Needs no database.
 
-Authorization code with PKCE. Everything that one log-in needs is made of one random text, which the browser keeps in
-a cookie: nothing is stored here, and an answer is of use in the browser alone that was sent.
+Authorization code flow with PKCE. All secrets of a log-in are derived from one random text in the browser's cookie:
+nothing is stored here, and the issuer's answer is usable only in the browser that started the log-in.
 """
 
 from __future__ import annotations
@@ -26,29 +26,33 @@ from visualprof.messages import msg
 from visualprof.remote.queue.errors import Unauthenticated
 
 TIMEOUT_S = 10
-MAX_CLOCK_SKEW_S = 60  # that two clocks may differ
-METADATA_CACHE_S = 600  # that what the issuer says of itself is kept
-_MOST = 1 << 20  # bytes of an answer
+MAX_CLOCK_SKEW_S = 60  # allowed difference between two clocks
+METADATA_CACHE_S = 600  # how long the issuer's metadata is cached
+_MOST = 1 << 20  # maximum size of an answer
 LOGOUT_EVENT = "http://schemas.openid.net/event/backchannel-logout"
-MAX_LOGOUT_AGE_S = 86400  # that an order to end sessions counts
-# Signatures that need a key of the issuer: no secret that others may have, and never none.
+MAX_LOGOUT_AGE_S = 86400  # maximum lifetime of a logout token
+# Only asymmetric signatures: no shared secrets, and never "none".
 _SIGNED_BY = [f"{kind}{bits}" for kind in ("RS", "PS", "ES") for bits in (256, 384, 512)]
 _AGAIN = msg("accounts.log_again", "log in again")
 
 
 class IssuerError(VisualprofError):
-    """The issuer does not answer, or not as OpenID Connect says."""
+    """An issuer that does not answer, or not according to OpenID Connect."""
 
     status = 502
 
 
 @dataclass(frozen=True)
 class Identity:
-    """Whom an issuer vouches for.
+    """A user whom an issuer identified.
 
-    subject: how it calls them for ever, with its own name. email: which it has verified. admin: they are in the group
-    of administrators; None where none is named. token: the ID token that says so, by which they are logged out there.
-    session: how it calls the one that began there, "" where it does not say.
+    Attributes:
+        subject: The issuer's URL and its permanent id of the user.
+        email: E-mail address that the issuer has verified.
+        name: Name of the user.
+        admin: Whether the user is in the group of administrators; None without such a group.
+        token: The ID token, needed to log the user out at the issuer.
+        session: The issuer's session id, "" if unknown.
     """
 
     subject: str
@@ -61,10 +65,13 @@ class Identity:
 
 @dataclass(frozen=True)
 class LogoutOrder:
-    """What an issuer says to end sessions here.
+    """An issuer's order to end sessions.
 
-    subject: as of `Identity`, "" for whoever has the session. session: "" for all of theirs. name: of this order, which
-    counts once. until_ns: it counts no more.
+    Attributes:
+        subject: As in `Identity`; "" is any user of the session.
+        session: The issuer's session id; "" is all sessions of the user.
+        name: Id of the order, which is valid once.
+        until_ns: When the order expires.
     """
 
     subject: str
@@ -77,13 +84,14 @@ class Issuer:
     """An issuer, and this server as its client.
 
     Args:
-        url: of the issuer, as it calls itself.
-        client: id of this server there.
-        secret: of this server there; "" is a public client.
-        back: the address to which the issuer sends browsers back.
-        admin_group: which of the claim `groups` are administrators; "" leaves roles to this server.
+        url: URL of the issuer, exactly as it calls itself.
+        client: Id of this server at the issuer.
+        secret: Secret of this server at the issuer; "" is a public client.
+        back: URL to which the issuer redirects browsers.
+        admin_group: Value of the claim `groups` for administrators; "" leaves roles to this server.
 
-    Raises: VisualprofError: a package is missing.
+    Raises:
+        VisualprofError: A package is missing.
     """
 
     def __init__(self, url: str, client: str, secret: str, back: str, admin_group: str = "") -> None:
@@ -93,9 +101,10 @@ class Issuer:
         self._metadata: tuple[float, dict[str, Any]] = (float("-inf"), {})
 
     def start_login(self) -> tuple[str, str]:
-        """The text that the browser keeps, and the address to which it is sent.
+        """Return the text for the browser's cookie, and the URL to which the browser is redirected.
 
-        Raises: IssuerTrouble.
+        Raises:
+            IssuerError: The issuer does not answer correctly.
         """
         kept = secrets.token_urlsafe(32)
         challenge = _authlib("oauth2.rfc7636").create_s256_code_challenge(_of(kept, "verifier"))
@@ -106,14 +115,17 @@ class Issuer:
         return kept, address
 
     def finish_login(self, kept: str, state: str, code: str, refusal: str = "") -> Identity:
-        """Who comes back.
+        """Return the identity of the user who comes back.
 
         Args:
-            kept: what the browser has kept, "" for nothing.
-            state, code: what the issuer gave to it.
-            refusal: or what it said instead of a code.
+            kept: Text of the browser's cookie, "" without one.
+            state: State from the issuer.
+            code: Code from the issuer.
+            refusal: Error from the issuer instead of a code.
 
-        Raises: Untrusted: it is of another log-in, or proves nothing. IssuerTrouble.
+        Raises:
+            Unauthenticated: The answer belongs to another log-in, or it proves nothing.
+            IssuerError: The issuer does not answer correctly.
         """
         if not kept or not hmac.compare_digest(state.encode(), _of(kept, "state").encode()):
             raise Unauthenticated(
@@ -130,21 +142,25 @@ class Issuer:
         return replace(self._identity(claims), token=str(tokens["id_token"]), session=_text(claims.get("sid")))
 
     def end_session_url(self, token: str) -> str:
-        """Where a browser ends its session there, and comes back from; "" where the issuer has no such place.
+        """Return the URL at which a browser ends its session at the issuer; "" if the issuer has none.
 
-        token: by which it logged in.
+        Args:
+            token: ID token of the log-in.
         """
         try:
             address = self._endpoint("end_session") if self._said().get("end_session_endpoint") else ""
-        except IssuerError:  # who logs out is logged out here, whatever it says
+        except IssuerError:  # the local log-out does not depend on the issuer
             return ""
         asked = {"id_token_hint": token, "client_id": self._client, "post_logout_redirect_uri": self._back}
         return address and f"{address}{'&' if urlsplit(address).query else '?'}{urlencode(asked)}"
 
     def parse_logout_token(self, token: str) -> LogoutOrder:
-        """Which sessions are over, by a logout token.
+        """Return the order of a logout token.
 
-        Raises: BadParameter: it proves nothing. IssuerTrouble.
+        Raises:
+            BadParameter: The token is invalid.
+            IssuerError: The issuer does not answer correctly.
+
         Source: OpenID Connect Back-Channel Logout 1.0, sections 2.4 and 2.6.
         """
         from joserfc import errors, jwt
@@ -171,7 +187,7 @@ class Issuer:
         return LogoutOrder(who, _text(session), name, (exp + MAX_CLOCK_SKEW_S) * 10**9)
 
     def _redeemed(self, code: str, verifier: str) -> dict[str, Any]:
-        """What the issuer gives for a code: an access token and an ID token."""
+        """Exchange a code for an access token and an ID token."""
         known = self._said().get("token_endpoint_auth_methods_supported", ["client_secret_basic"])
         method = "client_secret_post" if "client_secret_post" in known else "client_secret_basic"
         body = {
@@ -183,9 +199,10 @@ class Issuer:
         return self._request(url, headers, text.encode())
 
     def _claims(self, tokens: Mapping[str, Any], nonce: str) -> dict[str, Any]:
-        """What the ID token says, and of what it leaves out what the issuer says of the user.
+        """Return the claims of the ID token, completed by the issuer's user information.
 
-        Raises: Untrusted: it is no proof for this log-in.
+        Raises:
+            Unauthenticated: The token does not prove this log-in.
         """
         from joserfc import errors
 
@@ -213,27 +230,33 @@ class Issuer:
         return {**more, **claims}
 
     def _signed(self, text: str) -> Any:
-        """A token that a key of the issuer has signed.
+        """Verify a token with the issuer's keys.
 
-        Raises: JoseError, ValueError, KeyError, TypeError, AttributeError: none has. IssuerTrouble.
+        Raises:
+            JoseError, ValueError, KeyError, TypeError, AttributeError: No key of the issuer has signed the token.
+            IssuerError: The issuer does not answer correctly.
         """
         from joserfc import jwt
         from joserfc.jwk import KeySet
 
-        keys = self._request(self._endpoint("jwks", "_uri"))  # each time anew: an issuer changes its keys
+        keys = self._request(self._endpoint("jwks", "_uri"))  # not cached, because an issuer changes its keys
         signing: Any = [key for key in keys["keys"] if key["kty"] in ("RSA", "EC") and key.get("use") != "enc"]
         known = cast("Any", KeySet).import_key_set({"keys": signing})
         return jwt.decode(text, known, algorithms=_SIGNED_BY)
 
     def _user(self, tokens: Mapping[str, Any], subject: object) -> dict[str, Any]:
-        """What the issuer says of the user beside the token; nothing where it does not say it of the same one."""
+        """Return the issuer's user information; empty if it is about another user."""
         if not (self._said().get("userinfo_endpoint") and tokens.get("access_token")):
             return {}
         told = self._request(self._endpoint("userinfo"), {"Authorization": f"Bearer {tokens['access_token']}"})
         return told if told.get("sub") == subject else {}
 
     def _identity(self, claims: Mapping[str, Any]) -> Identity:
-        """Raises: Untrusted: nobody knows whether the address is theirs."""
+        """Return the identity in claims.
+
+        Raises:
+            Unauthenticated: The e-mail address is missing or not verified.
+        """
         email, subject, groups = claims.get("email"), claims["sub"], claims.get("groups")
         if not isinstance(email, str) or not isinstance(subject, str) or not 0 < len(subject) <= 255:
             raise Unauthenticated(
@@ -253,7 +276,11 @@ class Issuer:
         )
 
     def _endpoint(self, name: str, ending: str = "_endpoint") -> str:
-        """Raises: IssuerTrouble: it has none, or one without TLS."""
+        """Return a URL of the issuer's metadata.
+
+        Raises:
+            IssuerError: The URL is missing or has no TLS.
+        """
         url = self._said().get(f"{name}{ending}")
         if not isinstance(url, str) or urlsplit(url).scheme not in {"https", urlsplit(self.url).scheme}:
             raise IssuerError(
@@ -263,9 +290,10 @@ class Issuer:
         return url
 
     def _said(self) -> dict[str, Any]:
-        """What the issuer says of itself.
+        """Return the issuer's metadata.
 
-        Raises: IssuerTrouble: it is another one.
+        Raises:
+            IssuerError: The metadata belongs to another issuer.
         """
         at, said = self._metadata
         if time.monotonic() - at > METADATA_CACHE_S:
@@ -279,16 +307,18 @@ class Issuer:
         return said
 
     def _request(self, url: str, headers: Mapping[str, str] | None = None, body: bytes | None = None) -> dict[str, Any]:
-        """The object that the issuer answers with.
+        """Return the JSON object that the issuer answers with.
 
-        Raises: IssuerTrouble. Untrusted: it refuses what it is sent.
+        Raises:
+            IssuerError: The issuer does not answer correctly.
+            Unauthenticated: The issuer rejects the request.
         """
         request = urllib.request.Request(url, body, {"Accept": "application/json", **(headers or {})})
         try:
             with _OPENER.open(request, timeout=TIMEOUT_S) as answer:
                 told = json.loads(answer.read(_MOST))
         except urllib.error.HTTPError as error:
-            if body is not None and error.code == 400:  # a code that was used, or is too old
+            if body is not None and error.code == 400:  # a used or expired code
                 raise Unauthenticated(
                     msg("accounts.issuer_refused", f"the issuer refused: {_word(_error_of(error))}"), _AGAIN
                 ) from error
@@ -309,10 +339,10 @@ class Issuer:
 
 
 class _Still(urllib.request.HTTPRedirectHandler):
-    """Goes nowhere else: a secret is for the issuer alone."""
+    """Rejects redirects, because a secret is for the issuer only."""
 
     def redirect_request(self, req: object, fp: object, code: int, msg: str, headers: object, newurl: str) -> None:
-        """An answer that sends elsewhere is an error."""
+        """Return None, which makes the redirect an error."""
 
 
 _OPENER = urllib.request.build_opener(_Still)

@@ -23,7 +23,16 @@ _HOUR_NS = 3600 * 10**9
 
 @dataclass(frozen=True)
 class Link:
-    """A link. run: as `Access.folder` would name it alone. by: who made it. used_ns: None before its first use."""
+    """A link to a run.
+
+    Attributes:
+        id: Id of the link.
+        run: Id of the run, as in `Access.folder`.
+        by: E-mail address of its creator.
+        created_ns: When it was created.
+        expires_ns: When it expires.
+        used_ns: When it was last used; None before the first use.
+    """
 
     id: str
     run: str
@@ -34,15 +43,17 @@ class Link:
 
 
 class Links:
-    """The table of links. One shows what its maker may share, as long as that one may."""
+    """The `links` table. A link is valid as long as its creator may share the run."""
 
     def __init__(self, database: Database, sharing: Sharing) -> None:
         self._database, self._sharing = database, sharing
 
     def create(self, actor: Actor, run: str, hours: float) -> str:
-        """The code of a new link; those whose time is over are cleared away.
+        """Create a link and return its code; expired links are deleted.
 
-        Raises: Forbidden: neither its owner nor an administrator. BadParameter.
+        Raises:
+            Forbidden: The actor is neither the run's owner nor an administrator.
+            BadParameter: The number of hours is invalid.
         """
         self._sharing.require_owner(actor, run)
         if not MIN_HOURS <= hours <= MAX_LINK_HOURS:
@@ -65,9 +76,10 @@ class Links:
         return code
 
     def for_run(self, actor: Actor, run: str) -> list[Link]:
-        """The links to a run that are not over, the latest first.
+        """Return the valid links to a run, latest first.
 
-        Raises: Forbidden: neither its owner nor an administrator.
+        Raises:
+            Forbidden: The actor is neither the run's owner nor an administrator.
         """
         self._sharing.require_owner(actor, run)
         mine = _WITH_MAKER.where(links.c.run == run, links.c.expires_ns >= time.time_ns())
@@ -76,9 +88,10 @@ class Links:
             return [Link(row.id, row.run, row.email, row.created_ns, row.expires_ns, row.used_ns) for row in rows]
 
     def revoke(self, actor: Actor, link: str) -> str:
-        """End a link; its run.
+        """Revoke a link and return its run.
 
-        Raises: NotFound: there is none, or not for this one.
+        Raises:
+            NotFound: There is no such link, or the actor may not revoke it.
         """
         with self._database.read() as connection:
             run = connection.execute(select(links.c.run).where(links.c.id == link)).scalar()
@@ -95,7 +108,7 @@ class Links:
         return run
 
     def principal_for_code(self, code: str) -> Principal:
-        """Who came by it: a viewer of that run alone; nobody where it is over, or its maker shares that run no more."""
+        """Return a viewer of the linked run only; `ANONYMOUS` if the link is not valid."""
         sha256, now = secret.hash_token(code), time.time_ns()
         with self._database.read() as connection:
             row = connection.execute(_WITH_MAKER.where(links.c.sha256 == sha256)).first()

@@ -1,4 +1,4 @@
-"""Machines of a team: how they join, for whom private ones work, and when they are kept for somebody or for nobody."""
+"""Machines of a team: how they join, for whom private ones work, and bookings."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from visualprof.remote.queue.store.visibility import visible_agents
 
 @dataclass(frozen=True)
 class Booking:
-    """When a machine works for one user alone; user and email are None for maintenance: then for nobody."""
+    """A time in which a machine works for one user only; for maintenance, user and email are None."""
 
     id: str
     user: str | None
@@ -35,26 +35,29 @@ class Booking:
 
 
 class MachineAccess:
-    """What a team adds to the table of agents."""
+    """What accounts add to the table of agents."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def create_join_code(self, actor: Actor) -> str:
-        """A code by which one machine registers within ten minutes; it belongs to whoever asks for the code."""
+        """Create a code with which one machine registers within ten minutes; the machine belongs to the actor."""
         with self._database.write() as connection:
             record_event(connection, actor, msg("accounts.make_machine_code", "make machine code"), "")
             return codes.create(connection, "machine", "", "member", actor.user)
 
     def is_join_code(self, code: str) -> bool:
-        """Is there such a code? It is asked for before a machine is believed what it says."""
+        """Return whether the code exists. It is checked before the machine's capabilities are processed."""
         with self._database.read() as connection:
             return codes.exists(connection, "machine", code)
 
     def join(self, code: str, name: str, address: str) -> Callable[[Connection], str]:
-        """Redeems a code, in the transaction that adds the machine; gives its owner.
+        """Return a function that redeems a code and returns the machine's owner.
 
-        Raises (what is returned): BadParameter: there is none, its time is over, or its user may not submit any more.
+        The function runs in the transaction that adds the machine.
+
+        Raises:
+            BadParameter: Raised by the function: the code is invalid or expired, or its user may not submit jobs.
         """
 
         def redeemed(connection: Connection) -> str:
@@ -77,9 +80,13 @@ class MachineAccess:
         return redeemed
 
     def authorize_change(self, actor: Actor, agent: str, what: str) -> Callable[[Connection], None]:
-        """Ask whether the actor may change a machine, and notes that it did, in the transaction that does it.
+        """Return a function that checks whether the actor may change a machine, and records the change.
 
-        Raises (what is returned): NotFound. Forbidden: it is another's.
+        The function runs in the transaction of the change.
+
+        Raises:
+            NotFound: Raised by the function: there is no such machine.
+            Forbidden: Raised by the function: the machine belongs to another user.
         """
 
         def allowed(connection: Connection) -> None:
@@ -88,13 +95,13 @@ class MachineAccess:
         return allowed
 
     def owners(self) -> dict[str, str]:
-        """The addresses of the owners, by machine."""
+        """Return the owners' e-mail addresses by machine."""
         query = select(agents.c.id, users.c.email).join(users, users.c.id == agents.c.owner)
         with self._database.read() as connection:
             return {row.id: row.email for row in connection.execute(query)}
 
     def grants(self) -> dict[str, list[Grant]]:
-        """For whom private machines work, by machine."""
+        """Return for whom private machines work, by machine."""
         query = select(grants, users.c.email, projects.c.name).outerjoin(users, users.c.id == grants.c.holder)
         query = query.outerjoin(projects, projects.c.id == grants.c.holder)
         found: dict[str, list[Grant]] = {}
@@ -105,7 +112,7 @@ class MachineAccess:
         return found
 
     def bookings(self) -> dict[str, list[Booking]]:
-        """Those that are not over, by machine, the earliest first."""
+        """Return current and future bookings by machine, earliest first."""
         query = select(bookings, users.c.email).outerjoin(users, users.c.id == bookings.c.user)
         query = query.where(bookings.c.until_ns > self._database.now_ns()).order_by(bookings.c.from_ns)
         found: dict[str, list[Booking]] = {}
@@ -116,9 +123,12 @@ class MachineAccess:
         return found
 
     def grant(self, actor: Actor, agent: str, email: str, project: str) -> None:
-        """Let a private machine work for a user, or for the members of a project: one of them is named.
+        """Let a private machine work for a user, or for the members of a project.
 
-        Raises: NotFound: the machine, the user or the project. Forbidden: the machine is another's. BadParameter.
+        Raises:
+            NotFound: There is no such machine, user or project.
+            Forbidden: The machine belongs to another user.
+            BadParameter: Not exactly one of email and project is given.
         """
         if bool(email) == bool(project):
             raise BadParameter(msg("accounts.email_project_one_them", "email or project: one of them"))
@@ -132,9 +142,11 @@ class MachineAccess:
                 connection.execute(insert(grants).values(row))
 
     def revoke(self, actor: Actor, agent: str, holder: str) -> None:
-        """Take a grant back; what waits is not given to the machine any more, what it does goes on.
+        """Revoke a grant. Running tasks continue; waiting ones are no longer given to the machine.
 
-        Raises: NotFound. Forbidden: the machine is another's.
+        Raises:
+            NotFound: There is no such machine or grant.
+            Forbidden: The machine belongs to another user.
         """
         with self._database.write() as connection:
             self._changed(connection, actor, agent, msg("accounts.revoke_machine", "revoke machine"), holder)
@@ -142,9 +154,12 @@ class MachineAccess:
                 raise NotFound(msg("accounts.not_granted", f"it is not granted to {holder[:40]!r}"))
 
     def book(self, actor: Actor, agent: str, email: str, from_ns: int, until_ns: int) -> None:
-        """Keep a machine for a user, or with "" for nobody: then no task is given to it. What it does goes on.
+        """Reserve a machine for a user, or with "" for maintenance. Running tasks continue.
 
-        Raises: NotFound. BadParameter: the time is over. Conflict: another one overlaps, or the user may not use it.
+        Raises:
+            NotFound: There is no such machine or user.
+            BadParameter: The time is in the past.
+            Conflict: Another booking overlaps, or the machine does not work for the user.
         """
         if until_ns <= max(from_ns, self._database.now_ns()):
             raise BadParameter(
@@ -179,9 +194,10 @@ class MachineAccess:
             connection.execute(insert(bookings).values(row))
 
     def cancel_booking(self, actor: Actor, agent: str, booking: str) -> None:
-        """End a booking.
+        """Cancel a booking.
 
-        Raises: NotFound.
+        Raises:
+            NotFound: There is no such booking.
         """
         with self._database.write() as connection:
             self._changed(connection, actor, agent, msg("accounts.end_booking", "end booking"), booking)
@@ -190,7 +206,7 @@ class MachineAccess:
 
     @staticmethod
     def _changed(connection: Connection, actor: Actor, agent: str, action: str, what: str) -> AnyRow:
-        """The row of a machine that the actor may change, which is noted; others wait until this is done."""
+        """Lock and return the row of a machine that the actor may change, and record the change."""
         own = visible_agents(actor.principal.viewer).where(agents.c.id == agent).with_for_update()
         row = connection.execute(own).first()
         if row is None:

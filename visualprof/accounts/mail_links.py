@@ -1,6 +1,6 @@
-"""Links by e-mail to people who are not logged in: to make an account, or to set a new password.
+"""E-mail links for users who are not logged in: to create an account, or to set a new password.
 
-Whoever has the link reads the mail of that address. What is answered to whom asks tells nothing of who has an account.
+Whoever has the link can read the mail of that address. Answers do not reveal which addresses have accounts.
 """
 
 from __future__ import annotations
@@ -30,16 +30,24 @@ _log = logging.getLogger(__name__)
 
 
 class AccountLinkMailer:
-    """Sends such links. base_url: by which browsers reach the server."""
+    """Sends links by e-mail.
+
+    Args:
+        database: The database.
+        mail: The mail server.
+        base_url: URL by which browsers reach the server.
+    """
 
     def __init__(self, database: Database, mail: Mailer, base_url: str) -> None:
         self._database, self._mail, self._base_url = database, mail, base_url
-        self._pool = ThreadPoolExecutor(_AT_ONCE, "by-mail")  # how long it takes tells nothing either
+        self._pool = ThreadPoolExecutor(_AT_ONCE, "by-mail")  # so that the response time reveals nothing
 
     def request(self, actor: Actor, email: str, wish: LinkPurpose, language: Language) -> None:
-        """Somebody wants a link, for an address that may be theirs.
+        """Send a link to an address that may belong to the requester.
 
-        Raises: BadParameter: it is no address. TooMany.
+        Raises:
+            BadParameter: The address is invalid.
+            TooManyAttempts: A limit is exceeded.
         """
         email = normalize_email(email)
         count_attempt(self._database, actor.address)
@@ -55,11 +63,11 @@ class AccountLinkMailer:
                 record_event(
                     connection, actor, msg("accounts.letter_not_sent", "letter not sent"), f"{email}: {error.error}"
                 )
-        except Exception:  # noqa: BLE001 - who asked has their answer
+        except Exception:  # noqa: BLE001 - the request is answered already
             _log.exception("a link could not be sent")
 
     def _letter(self, actor: Actor, email: str, wish: LinkPurpose, language: Language) -> tuple[str, str] | None:
-        """Subject and text; None where there is nothing to send: no such account, or the last one was just sent."""
+        """Return subject and text; None if there is no such account, or a link was just sent."""
         with self._database.write() as connection:
             row = connection.execute(select(users).where(users.c.email == email)).first()
             if wish == "confirm" and row:

@@ -1,4 +1,4 @@
-"""Passwords: what is kept of them, which ones are refused, and that guessing is slow."""
+"""Passwords: hashing, rejecting weak ones, and limiting concurrent hashing."""
 
 from __future__ import annotations
 
@@ -18,15 +18,16 @@ if TYPE_CHECKING:
     from pwdlib import PasswordHash
 
 MIN_LENGTH, MAX_LENGTH = 10, 1000
-MAX_CONCURRENT = 2 if (os.cpu_count() or 1) > 4 else 1  # each takes a core for a fifth of a second, and 64 MB
-MAX_WAITING = 6  # each holds a thread of the server
+MAX_CONCURRENT = 2 if (os.cpu_count() or 1) > 4 else 1  # each needs a core for 0.2 s, and 64 MB
+MAX_WAITING = 6  # each occupies a server thread
 _PATIENCE_S = 10
 
 
 class Passwords:
-    """Hashes by Argon2, a few at once, for which few wait: a storm of them leaves the server to others.
+    """Argon2 hashes. Few run and wait at a time, so that many log-ins leave the server responsive.
 
-    Raises: VisualprofError: the package is not installed.
+    Raises:
+        VisualprofError: The package is not installed.
     """
 
     def __init__(self) -> None:
@@ -42,25 +43,28 @@ class Passwords:
         self._argon2: PasswordHash = PasswordHash.recommended()
 
     def hash(self, password: str) -> str:
-        """What is kept of a password.
+        """Return the hash of a password.
 
-        Raises: Crowded: many others log in.
+        Raises:
+            ServerBusy: Too many users log in.
         """
         with self._turn():
             return self._argon2.hash(password)
 
     def verify(self, password: str, kept: str | None) -> bool:
-        """Is it the password? It takes as long where nothing is kept, as for somebody who is not known.
+        """Return whether a password matches a hash. Without a hash, it takes as long, so that the time reveals nothing.
 
-        Raises: Crowded.
+        Raises:
+            ServerBusy: Too many users log in.
         """
         with self._turn():
             return self._argon2.verify(password[:MAX_LENGTH], kept or self._nobodys) and kept is not None
 
     def check_capacity(self) -> None:
-        """Before anything else is done for somebody who would have to wait for long.
+        """Check that a log-in would not wait for long, before anything else is done for it.
 
-        Raises: Crowded.
+        Raises:
+            ServerBusy: Too many users log in.
         """
         with self._place():
             pass
@@ -71,7 +75,7 @@ class Passwords:
 
     @contextmanager
     def _place(self) -> Generator[None]:
-        """A place among those that hash or wait for it."""
+        """Reserve a place among those that hash or wait."""
         if not self._places.acquire(blocking=False):
             raise _crowded()
         try:
@@ -81,7 +85,7 @@ class Passwords:
 
     @contextmanager
     def _turn(self) -> Generator[None]:
-        """A place among those that hash."""
+        """Wait for a place among those that hash."""
         with self._place():
             if not self._room.acquire(timeout=_PATIENCE_S):
                 raise _crowded()
@@ -94,8 +98,8 @@ class Passwords:
 
 @contextmanager
 def _one_core() -> Generator[None]:
-    """Has Argon2, which begins four threads, take one core: the others are for who is logged in."""
-    if not hasattr(os, "sched_setaffinity"):  # nothing but Linux has that for a thread
+    """Restrict Argon2, which starts four threads, to one core, so that other cores stay free for logged-in users."""
+    if not hasattr(os, "sched_setaffinity"):  # only Linux sets the affinity of threads
         yield
         return
     cores = os.sched_getaffinity(0)
@@ -114,7 +118,11 @@ def _crowded() -> ServerBusy:
 
 
 def check_strength(password: str, email: str) -> None:
-    """Raises: BadParameter: it is short, endless, or the address itself."""
+    """Reject weak passwords.
+
+    Raises:
+        BadParameter: The password is too short, too long, or the e-mail address.
+    """
     if not MIN_LENGTH <= len(password) <= MAX_LENGTH:
         raise BadParameter(
             msg("accounts.password_characters", f"password: {MIN_LENGTH} to {MAX_LENGTH} characters"),

@@ -1,4 +1,4 @@
-"""Who asks: somebody with an account, nobody, or, on a server without accounts, everybody. It needs no database."""
+"""Who makes a request: a user, an anonymous visitor, or any client of a server without accounts. Needs no database."""
 
 from __future__ import annotations
 
@@ -12,18 +12,25 @@ ROLES: tuple[Role, ...] = get_args(Role)
 
 
 def lower_role(a: Role, b: Role) -> Role:
-    """The role that may less."""
+    """Return the role with fewer permissions."""
     return ROLES[min(ROLES.index(a), ROLES.index(b))]
 
 
 @dataclass(frozen=True)
 class Principal:
-    """Who a request is from.
+    """Who makes a request.
 
-    user: id; None for nobody, and without accounts. role: None for nobody. session: id of the session, "" for a token.
-    csrf: what a page must say with every change, as a cookie is also sent by pages that are not ours; "" for a token.
-    sees_all: there are no accounts. scope: the only run that it sees, by a link; None is no such bound.
-    ends_ns: of the link.
+    Attributes:
+        user: Id of the user; None for visitors, and without accounts.
+        email: E-mail address.
+        name: Name.
+        role: Role; None for anonymous visitors.
+        session: Id of the session, "" for a token.
+        csrf: Proof that a page must send with every change, because browsers send cookies for other sites' pages also;
+            "" for a token.
+        sees_all: Whether the server has no accounts.
+        scope: The only visible run, for visitors with a link; None is unlimited.
+        ends_ns: When the link expires.
     """
 
     user: str | None = None
@@ -37,12 +44,12 @@ class Principal:
     ends_ns: int | None = None
 
     def may(self, role: Role) -> bool:
-        """Is this its role, or one below?"""
+        """Return whether the role includes `role`."""
         return self.role is not None and ROLES.index(self.role) >= ROLES.index(role)
 
     @property
     def viewer(self) -> str | None:
-        """Whose rows it sees; None is everybody's. Whoever came by a link is nobody whose rows there are."""
+        """Viewer as in `visibility`; None sees everything. Visitors with a link are viewers without rows."""
         if self.scope is not None:
             return f"{LINK_PREFIX}{self.scope}"
         return None if self.sees_all or self.role == "admin" else self.user or ""
@@ -50,20 +57,20 @@ class Principal:
 
 @dataclass(frozen=True)
 class Actor:
-    """Who acts, and from which address."""
+    """A principal and the address of its client."""
 
     principal: Principal
     address: str
 
     @property
     def user(self) -> str | None:
-        """Its id."""
+        """Id of the user."""
         return self.principal.user
 
 
-LINK_PREFIX = "vp_l_"  # before the code of a link to one run
-TOKEN_PREFIX = "vp_u_"  # before a token for commands
-MAX_LINK_HOURS = 90 * 24  # that a link to a run lasts
+LINK_PREFIX = "vp_l_"  # prefix of the codes of links
+TOKEN_PREFIX = "vp_u_"  # prefix of tokens for commands
+MAX_LINK_HOURS = 90 * 24  # maximum lifetime of a link
 ANONYMOUS = Principal()
-SINGLE_USER = Principal(role="admin", sees_all=True)  # without accounts: whoever has the server's token
-READER = Principal(role="viewer", sees_all=True)  # and whoever lacks it
+SINGLE_USER = Principal(role="admin", sees_all=True)  # a server without accounts: clients with the server's token
+READER = Principal(role="viewer", sees_all=True)  # a server without accounts: clients without the token

@@ -1,4 +1,4 @@
-"""Projects: people who share runs."""
+"""Projects: groups of users who share runs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Projects:
         self._database = database
 
     def list_visible(self, viewer: str | None) -> list[Project]:
-        """Those that somebody belongs to, or all for None, by name."""
+        """Return the projects of a viewer, by name; None is all."""
         chosen = _visible(viewer)
         people = select(members.c.project, users).join(users, users.c.id == members.c.user).order_by(users.c.email)
         with self._database.read() as connection:
@@ -40,9 +40,11 @@ class Projects:
         return [Project(row.id, row.name, of_project[row.id]) for row in rows]
 
     def create(self, actor: Actor, name: str) -> str:
-        """A new project with whoever makes it; its id.
+        """Create a project with the actor as member; return its id.
 
-        Raises: BadParameter. Conflict: one of theirs is called so; of others' they learn nothing.
+        Raises:
+            BadParameter: The name is invalid.
+            Conflict: A visible project has this name. The names of others' projects are not revealed.
         """
         name, identity = _name(name), new_id()
         with self._database.write() as connection:
@@ -53,7 +55,13 @@ class Projects:
         return identity
 
     def rename(self, actor: Actor, project: str, name: str) -> None:
-        """Raises: NotFound: there is none, or not for this one. BadParameter. Conflict."""
+        """Rename a project.
+
+        Raises:
+            NotFound: There is no such project, or the actor is not a member.
+            BadParameter: The name is invalid.
+            Conflict: A visible project has this name.
+        """
         name = _name(name)
         with self._database.write() as connection:
             before = require_membership(connection, actor, project)
@@ -64,9 +72,10 @@ class Projects:
             )
 
     def delete(self, actor: Actor, project: str) -> None:
-        """Remove a project; its runs and models become private to their owners.
+        """Delete a project; its runs and models become private to their owners.
 
-        Raises: NotFound.
+        Raises:
+            NotFound: There is no such project, or the actor is not a member.
         """
         with self._database.write() as connection:
             name = require_membership(connection, actor, project).name
@@ -83,9 +92,10 @@ class Projects:
             record_event(connection, actor, msg("accounts.remove_project_3", "remove project"), name)
 
     def add_member(self, actor: Actor, project: str, email: str) -> None:
-        """Takes somebody in.
+        """Add a user to a project.
 
-        Raises: NotFound: no such project, or nobody of that address.
+        Raises:
+            NotFound: There is no such project or user.
         """
         with self._database.write() as connection:
             name = require_membership(connection, actor, project).name
@@ -102,9 +112,10 @@ class Projects:
                 record_event(connection, actor, msg("accounts.add_project_2", "add to project"), f"{email} to {name}")
 
     def remove_member(self, actor: Actor, project: str, user: str) -> None:
-        """Takes somebody out.
+        """Remove a user from a project.
 
-        Raises: NotFound.
+        Raises:
+            NotFound: There is no such project or member.
         """
         with self._database.write() as connection:
             name = require_membership(connection, actor, project).name
@@ -118,15 +129,16 @@ class Projects:
 
 
 def bump_sharing_revision(connection: Connection) -> None:
-    """Count a change of who may see what was there before: runs, and the jobs whose results they are."""
+    """Record a change of who may see existing runs, and the jobs whose results they are."""
     next_revision(connection, "shared")
     next_revision(connection, "jobs")
 
 
 def require_membership(connection: Connection, actor: Actor, project: str) -> AnyRow:
-    """The row of a project that the actor belongs to, or of any for an administrator.
+    """Return the row of a project that the actor belongs to, or of any project for an administrator.
 
-    Raises: NotFound: others are not told from those that are not there.
+    Raises:
+        NotFound: There is no such project, or the actor is not a member; the error does not say which.
     """
     row = connection.execute(select(projects).where(projects.c.id == project)).first()
     inside = (members.c.project == project) & (members.c.user == actor.user)
@@ -143,7 +155,7 @@ def _name(name: str) -> str:
 
 
 def _visible(viewer: str | None) -> Select[Any]:
-    """The projects that somebody belongs to, or all for None."""
+    """Return a query for the projects of a viewer, or all for None."""
     mine = select(members.c.project).where(members.c.user == viewer)
     return select(projects) if viewer is None else select(projects).where(projects.c.id.in_(mine))
 

@@ -1,6 +1,6 @@
-"""People whom a proxy has logged in: it says in a header who asks, and no password is needed here.
+"""Users whom a proxy has logged in: it sends their name in a header, and no password is needed here.
 
-The caller has made sure that the header comes from that proxy.
+The caller has verified that the header comes from that proxy.
 """
 
 from __future__ import annotations
@@ -17,9 +17,12 @@ from visualprof.remote.queue.store.signing import Signer
 
 
 class ProxyAuth:
-    """Accounts by what a proxy calls people: an e-mail address, or a name.
+    """Accounts by the name in a proxy's header: an e-mail address or a name.
 
-    registration: whether somebody who is seen for the first time gets an account. signer: of the server.
+    Args:
+        database: The database.
+        registration: Whether a new user gets an account.
+        signer: Signer of the server.
     """
 
     def __init__(self, database: Database, registration: Registration, signer: Signer) -> None:
@@ -29,9 +32,10 @@ class ProxyAuth:
         )
 
     def principal(self, said: str, address: str) -> Principal:
-        """Who it is; nobody without an account, or with one that is disabled.
+        """Return the principal of a name; one without permissions if there is no account, or it is disabled.
 
-        Raises: BadParameter: nobody can be called so.
+        Raises:
+            BadParameter: The name is invalid.
         """
         name = normalize_name(said)
         row = self._vouched.find_or_create(name, address)

@@ -1,4 +1,4 @@
-"""How much each user may have, as administrators say it; the queue holds to it."""
+"""Quotas of users, as administrators set them; the queue enforces them."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ __all__ = ["DEFAULT_USER", "Quota", "Usage", "UserQuotas"]
 
 
 class UserQuotas(Quotas):
-    """The table of quotas, with who changed it."""
+    """The `quotas` table, with an audit event for each change."""
 
     def __init__(self, database: Database) -> None:
         super().__init__(database)
         self._database = database
 
     def change(self, actor: Actor, user: str, quota: Quota | None) -> None:
-        """Set what a user, or `EVERYBODY` without a row, may have; None removes the row.
+        """Set the quota of a user, or of all users without a row for `DEFAULT_USER`; None removes the row.
 
-        Raises: NotFound.
+        Raises:
+            NotFound: There is no such user.
         """
         with self._database.write() as connection:
             whose = "everybody" if user == DEFAULT_USER else email_of_user(connection, user)

@@ -1,4 +1,4 @@
-"""Rows of the tables of accounts as values, as the API answers with them. They need no database."""
+"""Rows of the accounts' tables as values, as the API returns them. This module needs no database."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from visualprof.accounts.principal import Principal, Role
 
 @dataclass(frozen=True, kw_only=True)
 class User:
-    """Somebody with an account. seen_ns: None before the first log-in."""
+    """A user with an account. seen_ns is None before the first log-in."""
 
     id: str
     email: str
@@ -22,13 +22,22 @@ class User:
 
     @property
     def principal(self) -> Principal:
-        """Who it is when it asks."""
+        """The principal of the user's requests."""
         return Principal(self.id, self.email, self.name, self.role)
 
 
 @dataclass(frozen=True)
 class Token:
-    """For commands and CI. role: the most that it may do. used_ns: None before its first use."""
+    """A token for commands and CI.
+
+    Attributes:
+        id: Id of the token.
+        name: Name of the token.
+        role: Upper bound of its permissions.
+        created_ns: When it was created.
+        expires_ns: When it expires.
+        used_ns: When it was last used; None before the first use.
+    """
 
     id: str
     name: str
@@ -40,7 +49,7 @@ class Token:
 
 @dataclass(frozen=True)
 class AuditEvent:
-    """What somebody did. email: theirs, or what they said it was."""
+    """An event of the audit log. email is the user's address, or the one that a client claimed."""
 
     seq: int
     at_ns: int
@@ -53,7 +62,7 @@ class AuditEvent:
 
 @dataclass(frozen=True)
 class Member:
-    """Somebody in a project."""
+    """A member of a project."""
 
     user: str
     email: str
@@ -62,7 +71,7 @@ class Member:
 
 @dataclass(frozen=True)
 class Project:
-    """People who share runs."""
+    """A group of users who share runs."""
 
     id: str
     name: str
@@ -71,7 +80,13 @@ class Project:
 
 @dataclass(frozen=True)
 class Grant:
-    """For whom a private machine works beside its owner. holder: its id. name: of a user the address."""
+    """For whom a private machine works, in addition to its owner.
+
+    Attributes:
+        holder: Id of the user or project.
+        kind: Kind of the holder.
+        name: Name of the project, or e-mail address of the user.
+    """
 
     holder: str
     kind: Literal["user", "project"]

@@ -1,4 +1,4 @@
-"""Everything about accounts over one database."""
+"""All services of accounts over one database."""
 
 from __future__ import annotations
 
@@ -19,9 +19,16 @@ from visualprof.remote.queue.store.database import Database
 
 
 class Accounts:
-    """The people of a server. registration: whether they make their accounts themselves.
+    """The accounts of a server.
 
-    Raises: VisualprofError: a package is missing.
+    Args:
+        database: The database.
+        registration: Whether users create their accounts themselves.
+        idle_s: Maximum idle time of a session.
+        whole_s: Maximum age of a session.
+
+    Raises:
+        VisualprofError: A package is missing.
     """
 
     def __init__(
@@ -41,5 +48,10 @@ class Accounts:
         self.machines = MachineAccess(database)
 
     def audit_events(self, before: int | None, limit: int) -> list[AuditEvent]:
-        """The latest rows of the log, the newest first. before: only those with a lower number."""
+        """Return the latest audit events, newest first.
+
+        Args:
+            before: Only events with a lower number.
+            limit: Maximum number of events.
+        """
         return list_events(self.database, before, limit)

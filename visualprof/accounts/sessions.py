@@ -1,4 +1,4 @@
-"""Who is logged in: sessions of browsers, and tokens of commands. Both can be ended at any time."""
+"""Sessions of browsers, and tokens of commands. Both can be ended at any time."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ _DAY_NS = 86400 * 10**9
 
 
 def _with_user(table: Any) -> Any:
-    """The row of a secret with its user; `may` is that one's role."""
+    """Return a query for the row of a secret with its user; `may` is the user's role."""
     who = users.c.email, users.c.name.label("who"), users.c.role.label("may"), users.c.disabled
     return select(table, *who).join(users, users.c.id == table.c.user).where(table.c.sha256 == bindparam("secret"))
 
 
-# Statements are made once: making one takes longer than running it.
+# Statements are built once, because building one takes longer than running it.
 _OF_COOKIE, _OF_TOKEN = _with_user(sessions), _with_user(api_tokens)
 
 
 @dataclass(frozen=True)
 class Session:
-    """A browser that is logged in."""
+    """A session of a browser."""
 
     id: str
     begun_ns: int
@@ -49,7 +49,10 @@ class Session:
 class Sessions:
     """The tables of sessions and tokens.
 
-    idle_s, whole_s: how long a session lasts unused, and at all.
+    Args:
+        database: The database.
+        idle_s: Maximum idle time of a session.
+        whole_s: Maximum age of a session.
     """
 
     def __init__(self, database: Database, idle_s: float = MAX_IDLE_S, whole_s: float = MAX_AGE_S) -> None:
@@ -57,9 +60,13 @@ class Sessions:
         self._idle_ns, self._whole_ns = int(idle_s * 1e9), int(whole_s * 1e9)
 
     def create(self, user: str, address: str, browser: str, issued: str | None = None) -> str:
-        """The cookie of a new session; old ones of everybody are cleared away.
+        """Create a session and return its cookie; expired sessions of all users are deleted.
 
-        issued: what is kept of its name at an issuer; None where it began here.
+        Args:
+            user: Id of the user.
+            address: Address of the client.
+            browser: User agent of the browser.
+            issued: Digest of the issuer's session id; None for a local log-in.
         """
         now = time.time_ns()
         cookie, sha256 = secret.generate(_COOKIE)
@@ -77,7 +84,7 @@ class Sessions:
         return cookie
 
     def principal_for_cookie(self, cookie: str) -> Principal:
-        """Who it is; nobody where the session is over."""
+        """Return the principal of a cookie; `ANONYMOUS` if the session has ended."""
         sha256, now = secret.hash_token(cookie), time.time_ns()
         with self._database.query() as connection:
             row = connection.execute(_OF_COOKIE, {"secret": sha256}).first()
@@ -89,7 +96,7 @@ class Sessions:
         return Principal(row.user, row.email, row.who, row.may, row.id, csrf)
 
     def principal_for_token(self, token: str) -> Principal:
-        """Who it is; nobody where the token is not known or its time is over."""
+        """Return the principal of a token; `ANONYMOUS` if the token is unknown or expired."""
         sha256, now = secret.hash_token(token), time.time_ns()
         with self._database.query() as connection:
             row = connection.execute(_OF_TOKEN, {"secret": sha256}).first()
@@ -99,15 +106,16 @@ class Sessions:
         return Principal(row.user, row.email, row.who, lower_role(row.may, row.role))
 
     def for_user(self, user: str) -> list[Session]:
-        """Somebody's sessions, the latest first."""
+        """Return a user's sessions, latest first."""
         query = select(sessions).where(sessions.c.user == user).order_by(sessions.c.seen_ns.desc())
         with self._database.query() as connection:
             return [_session(row) for row in connection.execute(query)]
 
     def end(self, actor: Actor, session: str) -> None:
-        """Log out one of one's own sessions.
+        """End one of the actor's sessions.
 
-        Raises: NotFound.
+        Raises:
+            NotFound: The actor has no such session.
         """
         mine = (sessions.c.id == session) & (sessions.c.user == actor.user)
         with self._database.write() as connection:
@@ -116,9 +124,10 @@ class Sessions:
             record_event(connection, actor, msg("accounts.log_out_2", "log out"), session)
 
     def create_token(self, actor: Actor, name: str, role: Role, days: float) -> str:
-        """A new token of one's own; it is shown once.
+        """Create a token for the actor; it is shown only once.
 
-        Raises: BadParameter.
+        Raises:
+            BadParameter: The name, the role or the number of days is invalid.
         """
         if not (name.isprintable() and 0 < len(name.strip()) <= 200):
             raise BadParameter(msg("accounts.name_1_200_visible", "name: 1 to 200 visible characters"))
@@ -136,15 +145,16 @@ class Sessions:
         return token
 
     def tokens_for_user(self, user: str) -> list[Token]:
-        """Somebody's tokens, the latest first."""
+        """Return a user's tokens, latest first."""
         query = select(api_tokens).where(api_tokens.c.user == user).order_by(api_tokens.c.created_ns.desc())
         with self._database.query() as connection:
             return [_token(row) for row in connection.execute(query)]
 
     def revoke_token(self, actor: Actor, token: str) -> None:
-        """End one of one's own tokens.
+        """Revoke one of the actor's tokens.
 
-        Raises: NotFound.
+        Raises:
+            NotFound: The actor has no such token.
         """
         mine = (api_tokens.c.id == token) & (api_tokens.c.user == actor.user)
         with self._database.write() as connection:

@@ -18,7 +18,7 @@ from visualprof.messages import msg
 from visualprof.remote.queue.store.database import Database, next_revision
 from visualprof.remote.queue.store.tables import members, revisions, runs
 
-_KEPT = 256  # people
+_KEPT = 256  # users whose projects are cached
 _REVISIONS = select(revisions.c.name, revisions.c.revision).where(
     (revisions.c.name == "runs") | (revisions.c.name == "shared")
 )
@@ -29,7 +29,7 @@ _CHANGED = select(runs.c.folder, runs.c.owner, runs.c.visibility, runs.c.project
 
 @dataclass(frozen=True)
 class Access:
-    """Who may see a run. owner: None where nobody put it there by a job."""
+    """Who may see a run. owner is None if no job created the run."""
 
     folder: str
     owner: str | None
@@ -37,26 +37,29 @@ class Access:
     project: str | None
 
     def can_be_shared_by(self, principal: Principal) -> bool:
-        """May somebody share it?"""
+        """Return whether a principal may change who sees the run."""
         own = self.owner is not None and self.owner == principal.user
         return principal.may("admin") or (own and principal.may("member"))
 
 
 class Sharing:
-    """Who may see which run: rows of `runs` by folder. A run follows the longest folder that its id begins with.
+    """Who may see which run: rows of `runs` by folder. A run follows the longest folder that its id starts with.
 
-    They are kept in memory, and of a change its rows alone are read: there are as many as jobs ever were.
+    The rows are cached, and only changed rows are read again, because there are as many as jobs ever existed.
     """
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._lock = threading.Lock()
         self._rows: dict[str, tuple[str, Visibility, str]] = {}  # by folder: owner, visibility, project
-        self._known = -1  # the revision of these rows
+        self._known = -1  # revision of the cached rows
         self._projects = lru_cache(_KEPT)(self._projects_of)
 
     def revision(self) -> int:
-        """Grow with every change of who may see what was there before; `rule` knows all rows until now."""
+        """Return the revision of sharing, and update the cached rows.
+
+        The revision increases whenever the visibility of an existing run changes.
+        """
         with self._database.query() as connection:
             now = {row.name: row.revision for row in connection.execute(_REVISIONS)}
             if now["runs"] != self._known:
@@ -65,7 +68,7 @@ class Sharing:
         return now["shared"]
 
     def visibility_filter(self, viewer: str | None) -> Callable[[str], bool]:
-        """Tells of the ids of runs, or of files in them, whether somebody may see them."""
+        """Return a function that says whether the viewer may see a run, or a file in a run, by id."""
         if viewer is None:
             return lambda _: True
         known, projects = self._rows, self._projects(viewer, self.revision())
@@ -83,20 +86,20 @@ class Sharing:
         return visible
 
     def _read(self, connection: Connection, until: int) -> None:
-        """The rows that changed until then."""
-        if until > self._known:  # else another thread read later ones
+        """Read the rows that changed up to a revision."""
+        if until > self._known:  # otherwise another thread has read later rows
             for folder, *row in connection.execute(_CHANGED, {"known": self._known}):
                 self._rows[folder] = sys.intern(row[0] or ""), row[1], sys.intern(row[2] or "")
             self._known = until
 
     def _projects_of(self, viewer: str, shared: int) -> frozenset[str]:
-        """Of somebody, at that revision or a later one."""
+        """Return the projects of a viewer at this revision or a later one."""
         del shared
         with self._database.query() as connection:
             return frozenset(connection.execute(select(members.c.project).where(members.c.user == viewer)).scalars())
 
     def access(self, path: str) -> Access:
-        """The row that a run follows; a public one where there is none."""
+        """Return who may see a run; without a row the run is public."""
         folders = [path]
         while "/" in folders[-1]:
             folders.append(folders[-1].rpartition("/")[0])
@@ -106,9 +109,10 @@ class Sharing:
         return Access(row.folder, row.owner, row.visibility, row.project) if row else Access(path, None, "public", None)
 
     def require_owner(self, actor: Actor, path: str) -> Access:
-        """Who may see a run, for somebody who may change it.
+        """Return who may see a run, if the actor may change it.
 
-        Raises: Forbidden: neither its owner nor an administrator.
+        Raises:
+            Forbidden: The actor is neither the run's owner nor an administrator.
         """
         access = self.access(path)
         if not access.can_be_shared_by(actor.principal):
@@ -118,9 +122,12 @@ class Sharing:
         return access
 
     def share(self, actor: Actor, path: str, visibility: Visibility, project: str | None) -> None:
-        """Changes who may see a run: its owner may, and administrators.
+        """Change who may see a run.
 
-        Raises: Forbidden. BadParameter. NotFound: the project.
+        Raises:
+            Forbidden: The actor is neither the run's owner nor an administrator.
+            BadParameter: The project does not match the visibility.
+            NotFound: There is no such project, or the actor is not a member.
         """
         access = self.require_owner(actor, path)
         if (visibility == "project") != (project is not None):

@@ -1,4 +1,4 @@
-"""People: who they are, what they may, and how they prove it."""
+"""Users: their accounts, roles and passwords."""
 
 from __future__ import annotations
 
@@ -28,9 +28,10 @@ _NAME = re.compile(r"[^\W,;<>()\"\\@][^\s,;<>()\"\\@]{0,63}", re.ASCII)
 
 
 def normalize_email(text: str) -> str:
-    """An e-mail address as it is kept.
+    """Return an e-mail address as it is stored.
 
-    Raises: BadParameter.
+    Raises:
+        BadParameter: The address is invalid.
     """
     email = text.strip().lower()
     if len(email) > 254 or not _EMAIL.fullmatch(email):
@@ -42,9 +43,10 @@ def normalize_email(text: str) -> str:
 
 
 def normalize_name(said: str) -> str:
-    """What a proxy calls somebody, as it is kept: an e-mail address, or a name without one.
+    """Return a proxy's name of a user as it is stored: an e-mail address, or a name without "@".
 
-    Raises: BadParameter: it is neither, as when two headers came.
+    Raises:
+        BadParameter: The name is neither, for example because two headers were joined.
     """
     name = said.strip().lower()
     if name.isascii() and "@" in name:
@@ -55,16 +57,19 @@ def normalize_name(said: str) -> str:
 
 
 class Users:
-    """The table of users. Every change is in the audit log."""
+    """The `users` table. Every change is recorded in the audit log."""
 
     def __init__(self, database: Database, passwords: Passwords) -> None:
         self._database, self._passwords = database, passwords
 
     def register(self, actor: Actor, email: str, name: str, password: str, how: Registration, code: str = "") -> User:
-        """Somebody makes an account: a member, or what the invitation says.
+        """Create an account for a visitor: a member, or what the invitation says.
 
-        Raises: BadParameter: a wrong address, password or code. Conflict: the address is taken. Forbidden: it is off.
-            TooMany.
+        Raises:
+            BadParameter: The address, password or code is invalid.
+            Conflict: The address is taken.
+            Forbidden: Registration is off, or it needs an invitation.
+            TooManyAttempts: A limit is exceeded.
         """
         count_attempt(self._database, actor.address)
         email = normalize_email(email)
@@ -92,9 +97,11 @@ class Users:
         return user
 
     def create(self, actor: Actor, email: str, name: str, role: Role, password: str | None) -> User:
-        """An administrator makes an account. password: None for somebody whom a proxy logs in.
+        """Create an account as an administrator. A user without password logs in through a proxy or an issuer.
 
-        Raises: BadParameter. Conflict.
+        Raises:
+            BadParameter: The address or password is invalid.
+            Conflict: The address is taken.
         """
         email = normalize_name(email) if password is None else normalize_email(email)
         if password is not None:
@@ -106,9 +113,12 @@ class Users:
         return user
 
     def log_in(self, email: str, password: str, address: str) -> User:
-        """Somebody proves who they are. Unknown, disabled and mistaken ones get the same answer after the same time.
+        """Return the user of a password. Unknown and disabled users get the same answer after the same time.
 
-        Raises: Untrusted. TooMany. Crowded: many others do.
+        Raises:
+            Unauthenticated: The address or password is wrong.
+            TooManyAttempts: A limit is exceeded.
+            ServerBusy: Too many users log in.
         """
         email = email.strip().lower()
         self._passwords.check_capacity()
@@ -131,9 +141,13 @@ class Users:
         return _user(row)
 
     def change_password(self, actor: Actor, old: str, new: str) -> None:
-        """Somebody changes their own; every session and token ends.
+        """Change the actor's own password; all their sessions and tokens end.
 
-        Raises: Untrusted: the old one is wrong. BadParameter. TooMany. Crowded.
+        Raises:
+            Unauthenticated: The old password is wrong.
+            BadParameter: The new password is too weak.
+            TooManyAttempts: A limit is exceeded.
+            ServerBusy: Too many users log in.
         """
         self._passwords.check_capacity()
         count_attempt(self._database, actor.address, actor.principal.email)
@@ -144,18 +158,22 @@ class Users:
         self._set_password(actor, row, new, msg("accounts.change_password", "change password"))
 
     def set_password(self, actor: Actor, user: str, new: str) -> None:
-        """An administrator sets somebody's.
+        """Set a user's password as an administrator.
 
-        Raises: NotFound. BadParameter.
+        Raises:
+            NotFound: There is no such user.
+            BadParameter: The password is too weak.
         """
         with self._database.read() as connection:
             row = _row(connection, user)
         self._set_password(actor, row, new, msg("accounts.set_password", "set password"))
 
     def reset_password(self, actor: Actor, code: str, new: str) -> None:
-        """Somebody with a code sets a new one.
+        """Set a new password with a code.
 
-        Raises: BadParameter. TooMany.
+        Raises:
+            BadParameter: The code or the password is invalid.
+            TooManyAttempts: A limit is exceeded.
         """
         count_attempt(self._database, actor.address)
         check_strength(new, "")
@@ -173,9 +191,15 @@ class Users:
             )
 
     def invite(self, actor: Actor, email: str, role: Role) -> str:
-        """A code by which somebody registers. email: of whom, "" is anybody.
+        """Create an invitation and return its code.
 
-        Raises: BadParameter.
+        Args:
+            actor: The administrator.
+            email: Address of the invited user; "" is anyone.
+            role: Role of the account.
+
+        Raises:
+            BadParameter: The address is invalid.
         """
         email = normalize_email(email) if email else ""
         with self._database.write() as connection:
@@ -185,9 +209,10 @@ class Users:
             return codes.create(connection, "invitation", email, role, actor.user)
 
     def reset_code(self, actor: Actor, user: str) -> str:
-        """A code by which somebody sets a new password.
+        """Create a code with which a user sets a new password.
 
-        Raises: NotFound.
+        Raises:
+            NotFound: There is no such user.
         """
         with self._database.write() as connection:
             row = _row(connection, user)
@@ -195,21 +220,23 @@ class Users:
             return codes.create(connection, "reset", row.email, row.role, actor.user)
 
     def has_password(self, user: str) -> bool:
-        """Does somebody log in by one?"""
+        """Return whether a user logs in with a password."""
         with self._database.query() as connection:
             return connection.execute(select(users.c.password).where(users.c.id == user)).scalar() is not None
 
     def list_all(self) -> list[User]:
-        """Everybody by address."""
+        """Return all users by address."""
         with self._database.query() as connection:
             return [_user(row) for row in connection.execute(select(users).order_by(users.c.email))]
 
     def update(
         self, actor: Actor, user: str, name: str | None = None, role: Role | None = None, disabled: bool | None = None
     ) -> None:
-        """Change what is not None. Whoever may less from now on, or nothing, is logged out.
+        """Change the values that are not None. A user who loses permissions is logged out.
 
-        Raises: NotFound. Conflict: nobody would be administrator any more.
+        Raises:
+            NotFound: There is no such user.
+            Conflict: There would be no administrator left.
         """
         wanted = {"name": name, "role": role, "disabled": disabled}
         values: dict[str, Any] = {field: value for field, value in wanted.items() if value is not None}
@@ -218,7 +245,7 @@ class Users:
         told = ", ".join(f"{field} {value}" for field, value in values.items())
         with self._database.write() as connection:
             row = _row(connection, user)
-            if row.disabled and disabled is False:  # for the issuer they may be somebody else by now
+            if row.disabled and disabled is False:  # the issuer may have given the address to another user
                 values["subject"] = None
             connection.execute(update(users).where(users.c.id == user).values(values))
             administrators = select(func.count()).select_from(users).where(users.c.role == "admin", ~users.c.disabled)
@@ -243,15 +270,16 @@ class Users:
 
 
 def email_of_user(connection: Connection, user: str) -> str:
-    """Somebody's address.
+    """Return a user's e-mail address.
 
-    Raises: NotFound.
+    Raises:
+        NotFound: There is no such user.
     """
     return str(_row(connection, user).email)
 
 
 def has_users(database: Database) -> bool:
-    """Has anybody an account?"""
+    """Return whether there is any account."""
     with database.read() as connection:
         return connection.execute(select(users.c.id).limit(1)).first() is not None
 
@@ -263,15 +291,17 @@ def _keep_password(connection: Connection, actor: Actor, row: AnyRow, kept: str,
 
 
 def end_all_sessions(connection: Connection, user: str) -> None:
-    """Ends somebody's sessions and tokens."""
+    """End all sessions and tokens of a user."""
     connection.execute(delete(sessions).where(sessions.c.user == user))
     connection.execute(delete(api_tokens).where(api_tokens.c.user == user))
 
 
 def insert_user(connection: Connection, email: str, name: str, role: Role, password: str | None) -> User:
-    """A new account. password: what is kept of it; None logs in otherwise.
+    """Insert an account. password is a hash; None if another system authenticates the user.
 
-    Raises: BadParameter: the name. Conflict: the address is taken.
+    Raises:
+        BadParameter: The name is invalid.
+        Conflict: The address is taken.
     """
     name = name.strip() or email.partition("@")[0]
     if len(name) > 200 or not name.isprintable():
@@ -281,7 +311,7 @@ def insert_user(connection: Connection, email: str, name: str, role: Role, passw
     try:
         if not taken:
             connection.execute(insert(users).values(**row, password=password, created_ns=time.time_ns()))
-    except IntegrityError:  # another server was faster
+    except IntegrityError:  # another server inserted the account
         taken = row
     if taken:
         raise Conflict(

@@ -1,1 +1,1 @@
-"""What people are told of: in the page, and as they wish by e-mail and by webhook."""
+"""Notifications of users: in the web UI, by e-mail, and by webhook."""

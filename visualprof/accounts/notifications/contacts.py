@@ -1,4 +1,4 @@
-"""How somebody wants to be told: by e-mail, by webhook, of what, and in which language."""
+"""How users want to be notified: by e-mail or webhook, of which events, and in which language."""
 
 from __future__ import annotations
 
@@ -20,13 +20,23 @@ from visualprof.remote.queue.store.tables import contacts, deliveries
 
 Channel = Literal["mail", "webhook"]
 SENDABLE_KINDS: tuple[Kind, ...] = ("job_finished", "job_failed", "regression", "machine_lost")
-_FIRST = ("job_finished", "job_failed", "machine_lost")  # known to whoever chose before that was noted
+_FIRST = ("job_finished", "job_failed", "machine_lost")  # kinds that existed before the choices were recorded
 SECRET_PREFIX = "vp_h_"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Contact:
-    """What somebody has chosen. kinds: that are sent. trouble: why the last one was not sent, "" where it was."""
+    """A user's choices.
+
+    Attributes:
+        kinds: Kinds of events that are sent.
+        language: Language of the texts.
+        mail: Whether notifications are sent by e-mail.
+        webhook: URL of the webhook, "" without one.
+        secret: Secret that signs requests to the webhook.
+        trouble: Why the last delivery failed, "" if it did not.
+        trouble_ns: When it failed.
+    """
 
     kinds: tuple[Kind, ...] = SENDABLE_KINDS
     language: Language = "en"
@@ -38,14 +48,14 @@ class Contact:
 
     @property
     def channels(self) -> tuple[Channel, ...]:
-        """Where it is sent."""
+        """Channels on which notifications are sent."""
         return (*(("mail",) if self.mail else ()), *(("webhook",) if self.webhook else ()))
 
 
 def contact_for(connection: Connection, user: str) -> Contact:
-    """Somebody's choice; whoever has made none sees notices in the page alone.
+    """Return a user's choices; without any, notifications appear only in the web UI.
 
-    A kind of which they did not know when they chose is sent: they never said that it is not to be.
+    Kinds that did not exist when the user chose are sent, because the user never rejected them.
     """
     row = connection.execute(select(contacts).where(contacts.c.user == user)).first()
     if row is None:
@@ -64,20 +74,21 @@ def contact_for(connection: Connection, user: str) -> Contact:
 
 
 class Contacts:
-    """The table of them."""
+    """The `contacts` table."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def get(self, user: str) -> Contact:
-        """Somebody's choice."""
+        """Return a user's choices."""
         with self._database.read() as connection:
             return contact_for(connection, user)
 
     def update(self, actor: Actor, kinds: Sequence[str], language: Language, mail: bool, webhook: str) -> str:
-        """Somebody's new choice. A new webhook gets a new secret, which is answered this once; else "".
+        """Set the actor's choices. A new webhook gets a new secret, which is returned once; otherwise return "".
 
-        Raises: BadParameter: the webhook is no address.
+        Raises:
+            BadParameter: The webhook's URL is invalid.
         """
         if webhook:
             target_of(webhook)

@@ -1,4 +1,4 @@
-"""Finds what people are told of: jobs that ended, machines that are not heard of. Any number of servers may look."""
+"""Events of which users are notified: ended jobs and lost machines. Any number of servers may search for them."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ from visualprof.remote.queue.store.database import Database, current_revision
 from visualprof.remote.queue.store.records import REQUEST, AnyRow
 from visualprof.remote.queue.store.tables import agents, jobs, notices, revisions, tasks, users
 
-LOST_LEASES = 4  # a machine that restarts is back by then
-_NEWS_NS = 86400 * 10**9  # what is older is no news
+LOST_LEASES = 4  # enough for a machine to restart
+_NEWS_NS = 86400 * 10**9  # older events are not notified
 
 
 def notify_job_owners(database: Database, compare: Compare | None = None) -> None:
-    """Tell the owners of jobs that ended since the last look, and of what has become slower in them.
+    """Notify the owners of jobs that ended since the last call, and of regressions in them.
 
-    Whose update of the revision succeeds tells of everything up to it, in the same transaction: nothing is told twice,
-    nor lost when the server is killed.
+    Only the server whose update of the revision succeeds notifies, in the same transaction. No notification is
+    repeated, or
+    lost when the server is killed.
     """
     with database.read() as connection:
         before, now = current_revision(connection, "told"), current_revision(connection)
@@ -44,7 +45,7 @@ def notify_job_owners(database: Database, compare: Compare | None = None) -> Non
 
 
 def notify_lost_machines(database: Database, lease_s: float) -> None:
-    """Tells of machines that were heard of a day ago or later, and no more: their owner, or else administrators."""
+    """Notify the owner, or else administrators, of machines that were lost within the last day."""
     now = database.now_ns()
     told = select(notices.c.seq).where(
         notices.c.kind == "machine_lost", notices.c.subject == agents.c.id, notices.c.at_ns == agents.c.seen_ns
@@ -54,12 +55,12 @@ def notify_lost_machines(database: Database, lease_s: float) -> None:
     with database.read() as connection:
         rows = connection.execute(lost).all()
     for row in rows:
-        with contextlib.suppress(IntegrityError), database.write() as connection:  # else another server was faster
+        with contextlib.suppress(IntegrityError), database.write() as connection:  # another server may have notified
             notify(connection, _who_cares(connection, row), "machine_lost", row.id, row.name, row.seen_ns)
 
 
 def _ended_jobs(connection: Connection, after: int, upto: int) -> list[AnyRow]:
-    """Jobs of people that changed between two revisions and of which nothing is to be done; cancelled ones are none."""
+    """Return users' jobs that ended between two revisions; canceled jobs are omitted."""
     ended_ns = func.max(tasks.c.updated_ns)
     open_, failed, cancelled = (
         func.sum(case((condition, 1), else_=0))

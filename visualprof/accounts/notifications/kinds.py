@@ -1,4 +1,4 @@
-"""What people are told of, and in which languages. It needs no database."""
+"""Kinds and languages of notifications. This module needs no database."""
 
 from __future__ import annotations
 
@@ -11,10 +11,13 @@ Language = Literal["en", "zh"]
 
 @dataclass(frozen=True)
 class Regression:
-    """A regression: what takes so much longer.
+    """A regression.
 
-    ratio: 0.12 is 12 % longer. before_ns: when it was measured before. reports: ids of the runs, then and now.
-    more: how many other points of the job are slower, too.
+    Attributes:
+        ratio: 0.12 is 12 % slower.
+        before_ns: Time of the previous measurement.
+        reports: Ids of the runs, the previous one first.
+        more: Number of other slower points of the job.
     """
 
     ratio: float
@@ -25,10 +28,16 @@ class Regression:
 
 @dataclass(frozen=True, kw_only=True)
 class Notification:
-    """What somebody is told.
+    """A notification.
 
-    subject: id of a job or machine, whose name it also has; of a regression the name is that of the point. slower: null
-    for anything else.
+    Attributes:
+        seq: Number of the notification.
+        kind: Kind of the event.
+        subject: Id of the job or machine.
+        name: Name of the job or machine; of a regression, name of the point.
+        at_ns: Time of the event.
+        read: Whether the user has read it.
+        slower: The regression; null for other kinds.
     """
 
     seq: int

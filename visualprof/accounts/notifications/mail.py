@@ -1,4 +1,4 @@
-"""Sends e-mail by the server that the administrator named."""
+"""Sending e-mail through the administrator's mail server."""
 
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ class Mailer:
     """A mail server.
 
     Args:
-        url: smtps://user@host or smtp://user@host:587; the latter turns to TLS, unless it is this machine.
-        password: of that user.
-        sender: "" is the user.
+        url: smtps://user@host or smtp://user@host:587. The latter uses STARTTLS, unless the host is this machine.
+        password: Password of the user.
+        sender: Address of the sender; "" is the user.
 
-    Raises: BadParameter: nobody is named as sender.
+    Raises:
+        BadParameter: There is no valid sender.
     """
 
     def __init__(self, url: str, password: str, sender: str = "") -> None:
@@ -34,9 +35,10 @@ class Mailer:
         self.sender = normalize_email(sender or (self._user if "@" in self._user else f"{self._user}@{self._host}"))
 
     def send(self, to: str, subject: str, text: str) -> None:
-        """Send a text to somebody.
+        """Send a text.
 
-        Raises: Unsent.
+        Raises:
+            DeliveryError: The text could not be sent.
         """
         message = EmailMessage()
         message["From"], message["To"], message["Subject"] = self.sender, to, subject

@@ -1,4 +1,4 @@
-"""What a notice says, in the language of whom it is for."""
+"""Texts of notifications in the languages of users."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 
 from visualprof.accounts.notifications.kinds import Kind, Language, Notification
 
-# Subject, and text.
+# Subject and text.
 _EN: dict[Kind, tuple[str, str]] = {
     "job_finished": ("{name}: measured", "The job {name} finished at {at}."),
     "job_failed": ("{name}: failed", "The job {name} failed at {at}. Its page says why."),
@@ -23,7 +23,7 @@ _ZH: dict[Kind, tuple[str, str]] = {
     "regression": ("{name}：慢了 {percent}%", "{name} 比 {before} 慢 {percent}%。{more}"),
     "trial": ("测试通知", "visualprof 的通知可以送达此处。"),
 }
-# Links that somebody asked for, who is not logged in.
+# E-mails with links for users who are not logged in.
 _LINKS: dict[Language, dict[str, tuple[str, str]]] = {
     "en": {
         "confirm": ("Make your account", "This link makes your account. It works once, within a day:"),
@@ -47,7 +47,7 @@ _WHY: dict[Language, str] = {
 
 
 def link_to(notice: Notification, base_url: str) -> str | None:
-    """The page that tells more; None where nobody told the server how browsers reach it."""
+    """Return the URL of the page with details; None if the server's URL is unknown."""
     if not base_url:
         return None
     pages = {"machine_lost": "agents", "trial": "account"}
@@ -58,14 +58,14 @@ def link_to(notice: Notification, base_url: str) -> str | None:
 
 
 def link_message(wish: str, language: Language, link: str) -> tuple[str, str]:
-    """Subject and text of an e-mail to somebody who asked for a link. wish: confirm, reset, or known (needs none)."""
+    """Return subject and text of an e-mail with a link. `wish` is confirm, reset, or known."""
     words = _LINKS[language]
     subject, text = words[wish]
     return f"[visualprof] {subject}", f"{text}\n\n{link}\n\n-- \n{words['why'][1]}"
 
 
 def email_message(notice: Notification, language: Language, base_url: str) -> tuple[str, str]:
-    """Subject and text of an e-mail."""
+    """Return subject and text of an e-mail."""
     facts = {"at": _time(notice.at_ns, "%Y-%m-%d %H:%M UTC")}
     facts["name"] = "".join(letter for letter in notice.name if letter.isprintable())
     if slower := notice.slower:
@@ -81,7 +81,7 @@ def _time(at_ns: int, format: str) -> str:
 
 
 def webhook_payload(notice: Notification, language: Language, base_url: str) -> dict[str, Any]:
-    """What a webhook gets."""
+    """Return the JSON object that a webhook receives."""
     subject, text = email_message(notice, language, "")
     return {
         "id": notice.seq,

@@ -1,7 +1,7 @@
-"""Finds whether a job's points are slower than those of the last measurement of the same, of its owner or project.
+"""Regressions: points of a job that are slower than the last measurement of the same, by the owner or within a project.
 
-The same: the model by content or name, inputs, load and spec, and the machine and device that it ran on. Another
-version of the runtime is what one wants to hear of.
+The same means: model (by content or name), inputs, load, spec, machine and device. The version of the runtime may
+differ, because its regressions are of interest.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from visualprof.remote.protocol import Request, Spec
 from visualprof.remote.queue.store.records import REQUEST, SPEC, AnyRow
 from visualprof.remote.queue.store.tables import jobs, members, points, runs, tasks
 
-# Sizes of points that are slower now, with the share by which each is. It is the views' to say, and given.
+# Returns the sizes of slower points, with the share by which each is slower. The views provide the function.
 Compare = Callable[[Sequence[Point], Sequence[Point]], list[tuple[int, float]]]
-_LOOKED_AT = 200  # earlier tasks of the machine; what is older is not the last
+_LOOKED_AT = 200  # latest tasks of the machine that are compared
 
 
 def regression_of(connection: Connection, job: AnyRow, compare: Compare) -> tuple[str, Regression] | None:
-    """What has become slower most, by its name; None where nothing has. job: with its id, owner and request."""
+    """Return the largest regression of a job, with its name; None without any. `job` has an id, owner and request."""
     found: list[tuple[float, str, AnyRow, AnyRow]] = []
     request = REQUEST.decode(job.request)
     ended = tasks.c.state == "succeeded", tasks.c.run.is_not(None)
@@ -42,7 +42,7 @@ def regression_of(connection: Connection, job: AnyRow, compare: Compare) -> tupl
 
 
 def _before(connection: Connection, job: AnyRow, request: Request, task: AnyRow) -> AnyRow | None:
-    """The task that measured the same before."""
+    """Return the previous task that measured the same."""
     mine = select(members.c.project).where(members.c.user == job.owner)
     of_project = select(runs.c.folder).where(runs.c.visibility == "project", runs.c.project.in_(mine))
     query = (
@@ -68,7 +68,7 @@ def _before(connection: Connection, job: AnyRow, request: Request, task: AnyRow)
 
 
 def _same_spec(task: AnyRow) -> Spec:
-    """What was asked for, less what it is called and which machines would have done: it is known which one did."""
+    """Return a task's spec without its id and choice of machine, because the actual machine is compared."""
     return replace(SPEC.decode(task.spec), id="", version="", agent="", platform="", device="")
 
 
@@ -88,7 +88,7 @@ def _points(connection: Connection, task: AnyRow) -> Sequence[Point]:
 
 
 def _name(request: Request, task: AnyRow, batch: int) -> str:
-    """Like `resnet10 onnxruntime batch 8`."""
+    """Return the name of a point, as `resnet10 onnxruntime batch 8`."""
     device = "" if task.on_device == "cpu" else task.on_device
     size = f"{request.sweep.dim} {batch}" if request.sweep.dim else ""
     return " ".join(filter(None, (PurePosixPath(request.model.name).stem, task.backend, device, size)))

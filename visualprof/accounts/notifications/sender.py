@@ -1,7 +1,8 @@
-"""Sends notices, in a thread beside the one that takes back lost tasks: a slow receiver holds up neither.
+"""Delivery of notifications, in a thread of its own, so that a slow receiver does not delay maintenance.
 
-A row of `deliveries` is sent by the server that moves its time ahead, and removed when it has arrived. A server that
-is killed meanwhile leaves it to the next; a receiver may thus get the same number twice, but no notice is lost.
+A server that sends a row of `deliveries` first increases its time, and deletes the row after the delivery. If the
+server
+is killed in between, another one sends it: a receiver may get the same number twice, but no notification is lost.
 """
 
 from __future__ import annotations
@@ -36,21 +37,21 @@ _log = logging.getLogger(__name__)
 INTERVAL_S = 5.0
 MAX_ATTEMPTS = 6  # after 30 s, 2 min, 8 min, 32 min and 2 h more
 _AGAIN_NS = 30 * 10**9
-_HELD_NS = 300 * 10**9  # longer than any sending takes
+_HELD_NS = 300 * 10**9  # longer than any delivery takes
 _AT_ONCE = 4
 _REMOVE_EVERY_S = 3600.0
 
 
 class NotificationSender:
-    """A thread that looks for news and sends them.
+    """A thread that searches for events and sends notifications.
 
     Args:
-        database: of the server.
-        lease_s: how long a machine may be silent.
-        mail: None sends no e-mail.
-        networks: private ones to which webhooks may go.
-        base_url: by which browsers reach the server; "" is not known.
-        compare: says which points are slower than before; None leaves regressions out.
+        database: Database of the server.
+        lease_s: How long a machine may be silent.
+        mail: The mail server; None sends no e-mail.
+        networks: Private networks to which webhooks may be sent.
+        base_url: URL by which browsers reach the server; "" is unknown.
+        compare: Returns which points are slower than before; None reports no regressions.
     """
 
     def __init__(
@@ -60,26 +61,26 @@ class NotificationSender:
         self._database, self._lease_s, self._compare = database, lease_s, compare
         self._mail, self._networks, self._base_url = mail, networks, base_url
         self._begun, self._removed = time.monotonic(), float("-inf")
-        self._busy: set[tuple[str, str]] = set()  # people and channels: one at a time
+        self._busy: set[tuple[str, str]] = set()  # users and channels with a delivery in progress
         self._stop = threading.Event()
         self._pool = ThreadPoolExecutor(_AT_ONCE, "post")
         self._thread = threading.Thread(target=self._loop, name="notices", daemon=True)
 
     def start(self) -> None:
-        """Begins."""
+        """Start the thread."""
         self._thread.start()
 
     def close(self) -> None:
-        """End the thread; what is being sent goes on until it is."""
+        """Stop the thread; deliveries in progress continue."""
         self._stop.set()
         self._pool.shutdown(wait=False, cancel_futures=True)
         if self._thread.is_alive():
             self._thread.join(timeout=5)
 
     def run_once(self) -> None:
-        """One round."""
+        """Run one round."""
         notify_job_owners(self._database, self._compare)
-        # A server that was down heard of no machine: they get time to come back.
+        # While the server was down it received no heartbeats, so machines get time to reconnect.
         if time.monotonic() - self._begun > LOST_LEASES * self._lease_s:
             notify_lost_machines(self._database, self._lease_s)
         if time.monotonic() - self._removed > _REMOVE_EVERY_S:
@@ -98,12 +99,12 @@ class NotificationSender:
     def _try(self) -> None:
         try:
             self.run_once()
-        except Exception:  # noqa: BLE001 - a full disk, a locked database: the next round may do better
+        except Exception:  # noqa: BLE001 - for example a full disk; the next round may succeed
             if not self._stop.is_set():
-                _log.exception("telling people what happened failed")
+                _log.exception("sending notifications failed")
 
     def _due_deliveries(self) -> Sequence[AnyRow]:
-        """What is to be sent now, the longest due first."""
+        """Return due deliveries, the longest due first."""
         query = (
             select(deliveries)
             .where(deliveries.c.due_ns <= self._database.now_ns())
@@ -130,8 +131,8 @@ class NotificationSender:
             self._done(row)
         except VisualprofError as error:
             self._failed(row, f"{row.channel}: {error.error}"[:400])
-        except Exception:  # noqa: BLE001 - it is held for a while and then tried again, as long as it may
-            _log.exception("a notice could not be sent")
+        except Exception:  # noqa: BLE001 - the delivery is retried later, up to the maximum number of attempts
+            _log.exception("a notification could not be sent")
 
     def _send(self, row: AnyRow, notice: Notification, contact: Contact, email: str) -> None:
         if row.channel == "webhook":
@@ -149,7 +150,7 @@ class NotificationSender:
             connection.execute(update(contacts).where(well).values(trouble="", trouble_ns=None))
 
     def _failed(self, row: AnyRow, why: str) -> None:
-        """Try again later, also what else waits for the same receiver; in the end no more."""
+        """Retry a delivery and all others of this receiver later, or drop it after the last attempt."""
         now = self._database.now_ns()
         this, later = deliveries.c.seq == row.seq, now + _AGAIN_NS * 4**row.tries
         same = (deliveries.c.user == row.user) & (deliveries.c.channel == row.channel)

@@ -1,4 +1,4 @@
-"""Notices as rows: written once for each event and person, and listed for whom they are."""
+"""The `notifications` of users as rows: written once per event and user, and listed for the user."""
 
 from __future__ import annotations
 
@@ -21,20 +21,26 @@ from visualprof.remote.queue.store.retention import DAY_NS, load_rules
 from visualprof.remote.queue.store.tables import deliveries, notices
 
 KINDS: tuple[Kind, ...] = get_args(Kind)
-MAX_PER_USER = 500  # for each person
-MAX_QUEUED = 100  # notices of one person for one channel; more are shown in the page alone
+MAX_PER_USER = 500  # notifications per user
+MAX_QUEUED = 100  # queued deliveries per user and channel; further notifications appear only in the web UI
 _SLOWER = msgspec.json.Decoder(Regression)
 _MINUTE_NS = 60 * 10**9
 
 
 class Notifications:
-    """Everybody's own."""
+    """The notifications of all users."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def list_for_user(self, user: str, before: int | None, limit: int) -> tuple[int, list[Notification]]:
-        """How many are unread, and the latest, the newest first. before: only those with a lower number."""
+        """Return the number of unread notifications, and the latest ones, newest first.
+
+        Args:
+            user: Id of the user.
+            before: Only notifications with a lower number.
+            limit: Maximum number of notifications.
+        """
         mine = notices.c.user == user
         query = select(notices).where(mine).order_by(notices.c.seq.desc()).limit(limit)
         with self._database.read() as connection:
@@ -43,15 +49,16 @@ class Notifications:
             return unread, [notification_from_row(row) for row in rows]
 
     def mark_read(self, user: str, upto: int) -> None:
-        """Somebody has seen theirs up to a number."""
+        """Mark a user's notifications up to a number as read."""
         mine = (notices.c.user == user) & (notices.c.seq <= upto) & ~notices.c.read
         with self._database.write() as connection:
             connection.execute(update(notices).where(mine).values(read=True))
 
     def send_test(self, actor: Actor, now: int) -> None:
-        """Tells somebody of nothing, to see whether it arrives.
+        """Send a test notification to the actor.
 
-        Raises: TooMany: they did so within a minute.
+        Raises:
+            TooManyAttempts: The last test was less than a minute ago.
         """
         user = actor.user or ""
         lately = select(notices.c.seq).where(notices.c.at_ns > now - _MINUTE_NS).filter_by(user=user, kind="trial")
@@ -70,7 +77,7 @@ class Notifications:
 
 
 def notification_from_row(row: AnyRow) -> Notification:
-    """From a row of `notices`."""
+    """Return the notification of a row of `notices`."""
     slower = _SLOWER.decode(row.slower) if row.slower else None
     return Notification(
         seq=row.seq, kind=row.kind, subject=row.subject, name=row.name, at_ns=row.at_ns, read=row.read, slower=slower
@@ -81,15 +88,16 @@ def notify(
     connection: Connection, people: Iterable[str], kind: Kind, subject: str, name: str, at_ns: int,
     slower: Regression | None = None,
 ) -> None:  # fmt: skip
-    """Tells people of an event, once; whatever finds something worth telling calls this in its transaction.
+    """Notify users of an event, once, in the transaction that found it.
 
     Args:
-        connection: of that transaction.
-        people: their ids.
-        kind: of the event.
-        subject, name: of the job or machine.
-        at_ns: when it happened; the same again is the same event.
-        slower: of a regression.
+        connection: Connection of the transaction.
+        people: Ids of the users.
+        kind: Kind of the event.
+        subject: Id of the job or machine.
+        name: Name of the job or machine.
+        at_ns: Time of the event; the same time again is the same event.
+        slower: The regression, if the event is one.
     """
     for user in people:
         event = {"user": user, "kind": kind, "subject": subject, "at_ns": at_ns}
@@ -107,7 +115,7 @@ def notify(
 
 
 def remove_old(database: Database) -> None:
-    """Remove what is old, and what is too much for one person."""
+    """Delete old notifications, and those above the limit per user."""
     nth = func.row_number().over(partition_by=notices.c.user, order_by=notices.c.seq.desc()).label("nth")
     numbered = select(notices.c.seq, nth).subquery()
     many = select(numbered.c.seq).where(numbered.c.nth > MAX_PER_USER)

@@ -1,7 +1,8 @@
-"""Posts to an address that somebody gave: signed, to public addresses alone, and where it is told to, nowhere else.
+"""Sending of signed JSON to users' webhooks, only to public addresses and allowed networks.
 
-The name is resolved once and the connection goes to the address that was checked, so a name that changes its address
-meanwhile gains nothing. Redirects are not followed, and of the answer only the status is read.
+The name is resolved once and the connection uses the checked address, so that DNS rebinding has no effect. Redirects
+are
+not followed, and only the status of the answer is read.
 """
 
 from __future__ import annotations
@@ -22,19 +23,19 @@ from visualprof.messages import msg
 
 TIMEOUT_S = 10.0  # from the connection to the status
 _LIKE = msg("accounts.like_https_chat_example", "like https://chat.example.org/hooks/abc")
-# IPv6 addresses that stand for an IPv4 address, which a gateway would reach.
+# IPv6 networks whose addresses a gateway translates to IPv4 addresses.
 _TRANSLATED = [ipaddress.ip_network(text) for text in ("64:ff9b::/96", "64:ff9b:1::/48", "2002::/16", "2001::/32")]
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 class DeliveryError(VisualprofError):
-    """Something could not be sent."""
+    """A delivery that failed."""
 
 
 @dataclass(frozen=True)
 class WebhookTarget:
-    """Where a webhook goes. path: with its query."""
+    """The parts of a webhook's URL. The path includes the query."""
 
     secure: bool
     host: str
@@ -43,9 +44,10 @@ class WebhookTarget:
 
 
 def target_of(url: str) -> WebhookTarget:
-    """The parts of an address.
+    """Parse the URL of a webhook.
 
-    Raises: BadParameter: it is none, or one of no webhook.
+    Raises:
+        BadParameter: The URL is not valid for a webhook.
     """
     if not url.isascii() or not url.isprintable() or " " in url or len(url) > 1000:
         raise BadParameter(
@@ -74,22 +76,24 @@ def target_of(url: str) -> WebhookTarget:
 
 
 def signature(secret: str, at_s: int, body: bytes) -> str:
-    """What X-Visualprof-Signature says: the time, and HMAC-SHA256 of `TIME.BODY` by the webhook's secret."""
+    """Return the header X-Visualprof-Signature: the time, and HMAC-SHA256 of `TIME.BODY` with the webhook's secret."""
     mac = hmac.new(secret.encode(), f"{at_s}.".encode() + body, hashlib.sha256)
     return f"t={at_s},v1={mac.hexdigest()}"
 
 
 def send_webhook(url: str, secret: str, body: bytes, delivery: int, networks: Sequence[str] = ()) -> None:
-    """Sends JSON to a webhook.
+    """Send JSON to a webhook.
 
     Args:
-        url: of the webhook.
-        secret: signs the body.
+        url: URL of the webhook.
+        secret: Secret that signs the body.
         body: JSON.
-        delivery: its number; the same again is the same.
-        networks: private ones to which it may go.
+        delivery: Number of the delivery; a repeated number is the same delivery.
+        networks: Allowed private networks.
 
-    Raises: Unsent. BadParameter: it is no address.
+    Raises:
+        DeliveryError: The delivery failed.
+        BadParameter: The URL is not valid for a webhook.
     """
     target = target_of(url)
     name = f"[{target.host}]" if ":" in target.host else target.host
@@ -117,9 +121,11 @@ def send_webhook(url: str, secret: str, body: bytes, delivery: int, networks: Se
 
 
 def _addresses(target: WebhookTarget, networks: Sequence[str]) -> list[str]:
-    """What the host is called by at this moment.
+    """Return the addresses of the host.
 
-    Raises: Unsent: one of them is not public. OSError: it is not known.
+    Raises:
+        DeliveryError: An address is not public.
+        OSError: The name cannot be resolved.
     """
     found = socket.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
     addresses = list(dict.fromkeys(str(one[4][0]) for one in found))
@@ -142,7 +148,11 @@ def _may_reach(address: Address, networks: Sequence[str]) -> bool:
 
 
 def _post(target: WebhookTarget, addresses: Sequence[str], request: bytes) -> int:
-    """The status of the answer. Raises: OSError."""
+    """Send a request and return the status of the answer.
+
+    Raises:
+        OSError: The connection failed.
+    """
     deadline = time.monotonic() + TIMEOUT_S
     plain = _connected(addresses, target.port, deadline)
     with contextlib.closing(plain):
@@ -153,7 +163,7 @@ def _post(target: WebhookTarget, addresses: Sequence[str], request: bytes) -> in
 
 
 def _connected(addresses: Sequence[str], port: int, deadline: float) -> socket.socket:
-    """A connection to the first address that answers."""
+    """Return a connection to the first address that answers."""
     for address in addresses[:-1]:
         with contextlib.suppress(OSError):
             return socket.create_connection((address, port), _left_s(deadline) / 2)
@@ -176,7 +186,11 @@ def _status(connection: socket.socket, request: bytes, deadline: float) -> int:
 
 
 def _left_s(deadline: float) -> float:
-    """Raises: TimeoutError."""
+    """Return the remaining time.
+
+    Raises:
+        TimeoutError: No time is left.
+    """
     left = deadline - time.monotonic()
     if left <= 0:
         raise TimeoutError(msg("accounts.no_answer_within_s", f"no answer within {TIMEOUT_S:g} s"))
