@@ -58,7 +58,7 @@ _PAGE = """<!doctype html>
     return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip")));
   }};
   const add = (name, facts) => document.head.append(Object.assign(document.createElement(name), facts));
-  window.visualprof_report = await unpacked("held").arrayBuffer();
+  window.visualprofReport = await unpacked("held").arrayBuffer();
   add("style", {{ textContent: await unpacked("style").text() }});
   add("script", {{ type: "module", textContent: await unpacked("code").text() }});
 }})().catch((error) => {{ document.getElementById("app").textContent = `This browser cannot show it: ${{error}}`; }});
