@@ -27,8 +27,35 @@ SKIPPED = ("samples", "frontend", "library", "migrations")
 FIRST_WORDS = re.compile(r"(What|Of|Where|Who|Whose|Whom|Those|By|As|Which|Its)\b")
 #: Names of functions that do not say what the function does.
 VAGUE_NAMES = frozenset(
-    "of one each own told kept made given found said known beside within over apart mine there here so such put taken "
-    "whose which what who where".split()
+    [
+        "of",
+        "one",
+        "each",
+        "own",
+        "told",
+        "kept",
+        "made",
+        "given",
+        "found",
+        "said",
+        "known",
+        "beside",
+        "within",
+        "over",
+        "apart",
+        "mine",
+        "there",
+        "here",
+        "so",
+        "such",
+        "put",
+        "taken",
+        "whose",
+        "which",
+        "what",
+        "who",
+        "where",
+    ]
 )
 #: Positional arguments from which a swap is hard to see.
 MANY_ARGUMENTS = 7

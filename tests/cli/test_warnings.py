@@ -30,12 +30,14 @@ def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # pyri
 
 def test_view_prints_warnings_to_stderr_and_into_json(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     path = trace(tmp_path, cut=True)
+    outputs: list[tuple[list[str], str]] = []
     for _ in range(2):  # computed, then cached
         assert main(["view", "operator", str(path), "--format", "json"]) == 0
         out, err = capfd.readouterr()
-        (warning,) = json.loads(out)["warnings"]
-        assert err == f"warning: {warning}\n"
+        outputs.append((json.loads(out)["warnings"], err))
     assert main(["view", "operator", str(path)]) == 0
+    (warning,), _ = outputs[0]
+    assert outputs == [([warning], f"warning: {warning}\n")] * 2
     assert capfd.readouterr().err == f"warning: {warning}\n"
 
 

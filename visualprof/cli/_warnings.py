@@ -47,8 +47,8 @@ def _warnings_in(path: Path) -> list[str]:
         VisualprofError: The file cannot be read.
     """
     from visualprof.reader.cache import Cache, open_trace
-    from visualprof.reader.graph_capture.files import recording_fingerprint
     from visualprof.reader.digest import blake2b
+    from visualprof.reader.graph_capture.files import recording_fingerprint
     from visualprof.reader.trace.codec import reader_version
 
     cache = Cache.default()

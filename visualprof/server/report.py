@@ -160,7 +160,7 @@ class _Asked:
 
 
 def _key(route: str, query: Mapping[str, object]) -> str:
-    """By which the page finds an answer: without what it selects of rows itself, and without defaults (offline-report.ts)."""
+    """Return the key of an answer, without row selection and defaults, as offline-report.ts computes it."""
     return "&".join([route, *(f"{name}={value}" for name, value in sorted(query.items()))])
 
 
