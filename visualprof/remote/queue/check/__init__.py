@@ -1,1 +1,1 @@
-"""Is a job, or a file, one that can be run?"""
+"""Validation of files and jobs."""

@@ -1,4 +1,4 @@
-"""Weights of a model that lie in other files: which files, and how long they must be. None is opened."""
+"""Weight files of a model: which files it names, and their minimum sizes. The files are not opened."""
 
 from __future__ import annotations
 
@@ -23,16 +23,26 @@ VARIABLES = ("variables/variables.index", "variables/variables.data-00000-of-000
 
 @dataclass(frozen=True)
 class External:
-    """A file beside the model. path: relative to it, at most one folder deep. size_bytes: that it has at least."""
+    """A weight file of a model.
+
+    Attributes:
+        path: Path relative to the model, at most one folder deep.
+        size_bytes: Minimum size.
+    """
 
     path: str
     size_bytes: int
 
 
 def _of_onnx(path: Path, name: str) -> list[External]:
-    """The files in which tensors of a whole ONNX model lie, wherever in it; name: for messages.
+    """Return the weight files of an ONNX model.
 
-    Raises: FormatError: one is not beside the model, or there are too many.
+    Args:
+        path: Path of the model.
+        name: Name of the model in error messages.
+
+    Raises:
+        FormatError: A file is outside the model's folder, or there are too many files.
     """
     import onnx
 
@@ -56,7 +66,7 @@ def _of_onnx(path: Path, name: str) -> list[External]:
 
 
 def _of_tensorflow(path: Path, name: str) -> list[External]:
-    """The rest of a SavedModel: variables, in one shard as TensorFlow writes them, and assets."""
+    """Return the other files of a SavedModel: variables, in one shard as TensorFlow writes them, and assets."""
     data = path.read_bytes()
     meta = Message(data).message(2) if data[:1] == b"\x08" else Message()
     variables = VARIABLES if 3 in meta or 7 in meta else ()  # saver_def, object_graph_def
@@ -87,7 +97,7 @@ def _refuse_elsewhere(file: str, name: str, hint: str = _HINT) -> None:
 
 
 def _end(place: dict[str, str], name: str) -> int:
-    """Where a tensor ends in its file; without a length, where it begins."""
+    """Return where a tensor ends in its file; without a length, where it starts."""
     try:
         numbers = [int(place.get(key) or 0) for key in ("offset", "length")]
     except ValueError:
@@ -101,7 +111,7 @@ def _end(place: dict[str, str], name: str) -> int:
 
 
 def _tensors(message: Any) -> Iterator[Any]:
-    """Those of a graph, a node, an attribute or a sparse tensor, and of all below it."""
+    """Yield the tensors of a graph, a node, an attribute or a sparse tensor, recursively."""
     for field, value in message.ListFields():
         if field.message_type is None or field.message_type.name in ("ValueInfoProto", "TypeProto"):
             continue
@@ -112,5 +122,5 @@ def _tensors(message: Any) -> Iterator[Any]:
                 yield from _tensors(part)
 
 
-#: The files of a model beside it, by its format: (path, name for messages) -> files. Raise FormatError.
+#: Functions that return a model's weight files, by format: (path, name for messages) -> files. Raise FormatError.
 EXTERNAL: dict[str, Callable[[Path, str], list[External]]] = {"onnx": _of_onnx, "tensorflow": _of_tensorflow}

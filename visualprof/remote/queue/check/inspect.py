@@ -1,4 +1,4 @@
-"""What an uploaded file is: a model with its inputs, or an array. Nothing in it is executed or unpickled."""
+"""Inspection of uploaded files: a model with its inputs, or an array. Nothing is executed or unpickled."""
 
 from __future__ import annotations
 
@@ -23,13 +23,19 @@ from visualprof.remote.queue.check.external import EXTERNAL, External
 MAX_INPUTS = 256
 MAX_RANK = 32
 NAME_BYTES = 150
-FIRST_SIZE = 1  # of a named dimension that comes first in some input: the batch
-OTHER_SIZE = 64  # of any other: a length or an edge, for which 1 is too little
+FIRST_SIZE = 1  # of a named first dimension: the batch
+OTHER_SIZE = 64  # of any other named dimension: a length or an edge, for which 1 is too small
 
 
 @dataclass(frozen=True)
 class Tensor:
-    """An input or output as the file declares it. dtype "", dims None: it does not say; a None among dims: unknown."""
+    """An input or output as the file declares it.
+
+    Attributes:
+        name: Name of the tensor.
+        dtype: Type of its values; "" is unknown.
+        dims: Dimensions; None is unknown, for a dimension or for all.
+    """
 
     name: str
     dtype: str
@@ -40,10 +46,17 @@ class Tensor:
 class InspectedModel:
     """A model that a backend can load.
 
-    dims: named dimensions of its inputs with a size to start from. backends: names of those that load it.
-    fixed_inputs: whether the file says names, types and dimensions of its inputs for good.
-    external: other files in which its weights lie. parameters: elements of its constants; None unknown.
-    operators: how many of each type; None where no reader shows them.
+    Attributes:
+        format: Format of the model.
+        inputs: Inputs.
+        outputs: Outputs.
+        dims: Initial sizes of the inputs' named dimensions.
+        backends: Names of the backends that load the model.
+        warnings: Warnings for users.
+        fixed_inputs: Whether the file fixes names, types and dimensions of the inputs.
+        external: Weight files.
+        parameters: Number of elements of all constants; None is unknown.
+        operators: Number of operators per type; None if no reader shows them.
     """
 
     format: str
@@ -60,7 +73,7 @@ class InspectedModel:
 
 @dataclass(frozen=True)
 class InspectedArray:
-    """An array that can be fed."""
+    """An array that can be an input."""
 
     dtype: str
     shape: list[int]
@@ -68,7 +81,7 @@ class InspectedArray:
 
 @dataclass(frozen=True)
 class InspectedPart:
-    """A file with weights of some model."""
+    """A weight file of a model."""
 
     size_bytes: int
 
@@ -78,9 +91,14 @@ KINDS: dict[type, str] = {InspectedModel: "model", InspectedArray: "array", Insp
 
 
 def inspect_file(path: Path, name: str) -> InspectedModel | InspectedArray:
-    """What a file is, by its content; models are read in a process of their own, within bounds of time and memory.
+    """Inspect a file by its content. Models are read in a separate process with limits of time and memory.
 
-    Raises: FormatError, SourceError: it can be neither run nor fed; the message names it as `name`.
+    Args:
+        path: Path of the file.
+        name: Name of the file in error messages.
+
+    Raises:
+        FormatError, SourceError: The file is neither a model nor an array.
     """
     with path.open("rb") as file:
         head = file.read(8)
@@ -90,9 +108,10 @@ def inspect_file(path: Path, name: str) -> InspectedModel | InspectedArray:
 
 
 def inspect_array(path: Path, name: str) -> InspectedArray:
-    """The head of an .npy file.
+    """Inspect the header of an .npy file.
 
-    Raises: FormatError: it is none, holds objects, or its data is not as long as its head says.
+    Raises:
+        FormatError: The file is not an array, contains objects, or has another length than its header says.
     """
     with path.open("rb") as file:
         dtype, shape = npy.read_header(file, path.stat().st_size, name)
@@ -100,15 +119,16 @@ def inspect_array(path: Path, name: str) -> InspectedArray:
 
 
 def _inspected(path: str, progress: Progress, name: str) -> InspectedModel:
-    """The task of the process."""
-    del progress  # nobody is told
+    """Inspect a model in the separate process."""
+    del progress  # not reported
     return inspect_model(Path(path), name)
 
 
 def inspect_model(path: Path, name: str) -> InspectedModel:
-    """Inputs and outputs of a model.
+    """Return the inputs and outputs of a model.
 
-    Raises: FormatError, SourceError: it cannot be read, or there is nothing to feed it with.
+    Raises:
+        FormatError, SourceError: The model cannot be read, or it has no usable inputs.
     """
     with path.open("rb") as file:
         head = file.read(8)
@@ -144,14 +164,15 @@ def inspect_model(path: Path, name: str) -> InspectedModel:
 
 
 def with_weights_named(name: str, model: InspectedModel) -> InspectedModel:
-    """A model of this name: OpenVINO looks for weights under its own, whatever that was when it was saved."""
+    """Return the model with its weight file's name derived from `name`, as OpenVINO expects it."""
     return replace(model, external=[External(f"{Path(name).stem}.bin", 0)]) if model.format == "openvino" else model
 
 
 def _read(source: Source, name: str) -> tuple[FileFormat, list[Tensor], list[Tensor], dict[str, Any]]:
-    """Format, inputs, outputs and counts of a model; of a format that only a backend knows these two are not known.
+    """Return format, inputs, outputs and counts of a model; outputs and counts are empty if only a backend reads it.
 
-    Raises: FormatError, SourceError, TaskFailure.
+    Raises:
+        FormatError, SourceError, TaskFailure: The model cannot be read.
     """
     kind = recognize_model(source)
     if kind is not None:
@@ -184,14 +205,14 @@ def _of_graph(graph: ModelGraph, path: Path, name: str) -> tuple[FileFormat, lis
 
 
 def _counts(graph: ModelGraph) -> dict[str, Any]:
-    """Parameters, unknown where one's size is, and operators by type."""
+    """Return the number of parameters, None if a size is unknown, and the number of operators per type."""
     sizes = [graph.values[row].elements for n in graph.nodes if n.kind == "constant" for row in n.outputs[:1]]
     operators = Counter(n.type for n in graph.nodes if n.kind == "operator")
     return {"parameters": None if -1 in sizes else sum(sizes), "operators": dict(operators)}
 
 
 def supported_hint() -> str:
-    """What can be uploaded, as a hint."""
+    """Return which files can be uploaded, as a hint."""
     *titles, last = [format.title for format in all_formats().values()]
     return msg(
         "queue.visualprof_runs_inputs_npy",
@@ -200,7 +221,7 @@ def supported_hint() -> str:
 
 
 def safe_name(name: str) -> str:
-    """A file's name without folders, control characters and excess length; never empty, never hidden."""
+    """Return a file name without folders, control characters and excess length; never empty, never hidden."""
     last = name.replace("\\", "/").rpartition("/")[2]
     plain = "".join(c if c.isprintable() else "_" for c in last).strip(" .") or "model"
     stem, dot, suffix = plain.rpartition(".")
@@ -210,24 +231,24 @@ def safe_name(name: str) -> str:
 
 
 def model_name(name: str, format: str) -> str:
-    """A safe name with a suffix by which backends know the format; the format's first is added where it has none."""
+    """Return a safe file name with a suffix of the format; the format's first suffix is appended if there is none."""
     safe, known = safe_name(name), all_formats().get(format)
     suffixes = known.suffixes if known else ()
     return safe if not suffixes or Path(safe).suffix.lower() in suffixes else safe + suffixes[0]
 
 
 def backends_of(format: str) -> list[str]:
-    """Names of the backends that load a format."""
+    """Return the names of the backends that load a format."""
     return [b.name for b in all_backends() if format in b.formats]
 
 
 def inspection_to_json(content: Inspected) -> dict[str, Any]:
-    """For keeping; `from_json` is its inverse."""
+    """Return an inspection as JSON types; `inspection_from_json` is the inverse."""
     return {"kind": KINDS[type(content)], **asdict(content)}
 
 
 def inspection_from_json(kept: dict[str, Any]) -> Inspected:
-    """What was kept, with the backends of today."""
+    """Return a stored inspection, with the currently available backends."""
     if kept["kind"] == "array":
         return InspectedArray(kept["dtype"], kept["shape"])
     if kept["kind"] == "part":
@@ -261,7 +282,10 @@ def _model(
 
 
 def _tensor(graph: ModelGraph, node: Node, named: FileFormat | None = None) -> Tensor:
-    """named: of an input; its unnamed dimensions get a name, so that a job can give them a size."""
+    """Return a tensor of a graph.
+
+    With `named`, unknown dimensions of an input get names, so that a job can set their sizes.
+    """
     value = graph.values[(node.outputs or node.inputs)[0]]
     if value.shape is None:
         return Tensor(node.name, value.dtype, None)
@@ -274,13 +298,13 @@ def _tensor(graph: ModelGraph, node: Node, named: FileFormat | None = None) -> T
 
 
 def _dim_name(text: str) -> str:
-    """A name that cannot be taken for a size or for several names: `2*batch, x` becomes `dim_2*batch__x`."""
+    """Return a name that differs from a size and a list of names: `2*batch, x` becomes `dim_2*batch__x`."""
     plain = re.sub(r"[^\w.*+/()-]", "_", text)[:80]
     return plain if re.match(r"[^\W\d]", plain) else f"dim_{plain}"
 
 
 def _batched(inputs: list[Tensor]) -> tuple[list[Tensor], dict[str, int]]:
-    """A first dimension that all inputs share is the batch, of any size; and the size that the file has for it."""
+    """Name a first dimension that all inputs share `batch`; return the inputs, and its size in the file."""
     firsts = {t.dims[0] if t.dims else None for t in inputs}
     if len(firsts) != 1 or None in firsts:
         return inputs, {}
@@ -290,7 +314,7 @@ def _batched(inputs: list[Tensor]) -> tuple[list[Tensor], dict[str, int]]:
 
 
 def _sizes(inputs: list[Tensor]) -> dict[str, int]:
-    """Sizes to start from: a guess by the place of the dimension."""
+    """Return initial sizes, guessed from the position of each dimension."""
     sizes: dict[str, int] = {}
     for tensor in inputs:
         for i, size in enumerate(tensor.dims or []):
@@ -300,7 +324,11 @@ def _sizes(inputs: list[Tensor]) -> dict[str, int]:
 
 
 def _refuse_unusable(inputs: list[Tensor], name: str, declared: bool) -> None:
-    """Raises: FormatError: there is nothing to feed, or something that no array can be."""
+    """Raise an error if the inputs cannot be fed with arrays.
+
+    Raises:
+        FormatError: There are no inputs, or one that cannot be an array.
+    """
     if not inputs:
         raise FormatError(
             msg("queue.model_no_inputs_so", f"{name}: the model has no inputs, so there is nothing to measure it with"),
@@ -340,7 +368,7 @@ def _refuse_unusable(inputs: list[Tensor], name: str, declared: bool) -> None:
 
 
 def _warnings(format: FileFormat, inputs: list[Tensor]) -> list[str]:
-    """What a user should know before filling in a job."""
+    """Return what a user should know before submitting a job."""
     if format.self_contained:
         return []
     if any(t.dims is None for t in inputs):

@@ -1,4 +1,4 @@
-"""Is a job one that an agent can run? Everything that is wrong is told at once, each with its field."""
+"""Validation of a job: all errors are returned at once, each with its field."""
 
 from __future__ import annotations
 
@@ -22,29 +22,29 @@ Findings = tuple[list[FieldError], list[FieldError]]  # errors, warnings
 
 
 class JobContext(Protocol):
-    """What the server knows of files and machines."""
+    """What the server knows about files and agents."""
 
     def inspection(self, sha256: str) -> dict[str, Any] | None:
-        """What inspection found in a file; None for one that is not here."""
+        """Return the result of a file's inspection; None if the file is missing."""
         ...
 
     def agents(self) -> Sequence[Agent]:
-        """Every registered agent."""
+        """Return all registered agents."""
         ...
 
     @property
     def urgent(self) -> bool:
-        """May whoever asks submit what goes before the work of others?"""
+        """Whether the user may submit jobs of high priority."""
         ...
 
     @property
     def intervals(self) -> Intervals:
-        """Who was not heard of for a lease is not there."""
+        """Intervals; an agent that was not seen for a lease is offline."""
         ...
 
 
 def check_request(request: Request, known: JobContext) -> Findings:
-    """Errors, which refuse a job, and warnings, which do not."""
+    """Return errors, which reject a job, and warnings, which do not."""
     errors, warnings = limit_errors(request), _time(request)
     if request.priority == "high" and not known.urgent:
         errors.append(
@@ -60,7 +60,7 @@ def check_request(request: Request, known: JobContext) -> Findings:
     if "specs" not in wrong:
         more = _specs(request, model, known)
         errors, warnings = errors + more[0], warnings + more[1]
-    if model is not None and not wrong & {"inputs", "sweep", "dims"}:  # sizes out of range would spoil what follows
+    if model is not None and not wrong & {"inputs", "sweep", "dims"}:  # invalid sizes would cause follow-up errors
         more = _inputs(request, model, known)
         errors, warnings = errors + more[0], warnings + more[1]
     if not wrong & {"advise", "inputs", "dims"}:
@@ -71,7 +71,7 @@ def check_request(request: Request, known: JobContext) -> Findings:
 
 
 def point_count(request: Request) -> int:
-    """How many points a job measures."""
+    """Return the number of points of a job."""
     return len(request.specs) * shapes.points_per_spec(request)
 
 
@@ -104,7 +104,7 @@ def _model(request: Request, known: JobContext) -> tuple[InspectedModel | None, 
         ]
     content = inspection_from_json(kept)
     if request.case.name:
-        return None, []  # a bundle: the agent looks into it
+        return None, []  # a bundle, which the agent checks
     if not isinstance(content, InspectedModel):
         what = (
             msg("queue.array", "an array")
@@ -117,7 +117,7 @@ def _model(request: Request, known: JobContext) -> tuple[InspectedModel | None, 
 
 
 def _part_errors(model: ModelRef, content: InspectedModel, known: JobContext) -> Iterator[FieldError]:
-    """Files that nobody uploaded though the job or the model names them, or too short for what that looks for there."""
+    """Yield errors for weight files that are not uploaded, not named, or too short for the model."""
     given = {part.path: part.blob for part in model.parts}
     for i, part in enumerate(model.parts):
         if known.inspection(part.blob) is None:
@@ -145,7 +145,7 @@ def _part_errors(model: ModelRef, content: InspectedModel, known: JobContext) ->
 
 
 def _arrays(request: Request, known: JobContext) -> tuple[dict[int, shapes.Array], list[FieldError]]:
-    """The uploaded arrays by the number of their input."""
+    """Return the uploaded arrays by the index of their input, and errors."""
     arrays, errors = dict[int, shapes.Array](), list[FieldError]()
     for i, blob in ((i, row.blob) for i, row in enumerate(request.inputs) if row.fill == "file"):
         kept = known.inspection(blob)
@@ -168,7 +168,7 @@ def _arrays(request: Request, known: JobContext) -> tuple[dict[int, shapes.Array
 
 
 def _data(request: Request, known: JobContext) -> Iterator[FieldError]:
-    """Rows of the user's own that are no arrays, or do not fit the model."""
+    """Yield errors for the user's own rows that are not arrays, or do not fit the model."""
     arrays = {name: array_from_inspection(known.inspection(blob)) for name, blob in request.advise.data.items()}
     for name in (name for name, array in arrays.items() if array is None):
         yield FieldError(
@@ -184,7 +184,7 @@ def _data(request: Request, known: JobContext) -> Iterator[FieldError]:
 
 
 def array_from_inspection(kept: dict[str, Any] | None) -> shapes.Array | None:
-    """An uploaded array as inspection kept it; None for other files."""
+    """Return the array of an inspection; None for other files."""
     content = inspection_from_json(kept) if kept else None
     if not kept or not isinstance(content, InspectedArray):
         return None
@@ -192,7 +192,7 @@ def array_from_inspection(kept: dict[str, Any] | None) -> shapes.Array | None:
 
 
 def _time(request: Request) -> list[FieldError]:
-    """A deadline that the points cannot keep."""
+    """Return an error if the points take longer than the timeout."""
     steps = shapes.points_per_spec(request) * request.measure.load.step_count * request.repeat
     needed = steps * request.measure.min_s
     if not needed > request.timeout_s:

@@ -1,4 +1,4 @@
-"""What a job may ask for, whatever its model: ranges of numbers, forms of names, no name twice."""
+"""Limits of a job that do not depend on the model: ranges of numbers, forms of names, duplicate names."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ MAX_LANES = 256
 MAX_RATE = 1e6
 MAX_ONLY = 64
 MAX_METRIC = 65_536
-MAX_STEPS = 16  # of concurrency, and of rates
+MAX_STEPS = 16  # values of concurrency or rates
 KEY = re.compile(r"[\x21-\x7e]{1,200}")
 CASE = re.compile(r"[A-Za-z0-9_-]{1,100}")
 SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -68,7 +68,7 @@ RANGES = (
 
 
 def limit_errors(request: Request) -> list[FieldError]:
-    """Everything that no model and no agent could make right."""
+    """Return all errors that are independent of model and agents."""
     parts = (
         _texts(request), _numbers(request), _pin(request), load_errors(request.measure.load), _sweep(request),
         _all_inputs(request), _all_specs(request.specs), _advise(request), _case(request.case),
@@ -88,7 +88,7 @@ def _texts(request: Request) -> Iterator[FieldError]:
 
 
 def _case(case: CaseRef) -> Iterator[FieldError]:
-    """Names of a benchmark case, and settings that are JSON."""
+    """Yield errors for a benchmark case's names and settings."""
     if not case.name:
         return
     for field, name in (("case.name", case.name), ("case.framework", case.framework)):
@@ -124,7 +124,7 @@ def _is_json(text: str) -> bool:
 
 
 def model_errors(model: ModelRef) -> Iterator[FieldError]:
-    """What no files of a model may be called, and what is no file."""
+    """Yield errors for names and digests of a model's files."""
     yield from _check_name("model.name", model.name)
     if model.name.strip(" .") == "" or re.search(r"[/\\]", model.name):
         yield FieldError(
@@ -142,7 +142,7 @@ def model_errors(model: ModelRef) -> Iterator[FieldError]:
 
 
 def _parts(model: ModelRef) -> Iterator[FieldError]:
-    """Files beside the model become files beside it again, on the agent and in the result."""
+    """Yield errors for weight files, which the agent and the result store next to the model."""
     if len(model.parts) > MAX_PARTS:
         yield FieldError(
             "model.parts",
@@ -229,7 +229,7 @@ def _pin(request: Request) -> Iterator[FieldError]:
 
 
 def load_errors(load: Load, path: str = "measure.load") -> Iterator[FieldError]:
-    """What no load can ask for, and what a scenario of MLPerf does not have."""
+    """Yield errors for a load, including options that a scenario of MLPerf does not have."""
     for name, values, low, high in (
         ("concurrency", load.concurrency, 1, MAX_LANES),
         ("rates", load.rates, 0.001, MAX_RATE),
@@ -338,7 +338,7 @@ def _all_specs(specs: Sequence[Spec]) -> Iterator[FieldError]:
             msg("queue.entries", f"has {len(specs)} entries"),
             msg("queue.allowed_1", f"allowed: 1 to {MAX_SPECS}"),
         )
-    yield from _twice("specs", "id", [s.id.casefold() for s in specs])  # folders of some systems know no case
+    yield from _twice("specs", "id", [s.id.casefold() for s in specs])  # some file systems are case-insensitive
     for i, spec in enumerate(specs):
         yield from _spec(f"specs[{i}]", spec)
 

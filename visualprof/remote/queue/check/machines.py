@@ -1,4 +1,4 @@
-"""Can the specs of a job be run: by the backend that they name, and by a machine that is registered?"""
+"""Validation of a job's specs: by their backend, and by the registered agents."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ START = msg("queue.start_one_visualprof_agent", "start one: visualprof agent")
 
 
 def backend_errors(specs: Sequence[Spec], model: InspectedModel | None) -> Iterator[FieldError]:
-    """Backends that are not known or do not load the model, and options they do not have."""
+    """Yield errors for unknown backends, backends that do not load the model, and unknown options."""
     known = {b.name: b for b in all_backends()}
     for i, spec in enumerate(specs):
         backend = known.get(spec.backend)
@@ -41,7 +41,12 @@ def backend_errors(specs: Sequence[Spec], model: InspectedModel | None) -> Itera
 
 
 def lane_errors(specs: Sequence[Spec], most: int) -> Iterator[FieldError]:
-    """Backends that run one at a time. most: lanes that are asked for."""
+    """Yield errors for backends that do not support concurrent lanes.
+
+    Args:
+        specs: The specs.
+        most: Largest requested number of lanes.
+    """
     alone = {b.name for b in all_backends() if not b.concurrent_sessions}
     for i, spec in enumerate(specs):
         if most > 1 and spec.backend in alone:
@@ -67,7 +72,7 @@ def _options(path: str, spec: Spec, backend: Backend) -> Iterator[FieldError]:
 
 
 def agent_errors(specs: Sequence[Spec], agents: Sequence[Agent]) -> Iterator[FieldError]:
-    """Agents that are named and not there, or do not have what is wanted of them."""
+    """Yield errors for unknown agents, and for agents that cannot run their spec."""
     by_id = {a.id: a for a in agents}
     for i, spec in enumerate(specs):
         if spec.agent and spec.agent not in by_id:
@@ -79,7 +84,7 @@ def agent_errors(specs: Sequence[Spec], agents: Sequence[Agent]) -> Iterator[Fie
 
 
 def unknown_agent(field: str, agent: str, agents: Sequence[Agent]) -> FieldError:
-    """A machine that is named and not there."""
+    """Return the error for an unknown agent."""
     names = ", ".join(f"{a.name} ({a.id})" for a in agents[:12])
     hint = (
         msg("queue.there", f"there is {names}")
@@ -90,7 +95,7 @@ def unknown_agent(field: str, agent: str, agents: Sequence[Agent]) -> FieldError
 
 
 def agent_warnings(specs: Sequence[Spec], agents: Sequence[Agent], online: Sequence[Agent]) -> Iterator[FieldError]:
-    """Specs that will wait: for their agent, or for one that does not exist yet."""
+    """Yield warnings for specs that will wait for an agent."""
     by_id, backends = {a.id: a for a in agents}, {b.name for b in all_backends()}
     for i, spec in enumerate(specs):
         agent = by_id.get(spec.agent)
@@ -121,7 +126,7 @@ def agent_warnings(specs: Sequence[Spec], agents: Sequence[Agent], online: Seque
 
 
 def _offers(agents: Sequence[Agent]) -> str:
-    """What machines have instead."""
+    """Return what agents offer instead."""
     offers = {f"{r.backend} {r.version} on {a.capabilities.platform}" for a in agents for r in a.capabilities.runtimes}
     there = (
         msg("queue.there", f"there is {', '.join(sorted(offers)[:12])}")

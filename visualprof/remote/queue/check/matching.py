@@ -1,4 +1,4 @@
-"""Does a spec fit a machine? The same rule as a condition on the table of tasks is in `tasks.leases`."""
+"""Matching of specs and agents. `tasks.scheduling` has the same rule as a condition on the table of tasks."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from visualprof.remote.queue.store.records import Agent, AnyRow
 
 
 def device_names(devices: Sequence[str]) -> list[str]:
-    """What a spec may say to get one of these devices: its name, or `cuda` for any CUDA device."""
+    """Return the names by which a spec can request one of these devices; `cuda` is any CUDA device."""
     return [*devices, "cuda"] if any(device.startswith("cuda") for device in devices) else list(devices)
 
 
 def matching_runtimes(runtimes: Sequence[Runtime], backend: str, version: str) -> list[Runtime]:
-    """The runtimes of a backend that have the version; "" is any."""
+    """Return the runtimes of a backend with a version; "" is any version."""
     return [r for r in runtimes if r.backend == backend and version in ("", r.version)]
 
 
 def missing_requirements(spec: Spec, agent: Agent) -> Iterator[FieldError]:
-    """What a machine lacks for a spec, by the spec's field; nothing when it can run it."""
+    """Yield what an agent lacks for a spec, by the spec's field; nothing if the agent can run it."""
     has = agent.capabilities
     versions = matching_runtimes(has.runtimes, spec.backend, "")
     fitting = matching_runtimes(has.runtimes, spec.backend, spec.version)
@@ -54,17 +54,19 @@ def missing_requirements(spec: Spec, agent: Agent) -> Iterator[FieldError]:
 
 
 def eligible_agents(spec: Spec, agents: Sequence[Agent]) -> list[Agent]:
-    """The machines that can run a spec, and are given tasks."""
+    """Return the agents that can run a spec and accept tasks."""
     working = [a for a in agents if a.standing == "works"]
     return [a for a in working if spec.agent in ("", a.id) and not any(missing_requirements(spec, a))]
 
 
 @dataclass(frozen=True)
 class FreeCapacity:
-    """Where a machine takes tasks: its free devices, and for jobs that it has begun, by id, the device that they have.
+    """Where an agent accepts tasks.
 
-    The specs of a job that is measured repeatedly take turns on one device. fleet: what the free nodes of a fleet can
-    run; without it a machine's free devices are for all of its runtimes that have them.
+    Attributes:
+        devices: Free devices, usable by all runtimes that support them.
+        begun: Devices by job, for started jobs whose specs take turns on one device.
+        fleet: What the free nodes of a fleet can run.
     """
 
     devices: Sequence[str]
@@ -72,7 +74,7 @@ class FreeCapacity:
     fleet: Sequence[Offer] = ()
 
     def offers(self, agent: Agent, job: str = "") -> list[Offer]:
-        """What the machine can run for a task of that job, the devices that come first before others."""
+        """Return what the agent can run for a task of the job; devices that come first are preferred."""
         own = [*([self.begun[job]] if job in self.begun else []), *self.devices]
         return [*_offers(agent, own), *self.fleet]
 
@@ -83,7 +85,7 @@ def _offers(agent: Agent, devices: Sequence[str]) -> list[Offer]:
 
 
 def choose_device(agent: Agent, task: AnyRow, free: FreeCapacity) -> tuple[str, str]:
-    """The device that a task gets, the first CUDA device for `cuda`, and the newest version that serves it."""
+    """Return the device for a task, and the newest version of a runtime for it. `cuda` gets the first CUDA device."""
     fitting = [
         offer
         for offer in free.offers(agent, task.job)

@@ -1,4 +1,4 @@
-"""Which names a result's files may have: they become files of the log directory."""
+"""Valid names of a result's files, which become files of the log directory."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ from visualprof.remote.queue.store.files import display_name
 MAX_FILES = 200
 MAX_FILE = 4 << 30
 MAX_ALL = 8 << 30
-MAX_NAME = 200  # bytes of a part
+MAX_NAME = 200  # bytes of a path component
 MAX_DEPTH = 2  # a folder and a file
 _UNFINISHED = (".partial", ".tmp", ".part", "~")
 REQUIRED = ("status.json", "env.json", "job.json")
 
 
 def check_name(name: str) -> None:
-    """Refuse every name that could lead elsewhere, or hide.
+    """Reject names that lead outside the folder or are hidden.
 
-    Raises: Unfit.
+    Raises:
+        InvalidResult: The name is invalid.
     """
     parts = name.split("/")
     if len(parts) > MAX_DEPTH or not all(_plain(part) for part in parts):
@@ -34,9 +35,11 @@ def check_name(name: str) -> None:
 
 
 def check_all(names: Sequence[str], sizes: Sequence[int]) -> None:
-    """Names and sizes of all files together.
+    """Check the names and sizes of all files of a result.
 
-    Raises: Unfit, Oversize.
+    Raises:
+        InvalidResult: A name or size is invalid.
+        PayloadTooLarge: The files are too many or too large.
     """
     for name in names:
         check_name(name)
@@ -55,9 +58,10 @@ def check_all(names: Sequence[str], sizes: Sequence[int]) -> None:
 
 
 def check_distinct(names: Sequence[str]) -> None:
-    """Refuses names of which one is another, or is its folder; some file systems do not tell case apart.
+    """Reject names that are equal, ignoring case as some file systems do, or of which one is a folder of another.
 
-    Raises: Unfit.
+    Raises:
+        InvalidResult: Two names conflict.
     """
     folded = [name.casefold() for name in names]
     if len(set(folded)) != len(folded) or {name.split("/")[0] for name in folded if "/" in name} & set(folded):
@@ -65,7 +69,7 @@ def check_distinct(names: Sequence[str]) -> None:
 
 
 def model_name(name: str, taken: Sequence[str]) -> str:
-    """How the model is called in the folder of its result."""
+    """Return the name of the model in the folder of its result."""
     plain = display_name(name).lstrip(".") or "model"
     if not _plain(plain):
         plain = "model"

@@ -1,4 +1,4 @@
-"""The head of an .npy file, read by numpy within bounds: only plain numbers, and nothing that must be unpickled."""
+"""The header of an .npy file, read by numpy within limits: plain numbers only, and nothing that needs unpickling."""
 
 from __future__ import annotations
 
@@ -15,16 +15,21 @@ from visualprof.messages import msg
 from visualprof.remote.protocol import DTYPES
 
 MAGIC = b"\x93NUMPY"
-MAX_HEADER = 10_000  # as numpy's own; but numpy would read a longer one before it refuses it
+MAX_HEADER = 10_000  # numpy's own limit, which numpy checks only after reading the header
 MAX_RANK = 32
 HINT = msg("queue.save_numpy_save_path", "save it with numpy.save(path, array), one array a file")
 
 
 def read_header(file: BinaryIO, size: int, name: str) -> tuple[str, tuple[int, ...]]:
-    """Type and shape of an array of plain numbers in either order of its dimensions.
+    """Return type and shape of an array of plain numbers, in either memory order.
 
-    Args: file: at its start. size: bytes of all of it. name: for messages.
-    Raises: FormatError: it is no such array, or its data is shorter or longer than the shape needs.
+    Args:
+        file: The file, at its start.
+        size: Size of the file.
+        name: Name of the file in error messages.
+
+    Raises:
+        FormatError: The file is not such an array, or its data has another size than the shape.
     """
     version = _bounded(file, name)
     try:
@@ -53,7 +58,10 @@ def read_header(file: BinaryIO, size: int, name: str) -> tuple[str, tuple[int, .
 
 
 def _bounded(file: BinaryIO, name: str) -> int:
-    """The version of the format; the head is then known to be short and whole. The file stands before its length."""
+    """Check that the header is short and complete; return the version of the format.
+
+    The file is left at the position of the header's length.
+    """
     start = file.read(8)
     if not start.startswith(MAGIC):
         if start[:1] == b"\x80":

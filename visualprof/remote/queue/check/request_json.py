@@ -1,4 +1,4 @@
-"""A submission's JSON as a `Request`: every field known, every value of its type."""
+"""Parsing of a submission's JSON to a `Request`: no unknown fields, and every value has its type."""
 
 from __future__ import annotations
 
@@ -29,7 +29,13 @@ TYPE_NAMES = {
 
 @dataclass(frozen=True)
 class FieldError:
-    """What is wrong with a job; field: its path, e.g. `inputs[0].dims[1]` or `specs[2].agent`, "" for all of it."""
+    """An error in a job.
+
+    Attributes:
+        field: Path of the field, as `inputs[0].dims[1]` or `specs[2].agent`; "" is the whole job.
+        error: What is wrong.
+        hint: What to do about it.
+    """
 
     field: str
     error: str
@@ -37,7 +43,11 @@ class FieldError:
 
 
 class InvalidRequest(BadParameter):
-    """No request. errors: all that is wrong with it; the first one is its message."""
+    """An invalid request.
+
+    Attributes:
+        errors: All errors; the first one is the message.
+    """
 
     def __init__(self, errors: list[FieldError]) -> None:
         first = errors[0]
@@ -46,9 +56,10 @@ class InvalidRequest(BadParameter):
 
 
 def parse_request(body: bytes) -> Request:
-    """The request of a submission.
+    """Parse the request of a submission.
 
-    Raises: Invalid: it is no JSON, has unknown or missing fields, or values of other types.
+    Raises:
+        InvalidRequest: It is not JSON, has unknown or missing fields, or values of other types.
     """
     if len(body) > MAX_BYTES:
         error = msg("queue.job_over_mib_json", f"the job is over {MAX_BYTES >> 20} MiB of JSON")
@@ -75,12 +86,12 @@ def parse_request(body: bytes) -> Request:
 
 
 def is_at_or_below(field: str, path: str) -> bool:
-    """Is a field the one of that path, or below it? `specs[1].agent` is below `specs[1]`, not `specs[12].agent`."""
+    """Return whether a field is at a path or below it: `specs[1].agent` is below `specs[1]`, `specs[12]` is not."""
     return field == path or (field.startswith(path) and field[len(path)] in ".[")
 
 
 def suggest(name: str, known: list[str]) -> str:
-    """A hint for a name that is not among the known ones."""
+    """Return a hint for a name that is not among the known ones."""
     close = difflib.get_close_matches(name[:200], known, 1)
     if close:
         return msg("queue.did_you_mean", f"did you mean {close[0]!r}?")
@@ -111,7 +122,7 @@ def _walk(kind: Any, value: object, path: str, errors: list[FieldError]) -> None
 
 
 def _fields(kind: Any, items: dict[str, object], path: str, errors: list[FieldError]) -> dict[str, Any]:
-    """The types of the fields that are there; notes those that are unknown or missing."""
+    """Return the types of the fields that are present; add errors for unknown and missing fields."""
     hints, known = _hints(kind), {f.name: f for f in fields(kind)}
     unknown = [name for name in items if name not in known][:MAX_ERRORS]
     errors += [
@@ -141,7 +152,7 @@ def _list(kind: Any, value: object, path: str, errors: list[FieldError]) -> None
 
 
 def _plain(kind: type, value: object) -> bool:
-    """JSON has no NaN, and true is no number."""
+    """Return whether a value has a plain type. JSON has no NaN, and true is not a number."""
     if kind is float:
         return type(value) in (int, float)
     return type(value) is kind

@@ -1,4 +1,4 @@
-"""Do rows of the user's own fit the inputs of a model? Said before anything is converted, or even sent."""
+"""Validation of the user's own rows against a model's inputs, before anything is converted or sent."""
 
 from __future__ import annotations
 
@@ -20,11 +20,15 @@ HOW = msg(
 def row_errors(
     inputs: Sequence[Input], sizes: Mapping[str, int], free: Collection[str], arrays: Mapping[str, Array]
 ) -> Iterator[FieldError]:
-    """What of some arrays is not as the inputs are.
+    """Yield errors for arrays that do not fit the inputs.
 
-    An array has the dimensions of its input, the first being its rows, or one more, with a whole input in each row.
+    An array has its input's dimensions, of which the first is the rows, or one more, with a whole input per row.
 
-    Args: sizes: of named dimensions. free: those of any size. arrays: by the input's name, all of the data.
+    Args:
+        inputs: Inputs of the model.
+        sizes: Sizes of named dimensions.
+        free: Named dimensions of any size.
+        arrays: All arrays by input.
     """
     names = [one.name for one in inputs]
     for name in arrays:

@@ -1,4 +1,4 @@
-"""Can a job's search be done? Its settings are those of its runtimes, its constraints of figures that there are."""
+"""Validation of a job's search: the settings exist in its runtimes, and the constraints are valid."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MAX_THREADS = 1024
 
 
 def search_errors(request: Request, model: InspectedModel | None) -> Iterator[FieldError]:
-    """What is wrong with the search of a job; nothing without one."""
+    """Yield errors of a job's search."""
     search = request.search
     if not search.objective:
         return
@@ -54,7 +54,7 @@ def search_errors(request: Request, model: InspectedModel | None) -> Iterator[Fi
 def _axis(
     name: str, values: Sequence[str], backends: Sequence[Backend], model: InspectedModel | None
 ) -> Iterator[FieldError]:
-    """What is wrong with one setting and its values."""
+    """Yield errors of one setting and its values."""
     path = f"search.over.{name[:MAX_NAME]}"
     if not 1 <= len(values) <= MAX_VALUES or len(set(values)) < len(values):
         yield FieldError(
@@ -107,7 +107,7 @@ def _of(
 
 
 def _grid(request: Request) -> Iterator[FieldError]:
-    """Settings that are too many, or one alone."""
+    """Yield an error if there are too many settings, or only one."""
     size = search_space(request.search, request.sweep.values).size
     if size > MAX_SETTINGS:
         yield FieldError(

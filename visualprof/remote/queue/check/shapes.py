@@ -1,4 +1,4 @@
-"""Do a job's inputs fit the model and the uploaded arrays? Sizes at each point, as the child will make them."""
+"""Validation of a job's inputs against the model and the uploaded arrays, with the sizes of each point."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MAX_BYTES = 16 << 30
 
 @dataclass(frozen=True)
 class Array:
-    """An uploaded array under the name it came with."""
+    """An uploaded array with its original name."""
 
     name: str
     dtype: str
@@ -27,7 +27,7 @@ class Array:
 
 
 def input_errors(request: Request, model: InspectedModel) -> Iterator[FieldError]:
-    """What of the inputs is not as the model has it."""
+    """Yield errors for inputs that differ from the model's."""
     tensors = {t.name: t for t in model.inputs}
     names = [i.name for i in request.inputs]
     for name in tensors:
@@ -47,7 +47,7 @@ def input_errors(request: Request, model: InspectedModel) -> Iterator[FieldError
                 f"inputs[{i}].name", msg("queue.model_no_input", f"the model has no input {row.name!r}"), hint
             )
     format = all_formats().get(model.format)
-    positional = format is not None and not format.typed_inputs  # such a program has places for its inputs, not names
+    positional = format is not None and not format.typed_inputs  # the program identifies inputs by position
     if positional and sorted(names) == sorted(tensors) and names != list(tensors):
         yield FieldError(
             "inputs",
@@ -57,7 +57,14 @@ def input_errors(request: Request, model: InspectedModel) -> Iterator[FieldError
 
 
 def _tensor(path: str, row: Input, tensor: Tensor, seen: dict[str, tuple[str, int | str]]) -> Iterator[FieldError]:
-    """seen: of the model's named dimensions where they stood first in the job, and as what."""
+    """Yield errors of one input.
+
+    Args:
+        path: Path of the input in the job.
+        row: The input.
+        tensor: The model's declaration.
+        seen: First field and size of each named dimension of the model.
+    """
     if tensor.dtype and row.dtype != tensor.dtype:
         yield FieldError(
             f"{path}.dtype", msg("queue.model_wants_job", f"the model wants {tensor.dtype}, the job has {row.dtype}")
@@ -85,7 +92,7 @@ def _tensor(path: str, row: Input, tensor: Tensor, seen: dict[str, tuple[str, in
 
 
 def array_errors(request: Request, arrays: Mapping[int, Array]) -> Iterator[FieldError]:
-    """What does not fit of the arrays, by the number of their input; a swept dimension takes any size."""
+    """Yield errors for arrays that do not fit, by the index of their input; a swept dimension accepts any size."""
     import numpy as np
 
     sizes: dict[str, tuple[int, str]] = {}
@@ -121,18 +128,18 @@ def array_errors(request: Request, arrays: Mapping[int, Array]) -> Iterator[Fiel
 
 
 def array_sizes(inputs: Sequence[Input], arrays: Mapping[int, Array]) -> dict[str, int]:
-    """Sizes that arrays have for named dimensions, by the number of their input."""
+    """Return the sizes of named dimensions in arrays, which are given by the index of their input."""
     pairs = (pair for i, array in arrays.items() for pair in zip(inputs[i].dims, array.shape, strict=False))
     return {dim: size for dim, size in pairs if isinstance(dim, str)}
 
 
 def known_sizes(request: Request, arrays: Mapping[int, Array]) -> dict[str, int]:
-    """Sizes of named dimensions that are not swept: what the arrays have, else what the job says."""
+    """Return the sizes of named dimensions that are not swept: those of arrays, else those of the job."""
     return request.dims | array_sizes(request.inputs, arrays)
 
 
 def size_errors(request: Request, sizes: Mapping[str, int]) -> Iterator[FieldError]:
-    """Dimensions that nothing gives a size, and a sweep over one that is not there."""
+    """Yield errors for dimensions without a size, and for a sweep over a missing dimension."""
     for i, row in enumerate(request.inputs):
         for axis, dim in enumerate(row.dims):
             if isinstance(dim, str) and dim not in sizes and dim != request.sweep.dim:
@@ -156,7 +163,7 @@ def size_errors(request: Request, sizes: Mapping[str, int]) -> Iterator[FieldErr
 
 
 def size_warnings(request: Request, arrays: Mapping[int, Array]) -> Iterator[FieldError]:
-    """Sizes that change nothing."""
+    """Yield warnings for sizes without effect."""
     used = {d for i in request.inputs for d in i.dims}
     known = known_sizes(request, arrays)
     for name, size in request.dims.items():
@@ -176,7 +183,7 @@ def size_warnings(request: Request, arrays: Mapping[int, Array]) -> Iterator[Fie
 
 
 def input_memory_errors(request: Request, sizes: Mapping[str, int]) -> tuple[list[FieldError], list[FieldError]]:
-    """Points whose inputs no machine should be asked to make, and those that are large."""
+    """Return errors for points whose inputs are too large, and warnings for large ones."""
     errors, warnings = list[FieldError](), list[FieldError]()
     for i, value in enumerate(request.sweep.values if sweeps_input(request) else [1]):
         total = sum(_bytes(row, {**sizes, request.sweep.dim: value}) for row in request.inputs)
@@ -196,12 +203,12 @@ def input_memory_errors(request: Request, sizes: Mapping[str, int]) -> tuple[lis
 
 
 def sweeps_input(request: Request) -> bool:
-    """Does some input have the swept dimension?"""
+    """Return whether an input has the swept dimension."""
     return bool(request.sweep.dim) and any(request.sweep.dim in i.dims for i in request.inputs)
 
 
 def points_per_spec(request: Request) -> int:
-    """How many points each spec of a job has."""
+    """Return the number of points of each spec."""
     return len(request.sweep.values) if sweeps_input(request) else 1
 
 

@@ -1,4 +1,4 @@
-"""Is a zip one that an agent may open? Only its directory is looked at; nothing is unpacked."""
+"""Validation of zip files by their directory; nothing is unpacked."""
 
 from __future__ import annotations
 
@@ -10,17 +10,18 @@ from visualprof.errors import FormatError
 from visualprof.messages import msg
 
 MAGIC = b"PK\x03\x04"
-MAX_ENTRIES = 100_000  # an archive of torch has one for each tensor and a few more
+MAX_ENTRIES = 100_000  # an archive of torch has one per tensor and a few more
 MAX_DIRECTORY = 64 << 20
-MAX_RATIO = 20  # torch packs nothing, and its code packs 5 to 10 times
+MAX_RATIO = 20  # torch compresses nothing, and its code compresses 5 to 10 times
 ALWAYS_ALLOWED = 64 << 20
 _END = struct.Struct("<4s4H2LH")
 
 
 def check_zip(path: Path, name: str) -> None:
-    """Refuses bombs and names that lead out of a folder.
+    """Reject decompression bombs and names that lead outside the folder.
 
-    Raises: FormatError.
+    Raises:
+        FormatError: The archive is damaged or dangerous.
     """
     _directory_is_small(path, name)
     try:
@@ -55,9 +56,10 @@ def check_zip(path: Path, name: str) -> None:
 
 
 def list_members(path: Path, name: str) -> list[str]:
-    """The files of a zip; nothing for any other file.
+    """Return the files of a zip; empty for other files.
 
-    Raises: FormatError: it is none that may be opened.
+    Raises:
+        FormatError: The archive is damaged or dangerous.
     """
     with path.open("rb") as file:
         if file.read(len(MAGIC)) != MAGIC:
@@ -68,7 +70,7 @@ def list_members(path: Path, name: str) -> list[str]:
 
 
 def _directory_is_small(path: Path, name: str) -> None:
-    """Python reads the whole directory at once, so its size is looked at first; of zip64 the child's limits keep it."""
+    """Check the size of the directory, which Python reads as a whole. For zip64, the child's memory limit applies."""
     with path.open("rb") as file:
         file.seek(max(0, path.stat().st_size - 65_557))
         tail = file.read()

@@ -1,1 +1,1 @@
-"""A job as somebody types it: what is left open is chosen here, for the Run page and for `visualprof submit` alike."""
+"""Drafts of jobs: user input becomes a job request, and a job becomes a draft again."""

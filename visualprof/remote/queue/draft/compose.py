@@ -1,4 +1,4 @@
-"""A complete job of a draft, and a draft of a job."""
+"""Conversion of a draft to a complete job, and back."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from visualprof.remote.queue.draft.searches import batch_text, parse_search, sea
 from visualprof.remote.queue.draft.specs import AgentList, expand_specs, first_specs, generate_spec_id, spec_choices
 from visualprof.remote.queue.store.records import Agent
 
-# What can be typed about measuring, and where it stands in a request.
+# Fields of a draft about measuring, and their paths in a request.
 MEASURE_FIELDS = {
     "warmup_s": "measure.warmup_s",
     "min_s": "measure.min_s",
@@ -49,7 +49,7 @@ _NUMBER = re.compile(r"\d{1,18}(\.\d*)?(e[+-]?\d{1,3})?", re.IGNORECASE)
 
 
 def compose(draft: Draft, known: JobContext) -> CheckedDraft:
-    """The job that a draft means, what is wrong with it, and what can be chosen."""
+    """Return the job of a draft, with its errors and the available choices."""
     kept = known.inspection(draft.model)
     content = inspection_from_json(kept) if kept else None
     model = content if isinstance(content, InspectedModel) else None
@@ -99,7 +99,7 @@ def compose(draft: Draft, known: JobContext) -> CheckedDraft:
 
 
 def draft_from_request(request: Request, agents: Sequence[Agent]) -> Draft:
-    """What somebody would type to get such a job; ids that were made of the rest go on following it."""
+    """Return the draft that composes to a job. Generated ids stay generated."""
     inputs = [DraftInput(i.name, i.dtype, dims_text(i.dims), i.fill, i.blob) for i in request.inputs]
     specs = [
         DraftSpec(
@@ -131,9 +131,9 @@ def draft_from_request(request: Request, agents: Sequence[Agent]) -> Draft:
 
 
 def measure_texts(request: Request) -> dict[str, str]:
-    """The numbers of `MEASURES` and the load of a request as people write them.
+    """Return the values of `MEASURE_FIELDS` and of the load in a request, as texts.
 
-    "": profile_at the first size, price_per_hour unknown.
+    "" stands for the first size of profile_at, and for an unknown price_per_hour.
     """
     texts: dict[str, str] = {}
     for name, path in MEASURE_FIELDS.items():
@@ -148,12 +148,12 @@ DEFAULT_TEXTS = measure_texts(Request("", ModelRef("", ""), []))
 
 
 def _covered(error: FieldError, errors: Sequence[FieldError]) -> bool:
-    """Is it a consequence of what is wrong with the same field already?"""
+    """Return whether an error follows from another error of the same field."""
     return any(is_at_or_below(error.field, e.field) or is_at_or_below(e.field, error.field) for e in errors)
 
 
 def _arrays(draft: Draft, known: JobContext) -> dict[str, Array]:
-    """The uploaded arrays that a draft names, by blob."""
+    """Return the uploaded arrays of a draft by blob."""
     named = dict.fromkeys([*draft.arrays, *(i.blob for i in draft.inputs or () if i.blob)])
     arrays = {blob: array_from_inspection(known.inspection(blob)) for blob in list(named)[:MAX_INPUTS]}
     return {blob: array for blob, array in arrays.items() if array}
@@ -188,7 +188,7 @@ def _inputs(
 
 
 def _shape(row: DraftInput, tensor: Tensor | None, array: Array | None) -> tuple[str, list[int | str] | None]:
-    """Type and dimensions: what is typed, else what the model's file says, else those of the array."""
+    """Return type and dimensions: those of the draft, else of the model's file, else of the array."""
     saved = tensor.dims if tensor else None
     declared = None if saved is None or None in saved else [dim for dim in saved if dim is not None]
     dtype = row.dtype or (tensor.dtype if tensor else "")
@@ -199,7 +199,7 @@ def _shape(row: DraftInput, tensor: Tensor | None, array: Array | None) -> tuple
 
 
 def _named_array(name: str, model: str, arrays: Mapping[str, Array], only: bool) -> str:
-    """The array of an input: `input.npy`, `model.input.npy`, or the only array for the only input; "" without one."""
+    """Return the array of an input: `input.npy`, `model.input.npy`, or the only array for the only input; else ""."""
     names = {name, f"{model}.{name}", f"{PurePosixPath(model).stem}.{name}"}
     matching = [blob for blob, array in arrays.items() if array.name.rpartition(".")[0] in names]
     return matching[0] if matching else next(iter(arrays)) if only and len(arrays) == 1 else ""
@@ -230,7 +230,7 @@ def _sweep(draft: Draft, model: InspectedModel | None, inputs: Sequence[Input]) 
 def _sizes(
     draft: Draft, model: InspectedModel | None, inputs: Sequence[Input], swept: str, decided: Mapping[str, int]
 ) -> tuple[dict[str, int], list[DraftError]]:
-    """Sizes of what is not swept: typed ones, else the model's to start from. decided: what arrays have."""
+    """Return sizes of dimensions that are not swept: those of the draft, else the model's initial ones."""
     sizes, errors = dict[str, int](), list[DraftError]()
     usual = model.dims if model else {}
     names = [name for name in _names(inputs) if name != swept]
@@ -252,7 +252,7 @@ def _sizes(
 
 
 def _numbers(texts: Mapping[str, str]) -> tuple[dict[str, dict[str, Any]], list[DraftError]]:
-    """The fields of the request's parts that were typed, and what should be a number and is none."""
+    """Return the request's fields by part, and errors for texts that are not numbers."""
     numbers, errors = {owner: dict[str, Any]() for owner, _ in _OWNERS}, list[DraftError]()
     kinds = {owner: get_type_hints(kind) for owner, kind in _OWNERS}
     for name, text in texts.items():

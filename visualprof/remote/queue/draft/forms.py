@@ -1,4 +1,4 @@
-"""What is typed, and what the server makes of it."""
+"""User input for a job, and the job that the server derives from it."""
 
 from __future__ import annotations
 
@@ -15,8 +15,12 @@ from visualprof.remote.queue.check.request_json import FieldError
 class DraftInput:
     """An input of the model.
 
-    dtype "", dims null: as the model's file says. dims: `batch, 3, 224x224`, or `()` for a single number.
-    fill "": the array whose file bears the input's name, else random values. blob: sha256 of an array for "file".
+    Attributes:
+        name: Name of the input.
+        dtype: Type of its values; "" is the type in the model's file.
+        dims: As `batch, 3, 224x224`, or `()` for a scalar; null is the dimensions in the model's file.
+        fill: "" is the array with the input's name, else random values.
+        blob: Digest of an array, for fill "file".
     """
 
     name: str
@@ -28,10 +32,18 @@ class DraftInput:
 
 @dataclass(frozen=True)
 class DraftSpec:
-    """Ways to run the model: one spec for each combination of backends, precisions and threads.
+    """Ways to run the model: one spec per combination of backends, precisions and threads.
 
-    id "": made from the rest. backends empty: all that load the model and that a machine has which is online.
-    agent: name or id of a machine. device "": cuda on the platform cuda, else cpu.
+    Attributes:
+        id: Id; "" is generated.
+        backends: Backends; empty is all that load the model and that an online agent has.
+        version: Version of the runtime.
+        agent: Name or id of an agent.
+        platform: Platform.
+        device: Device; "" is cuda on the platform cuda, else cpu.
+        precisions: Precisions.
+        threads: Numbers of threads.
+        options: Options of the backend.
     """
 
     id: str = ""
@@ -47,10 +59,16 @@ class DraftSpec:
 
 @dataclass(frozen=True)
 class DraftSearch:
-    """A search of the best settings; "" where the server chooses.
+    """A search for the best settings; "" is the server's choice.
 
-    objective "": none. over: values by the setting, `1:4` or `f32, bf16`; the batch may be among them. where:
-    constraints, with commas between.
+    Attributes:
+        objective: Objective; "" searches nothing.
+        over: Values by setting, as `1:4` or `f32, bf16`; the batch may be a setting.
+        where: Constraints, separated by commas.
+        trials: Maximum number of trials.
+        trial_s: Minimum measuring time of a trial.
+        budget_s: Time after which no trial starts.
+        seed: Seed of the choice of trials.
     """
 
     objective: SearchObjective = ""
@@ -64,16 +82,26 @@ class DraftSearch:
 
 @dataclass(frozen=True)
 class Draft:
-    """A job as it is typed: texts, and nothing where the server chooses.
+    """A job as the user enters it: texts, and nothing where the server chooses.
 
-    model: sha256 of an uploaded file. model_name: of that file, "" the latest by which
-    it was uploaded. parts: sha256 of the files
-    beside it, by their paths. arrays: sha256 of uploaded
-    arrays, which inputs take by their names. inputs null: those of the model. sweep: the dimension, null the batch,
-    "" none. sizes: of the swept dimension, null those of `usual_sizes`, which "" leaves to the model. dims: sizes of
-    the other named dimensions. specs null: a first choice of machines. measure: by the names of `MEASURES`.
-    spread: specs may go to several machines. advise: candidates that are to be tried; its data by the inputs' names.
-    search: its best settings are looked for.
+    Attributes:
+        model: Digest of an uploaded file.
+        model_name: Name of that file; "" is the name of its last upload.
+        parts: Digests of weight files, by path.
+        key: Key of the job.
+        name: Name of the job.
+        arrays: Digests of uploaded arrays, which inputs use by name.
+        inputs: Inputs; null is those of the model.
+        sweep: Swept dimension; null is the batch, "" is none.
+        sizes: Sizes of the swept dimension; null is `usual_sizes`.
+        usual_sizes: Default sizes; "" is the model's.
+        dims: Sizes of the other named dimensions.
+        specs: Specs; null is a first choice of agents.
+        measure: Values of `MEASURE_FIELDS`.
+        spread: Whether specs may run on several agents.
+        priority: Priority.
+        advise: Candidates to try; its data is by input.
+        search: Settings to search.
     """
 
     model: str
@@ -97,16 +125,20 @@ class Draft:
 
 @dataclass(frozen=True)
 class DraftError(FieldError):
-    """What is wrong with a draft. code: what kind of mistake, for texts in other languages; "" for all others."""
+    """An error in a draft. code identifies the kind of error for translations; "" is any other."""
 
     code: Literal["", "dims", "size", "sweep", "no_spec", "whole", "number"] = ""
 
 
 @dataclass(frozen=True)
 class SpecChoices:
-    """What machines offer for a spec as it stands.
+    """What agents offer for a spec.
 
-    versions: newest first. machines: ids of those that can run it. lacks: by id why another one cannot.
+    Attributes:
+        versions: Versions, newest first.
+        devices: Devices.
+        machines: Ids of the agents that can run the spec.
+        lacks: Why other agents cannot, by id.
     """
 
     versions: list[str]
@@ -117,10 +149,16 @@ class SpecChoices:
 
 @dataclass(frozen=True)
 class CheckedDraft:
-    """The job that a draft became, and what a page shows of it.
+    """The job that a draft became, and what the web UI shows about it.
 
-    request: complete, also where there are errors. dims: named dimensions of the inputs, in their order.
-    sizes: of those that are not swept. choices: for each spec. points: to be measured, of all specs together.
+    Attributes:
+        request: The request, complete even with errors.
+        errors: Errors.
+        warnings: Warnings.
+        points: Number of points of all specs.
+        dims: Named dimensions of the inputs, in order.
+        sizes: Sizes of those that are not swept.
+        choices: Choices of each spec.
     """
 
     request: Request
@@ -136,5 +174,9 @@ msgspec.json.Decoder(Draft)
 
 
 def parse_draft(form: dict[str, Any]) -> Draft:
-    """A draft as JSON has it. Raises: msgspec.ValidationError: it is none."""
+    """Return the draft of a JSON object.
+
+    Raises:
+        msgspec.ValidationError: The object is not a draft.
+    """
     return msgspec.convert(form, Draft)

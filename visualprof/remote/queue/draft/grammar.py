@@ -1,4 +1,4 @@
-"""Sizes, dimensions and numbers as people type them."""
+"""Text formats of sizes, dimensions and numbers."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ _BATCH = re.compile(r"batch|batch_?size|n|b", re.IGNORECASE)
 
 
 def parse_sizes(text: str) -> list[int]:
-    """Sizes in their order, each once: 1:64 doubles up to and with 64, 8:64:8 or 8:64:+8 steps by 8, 1, 2, 4 lists.
+    """Parse distinct sizes in order: 1:64 doubles up to 64, 8:64:8 or 8:64:+8 adds 8, and 1, 2, 4 is a list.
 
-    Raises: ValueError: it is not 1 to 64 sizes from 1 up.
+    Raises:
+        ValueError: The text does not contain 1 to 64 positive sizes.
     """
     sizes: list[int] = []
     for part in filter(None, SEPARATORS.split(text)):
@@ -46,13 +47,13 @@ def _range(first: int, last: int | None, step: int | None) -> list[int]:
 
 
 def sizes_text(sizes: Sequence[int]) -> str:
-    """The shortest text that reads as these sizes."""
+    """Return the shortest text for sizes."""
     span = f"{sizes[0]}:{sizes[-1]}" if len(sizes) > 2 and 0 < sizes[0] <= sizes[-1] else ""
     return span if span and parse_sizes(span) == list(sizes) else ", ".join(map(str, sizes))
 
 
 def parse_dims(text: str) -> list[int | str] | None:
-    """`batch, 3, 224×224` as dimensions, `()` as those of a single number; None for an empty text."""
+    """Parse dimensions: `batch, 3, 224×224`, or `()` for a scalar; None for an empty text."""
     text = text.strip()
     if _SCALAR.fullmatch(text):
         return []
@@ -62,12 +63,12 @@ def parse_dims(text: str) -> list[int | str] | None:
 
 
 def dims_text(dims: Sequence[int | str]) -> str:
-    """The text that reads as these dimensions."""
+    """Return the text for dimensions."""
     return ", ".join(map(str, dims)) or "()"
 
 
 def guess_batch_dim(shapes: Sequence[Sequence[int | str]]) -> str:
-    """Which dimension of the inputs is the batch: by its name, else the first of the first input; "" without one."""
+    """Return the inputs' batch dimension, by name, else the first dimension of the first input; "" without one."""
     names = [dim for dims in shapes for dim in dims if isinstance(dim, str)]
     named = [n for n in names if _BATCH.fullmatch(n)] or [n for n in names if "batch" in n.lower()]
     first = shapes[0][0] if shapes and shapes[0] else ""

@@ -1,4 +1,4 @@
-"""A load as people type it: `1,2,4` lanes, `100,200` runs a second, `p99<=50ms`, a scenario of MLPerf."""
+"""Text formats of a load: `1,2,4` lanes, `100,200` runs per second, `p99<=50ms`, and scenarios of MLPerf."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MS = {"us": 1e-3, "ms": 1.0, "s": 1e3}
 
 
 def parse_load(texts: Mapping[str, str]) -> tuple[Load, list[DraftError]]:
-    """The load of what was typed by the names of `LOADS`, and what is wrong with it."""
+    """Return the load of the texts of `LOAD_FIELDS`, and errors."""
     fields, errors = dict[str, Any](), list[DraftError]()
     for name, (field, parse) in LOAD_FIELDS.items():
         try:
@@ -32,7 +32,7 @@ def parse_load(texts: Mapping[str, str]) -> tuple[Load, list[DraftError]]:
 
 
 def load_texts(load: Load) -> dict[str, str]:
-    """What somebody would type to get this load; "" for what is usual."""
+    """Return the texts of a load; "" for defaults."""
     limit = f"p{load.percentile or DEFAULT_PERCENTILE:g}<={load.limit_ms:.15g}ms" if load.limit_ms else ""
     return {
         "concurrency": sizes_text(load.concurrency),
@@ -82,7 +82,7 @@ def _mlperf(text: str) -> dict[str, Any]:
     return {"mlperf": text}
 
 
-# What can be typed about the load: where it stands in a request, and what reads it.
+# Fields of a draft about the load: path in a request, and parser.
 LOAD_FIELDS: dict[str, tuple[str, Callable[[str], dict[str, Any]]]] = {
     "concurrency": (f"{FIELD}.concurrency", _concurrency),
     "rate": (f"{FIELD}.rates", _rates),

@@ -1,4 +1,4 @@
-"""A search as people type it: `threads=1:4`, `precision=f32, bf16`, `p99<5ms, memory<2GiB`."""
+"""Text formats of a search: `threads=1:4`, `precision=f32, bf16`, `p99<5ms, memory<2GiB`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NUMBER = re.compile(r"\d{1,9}(\.\d{0,9})?")
 
 
 def parse_search(draft: DraftSearch, swept: str) -> tuple[Search, list[DraftError]]:
-    """The search of what was typed, and what is wrong with it. swept: the dimension whose sizes stand elsewhere."""
+    """Return the search of a draft, and errors. The sizes of the dimension `swept` are part of the sweep."""
     if not draft.objective:
         return Search(), []
     errors = list[DraftError]()
@@ -30,12 +30,12 @@ def parse_search(draft: DraftSearch, swept: str) -> tuple[Search, list[DraftErro
 
 
 def batch_text(draft: DraftSearch, swept: str) -> str | None:
-    """The sizes of the swept dimension, where they are among what is searched."""
+    """Return the sizes of the swept dimension, if the search includes them."""
     return (draft.over.get(BATCH) or draft.over.get(swept)) if draft.objective else None
 
 
 def search_draft(search: Search) -> DraftSearch:
-    """What somebody would type to get this search."""
+    """Return the draft that parses to a search."""
     usual = Search()
     texts = {name: f"{getattr(search, name):g}" for name in _TEXTS if getattr(search, name) != getattr(usual, name)}
     over = {name: _text(name, values) for name, values in search.over.items()}

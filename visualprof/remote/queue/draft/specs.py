@@ -1,4 +1,4 @@
-"""The specs of a draft: which ways to run the model, on which machines, and how they are called."""
+"""The specs of a draft: combinations of settings, their agents and their ids."""
 
 from __future__ import annotations
 
@@ -19,33 +19,36 @@ from visualprof.remote.queue.draft.forms import DraftError, DraftSpec, SpecChoic
 from visualprof.remote.queue.store.records import Agent
 
 MAX_FIRST_SPECS = 4
-ID_LENGTH = 44  # room for a number behind it
+ID_LENGTH = 44  # leaves space for a number
 
 
 class AgentList:
-    """The registered machines. online: those of them that were heard of within a lease."""
+    """The registered agents. `online` contains those that were seen within a lease."""
 
     def __init__(self, agents: Sequence[Agent], lease_s: float) -> None:
         self.all = agents
         self.online = [agent for agent in agents if agent.online(lease_s)]
 
     def named(self, text: str) -> list[Agent]:
-        """The machines of an id or name; among several of a name the one that is online."""
+        """Return the agents of an id or name.
+
+        Of several with the same name, return the online one if there is only one.
+        """
         agents = [a for a in self.all if a.id == text] or [a for a in self.all if a.name == text]
         online = [a for a in agents if a in self.online]
         return online if len(online) == 1 else agents
 
     def agents_for_spec(self, spec: Spec) -> list[Agent]:
-        """Where a spec may run: the machine that it names, else those that are online."""
+        """Return the agents that may run a spec: the one that it names, else all online ones."""
         if spec.agent:
             return [a for a in self.all if a.id == spec.agent]
         return [a for a in self.online if spec.platform in ("", a.capabilities.platform)]
 
 
 def first_specs(model: InspectedModel, machines: AgentList) -> list[DraftSpec]:
-    """A backend that loads the model on each machine that has it, on its best device; a few at most.
+    """Return a spec per online agent and backend that loads the model, on the agent's best device; a few at most.
 
-    Where no machine has any: each backend that would load it on a CPU.
+    If no agent has such a backend, return a spec per backend that loads the model on a CPU.
     """
     several = len(machines.online) > 1
     specs = [
@@ -65,7 +68,7 @@ def _best_device(runtimes: Sequence[Runtime]) -> str:
 def expand_specs(
     drafts: Sequence[DraftSpec], model: InspectedModel | None, machines: AgentList
 ) -> tuple[list[Spec], list[DraftError]]:
-    """The specs of the drafts, each with an id of its own, and what is wrong with them."""
+    """Return the specs of the drafts with distinct ids, and errors."""
     specs, errors = list[Spec](), list[DraftError]()
     for draft in drafts[: MAX_SPECS + 1]:
         path = f"specs[{len(specs)}]"
@@ -135,7 +138,7 @@ def _nobody(model: InspectedModel, spec: Spec, machines: AgentList) -> DraftErro
 
 
 def assign_ids(specs: Sequence[Spec], agents: Sequence[Agent]) -> list[Spec]:
-    """The specs with an id each: the one that was typed, else one made of the rest, numbered where it is taken."""
+    """Return the specs with ids: the given one, else a generated one, with a number if it is taken."""
     taken = {spec.id for spec in specs if spec.id}
     named: list[Spec] = []
     for spec in specs:
@@ -148,7 +151,7 @@ def assign_ids(specs: Sequence[Spec], agents: Sequence[Agent]) -> list[Spec]:
 
 
 def generate_spec_id(spec: Spec, agents: Sequence[Agent]) -> str:
-    """What tells a spec apart: `ort-1.23.2-gpu-box-cuda0-f16-4t`; a name for a folder."""
+    """Return a descriptive id that is a valid folder name, as `ort-1.23.2-gpu-box-cuda0-f16-4t`."""
     short = {b.name: b.short for b in all_backends()}.get(spec.backend) or spec.backend
     where = next((a.name for a in agents if a.id == spec.agent), "") if spec.agent else spec.platform
     device = "" if spec.device == "cpu" else spec.device.replace(":", "")
@@ -162,12 +165,12 @@ def _slug(text: str) -> str:
 
 
 def _joined(parts: Iterable[str]) -> str:
-    """The parts that are not empty; a device `cuda` on the platform `cuda` is said once."""
+    """Join the parts that are not empty; repeated parts, as platform and device `cuda`, appear once."""
     return "-".join(part for part, _ in groupby(filter(None, parts)))
 
 
 def spec_choices(spec: Spec, machines: AgentList) -> SpecChoices:
-    """What machines offer for a spec as it stands."""
+    """Return what agents offer for a spec."""
     runtimes = [
         r for a in machines.agents_for_spec(spec) for r in matching_runtimes(a.capabilities.runtimes, spec.backend, "")
     ]
