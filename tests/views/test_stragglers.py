@@ -22,7 +22,15 @@ def where(tensor: int, data: int, stages: int, per_host: int = 8) -> ProcessGrou
     count = tensor * data * stages
     rank = np.arange(count)
     groups = tuple(
-        RunGroup(f"t{i}", "", tuple(range(i * tensor, (i + 1) * tensor)), (), (), "tensor", "description")
+        RunGroup(
+            name=f"t{i}",
+            description="",
+            members=tuple(range(i * tensor, (i + 1) * tensor)),
+            profiled_members=(),
+            runs=(),
+            role="tensor",
+            role_source="description",
+        )
         for i in range(count // tensor)
     )
     place: dict[Any, Ints] = {
@@ -31,7 +39,14 @@ def where(tensor: int, data: int, stages: int, per_host: int = 8) -> ProcessGrou
         "pipeline": rank // (tensor * data),
     }
     hosts = tuple(f"node{i // per_host}" for i in range(count))
-    return ProcessGroups(tuple(range(count)), groups, hosts, ("",) * count, {"tensor": rank // tensor}, place)
+    return ProcessGroups(
+        ranks=tuple(range(count)),
+        groups=groups,
+        hosts=hosts,
+        racks=("",) * count,
+        axis_group={"tensor": rank // tensor},
+        axis_position=place,
+    )
 
 
 def run(of: ProcessGroups, seed: int = 0) -> dict[str, Floats]:
@@ -51,7 +66,7 @@ def named(of: ProcessGroups, values: dict[str, Floats]) -> list[Outlier]:
     shape = values["computation"].shape
     parts: list[Any] = [_NoKernels] * shape[0]
     steps = tuple(map(str, range(STEPS)))
-    times = RankTimes(steps, np.full(shape, 100 * MS), **values, cohort=group(stage, tensor).ids)
+    times = RankTimes(steps=steps, total=np.full(shape, 100 * MS), **values, cohort=group(stage, tensor).ids)
     return find_outliers(parts, times, of)
 
 

@@ -1,6 +1,7 @@
-"""The point of a report that is best for something, and whether what tells it from others is more than chance.
+"""The best point of a report for an objective, and whether its lead over other points is statistically significant.
 
-Of the points that were measured in doubt (unstable, or on a busy host) one is chosen only where there is no other.
+Points that were measured unreliably (unstable, or on a busy host) are chosen only if there is no
+other point.
 """
 
 from __future__ import annotations
@@ -13,30 +14,37 @@ from visualprof.reader.results.points import Point
 from visualprof.reader.results.report import Report
 from visualprof.views.measure.significance import SIGNIFICANCE_LEVEL, p_value
 
-# Of a report beside others: its best point is significantly better than all of theirs; significantly worse than the
-# best; not significantly different from the best, or from the next; of a single repeat, or compared with one; doubtful.
+# Rank of a report's best point among those of other reports:
+# - best: significantly better than all others
+# - worse: significantly worse than the best
+# - not_significant: not significantly different from the best, or (for the best) from another one
+# - one_repeat: it or a compared point was measured only once
+# - doubtful: measured unreliably
 Standing = Literal["best", "worse", "not_significant", "one_repeat", "doubtful"]
 
 
 @dataclass(frozen=True)
 class Objective:
-    """What is wanted of a point: much of a number, or little."""
+    """A number of a point to maximize or minimize."""
 
     value: Callable[[Point], float | None]
     maximize: bool
 
     def sort_key(self, point: Point) -> tuple[bool, float]:
-        """The lowest is the best."""
+        """Return a key by which the best point sorts first."""
         value = self.value(point) or 0.0
         return is_doubtful(point), -value if self.maximize else value
 
     def best(self, points: Iterable[Point]) -> Point | None:
-        """The best point; of equal ones the first."""
-        return min((p for p in points if self.value(p) is not None), key=self.sort_key, default=None)
+        """Return the best point; the first one among equals."""
+        return min((point for point in points if self.value(point) is not None), key=self.sort_key, default=None)
 
     def p_value(self, a: Point, b: Point) -> float | None:
-        """How likely chance alone makes two points differ like this; None where one was not measured repeatedly."""
-        lists = [[v for p in point.repeats if (v := self.value(p)) is not None] for point in (a, b)]
+        """Return the probability that two equal points differ this much by chance.
+
+        `None` if one was not measured repeatedly.
+        """
+        lists = [[value for repeat in point.repeats if (value := self.value(repeat)) is not None] for point in (a, b)]
         return p_value(*lists)
 
 
@@ -45,12 +53,12 @@ LOWEST_LATENCY = Objective(lambda p: p.p50_ns, maximize=False)
 
 
 def is_doubtful(point: Point) -> bool:
-    """Whether its numbers may be others the next time."""
+    """Return whether the numbers of a point may not be reproducible."""
     return point.stable is False or point.host_busy is True
 
 
 def tail_latency(point: Point) -> tuple[int, int] | None:
-    """The highest percentile up to 99 for which n suffices, and its latency; None below p90."""
+    """Return the highest percentile up to 99 for which there are enough runs, and its latency; `None` below p90."""
     for percent, value in ((99, point.p99_ns), (95, point.p95_ns), (90, point.p90_ns)):
         if value is not None:
             return percent, value
@@ -58,38 +66,56 @@ def tail_latency(point: Point) -> tuple[int, int] | None:
 
 
 def best_within_slo(report: Report, slo_ns: int) -> Point | None:
-    """The point of most samples a second whose tail stays within a limit."""
-    return HIGHEST_THROUGHPUT.best(p for p in report.points if (tail_latency(p) or (0, slo_ns + 1))[1] <= slo_ns)
+    """Return the point with the highest throughput whose tail latency is within a limit."""
+    return HIGHEST_THROUGHPUT.best(
+        point for point in report.points if (tail_latency(point) or (0, slo_ns + 1))[1] <= slo_ns
+    )
 
 
 def equivalent_batches(points: Iterable[Point], best: Point | None, goal: Objective) -> list[int] | None:
-    """Sizes of the points that are not significantly worse than the best; None where that cannot be told."""
+    """Return the batch sizes of the points that are not significantly worse than the best.
+
+    `None` if that cannot be determined.
+    """
     if best is None or is_doubtful(best) or len(best.repeats) < 2:
         return None
-    others = (p for p in points if p is not best and not is_doubtful(p))
-    return [p.batch for p in others if (likely := goal.p_value(best, p)) is not None and likely >= SIGNIFICANCE_LEVEL]
+    candidates = (point for point in points if point is not best and not is_doubtful(point))
+    return [
+        point.batch
+        for point in candidates
+        if (probability := goal.p_value(best, point)) is not None and probability >= SIGNIFICANCE_LEVEL
+    ]
 
 
 def standings(bests: Sequence[Point | None], goal: Objective) -> list[Standing | None]:
-    """How the best points of several reports stand to each other; None without a point, or without another."""
-    known = [point for point in bests if point is not None]
-    sure = [point for point in known if not is_doubtful(point)]
-    leader = goal.best(sure)
+    """Return how the best points of several reports compare.
+
+    `None` without a point, or without another point to compare with.
+    """
+    points = [point for point in bests if point is not None]
+    reliable = [point for point in points if not is_doubtful(point)]
+    leader = goal.best(reliable)
 
     def standing(point: Point | None) -> Standing | None:
-        if point is None or len(known) < 2:
+        if point is None or len(points) < 2:
             return None
         if is_doubtful(point) or leader is None:
             return "doubtful"
-        rivals = [other for other in sure if other is not point] if point is leader else [leader]
-        return _against([goal.p_value(point, other) for other in rivals], "best" if point is leader else "worse")
+        rivals = [rival for rival in reliable if rival is not point] if point is leader else [leader]
+        return _standing([goal.p_value(point, rival) for rival in rivals], "best" if point is leader else "worse")
 
     return [standing(point) for point in bests]
 
 
-def _against(chances: Sequence[float | None], differs: Standing) -> Standing | None:
-    if any(likely is not None and likely >= SIGNIFICANCE_LEVEL for likely in chances):
+def _standing(p_values: Sequence[float | None], if_different: Standing) -> Standing | None:
+    """Return the standing of a point, given the p-values against its rivals.
+
+    Args:
+        p_values: P-values.
+        if_different: The standing if all differences are significant.
+    """
+    if any(probability is not None and probability >= SIGNIFICANCE_LEVEL for probability in p_values):
         return "not_significant"
-    if any(likely is None for likely in chances):
+    if any(probability is None for probability in p_values):
         return "one_repeat"
-    return differs if chances else None
+    return if_different if p_values else None

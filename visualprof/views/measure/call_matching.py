@@ -1,4 +1,4 @@
-"""Which calls of the ranks of a run are one collective or message, and what follows for their times."""
+"""Match the calls of all ranks of a run: which calls are one collective or message, and how long it transferred."""
 
 from __future__ import annotations
 
@@ -16,15 +16,29 @@ from visualprof.views.measure.groups import group
 from visualprof.views.measure.intervals import span_lengths_by_group
 
 
-class MatchedCalls(msgspec.Struct, frozen=True):
-    """The calls of r ranks in a row, n of them with m parts, and which are the same.
+class MatchedCalls(msgspec.Struct, frozen=True, kw_only=True):
+    """The calls of r ranks in one table, and which of them are the same: n calls with m parts.
 
-    names, groups: of all ranks, each once; a group is itself by its name and, where they are known, its members.
-    rank: (n,) ascending, place of the rank. name, group: (n,) places in these. first: (n,) the first part of each call.
-    source, destination, call, end, exchanges: as of `Collectives`.
-    key: (n,) a number of the call that is the same on all ranks of its group, of `keys`; -1 where some rank lacks it,
-    -2 where no other rank of the group is there. number: (m,) likewise of each part, of `numbers`.
-    even: (n,) have the ranks as many of its kind, so that those without a number of their own surely meet?
+    Attributes:
+        rank_count: Number of ranks.
+        names: Distinct names of all ranks.
+        groups: Distinct groups of all ranks, identified by name and, if known, by members.
+        rank: (n,) index of the rank, ascending.
+        name: (n,) index into `names`.
+        group: (n,) index into `groups`.
+        first_part: (n,) first part of each call.
+        source: (n,) as in `Collectives`.
+        destination: (n,) as in `Collectives`.
+        part_call: (m,) as in `Collectives`.
+        part_end: (m,) as in `Collectives`.
+        is_transfer: (m,) as in `Collectives`.
+        call_id: (n,) a number that the call has on all ranks of its group; -1 if the call is
+            missing on a rank, -2 if no other rank of the group has a profile.
+        call_id_count: Number of call ids.
+        part_id: (m,) a number like `call_id`, per part.
+        part_id_count: Number of part ids.
+        is_unambiguous: (n,) whether all ranks have equally many calls of this kind, so that calls
+            without sequence numbers match reliably.
     """
 
     rank_count: int
@@ -46,18 +60,25 @@ class MatchedCalls(msgspec.Struct, frozen=True):
     is_unambiguous: Mask
 
     def rank_slices(self, parts: bool = False) -> list[slice]:
-        """Where the calls of each rank stand, or their parts."""
-        of = self.rank[self.part_call] if parts else self.rank
-        edges: list[int] = np.searchsorted(of, np.arange(self.rank_count + 1)).tolist()
-        return [slice(low, high) for low, high in pairwise(edges)]
+        """Return the slice of each rank's calls, or of their parts."""
+        ranks = self.rank[self.part_call] if parts else self.rank
+        bounds: list[int] = np.searchsorted(ranks, np.arange(self.rank_count + 1)).tolist()
+        return [slice(start, stop) for start, stop in pairwise(bounds)]
 
 
-class CallTransfers(msgspec.Struct, frozen=True):
-    """Calls with what their ranks share; -1 for a call that some rank lacks.
+class CallTransfers(msgspec.Struct, frozen=True, kw_only=True):
+    """Matched calls with their transfer times; -1 for a call that is missing on a rank.
 
-    bytes, group_size, event: as of `Collectives`. latency: (n,) ns of its own rank. transfer: (n,) ns.
-    part_transfer: (m,) ns, the shortest of the part over the ranks. exchange: (n,) ns, the shortest time over the ranks
-    in which data was exchanged; that of its rank alone where the call is unmatched.
+    Attributes:
+        calls: The matched calls.
+        bytes: (n,) as in `Collectives`.
+        group_size: (n,) as in `Collectives`.
+        event: (n,) as in `Collectives`.
+        latency_ns: (n,) duration on its own rank.
+        transfer_ns: (n,) time without waiting for other ranks.
+        part_transfer_ns: (m,) shortest duration of the part over the ranks.
+        data_transfer_ns: (n,) shortest time over the ranks in which data was transferred; for
+            unmatched calls, the time on its own rank.
     """
 
     calls: MatchedCalls
@@ -71,128 +92,171 @@ class CallTransfers(msgspec.Struct, frozen=True):
 
     @property
     def wait_ns(self) -> Ints:
-        """(n,) ns, 0 where that is unknown."""
+        """Return the wait time (n,) of each call, 0 where it is unknown."""
         return np.where(self.transfer_ns >= 0, self.latency_ns - self.transfer_ns, 0)
 
 
 def match_calls(ranks: Sequence[Collectives]) -> MatchedCalls:
-    """The calls of every rank with those on the other ranks of the process group.
+    """Match the calls of every rank with those on the other ranks of the process group.
 
-    A message is the i-th from its source to its destination. Any other call has the number that its group gave it, and
-    is the i-th of that and of its name; where numbers or members are unknown, the i-th of its name and group. The ranks
-    of the group must have as many parts of it. One of one rank alone meets nobody.
+    - A message is the i-th from its source to its destination.
+    - Any other call is identified by its sequence number in the group and its name.
+    - If numbers or members are unknown, it is the i-th call of its name and group.
+
+    The ranks of the group must have equally many parts of the call. A group of one rank has no
+    other rank to match.
     """
-    counts = [len(calls) for calls in ranks]
+    counts = [len(by_call) for by_call in ranks]
     rank = np.repeat(np.arange(len(ranks), dtype=np.int32), counts)
-    names = {text: i for i, text in enumerate(dict.fromkeys(text for calls in ranks for text in calls.names))}
+    name_index = {text: i for i, text in enumerate(dict.fromkeys(text for by_call in ranks for text in by_call.names))}
     groups = dict[ProcessGroup, int]()
-    of_groups = [[groups.setdefault(_same(one), len(groups)) for one in calls.groups] for calls in ranks]
-    name = _placed([[names[text] for text in calls.names] for calls in ranks], [calls.name for calls in ranks])
-    in_group = _placed(of_groups, [calls.group for calls in ranks])
-    seq, source, destination, end = (_column(ranks, what) for what in ("sequence", "source", "destination", "part_end"))
-    before = accumulate(counts, initial=0)
-    call = _row(calls.part_call + low for calls, low in zip(ranks, before, strict=False))
-    parts = np.bincount(call, minlength=len(rank))
-    first = np.cumsum(parts) - parts
-    # A call of a group whose members are not known is one of all ranks that have the group.
-    known, has = list(groups), Counter(i for own in of_groups for i in own)
-    wanted = np.array([len(ranks) if one == _NONE else has[i] for i, one in enumerate(known)], np.int64)[in_group]
-    seq = np.where(np.array([bool(one.runs) for one in known], bool)[in_group], seq, -1)
+    group_indices = [
+        [groups.setdefault(_group_identity(process_group), len(groups)) for process_group in by_call.groups]
+        for by_call in ranks
+    ]
+    name_ids = _map_ids(
+        [[name_index[text] for text in by_call.names] for by_call in ranks], [by_call.name for by_call in ranks]
+    )
+    group_ids = _map_ids(group_indices, [by_call.group for by_call in ranks])
+    sequence, source, destination, end = (
+        _column(ranks, field) for field in ("sequence", "source", "destination", "part_end")
+    )
+    offsets = accumulate(counts, initial=0)
+    part_call = _concatenate(by_call.part_call + offset for by_call, offset in zip(ranks, offsets, strict=False))
+    part_counts = np.bincount(part_call, minlength=len(rank))
+    first_part = np.cumsum(part_counts) - part_counts
+    # If the members of a group are unknown, all ranks that have the group are expected to take part.
+    group_list, rank_counts = list(groups), Counter(i for rank_numbers in group_indices for i in rank_numbers)
+    expected = np.array(
+        [
+            len(ranks) if process_group == _UNKNOWN_GROUP else rank_counts[i]
+            for i, process_group in enumerate(group_list)
+        ],
+        np.int64,
+    )[group_ids]
+    sequence = np.where(
+        np.array([bool(process_group.runs) for process_group in group_list], bool)[group_ids], sequence, -1
+    )
     message = source >= 0
-    kind = np.where(message, -1, name.astype(np.int64) * len(known) + in_group)
-    wanted[message] = 2
-    same = group(kind, np.where(message, -1, seq), source, destination)
-    calls = group(same.ids, _nth(same.ids * len(ranks) + rank))
-    whole = (calls.count == wanted[calls.first]) & (calls.count > 1)
-    even = np.bincount(same.ids[calls.first], ~whole, len(same.first)) == 0
-    whole &= calls.min(parts) == calls.max(parts)
-    own = np.array([calls.rank for calls in ranks], np.int64)
-    there = np.isin(destination, own) & np.isin(source, own)
-    alone = np.where(message, ~there, wanted < 2)
-    key = np.where(whole[calls.ids], calls.ids, np.where(alone, -2, -1))
-    # A part is known by its call and its place in that.
-    numbers = np.where(whole, parts[calls.first], 0)
-    place = (np.cumsum(numbers) - numbers)[calls.ids] - first
-    number = np.where(key[call] >= 0, place[call] + np.arange(len(call)), key[call])
+    kind = np.where(message, -1, name_ids.astype(np.int64) * len(group_list) + group_ids)
+    expected[message] = 2
+    by_kind = group(kind, np.where(message, -1, sequence), source, destination)
+    by_call = group(by_kind.ids, _occurrence_index(by_kind.ids * len(ranks) + rank))
+    is_complete = (by_call.count == expected[by_call.first]) & (by_call.count > 1)
+    is_unambiguous = np.bincount(by_kind.ids[by_call.first], ~is_complete, len(by_kind.first)) == 0
+    is_complete &= by_call.min(part_counts) == by_call.max(part_counts)
+    rank_numbers = np.array([by_call.rank for by_call in ranks], np.int64)
+    is_profiled = np.isin(destination, rank_numbers) & np.isin(source, rank_numbers)
+    has_no_peer = np.where(message, ~is_profiled, expected < 2)
+    call_id = np.where(is_complete[by_call.ids], by_call.ids, np.where(has_no_peer, -2, -1))
+    # A part is identified by its call and its position in the call.
+    parts_per_id = np.where(is_complete, part_counts[by_call.first], 0)
+    part_offset = (np.cumsum(parts_per_id) - parts_per_id)[by_call.ids] - first_part
+    part_id = np.where(call_id[part_call] >= 0, part_offset[part_call] + np.arange(len(part_call)), call_id[part_call])
     return MatchedCalls(
-        len(ranks),
-        tuple(names),
-        tuple(groups),
-        rank,
-        name,
-        in_group,
-        first,
-        source,
-        destination,
-        call,
-        end,
-        np.concatenate([np.zeros(0, bool), *(calls.is_transfer for calls in ranks)]),
-        key,
-        len(whole),
-        number,
-        int(numbers.sum()),
-        even[same.ids],
+        rank_count=len(ranks),
+        names=tuple(name_index),
+        groups=tuple(groups),
+        rank=rank,
+        name=name_ids,
+        group=group_ids,
+        first_part=first_part,
+        source=source,
+        destination=destination,
+        part_call=part_call,
+        part_end=end,
+        is_transfer=np.concatenate([np.zeros(0, bool), *(by_call.is_transfer for by_call in ranks)]),
+        call_id=call_id,
+        call_id_count=len(is_complete),
+        part_id=part_id,
+        part_id_count=int(parts_per_id.sum()),
+        is_unambiguous=is_unambiguous[by_kind.ids],
     )
 
 
 def call_transfers(ranks: Sequence[Collectives]) -> CallTransfers:
-    """The calls of every rank with how long they transferred.
+    """Return the matched calls of every rank with their transfer times.
 
-    Transfer is, for each part of the call (host operator, kernels), the shortest over the ranks: the fastest rank
-    waited for nobody. A call that some rank lacks, or of which it has other parts, has no transfer time, and neither
-    has one of one rank alone. Source: torch-tb-profiler's wait graph.
+    For each part of a call (host operator, kernels), the transfer time is the shortest duration
+    over the ranks: the fastest rank did not wait. A call that is missing on a rank, or has
+    different parts there, has no transfer time; neither has a call of a single rank. Source:
+    torch-tb-profiler's wait graph.
     """
     calls = match_calls(ranks)
-    known, some, start = calls.call_id >= 0, calls.is_transfer, _column(ranks, "part_start")
-    latency = exchanged = span_lengths_by_group(calls.part_call, start, calls.part_end, len(known))
-    if not some.all():
-        exchanged = span_lengths_by_group(calls.part_call[some], start[some], calls.part_end[some], len(known))
-    part_transfer = _shortest(calls.part_id, calls.part_end - start, calls.part_id_count)
-    # The parts of a call may run side by side: it cannot transfer for longer than the fastest rank took.
-    total = np.bincount(calls.part_call, part_transfer, len(known)).astype(np.int64)
-    transfer = np.where(known, np.minimum(total, _shortest(calls.call_id, latency, calls.call_id_count)), -1)
-    exchange = np.where(known, _shortest(calls.call_id, exchanged, calls.call_id_count), exchanged)
-    size, members, event = (_column(ranks, what) for what in ("bytes", "group_size", "event"))
-    return CallTransfers(calls, size, members, event, latency, transfer, part_transfer, exchange)
+    is_matched, is_transfer, start = calls.call_id >= 0, calls.is_transfer, _column(ranks, "part_start")
+    latency_ns = transfer_latency = span_lengths_by_group(calls.part_call, start, calls.part_end, len(is_matched))
+    if not is_transfer.all():
+        transfer_latency = span_lengths_by_group(
+            calls.part_call[is_transfer], start[is_transfer], calls.part_end[is_transfer], len(is_matched)
+        )
+    part_transfer_ns = _shortest_by_id(calls.part_id, calls.part_end - start, calls.part_id_count)
+    # Parts of a call may overlap, so the transfer is limited to the latency of the fastest rank.
+    total_transfer = np.bincount(calls.part_call, part_transfer_ns, len(is_matched)).astype(np.int64)
+    transfer_ns = np.where(
+        is_matched, np.minimum(total_transfer, _shortest_by_id(calls.call_id, latency_ns, calls.call_id_count)), -1
+    )
+    data_transfer_ns = np.where(
+        is_matched, _shortest_by_id(calls.call_id, transfer_latency, calls.call_id_count), transfer_latency
+    )
+    size, group_size, event = (_column(ranks, field) for field in ("bytes", "group_size", "event"))
+    return CallTransfers(
+        calls=calls,
+        bytes=size,
+        group_size=group_size,
+        event=event,
+        latency_ns=latency_ns,
+        transfer_ns=transfer_ns,
+        part_transfer_ns=part_transfer_ns,
+        data_transfer_ns=data_transfer_ns,
+    )
 
 
-_NONE = ProcessGroup("")
+_UNKNOWN_GROUP = ProcessGroup("")
 
 
-def _same(one: ProcessGroup) -> ProcessGroup:
-    """What is the same of a group on all its ranks."""
-    return ProcessGroup(one.name, runs=one.runs)
+def _group_identity(process_group: ProcessGroup) -> ProcessGroup:
+    """Return a group without what may differ between its ranks."""
+    return ProcessGroup(process_group.name, runs=process_group.runs)
 
 
-def _column(ranks: Sequence[Collectives], what: str) -> Ints:
-    return _row(getattr(calls, what) for calls in ranks)
+def _column(ranks: Sequence[Collectives], field: str) -> Ints:
+    """Return a column of all ranks, one after the other."""
+    return _concatenate(getattr(calls, field) for calls in ranks)
 
 
-def _row(columns: Iterable[Ints]) -> Ints:
+def _concatenate(columns: Iterable[Ints]) -> Ints:
+    """Return columns one after the other, as int64."""
     return np.concatenate([np.zeros(0, np.int64), *columns])
 
 
-def _placed(places: Sequence[Sequence[int]], ids: Sequence[Ids]) -> Ids:
-    """Numbers of each rank's own as those of the run. places: of each rank, what its numbers are there."""
-    every = np.array([i for own in places for i in own], np.int32)
-    before = accumulate(map(len, places), initial=0)
-    return every[_row(own.astype(np.int64) + low for own, low in zip(ids, before, strict=False))]
+def _map_ids(run_ids: Sequence[Sequence[int]], ids: Sequence[Ids]) -> Ids:
+    """Return the ids of each rank as ids of the run.
+
+    Args:
+        run_ids: For each rank, the run's id per id of the rank.
+        ids: For each rank, a column of its ids.
+    """
+    flat_ids = np.array([i for rank_ids in run_ids for i in rank_ids], np.int32)
+    offsets = accumulate(map(len, run_ids), initial=0)
+    return flat_ids[
+        _concatenate(rank_ids.astype(np.int64) + offset for rank_ids, offset in zip(ids, offsets, strict=False))
+    ]
 
 
-def _nth(values: Ints) -> Ints:
-    """The place of each value among those equal to it."""
+def _occurrence_index(values: Ints) -> Ints:
+    """Return the index of each value among the equal values before it."""
     order = np.argsort(values, kind="stable")
-    ordered, place = values[order], np.arange(len(values))
-    first = np.maximum.accumulate(np.where(np.append(True, ordered[1:] != ordered[:-1])[: len(order)], place, 0))
-    nth = np.empty(len(values), np.int64)
-    nth[order] = place - first
-    return nth
+    ordered, position = values[order], np.arange(len(values))
+    first = np.maximum.accumulate(np.where(np.append(True, ordered[1:] != ordered[:-1])[: len(order)], position, 0))
+    index = np.empty(len(values), np.int64)
+    index[order] = position - first
+    return index
 
 
-def _shortest(of: Ints, times: Ints, count: int) -> Ints:
-    """The shortest time of those with the same number, -1 of those without one."""
-    least = np.full(count + 1, np.iinfo(np.int64).max)
-    known = of >= 0
-    np.minimum.at(least, of[known], times[known])
-    least[-1] = -1
-    return least[np.maximum(of, -1)]
+def _shortest_by_id(ids: Ints, times: Ints, count: int) -> Ints:
+    """Return the shortest time of those with the same id, -1 for those without an id."""
+    shortest = np.full(count + 1, np.iinfo(np.int64).max)
+    has_id = ids >= 0
+    np.minimum.at(shortest, ids[has_id], times[has_id])
+    shortest[-1] = -1
+    return shortest[np.maximum(ids, -1)]

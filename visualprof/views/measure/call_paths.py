@@ -1,4 +1,4 @@
-"""Calls by their path: a call tree in which equal calls under equal callers are one."""
+"""Call paths: a call tree in which equal calls under equal callers are merged."""
 
 from __future__ import annotations
 
@@ -28,17 +28,26 @@ from visualprof.views.measure.trace_cache import cached_on_trace
 
 SCOPE_CATEGORIES = (Category.MODULE, *RANGE_CATEGORIES)
 FRAME_CATEGORIES = (Category.PYTHON, Category.MODULE)
-BACKWARD_LABEL = "(backward)"  # below a path: of what ran there
+BACKWARD_LABEL = "(backward)"  # child of a path, for the backward of what ran there
 AUTOGRAD_ENGINE = "autograd::engine::evaluate_function"
-_ADDED = re.compile(r"^nn\.Module: | at 0x[0-9a-fA-F]+")  # the mark of a module, and where an object lies
+# The prefix of a module call, and the address of an object, which differs from run to run.
+_MODULE_PREFIX_OR_ADDRESS = re.compile(r"^nn\.Module: | at 0x[0-9a-fA-F]+")
 
 
 class CallPaths(msgspec.Struct, frozen=True):
-    """Distinct paths of some events, each before those inside it; those of one caller by their first calls.
+    """Distinct call paths of some events.
 
-    parent: (p,) the path around each, -1 for none. name: (p,) string id. level: (p,) greater than that of `parent`.
-    first: (p,) row of the first call. wanted: (n,) the events that are meant; of: (n + 1,) the path of each, -1 for the
-    others.
+    A path comes before the paths inside it. Paths with the same caller are in the order of their
+    first calls.
+
+    Attributes:
+        parent: (p,) path of the caller, -1 for none.
+        name: (p,) string id of the last call.
+        level: (p,) nesting level; greater than that of `parent`.
+        first: (p,) row of the first call.
+        is_member: (n,) which events of the trace the paths are made of.
+        path_ids: (n + 1,) path of each event; -1 for events that are not members, and for the last
+            entry.
     """
 
     parent: Ids
@@ -52,207 +61,243 @@ class CallPaths(msgspec.Struct, frozen=True):
         return len(self.parent)
 
     def enclosing_paths(self, trace: Trace, rows: Rows) -> Ids:
-        """Path of the innermost of the events at or above each row, -1 for none.
+        """Return the path of the innermost member event at or above each row, -1 for none.
 
-        Paddle writes what Python calls and what that runs in C++ as two threads: then of those open at the time.
+        Paddle records Python calls and the C++ code that they run as two threads. For rows of the
+        C++ thread without an enclosing member event, the Python call that was open at that time is
+        used.
         """
         events = trace.events
-        found = self.path_ids[nearest_ancestor(events.parent, self.is_member, rows)]
-        python = _python_sides(trace)[events.track[rows]]
-        lost = np.flatnonzero((found < 0) & (rows >= 0) & (python >= 0))
-        if len(lost):
-            first = np.array([*(track.first for track in trace.tracks), len(events)])
-            ts = events.ts[rows[lost]]
-            above = innermost_on_tracks(events.ts, events.end, events.parent, first, python[lost], ts)
-            found[lost] = self.path_ids[nearest_ancestor(events.parent, self.is_member, above)]
-        return found
+        path = self.path_ids[nearest_ancestor(events.parent, self.is_member, rows)]
+        python_track = _python_tracks(trace)[events.track[rows]]
+        missing = np.flatnonzero((path < 0) & (rows >= 0) & (python_track >= 0))
+        if len(missing):
+            track_starts = np.array([*(track.first for track in trace.tracks), len(events)])
+            ts = events.ts[rows[missing]]
+            enclosing = innermost_on_tracks(
+                events.ts, events.end, events.parent, track_starts, python_track[missing], ts
+            )
+            path[missing] = self.path_ids[nearest_ancestor(events.parent, self.is_member, enclosing)]
+        return path
 
-    def inclusive(self, *own: Ints) -> list[Ints]:
-        """Values of paths with those of all paths inside."""
-        return inclusive_totals(own, self.parent, self.level)
+    def inclusive(self, *exclusive: Ints) -> list[Ints]:
+        """Return the values of each path plus those of all paths inside it."""
+        return inclusive_totals(exclusive, self.parent, self.level)
 
 
-def call_paths(trace: Trace, wanted: Mask, name: Ids | None = None) -> CallPaths:
-    """Numbers every distinct (path of the caller, name), level by level.
+def call_paths(trace: Trace, is_member: Mask, name: Ids | None = None) -> CallPaths:
+    """Number every distinct pair of caller path and name, level by level.
 
-    Args: wanted: (n,) of each event. name: (n,) string ids, where they are not the events' own.
+    Args:
+        is_member: (n,) which events of the trace to use.
+        name: (n,) string ids to use instead of the events' names.
     """
     events = trace.events
     name = events.name if name is None else name
-    rows = np.flatnonzero(wanted).astype(np.int32)
-    above = nearest_ancestor(events.parent, wanted, events.parent[rows])
-    of = np.full(len(events) + 1, -1, np.int32)
+    rows = np.flatnonzero(is_member).astype(np.int32)
+    caller = nearest_ancestor(events.parent, is_member, events.parent[rows])
+    path_ids = np.full(len(events) + 1, -1, np.int32)
     parents, names, levels, firsts = ([np.zeros(0, np.int32)] for _ in range(4))
     depth = call_depth(trace)[rows]
     order, count = np.argsort(depth, kind="stable"), 0
-    for at in np.split(order, np.flatnonzero(np.diff(depth[order])) + 1):
-        around = of[above[at]]
-        pairs = group(around, name[rows[at]])
-        of[rows[at]] = count + pairs.ids
-        parents.append(around[pairs.first])
-        names.append(name[rows[at[pairs.first]]])
-        levels.append(depth[at[pairs.first]].astype(np.int32))
-        firsts.append(rows[at[pairs.first]])
-        count += len(pairs.first)
-    parent, called, level, first = (np.concatenate(column) for column in (parents, names, levels, firsts))
-    place = _in_order(parent, level, events.ts[first])
-    order = np.argsort(place)
-    place = np.append(place, np.int32(-1))
-    return CallPaths(place[parent[order]], called[order], level[order], first[order], wanted, place[of])
+    for level_rows in np.split(order, np.flatnonzero(np.diff(depth[order])) + 1):
+        parent_paths = path_ids[caller[level_rows]]
+        paths_of_level = group(parent_paths, name[rows[level_rows]])
+        path_ids[rows[level_rows]] = count + paths_of_level.ids
+        parents.append(parent_paths[paths_of_level.first])
+        names.append(name[rows[level_rows[paths_of_level.first]]])
+        levels.append(depth[level_rows[paths_of_level.first]].astype(np.int32))
+        firsts.append(rows[level_rows[paths_of_level.first]])
+        count += len(paths_of_level.first)
+    parent, names_by_path, level, first = (np.concatenate(column) for column in (parents, names, levels, firsts))
+    position = _time_order(parent, level, events.ts[first])
+    order = np.argsort(position)
+    position = np.append(position, np.int32(-1))
+    return CallPaths(
+        position[parent[order]], names_by_path[order], level[order], first[order], is_member, position[path_ids]
+    )
 
 
-def _in_order(parent: Ids, level: Ids, ts: Ints) -> Ids:
-    """Place of each path where all inside one follow it, and those of one caller are in order of time.
+def _time_order(parent: Ids, level: Ids, ts: Ints) -> Ids:
+    """Return the position of each path in a depth-first order, with siblings sorted by time.
 
-    Args: parent: (p,), those around before those inside. level: (p,) ascending.
+    Args:
+        parent: (p,) caller of each path; callers come before the paths inside them.
+        level: (p,) ascending.
+        ts: (p,) ns of the first call.
     """
     size = inclusive_totals([np.ones(len(parent), np.int64)], parent, level)[0]
     order = np.lexsort((ts, parent))
-    before = np.cumsum(size[order]) - size[order]  # of all that stand before, in any caller
+    preceding = np.cumsum(size[order]) - size[order]  # sizes of all paths that come earlier, under any caller
     caller = parent[order]
-    begins = np.flatnonzero(np.diff(caller, prepend=-2))
-    place = np.empty(len(parent), np.int64)
-    place[order] = before - np.repeat(before[begins], np.diff(begins, append=len(order)))
-    for at in np.split(np.arange(len(parent)), np.flatnonzero(np.diff(level)) + 1):
-        inside = at[parent[at] >= 0]
-        place[inside] += place[parent[inside]] + 1
-    return place.astype(np.int32)
+    caller_starts = np.flatnonzero(np.diff(caller, prepend=-2))
+    position = np.empty(len(parent), np.int64)
+    position[order] = preceding - np.repeat(preceding[caller_starts], np.diff(caller_starts, append=len(order)))
+    for level_rows in np.split(np.arange(len(parent)), np.flatnonzero(np.diff(level)) + 1):
+        with_parent = level_rows[parent[level_rows] >= 0]
+        position[with_parent] += position[parent[with_parent]] + 1
+    return position.astype(np.int32)
 
 
 @cached_on_trace
 def scope_paths(trace: Trace) -> CallPaths:
-    """Modules, layers, scopes and the ranges of users and of the framework: what names a place in a program."""
+    """Return the paths of modules, layers, scopes and ranges.
+
+    These events name places in a program.
+    """
     return call_paths(trace, is_scope(trace))
 
 
 def is_scope(trace: Trace) -> Mask:
-    """Of each event: is it one of those?"""
+    """Return, per event, whether it names a place in a program, as in `scope_paths`."""
     return trace.events.category_mask(*SCOPE_CATEGORIES) & is_call(trace) & (trace.events.dur >= 0)
 
 
 @cached_on_trace
 def frame_paths(trace: Trace) -> CallPaths:
-    """Python frames and modules. An object's address in a name, which differs from run to run, is left out."""
+    """Return the paths of Python frames and modules.
+
+    Addresses of objects are removed from names, because they differ from run to run.
+    """
     on_threads = trace.track_mask(TrackKind.THREAD) & (trace.events.dur >= 0)
-    own = list(range(len(trace.strings)))
+    name_ids = list(range(len(trace.strings)))
     ids: dict[str, int] = {}
     for i, text in enumerate(trace.strings):
         if " at 0x" in text:
-            own[i] = ids.setdefault(_ADDED.sub("", text), i)
+            name_ids[i] = ids.setdefault(_MODULE_PREFIX_OR_ADDRESS.sub("", text), i)
     return call_paths(
-        trace, trace.events.category_mask(*FRAME_CATEGORIES) & on_threads, np.array(own, np.int32)[trace.events.name]
+        trace,
+        trace.events.category_mask(*FRAME_CATEGORIES) & on_threads,
+        np.array(name_ids, np.int32)[trace.events.name],
     )
 
 
 @cached_on_trace
 def operator_paths(trace: Trace) -> CallPaths:
-    """Operators inside operators."""
+    """Return the paths of nested operators."""
     return call_paths(trace, is_operator(trace))
 
 
 @cached_on_trace
-def _python_sides(trace: Trace) -> Ids:
-    """Of each track the one with the Python calls of the same thread, -1 where there is none."""
-    place = {(t.pid, t.tid): i for i, t in enumerate(trace.tracks)}
-    other = [place.get((t.pid, t.tid.replace("(C++)", "(Python)")), -1) for t in trace.tracks]
-    return np.array([-1 if i == j else j for i, j in enumerate(other)] or [-1], np.int32)
+def _python_tracks(trace: Trace) -> Ids:
+    """Return, per track, the track with the Python calls of the same thread; -1 for none."""
+    track_of_thread = {(track.pid, track.tid): i for i, track in enumerate(trace.tracks)}
+    python_tracks = [
+        track_of_thread.get((track.pid, track.tid.replace("(C++)", "(Python)")), -1) for track in trace.tracks
+    ]
+    return np.array([-1 if i == j else j for i, j in enumerate(python_tracks)] or [-1], np.int32)
 
 
 def path_labels(paths: CallPaths, strings: Sequence[str]) -> list[str]:
-    """What is called last on each path: no address, and no mark that tells a module from a function."""
+    """Return the name of the last call on each path, without object addresses and prefixes of module calls."""
     ids: list[int] = paths.name.tolist()
-    return [_ADDED.sub("", str(strings[i])) for i in ids]
+    return [_MODULE_PREFIX_OR_ADDRESS.sub("", str(strings[i])) for i in ids]
 
 
 def path_texts(paths: CallPaths, strings: Sequence[str]) -> list[str]:
-    """The names on each path from the outermost inwards, with a slash between."""
-    out: list[str] = []
-    for parent, own in zip(paths.parent.tolist(), path_labels(paths, strings), strict=True):
-        out.append(f"{out[parent]}/{own}" if parent >= 0 else own)
-    return out
+    """Return the names on each path from the outermost inwards, joined by slashes."""
+    texts: list[str] = []
+    for parent, label in zip(paths.parent.tolist(), path_labels(paths, strings), strict=True):
+        texts.append(f"{texts[parent]}/{label}" if parent >= 0 else label)
+    return texts
 
 
 @cached_on_trace
 def forward_operators(trace: Trace) -> Ids:
-    """Of each event: the operator that it is the backward of, -1 for none.
+    """Return, per event, the forward operator that it is the backward of, -1 for none.
 
-    As the file links the two; of files without such links by the number that both have: the last operator with it that
-    began before. What the engine does around a backward operator belongs to it. (n + 1,), the last one for no event.
+    The forward operator is the one that the file links to the event. Files without such links have
+    sequence numbers: then it is the last operator with the same number that began earlier. The
+    autograd engine's events around a backward operator get the same forward operator.
+
+    Returns: (n + 1,) rows of events; the last entry stands for no event.
     """
     links, events = trace.links, trace.events
-    found = np.full(len(events) + 1, -1, np.int32)
-    known = links.kind == LinkKind.FWDBWD
-    found[links.dst[known]] = links.src[known]
-    if not known.any() and "sequence" in trace.args:
-        _numbered(trace, found)
-    rows = np.flatnonzero(found[:-1] >= 0)
-    around = events.parent[rows]
-    engine = (around >= 0) & match_names(trace, events.name[around], lambda name: name.startswith(AUTOGRAD_ENGINE))
-    found[around[engine]] = found[rows[engine]]
-    return found
+    forward = np.full(len(events) + 1, -1, np.int32)
+    is_forward_link = links.kind == LinkKind.FWDBWD
+    forward[links.dst[is_forward_link]] = links.src[is_forward_link]
+    if not is_forward_link.any() and "sequence" in trace.args:
+        _link_by_sequence(trace, forward)
+    rows = np.flatnonzero(forward[:-1] >= 0)
+    parent = events.parent[rows]
+    is_engine = (parent >= 0) & match_names(trace, events.name[parent], lambda name: name.startswith(AUTOGRAD_ENGINE))
+    forward[parent[is_engine]] = forward[rows[is_engine]]
+    return forward
 
 
-def _numbered(trace: Trace, found: Ids) -> None:
-    """Set the forward operators of those with the same number."""
+def _link_by_sequence(trace: Trace, forward: Ids) -> None:
+    """Set the forward operators of events with the same sequence number."""
     events = trace.events
     column = trace.args["sequence"]
     rows = column.events[column.values >= 0]
     rows = rows[np.lexsort((events.ts[rows], trace.arg("sequence", rows)))]
-    back = match_names(trace, events.name[rows], lambda name: "Backward" in name)
-    place = np.maximum.accumulate(np.where(back, -1, np.arange(len(rows))))
-    at = np.flatnonzero(back & (place >= 0))
-    source, row = rows[place[at]], rows[at]
-    same = trace.arg("sequence", source) == trace.arg("sequence", row)
-    found[row[same]] = source[same]
+    is_backward = match_names(trace, events.name[rows], lambda name: "Backward" in name)
+    last_forward = np.maximum.accumulate(np.where(is_backward, -1, np.arange(len(rows))))
+    linked = np.flatnonzero(is_backward & (last_forward >= 0))
+    forward_rows, backward_rows = rows[last_forward[linked]], rows[linked]
+    is_same = trace.arg("sequence", forward_rows) == trace.arg("sequence", backward_rows)
+    forward[backward_rows[is_same]] = forward_rows[is_same]
 
 
 class PathOwners(msgspec.Struct, frozen=True):
-    """Of some rows: the path that each belongs to, -1 for none, and whether as the backward of what ran there."""
+    """The path that each of some rows belongs to.
+
+    Attributes:
+        path: (m,) -1 for none.
+        is_backward: (m,) whether the row is the backward of what ran there.
+    """
 
     path: Ids
     is_backward: Mask
 
 
-def path_owners(trace: Trace, tree: CallPaths, rows: Rows) -> PathOwners:
-    """Where rows belong: to the innermost call around them, or, inside a backward operator, to that of its forward.
+def path_owners(trace: Trace, paths: CallPaths, rows: Rows) -> PathOwners:
+    """Return the path that each row belongs to.
 
-    What runs from a queue belongs to the call that put it there.
+    It is that of the innermost call around the row. Inside a backward operator it is that of its
+    forward operator. Work that a thread dequeues belongs to the call that enqueued it.
     """
     forward, parent, links = forward_operators(trace), trace.events.parent, trace.links
-    later = links.kind == LinkKind.ASYNC
-    if later.any():
+    is_async = links.kind == LinkKind.ASYNC
+    if is_async.any():
         source = np.full(len(parent) + 1, -1, np.int32)
-        source[links.dst[later]] = links.src[later]
+        source[links.dst[is_async]] = links.src[is_async]
         queued = source[nearest_ancestor(parent, source[:-1] >= 0, rows)]
         rows = np.where(queued >= 0, queued, rows)
-    nearest = nearest_ancestor(parent, tree.is_member | (forward[:-1] >= 0), rows)
-    later = (forward[nearest] >= 0) & ~np.append(tree.is_member, False)[nearest]
-    led = tree.enclosing_paths(trace, np.where(later, forward[nearest], -1))
-    backward = later & (led >= 0)
-    return PathOwners(np.where(backward, led, tree.enclosing_paths(trace, rows)), backward)
+    enclosing = nearest_ancestor(parent, paths.is_member | (forward[:-1] >= 0), rows)
+    is_async = (forward[enclosing] >= 0) & ~np.append(paths.is_member, False)[enclosing]
+    forward_path = paths.enclosing_paths(trace, np.where(is_async, forward[enclosing], -1))
+    is_backward = is_async & (forward_path >= 0)
+    return PathOwners(np.where(is_backward, forward_path, paths.enclosing_paths(trace, rows)), is_backward)
 
 
 def is_inside_module(trace: Trace, module: str, rows: Ids) -> Mask:
-    """Of each row: did it run in the place of that path, or in one inside it, or is it the backward of what did?
+    """Return, per row, whether it ran on a module path or a path inside it, or is the backward of what did.
 
-    Raises: BadParameter: there is no such place.
+    Raises:
+        BadParameter: There is no such module path.
     """
-    tree = scope_paths(trace)
-    names = path_texts(tree, trace.strings)
+    paths = scope_paths(trace)
+    names = path_texts(paths, trace.strings)
     if module not in names:
         raise BadParameter(
             msg("views.there_no_module", f"there is no module {module!r}"),
             msg("views.see_visualprof_view_modules", "see `visualprof view modules`"),
         )
-    held = np.array([*(name == module or name.startswith(f"{module}/") for name in names), False])
-    return held[path_owners(trace, tree, rows).path]
+    is_selected = np.array([*(name == module or name.startswith(f"{module}/") for name in names), False])
+    return is_selected[path_owners(trace, paths, rows).path]
 
 
 class PathTimes(msgspec.Struct, frozen=True):
-    """Calls and ns of each path without those inside it, (p,).
+    """Calls and times of each path, excluding paths inside it; all (p,).
 
-    host: of its calls. device: of what it launched. backward_host, backward_device: of the backward of what it ran.
-    outside_ns: of device work that belongs to no path.
+    Attributes:
+        calls: Number of calls.
+        host: Host time of the calls, ns.
+        device: Time of the device work that the calls launched, ns.
+        backward_host: Host time of the backward of what ran there, ns.
+        backward_device: Time of the device work launched by that backward, ns.
+        outside_ns: Time of device work that belongs to no path.
     """
 
     calls: Ints
@@ -263,51 +308,57 @@ class PathTimes(msgspec.Struct, frozen=True):
     outside_ns: int
 
 
-def path_times(trace: Trace, tree: CallPaths, step: str = "") -> PathTimes:
-    """Time by path, of one step or of all. A call that is longer than the step counts with what lies in it."""
-    events = trace.events
-    rows = np.flatnonzero(tree.is_member).astype(np.int32)
-    within, inside = _within(trace, rows, step)
-    path, count = tree.path_ids[rows], len(tree)
-    whole = np.bincount(path, within, count).astype(np.int64)
-    inner = tree.parent >= 0
-    host = np.maximum(whole - np.bincount(tree.parent[inner], whole[inner], count).astype(np.int64), 0)
-    joined = launches(trace)
-    work = joined.work if not step else joined.work[inside[joined.work]]
-    asked = np.where(joined.site >= 0, joined.site, joined.op)
-    asked = asked if not step else asked[inside[joined.work]]
-    by = path_owners(trace, tree, asked)
-    known = by.path >= 0
+def path_times(trace: Trace, paths: CallPaths, step: str = "") -> PathTimes:
+    """Return the time per path, in one step or in the whole trace.
 
-    def device(mine: Mask) -> Ints:
-        return np.bincount(by.path[mine], events.dur[work[mine]], count).astype(np.int64)
+    A call that is longer than the step counts with its part inside the step.
+    """
+    events = trace.events
+    rows = np.flatnonzero(paths.is_member).astype(np.int32)
+    time_in_step, is_in_step = _time_in_step(trace, rows, step)
+    path, count = paths.path_ids[rows], len(paths)
+    total = np.bincount(path, time_in_step, count).astype(np.int64)
+    has_parent = paths.parent >= 0
+    host = np.maximum(total - np.bincount(paths.parent[has_parent], total[has_parent], count).astype(np.int64), 0)
+    launched = launches(trace)
+    work = launched.work if not step else launched.work[is_in_step[launched.work]]
+    sites = np.where(launched.site >= 0, launched.site, launched.op)
+    sites = sites if not step else sites[is_in_step[launched.work]]
+    owners = path_owners(trace, paths, sites)
+    has_path = owners.path >= 0
+
+    def device(chosen: Mask) -> Ints:
+        return np.bincount(owners.path[chosen], events.dur[work[chosen]], count).astype(np.int64)
 
     return PathTimes(
-        calls=np.bincount(path[(within > 0) | inside[rows]], minlength=count),
+        calls=np.bincount(path[(time_in_step > 0) | is_in_step[rows]], minlength=count),
         host=host,
-        device=device(known & ~by.is_backward),
-        backward_host=_backward(trace, tree, inside),
-        backward_device=device(by.is_backward),
-        outside_ns=int(events.dur[work[~known]].sum()),
+        device=device(has_path & ~owners.is_backward),
+        backward_host=_backward_by_path(trace, paths, is_in_step),
+        backward_device=device(owners.is_backward),
+        outside_ns=int(events.dur[work[~has_path]].sum()),
     )
 
 
-def _within(trace: Trace, rows: Ids, step: str) -> tuple[Ints, Mask]:
-    """Time of events inside a step, (m,), and of all events whether they belong to it."""
+def _time_in_step(trace: Trace, rows: Ids, step: str) -> tuple[Ints, Mask]:
+    """Return the time of events inside a step, (m,) ns, and which of all events belong to the step."""
     events, spent = trace.events, host_durations(trace)[rows]
     if not step:
         return spent, np.ones(len(events), bool)
     index = step_index(trace, step)
     low = int(trace.steps.ts[index])
     high = low + int(trace.steps.dur[index])
-    within = np.minimum(events.ts[rows] + spent, high) - np.maximum(events.ts[rows], low)
-    return np.maximum(within, 0), events.step == index
+    time_in_step = np.minimum(events.ts[rows] + spent, high) - np.maximum(events.ts[rows], low)
+    return np.maximum(time_in_step, 0), events.step == index
 
 
 class BackwardTimes(msgspec.Struct, frozen=True):
-    """Backward operators and the engine's work around them, (m,), and the forward of each.
+    """Backward operators, with the autograd engine's events around them; all (m,).
 
-    ns: what is inside another counts there once.
+    Attributes:
+        rows: Rows of the events.
+        forward: Forward operator of each.
+        ns: Host time, excluding nested backward operators.
     """
 
     rows: Ids
@@ -316,20 +367,22 @@ class BackwardTimes(msgspec.Struct, frozen=True):
 
 
 def backward_times(trace: Trace) -> BackwardTimes:
-    """Host time of the backward operators whose forward is known."""
+    """Return the host time of the backward operators whose forward operator is known."""
     events, forward = trace.events, forward_operators(trace)
     rows = np.flatnonzero(forward[:-1] >= 0).astype(np.int32)
-    place = np.full(len(events) + 1, -1)
-    place[rows] = np.arange(len(rows))
-    around = place[nearest_ancestor(events.parent, place[:-1] >= 0, events.parent[rows])]
-    own = np.maximum(events.dur[rows], 0)
-    own = own - np.bincount(around[around >= 0], own[around >= 0], len(own)).astype(np.int64)
-    return BackwardTimes(rows, forward[rows], np.maximum(own, 0))
+    position = np.full(len(events) + 1, -1)
+    position[rows] = np.arange(len(rows))
+    enclosing = position[nearest_ancestor(events.parent, position[:-1] >= 0, events.parent[rows])]
+    exclusive = np.maximum(events.dur[rows], 0)
+    exclusive = exclusive - np.bincount(enclosing[enclosing >= 0], exclusive[enclosing >= 0], len(exclusive)).astype(
+        np.int64
+    )
+    return BackwardTimes(rows, forward[rows], np.maximum(exclusive, 0))
 
 
-def _backward(trace: Trace, tree: CallPaths, inside: Mask) -> Ints:
-    """Host time of backward operators by the path of their forward."""
-    back = backward_times(trace)
-    path = tree.enclosing_paths(trace, back.forward)
-    mine = (path >= 0) & inside[back.rows]
-    return np.bincount(path[mine], back.ns[mine], len(tree)).astype(np.int64)
+def _backward_by_path(trace: Trace, paths: CallPaths, is_in_step: Mask) -> Ints:
+    """Return the host time of backward operators per path of their forward operator."""
+    times = backward_times(trace)
+    path = paths.enclosing_paths(trace, times.forward)
+    is_counted = (path >= 0) & is_in_step[times.rows]
+    return np.bincount(path[is_counted], times.ns[is_counted], len(paths)).astype(np.int64)

@@ -1,4 +1,4 @@
-"""Results of benchmark cases side by side, and what stands behind one of them. Source: docs/cases.md."""
+"""Results of benchmark cases as tables and charts. Source: docs/cases.md."""
 
 from __future__ import annotations
 
@@ -12,25 +12,31 @@ from visualprof.views.answers import charts, kinds
 from visualprof.views.answers.kinds import Kind
 from visualprof.views.answers.table import Columns, from_rows
 
-# What may be drawn, in the order in which it is offered.
+# Metrics that a chart can show, in the order of the menu.
 METRICS: dict[str, Kind] = {
     "core_per_s": "count", "whole_per_s": "count", "p50_ns": "ns", "p99_ns": "ns", "accuracy": "count",
     "accuracy_difference": "count", "mfu": "ratio", "memory_used_bytes": "bytes", "energy_j_per_sample": "joule",
 }  # fmt: skip
-# What tells one setup of a case from another: the newest result of each counts.
-SETUP = ("machine", "framework", "vendor", "compiler", "precision", "batch_size")
-_FAR = 50  # times: beyond that small bars would vanish on an even axis
-GIB = 1 << 30
-# The head of the table in the README of FlagPerf's cases.
-_HEAD = ("推理工具", "precision", "bs", "e2e_time", "p_val_whole", "p_val_core", "p_infer_whole", r"\*p_infer_core",
+# Fields that identify a setup of a case; only the newest result of each setup is compared.
+SETUP_FIELDS = ("machine", "framework", "vendor", "compiler", "precision", "batch_size")
+_MAX_LINEAR_RATIO = 50  # with a larger ratio of the values, small bars would vanish on a linear axis
+BYTES_PER_GIB = 1 << 30
+# Header of the table in the READMEs of FlagPerf's cases.
+_FLAGPERF_HEADER = (
+    "推理工具", "precision", "bs", "e2e_time", "p_val_whole", "p_val_core", "p_infer_whole", r"\*p_infer_core",
          r"\*MFU", "acc(infer/val)", "mem")  # fmt: skip
 
 
 class LeaderColumns(Columns):
-    """A row a result, the newest first. Figures are of inference, of validation where the case has no compiler.
+    """One row per result, the newest first.
 
-    machine: name of the agent, else of the host. validation_core_per_s: in the framework, to compare. Rates in
-    samples a second. run: its folder.
+    Values are those of inference, or of validation if the case has no compiler. Rates are in
+    samples per second.
+
+    Attributes:
+        machine: Name of the agent, or of the host if there is none.
+        validation_core_per_s: Rate of the validation in the framework, for comparison.
+        run: Folder of the result.
     """
 
     case: kinds.WordColumn
@@ -60,11 +66,11 @@ class LeaderColumns(Columns):
     run: kinds.TextColumn
 
 
-NAMES = LeaderColumns.__struct_fields__
+COLUMN_NAMES = LeaderColumns.__struct_fields__
 
 
 class CaseFacts(msgspec.Struct):
-    """What a result is of, and its figures beside those of its passes."""
+    """Configuration of a result, and its values that are not per pass."""
 
     case: kinds.Word
     framework: kinds.Word
@@ -97,7 +103,11 @@ class CaseFacts(msgspec.Struct):
 
 
 class PassColumns(Columns):
-    """Validation in the framework and inference with the engine; p50_ns ...: of n batches."""
+    """One row for validation in the framework and one for inference with the engine.
+
+    Attributes:
+        n: Number of measured batches; `p50_ns` etc. are percentiles over these batches.
+    """
 
     of: kinds.WordColumn
     core_per_s: kinds.CountColumn
@@ -121,7 +131,7 @@ class PassColumns(Columns):
 
 
 class CaseStepColumns(Columns):
-    """The seven steps in order."""
+    """The seven steps of a case, in order."""
 
     name: kinds.WordColumn
     state: kinds.WordColumn
@@ -130,7 +140,13 @@ class CaseStepColumns(Columns):
 
 
 class CaseSettingColumns(Columns):
-    """The configuration: each value, where it comes from, and what the layer below said."""
+    """The configuration of a case.
+
+    Attributes:
+        value: The value in use.
+        origin: Layer that set the value.
+        before: Value of the layer below.
+    """
 
     key: kinds.NameColumn
     value: kinds.TextColumn
@@ -139,89 +155,109 @@ class CaseSettingColumns(Columns):
 
 
 def leader_columns(results: Mapping[str, CaseResult]) -> LeaderColumns:
-    """A row for each result, by its folder; the newest first."""
+    """Return one row per result, the newest first.
+
+    Args:
+        results: Results by folder.
+    """
     rows = [_row(run, result) for run, result in results.items()]
     rows.sort(key=lambda row: (-row["finished_ns"], row["case"], row["run"]))
     return from_rows(LeaderColumns, [tuple(row.values()) for row in rows])
 
 
 def _row(run: str, result: CaseResult) -> dict[str, Any]:
-    shown = result.inference if result.compiler else result.validation
-    own: dict[str, Any] = {
+    """Return the row of a result by column name."""
+    main_pass = result.inference if result.compiler else result.validation
+    computed: dict[str, Any] = {
         "machine": result.agent or result.host or result.device_name,
         "validation_core_per_s": getattr(result.validation, "core_per_s", None),
         "finished_ns": result.finished_ns or result.started_ns,
         "run": run,
         "batch_size": result.batch_size or None,
     }
-    return {name: own[name] if name in own else getattr(result, name, getattr(shown, name, None)) for name in NAMES}
+    return {
+        name: computed[name] if name in computed else getattr(result, name, getattr(main_pass, name, None))
+        for name in COLUMN_NAMES
+    }
 
 
 def newest_results(results: Mapping[str, CaseResult]) -> dict[str, CaseResult]:
-    """Of each setup of each case the last result; one that was cancelled only where there is no other."""
-    last = dict[tuple[object, ...], tuple[str, CaseResult]]()
-    for run, result in sorted(results.items(), key=lambda one: _order(one[1])):
+    """Return the last result of each setup of each case; a canceled result only if there is no other."""
+    newest = dict[tuple[object, ...], tuple[str, CaseResult]]()
+    for run, result in sorted(results.items(), key=lambda item: _age_key(item[1])):
         row = _row(run, result)
-        last[(row["case"], *(row[name] for name in SETUP))] = run, result
-    return dict(last.values())
+        newest[(row["case"], *(row[name] for name in SETUP_FIELDS))] = run, result
+    return dict(newest.values())
 
 
-def _order(result: CaseResult) -> tuple[bool, int]:
+def _age_key(result: CaseResult) -> tuple[bool, int]:
+    """Return the sort key of a result: canceled ones first, then by time."""
     return result.state != "cancelled", result.finished_ns or result.started_ns
 
 
 def metric_chart(results: Mapping[str, CaseResult], metric: str) -> charts.Option:
-    """Bars of a figure: a group a case, a bar a setup, which is named by what differs within a case; {} of nothing."""
+    """Return bars of a metric: one group per case, one bar per setup; {} without data.
+
+    A setup is named by the fields that differ within a case.
+    """
     rows = [row for run, result in newest_results(results).items() if (row := _row(run, result))[metric] is not None]
     cases = sorted({row["case"] for row in rows})
     values = [abs(row[metric]) for row in rows]
     if not values:
         return {}
-    differing = [
-        name for name in SETUP if any(_several(row[name] for row in rows if row["case"] == one) for one in cases)
+    differing_fields = [
+        name
+        for name in SETUP_FIELDS
+        if any(_differ(row[name] for row in rows if row["case"] == bars) for bars in cases)
     ]
     series = dict[str, dict[str, charts.Option]]()
     for row in rows:
-        name = " · ".join(_said(part, row[part]) for part in differing or ("compiler",))
+        name = " · ".join(_setup_text(field, row[field]) for field in differing_fields or ("compiler",))
         series.setdefault(name, {})[row["case"]] = {"value": row[metric], "id": row["run"]}
     option = charts.bars(cases, [(name, []) for name in sorted(series)], METRICS[metric], stack=False)
-    for one in option["series"]:
-        one["data"] = [series[one["name"]].get(case) for case in cases]
-    if min(row[metric] for row in rows) > 0 and max(values) > _FAR * min(values):
+    for bars in option["series"]:
+        bars["data"] = [series[bars["name"]].get(case) for case in cases]
+    if min(row[metric] for row in rows) > 0 and max(values) > _MAX_LINEAR_RATIO * min(values):
         option["yAxis"]["type"] = "log"
     return option
 
 
-def _several(values: Iterable[object]) -> bool:
+def _differ(values: Iterable[object]) -> bool:
+    """Return whether the values are not all equal."""
     return len(set(values)) > 1
 
 
-def _said(part: str, value: object) -> str:
-    return f"batch {value}" if part == "batch_size" else str(value or "–")
+def _setup_text(field: str, value: object) -> str:
+    """Return a field of a setup in words."""
+    return f"batch {value}" if field == "batch_size" else str(value or "–")
 
 
 def pass_columns(result: CaseResult) -> PassColumns:
-    """Of validation and inference what was run."""
-    both = (("validation", result.validation), ("inference", result.inference))
-    return from_rows(PassColumns, [(name, *_of_pass(one)) for name, one in both if one])
+    """Return the passes that were run: validation and inference."""
+    passes = (("validation", result.validation), ("inference", result.inference))
+    return from_rows(PassColumns, [(name, *_pass_values(result_pass)) for name, result_pass in passes if result_pass])
 
 
-def _of_pass(one: CasePass) -> tuple[Any, ...]:
-    return tuple(getattr(one, name) for name in PassColumns.__struct_fields__[1:])
+def _pass_values(case_pass: CasePass) -> tuple[Any, ...]:
+    """Return the values of a pass in the order of the columns."""
+    return tuple(getattr(case_pass, name) for name in PassColumns.__struct_fields__[1:])
 
 
 def step_columns(result: CaseResult) -> CaseStepColumns:
-    """The steps of a result."""
-    return from_rows(CaseStepColumns, [(one.name, one.state, one.took_ns, one.why) for one in result.steps])
+    """Return the steps of a result."""
+    return from_rows(CaseStepColumns, [(step.name, step.state, step.took_ns, step.why) for step in result.steps])
 
 
 def setting_columns(result: CaseResult) -> CaseSettingColumns:
-    """The configuration of a result."""
-    return from_rows(CaseSettingColumns, [(one.key, one.value, one.origin, one.before) for one in result.settings])
+    """Return the configuration of a result."""
+    return from_rows(
+        CaseSettingColumns,
+        [(setting.key, setting.value, setting.origin, setting.before) for setting in result.settings],
+    )
 
 
 def flagperf_line(result: CaseResult) -> dict[str, object]:
-    """FlagPerf's last line."""
+    """Return FlagPerf's last output line as a mapping."""
     validation, inference = result.validation, result.inference
     whole, core, accuracy = ("whole_per_s", "core_per_s", "accuracy")
     return {
@@ -244,16 +280,22 @@ def flagperf_line(result: CaseResult) -> dict[str, object]:
 
 
 def flagperf_table(results: Sequence[CaseResult], with_case: bool = False) -> str:
-    """The table in FlagPerf's READMEs, a row a result. named: with columns of the case and its machine before it."""
-    head = ("case", "machine", *_HEAD) if with_case else _HEAD
-    rows = [head, ("---",) * len(head), *(_flagperf_row(result, with_case) for result in results)]
-    return "".join(f"| {' | '.join(_cell(one) for one in row)} |\n" for row in rows)
+    """Return the table of FlagPerf's READMEs, one row per result.
+
+    Args:
+        results: The results.
+        with_case: Add the columns case and machine.
+    """
+    header = ("case", "machine", *_FLAGPERF_HEADER) if with_case else _FLAGPERF_HEADER
+    rows = [header, ("---",) * len(header), *(_flagperf_row(result, with_case) for result in results)]
+    return "".join(f"| {' | '.join(_cell(value) for value in row)} |\n" for row in rows)
 
 
-def _flagperf_row(result: CaseResult, named: bool) -> tuple[object, ...]:
+def _flagperf_row(result: CaseResult, with_case: bool) -> tuple[object, ...]:
+    """Return the cells of a result."""
     line = flagperf_line(result)
     return (
-        *((result.case, result.agent or result.host) if named else ()),
+        *((result.case, result.agent or result.host) if with_case else ()),
         result.compiler, result.precision, result.batch_size, *list(line.values())[5:10], line["*MFU"],
         f"{_cell(line['infer_average_acc'])}/{_cell(line['val_average_acc'])}",
         f"{_cell(line['vendor_usage(GiB)'])}/{_cell(line['vendor_max_mem(GiB)'])}",
@@ -261,13 +303,15 @@ def _flagperf_row(result: CaseResult, named: bool) -> tuple[object, ...]:
 
 
 def _rounded(value: float | None) -> float | None:
+    """Return a value with three decimals."""
     return None if value is None else round(value, 3)
 
 
 def _gib(size: int | None) -> float | None:
-    return None if size is None else round(size / GIB, 2)
+    """Return a size in GiB with two decimals."""
+    return None if size is None else round(size / BYTES_PER_GIB, 2)
 
 
 def _cell(value: object) -> str:
-    """A cell of FlagPerf's table; what is not known is `/`, as there."""
+    """Return a cell of FlagPerf's table; unknown values are `/`, as in FlagPerf."""
     return "/" if value is None else str(value).replace("|", "\\|").replace("\n", " ")

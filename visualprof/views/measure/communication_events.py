@@ -1,4 +1,4 @@
-"""The collectives and messages of a run, each once: who met, when, how much was exchanged and how fast."""
+"""The collectives and messages of a run, once per run instead of once per rank: members, time, size and speed."""
 
 from __future__ import annotations
 
@@ -12,17 +12,27 @@ from visualprof.views.measure.call_matching import CallTransfers
 from visualprof.views.measure.groups import group
 from visualprof.views.measure.process_groups import ProcessGroups
 
-MESSAGE = "send_recv"  # both ends of a message are one meeting
+MESSAGE_NAME = "send_recv"  # both ends of a message are one communication event
 
 
-class CommunicationEvents(msgspec.Struct, frozen=True):
-    """m meetings, of n process groups or pairs of ranks.
+class CommunicationEvents(msgspec.Struct, frozen=True, kw_only=True):
+    """The m communication events of a run, each of a process group or a pair of ranks.
 
-    name: (m,) ids of names. group: (m,) place among the groups of the run, -1 unknown. source, destination: (m,) ranks
-    of a message, or the two members of a group, else -1. bytes: (m,) -1 unknown. step: (m,) place among `steps`, -1.
-    ranks: (m,) how many ranks have it. exchange: (m,) ns, the shortest over these in which data was exchanged.
-    busy, wait: (m,) ns in which the ranks have it and wait in it, all of them; wait -1 where that is unknown.
-    hosts: (m,) on how many hosts those are that meet, size: (m,) how many these are; 0 unknown.
+    Attributes:
+        names: Distinct names.
+        steps: Names of the steps.
+        name: (m,) index into `names`.
+        group: (m,) index among the groups of the run, -1 unknown.
+        source: (m,) sending rank of a message, -1 for collectives.
+        destination: (m,) receiving rank of a message, -1 for collectives.
+        bytes: (m,) -1 unknown.
+        step: (m,) index into `steps`, -1 for none.
+        rank_count: (m,) number of ranks that recorded the event.
+        data_transfer_ns: (m,) shortest time over these ranks in which data was transferred.
+        busy_ns: (m,) latency, summed over these ranks.
+        wait_ns: (m,) wait time, summed over these ranks; -1 unknown.
+        host_count: (m,) number of hosts of the members, 0 unknown.
+        member_count: (m,) number of members, 0 unknown.
     """
 
     names: tuple[str, ...]
@@ -42,73 +52,89 @@ class CommunicationEvents(msgspec.Struct, frozen=True):
 
     @property
     def is_message(self) -> Mask:
-        """Which are messages from one rank to another."""
+        """Return which events are messages from one rank to another."""
         return self.source >= 0
 
 
 def communication_events(
-    matched: CallTransfers, steps: Sequence[str], step: Ints, where: ProcessGroups
+    matched: CallTransfers, steps: Sequence[str], step: Ints, process_groups: ProcessGroups
 ) -> CommunicationEvents:
-    """Every call of the ranks, those that are one collective or message as one.
+    """Return the calls of all ranks, with matched calls merged into one event.
 
-    Args: steps: of all ranks. step: (n,) place among them of each call, -1.
+    Args:
+        matched: The calls of all ranks.
+        steps: Names of the steps of all ranks.
+        step: (n,) index of the step of each call, -1 for none.
+        process_groups: The process groups of the run.
     """
     calls = matched.calls
-    alone = -1 - np.arange(len(calls.call_id))  # numbers of calls that nobody else has
-    same = group(np.where(calls.call_id >= 0, calls.call_id, alone))
-    one = same.first
-    source, destination = calls.source[one], calls.destination[one]
-    of = where.group_indices(calls.groups)[calls.group[one]]
-    hosts, counts = _hosts(where, of, source, destination)
+    unmatched_ids = -1 - np.arange(len(calls.call_id))  # ids of unmatched calls
+    by_event = group(np.where(calls.call_id >= 0, calls.call_id, unmatched_ids))
+    first_calls = by_event.first
+    source, destination = calls.source[first_calls], calls.destination[first_calls]
+    group_ids = process_groups.group_indices(calls.groups)[calls.group[first_calls]]
+    host_counts, member_counts = _host_counts(process_groups, group_ids, source, destination)
+    group_size = np.maximum(matched.group_size[first_calls], 0)
     return CommunicationEvents(
-        (*calls.names, MESSAGE),
-        tuple(steps),
-        np.where(source >= 0, len(calls.names), calls.name[one]).astype(np.int32),
-        of,
-        source,
-        destination,
-        same.max(matched.bytes),
-        step[one],
-        same.count,
-        matched.data_transfer_ns[one],
-        same.sum(matched.latency_ns),
-        np.where(calls.call_id[one] >= 0, same.sum(matched.wait_ns), -1),
-        hosts,
-        np.where(source >= 0, 2, np.where(counts > 0, counts, np.maximum(matched.group_size[one], 0))),
+        names=(*calls.names, MESSAGE_NAME),
+        steps=tuple(steps),
+        name=np.where(source >= 0, len(calls.names), calls.name[first_calls]).astype(np.int32),
+        group=group_ids,
+        source=source,
+        destination=destination,
+        bytes=by_event.max(matched.bytes),
+        step=step[first_calls],
+        rank_count=by_event.count,
+        data_transfer_ns=matched.data_transfer_ns[first_calls],
+        busy_ns=by_event.sum(matched.latency_ns),
+        wait_ns=np.where(calls.call_id[first_calls] >= 0, by_event.sum(matched.wait_ns), -1),
+        host_count=host_counts,
+        member_count=np.where(source >= 0, 2, np.where(member_counts > 0, member_counts, group_size)),
     )
 
 
-def _hosts(where: ProcessGroups, of: Ints, source: Ints, destination: Ints) -> tuple[Ints, Ints]:
-    """On how many hosts those stand that meet, 0 unknown, and how many they are, 0 unknown."""
-    names = {host: i for i, host in enumerate(dict.fromkeys(("", *where.hosts)))}
-    by_rank = {number: names[host] for number, host in zip(where.ranks, where.hosts, strict=True)}
-    spans = list[int]()
-    for one in where.groups:
-        there = {by_rank.get(rank, 0) for rank in one.members}
-        spans.append(0 if 0 in there else len(there))
-    span = np.array([*spans, 0], np.int64)[of]
-    count = np.array([*(len(one.members) for one in where.groups), 0], np.int64)[of]
-    ranks = np.array(sorted(by_rank), np.int64)
-    hosts = np.array([by_rank[rank] for rank in ranks.tolist()], np.int64)
-    a, b = (_look_up(ranks, hosts, ends) for ends in (source, destination))
-    return np.where(source >= 0, np.where((a > 0) & (b > 0), 1 + (a != b), 0), span), count
+def _host_counts(process_groups: ProcessGroups, group_ids: Ints, source: Ints, destination: Ints) -> tuple[Ints, Ints]:
+    """Return the number of hosts of each event's members, and the number of members; 0 unknown."""
+    host_ids = {host: i for i, host in enumerate(dict.fromkeys(("", *process_groups.hosts)))}
+    host_of_rank = {
+        number: host_ids[host] for number, host in zip(process_groups.ranks, process_groups.hosts, strict=True)
+    }
+    group_host_counts = list[int]()
+    for process_group in process_groups.groups:
+        member_hosts = {host_of_rank.get(rank, 0) for rank in process_group.members}
+        group_host_counts.append(0 if 0 in member_hosts else len(member_hosts))
+    event_hosts = np.array([*group_host_counts, 0], np.int64)[group_ids]
+    event_members = np.array([*(len(process_group.members) for process_group in process_groups.groups), 0], np.int64)[
+        group_ids
+    ]
+    ranks = np.array(sorted(host_of_rank), np.int64)
+    hosts = np.array([host_of_rank[rank] for rank in ranks.tolist()], np.int64)
+    source_host, destination_host = (_lookup(ranks, hosts, end_ranks) for end_ranks in (source, destination))
+    return np.where(
+        source >= 0,
+        np.where((source_host > 0) & (destination_host > 0), 1 + (source_host != destination_host), 0),
+        event_hosts,
+    ), event_members
 
 
-def _look_up(keys: Ints, values: Ints, wanted: Ints) -> Ints:
-    """The values of keys that ascend, 0 of one that is not there."""
-    at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-    return np.where(keys[at] == wanted, values[at], 0)
+def _lookup(keys: Ints, values: Ints, queries: Ints) -> Ints:
+    """Return the values of ascending keys; 0 for a key that is missing."""
+    position = np.minimum(np.searchsorted(keys, queries), len(keys) - 1)
+    return np.where(keys[position] == queries, values[position], 0)
 
 
 def bus_bytes(name: str, size: Floats, members: Ints) -> Floats:
-    """Bytes over the link of each member, as nccl-tests counts for its bus bandwidth; NaN unknown.
+    """Return the bytes over the link of each member, as nccl-tests counts them for its bus bandwidth; NaN unknown.
 
-    Args: size: (n,) bytes of messages. members: (n,) of the groups.
+    Args:
+        name: Name of the collective.
+        size: (n,) bytes of messages.
+        members: (n,) number of members of the groups.
     """
     word = name.replace("_", "").lower()
-    share = np.ones(len(size))
+    factor = np.ones(len(size))
     if "allreduce" in word:
-        share = 2 * (members - 1) / np.maximum(members, 1)
+        factor = 2 * (members - 1) / np.maximum(members, 1)
     elif any(kind in word for kind in ("gather", "scatter", "toall")):
-        share = (members - 1) / np.maximum(members, 1)
-    return np.where((size > 0) & (members > 1), size * share, np.nan)
+        factor = (members - 1) / np.maximum(members, 1)
+    return np.where((size > 0) & (members > 1), size * factor, np.nan)

@@ -1,8 +1,11 @@
-"""What torch.compile leaves in a recording: regions, calls of graphs, compilations, and what a kernel's name says.
+"""What torch.compile leaves in a recording: regions, graph calls, compilations, and the names of its kernels.
 
-A region is `0/1`: the function that was the first to be compiled, in the second of its versions; a version is compiled
-where the values that the ones before were compiled for no longer hold. Names: torch/_dynamo/utils.py and
-torch/_dynamo/convert_frame.py; of kernels, torch/_inductor/utils.py.
+A region such as `0/1` is a compiled function and its version: here the second version of the first
+compiled function. torch compiles a new version when the values that the earlier versions were
+compiled for no longer hold.
+
+The names of events come from torch/_dynamo/utils.py and torch/_dynamo/convert_frame.py, those of
+kernels from torch/_inductor/utils.py.
 """
 
 from __future__ import annotations
@@ -20,17 +23,17 @@ from visualprof.views.measure.trace_cache import cached_on_trace
 REGION = re.compile(r"Torch-Compiled Region: (\d+/\d+)")
 GRAPH = re.compile(r"## Call CompiledFxGraph (\w+) ##")
 LOOKUP = re.compile(r"TorchDynamo Cache Lookup")
-COMPILATION = re.compile(r"_compile\.(<locals>\.)?compile_inner")  # as torch marks the compilation of a function
-_COMPILED = re.compile(r"entire_frame_compile_data: .*\bcompile_id=(\d+/\d+)")
-_FUSED = re.compile(
+COMPILATION = re.compile(r"_compile\.(<locals>\.)?compile_inner")  # the compilation of a function
+_COMPILE_ID = re.compile(r"entire_frame_compile_data: .*\bcompile_id=(\d+/\d+)")
+_FUSED_KERNEL = re.compile(
     r"(?:graph_\d+_)?(?P<maker>triton|cpp|pallas|mps)_(?:(?P<kind>[a-z]{3})_)?fused_(?P<operators>\w+?)_\d+"
 )
 FUSION_KINDS = {
     "poi": "pointwise", "red": "reduction", "per": "persistent_reduction", "tem": "template", "for": "foreach",
     "spl": "split_scan",
 }  # fmt: skip
-# Names of aten's operators that hold a `_`, which also stands between them, where their order does not tell.
-_JOINED = re.compile(
+# Names of aten operators that contain `_`, which is also the separator, where the alphabetical order is ambiguous.
+_NAME_WITH_UNDERSCORE = re.compile(
     r"_(?:adaptive_avg_pool[23]d|fused_rms_norm|int_mm|log_softmax|native_batch_norm_legit(?:_functional|_no_training)?"
     r"|safe_softmax|scaled_mm|softmax|to_copy|unsafe_index(?:_put)?|unsafe_masked_index(?:_put_accumulate)?|unsafe_view"
     r"|weight_norm|weight_norm_interface)(?:_backward(?:_data)?)?(?=_|$)"
@@ -52,45 +55,56 @@ _JOINED = re.compile(
 
 
 class Fusion(msgspec.Struct, frozen=True):
-    """What a kernel's name says. kind: of KINDS, or of its maker. operators: of aten, that it fuses."""
+    """What the name of a generated kernel says.
+
+    Attributes:
+        kind: One of `FUSION_KINDS`, or the backend that generated the kernel.
+        operators: The aten operators that the kernel fuses.
+    """
 
     kind: str
     operators: tuple[str, ...]
 
 
 def parse_fusion(name: str) -> Fusion | None:
-    """What the compiler fused into the kernel of that name; None where it names no operators."""
-    match = _FUSED.fullmatch(name)
+    """Return what the compiler fused into the kernel of this name; `None` if the name contains no operators."""
+    match = _FUSED_KERNEL.fullmatch(name)
     if match is None:
         return None
     kind = FUSION_KINDS.get(match["kind"] or "", match["kind"] or match["maker"])
-    return Fusion(kind, tuple(_operators(match["operators"])))
+    return Fusion(kind, tuple(_split_operators(match["operators"])))
 
 
-def _operators(joined: str) -> list[str]:
-    """`_unsafe_view`, `mul` and `silu` of `_unsafe_view_mul_silu`.
+def _split_operators(joined: str) -> list[str]:
+    """Return `_unsafe_view`, `mul` and `silu` for `_unsafe_view_mul_silu`.
 
-    The compiler joins them by `_` in the order of the alphabet: what would stand before the one ahead belongs to it.
+    The compiler joins names with `_` in alphabetical order. So a piece that would sort before the
+    previous one belongs to the previous name.
     """
     names: list[str] = []
-    place = 0
-    while place < len(joined):
-        known = _JOINED.match(joined, place)
-        end = known.end() if known else joined.find("_", place + 1)
+    position = 0
+    while position < len(joined):
+        match = _NAME_WITH_UNDERSCORE.match(joined, position)
+        end = match.end() if match else joined.find("_", position + 1)
         end = len(joined) if end < 0 else end
-        name = joined[place:end]
-        if names and not known and name < names[-1]:
+        name = joined[position:end]
+        if names and not match and name < names[-1]:
             names[-1] += f"_{name}"
         else:
             names.append(name)
-        place = end + 1
+        position = end + 1
     return names
 
 
 class CompiledRegions(msgspec.Struct, frozen=True):
-    """Rows of events on threads, ascending: of regions, calls of graphs, looks for a version, and compilations.
+    """Rows of torch.compile's events on threads, ascending.
 
-    compiled: the region that each compilation is of, "" where the file does not say.
+    Attributes:
+        region: Runs of compiled regions.
+        graph: Calls of compiled graphs.
+        lookup: Searches for a matching version.
+        compilation: Compilations.
+        compiled_region: Region that each compilation belongs to, "" if the file does not record it.
     """
 
     region: Ids
@@ -102,30 +116,34 @@ class CompiledRegions(msgspec.Struct, frozen=True):
 
 @cached_on_trace
 def compiled_regions(trace: Trace) -> CompiledRegions:
-    """What the trace has of torch.compile."""
+    """Return the events of torch.compile in a trace."""
     events = trace.events
     rows = np.flatnonzero(trace.track_mask(TrackKind.THREAD) & (events.dur >= 0)).astype(np.int32)
     name = events.name[rows]
-    patterns = (REGION, GRAPH, LOOKUP, COMPILATION, _COMPILED)
-    region, graph, lookup, compiling, about = (
+    patterns = (REGION, GRAPH, LOOKUP, COMPILATION, _COMPILE_ID)
+    region, graph, lookup, compilation, id_rows = (
         rows[match_names(trace, name, lambda text, pattern=pattern: pattern.match(text) is not None)]
         for pattern in patterns
     )
-    told = zip(events.parent[about].tolist(), events.name[about].tolist(), strict=True)
-    compiled = {int(parent): matched_text(trace, _COMPILED, name) for parent, name in told}
+    id_events = zip(events.parent[id_rows].tolist(), events.name[id_rows].tolist(), strict=True)
+    region_by_event = {int(parent): matched_text(trace, _COMPILE_ID, name) for parent, name in id_events}
     return CompiledRegions(
-        region, graph, lookup, compiling, tuple(compiled.get(p, "") for p in events.parent[compiling].tolist())
+        region,
+        graph,
+        lookup,
+        compilation,
+        tuple(region_by_event.get(event, "") for event in events.parent[compilation].tolist()),
     )
 
 
 def matched_text(trace: Trace, pattern: re.Pattern[str], name: int) -> str:
-    """What the pattern's group is in a string of the trace, "" where it does not match."""
+    """Return the pattern's first group in a string of the trace, "" if the string does not match."""
     match = pattern.match(trace.strings[name])
     return match[1] if match else ""
 
 
-def enclosing_events(trace: Trace, around: Ids, rows: Ids) -> Ids:
-    """The innermost of some events that each of the rows lies in, -1 for none; row -1 lies in none."""
-    wanted = np.zeros(len(trace.events), bool)
-    wanted[around] = True
-    return nearest_ancestor(trace.events.parent, wanted, np.where(rows >= 0, trace.events.parent[rows], -1))
+def enclosing_events(trace: Trace, candidates: Ids, rows: Ids) -> Ids:
+    """Return the innermost candidate event that encloses each row, -1 for none and for row -1."""
+    is_candidate = np.zeros(len(trace.events), bool)
+    is_candidate[candidates] = True
+    return nearest_ancestor(trace.events.parent, is_candidate, np.where(rows >= 0, trace.events.parent[rows], -1))

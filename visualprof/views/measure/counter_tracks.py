@@ -1,4 +1,4 @@
-"""Counters of a timeline: those of the file, and what its memory, kernels, launches and copies come to over time."""
+"""Counters of a timeline: those of the file, and derived ones of memory, utilization, queued launches and copies."""
 
 from __future__ import annotations
 
@@ -17,12 +17,19 @@ from visualprof.views.measure.queues import launch_queue
 from visualprof.views.measure.steps import device_kernels
 from visualprof.views.measure.trace_cache import cached_on_trace
 
-UTILIZATION_BUCKETS = 1000  # of the recording, each with its utilization
+UTILIZATION_BUCKETS = 1000  # equal parts of the recording
 
 
 @dataclass(frozen=True)
 class CounterTrack:
-    """Samples of one counter. ts: (n,) ns, ascending. value: (n,). A name ends in its unit."""
+    """Samples of one counter.
+
+    Attributes:
+        name: Name, which ends in the unit.
+        process: Process of the counter.
+        ts: (n,) ns, ascending.
+        value: (n,) values.
+    """
 
     name: str
     process: str
@@ -32,13 +39,18 @@ class CounterTrack:
 
 @cached_on_trace
 def counter_tracks(trace: Trace) -> dict[int, CounterTrack]:
-    """Every counter with samples by its number: that of its track, behind the last track where no file has it."""
-    found = dict(_recorded(trace))
+    """Return every counter with samples by its number.
+
+    The number of a recorded counter is that of its track. Derived counters are numbered from the
+    number of tracks on.
+    """
+    recorded = dict(_recorded(trace))
     derived = [*_memory(trace), *_utilization(trace), *_queues(trace), *_copies(trace)]
-    return found | {len(trace.tracks) + i: counter for i, counter in enumerate(derived)}
+    return recorded | {len(trace.tracks) + i: counter for i, counter in enumerate(derived)}
 
 
 def _recorded(trace: Trace) -> Iterator[tuple[int, CounterTrack]]:
+    """Yield the number and the counter of every counter track of the file."""
     counters = trace.counters
     for i, track in enumerate(trace.tracks):
         if track.kind == TrackKind.COUNTER:
@@ -48,45 +60,46 @@ def _recorded(trace: Trace) -> Iterator[tuple[int, CounterTrack]]:
 
 
 def _memory(trace: Trace) -> Iterator[CounterTrack]:
+    """Yield allocated and reserved memory of each device."""
     for device in memory_devices(trace):
-        over_time = memory_curve(trace, device)
-        for name, total in (("allocated", over_time.allocated), ("reserved", over_time.reserved)):
-            known = total != -1
-            if known.any():
-                where = "host" if device < 0 else f"{trace.meta.device_type}:{device}"
-                label = f"{where} memory {name} bytes"
-                yield CounterTrack(label, "", over_time.ts[known], total[known].astype(np.float64))
+        totals = memory_curve(trace, device)
+        for name, total in (("allocated", totals.allocated), ("reserved", totals.reserved)):
+            is_known = total != -1
+            if is_known.any():
+                place = "host" if device < 0 else f"{trace.meta.device_type}:{device}"
+                label = f"{place} memory {name} bytes"
+                yield CounterTrack(label, "", totals.ts[is_known], total[is_known].astype(np.float64))
 
 
 def _utilization(trace: Trace) -> Iterator[CounterTrack]:
-    """Share of each part of the recording in which a device ran a kernel, of those on which one ran at all."""
+    """Yield the share of each part of the recording in which a device ran a kernel, for devices that ran any."""
     edges = distinct(np.linspace(*trace.span_ns, UTILIZATION_BUCKETS + 1).astype(np.int64))
-    for device, mine in device_kernels(trace).items():
-        share = 100 * covered_ns(mine.spans, edges[:-1], edges[1:]) / np.diff(edges)
+    for device, device_kernel_times in device_kernels(trace).items():
+        share = 100 * covered_ns(device_kernel_times.spans, edges[:-1], edges[1:]) / np.diff(edges)
         yield CounterTrack(f"{trace.meta.device_type}:{device} utilization %", "", edges[:-1], share)
 
 
 def _queues(trace: Trace) -> Iterator[CounterTrack]:
-    """Launches that wait for each stream."""
-    for lane in work_sequences(trace):
-        if lane.track >= 0 and len((waiting := launch_queue(trace, lane)).ts):
-            name, process = f"{lane.stream_name(trace)} launches waiting", trace.tracks[lane.track].process
+    """Yield the number of queued launches of each stream."""
+    for sequence in work_sequences(trace):
+        if sequence.track >= 0 and len((waiting := launch_queue(trace, sequence)).ts):
+            name, process = f"{sequence.stream_name(trace)} launches waiting", trace.tracks[sequence.track].process
             yield CounterTrack(name, process, waiting.ts, waiting.length.astype(np.float64))
 
 
 def _copies(trace: Trace) -> Iterator[CounterTrack]:
-    """What copies and fills move at a time, by direction; each as if at one pace from its start to its end."""
+    """Yield the bandwidth of copies and fills by direction; each copy counts with its mean bandwidth."""
     events = trace.events
     rows = np.flatnonzero(
         is_device_work(trace) & events.category_mask(Category.MEMCPY, Category.MEMSET) & (events.dur > 0)
     )
-    moved = trace.arg("bytes", rows, 0).astype(np.float64)
-    rows, moved = rows[moved > 0], moved[moved > 0]
-    names: list[str] = [trace.strings[int(i)].partition(" (")[0] for i in events.name[rows]]
-    for name in sorted(set(names)):
-        mine = np.array([one == name for one in names], bool)
-        pace = moved[mine] / events.dur[rows[mine]]  # bytes/ns: GB/s
-        ts = np.concatenate((events.ts[rows[mine]], events.end[rows[mine]]))
+    sizes = trace.arg("bytes", rows, 0).astype(np.float64)
+    rows, sizes = rows[sizes > 0], sizes[sizes > 0]
+    labels: list[str] = [trace.strings[int(i)].partition(" (")[0] for i in events.name[rows]]
+    for name in sorted(set(labels)):
+        is_direction = np.array([label == name for label in labels], bool)
+        bandwidth = sizes[is_direction] / events.dur[rows[is_direction]]  # bytes/ns: GB/s
+        ts = np.concatenate((events.ts[rows[is_direction]], events.end[rows[is_direction]]))
         order = np.argsort(ts, kind="stable")
-        level = np.cumsum(np.concatenate((pace, -pace))[order])
+        level = np.cumsum(np.concatenate((bandwidth, -bandwidth))[order])
         yield CounterTrack(f"{name} GB/s", "", ts[order], level.clip(0))

@@ -1,4 +1,4 @@
-"""How busy each device was, and how well its kernels filled it."""
+"""Utilization of each device, and how well its kernels filled it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from visualprof.views.measure.tensor_core import knows_tensor_cores
 
 
 class DeviceSummary(msgspec.Struct, frozen=True):
-    """A device; what the file does not tell is None."""
+    """A device; `None` where the file does not record a value."""
 
     id: Identifier
     name: str
@@ -27,56 +27,62 @@ class DeviceSummary(msgspec.Struct, frozen=True):
 
 
 def device_summaries(trace: Trace, windows: StepWindows) -> list[DeviceSummary]:
-    """One entry for each device that ran a kernel; ratios 0..1, None where unknown.
+    """Return one entry per device that ran a kernel; ratios are 0 to 1, `None` where unknown.
 
-    utilization: time with at least one kernel, over the time from the first step's start to the last one's end.
-    sm_efficiency: integral of min(sum of blocks per SM of the running kernels, 1) over the same time.
-    occupancy: mean weighted by duration. tensor_core_ratio: time of kernels on tensor cores over that of all.
+    - utilization: time with at least one kernel, divided by the time from the start of the first
+      step to the end of the last.
+    - sm_efficiency: integral of min(sum of the blocks per SM of running kernels, 1), divided by the
+      same time.
+    - occupancy: mean over kernels, weighted by duration.
+    - tensor_core_ratio: time of kernels on tensor cores, divided by the time of all kernels.
+
     Source: torch-tb-profiler, docs/views.md#devices.
     """
     if not len(windows):
         return []
-    known = {d.id: d for d in trace.meta.devices}
-    found = device_kernels(trace).items()
-    return [_one(trace, windows, mine, known.get(number, Device(number))) for number, mine in found]
+    recorded = {device.id: device for device in trace.meta.devices}
+    by_device = device_kernels(trace).items()
+    return [_summarize(trace, windows, ran, recorded.get(device_id, Device(device_id))) for device_id, ran in by_device]
 
 
 def compute_capability(device: DeviceSummary) -> float:
-    """Compute capability as a number, 0 where it is not known or none."""
+    """Return the compute capability as a number; 0 if it is unknown or not a number."""
     try:
         return float(str(device.compute_capability))
     except ValueError:
         return 0.0
 
 
-def _one(trace: Trace, windows: StepWindows, mine: DeviceKernels, device: Device) -> DeviceSummary:
-    start, end, rows = windows.start[:1], windows.end[-1:], mine.rows
-    whole = int(end[0] - start[0])
+def _summarize(trace: Trace, windows: StepWindows, ran: DeviceKernels, device: Device) -> DeviceSummary:
+    """Return the entry of one device."""
+    start, end, rows = windows.start[:1], windows.end[-1:], ran.rows
+    total_ns = int(end[0] - start[0])
     dur = trace.events.dur[rows]
     occupancy = trace.arg("occupancy", rows, np.nan).astype(np.float64)
-    known = ~np.isnan(occupancy)
+    is_known = ~np.isnan(occupancy)
     return DeviceSummary(
         id=device.id,
         name=device.name,
         memory_bytes=device.memory_bytes or None,
         compute_capability=device.compute_capability or None,
-        utilization=int(covered_ns(mine.spans, start, end)[0]) / whole if whole else None,
+        utilization=int(covered_ns(ran.spans, start, end)[0]) / total_ns if total_ns else None,
         sm_efficiency=_sm_efficiency(trace, rows, int(start[0]), int(end[0])),
-        occupancy=float(np.average(occupancy[known], weights=dur[known])) if known.any() else None,
-        tensor_core_ratio=float(dur[mine.uses_tensor_core].sum() / dur.sum()) if knows_tensor_cores(trace) else None,
-        kernel_ns=span_length(mine.spans),
+        occupancy=float(np.average(occupancy[is_known], weights=dur[is_known])) if is_known.any() else None,
+        tensor_core_ratio=float(dur[ran.uses_tensor_core].sum() / dur.sum()) if knows_tensor_cores(trace) else None,
+        kernel_ns=span_length(ran.spans),
     )
 
 
 def _sm_efficiency(trace: Trace, rows: Rows, start: int, end: int) -> float | None:
+    """Return the SM efficiency between two times; `None` if no kernel records its blocks."""
     blocks = trace.arg("blocks_per_sm", rows, np.nan).astype(np.float64)
-    known = ~np.isnan(blocks)
-    if not known.any() or end <= start:
+    is_known = ~np.isnan(blocks)
+    if not is_known.any() or end <= start:
         return None
-    first = np.clip(trace.events.ts[rows][known], start, end)
-    last = np.clip(trace.events.end[rows][known], start, end)
+    first = np.clip(trace.events.ts[rows][is_known], start, end)
+    last = np.clip(trace.events.end[rows][is_known], start, end)
     times = np.concatenate((first, last))
-    change = np.concatenate((blocks[known], -blocks[known]))
+    change = np.concatenate((blocks[is_known], -blocks[is_known]))
     order = np.argsort(times, kind="stable")
     level = np.cumsum(change[order])[:-1]
     return float((np.clip(level, 0.0, 1.0) * np.diff(times[order])).sum() / (end - start))

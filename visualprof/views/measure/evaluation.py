@@ -1,4 +1,4 @@
-"""What measured reports say when laid over each other: the table of points, the best ones, and what is wrong."""
+"""Measured reports compared: the table of points, the best points, and verdicts on their reliability."""
 
 from __future__ import annotations
 
@@ -27,9 +27,14 @@ from visualprof.views.measure.best_points import (
 from visualprof.views.measure.loads import cost_per_million, energy_per_million
 from visualprof.views.measure.significance import confidence_interval
 
-MIN_SAMPLES = {50: 11, 90: 64, 95: 130, 99: 662}  # samples for 99 % confidence with one over it allowed; docs/remote.md
-MIN_THROUGHPUT_SHARE = 0.95  # samples/s below this share of the best size's are a loss
-SLOW_FIRST_RUN_FACTOR = 10  # the first run takes longer than so many medians
+MIN_SAMPLES = {
+    50: 11,
+    90: 64,
+    95: 130,
+    99: 662,
+}  # samples per percentile: 99 % confidence, one sample above allowed; docs/remote.md
+MIN_THROUGHPUT_SHARE = 0.95  # below this share of the best batch size's throughput, a larger batch is a loss
+SLOW_FIRST_RUN_FACTOR = 10  # a first run is slow if it takes longer than this many medians
 Severity = Literal["high", "medium", "low"]
 SEVERITIES: tuple[Severity, ...] = get_args(Severity)
 _LOW_PRECISION = {"bf16", "f16"}
@@ -37,10 +42,12 @@ _ON_GPU = re.compile(r"cuda|tensorrt|rocm|migraphx", re.IGNORECASE)
 
 
 class PointColumns(Columns):
-    """One row a point; None where unknown, or where n is too small for a percentile.
+    """One row per point; `None` where a value is unknown, or where n is too small for a percentile.
 
-    repeats: how often it was measured, each time in a process of its own; the numbers are the means. Margins: half of
-    the 95 % confidence interval of the mean, None with a single repeat.
+    Attributes:
+        repeats: Number of repeats, each in its own process; the values are means over the repeats.
+        samples_per_s_margin: Half of the 95 % confidence interval of the mean; `None` with a single
+            repeat. The other margins are like this one.
     """
 
     report: kinds.TextColumn
@@ -80,10 +87,13 @@ class PointColumns(Columns):
 
 
 class BestColumns(Columns):
-    """Per report its best point by each objective, None without one, and the ids of its verdicts.
+    """The best points of each report per objective, `None` without one, and the ids of its verdicts.
 
-    alike: sizes of the report that are not significantly worse, None where that cannot be told. standing: `Standing`
-    among the best points of all reports.
+    Attributes:
+        most_samples_alike: Batch sizes of the report that are not significantly worse; `None` if
+            that cannot be determined. The other `_alike` columns are like this one.
+        most_samples_standing: `Standing` among the best points of all reports. The other
+            `_standing` columns are like this one.
     """
 
     report: kinds.TextColumn
@@ -105,7 +115,7 @@ class BestColumns(Columns):
     verdicts: kinds.ListColumn
 
 
-# The numbers of a verdict, those of its rule.
+# The numbers that a verdict is based on; which ones depends on the rule.
 VerdictEvidence = Annotated[
     Mapping[str, int | float | str | None],
     kinds_by_key(
@@ -117,10 +127,13 @@ VerdictEvidence = Annotated[
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """Something to know before a number is believed.
+    """A reason to be careful with a number.
 
-    severity: high (the number is not what was asked for), medium (it may differ the next time), low.
-    batch: where it is worst, None for the whole report; batches: wherever it holds.
+    Attributes:
+        severity: high: the number is not what was requested; medium: it may not be reproducible;
+            low: for information.
+        batch: Batch size for which the evidence is strongest; `None` for the whole report.
+        batches: All batch sizes that are affected.
     """
 
     id: str
@@ -135,222 +148,265 @@ MARGIN_FIELDS = {"samples_per_s_margin": "samples_per_s", "p50_margin_ns": "p50_
 
 
 def point_columns(reports: Sequence[Report]) -> PointColumns:
-    """Every point of the reports, in their order."""
+    """Return every point of the reports, in the order of the reports."""
     rows = [(report, point) for report in reports for point in report.points]
-    own = [name for name in PointColumns.__struct_fields__ if name in Point.__dataclass_fields__ and name != "repeats"]
+    point_fields = [
+        name for name in PointColumns.__struct_fields__ if name in Point.__dataclass_fields__ and name != "repeats"
+    ]
     return PointColumns(
-        report=[r.id for r, _ in rows],
-        spec=[r.spec for r, _ in rows],
-        repeats=[len(p.repeats) or 1 for _, p in rows],
-        energy_j_per_million=[energy_per_million(p) for _, p in rows],
-        cost_per_million=[cost_per_million(r, p) for r, p in rows],
-        scenario=[p.load.scenario or None for _, p in rows],
-        concurrency=[p.load.step.concurrency for _, p in rows],
-        offered_per_s=[p.load.step.offered_per_s for _, p in rows],
-        verdict=[p.load.verdict or None for _, p in rows],
-        **{name: [confidence_margin(p.repeats, of) for _, p in rows] for name, of in MARGIN_FIELDS.items()},
-        **{name: [getattr(point, name) for _, point in rows] for name in own},
+        report=[report.id for report, _ in rows],
+        spec=[report.spec for report, _ in rows],
+        repeats=[len(point.repeats) or 1 for _, point in rows],
+        energy_j_per_million=[energy_per_million(point) for _, point in rows],
+        cost_per_million=[cost_per_million(report, point) for report, point in rows],
+        scenario=[point.load.scenario or None for _, point in rows],
+        concurrency=[point.load.step.concurrency for _, point in rows],
+        offered_per_s=[point.load.step.offered_per_s for _, point in rows],
+        verdict=[point.load.verdict or None for _, point in rows],
+        **{
+            name: [confidence_margin(point.repeats, field) for _, point in rows]
+            for name, field in MARGIN_FIELDS.items()
+        },
+        **{name: [getattr(point, name) for _, point in rows] for name in point_fields},
     )
 
 
-def confidence_margin(repeats: Sequence[object], number: str) -> float | None:
-    """Half of the 95 % confidence interval of a number of repeats, of its unit; None for fewer than two."""
-    known = [value for repeat in repeats if (value := getattr(repeat, number)) is not None]
-    between = confidence_interval(known) if len(known) == len(repeats) else None
-    half = (between[1] - between[0]) / 2 if between else None
-    return round(half) if half is not None and number.endswith("_ns") else half
+def confidence_margin(repeats: Sequence[object], field: str) -> float | None:
+    """Return half of the 95 % confidence interval of a number over repeats, in the number's unit.
+
+    `None` for fewer than two.
+    """
+    values = [value for repeat in repeats if (value := getattr(repeat, field)) is not None]
+    interval = confidence_interval(values) if len(values) == len(repeats) else None
+    margin = (interval[1] - interval[0]) / 2 if interval else None
+    return round(margin) if margin is not None and field.endswith("_ns") else margin
 
 
 def best_columns(reports: Sequence[Report], slo_ns: int | None, verdicts: Sequence[Verdict]) -> BestColumns:
-    """The best points of each report."""
-    most, least = ([goal.best(r.points) for r in reports] for goal in (HIGHEST_THROUGHPUT, LOWEST_LATENCY))
-    held = [best_within_slo(r, slo_ns) if slo_ns is not None else None for r in reports]
-    tails = [tail_latency(p) if p else None for p in held]
-    goals = {
-        "most_samples": (most, HIGHEST_THROUGHPUT),
-        "least_latency": (least, LOWEST_LATENCY),
-        "slo": (held, HIGHEST_THROUGHPUT),
+    """Return the best points of each report."""
+    fastest, quickest = (
+        [objective.best(report.points) for report in reports] for objective in (HIGHEST_THROUGHPUT, LOWEST_LATENCY)
+    )
+    within_slo = [best_within_slo(report, slo_ns) if slo_ns is not None else None for report in reports]
+    tail_latencies = [tail_latency(point) if point else None for point in within_slo]
+    objectives = {
+        "most_samples": (fastest, HIGHEST_THROUGHPUT),
+        "least_latency": (quickest, LOWEST_LATENCY),
+        "slo": (within_slo, HIGHEST_THROUGHPUT),
     }
-    compared: dict[str, list[Any]] = {}
-    for name, (points, goal) in goals.items():
-        fitting = [
-            [p for p in r.points if name != "slo" or (tail_latency(p) or (0, inf))[1] <= (slo_ns or 0)] for r in reports
+    columns: dict[str, list[Any]] = {}
+    for name, (points, objective) in objectives.items():
+        eligible = [
+            [point for point in report.points if name != "slo" or (tail_latency(point) or (0, inf))[1] <= (slo_ns or 0)]
+            for report in reports
         ]
-        compared[f"{name}_batch"] = [p.batch if p else None for p in points]
-        compared[f"{name}_alike"] = [equivalent_batches(each, p, goal) for each, p in zip(fitting, points, strict=True)]
-        compared[f"{name}_standing"] = standings(points, goal)
+        columns[f"{name}_batch"] = [point.batch if point else None for point in points]
+        columns[f"{name}_alike"] = [
+            equivalent_batches(candidates, point, objective) for candidates, point in zip(eligible, points, strict=True)
+        ]
+        columns[f"{name}_standing"] = standings(points, objective)
     return BestColumns(
-        report=[r.id for r in reports],
-        spec=[r.spec for r in reports],
-        most_samples_per_s=[p.samples_per_s if p else None for p in most],
-        least_latency_ns=[p.p50_ns if p else None for p in least],
-        slo_samples_per_s=[p.samples_per_s if p else None for p in held],
-        slo_percentile=[t[0] if t else None for t in tails],
-        slo_latency_ns=[t[1] if t else None for t in tails],
-        verdicts=[list(dict.fromkeys(v.id for v in verdicts if v.report == r.id)) for r in reports],
-        **compared,
+        report=[report.id for report in reports],
+        spec=[report.spec for report in reports],
+        most_samples_per_s=[point.samples_per_s if point else None for point in fastest],
+        least_latency_ns=[point.p50_ns if point else None for point in quickest],
+        slo_samples_per_s=[point.samples_per_s if point else None for point in within_slo],
+        slo_percentile=[percentile_latency[0] if percentile_latency else None for percentile_latency in tail_latencies],
+        slo_latency_ns=[percentile_latency[1] if percentile_latency else None for percentile_latency in tail_latencies],
+        verdicts=[
+            list(dict.fromkeys(verdict.id for verdict in verdicts if verdict.report == report.id)) for report in reports
+        ],
+        **columns,
     )
 
 
 def find_verdicts(reports: Sequence[Report]) -> list[Verdict]:
-    """Everything that is to be known of some reports, the most severe first."""
-    alone = (verdict for report in reports for rule in VERDICT_RULES for verdict in rule(report))
-    return sorted([*alone, *find_joint_verdicts(reports)], key=lambda v: SEVERITIES.index(v.severity))
+    """Return all verdicts on some reports, the most severe first."""
+    single = (verdict for report in reports for rule in VERDICT_RULES for verdict in rule(report))
+    return sorted([*single, *find_joint_verdicts(reports)], key=lambda verdict: SEVERITIES.index(verdict.severity))
 
 
 def find_joint_verdicts(reports: Sequence[Report]) -> list[Verdict]:
-    """What is to be known of them because they are laid over each other."""
+    """Return the verdicts that follow from comparing the reports."""
     return [*_precision_differs(reports), *_not_significant(reports)]
 
 
-def _worst(
+def _worst_point_verdict(
     report: Report,
     name: str,
     severity: Severity,
     measure: Callable[[Point], float | None],
     **evidence: Callable[[Point], float | None],
 ) -> Iterator[Verdict]:
-    """One verdict for the points for which the measure is a number, with the evidence of that where it is largest."""
-    hit = [(value, p) for p in report.points if (value := measure(p)) is not None]
-    if hit:
-        worst = max(hit, key=lambda h: h[0])[1]
+    """Yield one verdict for all points with a measure, with the evidence of the point where it is largest."""
+    affected = [(value, point) for point in report.points if (value := measure(point)) is not None]
+    if affected:
+        worst = max(affected, key=lambda item: item[0])[1]
         numbers = {key: value(worst) for key, value in evidence.items()}
-        yield Verdict(name, severity, report.id, worst.batch, tuple(p.batch for _, p in hit), numbers)
+        yield Verdict(name, severity, report.id, worst.batch, tuple(point.batch for _, point in affected), numbers)
 
 
 def _report_verdict(report: Report, name: str, severity: Severity, **evidence: str | None) -> Iterator[Verdict]:
-    """One verdict for all points."""
-    yield Verdict(name, severity, report.id, None, tuple(p.batch for p in report.points), evidence)
+    """Yield one verdict for all points of a report."""
+    yield Verdict(name, severity, report.id, None, tuple(point.batch for point in report.points), evidence)
 
 
 def _spread(point: Point) -> float | None:
-    """Largest over smallest median of the thirds, less 1."""
-    known = [v for v in point.window_p50_ns if v > 0]
-    return max(known) / min(known) - 1 if known else None
+    """Return the largest over the smallest median of the thirds, minus 1."""
+    medians = [median for median in point.window_p50_ns if median > 0]
+    return max(medians) / min(medians) - 1 if medians else None
 
 
 def _switches_per_s(point: Point) -> float | None:
+    """Return the involuntary context switches per second of a point."""
     if point.involuntary_switches is None or not point.duration_ns:
         return None
     return point.involuntary_switches * 1e9 / point.duration_ns
 
 
 def _host_busy(report: Report) -> Iterator[Verdict]:
-    return _worst(
+    """Yield a verdict for points that were measured on a busy host."""
+    return _worst_point_verdict(
         report, "host_busy", "medium",
-        lambda p: (p.pressure or (_switches_per_s(p) or 0.0) / 1e6) if p.host_busy else None,
-        pressure_ratio=lambda p: p.pressure, involuntary_switches_per_s=_switches_per_s,
+        lambda point: (point.pressure or (_switches_per_s(point) or 0.0) / 1e6) if point.host_busy else None,
+        pressure_ratio=lambda point: point.pressure, involuntary_switches_per_s=_switches_per_s,
     )  # fmt: skip
 
 
 def _unstable(report: Report) -> Iterator[Verdict]:
-    """Not of points whose median is not known: that says it all."""
-    return _worst(
+    """Yield a verdict for points whose median changed during the measurement.
+
+    Points with too few runs for a median are left out: `n_too_small` covers them.
+    """
+    return _worst_point_verdict(
         report, "unstable", "medium",
-        lambda p: (_spread(p) or 0.0) if p.stable is False and p.n >= MIN_SAMPLES[50] else None,
-        spread_ratio=_spread, least_p50_ns=lambda p: min(p.window_p50_ns, default=None),
-        most_p50_ns=lambda p: max(p.window_p50_ns, default=None),
+        lambda point: (_spread(point) or 0.0) if point.stable is False and point.n >= MIN_SAMPLES[50] else None,
+        spread_ratio=_spread, least_p50_ns=lambda point: min(point.window_p50_ns, default=None),
+        most_p50_ns=lambda point: max(point.window_p50_ns, default=None),
     )  # fmt: skip
 
 
 def _throttled(report: Report) -> Iterator[Verdict]:
-    return _worst(report, "throttled", "medium", lambda p: float(p.batch) if p.throttled else None)
+    """Yield a verdict for points that were measured while the device was throttled."""
+    return _worst_point_verdict(
+        report, "throttled", "medium", lambda point: float(point.batch) if point.throttled else None
+    )
 
 
 def precision_name(text: str) -> str:
-    """`<Type: 'bfloat16'>` as `bf16`, TensorFloat as `tf32`; "" for what names none."""
+    """Return `bf16` for `<Type: 'bfloat16'>`, `tf32` for TensorFloat, and "" for a text without a precision."""
     match = re.search(r"\b([bt]?)f(?:loat|p)?_?(16|32|64)\b", text.lower())
     return f"{match[1]}f{match[2]}" if match else "int8" if re.search(r"\bint8\b", text.lower()) else ""
 
 
 def _precision_changed(report: Report) -> Iterator[Verdict]:
-    """The runtime calculates in another precision than was asked for; its own choice of a low one is a note."""
-    really = precision_name(report.effective.get("precision", ""))
-    asked = precision_name(report.precision)
-    if (asked and really and really != asked) or (not asked and really in _LOW_PRECISION):
-        severity = "high" if asked else "low"
+    """Yield a verdict if the runtime used another precision than requested.
+
+    Its own choice of a low precision has low severity.
+    """
+    effective = precision_name(report.effective.get("precision", ""))
+    requested = precision_name(report.precision)
+    if (requested and effective and effective != requested) or (not requested and effective in _LOW_PRECISION):
+        severity = "high" if requested else "low"
         yield from _report_verdict(
-            report, "precision_changed", severity, asked=report.precision or None, effective=really
+            report, "precision_changed", severity, asked=report.precision or None, effective=effective
         )
 
 
 def effective_precision(report: Report) -> str:
-    """The precision that really ran, as far as the runtime says it; else what was asked for."""
+    """Return the precision that really ran, as far as the runtime reports it; otherwise the requested one."""
     effective = report.effective.get("precision", "")
     return precision_name(effective) or effective or report.precision
 
 
 def _precision_differs(reports: Sequence[Report]) -> Iterator[Verdict]:
-    """Beside others of the same model it calculates in a lower precision; a note where that was asked for."""
+    """Yield a verdict for reports with a lower precision than others of the same model.
+
+    Low severity if it was requested.
+    """
     for report in reports:
-        ran = precision_name(effective_precision(report))
-        same = [other for other in reports if other is not report and other.model_sha256 == report.model_sha256]
-        others = dict.fromkeys(
-            effective_precision(other) for other in same if precision_name(effective_precision(other)) in ("", "f32")
+        precision = precision_name(effective_precision(report))
+        comparable = [
+            candidate
+            for candidate in reports
+            if candidate is not report and candidate.model_sha256 == report.model_sha256
+        ]
+        other_precisions = dict.fromkeys(
+            effective_precision(candidate)
+            for candidate in comparable
+            if precision_name(effective_precision(candidate)) in ("", "f32")
         )
-        if ran not in ("", "f32") and any(others):
-            evidence = {"effective": ran, "others": ", ".join(filter(None, others))}
-            batches = tuple(p.batch for p in report.points)
-            asked = precision_name(report.precision) == ran
-            yield Verdict("precision_differs", "low" if asked else "high", report.id, None, batches, evidence)
+        if precision not in ("", "f32") and any(other_precisions):
+            evidence = {"effective": precision, "others": ", ".join(filter(None, other_precisions))}
+            batches = tuple(point.batch for point in report.points)
+            requested = precision_name(report.precision) == precision
+            yield Verdict("precision_differs", "low" if requested else "high", report.id, None, batches, evidence)
 
 
 def _not_significant(reports: Sequence[Report]) -> Iterator[Verdict]:
-    """Its best point gives as many samples a second as the best of all, as far as the repeats can tell."""
-    tops = [HIGHEST_THROUGHPUT.best(r.points) for r in reports]
-    leader = HIGHEST_THROUGHPUT.best(p for p in tops if p and not is_doubtful(p))
-    known = zip(reports, tops, standings(tops, HIGHEST_THROUGHPUT), strict=True)
-    for report, top, standing in known:
-        if leader and top and top is not leader and standing == "not_significant":
+    """Yield a verdict for reports whose best throughput does not differ significantly from the best of all."""
+    best_points = [HIGHEST_THROUGHPUT.best(other.points) for other in reports]
+    leader = HIGHEST_THROUGHPUT.best(candidate for candidate in best_points if candidate and not is_doubtful(candidate))
+    compared = zip(reports, best_points, standings(best_points, HIGHEST_THROUGHPUT), strict=True)
+    for report, point, standing in compared:
+        if leader and point and point is not leader and standing == "not_significant":
             evidence = {
-                "samples_per_s": top.samples_per_s, "best_samples_per_s": leader.samples_per_s,
-                "best_spec": next(r.spec for r, p in zip(reports, tops, strict=True) if p is leader),
-                "chance_ratio": HIGHEST_THROUGHPUT.p_value(leader, top),
+                "samples_per_s": point.samples_per_s, "best_samples_per_s": leader.samples_per_s,
+                "best_spec": next(other.spec for other, top in zip(reports, best_points, strict=True) if top is leader),
+                "chance_ratio": HIGHEST_THROUGHPUT.p_value(leader, point),
             }  # fmt: skip
-            yield Verdict("not_significant", "low", report.id, top.batch, (top.batch,), evidence)
+            yield Verdict("not_significant", "low", report.id, point.batch, (point.batch,), evidence)
 
 
 def _fallback(report: Report) -> Iterator[Verdict]:
-    """A GPU was asked for, and the first provider is none of a GPU. Our backends end such a task; others need not."""
+    """Yield a verdict if a GPU was requested and the first provider does not use one.
+
+    The project's own backends fail such a task; reports of other tools may contain one.
+    """
     effective = report.effective.get("providers") or report.effective.get("device") or ""
-    first = effective.partition(",")[0].strip()
-    if report.device.startswith("cuda") and first and not _ON_GPU.search(first):
-        yield from _report_verdict(report, "fallback_provider", "high", asked=report.device, effective=first)
+    provider = effective.partition(",")[0].strip()
+    if report.device.startswith("cuda") and provider and not _ON_GPU.search(provider):
+        yield from _report_verdict(report, "fallback_provider", "high", asked=report.device, effective=provider)
 
 
 def _slower_with_batch(report: Report) -> Iterator[Verdict]:
-    top = HIGHEST_THROUGHPUT.best(report.points)
-    if top is None or not (peak := top.samples_per_s):
+    """Yield a verdict for batch sizes with a lower throughput than a smaller batch size."""
+    best = HIGHEST_THROUGHPUT.best(report.points)
+    if best is None or not (peak := best.samples_per_s):
         return iter(())
     limit = peak * MIN_THROUGHPUT_SHARE
-    return _worst(
+    return _worst_point_verdict(
         report, "slower_with_batch", "low",
-        lambda p: peak - p.samples_per_s
-        if p.batch > top.batch and p.samples_per_s is not None and p.samples_per_s < limit else None,
-        samples_per_s=lambda p: p.samples_per_s, best_samples_per_s=lambda p: peak, best_batch=lambda p: top.batch,
+        lambda point: peak - point.samples_per_s
+        if point.batch > best.batch and point.samples_per_s is not None and point.samples_per_s < limit else None,
+        samples_per_s=lambda point: point.samples_per_s, best_samples_per_s=lambda _: peak,
+        best_batch=lambda _: best.batch,
     )  # fmt: skip
 
 
 def _first_run_slow(report: Report) -> Iterator[Verdict]:
-    return _worst(
+    """Yield a verdict for points whose first run took many medians."""
+    return _worst_point_verdict(
         report, "first_run_slow", "low",
-        lambda p: p.first_ns / p.p50_ns
-        if p.first_ns and p.p50_ns and p.first_ns > SLOW_FIRST_RUN_FACTOR * p.p50_ns else None,
-        first_ns=lambda p: p.first_ns, p50_ns=lambda p: p.p50_ns,
+        lambda point: point.first_ns / point.p50_ns
+        if point.first_ns and point.p50_ns and point.first_ns > SLOW_FIRST_RUN_FACTOR * point.p50_ns else None,
+        first_ns=lambda point: point.first_ns, p50_ns=lambda point: point.p50_ns,
     )  # fmt: skip
 
 
 def _n_too_small(report: Report) -> Iterator[Verdict]:
-    least = any(p.n < MIN_SAMPLES[50] for p in report.points)
-    return _worst(
-        report, "n_too_small", "high" if least else "low", lambda p: 1 / p.n if p.n < MIN_SAMPLES[99] else None,
-        n=lambda p: p.n, needed_n=lambda p: MIN_SAMPLES[99],
-        percentile=lambda p: max((k for k, v in MIN_SAMPLES.items() if p.n >= v), default=0),
+    """Yield a verdict for points with too few runs for a percentile."""
+    no_median = any(point.n < MIN_SAMPLES[50] for point in report.points)
+    return _worst_point_verdict(
+        report, "n_too_small", "high" if no_median else "low",
+        lambda point: 1 / point.n if point.n < MIN_SAMPLES[99] else None,
+        n=lambda point: point.n, needed_n=lambda point: MIN_SAMPLES[99],
+        percentile=lambda point: max((p for p, needed in MIN_SAMPLES.items() if point.n >= needed), default=0),
     )  # fmt: skip
 
 
 def _sample(report: Report) -> Iterator[Verdict]:
-    """Numbers of a machine and a day that are not those of who looks at them."""
+    """Yield a verdict for bundled samples: their numbers come from another machine and day."""
     if report.sample:
         day = time.strftime("%Y-%m-%d", time.gmtime(report.finished_ns // 10**9))
         yield from _report_verdict(report, "sample", "low", cpu=report.environment.get("cpu"), day=day)

@@ -1,4 +1,4 @@
-"""What kernels and operators of different frameworks, devices and versions have in common, by their names."""
+"""Group kernels and operators of different frameworks, devices and versions into families by their names."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _KERNELS = tuple(
         (r"(?i)nchw\w*nhwc|nhwc\w*nchw|transpose", "transpose"),
         (r"(?i)softmax", "softmax"),
         (r"(?i)pool", "pool"),
-        # Of these the functor, a template argument, is the identity.
+        # These are identified by the functor, a template argument.
         (r"multi_tensor_apply|reduce_kernel|elementwise_kernel", "functor"),
     )
 )
@@ -50,19 +50,23 @@ _OPERATORS = tuple(
 
 
 def kernel_family(name: str) -> str:
-    """What a kernel computes, as far as its name tells: `gemm`, `wgrad`, the functor of an elementwise kernel, ...
+    """Return what a kernel computes by its name: `gemm`, `wgrad`, the functor of an elementwise kernel, ...
 
-    Template arguments, tile sizes and architectures are folded; "" of a name that tells nothing.
+    Template arguments, tile sizes and architectures are ignored. Returns "" for names that match no
+    family.
     """
     for search, family in _KERNELS:
-        if found := search.search(name):
+        if match := search.search(name):
             if family == "functor":
-                functor = next((word[0] for search in _FUNCTORS if (word := search.search(name))), "")
+                functor = next((functor_match[0] for search in _FUNCTORS if (functor_match := search.search(name))), "")
                 return functor.replace("CUDAFunctor_add", "AddFunctor")
-            return family or found[1].lower()
+            return family or match[1].lower()
     return _NUMBER.sub("", name) if name.startswith("triton_") else ""
 
 
 def operator_family(name: str) -> str:
-    """What an operator computes in any framework: `convolution`, `gemm`, ...; "" of a name that tells nothing."""
+    """Return what an operator computes in any framework: `convolution`, `gemm`, ....
+
+    "" for names that match no family.
+    """
     return next((family for search, family in _OPERATORS if search.search(name)), "")

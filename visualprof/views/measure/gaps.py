@@ -1,4 +1,4 @@
-"""When nothing ran on a device or a stream, and what the next work waited for."""
+"""Idle time of devices and streams, and what the next work waited for."""
 
 from __future__ import annotations
 
@@ -14,14 +14,17 @@ from visualprof.views.measure.launch import device_calls
 
 Cause = Literal["host_wait", "graph", "kernel_wait", "dependency", "other", "unknown"]
 CAUSES: tuple[Cause, ...] = get_args(Cause)
-STREAM_REACTION_NS = 15_000  # within which a stream goes on when what it waited for on another one has ended
+STREAM_REACTION_NS = 15_000  # a stream resumes within this time after the work it waited for ended
 
 
 class WorkSequence(msgspec.Struct, frozen=True):
-    """What ran on a device, or on one stream of it.
+    """Work of a device, or of one of its streams, in the order of its start.
 
-    track: of the stream, -1 for all of the device. work: (n,) rows of events by start. call: (n,) what launched each,
-    -1 unknown.
+    Attributes:
+        device: Device number.
+        track: Track of the stream, -1 for the whole device.
+        work: (n,) rows of events by start.
+        call: (n,) call that launched each, -1 unknown.
     """
 
     device: int
@@ -30,7 +33,7 @@ class WorkSequence(msgspec.Struct, frozen=True):
     call: Ids
 
     def stream_name(self, trace: Trace) -> str | None:
-        """What the stream is called, None for a device."""
+        """Return the name of the stream; `None` for a device."""
         if self.track < 0:
             return None
         track = trace.tracks[self.track]
@@ -38,10 +41,15 @@ class WorkSequence(msgspec.Struct, frozen=True):
 
 
 class Gaps(msgspec.Struct, frozen=True):
-    """Gaps between work. start, end: (n,) ns, ascending, disjoint, not empty.
+    """Gaps between work, ascending, disjoint, not empty; all (n,).
 
-    after, before: (n,) rows of the work around each, -1 before the first. call: (n,) what launched the work behind
-    it, -1 unknown. cause: (n,) places in CAUSES.
+    Attributes:
+        start: ns.
+        end: ns.
+        previous_work: Row of the work before the gap, -1 before the first.
+        next_work: Row of the work after the gap.
+        call: Call that launched the work after the gap, -1 unknown.
+        cause: Index into `CAUSES`.
     """
 
     start: Ints
@@ -52,63 +60,78 @@ class Gaps(msgspec.Struct, frozen=True):
     cause: Ints
 
     def select(self, rows: Ints) -> Gaps:
-        """Some of them."""
+        """Return some of the gaps."""
         return Gaps(*(getattr(self, name)[rows] for name in self.__struct_fields__))
 
     def spans(self, *causes: Cause) -> Ints:
-        """Those of some causes, (m, 2) ns; all without any."""
-        chosen = is_in(self.cause, [CAUSES.index(one) for one in causes]) if causes else np.ones(len(self.start), bool)
-        return np.stack((self.start, self.end), axis=1)[chosen]
+        """Return the gaps of some causes, (m, 2) ns; all gaps if no cause is given."""
+        is_chosen = (
+            is_in(self.cause, [CAUSES.index(cause) for cause in causes]) if causes else np.ones(len(self.start), bool)
+        )
+        return np.stack((self.start, self.end), axis=1)[is_chosen]
 
 
 def work_sequences(trace: Trace) -> Iterator[WorkSequence]:
-    """Each device that did any work, and behind it its streams."""
+    """Yield the work of each device that did any, followed by that of each of its streams."""
     work, call, _ = device_calls(trace)
-    track = trace.events.track[work]
-    device = np.array([t.device for t in trace.tracks] or [0])[track]
+    work_track = trace.events.track[work]
+    device = np.array([track.device for track in trace.tracks] or [0])[work_track]
     order = np.argsort(trace.events.ts[work], kind="stable")
     for members in group(device[order]).members():
-        mine = order[members]
-        number = int(device[mine[0]])
-        yield WorkSequence(number, -1, work[mine], call[mine])
-        for rows in group(track[mine]).members():
-            yield WorkSequence(number, int(track[mine[rows[0]]]), work[mine[rows]], call[mine[rows]])
+        device_work = order[members]
+        device_id = int(device[device_work[0]])
+        yield WorkSequence(device_id, -1, work[device_work], call[device_work])
+        for rows in group(work_track[device_work]).members():
+            yield WorkSequence(
+                device_id, int(work_track[device_work[rows[0]]]), work[device_work[rows]], call[device_work[rows]]
+            )
 
 
 def find_gaps(
     trace: Trace, sequence: WorkSequence, ends: Ints, kernel_wait_ns: int, start_ns: int | None = None
 ) -> Gaps:
-    """The gaps of a lane with their causes; the first one from `since` to its first work, if that is later.
+    """Return the gaps of a work sequence with their causes.
 
-    graph: the work before it and behind it is of one launch of a captured graph. host_wait: the work behind the gap
-    was launched after the work before it had ended; or before all recorded work, if that launch took most of the gap,
-    as else the device still worked on what was asked for before the recording. kernel_wait: it was queued already, and
-    the gap is shorter than kernel_wait_ns. dependency: another stream's work ended within the gap, at most 15 us before
-    it did. unknown: the file does not tell what launched it.
+    The first gap is the one from `start_ns` to the first work, if that starts later.
 
-    Args: ends: (m,) ns, ascending: when each work of the device ended.
-    Source: HTA's idle time breakdown, whose `other` has `dependency` in it; docs/views.md#idle.
+    - graph: the work before and after the gap belongs to one launch of a captured graph.
+    - host_wait: the work after the gap was launched after the work before it had ended. For a gap
+      before all recorded work: only if that launch took most of the gap; otherwise the device still
+      ran work from before the recording.
+    - kernel_wait: the work was already queued, and the gap is shorter than `kernel_wait_ns`.
+    - dependency: work of another stream ended within the gap, at most 15 us before the end of the
+      gap.
+    - unknown: the file does not record what launched the work.
+
+    Args:
+        trace: The trace.
+        sequence: Work of a device or a stream.
+        ends: (m,) ns, ascending: when each work of the device ended.
+        kernel_wait_ns: Limit for kernel_wait.
+        start_ns: Start of the first gap; by default there is no gap before the first work.
+
+    Source: HTA's idle time breakdown, whose `other` includes `dependency`; docs/views.md#idle.
     """
     events = trace.events
     start, end = events.ts[sequence.work], events.end[sequence.work]
-    ended = np.maximum.accumulate(np.append(start[:1] if start_ns is None else start_ns, end))[:-1]
-    last = np.maximum.accumulate(np.where(np.append(0, end[:-1]) == ended, np.arange(len(end)), 0)) - 1
-    behind = np.flatnonzero(start > ended)
-    begins, stops, call = ended[behind], start[behind], sequence.call[behind]
-    latest = np.append(ends, 0)[np.searchsorted(ends, stops, side="right") - 1]
-    after = np.append(sequence.work, np.int32(-1))[last[behind]]
-    before = np.append(sequence.call, np.int32(-1))[last[behind]]
-    queued = stops - events.end[call]
-    held = (last[behind] < 0) & (queued >= kernel_wait_ns) & (queued > events.ts[call] - begins)
+    busy_until = np.maximum.accumulate(np.append(start[:1] if start_ns is None else start_ns, end))[:-1]
+    last_ended = np.maximum.accumulate(np.where(np.append(0, end[:-1]) == busy_until, np.arange(len(end)), 0)) - 1
+    gap_rows = np.flatnonzero(start > busy_until)
+    gap_start, gap_end, call = busy_until[gap_rows], start[gap_rows], sequence.call[gap_rows]
+    latest_end = np.append(ends, 0)[np.searchsorted(ends, gap_end, side="right") - 1]
+    previous_work = np.append(sequence.work, np.int32(-1))[last_ended[gap_rows]]
+    previous_call = np.append(sequence.call, np.int32(-1))[last_ended[gap_rows]]
+    queued_ns = gap_end - events.end[call]
+    is_backlog = (last_ended[gap_rows] < 0) & (queued_ns >= kernel_wait_ns) & (queued_ns > events.ts[call] - gap_start)
     cause = np.select(
         [
             call < 0,
-            call == before,
-            (events.ts[call] > begins) & ~held,
-            stops - begins < kernel_wait_ns,
-            (latest > begins) & (stops - latest <= STREAM_REACTION_NS),
+            call == previous_call,
+            (events.ts[call] > gap_start) & ~is_backlog,
+            gap_end - gap_start < kernel_wait_ns,
+            (latest_end > gap_start) & (gap_end - latest_end <= STREAM_REACTION_NS),
         ],
-        [CAUSES.index(one) for one in ("unknown", "graph", "host_wait", "kernel_wait", "dependency")],
+        [CAUSES.index(name) for name in ("unknown", "graph", "host_wait", "kernel_wait", "dependency")],
         CAUSES.index("other"),
     )
-    return Gaps(begins, stops, after, sequence.work[behind], call, cause)
+    return Gaps(gap_start, gap_end, previous_work, sequence.work[gap_rows], call, cause)

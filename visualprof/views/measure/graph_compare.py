@@ -1,4 +1,4 @@
-"""Two models compared: which nodes correspond, and what they do not share."""
+"""Compare two models: which nodes correspond, and how they differ."""
 
 from __future__ import annotations
 
@@ -15,24 +15,29 @@ from visualprof.views.answers import kinds
 from visualprof.views.answers.table import Answer, Columns, Table, from_rows
 from visualprof.views.measure.hierarchy import cached_hierarchy, shape_text
 
-IDENTITIES = {"id", "profile_name"}  # attributes that say which node of its file it is
-# ONNX's shape inference numbers the sizes that it cannot tell: in another file they have other numbers.
-# Operators of OpenVINO that ONNX calls otherwise, but for upper and lower case; one with a bias is two there.
-SAME_KIND = {
+IDENTITY_ATTRIBUTES = {"id", "profile_name"}  # attributes that identify a node within its file
+# OpenVINO operators with another name in ONNX, ignoring case. An ONNX operator with a bias is two OpenVINO operators.
+ONNX_TYPES = {
     "convolution": "conv", "groupconvolution": "conv", "subtract": "sub", "multiply": "mul", "divide": "div",
     "power": "pow", "convert": "cast", "parameter": "input", "result": "output",
 }  # fmt: skip
-WITHOUT_BIAS = "/WithoutBiases"
-GENERATED = re.compile(r"unk__\d+")
+WITHOUT_BIAS_SUFFIX = "/WithoutBiases"
+# ONNX shape inference numbers unknown sizes; the numbers differ from file to file.
+GENERATED_SIZE = re.compile(r"unk__\d+")
 
 
 class KindColumns(Columns):
-    """Kinds of differences, what most nodes have first.
+    """Kinds of differences, the one with the most nodes first.
 
-    change: `attribute`, `dtype`, `dimension` or `shape` (another number of dimensions) of an output, `merged` nodes,
-    `removed` and `added` ones, whose type stands under before or after. name: of the attribute. dimension: which one,
-    where it is the same at all of the nodes. nodes: of the first model; of the second what was added. before and after
-    are both null in the row of all changes of an attribute, of sizes, ... that only one node has each.
+    A row in which `before` and `after` are both null sums up differences that only one node has
+    each: for example all other changes of an attribute, or of sizes.
+
+    Attributes:
+        change: `attribute`, `dtype`, `dimension` or `shape` (another number of dimensions) of an
+            output; `merged`, `removed` or `added` nodes, with the type as `before` or `after`.
+        name: Name of the attribute.
+        dimension: The dimension, if it is the same for all nodes.
+        nodes: Number of nodes of the first model; for added nodes, of the second.
     """
 
     change: kinds.WordColumn
@@ -44,9 +49,13 @@ class KindColumns(Columns):
 
 
 class ChangeColumns(Columns):
-    """Each node with each kind of difference that it has, in the order of the models.
+    """One row per node and kind of difference, in the order of the models.
 
-    kind: row of the kinds. node, other: places among the shown nodes, null where that model has none. what: in full.
+    Attributes:
+        kind: Row in the table of kinds.
+        node: Index of the node among the shown nodes, null if the first model does not have it.
+        other: Index of the node in the second model, like `node`.
+        what: The complete difference.
     """
 
     kind: kinds.IdentifierColumn
@@ -58,7 +67,7 @@ class ChangeColumns(Columns):
 
 
 class Differences(Answer):
-    """Nodes by what became of them, and what the models do not share."""
+    """Number of nodes by status, and the differences between the models."""
 
     same: kinds.Count
     changed: kinds.Count
@@ -69,7 +78,7 @@ class Differences(Answer):
 
 
 class GraphComparison(msgspec.Struct):
-    """Nodes of two models that correspond."""
+    """The corresponding nodes of two models, and the status of every node."""
 
     pairs: list[tuple[int, int]]
     status: list[Literal["same", "changed", "removed"]]
@@ -78,7 +87,7 @@ class GraphComparison(msgspec.Struct):
 
 
 class _Kind(NamedTuple):
-    """What differences have in common that are summed up."""
+    """What differences of the same kind have in common."""
 
     change: Literal["attribute", "dtype", "dimension", "shape", "merged", "removed", "added"]
     before: str | None
@@ -87,76 +96,116 @@ class _Kind(NamedTuple):
 
 
 class _Difference(NamedTuple):
-    """Of a pair of nodes, or of a node that only one of the models has."""
+    """A difference of a pair of nodes, or a node that only one model has."""
 
     kind: _Kind
     what: str
     dimension: int | None = None
 
 
-_Placed = tuple[_Difference, "int | None", "int | None", Node]
+# A difference, the node in the first and in the second model, and the node itself.
+_NodeDifference = tuple[_Difference, "int | None", "int | None", Node]
 
 
 def compare_graphs(model: ModelGraph, other: ModelGraph) -> GraphComparison:
-    """Nodes of two models that correspond: by name, by the tensors between them, then by type and place in the rest.
+    """Match the nodes of two models.
 
-    Several nodes may correspond to one that an optimizer made of them: they compute its outputs from its inputs.
+    Nodes are matched by name, then by the tensors between them, then by type and position.
+
+    Several nodes may correspond to one node that an optimizer made of them, if they compute its
+    outputs from its inputs.
     """
-    mine, theirs = ([m.nodes[r] for r in cached_hierarchy(m).drawn_nodes] for m in (model, other))
-    pairs = _by_name(mine, theirs)
-    merged = _merged((model, mine), (other, theirs), pairs)
-    pairs |= {a: b for b, parts in merged.items() for a in parts}
-    left = [i for i in range(len(mine)) if i not in pairs]
-    right_taken = set(pairs.values())
-    right = [i for i in range(len(theirs)) if i not in right_taken]
-    matcher = SequenceMatcher(None, [_kind(mine[i]) for i in left], [_kind(theirs[i]) for i in right], autojunk=False)
-    for a, b, size in matcher.get_matching_blocks() if len(left) * len(right) < 25_000_000 else ():
-        pairs |= {left[a + k]: right[b + k] for k in range(size)}
-    found: list[_Placed] = []
-    for a, node in enumerate(mine):
-        b = pairs.get(a)
-        if b is None:
-            found.append((_Difference(_Kind("removed", node.type, None), ""), a, None, node))
-        elif b in merged:
-            before, after = " + ".join(mine[part].type for part in merged[b]), theirs[b].type
-            found.append((_Difference(_Kind("merged", before, after), f"{before} → {after}"), a, b, node))
+    nodes, other_nodes = ([graph.nodes[row] for row in cached_hierarchy(graph).drawn_nodes] for graph in (model, other))
+    pairs = _match_by_name(nodes, other_nodes)
+    merged_nodes = _find_merged((model, nodes), (other, other_nodes), pairs)
+    pairs |= {node_index: other_index for other_index, members in merged_nodes.items() for node_index in members}
+    unmatched_left = [i for i in range(len(nodes)) if i not in pairs]
+    matched = set(pairs.values())
+    unmatched_right = [i for i in range(len(other_nodes)) if i not in matched]
+    matcher = SequenceMatcher(
+        None,
+        [_operator_kind(nodes[i]) for i in unmatched_left],
+        [_operator_kind(other_nodes[i]) for i in unmatched_right],
+        autojunk=False,
+    )
+    for node_index, other_index, match_size in (
+        matcher.get_matching_blocks() if len(unmatched_left) * len(unmatched_right) < 25_000_000 else ()
+    ):
+        pairs |= {
+            unmatched_left[node_index + offset]: unmatched_right[other_index + offset] for offset in range(match_size)
+        }
+    differences: list[_NodeDifference] = []
+    for node_index, node in enumerate(nodes):
+        other_index = pairs.get(node_index)
+        if other_index is None:
+            differences.append((_Difference(_Kind("removed", node.type, None), ""), node_index, None, node))
+        elif other_index in merged_nodes:
+            before, after = (
+                " + ".join(nodes[member].type for member in merged_nodes[other_index]),
+                other_nodes[other_index].type,
+            )
+            differences.append(
+                (_Difference(_Kind("merged", before, after), f"{before} → {after}"), node_index, other_index, node)
+            )
         else:
-            found += ((one, a, b, node) for one in _differences(model, node, other, theirs[b]))
-    back = {b: a for a, b in pairs.items()}
-    gone = ((b, node) for b, node in enumerate(theirs) if b not in back)
-    found += ((_Difference(_Kind("added", None, node.type), ""), None, b, node) for b, node in gone)
-    changed = {a for _, a, b, _ in found if a is not None and b is not None}
+            differences += (
+                (difference, node_index, other_index, node)
+                for difference in _differences(model, node, other, other_nodes[other_index])
+            )
+    reverse = {other_index: node_index for node_index, other_index in pairs.items()}
+    added_nodes = ((other_index, node) for other_index, node in enumerate(other_nodes) if other_index not in reverse)
+    differences += (
+        (_Difference(_Kind("added", None, node.type), ""), None, other_index, node) for other_index, node in added_nodes
+    )
+    changed_nodes = {
+        node_index
+        for _, node_index, other_index, _ in differences
+        if node_index is not None and other_index is not None
+    }
     return GraphComparison(
         pairs=sorted(pairs.items()),
-        status=["changed" if i in changed else "same" if i in pairs else "removed" for i in range(len(mine))],
+        status=["changed" if i in changed_nodes else "same" if i in pairs else "removed" for i in range(len(nodes))],
         other_status=[
-            "added" if i not in back else "changed" if back[i] in changed else "same" for i in range(len(theirs))
+            "added" if i not in reverse else "changed" if reverse[i] in changed_nodes else "same"
+            for i in range(len(other_nodes))
         ],
-        differences=_summed_up(
-            found, same=len(pairs) - len(changed), removed=len(mine) - len(pairs), added=len(theirs) - len(back)
+        differences=_summarize(
+            differences,
+            same=len(pairs) - len(changed_nodes),
+            removed=len(nodes) - len(pairs),
+            added=len(other_nodes) - len(reverse),
         ),
     )
 
 
-def _summed_up(found: Sequence[_Placed], same: int, removed: int, added: int) -> Differences:
-    """The differences by kind, and one by one."""
-    found = _gathered(found)
-    nodes, dimensions = _nodes_of(found), dict[_Kind, set[int | None]]()
-    for one, *_ in found:
-        dimensions.setdefault(one.kind, set()).add(one.dimension)
+def _summarize(differences: Sequence[_NodeDifference], same: int, removed: int, added: int) -> Differences:
+    """Return the differences by kind, and one by one."""
+    differences = _merge_single_kinds(differences)
+    nodes, dimensions = _nodes_by_kind(differences), dict[_Kind, set[int | None]]()
+    for difference, *_ in differences:
+        dimensions.setdefault(difference.kind, set()).add(difference.dimension)
     order = sorted(nodes, key=lambda kind: -len(nodes[kind]))
-    place = {kind: i for i, kind in enumerate(order)}
-    changes = {(place[one.kind], a, b, node.type, node.name, one.what): None for one, a, b, node in found}
+    position = {kind: i for i, kind in enumerate(order)}
+    changes = {
+        (position[difference.kind], node_index, other_index, node.type, node.name, difference.what): None
+        for difference, node_index, other_index, node in differences
+    }
     return Differences(
         same=same,
-        changed=len({a for _, a, b, _ in found if a is not None and b is not None}),
+        changed=len(
+            {
+                node_index
+                for _, node_index, other_index, _ in differences
+                if node_index is not None and other_index is not None
+            }
+        ),
         removed=removed,
         added=added,
         summary=Table(
             columns=KindColumns(
                 change=[kind.change for kind in order],
                 name=[kind.name for kind in order],
-                dimension=[next(iter(dims)) if len(dims := dimensions[kind]) == 1 else None for kind in order],
+                dimension=[next(iter(values)) if len(values := dimensions[kind]) == 1 else None for kind in order],
                 before=[kind.before for kind in order],
                 after=[kind.after for kind in order],
                 nodes=[len(nodes[kind]) for kind in order],
@@ -166,102 +215,125 @@ def _summed_up(found: Sequence[_Placed], same: int, removed: int, added: int) ->
     )
 
 
-def _nodes_of(found: Sequence[_Placed]) -> dict[_Kind, set[int | None]]:
-    """Nodes by the kind of their differences: of the first model, or what was added."""
+def _nodes_by_kind(differences: Sequence[_NodeDifference]) -> dict[_Kind, set[int | None]]:
+    """Return the nodes of each kind of difference: indices in the first model, or in the second for added nodes."""
     nodes: dict[_Kind, set[int | None]] = {}
-    for one, a, b, _ in found:
-        nodes.setdefault(one.kind, set()).add(b if a is None else a)
+    for difference, node_index, other_index, _ in differences:
+        nodes.setdefault(difference.kind, set()).add(other_index if node_index is None else node_index)
     return nodes
 
 
-def _gathered(found: Sequence[_Placed]) -> list[_Placed]:
-    """What several nodes have each in its own way becomes one kind: another value of an attribute, another size."""
-    nodes = _nodes_of(found)
-    alone = {kind for kind, of in nodes.items() if len(of) == 1 and kind.change in ("attribute", "dimension", "shape")}
-    rest = {kind: kind._replace(before=None, after=None) for kind in alone}
-    several = Counter(rest.values())
-    rest = {kind: one for kind, one in rest.items() if several[one] > 1}
-    return [(one._replace(kind=rest.get(one.kind, one.kind)), a, b, node) for one, a, b, node in found]
+def _merge_single_kinds(differences: Sequence[_NodeDifference]) -> list[_NodeDifference]:
+    """Merge kinds that only one node has each, such as single values of an attribute or single sizes, into one kind."""
+    nodes = _nodes_by_kind(differences)
+    single = {
+        kind
+        for kind, members in nodes.items()
+        if len(members) == 1 and kind.change in ("attribute", "dimension", "shape")
+    }
+    merged = {kind: kind._replace(before=None, after=None) for kind in single}
+    counts = Counter(merged.values())
+    merged = {kind: general for kind, general in merged.items() if counts[general] > 1}
+    return [
+        (difference._replace(kind=merged.get(difference.kind, difference.kind)), node_index, other_index, node)
+        for difference, node_index, other_index, node in differences
+    ]
 
 
-def _kind(node: Node) -> str:
-    """What an operator does, whatever its format calls it."""
+def _operator_kind(node: Node) -> str:
+    """Return what an operator does, independent of the format's name for it."""
     name = node.type.lower()
-    return SAME_KIND.get(name, name)
+    return ONNX_TYPES.get(name, name)
 
 
-def _by_name(mine: Sequence[Node], theirs: Sequence[Node]) -> dict[int, int]:
-    """Pairs of equal name and type, in the same body where bodies repeat names, that are unique on both sides."""
+def _match_by_name(nodes: Sequence[Node], other_nodes: Sequence[Node]) -> dict[int, int]:
+    """Return pairs of nodes with equal name and type that are unique on both sides.
+
+    If bodies repeat names, the nodes must be in the same body.
+    """
     pairs: dict[int, int] = {}
     for with_body in (True, False):
-        left = [i for i in range(len(mine)) if i not in pairs]
-        taken = set(pairs.values())
-        first = _keyed(mine, left, with_body)
-        second = _keyed(theirs, [i for i in range(len(theirs)) if i not in taken], with_body)
-        pairs |= {a[0]: second[key][0] for key, a in first.items() if len(a) == 1 and len(second.get(key, ())) == 1}
+        unmatched = [i for i in range(len(nodes)) if i not in pairs]
+        matched = set(pairs.values())
+        by_key = _index_by_key(nodes, unmatched, with_body)
+        other_by_key = _index_by_key(other_nodes, [i for i in range(len(other_nodes)) if i not in matched], with_body)
+        pairs |= {
+            members[0]: other_by_key[key][0]
+            for key, members in by_key.items()
+            if len(members) == 1 and len(other_by_key.get(key, ())) == 1
+        }
     return pairs
 
 
-def _keyed(nodes: Sequence[Node], places: Sequence[int], with_body: bool) -> dict[tuple[object, ...], list[int]]:
-    """Places of nodes by name and type, and by the bodies around them."""
+def _index_by_key(
+    nodes: Sequence[Node], indices: Sequence[int], with_body: bool
+) -> dict[tuple[object, ...], list[int]]:
+    """Return the indices of nodes by name and type, and optionally by the enclosing bodies."""
     table: dict[tuple[object, ...], list[int]] = {}
-    for i in places:
+    for i in indices:
         node = nodes[i]
-        bodies = [s.name for s in node.scope if with_body and s.kind in ("control", "function", "subgraph")]
-        table.setdefault((node.name.removesuffix(WITHOUT_BIAS), _kind(node), *bodies), []).append(i)
+        bodies = [scope.name for scope in node.scope if with_body and scope.kind in ("control", "function", "subgraph")]
+        table.setdefault((node.name.removesuffix(WITHOUT_BIAS_SUFFIX), _operator_kind(node), *bodies), []).append(i)
     return table
 
 
-def _merged(
+def _find_merged(
     before: tuple[ModelGraph, Sequence[Node]], after: tuple[ModelGraph, Sequence[Node]], pairs: dict[int, int]
 ) -> dict[int, list[int]]:
-    """By node of the second model: the nodes of the first that compute its outputs from its inputs, in their order.
+    """Return, per node of the second model, the nodes of the first model that were merged into it.
 
-    Tensors that an optimizer keeps keep their names. Cost: each node of the first is walked over about once.
+    These compute its outputs from its inputs; they are in their order.
+
+    Tensors that an optimizer does not remove keep their names. Cost: each node of the first model
+    is visited about once.
     """
-    (model, nodes), (other, made) = before, after
-    producer = {model.values[v].name: i for i, node in enumerate(nodes) for v in node.outputs}
-    kept = {other.values[v].name for node in made for v in (*node.inputs, *node.outputs)}
-    paired, taken = set(pairs), set(pairs.values())
-    mergers: dict[int, list[int]] = {}
-    for b, node in enumerate(made):
-        if b in taken or node.kind != "operator":
+    (model, nodes), (other, other_nodes) = before, after
+    producer = {model.values[value].name: i for i, node in enumerate(nodes) for value in node.outputs}
+    retained_tensors = {other.values[value].name for node in other_nodes for value in (*node.inputs, *node.outputs)}
+    paired, matched = set(pairs), set(pairs.values())
+    merged: dict[int, list[int]] = {}
+    for other_index, node in enumerate(other_nodes):
+        if other_index in matched or node.kind != "operator":
             continue
-        ahead = [producer[name] for v in node.outputs if (name := other.values[v].name) in producer]
-        parts: set[int] = set()
-        while ahead:
-            a = ahead.pop()
-            if a in parts or a in paired or nodes[a].kind != "operator":
+        pending = [producer[name] for value in node.outputs if (name := other.values[value].name) in producer]
+        members: set[int] = set()
+        while pending:
+            candidate = pending.pop()
+            if candidate in members or candidate in paired or nodes[candidate].kind != "operator":
                 continue
-            parts.add(a)
-            names = (model.values[v].name for v in nodes[a].inputs)
-            ahead += [producer[name] for name in names if name in producer and name not in kept]
-        inputs = {other.values[v].name for v in node.inputs}
-        taken_in = {model.values[v].name for a in parts for v in nodes[a].inputs}
-        outside = {name for name in taken_in if name in producer and producer[name] not in parts}
-        if len(parts) > 1 and outside <= inputs:  # one for one is told better by name and type
-            mergers[b] = sorted(parts)
-            paired |= parts
-    return mergers
+            members.add(candidate)
+            names = (model.values[value].name for value in nodes[candidate].inputs)
+            pending += [producer[name] for name in names if name in producer and name not in retained_tensors]
+        inputs = {other.values[value].name for value in node.inputs}
+        consumed = {model.values[value].name for candidate in members for value in nodes[candidate].inputs}
+        external = {name for name in consumed if name in producer and producer[name] not in members}
+        if len(members) > 1 and external <= inputs:  # single nodes are matched better by name and type
+            merged[other_index] = sorted(members)
+            paired |= members
+    return merged
 
 
-def _differences(model: ModelGraph, a: Node, other: ModelGraph, b: Node) -> Iterator[_Difference]:
-    """What two nodes that correspond do not share: attributes, and of outputs what is known of both."""
-    alike = model.format == other.format  # attributes and names of sizes are a format's own
-    for name in sorted({*a.attributes, *b.attributes} - IDENTITIES if alike else ()):
-        before, after = a.attributes.get(name), b.attributes.get(name)
+def _differences(model: ModelGraph, node: Node, other: ModelGraph, other_node: Node) -> Iterator[_Difference]:
+    """Yield the differences of two corresponding nodes.
+
+    Compared are attributes, and the properties of outputs that are known for both.
+    """
+    same_format = model.format == other.format  # attributes and names of sizes depend on the format
+    for name in sorted({*node.attributes, *other_node.attributes} - IDENTITY_ATTRIBUTES if same_format else ()):
+        before, after = node.attributes.get(name), other_node.attributes.get(name)
         if before != after:
             what = f"{name}: {'–' if before is None else before} → {'–' if after is None else after}"
             yield _Difference(_Kind("attribute", before, after, name), what)
-    for row, other_row in zip(a.outputs, b.outputs, strict=False):
-        for one in _of_tensors(model.values[row], other.values[other_row]):
-            _, before, after, _ = one.kind
-            if alike or one.dimension is None or (str(before) + str(after)).isdecimal():
-                yield one
+    for row, other_row in zip(node.outputs, other_node.outputs, strict=False):
+        for difference in _tensor_differences(model.values[row], other.values[other_row]):
+            _, before, after, _ = difference.kind
+            if same_format or difference.dimension is None or (str(before) + str(after)).isdecimal():
+                yield difference
 
 
-def _of_tensors(before: Value, after: Value) -> Iterator[_Difference]:
-    shapes = [GENERATED.sub("?", shape_text(v)) for v in (before, after)]
+def _tensor_differences(before: Value, after: Value) -> Iterator[_Difference]:
+    """Yield the differences of two corresponding outputs."""
+    shapes = [GENERATED_SIZE.sub("?", shape_text(value)) for value in (before, after)]
     what = f"{before.dtype}[{shapes[0]}] → {after.dtype}[{shapes[1]}]"
     if before.dtype and after.dtype and before.dtype != after.dtype:
         yield _Difference(_Kind("dtype", before.dtype, after.dtype), what)
@@ -270,7 +342,7 @@ def _of_tensors(before: Value, after: Value) -> Iterator[_Difference]:
     if len(before.shape) != len(after.shape):
         yield _Difference(_Kind("shape", *shapes), what)
         return
-    for place, sizes in enumerate(zip(before.shape, after.shape, strict=True)):
-        size, other_size = (GENERATED.sub("?", str(size)) for size in sizes)
+    for dimension, sizes in enumerate(zip(before.shape, after.shape, strict=True)):
+        size, other_size = (GENERATED_SIZE.sub("?", str(size)) for size in sizes)
         if size != other_size:
-            yield _Difference(_Kind("dimension", size, other_size), what, place)
+            yield _Difference(_Kind("dimension", size, other_size), what, dimension)

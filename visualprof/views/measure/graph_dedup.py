@@ -1,4 +1,4 @@
-"""Captured graphs in which one launch stands for all that are alike, for sums."""
+"""Deduplicate captured graphs: one launch represents all launches that are alike, so that sums are cheap."""
 
 from __future__ import annotations
 
@@ -18,109 +18,150 @@ CALLER_CATEGORIES = (Category.OP, Category.COMM, Category.OP_PART)
 
 
 class DedupTrace(msgspec.Struct, frozen=True):
-    """A trace, and how many events each of its events stands for; None where each is one."""
+    """A deduplicated trace.
+
+    Attributes:
+        trace: The trace.
+        weight: Number of original events that each event represents; `None` if each represents
+            itself.
+    """
 
     trace: Trace
     weight: Ints | None = None
 
     def weights(self, rows: Rows) -> Ints:
-        """How many events some events stand for."""
+        """Return the number of original events that each row represents."""
         return np.ones(len(rows), np.int64) if self.weight is None else self.weight[rows]
 
     def count(self, groups: Groups, rows: Rows) -> Ints:
-        """How many events each group of some events stands for."""
+        """Return the number of original events that each group of rows represents."""
         return groups.count if self.weight is None else groups.sum(self.weight[rows])
 
 
 def dedup_graphs(trace: Trace, step: str = "") -> DedupTrace:
-    """The trace with one launch for all of a template with the same calls around, in the step or outside of it.
+    """Return the trace with one launch per graph template, call path, and side of the step (inside or outside).
 
-    Its kernels last as long as theirs together. Launches from within operators, whose times are not the same, stay.
-    Names, arguments, callers and sums are those of the trace; times of what is inside are not, nor are the pyramid and
-    the memory events.
+    The kernels of that launch last as long as those of all represented launches together. Launches
+    from within operators stay, because their times differ. Names, arguments, callers and sums are
+    those of the original trace. Times inside the launches, the pyramid and memory events are not.
     """
     if not isinstance(trace, JoinedTrace):
         return DedupTrace(trace)
     key = dedup_graphs, step
     if key not in trace.derived:
-        trace.derived[key] = _condensed(trace, step)
+        trace.derived[key] = _dedup(trace, step)
     return trace.derived[key]
 
 
-def _condensed(trace: JoinedTrace, step: str) -> DedupTrace:
-    own, graphs = trace.file_trace, trace.graphs
-    alike = _alike(own, graphs, is_in_step(own, step))
-    lead = own.events.ts[graphs.work[graphs.first[:-1]]]
-    order = np.lexsort((lead, own.events.track[graphs.work[graphs.first[:-1]]]))  # in which they become events
-    groups = group(alike[order])
+def _dedup(trace: JoinedTrace, step: str) -> DedupTrace:
+    """Return the deduplicated trace of one step; the trace itself if there is nothing to merge."""
+    original, graphs = trace.file_trace, trace.graphs
+    launch_keys = _launch_keys(original, graphs, is_in_step(original, step))
+    launch_start = original.events.ts[graphs.work[graphs.first[:-1]]]
+    order = np.lexsort(
+        (launch_start, original.events.track[graphs.work[graphs.first[:-1]]])
+    )  # order in which launches become events
+    groups = group(launch_keys[order])
     first = np.sort(order[groups.first])
-    kept = np.zeros(len(own.events), bool)
-    kept[graphs.work] = True
-    if len(first) == len(order) or np.count_nonzero(kept) < len(graphs.work):  # no two alike, or of two calls
+    is_retained = np.zeros(len(original.events), bool)
+    is_retained[graphs.work] = True
+    if len(first) == len(order) or np.count_nonzero(is_retained) < len(
+        graphs.work
+    ):  # no two launches are alike, or an event belongs to two calls
         return DedupTrace(trace)
-    number = np.empty(len(order), np.int64)
-    number[order[groups.first]] = np.searchsorted(first, order[groups.first])
-    of = np.empty(len(order), np.int64)
-    of[order] = number[order[groups.first]][groups.ids]
-    count = np.bincount(of)
+    sorted_position = np.empty(len(order), np.int64)
+    sorted_position[order[groups.first]] = np.searchsorted(first, order[groups.first])
+    representative = np.empty(len(order), np.int64)
+    representative[order] = sorted_position[order[groups.first]][groups.ids]
+    count = np.bincount(representative)
     size = np.diff(graphs.first)
-    slices = np.append(0, np.cumsum(size[first]))
-    place = np.repeat(slices[of] - graphs.first[:-1], size) + np.arange(len(graphs.work))
-    stands = np.zeros(len(order), bool)
-    stands[first] = True
-    work = graphs.work[np.repeat(stands, size)]
-    spent = np.bincount(place, own.events.dur[graphs.work], len(work)).astype(np.int64)
-    np.logical_not(kept, out=kept)
-    kept[work] = True
-    small, at = _only(own, kept)
-    small.events.dur[at[work]] = spent
-    less = replace(graphs, call=at[graphs.call[first]], work=at[work], first=slices, template=graphs.template[first])
-    whole = JoinedTrace(**{name: getattr(small, name) for name in Trace.__struct_fields__}, graphs=less)
-    return DedupTrace(whole, _weights(whole, less, count))
-
-
-def _alike(own: Trace, graphs: Graphs, inside: Mask) -> Ints:
-    """A number for each launch; those alike have the same. inside: of each event."""
-    events = own.events
-    named = inside[graphs.work]
-    low, high = (pick.reduceat(named, graphs.first[:-1]) for pick in (np.logical_and, np.logical_or))
-    single, key = low != high, group(graphs.template, high).ids
-    calls, frames = events.category_mask(*CALLER_CATEGORIES), events.category_mask(*FRAME_CATEGORIES)
-    at = events.parent[graphs.call]
-    while (at >= 0).any():
-        single |= (at >= 0) & calls[at]
-        key = group(key, np.where((at >= 0) & frames[at], events.name[at], -1)).ids
-        at = np.where(at >= 0, events.parent[at], -1)
-    return np.where(single, len(key) + np.arange(len(key)), key)
-
-
-def _only(own: Trace, kept: Mask) -> tuple[Trace, Ids]:
-    """The trace with some of its events, and the new row of each."""
-    at = np.cumsum(kept, dtype=np.int32) - np.int32(1)
-    columns = {name: getattr(own.events, name)[kept] for name in Events.__struct_fields__}
-    columns["parent"] = np.where(columns["parent"] >= 0, at[columns["parent"]], -1)
-    before = np.append(0, np.cumsum(kept))
-    tracks = tuple(
-        replace(t, first=int(before[t.first]), count=int(before[t.first + t.count] - before[t.first]))
-        for t in own.tracks
+    work_offsets = np.append(0, np.cumsum(size[first]))
+    work_position = np.repeat(work_offsets[representative] - graphs.first[:-1], size) + np.arange(len(graphs.work))
+    is_representative = np.zeros(len(order), bool)
+    is_representative[first] = True
+    work = graphs.work[np.repeat(is_representative, size)]
+    total_ns = np.bincount(work_position, original.events.dur[graphs.work], len(work)).astype(np.int64)
+    np.logical_not(is_retained, out=is_retained)
+    is_retained[work] = True
+    reduced, new_row = _select_events(original, is_retained)
+    reduced.events.dur[new_row[work]] = total_ns
+    merged_graphs = replace(
+        graphs,
+        call=new_row[graphs.call[first]],
+        work=new_row[work],
+        first=work_offsets,
+        template=graphs.template[first],
     )
-    links = own.links
-    mine = kept[links.src] & kept[links.dst]
+    merged_trace = JoinedTrace(
+        **{name: getattr(reduced, name) for name in Trace.__struct_fields__}, graphs=merged_graphs
+    )
+    return DedupTrace(merged_trace, _weights(merged_trace, merged_graphs, count))
+
+
+def _launch_keys(original: Trace, graphs: Graphs, in_step: Mask) -> Ints:
+    """Return a number per launch; launches that are alike get the same number.
+
+    Args:
+        original: The trace without expanded graphs.
+        graphs: The launches.
+        in_step: (n,) whether each event is in the step.
+    """
+    events = original.events
+    is_inside = in_step[graphs.work]
+    all_inside, any_inside = (
+        combine.reduceat(is_inside, graphs.first[:-1]) for combine in (np.logical_and, np.logical_or)
+    )
+    is_unique, key = all_inside != any_inside, group(graphs.template, any_inside).ids
+    is_caller, is_frame = events.category_mask(*CALLER_CATEGORIES), events.category_mask(*FRAME_CATEGORIES)
+    caller = events.parent[graphs.call]
+    while (caller >= 0).any():
+        is_unique |= (caller >= 0) & is_caller[caller]
+        key = group(key, np.where((caller >= 0) & is_frame[caller], events.name[caller], -1)).ids
+        caller = np.where(caller >= 0, events.parent[caller], -1)
+    return np.where(is_unique, len(key) + np.arange(len(key)), key)
+
+
+def _select_events(original: Trace, is_retained: Mask) -> tuple[Trace, Ids]:
+    """Return the trace with the retained events only, and the new row of each event."""
+    new_row = np.cumsum(is_retained, dtype=np.int32) - np.int32(1)
+    columns = {name: getattr(original.events, name)[is_retained] for name in Events.__struct_fields__}
+    columns["parent"] = np.where(columns["parent"] >= 0, new_row[columns["parent"]], -1)
+    retained_before = np.append(0, np.cumsum(is_retained))
+    tracks = tuple(
+        replace(
+            track,
+            first=int(retained_before[track.first]),
+            count=int(retained_before[track.first + track.count] - retained_before[track.first]),
+        )
+        for track in original.tracks
+    )
+    links = original.links
+    is_retained_link = is_retained[links.src] & is_retained[links.dst]
     args: dict[str, ArgColumn] = {}
-    for name, column in own.args.items():
-        chosen = kept[column.events]
-        args[name] = ArgColumn(at[column.events[chosen]], column.values[chosen], column.text)
-    linked = Links(at[links.src[mine]], at[links.dst[mine]], links.kind[mine])
-    return own.with_columns(events=Events(**columns), tracks=tracks, args=args, links=linked), at
+    for name, column in original.args.items():
+        is_retained_argument = is_retained[column.events]
+        args[name] = ArgColumn(
+            new_row[column.events[is_retained_argument]], column.values[is_retained_argument], column.text
+        )
+    new_links = Links(
+        new_row[links.src[is_retained_link]], new_row[links.dst[is_retained_link]], links.kind[is_retained_link]
+    )
+    return original.with_columns(events=Events(**columns), tracks=tracks, args=args, links=new_links), new_row
 
 
-def _weights(whole: Trace, graphs: Graphs, count: Ints) -> Ints:
-    """How many events each event stands for. count: (l,) of each launch."""
-    weight = np.ones(len(whole.events), np.int64)
+def _weights(trace: Trace, graphs: Graphs, count: Ints) -> Ints:
+    """Return the number of original events that each event represents.
+
+    Args:
+        trace: The deduplicated trace.
+        graphs: Its launches.
+        count: (l,) number of original launches that each launch represents.
+    """
+    weight = np.ones(len(trace.events), np.int64)
     weight[graphs.call] = count
-    inside = whole.track_mask(TrackKind.GRAPH)
-    rows = np.flatnonzero(inside)
-    weight[rows] = weight[nearest_ancestor(whole.events.parent, ~inside, rows)]
+    is_inside_graph = trace.track_mask(TrackKind.GRAPH)
+    rows = np.flatnonzero(is_inside_graph)
+    weight[rows] = weight[nearest_ancestor(trace.events.parent, ~is_inside_graph, rows)]
     weight[graphs.call] = 1
     weight[graphs.work] = np.repeat(count, np.diff(graphs.first))
     return weight

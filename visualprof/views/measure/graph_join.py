@@ -1,4 +1,4 @@
-"""Measured time on the nodes of a model: which events of a trace belong to which node."""
+"""Assign the measured times of a trace to the nodes of a model."""
 
 from __future__ import annotations
 
@@ -13,22 +13,27 @@ from numpy.typing import NDArray
 from visualprof.reader.graph import ModelGraph
 from visualprof.reader.trace import Category, Trace
 from visualprof.reader.trace.nesting import nearest_ancestor
-from visualprof.views.measure.graph_names import AMBIGUOUS, CONSTANT, NO_NODE, UNKNOWN, NodeNames
+from visualprof.views.measure.graph_names import AMBIGUOUS, CONSTANT, NO_NODE, UNKNOWN_HOLDER, NodeNames
 from visualprof.views.measure.groups import distinct, group
 from visualprof.views.measure.launch import is_kernel, launches, operator_times
 
 Longs = NDArray[np.int64]
-TOKEN = re.compile(r"_token_\d+$")
-LAYOUT = {"ReorderInput", "ReorderOutput", "Reorder"}
+TOKEN_SUFFIX = re.compile(r"_token_\d+$")
+LAYOUT_TYPES = {"ReorderInput", "ReorderOutput", "Reorder"}
 
 
 Reason = Literal["layout", "unnamed", "constant", "ambiguous", "no_node"]
 
 
 class Unmatched(NamedTuple):
-    """Operators that found no node, of one name; of one type where a runtime made them, or nothing computes.
+    """Operators without a node, by name; by type if a runtime created them or they only provide constants.
 
-    event: row of the longest.
+    Attributes:
+        name: Name or type.
+        reason: Why there is no node.
+        time_ns: Total time.
+        calls: Number of calls.
+        event: Row of the longest call.
     """
 
     name: str
@@ -38,10 +43,20 @@ class Unmatched(NamedTuple):
     event: int
 
 
-class NodeTimes(msgspec.Struct, frozen=True):
-    """Columns by node of the model, NaN and -1 where nothing was measured.
+class NodeTimes(msgspec.Struct, frozen=True, kw_only=True):
+    """Measured columns per node of the model, NaN and -1 where nothing was measured.
 
-    total_ns: of everything that was measured; matched_ns: of what found a node. rule: id of the way they were joined.
+    Attributes:
+        total_ns: Time of all measured operators.
+        matched_ns: Time of the operators that were assigned to a node.
+        calls_total: Number of all measured calls.
+        rule: How operators were assigned, `name` or `module`.
+        time_ns: (n,) time.
+        calls: (n,) calls.
+        flops: (n,) operations.
+        memory_bytes: (n,) bytes.
+        event: (n,) row of the longest call.
+        unmatched: Operators without a node.
     """
 
     total_ns: int
@@ -57,33 +72,38 @@ class NodeTimes(msgspec.Struct, frozen=True):
 
 
 def join_times(model: ModelGraph, trace: Trace) -> NodeTimes:
-    """Device time of operators (host self time where nothing ran on a device) on the nodes of the same name.
+    """Assign the device time of operators to the nodes with the same name; host self time if nothing ran on a device.
 
-    Names are tried as they are, then as the node's output value, then without what an optimizer added to them; a name
-    that several bodies have means the node in the body in which the operator ran. What a runtime made of several nodes
-    goes to the one of its type, else to the first of those; module graphs are joined by the module calls of the
-    profiler. Names that are only types join nothing. Source: docs/views.md#graph.
+    Names are tried unchanged, then as the name of a node's output value, then without the suffixes
+    that optimizers add. If several bodies have the name, the node of the body in which the operator
+    ran is meant.
+
+    An operator that a runtime made of several nodes is assigned to the node of its type, or to the
+    first of them. Module graphs are joined by the profiler's module calls. Names that are only
+    types match no node. Source: docs/views.md#graph.
     """
-    modules = {n.attributes["profile_name"]: i for i, n in enumerate(model.nodes) if "profile_name" in n.attributes}
+    modules = {
+        node.attributes["profile_name"]: i for i, node in enumerate(model.nodes) if "profile_name" in node.attributes
+    }
     if modules and bool((trace.events.category == Category.MODULE).any()):
         rows = np.flatnonzero(trace.events.category == Category.MODULE)
         node_of = np.array([modules.get(name, NO_NODE) for name in trace.strings], np.int64)
-        return _collect(
+        return _collect_times(
             model, trace, rows, np.maximum(trace.events.dur[rows], 0), node_of[trace.events.name[rows]], "module"
         )
-    rows, spent = _measured(trace)
-    return _collect(model, trace, rows, spent, _nodes(model, trace, rows), "name")
+    rows, costs = _operator_costs(trace)
+    return _collect_times(model, trace, rows, costs, _find_nodes(model, trace, rows), "name")
 
 
 def _outermost(trace: Trace, rows: Longs) -> NDArray[np.bool_]:
-    """Which of the events lie in no other of them."""
-    among = np.zeros(len(trace.events), bool)
-    among[rows] = True
-    return nearest_ancestor(trace.events.parent, among, trace.events.parent[rows]) < 0
+    """Return, per event, whether it is inside no other of the events."""
+    is_candidate = np.zeros(len(trace.events), bool)
+    is_candidate[rows] = True
+    return nearest_ancestor(trace.events.parent, is_candidate, trace.events.parent[rows]) < 0
 
 
-def _measured(trace: Trace) -> tuple[Longs, Longs]:
-    """Rows of operators and what each cost."""
+def _operator_costs(trace: Trace) -> tuple[Longs, Longs]:
+    """Return the rows of operators and the time of each."""
     if trace.meta.device_work == "operator":
         rows = np.flatnonzero(is_kernel(trace))
         return rows, np.maximum(trace.events.dur[rows], 0)
@@ -91,112 +111,125 @@ def _measured(trace: Trace) -> tuple[Longs, Longs]:
     return times.rows.astype(np.int64), times.device_self if times.device_self.any() else times.host_self
 
 
-def _nodes(model: ModelGraph, trace: Trace, rows: Longs) -> Longs:
-    """Node of each operator; NO_NODE, AMBIGUOUS, CONSTANT. Cost: each name once for each node in whose body it ran."""
-    label = trace.events.name[rows].astype(np.int64)
-    if trace.meta.operator_names == "type":  # a node that is called like a type is not every operator of that type
-        label = np.maximum(trace.arg("graph_name", rows, 0).astype(np.int64), 0)
-    type, layers = (np.maximum(trace.arg(arg, rows, 0).astype(np.int64), 0) for arg in ("type", "layers"))
-    names = NodeNames(model, (trace.strings[int(i)] for i in distinct(label)))
-    runs_in = np.array([*map(names.running_holder, range(len(model.nodes))), UNKNOWN], np.int64)
-    around, level = _nesting(trace, rows)
-    node = np.full(len(rows), NO_NODE, np.int64)
-    held = np.full(len(rows), -1 if level.any() else UNKNOWN, np.int64)
-    inside = np.array(held)  # the node in whose body an operator's own operators run
+def _find_nodes(model: ModelGraph, trace: Trace, rows: Longs) -> Longs:
+    """Return the node of each operator, or NO_NODE, AMBIGUOUS or CONSTANT.
 
-    def look_up(at: Longs, find: Callable[[int, str, str], int]) -> None:
-        asked = group(held[at], label[at], type[at], layers[at])
+    Cost: each name is looked up once per node in whose body it ran.
+    """
+    label = trace.events.name[rows].astype(np.int64)
+    if trace.meta.operator_names == "type":  # a node named like a type does not stand for every operator of that type
+        label = np.maximum(trace.arg("graph_name", rows, 0).astype(np.int64), 0)
+    type_name, layers = (np.maximum(trace.arg(arg, rows, 0).astype(np.int64), 0) for arg in ("type", "layers"))
+    names = NodeNames(model, (trace.strings[int(i)] for i in distinct(label)))
+    runs_in = np.array([*map(names.running_holder, range(len(model.nodes))), UNKNOWN_HOLDER], np.int64)
+    enclosing, depth_of = _operator_nesting(trace, rows)
+    node = np.full(len(rows), NO_NODE, np.int64)
+    holder = np.full(len(rows), -1 if depth_of.any() else UNKNOWN_HOLDER, np.int64)
+    inner_holder = np.array(holder)  # node in whose body the nested operators run
+
+    def look_up(rows_at: Longs, find_node: Callable[[int, str, str], int]) -> None:
+        """Find the nodes of some operators."""
+        queries = group(holder[rows_at], label[rows_at], type_name[rows_at], layers[rows_at])
         nodes: list[int] = []
-        for row in at[asked.first].tolist():
+        for row in rows_at[queries.first].tolist():
             texts = [trace.strings[label[row]]] if label[row] else []
             texts += trace.strings[layers[row]].split(",") if layers[row] else []
-            kind = trace.strings[type[row]] if type[row] else ""
-            nodes.append(names.pick_by_type([find(int(held[row]), text, kind) for text in texts], kind))
-        node[at] = np.array(nodes, np.int64)[asked.ids]
+            kind = trace.strings[type_name[row]] if type_name[row] else ""
+            nodes.append(names.pick_by_type([find_node(int(holder[row]), text, kind) for text in texts], kind))
+        node[rows_at] = np.array(nodes, np.int64)[queries.ids]
 
-    for depth in range(int(level.max(initial=-1)) + 1):  # from the outermost inwards
-        at = np.flatnonzero(level == depth)
-        held[at] = np.where(around[at] >= 0, inside[around[at]], held[at])
-        look_up(at, names.find)
-        inside[at] = np.where(node[at] >= 0, runs_in[node[at]], held[at])
+    for depth_now in range(int(depth_of.max(initial=-1)) + 1):  # from the outermost operators inwards
+        rows_at = np.flatnonzero(depth_of == depth_now)
+        holder[rows_at] = np.where(enclosing[rows_at] >= 0, inner_holder[enclosing[rows_at]], holder[rows_at])
+        look_up(rows_at, names.find)
+        inner_holder[rows_at] = np.where(node[rows_at] >= 0, runs_in[node[rows_at]], holder[rows_at])
     look_up(np.flatnonzero(node == AMBIGUOUS), names.find_executed)
-    return _merged(names, trace, node, type)
+    return _resolve_merged(names, trace, node, type_name)
 
 
-def _merged(names: NodeNames, trace: Trace, node: Longs, type: Longs) -> Longs:
-    """The same with operators that were made of several nodes on the one of their type."""
-    named = set(distinct(node).tolist())
-    pairs = group(node, type)
-    kinds: list[int] = type[pairs.first].tolist()
-    meant = [
-        names.merged_operator(row, trace.strings[kind], named) if row >= 0 and kind else row
-        for row, kind in zip(node[pairs.first].tolist(), kinds, strict=True)
+def _resolve_merged(names: NodeNames, trace: Trace, node: Longs, type_name: Longs) -> Longs:
+    """Return the nodes, with operators that were made of several nodes assigned to the node of their type."""
+    used_nodes = set(distinct(node).tolist())
+    groups = group(node, type_name)
+    types: list[int] = type_name[groups.first].tolist()
+    resolved = [
+        names.merged_operator(row, trace.strings[type_id], used_nodes) if row >= 0 and type_id else row
+        for row, type_id in zip(node[groups.first].tolist(), types, strict=True)
     ]
-    return np.array(meant, np.int64)[pairs.ids]
+    return np.array(resolved, np.int64)[groups.ids]
 
 
-def _nesting(trace: Trace, rows: Longs) -> tuple[Longs, Longs]:
-    """Of each operator: the place of the one around it, -1 for none, and how many there are."""
-    place = np.full(len(trace.events) + 1, -1, np.int64)
-    place[rows] = np.arange(len(rows))
-    around = place[nearest_ancestor(trace.events.parent, place[:-1] >= 0, trace.events.parent[rows])]
+def _operator_nesting(trace: Trace, rows: Longs) -> tuple[Longs, Longs]:
+    """Return the index of the operator around each operator, -1 for none, and the nesting level of each."""
+    position = np.full(len(trace.events) + 1, -1, np.int64)
+    position[rows] = np.arange(len(rows))
+    enclosing = position[nearest_ancestor(trace.events.parent, position[:-1] >= 0, trace.events.parent[rows])]
     level = np.zeros(len(rows), np.int64)
-    at = around
-    while (at >= 0).any():
-        level += at >= 0
-        at = np.where(at >= 0, around[at], -1)
-    return around, level
+    current = enclosing
+    while (current >= 0).any():
+        level += current >= 0
+        current = np.where(current >= 0, enclosing[current], -1)
+    return enclosing, level
 
 
-def _unmatched(trace: Trace, rows: Longs, spent: Longs, node: Longs) -> list[Unmatched]:
-    """What found no node, the longest first."""
-    type = np.maximum(trace.arg("type", rows, 0).astype(np.int64), 0)
-    of = group(trace.events.name[rows], type, node)
-    order = np.lexsort((trace.events.dur[rows], of.ids))
-    longest = np.zeros(len(of.first), np.int64)
-    longest[of.ids[order]] = rows[order]
-    total, rest = of.sum(spent), dict[tuple[str, str], Unmatched]()
-    for i in np.argsort(-total, kind="stable").tolist():
-        at = of.first[i]
-        kind = trace.strings[type[at]]
-        name = trace.strings[trace.events.name[rows[at]]]
-        own = bool(kind) and kind.startswith(TOKEN.sub("", name))  # called after its type
-        told: dict[int, Reason] = {AMBIGUOUS: "ambiguous", CONSTANT: "constant"}
-        found_none: Reason = "layout" if kind in LAYOUT else "unnamed" if own else "no_node"
-        reason = told.get(int(node[at]), found_none)
+def _unmatched_operators(trace: Trace, rows: Longs, costs: Longs, node: Longs) -> list[Unmatched]:
+    """Return the operators without a node, the longest first."""
+    type_name = np.maximum(trace.arg("type", rows, 0).astype(np.int64), 0)
+    groups = group(trace.events.name[rows], type_name, node)
+    order = np.lexsort((trace.events.dur[rows], groups.ids))
+    longest = np.zeros(len(groups.first), np.int64)
+    longest[groups.ids[order]] = rows[order]
+    total, unmatched = groups.sum(costs), dict[tuple[str, str], Unmatched]()
+    for group_index in np.argsort(-total, kind="stable").tolist():
+        first = groups.first[group_index]
+        kind = trace.strings[type_name[first]]
+        name = trace.strings[trace.events.name[rows[first]]]
+        is_named_by_type = bool(kind) and kind.startswith(TOKEN_SUFFIX.sub("", name))
+        special_reasons: dict[int, Reason] = {AMBIGUOUS: "ambiguous", CONSTANT: "constant"}
+        default_reason: Reason = "layout" if kind in LAYOUT_TYPES else "unnamed" if is_named_by_type else "no_node"
+        reason = special_reasons.get(int(node[first]), default_reason)
         name = kind if kind and reason in ("layout", "unnamed", "constant") else name
-        same = rest.get((name, reason), Unmatched(name, reason, 0, 0, int(longest[i])))
-        rest[name, reason] = same._replace(time_ns=same.time_ns + int(total[i]), calls=same.calls + int(of.count[i]))
-    return sorted(rest.values(), key=lambda one: -one.time_ns)
+        entry = unmatched.get((name, reason), Unmatched(name, reason, 0, 0, int(longest[group_index])))
+        unmatched[name, reason] = entry._replace(
+            time_ns=entry.time_ns + int(total[group_index]), calls=entry.calls + int(groups.count[group_index])
+        )
+    return sorted(unmatched.values(), key=lambda entry: -entry.time_ns)
 
 
-def _collect(
+def _collect_times(
     model: ModelGraph,
     trace: Trace,
     rows: Longs,
-    spent: Longs,
+    costs: Longs,
     node: Longs,
     rule: str,
 ) -> NodeTimes:
+    """Return the columns of the nodes."""
     has_node = node >= 0
     count = len(model.nodes)
 
     def total(values: NDArray[np.number]) -> NDArray[np.float64]:
-        known = has_node & ~np.isnan(values.astype(np.float64))
-        out = np.bincount(node[known], values[known], count).astype(np.float64)
-        out[np.bincount(node[known], minlength=count) == 0] = np.nan
-        return out
+        is_counted = has_node & ~np.isnan(values.astype(np.float64))
+        sums = np.bincount(node[is_counted], values[is_counted], count).astype(np.float64)
+        sums[np.bincount(node[is_counted], minlength=count) == 0] = np.nan
+        return sums
 
     order = np.lexsort((trace.events.dur[rows[has_node]], node[has_node]))
     event = np.full(count, -1, np.int64)
-    event[node[has_node][order]] = rows[has_node][order]  # the longest of each node comes last and stays
-    # Module calls hold each other: what the outermost took is all. The times of operators hold nothing of each other.
+    event[node[has_node][order]] = rows[has_node][order]  # the longest call of each node comes last and wins
+    # Module calls nest, so only the outermost ones are summed. Operators have self times, which do not overlap.
     nested = rule == "module"
-    whole = spent[_outermost(trace, rows)] if nested else spent
-    matched = spent[has_node][_outermost(trace, rows[has_node])] if nested else spent[has_node]
+    counted = costs[_outermost(trace, rows)] if nested else costs
+    matched_costs = costs[has_node][_outermost(trace, rows[has_node])] if nested else costs[has_node]
     return NodeTimes(
-        int(whole.sum()), int(matched.sum()), len(rows), rule, total(spent), total(np.ones(len(rows))),
-        total(trace.arg("flops", rows, np.nan).astype(np.float64)),
-        total(trace.arg("bytes", rows, np.nan).astype(np.float64)), event,
-        [] if nested else _unmatched(trace, rows[~has_node], spent[~has_node], node[~has_node]),
-    )  # fmt: skip
+        total_ns=int(counted.sum()),
+        matched_ns=int(matched_costs.sum()),
+        calls_total=len(rows),
+        rule=rule,
+        time_ns=total(costs),
+        calls=total(np.ones(len(rows))),
+        flops=total(trace.arg("flops", rows, np.nan).astype(np.float64)),
+        memory_bytes=total(trace.arg("bytes", rows, np.nan).astype(np.float64)),
+        event=event,
+        unmatched=[] if nested else _unmatched_operators(trace, rows[~has_node], costs[~has_node], node[~has_node]),
+    )

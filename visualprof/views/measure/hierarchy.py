@@ -1,4 +1,8 @@
-"""A model as nested groups: scopes, repeated blocks where names are flat, cut sections, twins of one structure."""
+"""A model as nested groups.
+
+Groups are scopes, blocks of flat models and sections of large groups. Groups of equal structure are
+linked.
+"""
 
 from __future__ import annotations
 
@@ -10,15 +14,20 @@ from visualprof.reader.digest import blake2b
 from visualprof.reader.graph import ModelGraph, Scope, Value, enclosing_nodes
 from visualprof.views.measure.scope_assignment import assign_scopes
 
-MAX_CHILDREN = 300  # a group with more children is cut into sections
+MAX_CHILDREN = 300  # larger groups are split into sections
 
 
 @dataclass
 class GraphGroup:
-    """A group while the tree grows.
+    """A group while the tree is built.
 
-    children: ("group" or "node", row), in order of execution. node: place of the shown node that the group is, no child
-    of it; -1 where it is none.
+    Attributes:
+        name: Name.
+        kind: Kind of the scope, `model` or `section`.
+        parent: Row of the parent group.
+        children: Pairs ("group" or "node", row), in the order of execution.
+        node: Index of the drawn node that the group represents, which is not one of its children;
+            -1 for none.
     """
 
     name: str
@@ -29,23 +38,30 @@ class GraphGroup:
 
     @property
     def groups(self) -> list[int]:
-        """Rows of the groups in it."""
+        """Return the rows of the child groups."""
         return [row for kind, row in self.children if kind == "group"]
 
     @property
     def nodes(self) -> list[int]:
-        """Rows of the nodes that are in none of those."""
+        """Return the rows of the nodes that are direct children."""
         return [row for kind, row in self.children if kind == "node"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Hierarchy:
-    """The nodes of a model that are drawn, with their edges and groups; constants are folded into their consumers.
+    """The drawn nodes of a model with their edges and groups; constants are folded into their consumers.
 
-    shown: rows of the model's nodes. group: of each shown node. lost: names of the scopes that held it alone. src, dst,
-    value: edges between shown nodes (places in `shown`) and the row of their value. folded: rows of the values of the
-    constants folded into each shown node, each once. groups: the tree, row 0 the model. twin: first group of the same
-    structure.
+    Attributes:
+        drawn_nodes: Rows of the model's nodes that are drawn.
+        group: Group of each drawn node.
+        dissolved_scopes: Names of the scopes that contained only that node, per drawn node.
+        src: Source of each edge, as an index in `drawn_nodes`.
+        dst: Target of each edge.
+        value: Row of each edge's value.
+        folded_constants: Rows of the values of the constants folded into each drawn node, without
+            duplicates.
+        groups: The tree; row 0 is the model.
+        twin: First group of the same structure, per group.
     """
 
     drawn_nodes: tuple[int, ...]
@@ -59,195 +75,240 @@ class Hierarchy:
     twin: tuple[int, ...]
 
 
-_known: WeakKeyDictionary[ModelGraph, Hierarchy] = WeakKeyDictionary()
+_hierarchies: WeakKeyDictionary[ModelGraph, Hierarchy] = WeakKeyDictionary()
 
 
 def cached_hierarchy(model: ModelGraph) -> Hierarchy:
-    """The hierarchy of a model, kept for as long as somebody keeps the model."""
-    found = _known.get(model)
-    if found is None:
-        found = _known[model] = build_hierarchy(model)
-    return found
+    """Return the hierarchy of a model, cached for as long as the model is in use."""
+    hierarchy = _hierarchies.get(model)
+    if hierarchy is None:
+        hierarchy = _hierarchies[model] = build_hierarchy(model)
+    return hierarchy
 
 
 def shape_text(value: Value) -> str:
-    """`8x64x56x56`, "" of an unknown shape, `scalar` of none."""
+    """Return a shape as `8x64x56x56`, "" if it is unknown, `scalar` if it has no dimensions."""
     if value.shape is None:
         return ""
     return "x".join(map(str, value.shape)) or "scalar"
 
 
 def build_hierarchy(model: ModelGraph) -> Hierarchy:
-    """The groups and edges of a model. Cost: about 20 us a node."""
-    shown = [i for i, n in enumerate(model.nodes) if n.kind != "constant"]
-    place = {row: i for i, row in enumerate(shown)}
-    edges = _edges(model)
-    src, dst = ([place[edge[end]] for edge in edges] for end in (0, 1))
+    """Return the groups and edges of a model. Cost: about 20 us per node."""
+    drawn_nodes = [i for i, node in enumerate(model.nodes) if node.kind != "constant"]
+    position = {row: i for i, row in enumerate(drawn_nodes)}
+    edges = _drawn_edges(model)
+    src, dst = ([position[edge[end]] for edge in edges] for end in (0, 1))
     value = [edge[2] for edge in edges]
-    constants = {v for n in model.nodes if n.kind == "constant" for v in n.outputs}
-    folded = [tuple(dict.fromkeys(v for v in model.nodes[row].inputs if v in constants)) for row in shown]
-    groups, group, lost = _tree(model, shown, src, dst)
+    constants = {value_row for node in model.nodes if node.kind == "constant" for value_row in node.outputs}
+    folded_constants = [
+        tuple(dict.fromkeys(value_row for value_row in model.nodes[row].inputs if value_row in constants))
+        for row in drawn_nodes
+    ]
+    groups, group_of, dissolved_scopes = _group_tree(model, drawn_nodes, src, dst)
     return Hierarchy(
-        tuple(shown), tuple(group), tuple(lost), tuple(src), tuple(dst), tuple(value), tuple(folded), tuple(groups),
-        _twins([model.nodes[row].type for row in shown], groups, group, src, dst),
-    )  # fmt: skip
+        drawn_nodes=tuple(drawn_nodes),
+        group=tuple(group_of),
+        dissolved_scopes=tuple(dissolved_scopes),
+        src=tuple(src),
+        dst=tuple(dst),
+        value=tuple(value),
+        folded_constants=tuple(folded_constants),
+        groups=tuple(groups),
+        twin=_find_twins([model.nodes[row].type for row in drawn_nodes], groups, group_of, src, dst),
+    )
 
 
-def _edges(model: ModelGraph) -> list[tuple[int, int, int]]:
-    """Rows of the nodes at both ends of each edge, and of its value.
+def _drawn_edges(model: ModelGraph) -> list[tuple[int, int, int]]:
+    """Return the rows of the source node, the target node and the value of each edge.
 
-    A node with bodies takes and makes itself what nothing inside takes and makes, and what formal inputs and outputs
-    have from nowhere else.
+    A node with bodies is itself connected to values that nothing inside reads or produces, and to
+    formal inputs and outputs of its bodies that have no other connection.
     """
     holder_of = enclosing_nodes(model.nodes)
-    around: list[tuple[int, ...]] = []
-    for holder in holder_of:  # which stands before what it holds
-        around.append((*around[holder], holder) if holder >= 0 else ())
-    taken = {(h, v) for row, node in enumerate(model.nodes) for h in around[row] for v in node.inputs}
-    given = {(h, v) for row, node in enumerate(model.nodes) for h in around[row] for v in node.outputs}
-    makers: dict[int, list[int]] = {}
+    enclosing: list[tuple[int, ...]] = []
+    for holder in holder_of:  # a holder comes before the nodes in its body
+        enclosing.append((*enclosing[holder], holder) if holder >= 0 else ())
+    inner_reads = {
+        (outer, value_row)
+        for row, node in enumerate(model.nodes)
+        for outer in enclosing[row]
+        for value_row in node.inputs
+    }
+    inner_writes = {
+        (outer, value_row)
+        for row, node in enumerate(model.nodes)
+        for outer in enclosing[row]
+        for value_row in node.outputs
+    }
+    producers: dict[int, list[int]] = {}
     for row, node in enumerate(model.nodes):
-        for v in node.outputs if node.kind != "constant" else ():
-            if (row, v) not in given:
-                makers.setdefault(v, []).append(row)
+        for value_row in node.outputs if node.kind != "constant" else ():
+            if (row, value_row) not in inner_writes:
+                producers.setdefault(value_row, []).append(row)
     edges: list[tuple[int, int, int]] = []
     for row, (node, holder) in enumerate(zip(model.nodes, holder_of, strict=True)):
-        edges += [(m, row, v) for v in node.inputs if (row, v) not in taken for m in makers.get(v, ())]
+        edges += [
+            (producer, row, value_row)
+            for value_row in node.inputs
+            if (row, value_row) not in inner_reads
+            for producer in producers.get(value_row, ())
+        ]
         if holder >= 0 and node.kind == "input" and not node.inputs:
-            edges += [(holder, row, v) for v in node.outputs]
+            edges += [(holder, row, value_row) for value_row in node.outputs]
         if holder >= 0 and node.kind == "output" and not node.outputs:
-            edges += [(row, holder, v) for v in node.inputs]
+            edges += [(row, holder, value_row) for value_row in node.inputs]
     return edges
 
 
-def _tree(
-    model: ModelGraph, shown: list[int], src: list[int], dst: list[int]
+def _group_tree(
+    model: ModelGraph, drawn_nodes: list[int], src: list[int], dst: list[int]
 ) -> tuple[list[GraphGroup], list[int], list[tuple[str, ...]]]:
-    """Groups from scopes (or repeated blocks) and of bodies, large ones cut into sections, and what nodes lost."""
-    nodes = [model.nodes[row] for row in shown]
-    groups = [GraphGroup(model.name, "model", -1)]
-    known: dict[tuple[int, Scope], int] = {}
-    of: list[int] = []
-    for i, place in enumerate(assign_scopes(nodes, model.values, src, dst)):
-        at = 0
-        for scope in place:
-            key = (at, scope)
-            if key not in known:
-                known[key] = len(groups)
-                groups.append(GraphGroup(scope.name, scope.kind, at))
-                groups[at].children.append(("group", known[key]))
-            at = known[key]
-        of.append(at)
-        if nodes[i].body:
-            groups[at].node = i
-        else:
-            groups[at].children.append(("node", i))
-    lost = _dissolve(groups, of)
-    for number in range(len(groups)):
-        _cut(groups, number, of)
-    return *_parents_first(groups, of), lost
+    """Return the groups, the group of each node, and the dissolved scopes of each node.
 
-
-def _dissolve(groups: list[GraphGroup], of: list[int]) -> list[tuple[str, ...]]:
-    """Scopes that hold a single node, as exporters write for every layer, give it to their parent.
-
-    Returns: the names of the scopes that each node lost so, the outermost first.
+    Groups are scopes, repeated blocks and bodies; large groups are split.
     """
-    lost: list[tuple[str, ...]] = [() for _ in of]
+    nodes = [model.nodes[row] for row in drawn_nodes]
+    groups = [GraphGroup(model.name, "model", -1)]
+    group_of_scope: dict[tuple[int, Scope], int] = {}
+    group_of: list[int] = []
+    for i, scope_path in enumerate(assign_scopes(nodes, model.values, src, dst)):
+        parent = 0
+        for scope in scope_path:
+            key = (parent, scope)
+            if key not in group_of_scope:
+                group_of_scope[key] = len(groups)
+                groups.append(GraphGroup(scope.name, scope.kind, parent))
+                groups[parent].children.append(("group", group_of_scope[key]))
+            parent = group_of_scope[key]
+        group_of.append(parent)
+        if nodes[i].body:
+            groups[parent].node = i
+        else:
+            groups[parent].children.append(("node", i))
+    dissolved_scopes = _dissolve_scopes(groups, group_of)
+    for number in range(len(groups)):
+        _split_into_sections(groups, number, group_of)
+    return *_parents_first(groups, group_of), dissolved_scopes
+
+
+def _dissolve_scopes(groups: list[GraphGroup], group_of: list[int]) -> list[tuple[str, ...]]:
+    """Replace scopes that contain a single node, which exporters write for every layer, by that node.
+
+    Returns:
+        The names of the dissolved scopes of each node, the outermost first.
+    """
+    dissolved: list[tuple[str, ...]] = [() for _ in group_of]
     for number in reversed(range(len(groups))):
         children = groups[number].children
-        for at, (kind, row) in enumerate(children):
-            inner = groups[row] if kind == "group" else None
-            if inner and inner.kind == "scope" and len(inner.children) == 1 and inner.children[0][0] == "node":
-                node = inner.children[0][1]
-                children[at], of[node], lost[node] = ("node", node), number, (inner.name, *lost[node])
-    return lost
+        for position, (kind, row) in enumerate(children):
+            child = groups[row] if kind == "group" else None
+            if child and child.kind == "scope" and len(child.children) == 1 and child.children[0][0] == "node":
+                node = child.children[0][1]
+                children[position], group_of[node], dissolved[node] = (
+                    ("node", node),
+                    number,
+                    (child.name, *dissolved[node]),
+                )
+    return dissolved
 
 
-def _cut(groups: list[GraphGroup], number: int, of: list[int]) -> None:
-    """Cut a group of too many children into sections in order of execution."""
+def _split_into_sections(groups: list[GraphGroup], number: int, group_of: list[int]) -> None:
+    """Split a group with too many children into sections in the order of execution."""
     children = groups[number].children
     if len(children) <= MAX_CHILDREN:
         return
     count = -(-len(children) // MAX_CHILDREN)
     groups[number].children = []
-    for k in range(count):
-        part = children[k * len(children) // count : (k + 1) * len(children) // count]
+    for index in range(count):
+        section_children = children[index * len(children) // count : (index + 1) * len(children) // count]
         section = len(groups)
-        groups.append(GraphGroup(f"{k + 1}/{count}", "section", number, part))
+        groups.append(GraphGroup(f"{index + 1}/{count}", "section", number, section_children))
         groups[number].children.append(("group", section))
-        for kind, child in part:
+        for kind, child in section_children:
             if kind == "group":
                 groups[child].parent = section
             else:
-                of[child] = section
+                group_of[child] = section
 
 
-def _parents_first(groups: list[GraphGroup], of: list[int]) -> tuple[list[GraphGroup], list[int]]:
-    """The groups in an order in which a parent stands before its children."""
+def _parents_first(groups: list[GraphGroup], group_of: list[int]) -> tuple[list[GraphGroup], list[int]]:
+    """Return the groups in an order in which a parent comes before its children, and the group of each node."""
     order: list[int] = []
-    todo = [0]
-    while todo:
-        at = todo.pop()
-        order.append(at)
-        todo += reversed(groups[at].groups)
-    new = {old: i for i, old in enumerate(order)}
-    moved = [
+    pending = [0]
+    while pending:
+        current = pending.pop()
+        order.append(current)
+        pending += reversed(groups[current].groups)
+    new_row = {old_row: i for i, old_row in enumerate(order)}
+    reordered = [
         GraphGroup(
-            groups[o].name, groups[o].kind, new.get(groups[o].parent, -1),
-            [(kind, new[row] if kind == "group" else row) for kind, row in groups[o].children], groups[o].node,
+            groups[old_row].name, groups[old_row].kind, new_row.get(groups[old_row].parent, -1),
+            [(kind, new_row[row] if kind == "group" else row) for kind, row in groups[old_row].children],
+            groups[old_row].node,
         )
-        for o in order
+        for old_row in order
     ]  # fmt: skip
-    return moved, [new[g] for g in of]
+    return reordered, [new_row[old_row] for old_row in group_of]
 
 
-def _twins(
-    types: Sequence[str], groups: list[GraphGroup], of: Sequence[int], src: list[int], dst: list[int]
+def _find_twins(
+    types: Sequence[str], groups: list[GraphGroup], group_of: Sequence[int], src: list[int], dst: list[int]
 ) -> tuple[int, ...]:
-    """The first group of the same structure for every group: same children in the same order, same edges among them.
+    """Return the first group of the same structure for every group.
 
-    Args: types, of: of each shown node, its type and its group.
+    Such groups have equal children in the same order, with equal edges among them.
+
+    Args:
+        types: Type of each drawn node.
+        groups: The tree.
+        group_of: Group of each drawn node.
+        src: Source of each edge.
+        dst: Target of each edge.
     """
-    chains = [_chain(groups, number) for number in range(len(groups))]
-    place = [{child: i for i, child in enumerate(group.children)} for group in groups]
+    ancestor_chains = [_ancestors(groups, number) for number in range(len(groups))]
+    child_positions = [{child: i for i, child in enumerate(group.children)} for group in groups]
 
-    def child(node: int, around: int) -> int:
-        """Place of the child of a group that holds a node; -1 for the node that the group is."""
-        chain = chains[of[node]]
-        below = chain[chain.index(around) + 1 :]
-        return place[around]["group", below[0]] if below else place[around].get(("node", node), -1)
+    def child(node: int, ancestor: int) -> int:
+        """Return the position of the child that contains a node; -1 for the node that the group represents."""
+        chain = ancestor_chains[group_of[node]]
+        descendants = chain[chain.index(ancestor) + 1 :]
+        return (
+            child_positions[ancestor]["group", descendants[0]]
+            if descendants
+            else child_positions[ancestor].get(("node", node), -1)
+        )
 
-    inner: list[list[tuple[int, int]]] = [[] for _ in groups]
-    for a, b in zip(src, dst, strict=True):
-        shared = _meet(chains[of[a]], chains[of[b]])
-        inner[shared].append((child(a, shared), child(b, shared)))
+    inner_edges: list[list[tuple[int, int]]] = [[] for _ in groups]
+    for source, target in zip(src, dst, strict=True):
+        common = _common_ancestor(ancestor_chains[group_of[source]], ancestor_chains[group_of[target]])
+        inner_edges[common].append((child(source, common), child(target, common)))
     digests: dict[int, str] = {}
-    first: dict[str, int] = {}
+    first_by_digest: dict[str, int] = {}
     twin = [0] * len(groups)
     for number in reversed(range(len(groups))):
-        parts = [digests[row] if kind == "group" else types[row] for kind, row in groups[number].children]
-        whole = groups[number].kind if groups[number].node < 0 else types[groups[number].node]
-        text = repr((whole, parts, sorted(set(inner[number]))))
+        child_types = [digests[row] if kind == "group" else types[row] for kind, row in groups[number].children]
+        own_type = groups[number].kind if groups[number].node < 0 else types[groups[number].node]
+        text = repr((own_type, child_types, sorted(set(inner_edges[number]))))
         digests[number] = blake2b(text.encode(), digest_size=12).hexdigest()
     for number in range(len(groups)):
-        twin[number] = first.setdefault(digests[number], number)
+        twin[number] = first_by_digest.setdefault(digests[number], number)
     return tuple(twin)
 
 
-def _chain(groups: list[GraphGroup], number: int) -> list[int]:
-    """The group and all around it, the model first."""
+def _ancestors(groups: list[GraphGroup], number: int) -> list[int]:
+    """Return the group and its ancestors, the model first."""
     chain = [number]
     while groups[chain[-1]].parent >= 0:
         chain.append(groups[chain[-1]].parent)
     return chain[::-1]
 
 
-def _meet(a: list[int], b: list[int]) -> int:
-    """The innermost group around both."""
-    shared = 0
-    for x, y in zip(a, b, strict=False):
-        if x != y:
+def _common_ancestor(chain: list[int], other_chain: list[int]) -> int:
+    """Return the innermost group that contains both."""
+    common = 0
+    for row, other_row in zip(chain, other_chain, strict=False):
+        if row != other_row:
             break
-        shared = x
-    return shared
+        common = row
+    return common

@@ -1,4 +1,4 @@
-"""Which operator launched a kernel, and what that costs it."""
+"""Which operator launched which device work, and the host and device times of operators."""
 
 from __future__ import annotations
 
@@ -19,12 +19,18 @@ RANGE_CATEGORIES = (Category.ANNOTATION, Category.FORWARD, Category.BACKWARD, Ca
 
 
 class Launches(msgspec.Struct, frozen=True):
-    """Rows of events, -1 for none.
+    """Device work and its launches: rows of events, -1 for none.
 
-    work: device events, ascending. call: what launched each. issue: what asked for it on the host, the call itself
-    unless it is of work that ran from a queue. op: the operator that owns each. range: of work of no operator the
-    innermost user range or stage around what asked for it, or the repeated block of a graph without a capture.
-    place: where each belongs: inside a captured graph, else to what asked for it.
+    Attributes:
+        work: Device events, ascending.
+        call: Call that launched each.
+        issuer: Host event that issued the work: the call itself, or for work dequeued by a thread,
+            the call that enqueued it.
+        op: Operator that owns each.
+        range: For work without an operator, the innermost user range or stage around the issuer, or
+            the repeated block of a graph without a capture.
+        site: Place in the program that the work belongs to: inside a captured graph, otherwise the
+            issuer.
     """
 
     work: Ids
@@ -37,191 +43,219 @@ class Launches(msgspec.Struct, frozen=True):
 
 @cached_on_trace
 def is_kernel(trace: Trace) -> Mask:
-    """Of each event: a kernel on a device, a collective's included."""
+    """Return, per event, whether it is a kernel on a device, including those of collectives."""
     return (
-        trace.events.category_mask(Category.KERNEL, Category.COMM) & trace.track_mask(TrackKind.STREAM) & _timed(trace)
+        trace.events.category_mask(Category.KERNEL, Category.COMM)
+        & trace.track_mask(TrackKind.STREAM)
+        & _has_duration(trace)
     )
 
 
 def is_api_call(trace: Trace) -> Mask:
-    """Of each event: a call of the device API (CUDA, HIP, ...) on the host."""
-    return (trace.events.category == Category.RUNTIME) & trace.track_mask(TrackKind.THREAD) & _timed(trace)
+    """Return, per event, whether it is a call of the device API (CUDA, HIP, ...) on the host."""
+    return (trace.events.category == Category.RUNTIME) & trace.track_mask(TrackKind.THREAD) & _has_duration(trace)
 
 
-def _timed(trace: Trace) -> Mask:
-    """Of each event: is it known how long it took?"""
+def _has_duration(trace: Trace) -> Mask:
+    """Return, per event, whether its duration is known."""
     return trace.events.dur >= 0
 
 
 @cached_on_trace
 def is_operator(trace: Trace) -> Mask:
-    """Of each event: an operator on the host, or inside the launch of a captured graph.
+    """Return, per event, whether it is an operator on the host or inside the launch of a captured graph.
 
-    A collective's range inside a collective's operator is not a second one, and nor is what repeats an operator.
+    A collective's range inside a collective's operator is not counted again, nor is an operator
+    that only repeats its parent.
     """
-    comm, parent = trace.events.category == Category.COMM, trace.events.parent
-    operators = _is_operator_event(trace) & ~is_nested_duplicate(trace)
-    inner = np.flatnonzero(comm & (parent >= 0))
-    operators[inner[comm[parent[inner]]]] = False
-    return operators
+    is_comm, parent = trace.events.category == Category.COMM, trace.events.parent
+    is_operator_event = _is_operator_event(trace) & ~is_nested_duplicate(trace)
+    nested_comm = np.flatnonzero(is_comm & (parent >= 0))
+    is_operator_event[nested_comm[is_comm[parent[nested_comm]]]] = False
+    return is_operator_event
 
 
 def is_nested_duplicate(trace: Trace) -> Mask:
-    """Of each event: is it an operator that is all that there is in one of its name (`aten::sum` in `aten::sum`)?
+    """Return, per event, whether it is an operator that only repeats its parent (`aten::sum` in `aten::sum`).
+
+    It has the same name and is the only child.
 
     The two are one call. Source: torch's `key_averages()`.
     """
-    ops, parent, name = _is_operator_event(trace), trace.events.parent, trace.events.name
-    rows = np.flatnonzero(ops & (parent >= 0))
+    is_op, parent, name = _is_operator_event(trace), trace.events.parent, trace.events.name
+    rows = np.flatnonzero(is_op & (parent >= 0))
     rows = rows[name[parent[rows]] == name[rows]]
-    rows = rows[ops[parent[rows]]]
-    found = np.zeros(len(ops), bool)
+    rows = rows[is_op[parent[rows]]]
+    is_duplicate = np.zeros(len(is_op), bool)
     if len(rows):
-        inside = np.bincount(np.where(_timed(trace), parent, -1) + 1, minlength=len(ops) + 1)
-        found[rows[inside[parent[rows] + 1] == 1]] = True
-    return found
+        child_count = np.bincount(np.where(_has_duration(trace), parent, -1) + 1, minlength=len(is_op) + 1)
+        is_duplicate[rows[child_count[parent[rows] + 1] == 1]] = True
+    return is_duplicate
 
 
 def _is_operator_event(trace: Trace) -> Mask:
-    return trace.events.category_mask(*OPERATOR_CATEGORIES) & is_call(trace) & _timed(trace)
+    """Return, per event, whether it is an operator, without removing nested duplicates."""
+    return trace.events.category_mask(*OPERATOR_CATEGORIES) & is_call(trace) & _has_duration(trace)
 
 
 @cached_on_trace
 def is_call(trace: Trace) -> Mask:
-    """Of each event: is it on a thread, or inside the launch of a captured graph?"""
+    """Return, per event, whether it is on a thread or inside the launch of a captured graph."""
     return trace.track_mask(TrackKind.THREAD) | trace.track_mask(TrackKind.GRAPH)
 
 
 @cached_on_trace
 def host_durations(trace: Trace) -> Ints:
-    """How long each event kept the host, ns: 0 of what is inside a captured graph, and of an instant."""
+    """Return the host time of each event in ns: 0 for events inside a captured graph, and for instants."""
     return np.where(trace.track_mask(TrackKind.GRAPH), 0, np.maximum(trace.events.dur, 0))
 
 
 @cached_on_trace
 def call_depth(trace: Trace) -> Ids:
-    """How deep each event is in what it is called by: more than what is around it. Inside graphs, below all threads."""
-    depth, inside = trace.events.depth.astype(np.int32), trace.track_mask(TrackKind.GRAPH)
-    at = rows = np.flatnonzero(inside)
+    """Return the nesting depth of each event, which is greater than that of its caller.
+
+    Events inside graphs are deeper than those of all threads.
+    """
+    depth, is_in_graph = trace.events.depth.astype(np.int32), trace.track_mask(TrackKind.GRAPH)
+    current = rows = np.flatnonzero(is_in_graph)
     if len(rows):
-        depth[rows] = int(depth[~inside].max()) + 1
+        depth[rows] = int(depth[~is_in_graph].max()) + 1
     while len(rows):
-        at = trace.events.parent[at]
-        deeper = inside[at] & (at >= 0)
-        rows, at = rows[deeper], at[deeper]
+        current = trace.events.parent[current]
+        is_nested = is_in_graph[current] & (current >= 0)
+        rows, current = rows[is_nested], current[is_nested]
         depth[rows] += 1
     return depth
 
 
 def is_device_work(trace: Trace) -> Mask:
-    """Of each event: a kernel, copy or fill on a device."""
-    return trace.track_mask(TrackKind.STREAM) & trace.events.category_mask(*DEVICE_CATEGORIES) & _timed(trace)
+    """Return, per event, whether it is a kernel, copy or fill on a device."""
+    return trace.track_mask(TrackKind.STREAM) & trace.events.category_mask(*DEVICE_CATEGORIES) & _has_duration(trace)
 
 
 @cached_on_trace
 def device_calls(trace: Trace) -> tuple[Ids, Ids, Ids]:
-    """`work`, `call` and `issue` of Launches."""
+    """Return `work`, `call` and `issuer` of `Launches`."""
     links = trace.links
     work = np.flatnonzero(is_device_work(trace)).astype(np.int32)
-    call, queued = (np.full(len(trace.events) + 1, -1, np.int32) for _ in range(2))
-    for kind, source in ((LinkKind.LAUNCH, call), (LinkKind.ASYNC, queued)):
-        chosen = links.kind == kind
-        source[links.dst[chosen]] = links.src[chosen]
+    call, enqueuer = (np.full(len(trace.events) + 1, -1, np.int32) for _ in range(2))
+    for link_kind, column in ((LinkKind.LAUNCH, call), (LinkKind.ASYNC, enqueuer)):
+        is_kind = links.kind == link_kind
+        column[links.dst[is_kind]] = links.src[is_kind]
     call = call[work]
     if not (links.kind == LinkKind.ASYNC).any():
         return work, call, call
-    around = nearest_ancestor(trace.events.parent, queued[:-1] >= 0, call)
-    return work, call, np.where(around >= 0, queued[around], call)
+    dequeued = nearest_ancestor(trace.events.parent, enqueuer[:-1] >= 0, call)
+    return work, call, np.where(dequeued >= 0, enqueuer[dequeued], call)
 
 
 @cached_on_trace
 def is_first_of_launch(trace: Trace) -> Mask:
-    """Of each piece of device work, as in `calls`: is it the first that its call launched, or of no known call?"""
+    """Return, per piece of device work as in `device_calls`, whether it is the first of its launch.
+
+    Work without a known call counts as the first.
+    """
     work, call, _ = device_calls(trace)
     order = np.argsort(trace.events.ts[work], kind="stable")[::-1]
     first = np.full(len(trace.events) + 1, -1)
-    first[call[order]] = order  # of several assignments the last one stays
+    first[call[order]] = order  # reversed, because the last of several assignments wins
     return (call < 0) | (first[call] == np.arange(len(work)))
 
 
 def issue_times(trace: Trace, rows: Ids, ts: Ints) -> Ints:
-    """When the host asked for what happened at times in events, (n,) ns.
+    """Return when the host issued what happened at some times, (n,) ns.
 
-    On a thread that works off a queue that is when the last work that it began was put there.
+    On a thread that dequeues work, it is the time when the last work that the thread started was
+    enqueued.
 
-    Args: rows: (n,) events in which it happened, -1 for none. ts: (n,) ns.
+    Args:
+        trace: The trace.
+        rows: (n,) events in which it happened, -1 for none.
+        ts: (n,) ns.
     """
-    events, later = trace.events, trace.links.kind == LinkKind.ASYNC
-    if not later.any():
+    events, is_async = trace.events, trace.links.kind == LinkKind.ASYNC
+    if not is_async.any():
         return ts
-    source, last = (np.full(len(events) + 1, -1, np.int32) for _ in range(2))
-    source[trace.links.dst[later]] = trace.links.src[later]
-    last[:-1] = np.maximum.accumulate(np.where(source[:-1] >= 0, np.arange(len(events)), -1))
-    known = np.flatnonzero(last[rows] >= 0)
-    queued = last[rows[known]]
-    same = events.track[queued] == events.track[rows[known]]
-    asked: Ints = np.array(ts)
-    asked[known[same]] = events.ts[source[queued[same]]]
-    return asked
+    source, last_dequeued = (np.full(len(events) + 1, -1, np.int32) for _ in range(2))
+    source[trace.links.dst[is_async]] = trace.links.src[is_async]
+    last_dequeued[:-1] = np.maximum.accumulate(np.where(source[:-1] >= 0, np.arange(len(events)), -1))
+    with_source = np.flatnonzero(last_dequeued[rows] >= 0)
+    dequeued = last_dequeued[rows[with_source]]
+    is_same_track = events.track[dequeued] == events.track[rows[with_source]]
+    issued: Ints = np.array(ts)
+    issued[with_source[is_same_track]] = events.ts[source[dequeued[is_same_track]]]
+    return issued
 
 
 @cached_on_trace
 def launches(trace: Trace) -> Launches:
-    """Device work, the call that launched it, and the operator that the call stands in.
+    """Return device work, the call that launched each piece, and the operator that contains the call.
 
-    The call is the runtime event with the same correlation id (or the file's own launch link). The owner is
-    the operator that the kernel's external id names, if that operator encloses the call, else the innermost
-    operator around the call; without a call the external id alone decides. Source: docs/views.md#launch-join.
+    The call is the runtime event with the same correlation id, or the file's own launch link. The
+    owner is the operator that the kernel's external id names, if that operator encloses the call;
+    otherwise the innermost operator around the call. Without a call, the external id alone decides.
+    Source: docs/views.md#launch-join.
     """
     events = trace.events
-    work, call, issue = device_calls(trace)
+    work, call, issuer = device_calls(trace)
     ops = is_operator(trace)
-    around = nearest_ancestor(events.parent, ops, call)
-    named = _named_by_external_id(trace, work, ops)
-    at, end = events.ts[call], events.end
-    holds = (
-        (named >= 0)
+    enclosing = nearest_ancestor(events.parent, ops, call)
+    named_op = _named_by_external_id(trace, work, ops)
+    call_start, end = events.ts[call], events.end
+    is_enclosing = (
+        (named_op >= 0)
         & (call >= 0)
-        & (events.track[named] == events.track[call])
-        & (events.ts[named] <= at)
-        & (end[named] >= at)
+        & (events.track[named_op] == events.track[call])
+        & (events.ts[named_op] <= call_start)
+        & (end[named_op] >= call_start)
     )
-    owner = np.where(holds, named, around)
-    owner = np.where((owner < 0) & ~holds, named, owner).astype(np.int32)
-    place, inside = _inside_graphs(trace, work, issue)
-    owner[inside] = nearest_ancestor(events.parent, ops, place[inside])
-    ranges = events.category_mask(*RANGE_CATEGORIES) & is_call(trace)
-    around = nearest_ancestor(events.parent, ranges, np.where(owner < 0, place, -1))
-    return Launches(work, call, issue, owner, around, place)
+    owner = np.where(is_enclosing, named_op, enclosing)
+    owner = np.where((owner < 0) & ~is_enclosing, named_op, owner).astype(np.int32)
+    site, in_graph = _graph_sites(trace, work, issuer)
+    owner[in_graph] = nearest_ancestor(events.parent, ops, site[in_graph])
+    is_range = events.category_mask(*RANGE_CATEGORIES) & is_call(trace)
+    enclosing = nearest_ancestor(events.parent, is_range, np.where(owner < 0, site, -1))
+    return Launches(work, call, issuer, owner, enclosing, site)
 
 
-def _inside_graphs(trace: Trace, work: Ids, issue: Ids) -> tuple[Ids, Rows]:
-    """`place` of Launches, and which of the work is of captured graphs."""
+def _graph_sites(trace: Trace, work: Ids, issuer: Ids) -> tuple[Ids, Rows]:
+    """Return `site` of `Launches`, and which of the work belongs to captured graphs."""
     links = trace.links
-    owned = links.kind == LinkKind.OWNER
-    if not owned.any():
-        return issue, np.zeros(0, np.int64)
+    is_owner_link = links.kind == LinkKind.OWNER
+    if not is_owner_link.any():
+        return issuer, np.zeros(0, np.int64)
     owner = np.full(len(trace.events), -1, np.int32)
-    owner[links.dst[owned]] = links.src[owned]
-    place = np.where(owner[work] >= 0, owner[work], issue)
-    return place, np.flatnonzero(owner[work] >= 0)
+    owner[links.dst[is_owner_link]] = links.src[is_owner_link]
+    site = np.where(owner[work] >= 0, owner[work], issuer)
+    return site, np.flatnonzero(owner[work] >= 0)
 
 
 def _named_by_external_id(trace: Trace, work: Ids, ops: Mask) -> Ids:
-    """The operator whose external id a device event carries, -1 where none does."""
+    """Return the operator whose external id a device event carries, -1 for none."""
     column = trace.args.get("external_id")
     if column is None:
         return np.full(len(work), -1, np.int32)
-    own = np.flatnonzero(_is_operator_event(trace)[column.events])
-    own = own[column.values[own] > 0]
-    rows = column.events[own]
+    operator_entries = np.flatnonzero(_is_operator_event(trace)[column.events])
+    operator_entries = operator_entries[column.values[operator_entries] > 0]
+    rows = column.events[operator_entries]
     pid, track = number_processes(t.pid for t in trace.tracks), trace.events.track
-    place = match_ids(column.values[own], pid[track[rows]], column.values_at(work, 0), pid[track[work]])
-    return nearest_ancestor(trace.events.parent, ops, np.append(rows, np.int32(-1))[place])
+    position = match_ids(column.values[operator_entries], pid[track[rows]], column.values_at(work, 0), pid[track[work]])
+    return nearest_ancestor(trace.events.parent, ops, np.append(rows, np.int32(-1))[position])
 
 
-class OperatorTimes(msgspec.Struct, frozen=True):
-    """rows: rows of operators. parent: place in `rows` of the enclosing operator, -1 for none. The others: (n,) ns."""
+class OperatorTimes(msgspec.Struct, frozen=True, kw_only=True):
+    """Times of operators, all (n,) ns.
+
+    Attributes:
+        rows: (n,) rows of the operators.
+        parent: (n,) index in `rows` of the enclosing operator, -1 for none.
+        host_self: Host time without nested operators and runtime calls.
+        host_total: Host time.
+        device_self: Time of the device work that the operator itself launched.
+        device_total: The same including nested operators.
+        tensor_core_self: Part of `device_self` on tensor cores.
+        tensor_core_total: Part of `device_total` on tensor cores.
+    """
 
     rows: Ids
     parent: Ids
@@ -233,30 +267,32 @@ class OperatorTimes(msgspec.Struct, frozen=True):
     tensor_core_total: Ints
 
 
-def operator_times(trace: Trace, joined: Launches) -> OperatorTimes:
-    """Host and device time of every operator.
+def operator_times(trace: Trace, launched: Launches) -> OperatorTimes:
+    """Return the host and device time of every operator.
 
-    Host self time is the operator's own less its direct child operators and runtime calls; device time is that of
-    the work it launched, total with that of the operators inside it.
+    Host self time is the operator's duration minus its direct child operators and runtime calls.
+    Device self time is that of the work it launched; the total includes the operators inside it.
 
-    Source: torch-tb-profiler's definitions, docs/views.md#operator.
+    Source: torch-tb-profiler's definitions, docs/views.md#operator-times.
     """
     events = trace.events
-    ops = is_operator(trace)
-    rows = np.flatnonzero(ops).astype(np.int32)
-    place = np.full(len(events) + 1, -1, np.int32)
-    place[rows] = np.arange(len(rows), dtype=np.int32)
+    is_op = is_operator(trace)
+    rows = np.flatnonzero(is_op).astype(np.int32)
+    position = np.full(len(events) + 1, -1, np.int32)
+    position[rows] = np.arange(len(rows), dtype=np.int32)
     dur, host = np.maximum(events.dur, 0), host_durations(trace)
-    calls = (events.category == Category.RUNTIME) & trace.track_mask(TrackKind.THREAD)
-    inner = np.flatnonzero(ops | calls)
-    above = nearest_ancestor(events.parent, ops | calls, events.parent[inner])
-    direct = (above >= 0) & ops[above]
-    spent = np.bincount(place[above[direct]], host[inner[direct]], len(rows)).astype(np.int64)
-    parent = place[nearest_ancestor(events.parent, ops, events.parent[rows])]
-    owned = joined.op >= 0
-    work = joined.work[owned]
+    is_runtime_call = (events.category == Category.RUNTIME) & trace.track_mask(TrackKind.THREAD)
+    callees = np.flatnonzero(is_op | is_runtime_call)
+    caller = nearest_ancestor(events.parent, is_op | is_runtime_call, events.parent[callees])
+    has_operator_caller = (caller >= 0) & is_op[caller]
+    callee_ns = np.bincount(
+        position[caller[has_operator_caller]], host[callees[has_operator_caller]], len(rows)
+    ).astype(np.int64)
+    parent = position[nearest_ancestor(events.parent, is_op, events.parent[rows])]
+    has_operator = launched.op >= 0
+    work = launched.work[has_operator]
     owner, cost, tensor_core = (
-        place[joined.op[owned]],
+        position[launched.op[has_operator]],
         dur[work],
         match_names(trace, events.name[work], uses_tensor_core),
     )
@@ -264,26 +300,32 @@ def operator_times(trace: Trace, joined: Launches) -> OperatorTimes:
     core_self = np.bincount(owner, cost * tensor_core, len(rows)).astype(np.int64)
     device_total, core_total = inclusive_totals((device_self, core_self), parent, call_depth(trace)[rows])
     return OperatorTimes(
-        rows,
-        parent,
-        np.maximum(host[rows] - spent, 0),
-        host[rows],
-        device_self,
-        device_total,
-        core_self,
-        core_total,
+        rows=rows,
+        parent=parent,
+        host_self=np.maximum(host[rows] - callee_ns, 0),
+        host_total=host[rows],
+        device_self=device_self,
+        device_total=device_total,
+        tensor_core_self=core_self,
+        tensor_core_total=core_total,
     )
 
 
-def inclusive_totals(own: Sequence[Ints], parent: Rows, level: Rows) -> list[Ints]:
-    """Own values plus those of everything inside, the deepest level first."""
-    totals = [np.array(values) for values in own]
-    some = [total for total in totals if total.any()]
-    order = np.argsort(level, kind="stable") if some else np.zeros(0, np.int64)
+def inclusive_totals(exclusive: Sequence[Ints], parent: Rows, level: Rows) -> list[Ints]:
+    """Return values plus those of everything nested, computed from the deepest level up.
+
+    Args:
+        exclusive: Columns (n,) of exclusive values.
+        parent: (n,) index of the parent, -1 for none.
+        level: (n,) greater than that of the parent.
+    """
+    totals = [np.array(values) for values in exclusive]
+    not_zero = [total for total in totals if total.any()]
+    order = np.argsort(level, kind="stable") if not_zero else np.zeros(0, np.int64)
     edges = np.flatnonzero(np.diff(level[order])) + 1
-    for group in reversed(np.split(order, edges)):
-        inside = group[parent[group] >= 0]
-        around = parent[inside]
-        for total in some:
-            np.add.at(total, around, total[inside])
+    for level_rows in reversed(np.split(order, edges)):
+        with_parent = level_rows[parent[level_rows] >= 0]
+        parents = parent[with_parent]
+        for total in not_zero:
+            np.add.at(total, parents, total[with_parent])
     return totals

@@ -1,4 +1,4 @@
-"""Links between ranks as a matrix of senders and receivers; of many ranks, of their hosts."""
+"""Links between ranks as a matrix of senders and receivers; for many ranks, between hosts."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ import numpy as np
 from visualprof.views.measure.bins import bin_edges
 
 AxisKind = Literal["rank", "host", "ranks"]
-MAX_RANK_ROWS = 64  # that have a row each
-MAX_HOST_ROWS = 128  # of 4 px each on a map of 512
+MAX_RANK_ROWS = 64  # more ranks are merged into hosts
+MAX_HOST_ROWS = 128  # 4 px each on a map of 512 px
 
 
 class RankLink(NamedTuple):
-    """What two ranks exchange by one kind of message, or of collective of two, as a row of the table of pairs.
+    """What two ranks exchange by one kind of message, or by one collective of two ranks: a row of the table of pairs.
 
-    both: has it no direction?
+    Attributes:
+        bidirectional: Whether the link has no direction.
     """
 
     source: int
@@ -39,7 +40,13 @@ class RankLink(NamedTuple):
 class LinkCell(NamedTuple):
     """The links from one end (row) to another (column).
 
-    bandwidth: bytes per second of all of them together. slowest: place of the one that is slowest against others alike.
+    Attributes:
+        row: Index of the sender.
+        column: Index of the receiver.
+        links: Number of links.
+        calls: Number of calls.
+        bandwidth: Bytes per second of all links together.
+        slowest: Index of the link that is slowest compared with similar links.
     """
 
     row: int
@@ -53,51 +60,58 @@ class LinkCell(NamedTuple):
 def link_matrix(
     links: Sequence[RankLink], ranks: Sequence[int], hosts: Sequence[str]
 ) -> tuple[AxisKind, list[str], list[LinkCell]]:
-    """What the ends are, their names in order, and the cells in which anything is exchanged, row by row.
+    """Return what the ends are, their names in order, and the cells with links, row by row.
 
-    Args: ranks, hosts: all of the run; "" is an unknown host.
-    Source: rows that are slow are senders, columns receivers (C4D, HPCA 2025); docs/views.md#collectives.
+    Slow rows indicate slow senders, slow columns slow receivers (C4D, HPCA 2025);
+    docs/views.md#collectives.
+
+    Args:
+        links: All links.
+        ranks: All ranks of the run.
+        hosts: Their hosts; "" is unknown.
     """
-    ends, names, place = _ends(ranks, hosts)
+    axis, names, axis_index = _matrix_axis(ranks, hosts)
     cells: dict[tuple[int, int], list[int]] = {}
     for i, link in enumerate(links):
-        a, b = place.get(link.source), place.get(link.destination)
-        if a is not None and b is not None:
-            for way in {(a, b), (b, a)} if link.bidirectional else ((a, b),):
-                cells.setdefault(way, []).append(i)
-    return ends, names, [_cell(*way, links, of) for way, of in sorted(cells.items())]
+        row, column = axis_index.get(link.source), axis_index.get(link.destination)
+        if row is not None and column is not None:
+            for cell in {(row, column), (column, row)} if link.bidirectional else ((row, column),):
+                cells.setdefault(cell, []).append(i)
+    return axis, names, [_cell(*cell, links, members) for cell, members in sorted(cells.items())]
 
 
-def _cell(row: int, column: int, links: Sequence[RankLink], of: Sequence[int]) -> LinkCell:
-    calls = sum(links[i].calls for i in of)
-    took = sum(links[i].calls * links[i].latency_ns for i in of)
-    size = sum(links[i].calls * links[i].bytes for i in of)
-    slowest = max(of, key=lambda i: (links[i].slow, links[i].slower or 0.0, -i))
-    return LinkCell(row, column, len(of), calls, size / took * 1e9, slowest)
+def _cell(row: int, column: int, links: Sequence[RankLink], members: Sequence[int]) -> LinkCell:
+    """Return the cell of some links."""
+    calls = sum(links[i].calls for i in members)
+    total_ns = sum(links[i].calls * links[i].latency_ns for i in members)
+    total_bytes = sum(links[i].calls * links[i].bytes for i in members)
+    slowest = max(members, key=lambda i: (links[i].slow, links[i].slower or 0.0, -i))
+    return LinkCell(row, column, len(members), calls, total_bytes / total_ns * 1e9, slowest)
 
 
-def _ends(ranks: Sequence[int], hosts: Sequence[str]) -> tuple[AxisKind, list[str], dict[int, int]]:
-    """What a row is, the names of all, and the row of each rank."""
+def _matrix_axis(ranks: Sequence[int], hosts: Sequence[str]) -> tuple[AxisKind, list[str], dict[int, int]]:
+    """Return what a row is, the names of all rows, and the row of each rank."""
     if len(ranks) <= MAX_RANK_ROWS:
         order = sorted(ranks)
         return "rank", [str(rank) for rank in order], {rank: i for i, rank in enumerate(order)}
     if "" in hosts:
-        return _merged(ranks)
+        return _rank_ranges(ranks)
     names = list(dict.fromkeys(host for _, host in sorted(zip(ranks, hosts, strict=True))))
     if len(names) > MAX_HOST_ROWS:
-        return _merged(ranks)
-    row = {name: i for i, name in enumerate(names)}
-    return "host", names, {rank: row[host] for rank, host in zip(ranks, hosts, strict=True)}
+        return _rank_ranges(ranks)
+    row_of_host = {name: i for i, name in enumerate(names)}
+    return "host", names, {rank: row_of_host[host] for rank, host in zip(ranks, hosts, strict=True)}
 
 
-def _merged(ranks: Sequence[int]) -> tuple[AxisKind, list[str], dict[int, int]]:
-    """Neighbours by number, where hosts are unknown or too many."""
+def _rank_ranges(ranks: Sequence[int]) -> tuple[AxisKind, list[str], dict[int, int]]:
+    """Return rows of consecutive ranks, for runs whose hosts are unknown or too many."""
     order = sorted(ranks)
-    borders = bin_edges(len(order), MAX_RANK_ROWS)
-    rows = np.repeat(np.arange(len(borders) - 1), np.diff(borders)).tolist()
-    return "ranks", list(_named(order, borders.tolist())), dict(zip(order, rows, strict=True))
+    edges = bin_edges(len(order), MAX_RANK_ROWS)
+    rows = np.repeat(np.arange(len(edges) - 1), np.diff(edges)).tolist()
+    return "ranks", list(_range_names(order, edges.tolist())), dict(zip(order, rows, strict=True))
 
 
-def _named(order: Sequence[int], borders: Sequence[int]) -> Iterator[str]:
-    for first, until in pairwise(borders):
-        yield f"{order[first]}-{order[until - 1]}" if until - first > 1 else str(order[first])
+def _range_names(order: Sequence[int], edges: Sequence[int]) -> Iterator[str]:
+    """Yield the name of each range of ranks."""
+    for start, stop in pairwise(edges):
+        yield f"{order[start]}-{order[stop - 1]}" if stop - start > 1 else str(order[start])

@@ -1,4 +1,4 @@
-"""Links that are slow: pairs of ranks and process groups that exchange as much as others, and take longer."""
+"""Find slow links: pairs of ranks and process groups that transfer as much as others but take longer."""
 
 from __future__ import annotations
 
@@ -13,16 +13,22 @@ from visualprof.views.measure.groups import group
 from visualprof.views.measure.process_groups import ProcessGroups
 from visualprof.views.measure.stragglers import MIN_EXCESS_SHARE, SIGMA_PER_MAD, SIGMAS, Outlier, Unit, beyond_chance
 
-SLOW = 1.4  # times as long as the faster quarter of the others: half of them may share one slow link
-ALIKE = 3  # pairs or groups at least that exchange the same
+MIN_SLOWDOWN = 1.4  # compared with the faster quarter of similar links, because half of them may share one slow link
+MIN_SIMILAR_LINKS = 3  # links that transfer the same
 
 
-class LinkTimes(msgspec.Struct, frozen=True):
-    """Who exchanges how fast, m rows of who (a pair of ranks, or a group) and what (a name, bytes).
+class LinkTimes(msgspec.Struct, frozen=True, kw_only=True):
+    """How fast links transfer: m rows of a pair of ranks or a group, with a name and a size.
 
-    row: (m,) a meeting of each. calls: (m,). took: (m,) ns, median. usual: (m,) ns, the lower quartile of those
-    that exchange the same over as many hosts, NaN of less than three. slow: (m,) is it one that takes longer in most
-    steps, or in so many that it is no chance? late: (m, s) in which steps; excess: (m, s) ns over the usual, summed.
+    Attributes:
+        event_row: (m,) a communication event of each link.
+        calls: (m,) number of calls.
+        median_ns: (m,) median time.
+        baseline_ns: (m,) lower quartile of the links that transfer the same over as many hosts; NaN
+            for fewer than three.
+        is_slow: (m,) whether the link is slow in most steps, or in more steps than chance explains.
+        is_late: (m, s) in which steps the link is slow.
+        excess_ns: (m, s) time above the baseline, summed per step.
     """
 
     event_row: Ints
@@ -34,97 +40,135 @@ class LinkTimes(msgspec.Struct, frozen=True):
     excess_ns: Floats
 
 
-def link_times(met: CommunicationEvents, steps: Sequence[str], step_ns: float) -> LinkTimes:
-    """The links of a run, and which are slow in some steps that last so long."""
-    known = np.flatnonzero((met.rank_count > 1) & (met.data_transfer_ns > 0) & (met.bytes > 0))
-    place = {step: i for i, step in enumerate(steps)}
-    step = np.array([*(place.get(text, -1) for text in met.steps), -1], np.int64)[met.step[known]]
-    took = met.data_transfer_ns[known]
-    ends = (met.source[known], met.destination[known])
-    who = group(met.group[known], *ends, met.name[known], met.bytes[known])
-    row, median = known[who.first], who.median(took)
-    alike = group(met.is_message[row], met.name[row], met.bytes[row], met.host_count[row], met.member_count[row])
-    usual = np.full(len(row), np.nan)
+def link_times(events: CommunicationEvents, steps: Sequence[str], step_ns: float) -> LinkTimes:
+    """Return the times of the links of a run, and which links are slow in some steps.
+
+    Args:
+        events: The communication events of the run.
+        steps: Names of the steps.
+        step_ns: Duration of a step.
+    """
+    measured = np.flatnonzero((events.rank_count > 1) & (events.data_transfer_ns > 0) & (events.bytes > 0))
+    step_index = {step: i for i, step in enumerate(steps)}
+    step = np.array([*(step_index.get(text, -1) for text in events.steps), -1], np.int64)[events.step[measured]]
+    times = events.data_transfer_ns[measured]
+    end_ranks = (events.source[measured], events.destination[measured])
+    by_link = group(events.group[measured], *end_ranks, events.name[measured], events.bytes[measured])
+    row, median_ns = measured[by_link.first], by_link.median(times)
+    similar = group(
+        events.is_message[row], events.name[row], events.bytes[row], events.host_count[row], events.member_count[row]
+    )
+    baseline = np.full(len(row), np.nan)
     limit = np.full(len(row), np.inf)
-    for rows in alike.members():
-        if len(rows) >= ALIKE:
-            usual[rows] = quick = float(np.quantile(median[rows], 0.25))
-            faster = median[rows][median[rows] <= np.median(median[rows])]
-            limit[rows] = max(SLOW * quick, quick + SIGMAS * SIGMA_PER_MAD * float(np.median(np.abs(faster - quick))))
-    inside = np.flatnonzero((step >= 0) & ~np.isnan(usual[who.ids]))
-    cell = who.ids[inside] * len(steps) + step[inside]
+    for rows in similar.members():
+        if len(rows) >= MIN_SIMILAR_LINKS:
+            baseline[rows] = low_quartile = float(np.quantile(median_ns[rows], 0.25))
+            faster_half = median_ns[rows][median_ns[rows] <= np.median(median_ns[rows])]
+            limit[rows] = max(
+                MIN_SLOWDOWN * low_quartile,
+                low_quartile + SIGMAS * SIGMA_PER_MAD * float(np.median(np.abs(faster_half - low_quartile))),
+            )
+    in_steps = np.flatnonzero((step >= 0) & ~np.isnan(baseline[by_link.ids]))
+    cell = by_link.ids[in_steps] * len(steps) + step[in_steps]
     shape, size = (len(row), len(steps)), len(row) * len(steps)
     count = np.bincount(cell, minlength=size).reshape(shape)
-    excess = np.bincount(cell, took[inside] - usual[who.ids[inside]], size).astype(np.float64).reshape(shape)
-    mean = usual[:, None] + excess / np.maximum(count, 1)
-    late = (count > 0) & (mean > limit[:, None]) & (excess > MIN_EXCESS_SHARE * step_ns)
-    always = late.mean(axis=1) > 0.5 if len(steps) else np.zeros(len(row), bool)
-    slow = np.array(beyond_chance(late, always.tolist()), bool)
-    return LinkTimes(row, who.count, median, usual, slow, late, excess)
+    excess = (
+        np.bincount(cell, times[in_steps] - baseline[by_link.ids[in_steps]], size).astype(np.float64).reshape(shape)
+    )
+    mean = baseline[:, None] + excess / np.maximum(count, 1)
+    is_late = (count > 0) & (mean > limit[:, None]) & (excess > MIN_EXCESS_SHARE * step_ns)
+    in_most_steps = is_late.mean(axis=1) > 0.5 if len(steps) else np.zeros(len(row), bool)
+    is_slow = np.array(beyond_chance(is_late, in_most_steps.tolist()), bool)
+    return LinkTimes(
+        event_row=row,
+        calls=by_link.count,
+        median_ns=median_ns,
+        baseline_ns=baseline,
+        is_slow=is_slow,
+        is_late=is_late,
+        excess_ns=excess,
+    )
 
 
-def slow_links(met: CommunicationEvents, found: LinkTimes, where: ProcessGroups) -> Iterator[Outlier]:
-    """The slow links as outliers: of a host all of whose ways to others are slow, else of a pair, else of a group.
+def slow_links(events: CommunicationEvents, times: LinkTimes, groups: ProcessGroups) -> Iterator[Outlier]:
+    """Yield the slow links as outliers.
 
-    In a matrix of senders and receivers a slow row is a sender's, a slow column a receiver's (C4D, HPCA 2025).
+    If all links of a host to other hosts are slow, the host is the outlier; otherwise a pair or a
+    group is.
+
+    In a matrix of senders and receivers, a slow row indicates a slow sender and a slow column a
+    slow receiver (C4D, HPCA 2025).
     """
-    at = {number: i for i, number in enumerate(where.ranks)}
-    ways = [_hosts(met, int(row), at, where) for row in found.event_row.tolist()]
-    between = [len(way) > 1 for way in ways]
-    slow = [bool(is_slow) and far for is_slow, far in zip(found.is_slow.tolist(), between, strict=True)]
-    explained: set[int] = set()
-    for host in sorted({host for way, is_slow in zip(ways, slow, strict=True) if is_slow for host in way}):
-        mine = [i for i, way in enumerate(ways) if host in way and between[i] and found.baseline_ns[i] > 0]
-        kinds = {frozenset(ways[i]) for i in mine}
-        if len(kinds) > 1 and all(slow[i] for i in mine):
-            explained |= set(mine)
-            yield _outlier(met, found, "host", host, mine, [i for i, name in enumerate(where.hosts) if name == host])
-    rest: dict[frozenset[str], list[int]] = {}
-    for i, is_slow in enumerate(found.is_slow.tolist()):
-        if is_slow and i not in explained:
-            rest.setdefault(frozenset(ways[i]) if slow[i] else frozenset((f"{i}",)), []).append(i)
-    pairs = [key for key, rows in rest.items() if any(met.source[found.event_row[i]] >= 0 for i in rows)]
+    rank_index = {number: i for i, number in enumerate(groups.ranks)}
+    host_sets = [_link_hosts(events, int(row), rank_index, groups) for row in times.event_row.tolist()]
+    is_remote = [len(hosts) > 1 for hosts in host_sets]
+    is_slow_remote = [bool(slow) and remote for slow, remote in zip(times.is_slow.tolist(), is_remote, strict=True)]
+    explained_links: set[int] = set()
+    for host in sorted({host for hosts, slow in zip(host_sets, is_slow_remote, strict=True) if slow for host in hosts}):
+        host_links = [
+            i for i, hosts in enumerate(host_sets) if host in hosts and is_remote[i] and times.baseline_ns[i] > 0
+        ]
+        host_pairs = {frozenset(host_sets[i]) for i in host_links}
+        if len(host_pairs) > 1 and all(is_slow_remote[i] for i in host_links):
+            explained_links |= set(host_links)
+            yield _link_outlier(
+                events, times, "host", host, host_links, [i for i, name in enumerate(groups.hosts) if name == host]
+            )
+    remaining: dict[frozenset[str], list[int]] = {}
+    for i, slow in enumerate(times.is_slow.tolist()):
+        if slow and i not in explained_links:
+            remaining.setdefault(frozenset(host_sets[i]) if is_slow_remote[i] else frozenset((f"{i}",)), []).append(i)
+    pairs = [key for key, rows in remaining.items() if any(events.source[times.event_row[i]] >= 0 for i in rows)]
     for key in sorted(pairs, key=sorted):
-        rows = rest[key]
-        name = " - ".join(sorted(key)) if slow[rows[0]] else ""
-        yield _outlier(met, found, "link", name, rows, _members(met, found, rows, at, where))
-    for key, rows in rest.items():
+        rows = remaining[key]
+        name = " - ".join(sorted(key)) if is_slow_remote[rows[0]] else ""
+        yield _link_outlier(events, times, "link", name, rows, _link_members(events, times, rows, rank_index, groups))
+    for key, rows in remaining.items():
         if key not in pairs and not any(other <= key for other in pairs):
-            yield _outlier(met, found, "group", "", rows, _members(met, found, rows, at, where))
+            yield _link_outlier(
+                events, times, "group", "", rows, _link_members(events, times, rows, rank_index, groups)
+            )
 
 
-def _hosts(met: CommunicationEvents, row: int, at: Mapping[int, int], where: ProcessGroups) -> tuple[str, ...]:
-    """The hosts of those that meet, () where one is unknown."""
-    ends = [int(met.source[row]), int(met.destination[row])]
-    ranks = ends if ends[0] >= 0 else where.groups[g].members if (g := int(met.group[row])) >= 0 else ()
-    hosts = {where.hosts[at[rank]] if rank in at else "" for rank in ranks}
+def _link_hosts(
+    events: CommunicationEvents, row: int, rank_index: Mapping[int, int], groups: ProcessGroups
+) -> tuple[str, ...]:
+    """Return the hosts of the members of a link, () if one is unknown."""
+    ends = [int(events.source[row]), int(events.destination[row])]
+    ranks = ends if ends[0] >= 0 else groups.groups[group].members if (group := int(events.group[row])) >= 0 else ()
+    hosts = {groups.hosts[rank_index[rank]] if rank in rank_index else "" for rank in ranks}
     return () if "" in hosts else tuple(sorted(hosts))
 
 
-def _members(
-    met: CommunicationEvents, found: LinkTimes, rows: Sequence[int], at: Mapping[int, int], where: ProcessGroups
+def _link_members(
+    events: CommunicationEvents,
+    times: LinkTimes,
+    rows: Sequence[int],
+    rank_index: Mapping[int, int],
+    groups: ProcessGroups,
 ) -> list[int]:
+    """Return the row of each rank that belongs to some links."""
     ranks = set[int]()
-    for row in found.event_row[list(rows)].tolist():
-        ends = {int(met.source[row]), int(met.destination[row])}
-        ranks |= ends if met.source[row] >= 0 else set(where.groups[int(met.group[row])].members)
-    return sorted(at[rank] for rank in ranks if rank in at)
+    for row in times.event_row[list(rows)].tolist():
+        ends = {int(events.source[row]), int(events.destination[row])}
+        ranks |= ends if events.source[row] >= 0 else set(groups.groups[int(events.group[row])].members)
+    return sorted(rank_index[rank] for rank in ranks if rank in rank_index)
 
 
-def _outlier(
-    met: CommunicationEvents, found: LinkTimes, unit: Unit, name: str, rows: Sequence[int], members: Sequence[int]
+def _link_outlier(
+    events: CommunicationEvents, times: LinkTimes, unit: Unit, name: str, rows: Sequence[int], members: Sequence[int]
 ) -> Outlier:
-    """The excess is that of the one that is slow by the most: others are slow at the same time."""
-    worst = max(rows, key=lambda i: float(found.excess_ns[i].sum()))
-    late = np.asarray(found.is_late[list(rows)].any(axis=0), bool)
+    """Return some links as one outlier, with the excess of the slowest link: the links are slow at the same time."""
+    slowest = max(rows, key=lambda i: float(times.excess_ns[i].sum()))
+    is_late = np.asarray(times.is_late[list(rows)].any(axis=0), bool)
     return Outlier(
-        unit,
-        name,
-        np.array(members, np.int64),
-        late,
-        np.where(late, found.excess_ns[worst], 0.0),
-        (0.0, 0.0, 0.0),
-        "link",
-        collective=met.names[int(met.name[found.event_row[worst]])],
-        slowdown=float(found.median_ns[worst] / found.baseline_ns[worst]),
+        unit=unit,
+        name=name,
+        members=np.array(members, np.int64),
+        is_late=is_late,
+        excess_ns=np.where(is_late, times.excess_ns[slowest], 0.0),
+        part_excess_ns=(0.0, 0.0, 0.0),
+        cause="link",
+        collective=events.names[int(events.name[times.event_row[slowest]])],
+        slowdown=float(times.median_ns[slowest] / times.baseline_ns[slowest]),
     )

@@ -1,4 +1,4 @@
-"""What a load did to a model: each step's rate and latency, and what a million samples take and cost."""
+"""Load tests of a model: rate and latency of each step, and cost and energy per million samples."""
 
 from __future__ import annotations
 
@@ -10,17 +10,20 @@ from visualprof.views.answers import kinds
 from visualprof.views.answers.table import Columns
 
 MILLION = 1e6
-HOUR_S = 3600.0
+SECONDS_PER_HOUR = 3600.0
 STEP_FIELDS = (
     "concurrency", "offered_per_s", "achieved_per_s", "n", "unserved", "p50_ns", "tail_ns", "tail_bound_ns",
 )  # fmt: skip
 
 
 class LoadColumns(Columns):
-    """One row a step of a load; None where unknown.
+    """One row per step of a load test; `None` where unknown.
 
-    offered_per_s: runs that arrived a second, None where each began when another had ended. tail_ns: latency at
-    `percentile`; tail_bound_ns: what that is at most, with 99 % confidence.
+    Attributes:
+        offered_per_s: Runs that arrived per second; `None` if each run began when another one
+            ended.
+        tail_ns: Latency at `percentile`.
+        tail_bound_ns: Upper bound of `tail_ns` with 99 % confidence.
     """
 
     report: kinds.TextColumn
@@ -41,38 +44,44 @@ class LoadColumns(Columns):
 
 
 def load_columns(reports: Sequence[Report]) -> LoadColumns:
-    """Every step of the reports' points, in the order of measuring."""
-    rows = [(r, p, step) for r in reports for p in r.points for step in p.load.steps]
+    """Return every load step of the reports' points, in the order of measurement."""
+    rows = [(report, point, step) for report in reports for point in report.points for step in point.load.steps]
     measured = {name: [getattr(step, name) for _, _, step in rows] for name in STEP_FIELDS}
     return LoadColumns(
-        report=[r.id for r, _, _ in rows],
-        spec=[r.spec for r, _, _ in rows],
-        batch=[p.batch for _, p, _ in rows],
-        scenario=[p.load.scenario for _, p, _ in rows],
-        percentile=[p.load.percentile for _, p, _ in rows],
-        limit_ns=[p.load.limit_ns for _, p, _ in rows],
+        report=[report.id for report, _, _ in rows],
+        spec=[report.spec for report, _, _ in rows],
+        batch=[point.batch for _, point, _ in rows],
+        scenario=[point.load.scenario for _, point, _ in rows],
+        percentile=[point.load.percentile for _, point, _ in rows],
+        limit_ns=[point.load.limit_ns for _, point, _ in rows],
         verdict=[step.verdict or None for _, _, step in rows],
         **measured,
     )
 
 
 def load_curves(point: Point) -> list[list[Step]]:
-    """The steps of a point that lie on one line, by their rate: of a closed loop all, else those of a concurrency."""
-    known = [step for step in point.load.steps if step.achieved_per_s is not None and step.tail_ns]
-    lanes = sorted({step.concurrency or 0 for step in known})
-    closed = [step for step in known if step.offered_per_s is None]
-    opened = [[s for s in known if s.offered_per_s is not None and (s.concurrency or 0) == count] for count in lanes]
-    lines = opened if any(opened) else [closed]  # of a search the closed loop is only where it begins
-    return [sorted(line, key=lambda step: step.achieved_per_s or 0.0) for line in lines if line]
+    """Return the load steps of a point per curve, sorted by rate.
+
+    A closed loop is one curve; an open loop has one curve per concurrency.
+    """
+    measured = [step for step in point.load.steps if step.achieved_per_s is not None and step.tail_ns]
+    concurrencies = sorted({step.concurrency or 0 for step in measured})
+    closed_loop = [step for step in measured if step.offered_per_s is None]
+    open_loops = [
+        [step for step in measured if step.offered_per_s is not None and (step.concurrency or 0) == count]
+        for count in concurrencies
+    ]
+    curves = open_loops if any(open_loops) else [closed_loop]  # in a search, the closed loop is only the starting point
+    return [sorted(curve, key=lambda step: step.achieved_per_s or 0.0) for curve in curves if curve]
 
 
 def cost_per_million(report: Report, point: Point) -> float | None:
-    """What a million samples cost at the rate of the point, in the currency of the price."""
+    """Return the cost of a million samples at the rate of the point, in the currency of the price."""
     if report.price_per_hour is None or not point.samples_per_s or point.samples_per_s <= 0:
         return None
-    return report.price_per_hour / HOUR_S / point.samples_per_s * MILLION
+    return report.price_per_hour / SECONDS_PER_HOUR / point.samples_per_s * MILLION
 
 
 def energy_per_million(point: Point) -> float | None:
-    """Joules of the device for a million samples."""
+    """Return the device energy for a million samples, in joules."""
     return None if point.energy_j_per_sample is None else point.energy_j_per_sample * MILLION

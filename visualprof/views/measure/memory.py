@@ -1,4 +1,4 @@
-"""Memory events of a trace: curves, pairs of allocation and release, and who holds what at the peak."""
+"""Memory of devices: curves, allocations with their releases, and what holds memory at the peak."""
 
 from __future__ import annotations
 
@@ -26,8 +26,13 @@ PURPOSES = ("unknown", "temporary", *STAGE_PURPOSES.values())
 class MemoryCurve(msgspec.Struct, frozen=True):
     """Memory of one device over time.
 
-    ts: (n,) ns. allocated, reserved: (n,) bytes, reserved -1 unknown. places: (n,) of `trace.allocs`. relative: the
-    file has no totals, so `allocated` counts from 0 at the first event.
+    Attributes:
+        ts: (n,) ns.
+        allocated: (n,) bytes.
+        reserved: (n,) bytes, -1 unknown.
+        alloc_rows: (n,) rows of `trace.allocs`.
+        is_relative: Whether the file has no totals; then `allocated` counts from 0 at the first
+            event.
     """
 
     ts: Ints
@@ -38,10 +43,13 @@ class MemoryCurve(msgspec.Struct, frozen=True):
 
 
 class Lifetimes(msgspec.Struct, frozen=True):
-    """Allocations of one device, (n,) each: place in `trace.allocs` of the allocation and of its release, -1 for none.
+    """Allocations of one device, all (n,).
 
-    until: ns at which it was gone: that of its release, or of the next allocation of its address; the largest int64
-    for neither.
+    Attributes:
+        alloc_row: Row of the allocation in `trace.allocs`, -1 for none.
+        release_row: Row of its release, -1 for none.
+        end_ns: Time of its release, or of the next allocation of its address; the largest int64 for
+            neither.
     """
 
     alloc_row: Ints
@@ -50,38 +58,44 @@ class Lifetimes(msgspec.Struct, frozen=True):
 
 
 class Purposes(msgspec.Struct, frozen=True):
-    """What allocations are for: `names[of[i]]`."""
+    """Purposes of allocations: that of allocation i is `names[ids[i]]`."""
 
     ids: Ints
     names: tuple[str, ...]
 
 
 def memory_devices(trace: Trace) -> list[int]:
-    """Devices with memory events; -1 is host memory."""
+    """Return the devices with memory events; -1 is host memory."""
     return distinct(trace.allocs.device).tolist()
 
 
 def memory_curve(trace: Trace, device: int) -> MemoryCurve:
-    """Totals of a device as recorded, events without one left out; or added up from its first event.
+    """Return the recorded totals of a device, without events that have none; otherwise sums from its first event on.
 
-    Where nothing is ever reserved, nobody reserves: files say 0 of memory without a caching allocator.
+    If nothing is ever reserved, `reserved` is unknown: files record 0 for memory without a caching
+    allocator.
     """
     allocs = trace.allocs
     at = np.flatnonzero(allocs.device == device)
     recorded = allocs.allocated[at]
-    known = recorded != -1
-    relative = not known.any()
-    if not relative and not known.all():
-        at, recorded = at[known], recorded[known]
-    total = np.cumsum(allocs.bytes[at]) if relative else recorded
+    is_known = recorded != -1
+    is_relative = not is_known.any()
+    if not is_relative and not is_known.all():
+        at, recorded = at[is_known], recorded[is_known]
+    total = np.cumsum(allocs.bytes[at]) if is_relative else recorded
     reserved = allocs.reserved[at]
-    return MemoryCurve(allocs.ts[at], total, reserved if (reserved > 0).any() else np.full(len(at), -1), at, relative)
+    return MemoryCurve(
+        allocs.ts[at], total, reserved if (reserved > 0).any() else np.full(len(at), -1), at, is_relative
+    )
 
 
 def downsample(ts: Ints, value: Ints, points: int = MAX_CURVE_POINTS) -> Ints:
-    """Places that keep a curve's shape: first, last, smallest and largest of each of `points` / 4 equal spans of time.
+    """Return indices that preserve a curve's shape.
 
-    Returns: ascending places; the largest value of all is among them.
+    They are the first, last, smallest and largest values of `points` / 4 equal time spans.
+
+    Returns:
+        Ascending indices, which include that of the overall maximum.
     """
     if len(ts) <= points:
         return np.arange(len(ts))
@@ -89,79 +103,103 @@ def downsample(ts: Ints, value: Ints, points: int = MAX_CURVE_POINTS) -> Ints:
     first = distinct(np.searchsorted(ts - ts[0], edges))
     first = first[first < len(ts)]
     count = np.diff(first, append=len(ts))
-    kept = np.zeros(len(ts), bool)
-    kept[first] = kept[first + count - 1] = True
+    is_retained = np.zeros(len(ts), bool)
+    is_retained[first] = is_retained[first + count - 1] = True
     for extreme in (np.minimum, np.maximum):
-        equal = np.flatnonzero(value == np.repeat(extreme.reduceat(value, first), count))
-        kept[equal[np.searchsorted(equal, first)]] = True
-    return np.flatnonzero(kept)
+        extreme_rows = np.flatnonzero(value == np.repeat(extreme.reduceat(value, first), count))
+        is_retained[extreme_rows[np.searchsorted(extreme_rows, first)]] = True
+    return np.flatnonzero(is_retained)
 
 
 def is_reuse_release(trace: Trace) -> Mask:
-    """Of each memory event: is it the release of a change of use? The event after it is the allocation."""
+    """Return, per memory event, whether it is the release half of a change of use.
+
+    The next event is the allocation half.
+    """
     allocs = trace.allocs
-    out = np.zeros(len(allocs.ts), bool)
-    nameless = allocs.addr == NO_ADDRESS
-    if nameless.any():
-        out[:-1] = (allocs.bytes[:-1] == -allocs.bytes[1:]) & (allocs.bytes[:-1] < 0) & nameless[:-1] & nameless[1:]
-        out[:-1] &= (allocs.ts[:-1] == allocs.ts[1:]) & (allocs.device[:-1] == allocs.device[1:])
-    return out
+    is_release = np.zeros(len(allocs.ts), bool)
+    has_no_address = allocs.addr == NO_ADDRESS
+    if has_no_address.any():
+        is_release[:-1] = (
+            (allocs.bytes[:-1] == -allocs.bytes[1:])
+            & (allocs.bytes[:-1] < 0)
+            & has_no_address[:-1]
+            & has_no_address[1:]
+        )
+        is_release[:-1] &= (allocs.ts[:-1] == allocs.ts[1:]) & (allocs.device[:-1] == allocs.device[1:])
+    return is_release
 
 
 def lifetimes(trace: Trace, device: int) -> Lifetimes:
-    """Each allocation with the next release of its address, in order of time.
+    """Return each allocation with the next release of its address, in the order of time.
 
-    Releases of memory from before the profile stand alone, and so does what has no address. Changes of use are left
-    out.
+    Releases of memory from before the profile, and allocations without an address, have no
+    counterpart. Changes of use are left out.
     """
     allocs = trace.allocs
-    wanted = allocs.device == device
-    changes = is_reuse_release(trace)
-    if changes.any():
-        wanted &= ~changes
-        wanted[1:] &= ~changes[:-1]
-    grows = allocs.bytes > 0
-    released = np.where(grows & (allocs.next >= 0) & ~grows[allocs.next], allocs.next, -1)
-    wanted[released[released >= 0]] = False
-    shown = np.flatnonzero(wanted)
-    later = allocs.next[shown]
-    until = np.where(later >= 0, allocs.ts[later], NEVER)
-    return Lifetimes(np.where(grows[shown], shown, -1), np.where(grows[shown], released[shown], shown), until)
+    is_selected = allocs.device == device
+    is_reuse = is_reuse_release(trace)
+    if is_reuse.any():
+        is_selected &= ~is_reuse
+        is_selected[1:] &= ~is_reuse[:-1]
+    is_allocation = allocs.bytes > 0
+    release_row = np.where(is_allocation & (allocs.next >= 0) & ~is_allocation[allocs.next], allocs.next, -1)
+    is_selected[release_row[release_row >= 0]] = False
+    selected = np.flatnonzero(is_selected)
+    next_row = allocs.next[selected]
+    end_ns = np.where(next_row >= 0, allocs.ts[next_row], NEVER)
+    return Lifetimes(
+        np.where(is_allocation[selected], selected, -1),
+        np.where(is_allocation[selected], release_row[selected], selected),
+        end_ns,
+    )
 
 
 def largest_first(sizes: Ints) -> Ints:
-    """Places of sizes (n,), the largest first, equal ones as they stand; size and place are sorted as one number."""
-    count, most = max(len(sizes), 1), int(sizes.max(initial=0))
-    if most >= 2**62 // count:
+    """Return the indices of sizes (n,), the largest first; equal sizes stay in order.
+
+    Size and index are sorted as one number, which is fast.
+    """
+    count, largest = max(len(sizes), 1), int(sizes.max(initial=0))
+    if largest >= 2**62 // count:
         return np.argsort(-sizes, kind="stable")
-    return np.sort((most - sizes) * count + np.arange(len(sizes))) % count
+    return np.sort((largest - sizes) * count + np.arange(len(sizes))) % count
 
 
 def is_memory_owner(trace: Trace) -> Mask:
-    """Of each event: are memory events in it its own? Operators; in a trace without them all but memory events."""
+    """Return, per event, whether memory events inside it belong to it.
+
+    Owners are operators; in a trace without operators, all events except memory events.
+    """
     operators = is_operator(trace)
     return operators if operators.any() else trace.events.category != Category.MEMORY
 
 
-def memory_owners(trace: Trace, wanted: Mask) -> Ids:
-    """Row of the innermost event of `wanted` in which each memory event happened, -1 for none."""
-    return nearest_ancestor(trace.events.parent, wanted, trace.allocs.event)
+def memory_owners(trace: Trace, is_owner: Mask) -> Ids:
+    """Return the row of the innermost of the wanted events in which each memory event happened, -1 for none."""
+    return nearest_ancestor(trace.events.parent, is_owner, trace.allocs.event)
 
 
 def peak_index(totals: MemoryCurve) -> int:
-    """Place of the largest total, the first one; -1 without events."""
+    """Return the index of the largest total, the first one among equals; -1 without events."""
     return int(np.argmax(totals.allocated)) if len(totals.allocated) else -1
 
 
-def is_alive_at(trace: Trace, lives: Lifetimes, ts: int) -> Mask:
-    """Of each allocation: does it live at that time? Without an address nobody knows, and the answer is no."""
+def is_alive_at(trace: Trace, lifetimes: Lifetimes, ts: int) -> Mask:
+    """Return, per allocation, whether it is alive at a time.
+
+    `False` for allocations without an address, whose end is unknown.
+    """
     allocs = trace.allocs
-    began = (lives.alloc_row >= 0) & (allocs.ts[lives.alloc_row] <= ts)
-    return began & (lives.end_ns > ts) & (allocs.addr[lives.alloc_row] != NO_ADDRESS)
+    has_begun = (lifetimes.alloc_row >= 0) & (allocs.ts[lifetimes.alloc_row] <= ts)
+    return has_begun & (lifetimes.end_ns > ts) & (allocs.addr[lifetimes.alloc_row] != NO_ADDRESS)
 
 
-def bytes_by_category(trace: Trace, device: int, places: Ints) -> tuple[list[str], list[Ints]]:
-    """Categories of the file's own and the bytes of each after the memory events at `places`; none when it has none."""
+def bytes_by_category(trace: Trace, device: int, alloc_rows: Ints) -> tuple[list[str], list[Ints]]:
+    """Return the file's own memory categories, and the bytes of each after the memory events at `places`.
+
+    Empty if it has none.
+    """
     allocs = trace.allocs
     if not allocs.category.any():
         return [], []
@@ -169,38 +207,48 @@ def bytes_by_category(trace: Trace, device: int, places: Ints) -> tuple[list[str
     ids: list[int] = distinct(allocs.category[at]).tolist()
     if ids in ([], [0]):
         return [], []
-    after = places + is_reuse_release(trace)[places]
-    upto = np.searchsorted(at, after, side="right")
-    held: list[Ints] = []
+    rows_after = alloc_rows + is_reuse_release(trace)[alloc_rows]
+    counts = np.searchsorted(at, rows_after, side="right")
+    totals: list[Ints] = []
     for category in ids:
         total = np.cumsum(np.where(allocs.category[at] == category, allocs.bytes[at], 0))
-        held.append(np.concatenate((np.zeros(1, np.int64), total))[upto])
-    return [trace.strings[i] or "unknown" for i in ids], held
+        totals.append(np.concatenate((np.zeros(1, np.int64), total))[counts])
+    return [trace.strings[i] or "unknown" for i in ids], totals
 
 
-def allocation_purposes(trace: Trace, lives: Lifetimes) -> Purposes:
-    """What each allocation is for: as the file says, else by the stages in which it began and ended.
+def allocation_purposes(trace: Trace, lifetimes: Lifetimes) -> Purposes:
+    """Return the purpose of each allocation.
 
-    forward to backward or later: activation; in backward, kept: gradient; in the optimizer, kept: optimizer_state;
-    begun and ended in one stage: temporary; before the profile or unknown: unknown. A heuristic; docs/views.md#memory.
+    It is the one that the file records, or it is derived from the stages of allocation and release.
+
+    - activation: from forward to backward or later
+    - gradient: allocated in backward and not released there
+    - optimizer_state: allocated in the optimizer and not released there
+    - temporary: allocated and released in one stage
+    - unknown: from before the profile, or without a stage
+
+    This is a heuristic; docs/views.md#memory.
     """
     if trace.allocs.category.any():
-        own = np.where(lives.alloc_row >= 0, trace.allocs.category[np.maximum(lives.alloc_row, 0)], 0)
-        groups = group(own)
-        ids: list[int] = own[groups.first].tolist()
+        categories = np.where(lifetimes.alloc_row >= 0, trace.allocs.category[np.maximum(lifetimes.alloc_row, 0)], 0)
+        groups = group(categories)
+        ids: list[int] = categories[groups.first].tolist()
         return Purposes(groups.ids, tuple(trace.strings[i] or "unknown" for i in ids))
     stages = find_stages(trace)
-    names, asked = list(stages), issue_times(trace, trace.allocs.event, trace.allocs.ts)
-    began, ended = (
-        _stage_at([stages[n].spans for n in names], asked, at) for at in (lives.alloc_row, lives.release_row)
+    names, issued = list(stages), issue_times(trace, trace.allocs.event, trace.allocs.ts)
+    start_stage, end_stage = (
+        _stage_at([stages[name].spans for name in names], issued, rows)
+        for rows in (lifetimes.alloc_row, lifetimes.release_row)
     )
-    purpose = np.array([PURPOSES.index(STAGE_PURPOSES[n]) for n in names] + [0])
-    of = np.where(
-        (lives.release_row >= 0) & (began == ended) & (began >= 0), PURPOSES.index("temporary"), purpose[began]
+    stage_purpose = np.array([PURPOSES.index(STAGE_PURPOSES[name]) for name in names] + [0])
+    purpose_ids = np.where(
+        (lifetimes.release_row >= 0) & (start_stage == end_stage) & (start_stage >= 0),
+        PURPOSES.index("temporary"),
+        stage_purpose[start_stage],
     )
-    return Purposes(of, PURPOSES)
+    return Purposes(purpose_ids, PURPOSES)
 
 
-def _stage_at(spans: list[Ints], asked: Ints, places: Ints) -> Ints:
-    """Number of the stage that asked for each memory event, -1 for none."""
-    return np.where(places >= 0, containing_set(spans, asked[places]), -1)
+def _stage_at(spans: list[Ints], issued: Ints, alloc_rows: Ints) -> Ints:
+    """Return the index of the stage that issued each memory event, -1 for none."""
+    return np.where(alloc_rows >= 0, containing_set(spans, issued[alloc_rows]), -1)

@@ -1,4 +1,4 @@
-"""One call of an operator as the profile records it: the tensors that it takes, and the values of its other inputs."""
+"""One operator call as the profile records it: its tensors, and the values of its other inputs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from visualprof.reader.trace.serving import ServingStep
 
 _JSON = msgspec.json.Decoder(Any)
 
-# How a profile calls the type of an element: what we call it, its bytes.
+# Element type by its name in profiles: our name, and its size in bytes.
 ELEMENT_TYPES: dict[str, tuple[str, int]] = {
     "float": ("fp32", 4), "double": ("fp64", 8), "c10::Half": ("fp16", 2), "c10::BFloat16": ("bf16", 2),
     "c10::Float8_e4m3fn": ("fp8", 1), "c10::Float8_e5m2": ("fp8", 1), "c10::Float8_e4m3fnuz": ("fp8", 1),
@@ -30,7 +30,13 @@ class NotRecorded(Exception):
 
 
 class Tensor(NamedTuple):
-    """shape: its sides. type: of an element, "" where unknown. size: bytes of an element, NaN where unknown."""
+    """A recorded tensor.
+
+    Attributes:
+        shape: Its dimensions.
+        type: Type of an element, "" where unknown.
+        size: Bytes per element, NaN where unknown.
+    """
 
     shape: tuple[int, ...]
     type: str = ""
@@ -38,21 +44,26 @@ class Tensor(NamedTuple):
 
     @property
     def elements(self) -> int:
-        """How many it has."""
+        """Return the number of elements."""
         return math.prod(self.shape)
 
     @property
     def bytes(self) -> float:
-        """What it takes; NaN where its type is unknown."""
+        """Return the size in bytes; NaN where the type is unknown."""
         return self.elements * self.size
 
 
 class OperatorCall(NamedTuple):
-    """A call: each input a tensor, the tensors of a list, or None; and as text what is no tensor.
+    """A call: each input is a tensor, a list of tensors, or `None`.
 
-    name: the operator. values: () where the profile has none. outputs, moved: what comes out, and the bytes of all that
-    is read and written, of profiles that record them. load: the step of a server around it, if that says all that
-    attention needs.
+    Attributes:
+        name: The operator.
+        inputs: The inputs.
+        values: Texts of the inputs that are not tensors; () if the profile records none.
+        outputs: The outputs, if the profile records them.
+        moved_bytes: Bytes that are read and written, if the profile records them.
+        serving_step: The server step around the call, if it records everything that attention
+            needs.
     """
 
     name: str
@@ -62,47 +73,51 @@ class OperatorCall(NamedTuple):
     moved_bytes: float = math.nan
     serving_step: ServingStep | None = None
 
-    def tensor(self, place: int, sides: int | None = None) -> Tensor:
-        """The tensor at a place; of so many sides.
+    def tensor(self, position: int, dimensions: int | None = None) -> Tensor:
+        """Return the tensor at a position, optionally with a number of dimensions.
 
-        Raises: Unknown: there is none.
+        Raises:
+            NotRecorded: There is no such tensor.
         """
-        tensor = self.inputs[place] if place < len(self.inputs) else None
-        if not isinstance(tensor, Tensor) or (sides is not None and len(tensor.shape) != sides):
+        tensor = self.inputs[position] if position < len(self.inputs) else None
+        if not isinstance(tensor, Tensor) or (dimensions is not None and len(tensor.shape) != dimensions):
             raise NotRecorded
         return tensor
 
     def tensors(self) -> list[Tensor]:
-        """All inputs that are one tensor."""
-        return [one for one in self.inputs if isinstance(one, Tensor)]
+        """Return all inputs that are a single tensor."""
+        return [value for value in self.inputs if isinstance(value, Tensor)]
 
-    def value(self, place: int) -> Any:
-        """What is no tensor at a place: a number, a truth value, a list of them, or None.
+    def value(self, position: int) -> Any:
+        """Return the input at a position that is not a tensor: a number, a boolean, a list of them, or `None`.
 
-        Raises: Unknown: the profile does not record it.
+        Raises:
+            NotRecorded: The profile does not record it.
         """
-        if place >= len(self.values):
+        if position >= len(self.values):
             raise NotRecorded
-        text = self.values[place]
+        text = self.values[position]
         return _JSON.decode(text.lower()) if text else None
 
-    def numbers(self, place: int) -> tuple[int, ...]:
-        """The whole numbers at a place, one or a list of them.
+    def numbers(self, position: int) -> tuple[int, ...]:
+        """Return the integers at a position, one or a list of them.
 
-        Raises: Unknown: there are none, or the profile does not record them.
+        Raises:
+            NotRecorded: There are no integers, or the profile does not record them.
         """
-        value = self.value(place)
+        value = self.value(position)
         numbers = tuple(cast("list[Any]", value)) if isinstance(value, list) else (value,)
         if not all(isinstance(number, int) for number in numbers):
             raise NotRecorded
         return numbers
 
-    def numbers_per_side(self, place: int, count: int) -> tuple[int, ...]:
-        """A whole number for each of `count` sides; a single one is that of all.
+    def numbers_per_side(self, position: int, count: int) -> tuple[int, ...]:
+        """Return one integer for each of `count` dimensions; a single recorded one applies to all.
 
-        Raises: Unknown: there are not so many.
+        Raises:
+            NotRecorded: The number of recorded integers differs.
         """
-        numbers = self.numbers(place)
+        numbers = self.numbers(position)
         numbers = numbers * count if len(numbers) == 1 else numbers
         if len(numbers) != count:
             raise NotRecorded
@@ -110,41 +125,57 @@ class OperatorCall(NamedTuple):
 
 
 def torch_call(name: str, shapes: str, types: str, values: str) -> OperatorCall:
-    """A call of torch by the texts of `Input Dims`, `Input type` and `Concrete Inputs`, "" where absent.
+    """Return a call of torch from the texts of `Input Dims`, `Input type` and `Concrete Inputs`, "" where absent.
 
-    Raises: msgspec.MsgspecError, TypeError: a text is not what torch writes.
+    Raises:
+        msgspec.MsgspecError: A text is not valid JSON.
+        TypeError: A text has another structure than torch writes.
     """
-    dims: list[Any] = _JSON.decode(shapes)
-    kinds: list[str] = _JSON.decode(types) if types else [""] * len(dims)
-    concrete: list[str] = _JSON.decode(values) if values else []
-    return OperatorCall(name, tuple(_input(s, t) for s, t in zip(dims, kinds, strict=False)), tuple(map(str, concrete)))
+    shape_list: list[Any] = _JSON.decode(shapes)
+    type_names: list[str] = _JSON.decode(types) if types else [""] * len(shape_list)
+    value_texts: list[str] = _JSON.decode(values) if values else []
+    return OperatorCall(
+        name,
+        tuple(_input(shape, kind) for shape, kind in zip(shape_list, type_names, strict=False)),
+        tuple(map(str, value_texts)),
+    )
 
 
 def _input(shape: list[Any], type: str) -> Tensor | list[Tensor] | None:
+    """Return a recorded input as a tensor, a list of tensors, or `None`."""
     if shape and isinstance(shape[0], list):
-        return [Tensor(_whole(one)) for one in shape]
+        return [Tensor(_int_shape(tensor_shape)) for tensor_shape in shape]
     if not shape and type not in ELEMENT_TYPES:
-        return None  # a number, or nothing
-    return Tensor(_whole(shape), *ELEMENT_TYPES.get(type, ("", math.nan)))
+        return None  # a number, or no value
+    return Tensor(_int_shape(shape), *ELEMENT_TYPES.get(type, ("", math.nan)))
 
 
-def _whole(shape: list[Any]) -> tuple[int, ...]:
+def _int_shape(shape: list[Any]) -> tuple[int, ...]:
+    """Return a shape as a tuple of integers.
+
+    Raises:
+        TypeError: A dimension is not an integer.
+    """
     if not all(isinstance(side, int) for side in shape):
         raise TypeError
     return tuple(shape)
 
 
-def onnx_call(name: str, inputs: str, outputs: str, moved: float) -> OperatorCall:
-    """A node of ONNX Runtime by the texts of its shapes, `float[2,16] int64[]`, which are not those of its constants.
+def onnx_call(name: str, inputs: str, outputs: str, moved_bytes: float) -> OperatorCall:
+    """Return a node of ONNX Runtime from the texts of its shapes, such as `float[2,16] int64[]`.
 
-    Raises: ValueError: a text is not such a list.
+    The shapes exclude those of constants.
+
+    Raises:
+        ValueError: A text is not such a list.
     """
-    return OperatorCall(name, tuple(_typed(inputs)), (), tuple(_typed(outputs)), moved)
+    return OperatorCall(name, tuple(_parse_tensors(inputs)), (), tuple(_parse_tensors(outputs)), moved_bytes)
 
 
-def _typed(text: str) -> list[Tensor]:
+def _parse_tensors(text: str) -> list[Tensor]:
+    """Return the tensors of a text such as `float[2,16] int64[]`."""
     parts = [part.rstrip("]").partition("[") for part in text.split()]
     return [
-        Tensor(tuple(int(n) for n in sides.split(",") if n), *ELEMENT_TYPES.get(type, ("", math.nan)))
-        for type, _, sides in parts
+        Tensor(tuple(int(side) for side in shape_text.split(",") if side), *ELEMENT_TYPES.get(type, ("", math.nan)))
+        for type, _, shape_text in parts
     ]

@@ -1,4 +1,4 @@
-"""What operators are made of: the pieces that the framework records inside them, and the phases that these are."""
+"""Pieces that frameworks record inside operators, and the phases that they represent."""
 
 from __future__ import annotations
 
@@ -23,7 +23,12 @@ PHASE_PATTERNS = {
 
 
 class PartColumns(Columns):
-    """Pieces of operators. ratio: of the operator's host total. device: work that was launched in the piece."""
+    """Pieces of operators.
+
+    Attributes:
+        host_ratio: Share of the operator's total host time.
+        device_total_ns: Device work that was launched in the piece.
+    """
 
     operator: kinds.NameColumn
     name: kinds.NameColumn
@@ -37,66 +42,80 @@ class PartColumns(Columns):
     device_total_ns: kinds.DurationColumn
 
 
-def operator_parts(trace: Trace, joined: Launches, inside: Mask) -> PartColumns:
-    """The pieces of operators by operator and name, those of the longest operator first.
+def operator_parts(trace: Trace, launched: Launches, is_counted: Mask) -> PartColumns:
+    """Return the pieces of operators by operator and name, those of the longest operator first.
 
-    A trace of which no piece is a phase (MegEngine marks tensors inside operators) has none.
+    The table is empty if no piece of the trace is a phase: MegEngine, for example, records tensors
+    inside operators.
 
-    Args: inside: of each event: does it count?
+    Args:
+        trace: The trace.
+        launched: Its launches.
+        is_counted: (n,) whether each event counts.
+
     Source: VisualDL's operator table; docs/views.md#operator.
     """
     events = trace.events
-    ops, parts = is_operator(trace), (events.category == Category.OP_PART) & (events.dur >= 0)
-    phase = _phases(trace, parts)
+    is_op, is_part = is_operator(trace), (events.category == Category.OP_PART) & (events.dur >= 0)
+    phase = _phases(trace, is_part)
     if not phase.any():
         return from_rows(PartColumns, [])
-    rows = np.flatnonzero(parts & inside).astype(np.int32)
-    owner = nearest_ancestor(events.parent, ops, events.parent[rows])
+    rows = np.flatnonzero(is_part & is_counted).astype(np.int32)
+    owner = nearest_ancestor(events.parent, is_op, events.parent[rows])
     rows, owner = rows[owner >= 0], owner[owner >= 0]
-    outer = nearest_ancestor(events.parent, (phase > 0) | ops, events.parent[rows])
-    kind = np.where(outer == owner, phase[rows], 0)  # what is part of a phase is none of its own
-    device = _device_times(trace, joined, parts)[rows]
+    enclosing = nearest_ancestor(events.parent, (phase > 0) | is_op, events.parent[rows])
+    own_phase = np.where(enclosing == owner, phase[rows], 0)  # a piece inside a phase is not a phase itself
+    device = _device_times(trace, launched, is_part)[rows]
     groups = group(events.name[owner], events.name[rows])
-    timed = duration_columns(trace, rows, groups)
-    counted = ops & inside
-    total = np.bincount(events.name[counted], events.dur[counted], len(trace.strings))
-    whole = total[events.name[owner[groups.first]]]
-    order = np.lexsort((-np.asarray(timed["total_ns"]), events.name[owner[groups.first]], -whole))
+    duration_stats = duration_columns(trace, rows, groups)
+    counted_ops = is_op & is_counted
+    total = np.bincount(events.name[counted_ops], events.dur[counted_ops], len(trace.strings))
+    operator_total = total[events.name[owner[groups.first]]]
+    order = np.lexsort((-np.asarray(duration_stats["total_ns"]), events.name[owner[groups.first]], -operator_total))
     labels = ("", *PHASE_PATTERNS)
     columns: dict[str, Column] = {
         "operator": name_texts(trace, events.name[owner][groups.first][order]),
         "name": name_texts(trace, events.name[rows][groups.first][order]),
-        "phase": [labels[i] or None for i in groups.max(kind)[order].tolist()],
+        "phase": [labels[label] or None for label in groups.max(own_phase)[order].tolist()],
         "calls": groups.count[order],
-        **{f"host_{k}": np.asarray(timed[k])[order] for k in ("total_ns", "mean_ns", "max_ns", "min_ns")},
-        "host_ratio": (np.asarray(timed["total_ns"]) / np.maximum(whole, 1))[order],
+        **{
+            f"host_{key}": np.asarray(duration_stats[key])[order] for key in ("total_ns", "mean_ns", "max_ns", "min_ns")
+        },
+        "host_ratio": (np.asarray(duration_stats["total_ns"]) / np.maximum(operator_total, 1))[order],
         "device_total_ns": groups.sum(device)[order],
     }
     return PartColumns(**columns)
 
 
-def _phases(trace: Trace, parts: Mask) -> Ints:
-    """Of each event the number of the phase that it is by its name, from 1, 0 for none."""
-    rows = np.flatnonzero(parts)
-    names = group(trace.events.name[rows])
-    ids: list[int] = trace.events.name[rows[names.first]].tolist()
+def _phases(trace: Trace, is_part: Mask) -> Ints:
+    """Return, per event, the number of its phase by its name, from 1; 0 for none."""
+    rows = np.flatnonzero(is_part)
+    by_name = group(trace.events.name[rows])
+    ids: list[int] = trace.events.name[rows[by_name.first]].tolist()
     numbers = [
-        next((n for n, p in enumerate(PHASE_PATTERNS.values(), 1) if p.search(trace.strings[i])), 0) for i in ids
+        next(
+            (number for number, regex in enumerate(PHASE_PATTERNS.values(), 1) if regex.search(trace.strings[name_id])),
+            0,
+        )
+        for name_id in ids
     ]
-    phases = np.zeros(len(parts), np.int64)
-    phases[rows] = np.array(numbers, np.int64)[names.ids]
+    phases = np.zeros(len(is_part), np.int64)
+    phases[rows] = np.array(numbers, np.int64)[by_name.ids]
     return phases
 
 
-def _device_times(trace: Trace, joined: Launches, parts: Mask) -> Ints:
-    """Of each event: duration of the work launched in it or in pieces inside it; 0 where it is no piece."""
+def _device_times(trace: Trace, launched: Launches, is_part: Mask) -> Ints:
+    """Return, per event, the duration of device work launched in it or in nested pieces.
+
+    0 for events that are not pieces.
+    """
     events = trace.events
-    rows = np.flatnonzero(parts).astype(np.int32)
-    place = np.full(len(events) + 1, -1, np.int32)
-    place[rows] = np.arange(len(rows), dtype=np.int32)
-    at: Ids = place[nearest_ancestor(events.parent, parts, joined.call)]
-    own = np.bincount(at[at >= 0], events.dur[joined.work[at >= 0]], len(rows)).astype(np.int64)
-    parent = place[nearest_ancestor(events.parent, parts, events.parent[rows])]
-    out = np.zeros(len(events), np.int64)
-    out[rows] = inclusive_totals([own], parent, events.depth[rows])[0]
-    return out
+    rows = np.flatnonzero(is_part).astype(np.int32)
+    position = np.full(len(events) + 1, -1, np.int32)
+    position[rows] = np.arange(len(rows), dtype=np.int32)
+    piece: Ids = position[nearest_ancestor(events.parent, is_part, launched.call)]
+    exclusive = np.bincount(piece[piece >= 0], events.dur[launched.work[piece >= 0]], len(rows)).astype(np.int64)
+    parent = position[nearest_ancestor(events.parent, is_part, events.parent[rows])]
+    device_ns = np.zeros(len(events), np.int64)
+    device_ns[rows] = inclusive_totals([exclusive], parent, events.depth[rows])[0]
+    return device_ns

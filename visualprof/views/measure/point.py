@@ -1,4 +1,7 @@
-"""One point of a report: its distribution, its course over time, the machine meanwhile, and where the time went."""
+"""One point of a report.
+
+Shows its latencies and their course over time, the state of the machine, and a profile.
+"""
 
 from __future__ import annotations
 
@@ -23,93 +26,102 @@ from visualprof.views.measure.loads import cost_per_million, energy_per_million
 from visualprof.views.measure.timing import call_columns, name_texts, sort_columns
 
 HISTOGRAM_BINS = 80
-MIN_LOG_SPREAD = 2  # the longest run takes so many times the shortest: bins of equal ratio, or it squeezes the others
+MIN_LOG_SPREAD = 2  # if the longest run takes more times the shortest, bins have equal ratios instead of equal widths
 MAX_INTERVALS = 600
 MAX_SLICES = 12
-OPTIONAL_FIELDS = ("precision", "threads", "reason", "error", "hint", "started_ns")  # of a report, which knows no None
+OPTIONAL_FIELDS = ("precision", "threads", "reason", "error", "hint", "started_ns")  # reports store "" or 0 for unknown
 
 
 def histogram_chart(latencies: Ints, point: Point) -> charts.Option:
-    """How often a run took how long, the trusted percentiles marked.
+    """Return the histogram of the latencies, with the trusted percentiles marked.
 
-    Args: latencies: (n,) ns.
+    Args:
+        latencies: (n,) ns.
+        point: The point.
     """
     if not len(latencies):
         return {}
     count, edges = latency_histogram(latencies)
     option: dict[str, Any] = charts.lines([("@t:evaluation.runs", edges, np.append(count, 0))], ("ns", "count"))
-    marks = [
+    percentile_lines = [
         {"name": f"p{percent:g}", "xAxis": value}
         for name, percent in PERCENTILES
         if (value := getattr(point, name)) is not None
     ]
-    option["series"][0] |= {"areaStyle": {"opacity": 0.5}, "markLine": {"data": marks}}
+    option["series"][0] |= {"areaStyle": {"opacity": 0.5}, "markLine": {"data": percentile_lines}}
     if edges[-1] / edges[0] > MIN_LOG_SPREAD:
         option["xAxis"] |= {"type": "log"}
     return option
 
 
 def latency_histogram(latencies: Ints) -> tuple[Ints, Floats]:
-    """Counts and their (n + 1) edges, ns: even steps, or even ratios where the runs spread far."""
+    """Return the counts and their n + 1 edges in ns; edges have equal ratios if latencies vary widely."""
     low, high = max(1, int(latencies.min())), max(2, int(latencies.max()))
     if high <= low:
         low, high = low - 1, low + 1
-    far = low > 0 and high / low > MIN_LOG_SPREAD
-    edges = np.geomspace(low, high, HISTOGRAM_BINS + 1) if far else np.linspace(low, high, HISTOGRAM_BINS + 1)
-    edges[-1] = high  # rounding must not leave the longest run out
+    is_wide = low > 0 and high / low > MIN_LOG_SPREAD
+    edges = np.geomspace(low, high, HISTOGRAM_BINS + 1) if is_wide else np.linspace(low, high, HISTOGRAM_BINS + 1)
+    edges[-1] = high  # rounding must not exclude the longest run
     return np.histogram(np.clip(latencies, low, high), edges)[0].astype(np.int64), edges
 
 
 def latency_chart(latencies: Ints, duration_ns: int | None) -> charts.Option:
-    """Shortest, median and longest run of each stretch of the measurement, so that drift shows.
+    """Return the shortest, median and longest run of each interval of the measurement, so that drift is visible.
 
-    Times are those of the runs added up, stretched to the whole duration, which has the loop's own time in it.
+    Times are the runs added up, scaled to the whole duration, which includes the overhead of the
+    loop.
     """
     if not len(latencies):
         return {}
-    x, least, middle, most = run_intervals(latencies)
-    whole = int(latencies.sum())
-    x = x * (duration_ns / whole) if duration_ns and whole else x
-    curves = (("max", most), ("median", middle), ("min", least))
-    return charts.lines([(f"@t:evaluation.{name}", x, y) for name, y in curves], ("ns", "ns"), steps=False)
+    time, shortest, median, longest = run_intervals(latencies)
+    total = int(latencies.sum())
+    time = time * (duration_ns / total) if duration_ns and total else time
+    curves = (("max", longest), ("median", median), ("min", shortest))
+    return charts.lines([(f"@t:evaluation.{name}", time, values) for name, values in curves], ("ns", "ns"), steps=False)
 
 
 def run_intervals(latencies: Ints) -> tuple[Floats, Ints, Floats, Ints]:
-    """Start (ns since the first run), shortest, median and longest of at most 600 stretches of equally many runs."""
-    n = len(latencies)
-    first = distinct(np.linspace(0, n, min(n, MAX_INTERVALS), endpoint=False).astype(np.int64))
-    started = (np.cumsum(latencies) - latencies)[first].astype(np.float64)
-    middle = np.array([np.median(part) for part in np.split(latencies, first[1:])], np.float64)
-    return started, np.minimum.reduceat(latencies, first), middle, np.maximum.reduceat(latencies, first)
+    """Return the start, shortest, median and longest run of at most 600 intervals.
+
+    Intervals contain equally many runs; starts are in ns since the first run.
+    """
+    count = len(latencies)
+    first = distinct(np.linspace(0, count, min(count, MAX_INTERVALS), endpoint=False).astype(np.int64))
+    start = (np.cumsum(latencies) - latencies)[first].astype(np.float64)
+    median = np.array([np.median(part) for part in np.split(latencies, first[1:])], np.float64)
+    return start, np.minimum.reduceat(latencies, first), median, np.maximum.reduceat(latencies, first)
 
 
 def measurement_window(point: Point) -> tuple[int, int] | None:
-    """Epoch ns of the measurement; None where the file does not say."""
+    """Return the start and end of the measurement in epoch ns; `None` if the file does not record them."""
     if point.start_ns and point.end_ns and point.end_ns > point.start_ns:
         return point.start_ns, point.end_ns
     return None
 
 
 def machine_charts(monitor: Trace, start_ns: int, end_ns: int) -> dict[str, charts.Option]:
-    """The counters while the point was measured: `monitor` (shares) and `clocks` (MHz), those with samples."""
+    """Return the counters of the machine during the measurement, if they have samples.
+
+    The charts are `monitor` (shares) and `clocks` (MHz).
+    """
     shares = _counters(monitor, " %", start_ns, end_ns, 0.01)
     clocks = _counters(monitor, " MHz", start_ns, end_ns, 1.0)
-    out: dict[str, Any] = {}
+    options: dict[str, Any] = {}
     if shares:
-        out["monitor"] = charts.lines(shares, ("ns", "ratio"), steps=False)
+        options["monitor"] = charts.lines(shares, ("ns", "ratio"), steps=False)
     if clocks:
-        out["clocks"] = charts.lines(clocks, ("ns", "count"), steps=False)
-    return out
+        options["clocks"] = charts.lines(clocks, ("ns", "count"), steps=False)
+    return options
 
 
 def _counters(trace: Trace, unit: str, start: int, end: int, factor: float) -> list[tuple[str, Ints, Floats]]:
-    """Counters of a unit with their samples in a window; the last one before it holds at its start."""
+    """Return the counters of a unit with their samples in a window."""
     counters: list[tuple[str, Ints, Floats]] = []
-    for number, track in enumerate(trace.tracks):
+    for track_number, track in enumerate(trace.tracks):
         if track.kind is not TrackKind.COUNTER or not track.name.endswith(unit):
             continue
-        a, b = np.searchsorted(trace.counters.track, [number, number + 1])
-        ts, value = trace.counters.ts[a:b], trace.counters.value[a:b] * factor
+        first, stop = np.searchsorted(trace.counters.track, [track_number, track_number + 1])
+        ts, value = trace.counters.ts[first:stop], trace.counters.value[first:stop] * factor
         inside = (ts >= start) & (ts <= end)
         if inside.any():
             counters.append((track.name.removesuffix(unit), ts[inside] - start, value[inside]))
@@ -125,46 +137,50 @@ class WorkColumns(Columns):
 
 
 def work_columns(trace: Trace) -> tuple[str, WorkColumns | None]:
-    """Where the profile's time went: `kernel`s, or else the host's operators by `type`, by name (`operator`) at last.
+    """Return what the rows are, and where the profile's time went.
 
-    Of operators the time is their own, without those inside.
+    The rows are kernels if there are any, otherwise host operators by `type`, or by name
+    (`operator`). For operators, the time is self time.
     """
     kernels = np.flatnonzero(is_kernel(trace))
     if len(kernels):
-        return trace.meta.device_work, _by_name(trace, kernels)
+        return trace.meta.device_work, _columns_by_name(trace, kernels)
     if not is_operator(trace).any():
         return "", None
     times = operator_times(trace, launches(trace))
-    typed = "type" in trace.args
-    key = np.maximum(trace.arg("type", times.rows, 0).astype(np.int64) if typed else trace.events.name[times.rows], 0)
+    has_types = "type" in trace.args
+    key = np.maximum(
+        trace.arg("type", times.rows, 0).astype(np.int64) if has_types else trace.events.name[times.rows], 0
+    )
     groups = group(key)
     columns: dict[str, Column] = {
         "name": name_texts(trace, key[groups.first]),
         "calls": groups.count,
         "total_ns": groups.sum(times.host_self),
     }
-    return "type" if typed else "operator", WorkColumns(**sort_columns(columns, "total_ns"))
+    return "type" if has_types else "operator", WorkColumns(**sort_columns(columns, "total_ns"))
 
 
 def api_call_columns(trace: Trace) -> WorkColumns | None:
-    """Calls of the device API, None where there are none."""
+    """Return the calls of the device API, `None` if there are none."""
     rows = np.flatnonzero(is_api_call(trace))
-    return _by_name(trace, rows) if len(rows) else None
+    return _columns_by_name(trace, rows) if len(rows) else None
 
 
-def _by_name(trace: Trace, rows: Rows) -> WorkColumns:
+def _columns_by_name(trace: Trace, rows: Rows) -> WorkColumns:
+    """Return events by name."""
     calls = call_columns(trace, rows)
     return WorkColumns(name=calls.name, calls=calls.calls, total_ns=calls.total_ns)
 
 
 def share_chart(columns: WorkColumns) -> charts.Option:
-    """The largest totals as a pie."""
+    """Return the largest totals as a pie chart."""
     slices: Sequence[tuple[str, float]] = list(zip(columns.name, columns.total_ns, strict=True))
     return charts.pie(slices, top=MAX_SLICES)
 
 
 class RepeatColumns(Columns):
-    """The repeats of a point, each in a process of its own, in their order."""
+    """The repeats of a point in their order, each measured in its own process."""
 
     start_ns: kinds.Column
     samples_per_s: kinds.CountColumn
@@ -177,12 +193,19 @@ class RepeatColumns(Columns):
 
 
 class PointFacts(msgspec.Struct):
-    """What is known of a point and of how it was measured; null where the files do not say.
+    """A point and how it was measured; null where the files do not record a value.
 
-    tail: the highest percentile that the number of runs allows. limit_tail, limit_bound: latency at the percentile of
-    the load's limit, and what that is at most with 99 % confidence. effective: what really ran, as the runtime says.
-    started_ns, start_ns, end_ns: Unix time. repeats: null for a point that was measured once; else the numbers above
-    are their means, and margins half of their 95 % confidence intervals.
+    Attributes:
+        tail_percentile: Highest percentile that the number of runs allows.
+        tail_ns: Latency at that percentile.
+        limit_tail_ns: Latency at the percentile of the load's limit.
+        limit_bound_ns: Upper bound of `limit_tail_ns` with 99 % confidence.
+        effective: Configuration that really ran, as reported by the runtime.
+        started_ns: Unix time; so are `start_ns` and `end_ns`.
+        repeats: Null for a point that was measured once; otherwise the numbers of the point are
+            means over these repeats.
+        samples_per_s_margin: Half of the 95 % confidence interval. The other margins are like this
+            one.
     """
 
     batch: kinds.Count
@@ -250,24 +273,30 @@ class PointFacts(msgspec.Struct):
 
 
 def repeat_columns(point: Point) -> RepeatColumns | None:
-    """The repeats of a point; None for one that was measured once."""
+    """Return the repeats of a point; `None` for a point that was measured once."""
     names = RepeatColumns.__struct_fields__
     columns = {name: [getattr(repeat, name) for repeat in point.repeats] for name in names}
     return RepeatColumns(**columns) if point.repeats else None
 
 
 def point_facts(report: Report, point: Point, **measured: Any) -> PointFacts:
-    """What is known of a point and of how it was measured. measured: fields that come from other files."""
-    percent, tail_ns = tail_latency(point) or (None, None)
+    """Return a point and how it was measured.
+
+    Args:
+        report: The report of the point.
+        point: The point.
+        measured: Fields that come from other files.
+    """
+    percentile, tail_ns = tail_latency(point) or (None, None)
     reported: dict[str, Any] = {name: getattr(report, name) or None for name in OPTIONAL_FIELDS}
     reported |= {
         "repeats": repeat_columns(point),
-        **{name: confidence_margin(point.repeats, of) for name, of in MARGIN_FIELDS.items()},
+        **{name: confidence_margin(point.repeats, field) for name, field in MARGIN_FIELDS.items()},
     }
     load, step = point.load, point.load.step
-    own = {name: value for name, value in asdict(point).items() if name in PointFacts.__struct_fields__}
+    point_fields = {name: value for name, value in asdict(point).items() if name in PointFacts.__struct_fields__}
     return PointFacts(
-        **{**own, **reported, **measured},
+        **{**point_fields, **reported, **measured},
         energy_j_per_million=energy_per_million(point),
         cost_per_million=cost_per_million(report, point),
         scenario=load.scenario or None,
@@ -279,7 +308,7 @@ def point_facts(report: Report, point: Point, **measured: Any) -> PointFacts:
         limit_tail_ns=step.tail_ns,
         limit_bound_ns=step.tail_bound_ns,
         verdict=load.verdict or None,
-        tail_percentile=percent,
+        tail_percentile=percentile,
         tail_ns=tail_ns,
         effective=dict(report.effective),
         environment=dict(report.environment),

@@ -1,4 +1,4 @@
-"""The workers of a run as ranks."""
+"""Map the workers of a run to ranks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,13 @@ Worker = TypeVar("Worker")
 
 
 class RankLocation(msgspec.Struct, frozen=True):
-    """Which process of a run a recording is of. rank, world_size: -1 unknown. takes_part: as `takes_part`."""
+    """The process of a run that a recording belongs to.
+
+    Attributes:
+        rank: Global rank, -1 unknown.
+        world_size: Number of ranks, -1 unknown.
+        takes_part: Whether the process communicates with other ranks, see `takes_part`.
+    """
 
     rank: int
     world_size: int
@@ -24,40 +30,44 @@ class RankLocation(msgspec.Struct, frozen=True):
 
 NO_COMMUNICATION_HINT = msg(
     "views.needs_communication_between_ranks", "it needs communication between ranks"
-)  # said of a run in which none takes part
+)  # for runs without communication
 
 
-class _Placed(Protocol):
+class _Located(Protocol):
     @property
     def location(self) -> RankLocation: ...
 
 
 def takes_part(trace: Trace) -> bool:
-    """At least one communication event, or a place among several ranks."""
+    """Return whether a trace has a communication event, or says that it is one of several ranks."""
     return bool((trace.events.category == Category.COMM).any()) or trace.meta.world_size > 1
 
 
-def summary_takes_part(part: _Placed) -> bool:
-    """The same of the part of a trace."""
-    return part.location.takes_part
+def summary_takes_part(summary: _Located) -> bool:
+    """Return whether the rank of a summary communicates with other ranks."""
+    return summary.location.takes_part
 
 
 def rank_location(trace: Trace) -> RankLocation:
-    """The place that a trace tells."""
+    """Return the process that a trace belongs to."""
     return RankLocation(trace.meta.rank, trace.meta.world_size, takes_part(trace))
 
 
 def ordered_ranks(
-    workers: Sequence[tuple[str, Worker]], place: Callable[[Worker], RankLocation]
+    workers: Sequence[tuple[str, Worker]], location: Callable[[Worker], RankLocation]
 ) -> tuple[list[tuple[str, Worker]], list[int]]:
-    """The workers that are processes in the order of their ranks, and these; without one it is the place.
+    """Return the workers that are processes, in the order of their ranks, and these ranks.
 
-    Of the recordings of one process that a remote run leaves, one counts.
+    Unknown ranks are numbered by position.
+
+    A remote run leaves several recordings of one process; only one of them counts.
     """
-    known = [(name, worker, place(worker)) for name, worker in workers]
-    recordings = [one for one in known if recording_kind(one[0]) and one[2].takes_part]
-    recordings.sort(key=lambda one: RECORDING_KINDS.index(recording_kind(one[0])))
-    chosen = [*(one for one in known if not recording_kind(one[0])), *recordings[:1]]
-    chosen.sort(key=lambda one: (one[2].rank if one[2].rank >= 0 else 1 << 30, one[0]))
-    numbers = [own.rank if own.rank >= 0 else i for i, (_, _, own) in enumerate(chosen)]
+    located = [(name, worker, location(worker)) for name, worker in workers]
+    recordings = [item for item in located if recording_kind(item[0]) and item[2].takes_part]
+    recordings.sort(key=lambda item: RECORDING_KINDS.index(recording_kind(item[0])))
+    chosen = [*(item for item in located if not recording_kind(item[0])), *recordings[:1]]
+    chosen.sort(key=lambda item: (item[2].rank if item[2].rank >= 0 else 1 << 30, item[0]))
+    numbers = [
+        worker_location.rank if worker_location.rank >= 0 else i for i, (_, _, worker_location) in enumerate(chosen)
+    ]
     return [(name, worker) for name, worker, _ in chosen], numbers

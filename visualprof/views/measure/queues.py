@@ -1,4 +1,4 @@
-"""How much launched work waits for a stream."""
+"""How much launched work is queued on a stream."""
 
 from __future__ import annotations
 
@@ -9,16 +9,23 @@ from visualprof.reader.trace import Ids, Ints, Trace
 from visualprof.views.measure.gaps import WorkSequence
 from visualprof.views.measure.groups import group
 
-MAX_QUEUED_LAUNCHES = 1024  # launches that a CUDA stream holds: one more waits in its call
+MAX_QUEUED_LAUNCHES = 1024  # capacity of a CUDA stream; one more launch blocks in its call
 
 
-class LaunchQueue(msgspec.Struct, frozen=True):
-    """Launches on a stream that have not begun. A call with several kernels, a captured graph's, is one launch.
+class LaunchQueue(msgspec.Struct, frozen=True, kw_only=True):
+    """Launches of a stream and how long they were queued.
 
-    call: (n,) rows of the calls by start. work: (n,) the first work of each. begun: (n,) ns when that started.
-    pieces, work_ns: (n,) pieces of work of each, and their time together.
-    depth: (n,) launches that wait when it is asked for, itself included. ts: (2n,) ns, ascending, of each change,
-    length: (2n,) from then on.
+    A call with several kernels, as of a captured graph, is one launch.
+
+    Attributes:
+        call: (n,) rows of the calls by start.
+        work: (n,) first work of each.
+        start_ns: (n,) when that work started.
+        work_count: (n,) pieces of work of each.
+        work_ns: (n,) their total time.
+        depth: (n,) queued launches at the time of the call, including the call itself.
+        ts: (2n,) ns, ascending, of each change of the queue length.
+        length: (2n,) queue length from that time on.
     """
 
     call: Ids
@@ -32,18 +39,27 @@ class LaunchQueue(msgspec.Struct, frozen=True):
 
 
 def launch_queue(trace: Trace, sequence: WorkSequence) -> LaunchQueue:
-    """The queue of a stream's lane. Source: HTA's queue length, docs/views.md#launch."""
+    """Return the launch queue of a stream. Source: HTA's queue length, docs/views.md#launch."""
     events = trace.events
-    known = np.flatnonzero(sequence.call >= 0)
-    by_call = group(sequence.call[known])  # work is in order of its start
-    order = np.argsort(events.ts[sequence.call[known[by_call.first]]], kind="stable")
-    first = known[by_call.first[order]]
+    launched = np.flatnonzero(sequence.call >= 0)
+    by_call = group(sequence.call[launched])  # work is in order of its start
+    order = np.argsort(events.ts[sequence.call[launched[by_call.first]]], kind="stable")
+    first = launched[by_call.first[order]]
     call, work = sequence.call[first], sequence.work[first]
-    asked = events.ts[call]
-    begun = np.maximum(events.ts[work], asked)
-    times = np.concatenate((asked, begun))
-    by_time = np.argsort(times, kind="stable")  # of one moment, what is asked for comes first
-    length = np.cumsum(np.where(by_time < len(asked), 1, -1))
-    depth = np.arange(1, len(asked) + 1) - np.searchsorted(np.sort(begun), asked, side="left")
-    work_ns = by_call.sum(np.maximum(events.dur[sequence.work[known]], 0))[order]
-    return LaunchQueue(call, work, begun, by_call.count[order], work_ns, depth, times[by_time], length)
+    issued = events.ts[call]
+    start = np.maximum(events.ts[work], issued)
+    times = np.concatenate((issued, start))
+    by_time = np.argsort(times, kind="stable")  # at equal times, launches come first
+    length = np.cumsum(np.where(by_time < len(issued), 1, -1))
+    depth = np.arange(1, len(issued) + 1) - np.searchsorted(np.sort(start), issued, side="left")
+    work_ns = by_call.sum(np.maximum(events.dur[sequence.work[launched]], 0))[order]
+    return LaunchQueue(
+        call=call,
+        work=work,
+        start_ns=start,
+        work_count=by_call.count[order],
+        work_ns=work_ns,
+        depth=depth,
+        ts=times[by_time],
+        length=length,
+    )

@@ -1,4 +1,7 @@
-"""What a view of a whole run needs of one rank: its steps and collectives, a few kilobytes of megabytes of events."""
+"""Summary of one rank for the views of a run: its steps and collectives.
+
+A summary takes a few kilobytes instead of megabytes of events.
+"""
 
 from __future__ import annotations
 
@@ -21,14 +24,27 @@ from visualprof.views.measure.trace_cache import cached_on_trace
 MAX_KERNELS = 12
 
 
-class RankSteps(msgspec.Struct, frozen=True):
-    """One rank of a run, of n steps.
+class RankSteps(msgspec.Struct, frozen=True, kw_only=True):
+    """The n steps of one rank of a run.
 
-    start, end, computation_ns, communication_ns, overlap_ns: (n,) ns; overlap is in both. loading_ns: (n,) in which a
-    thread loads data and nothing computes or communicates. message_ns: (n,) in which messages are exchanged on the
-    device and nothing computes. blocks: (n,) of the kernels for each multiprocessor, NaN where that is not recorded.
-    kernels: names of those that take longest, k at most 12; kernel_ns: (k x n,) ns of each in each step.
-    groups: those that list the rank.
+    Attributes:
+        location: The process of the rank.
+        clock: Its time base.
+        host: Name of the host, "" unknown.
+        groups: Process groups that contain the rank.
+        steps: (n,) names.
+        start: (n,) ns.
+        end: (n,) ns.
+        computation_ns: (n,) computation.
+        communication_ns: (n,) communication.
+        overlap_ns: (n,) time that is in both.
+        loading_ns: (n,) time in which a thread loads data and nothing computes or communicates.
+        message_ns: (n,) time in which messages are transferred and nothing computes.
+        kernel_blocks: (n,) blocks per multiprocessor, summed over kernels; NaN where they are not
+            recorded.
+        kernel_names: Names of the k <= 12 kernels with the longest total time.
+        kernel_ns: (k x n,) time of each of these kernels in each step.
+        devices: The devices of the rank.
     """
 
     location: RankLocation
@@ -49,16 +65,22 @@ class RankSteps(msgspec.Struct, frozen=True):
     devices: tuple[DeviceSummary, ...]
 
 
-class RankSummary(RankSteps, frozen=True):
-    """The same with its collectives, of m parts. step: (m,) the place among the steps, -1 for none."""
+class RankSummary(RankSteps, frozen=True, kw_only=True):
+    """The steps of one rank and its collectives with m parts.
+
+    Attributes:
+        collectives: The collectives.
+        part_step: (m,) index of each part's step, -1 for none.
+    """
 
     collectives: Collectives
     part_step: Ints
 
     def is_in_step(self, name: str) -> Mask:
-        """Which parts (m,) are of the step of that name.
+        """Return, per part (m,), whether it belongs to the step with a name.
 
-        Raises: BadParameter: there is no such step.
+        Raises:
+            BadParameter: There is no such step.
         """
         if name not in self.steps:
             raise BadParameter(
@@ -70,60 +92,65 @@ class RankSummary(RankSteps, frozen=True):
         return self.part_step == self.steps.index(name)
 
     def without_collectives(self) -> RankSteps:
-        """What is left when all has been taken of the collectives, which are most of it."""
-        return RankSteps(*(getattr(self, name) for name in RankSteps.__struct_fields__))
+        """Return the steps without the collectives, which take most of the memory."""
+        return RankSteps(**{name: getattr(self, name) for name in RankSteps.__struct_fields__})
 
 
 @cached_on_trace
 def rank_summary(trace: Trace) -> RankSummary:
-    """The part of a trace. Computation is of kernels, of operators where nothing runs on a device."""
-    windows, calls = step_windows(trace), collectives(trace)
-    computing, communicating = _spans(trace)
+    """Return the summary of a trace. Computation is that of kernels, or of operators if nothing runs on a device."""
+    windows, rank_collectives = step_windows(trace), collectives(trace)
+    computing, communicating = _work_spans(trace)
     spans = (computing, communicating, intersect(computing, communicating))
-    computation, communication, overlap = (covered_ns(each, windows.start, windows.end) for each in spans)
-    place = np.full(len(trace.steps) + 1, -1)
-    place[windows.index] = np.arange(len(windows))  # the last one is for what is in no step
-    messages = (calls.source >= 0)[calls.part_call] & calls.is_transfer
-    waiting = subtract(union(calls.part_start[messages], calls.part_end[messages]), computing)
-    kernels, kernel_ns, blocks = _kernels(trace, place, len(windows))
+    computation, communication, overlap = (covered_ns(intervals, windows.start, windows.end) for intervals in spans)
+    step_position = np.full(len(trace.steps) + 1, -1)
+    step_position[windows.index] = np.arange(len(windows))  # the last entry is for events outside of steps
+    is_message_part = (rank_collectives.source >= 0)[rank_collectives.part_call] & rank_collectives.is_transfer
+    message_spans = subtract(
+        union(rank_collectives.part_start[is_message_part], rank_collectives.part_end[is_message_part]), computing
+    )
+    kernel_names, kernel_ns, kernel_blocks = _longest_kernels(trace, step_position, len(windows))
     return RankSummary(
-        rank_location(trace),
-        trace_clock(trace),
-        trace.meta.host,
-        tuple(one for one in trace.meta.groups if trace.meta.rank in decode_ranks(one.runs)),
-        windows.names,
-        windows.start,
-        windows.end,
-        computation,
-        communication,
-        overlap,
-        _loading(trace, windows, merge(computing, communicating)),
-        covered_ns(waiting, windows.start, windows.end),
-        blocks,
-        kernels,
-        kernel_ns,
-        tuple(device_summaries(trace, windows)),
-        calls,
-        place[trace.events.step[calls.part_row]],
+        location=rank_location(trace),
+        clock=trace_clock(trace),
+        host=trace.meta.host,
+        groups=tuple(
+            process_group for process_group in trace.meta.groups if trace.meta.rank in decode_ranks(process_group.runs)
+        ),
+        steps=windows.names,
+        start=windows.start,
+        end=windows.end,
+        computation_ns=computation,
+        communication_ns=communication,
+        overlap_ns=overlap,
+        loading_ns=_loading_ns(trace, windows, merge(computing, communicating)),
+        message_ns=covered_ns(message_spans, windows.start, windows.end),
+        kernel_blocks=kernel_blocks,
+        kernel_names=kernel_names,
+        kernel_ns=kernel_ns,
+        devices=tuple(device_summaries(trace, windows)),
+        collectives=rank_collectives,
+        part_step=step_position[trace.events.step[rank_collectives.part_row]],
     )
 
 
-def _spans(trace: Trace) -> tuple[Ints, Ints]:
-    """Disjoint intervals of computation and communication."""
+def _work_spans(trace: Trace) -> tuple[Ints, Ints]:
+    """Return the disjoint intervals of computation and of communication."""
     events = trace.events
     stream, thread = trace.track_mask(TrackKind.STREAM), trace.track_mask(TrackKind.THREAD)
-    kernel = stream & (events.category == Category.KERNEL)
+    is_computation = stream & (events.category == Category.KERNEL)
     if not (stream & events.category_mask(Category.KERNEL, Category.COMM)).any():
-        kernel = thread & (events.category == Category.OP)
-    comm = (stream | thread) & (events.category == Category.COMM)
-    computing, communicating = (np.flatnonzero(m & (events.dur > 0)) for m in (kernel, comm))
+        is_computation = thread & (events.category == Category.OP)
+    is_communication = (stream | thread) & (events.category == Category.COMM)
+    computing, communicating = (np.flatnonzero(mask & (events.dur > 0)) for mask in (is_computation, is_communication))
     return (
         union(events.ts[computing], events.end[computing]),
         union(events.ts[communicating], events.end[communicating]),
     )
 
 
-def _loading(trace: Trace, windows: StepWindows, busy: Ints) -> Ints:
+def _loading_ns(trace: Trace, windows: StepWindows, busy: Ints) -> Ints:
+    """Return the time per step in which a thread loads data and the rank is not busy otherwise."""
     events = trace.events
     rows = np.flatnonzero(
         (events.category == Category.DATALOADER) & trace.track_mask(TrackKind.THREAD) & (events.dur > 0)
@@ -132,22 +159,26 @@ def _loading(trace: Trace, windows: StepWindows, busy: Ints) -> Ints:
     return covered_ns(spans, windows.start, windows.end)
 
 
-def _kernels(trace: Trace, place: Ints, steps: int) -> tuple[tuple[str, ...], Ints, Floats]:
-    """Names of the kernels that take longest, ns of each in each step (kernels x steps), and the steps' blocks."""
+def _longest_kernels(trace: Trace, step_position: Ints, step_count: int) -> tuple[tuple[str, ...], Ints, Floats]:
+    """Return the names of the longest kernels, their times (kernels x steps), and the blocks of each step."""
     events = trace.events
-    mine = trace.track_mask(TrackKind.STREAM) & (events.category == Category.KERNEL) & (events.dur > 0)
-    rows = np.flatnonzero(mine & (place[events.step] >= 0))
-    step, blocks = place[events.step[rows]], trace.arg("blocks_per_sm", rows, np.nan).astype(np.float64)
-    known = ~np.isnan(blocks).all()
-    told = np.bincount(step, blocks, steps).astype(np.float64)[:steps] if known else np.full(steps, np.nan)
+    is_kernel = trace.track_mask(TrackKind.STREAM) & (events.category == Category.KERNEL) & (events.dur > 0)
+    rows = np.flatnonzero(is_kernel & (step_position[events.step] >= 0))
+    step, blocks = step_position[events.step[rows]], trace.arg("blocks_per_sm", rows, np.nan).astype(np.float64)
+    are_recorded = ~np.isnan(blocks).all()
+    step_blocks = (
+        np.bincount(step, blocks, step_count).astype(np.float64)[:step_count]
+        if are_recorded
+        else np.full(step_count, np.nan)
+    )
     names = group(events.name[rows])
-    strings: list[int] = events.name[rows[names.first]].tolist()
+    name_ids: list[int] = events.name[rows[names.first]].tolist()
     longest = np.argsort(-names.sum(events.dur[rows]), kind="stable")[:MAX_KERNELS]
-    chosen: list[int] = longest.tolist()
-    kept = tuple(trace.strings[strings[i]] for i in chosen)
+    longest_list: list[int] = longest.tolist()
+    kernel_names = tuple(trace.strings[name_ids[i]] for i in longest_list)
     order = np.full(len(names.first), -1)
     order[longest] = np.arange(len(longest))
-    at = order[names.ids]
-    cell, took = (at * steps + step)[at >= 0], events.dur[rows][at >= 0]
-    total: Ints = np.bincount(cell, took, len(longest) * steps).astype(np.int64)
-    return kept, total, told
+    kernel_index = order[names.ids]
+    cell, durations = (kernel_index * step_count + step)[kernel_index >= 0], events.dur[rows][kernel_index >= 0]
+    total: Ints = np.bincount(cell, durations, len(longest) * step_count).astype(np.int64)
+    return kernel_names, total, step_blocks

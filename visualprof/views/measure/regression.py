@@ -1,4 +1,4 @@
-"""What has become slower from one measurement to the next of the same. Source: docs/views.md#evaluation."""
+"""Find what became slower from one measurement to the next. Source: docs/views.md#evaluation."""
 
 from __future__ import annotations
 
@@ -9,31 +9,34 @@ from visualprof.views.measure.best_points import HIGHEST_THROUGHPUT, LOWEST_LATE
 from visualprof.views.measure.significance import SIGNIFICANCE_LEVEL
 
 DEFAULT_MARGIN = 0.05
-OPEN_LOOP_SCENARIOS = ("poisson", "Server")  # runs that come when they come: how many a second says nothing
+OPEN_LOOP_SCENARIOS = ("poisson", "Server")  # runs arrive independently, so throughput says nothing
 
 
 def find_regressions(
     base: Sequence[Point], new: Sequence[Point], margin: float = DEFAULT_MARGIN
 ) -> list[tuple[int, float]]:
-    """Sizes that take significantly longer, with the share by which each does (0.12: a run takes 1.12 of its time).
+    """Return the batch sizes that take significantly longer, with the increase as a share (0.12: 1.12 times as long).
 
-    Compared are samples a second; where runs arrive by themselves, median latencies. Left out is what was unstable, on
-    a busy host, throttled, or not repeated, then or now.
+    Throughput is compared; for open-loop loads, median latency. Points that were unstable, on a
+    busy host, throttled, or not repeated are left out.
 
-    Args: margin: what is shorter is not told.
+    Args:
+        base: The earlier points.
+        new: The later points.
+        margin: Smaller increases are not reported.
     """
-    then = {(point.batch, point.load.scenario): point for point in base}
-    pairs = [(then[key], point) for point in new if (key := (point.batch, point.load.scenario)) in then]
-    shares = [(new.batch, share) for old, new in pairs if (share := _longer(old, new)) is not None]
+    base_points = {(point.batch, point.load.scenario): point for point in base}
+    matched = [(base_points[key], point) for point in new if (key := (point.batch, point.load.scenario)) in base_points]
+    shares = [(new.batch, share) for before, new in matched if (share := _slowdown(before, new)) is not None]
     return [(batch, share) for batch, share in shares if share > margin]
 
 
-def _longer(old: Point, new: Point) -> float | None:
-    """By what share it takes longer, None where that is not sure."""
-    if any(is_doubtful(point) or point.throttled is True for one in (old, new) for point in (one, *one.repeats)):
+def _slowdown(base: Point, new: Point) -> float | None:
+    """Return the increase of the duration as a share, `None` if it is not significant."""
+    if any(is_doubtful(point) or point.throttled is True for side in (base, new) for point in (side, *side.repeats)):
         return None
     goal: Objective = LOWEST_LATENCY if new.load.scenario in OPEN_LOOP_SCENARIOS else HIGHEST_THROUGHPUT
-    a, b, likely = goal.value(old), goal.value(new), goal.p_value(old, new)
-    if not a or not b or likely is None or likely >= SIGNIFICANCE_LEVEL:
+    old_value, new_value, probability = goal.value(base), goal.value(new), goal.p_value(base, new)
+    if not old_value or not new_value or probability is None or probability >= SIGNIFICANCE_LEVEL:
         return None
-    return (a / b if goal.maximize else b / a) - 1
+    return (old_value / new_value if goal.maximize else new_value / old_value) - 1

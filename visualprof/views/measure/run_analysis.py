@@ -1,4 +1,7 @@
-"""All ranks of a run: whose calls meet, and what follows. The views of a run share it; it holds no call."""
+"""Analysis of all ranks of a run: matched calls and what is derived from them. The views of a run share it.
+
+It keeps no calls.
+"""
 
 from __future__ import annotations
 
@@ -20,13 +23,23 @@ from visualprof.views.measure.rank_summary import RankSteps, RankSummary
 from visualprof.views.measure.transfer_stats import CollectiveTotals, WaitTotals, collective_totals, wait_totals
 
 
-class RunAnalysis(msgspec.Struct, frozen=True):
-    """Ranks r of a run in the order of their numbers.
+class RunAnalysis(msgspec.Struct, frozen=True, kw_only=True):
+    """The r ranks of a run, in the order of their numbers.
 
-    workers, ranks: (r,). comparable: the steps in which the ranks share collectives, and each all of its own.
-    spent: (r,) ns of each step in which matched collectives transfer, and in which they only wait; None without any.
-    names: of the collectives in `by_name` and `waits`; the steps of `waits` are those of `met`.
-    microbatches: of a step; None where they cannot be counted.
+    Attributes:
+        workers: (r,) names.
+        ranks: (r,) steps of each rank.
+        process_groups: The process groups.
+        comparable_steps: Steps in which all ranks share collectives, and each rank has all of its
+            own.
+        transfer_and_wait: (r,) ns per step in which matched collectives transfer, and in which they
+            only wait; `None` without matched collectives.
+        collective_names: Names used by `collective_totals` and `wait_totals`.
+        collective_totals: Sums of the calls.
+        wait_totals: Wait times; their steps are those of `communication_events`.
+        communication_events: Matched calls.
+        microbatches: Microbatches per step, `None` if they cannot be counted.
+        metrics: Metrics per rank and step.
     """
 
     workers: tuple[str, ...]
@@ -43,65 +56,72 @@ class RunAnalysis(msgspec.Struct, frozen=True):
 
 
 def analyze_run(ranks: Sequence[tuple[str, RankSummary]]) -> RunAnalysis:
-    """The run of some workers and their parts."""
-    ordered, numbers = ordered_ranks(ranks, lambda part: part.location)
-    workers, parts = tuple(worker for worker, _ in ordered), [part for _, part in ordered]
-    matched = call_transfers([part.collectives for part in parts])
-    calls = matched.calls
-    where = find_process_groups(ordered, numbers, calls)
-    names, part_step = _steps(parts)
-    step = part_step[calls.first_part]
-    spent = tuple(
-        transfer_and_wait(part, matched.part_transfer_ns[mine])
-        for part, mine in zip(parts, calls.rank_slices(parts=True), strict=True)
+    """Return the analysis of the workers of a run and their summaries."""
+    ordered, numbers = ordered_ranks(ranks, lambda summary: summary.location)
+    workers, summaries = tuple(worker for worker, _ in ordered), [summary for _, summary in ordered]
+    transfers = call_transfers([summary.collectives for summary in summaries])
+    calls = transfers.calls
+    groups = find_process_groups(ordered, numbers, calls)
+    names, part_step = _run_steps(summaries)
+    call_step = part_step[calls.first_part]
+    times = tuple(
+        transfer_and_wait(summary, transfers.part_transfer_ns[part_slice])
+        for summary, part_slice in zip(summaries, calls.rank_slices(parts=True), strict=True)
     )
-    alone = tuple(part.without_collectives() for part in parts)
+    rank_steps = tuple(summary.without_collectives() for summary in summaries)
     return RunAnalysis(
-        workers,
-        alone,
-        where,
-        _comparable(parts, names, part_step, matched),
-        spent,
-        calls.names,
-        collective_totals(matched),
-        wait_totals(matched, step, where.group_indices(calls.groups)),
-        communication_events(matched, names, step, where),
-        count_microbatches(calls, step, alone, where),
-        rank_metrics(workers, alone, spent, where),
+        workers=workers,
+        ranks=rank_steps,
+        process_groups=groups,
+        comparable_steps=_comparable_steps(summaries, names, part_step, transfers),
+        transfer_and_wait=times,
+        collective_names=calls.names,
+        collective_totals=collective_totals(transfers),
+        wait_totals=wait_totals(transfers, call_step, groups.group_indices(calls.groups)),
+        communication_events=communication_events(transfers, names, call_step, groups),
+        microbatches=count_microbatches(calls, call_step, rank_steps, groups),
+        metrics=rank_metrics(workers, rank_steps, times, groups),
     )
 
 
-def transfer_and_wait(part: RankSummary, part_transfer: Ints) -> TransferAndWait | None:
-    """Time of each step in which matched collectives transfer, and in which they only wait; None where there are none.
+def transfer_and_wait(summary: RankSummary, part_transfer: Ints) -> TransferAndWait | None:
+    """Return the time per step in which matched collectives transfer, and in which they only wait; `None` without any.
 
-    Each part of a call transfers at its end, for as long as the fastest rank took; before that it waits.
+    Each part of a call transfers at its end, for as long as the fastest rank took; before that it
+    waits.
     """
-    known = part_transfer >= 0
-    if not known.any():
+    is_matched = part_transfer >= 0
+    if not is_matched.any():
         return None
-    start, end = part.collectives.part_start[known], part.collectives.part_end[known]
-    every, transferring = (
-        covered_ns(union(low, end), part.start, part.end) for low in (start, end - part_transfer[known])
+    start, end = summary.collectives.part_start[is_matched], summary.collectives.part_end[is_matched]
+    total, transferring = (
+        covered_ns(union(part_start, end), summary.start, summary.end)
+        for part_start in (start, end - part_transfer[is_matched])
     )
-    return transferring, every - transferring
+    return transferring, total - transferring
 
 
-def _steps(parts: Sequence[RankSummary]) -> tuple[tuple[str, ...], Ints]:
-    """Names of the steps of all ranks, and the place among them of each part of a call, -1 for none."""
-    steps = {name: i for i, name in enumerate(dict.fromkeys(name for part in parts for name in part.steps))}
-    each = [np.array([*(steps[name] for name in part.steps), -1], np.int64)[part.part_step] for part in parts]
-    return tuple(steps), np.concatenate([np.zeros(0, np.int64), *each])
+def _run_steps(summaries: Sequence[RankSummary]) -> tuple[tuple[str, ...], Ints]:
+    """Return the names of the steps of all ranks, and the index of the step of each part of a call, -1 for none."""
+    steps = {
+        name: index for index, name in enumerate(dict.fromkeys(name for summary in summaries for name in summary.steps))
+    }
+    step_columns = [
+        np.array([*(steps[name] for name in summary.steps), -1], np.int64)[summary.part_step] for summary in summaries
+    ]
+    return tuple(steps), np.concatenate([np.zeros(0, np.int64), *step_columns])
 
 
-def _comparable(
-    parts: Sequence[RankSummary], names: Sequence[str], step: Ints, matched: CallTransfers
+def _comparable_steps(
+    summaries: Sequence[RankSummary], names: Sequence[str], step: Ints, transfers: CallTransfers
 ) -> tuple[str, ...]:
-    if len(parts) < 2:
+    """Return the steps that can be compared between all ranks."""
+    if len(summaries) < 2:
         return ()
-    calls = matched.calls
+    calls = transfers.calls
     rows = np.flatnonzero(calls.is_transfer & (step >= 0) & (calls.part_id >= -1))
-    same = group(calls.rank[calls.part_call[rows]], step[rows])
-    shared = same.min(calls.part_id[rows]) >= 0
-    count = np.bincount(step[rows[same.first]], shared, len(names))
-    place = {name: i for i, name in enumerate(names)}
-    return tuple(name for name in parts[0].steps if count[place[name]] == len(parts))
+    by_rank_and_step = group(calls.rank[calls.part_call[rows]], step[rows])
+    all_matched = by_rank_and_step.min(calls.part_id[rows]) >= 0
+    complete_ranks = np.bincount(step[rows[by_rank_and_step.first]], all_matched, len(names))
+    index_of = {name: i for i, name in enumerate(names)}
+    return tuple(name for name in summaries[0].steps if complete_ranks[index_of[name]] == len(summaries))

@@ -1,4 +1,4 @@
-"""What threads did within some stretches of time: the own time of each event, that of what is inside it taken off."""
+"""What threads did during some intervals: the self time of each event, without nested events."""
 
 from __future__ import annotations
 
@@ -26,7 +26,13 @@ NO_SPANS = np.zeros((0, 2), np.int64)
 
 
 class SelfTimes(msgspec.Struct, frozen=True):
-    """rows: (n,) events. ns: (n,) own time of each. outside: ns in no event of any of the threads."""
+    """Self times of events.
+
+    Attributes:
+        rows: (n,) events.
+        ns: (n,) self time of each.
+        outside_ns: Time outside of all events of all threads.
+    """
 
     rows: Ints
     ns: Ints
@@ -34,7 +40,14 @@ class SelfTimes(msgspec.Struct, frozen=True):
 
 
 class NamedSelfTimes(msgspec.Struct, frozen=True):
-    """Own time by name and category. calls: events that have some."""
+    """Self time by name and category.
+
+    Attributes:
+        name: Names.
+        category: Categories.
+        ns: Self times.
+        calls: Numbers of events with self time.
+    """
 
     name: list[str]
     category: list[str]
@@ -43,50 +56,53 @@ class NamedSelfTimes(msgspec.Struct, frozen=True):
 
 
 def self_times(trace: Trace, tracks: Sequence[int], spans: Ints) -> SelfTimes:
-    """Own time of the events of some threads within disjoint ascending intervals (m, 2) ns.
+    """Return the self time of the events of some threads within disjoint ascending intervals (m, 2) ns.
 
-    While one of the threads works and another only stands in a range around its own work, that is the first one's time.
+    If one thread works while another is only inside a range around its own work, the time is
+    counted for the first one.
     """
     events = trace.events
-    rows, spent, roots = list[Ints](), list[Ints](), np.zeros(0, np.int64)
+    rows, times, roots = list[Ints](), list[Ints](), np.zeros(0, np.int64)
     if not len(spans):
         return SelfTimes(roots, roots, 0)
-    low, high = int(spans[0, 0]), int(spans[-1, 1])
-    known = thread_busy_spans(trace) if len(tracks) > 1 else {}
-    works = [intersect(known.get(number, NO_SPANS), np.array([[low, high]])) for number in tracks] if known else []
-    for place, number in enumerate(tracks):
-        mine = _rows_between(trace, number, low, high)
-        parent = events.parent[mine]
-        others = merge(*works[:place], *works[place + 1 :]) if works else NO_SPANS
-        ours = subtract(spans, subtract(others, works[place])) if works else spans
-        own = covered_ns(ours, events.ts[mine], events.end[mine])
-        around = np.minimum(np.searchsorted(mine, parent), len(mine) - 1)
-        inner = mine[around] == parent
-        inside = np.bincount(around[inner], own[inner], len(mine)).astype(np.int64)
-        self_ns = np.maximum(own - inside, 0)
-        rows.append(mine[self_ns > 0])
-        spent.append(self_ns[self_ns > 0])
-        roots = np.append(roots, mine[~inner])
+    start, end = int(spans[0, 0]), int(spans[-1, 1])
+    work_spans = thread_busy_spans(trace) if len(tracks) > 1 else {}
+    work_by_track = (
+        [intersect(work_spans.get(track, NO_SPANS), np.array([[start, end]])) for track in tracks] if work_spans else []
+    )
+    for index, track in enumerate(tracks):
+        track_rows = _rows_between(trace, track, start, end)
+        parent = events.parent[track_rows]
+        other_work = merge(*work_by_track[:index], *work_by_track[index + 1 :]) if work_by_track else NO_SPANS
+        own_spans = subtract(spans, subtract(other_work, work_by_track[index])) if work_by_track else spans
+        total = covered_ns(own_spans, events.ts[track_rows], events.end[track_rows])
+        parent_index = np.minimum(np.searchsorted(track_rows, parent), len(track_rows) - 1)
+        is_nested = track_rows[parent_index] == parent
+        nested_ns = np.bincount(parent_index[is_nested], total[is_nested], len(track_rows)).astype(np.int64)
+        self_ns = np.maximum(total - nested_ns, 0)
+        rows.append(track_rows[self_ns > 0])
+        times.append(self_ns[self_ns > 0])
+        roots = np.append(roots, track_rows[~is_nested])
     outside = span_length(subtract(spans, union(events.ts[roots], events.end[roots])))
-    return SelfTimes(np.concatenate(rows), np.concatenate(spent), outside)
+    return SelfTimes(np.concatenate(rows), np.concatenate(times), outside)
 
 
-def _rows_between(trace: Trace, number: int, low: int, high: int) -> Ints:
-    """Events of a thread that lie between two times, or around the first of them, ascending."""
-    track, events = trace.tracks[number], trace.events
+def _rows_between(trace: Trace, track_number: int, start: int, end: int) -> Ints:
+    """Return the events of a thread that lie between two times, or enclose the first one, ascending."""
+    track, events = trace.tracks[track_number], trace.events
     first, last = track.first, track.first + track.count
-    begin, behind = (first + int(at) for at in np.searchsorted(events.ts[first:last], (low, high)))
-    around, row = list[int](), begin - 1
+    first_inside, end_inside = (first + int(offset) for offset in np.searchsorted(events.ts[first:last], (start, end)))
+    enclosing, row = list[int](), first_inside - 1
     while row >= first:  # as many turns as events lie in each other
-        if events.end[row] >= low:
-            around.append(row)
+        if events.end[row] >= start:
+            enclosing.append(row)
         row = int(events.parent[row])
-    return np.concatenate((np.array(around[::-1], np.int64), np.arange(begin, behind, dtype=np.int64)))
+    return np.concatenate((np.array(enclosing[::-1], np.int64), np.arange(first_inside, end_inside, dtype=np.int64)))
 
 
 @cached_on_trace
 def thread_busy_spans(trace: Trace) -> dict[int, Ints]:
-    """Disjoint intervals (m, 2) ns in which each thread that works does so, by its track."""
+    """Return the disjoint intervals (m, 2) ns in which each thread works, by its track; idle threads are left out."""
     events = trace.events
     rows = np.flatnonzero(
         events.category_mask(*WORK_CATEGORIES) & trace.track_mask(TrackKind.THREAD) & (events.dur > 0)
@@ -97,11 +113,14 @@ def thread_busy_spans(trace: Trace) -> dict[int, Ints]:
 
 
 def sum_by_name(trace: Trace, parts: Sequence[SelfTimes]) -> NamedSelfTimes:
-    """The parts together, by name and category."""
-    none = np.zeros(0, np.int64)
-    row, ns = np.concatenate([none, *(p.rows for p in parts)]), np.concatenate([none, *(p.ns for p in parts)])
-    groups = group(trace.events.name[row], trace.events.category[row])
-    categories = [Category(int(c)).name.lower() for c in trace.events.category[row][groups.first]]
+    """Return self times summed up by name and category."""
+    empty = np.zeros(0, np.int64)
+    rows, ns = (
+        np.concatenate([empty, *(part.rows for part in parts)]),
+        np.concatenate([empty, *(part.ns for part in parts)]),
+    )
+    groups = group(trace.events.name[rows], trace.events.category[rows])
+    categories = [Category(int(category)).name.lower() for category in trace.events.category[rows][groups.first]]
     return NamedSelfTimes(
-        name_texts(trace, trace.events.name[row][groups.first]), categories, groups.sum(ns), groups.count
+        name_texts(trace, trace.events.name[rows][groups.first]), categories, groups.sum(ns), groups.count
     )

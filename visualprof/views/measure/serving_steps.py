@@ -1,4 +1,4 @@
-"""The steps of an inference server or a generating loop: what each worked on, and when."""
+"""Steps of an inference server or a generating loop: their times, and the requests that each worked on."""
 
 from __future__ import annotations
 
@@ -30,16 +30,20 @@ from visualprof.views.measure.trace_cache import cached_on_trace
 
 StepSource = Literal["annotations", "token_lookups", "denoiser_calls"]
 ANNOTATION_CATEGORIES = (Category.STEP, Category.ANNOTATION)
-DENOISER = pattern(r"UNet\w*|\w*(?:Transformer[23]D|DiT)(?:Model|ConditionModel)?\w*")
+DENOISER_CLASS = pattern(r"UNet\w*|\w*(?:Transformer[23]D|DiT)(?:Model|ConditionModel)?\w*")
 MAX_TOKENS = 2**31
-LOOKUP, MODULE = "aten::embedding", "nn.Module:"
+LOOKUP_OPERATOR, MODULE_PREFIX = "aten::embedding", "nn.Module:"
 
 
 class ServingSteps(msgspec.Struct, frozen=True):
-    """Steps with what they worked on.
+    """The steps of a server and what they worked on.
 
-    trace: with these steps as its own. rows: event at which each begins. loads: what each worked on. engine: None where
-    no annotation says it.
+    Attributes:
+        trace: The trace with these steps as its steps.
+        start_events: Event at which each step begins.
+        loads: What each step worked on.
+        source: How the steps were found.
+        engine: The inference engine, `None` if no annotation names it.
     """
 
     trace: Trace
@@ -51,7 +55,7 @@ class ServingSteps(msgspec.Struct, frozen=True):
 
 @cached_on_trace
 def step_annotations(trace: Trace) -> Rows:
-    """Events (n,) of threads whose text is that of a server's step, those inside others included."""
+    """Return the events (n,) of threads whose text is that of a server step, including nested ones."""
     events = trace.events
     rows = np.flatnonzero(
         events.category_mask(*ANNOTATION_CATEGORIES) & trace.track_mask(TrackKind.THREAD) & (events.dur > 0)
@@ -61,68 +65,81 @@ def step_annotations(trace: Trace) -> Rows:
 
 @cached_on_trace
 def serving_steps(trace: Trace) -> ServingSteps | None:
-    """The serving steps of a trace; None where it has none.
+    """Return the serving steps of a trace; `None` if it has none.
 
-    Annotations say what they are; one around a whole call of a diffusion pipeline holds several steps. Without them a
-    step begins with each look-up of tokens, if there are such of several tokens a request and such of one, or is a call
-    of a denoising model. Source: docs/views.md#serving.
+    Annotations are used if there are any; one around a whole call of a diffusion pipeline contains
+    several steps. Otherwise a step begins with each token lookup, if some lookups have several
+    tokens per request and some have one. Otherwise each call of a denoising model is a step.
+    Source: docs/views.md#serving.
     """
     rows = step_annotations(trace)
     if len(rows):
         steps = rows[outermost_mask(trace.events.ts[rows], trace.events.dur[rows], trace.events.track[rows])]
         steps = steps[np.argsort(trace.events.ts[steps], kind="stable")]
-        own = _with_steps(trace, steps, trace.events.end[steps])
-        loads = _loads(trace, steps)
-        named = next((load for load in _loads(trace, rows) if load.engine != "vllm"), loads[0])  # others write so, too
-        annotated = ServingSteps(own, steps, loads, "annotations", named.engine)
-        return _within_pipelines(trace, annotated) or annotated
-    return _generation(trace) or _denoising(trace)
+        with_steps = _with_steps(trace, steps, trace.events.end[steps])
+        loads = _annotated_loads(trace, steps)
+        load_with_engine = next(
+            (load for load in _annotated_loads(trace, rows) if load.engine != "vllm"), loads[0]
+        )  # other engines write vLLM's format, too
+        annotated = ServingSteps(with_steps, steps, loads, "annotations", load_with_engine.engine)
+        return _steps_in_pipelines(trace, annotated) or annotated
+    return _generation_steps(trace) or _denoising_steps(trace)
 
 
 @cached_on_trace
 def step_loads(trace: Trace) -> list[ServingStep | None] | None:
-    """What each of the trace's own steps worked on, that of all annotations in it; None where it has no such ones."""
-    found = serving_steps(trace) if len(step_annotations(trace)) else None
-    if found is None:
+    """Return what each of the trace's steps worked on, summed over all annotations in it.
+
+    `None` if there are no annotations.
+    """
+    steps = serving_steps(trace) if len(step_annotations(trace)) else None
+    if steps is None:
         return None
-    own = trace.events.step[found.start_events]
-    inside: list[list[ServingStep]] = [[] for _ in range(len(trace.steps))]
-    for step, load in zip(own.tolist(), found.loads, strict=True):
+    step_of_event = trace.events.step[steps.start_events]
+    loads_by_step: list[list[ServingStep]] = [[] for _ in range(len(trace.steps))]
+    for step, load in zip(step_of_event.tolist(), steps.loads, strict=True):
         if step >= 0:
-            inside[step].append(load)
-    return [combine_loads(loads) for loads in inside]
+            loads_by_step[step].append(load)
+    return [combine_loads(loads) for loads in loads_by_step]
 
 
-def _loads(trace: Trace, rows: Rows) -> list[ServingStep]:
-    """What some of the annotations say."""
+def _annotated_loads(trace: Trace, rows: Rows) -> list[ServingStep]:
+    """Return what some annotations say."""
     return [step for step in (parse_serving_step(trace.strings[int(i)]) for i in trace.events.name[rows]) if step]
 
 
 def combine_loads(loads: Sequence[ServingStep]) -> ServingStep | None:
-    """Several steps as one: sums, unknown where one of them is; mixed if they are of different phases."""
+    """Return several steps as one: sums, which are unknown if one value is; mixed if their phases differ."""
     if len(loads) < 2:
         return loads[0] if loads else None
     first = loads[0]
-    kinds = ([load.prefill for load in loads], [load.decode for load in loads])
-    prefill, decode = (Load(*(_total(column) for column in zip(*kind, strict=True))) for kind in kinds)
+    phase_loads = ([load.prefill for load in loads], [load.decode for load in loads])
+    prefill, decode = (
+        Load(*(_total_or_none(column) for column in zip(*phase_load, strict=True))) for phase_load in phase_loads
+    )
     phase: Phase = first.phase if len({load.phase for load in loads}) == 1 else "mixed"
-    tokens = _total([load.tokens for load in loads])
+    tokens = _total_or_none([load.tokens for load in loads])
     return ServingStep(first.engine, phase, prefill, decode, tokens, max(load.batch or 0 for load in loads) or None)
 
 
-def _total(values: Sequence[int | None]) -> int | None:
-    known = [value for value in values if value is not None]
-    return sum(known) if len(known) == len(values) else None
+def _total_or_none(values: Sequence[int | None]) -> int | None:
+    """Return the sum of values, `None` if one is unknown."""
+    numbers = [value for value in values if value is not None]
+    return sum(numbers) if len(numbers) == len(values) else None
 
 
 def _with_steps(trace: Trace, rows: Rows, ends: Ints) -> Trace:
-    """The trace with steps that begin at some events, in order of time, and end at some times."""
-    events, own = trace.events, trace.steps
+    """Return the trace with steps that begin at some events, in the order of time, and end at some times."""
+    events, steps_before = trace.events, trace.steps
     ts = events.ts[rows]
-    if len(own) == len(rows) and (own.ts == ts).all() and (own.ts + own.dur == ends).all():
+    if (
+        len(steps_before) == len(rows)
+        and (steps_before.ts == ts).all()
+        and (steps_before.ts + steps_before.dur == ends).all()
+    ):
         return trace
-    known = len(trace.strings)
-    steps = Steps(np.arange(known, known + len(rows), dtype=np.int32), ts, ends - ts, events.track[rows])
+    string_count = len(trace.strings)
+    steps = Steps(np.arange(string_count, string_count + len(rows), dtype=np.int32), ts, ends - ts, events.track[rows])
     return trace.with_columns(
         strings=(*trace.strings, *map(str, range(len(rows)))),
         steps=steps,
@@ -130,12 +147,12 @@ def _with_steps(trace: Trace, rows: Rows, ends: Ints) -> Trace:
     )
 
 
-def _generation(trace: Trace) -> ServingSteps | None:
-    """Steps of a loop that generates: from one look-up of tokens in the same table to the next on its thread."""
-    rows, shapes = _lookups(trace)
+def _generation_steps(trace: Trace) -> ServingSteps | None:
+    """Return the steps of a generating loop: from one token lookup to the next one in the same table and thread."""
+    rows, shapes = _token_lookups(trace)
     if not len(rows):
         return None
-    events, loads = trace.events, [_looked_up(*shape) for shape in shapes]
+    events, loads = trace.events, [_lookup_step(*shape) for shape in shapes]
     phases = {load.phase for load in loads}
     if not {"prefill", "decode"} <= phases:
         return None
@@ -144,54 +161,65 @@ def _generation(trace: Trace) -> ServingSteps | None:
     return ServingSteps(_with_steps(trace, rows, ends), rows, loads, "token_lookups", None)
 
 
-def _lookups(trace: Trace) -> tuple[Rows, list[tuple[int, int]]]:
-    """Look-ups of the table of tokens, the largest one, and the requests and tokens a request of each."""
+def _token_lookups(trace: Trace) -> tuple[Rows, list[tuple[int, int]]]:
+    """Return the lookups in the largest token table, with the requests and the tokens per request of each."""
     events = trace.events
     rows = np.flatnonzero(is_operator(trace))
-    rows = rows[match_names(trace, events.name[rows], lambda name: name == LOOKUP)]
+    rows = rows[match_names(trace, events.name[rows], lambda name: name == LOOKUP_OPERATOR)]
     inputs = trace.arg("input_shapes", rows, 0).astype(np.int64)
     ids: list[int] = distinct(inputs).tolist()
-    known = {i: _table_and_tokens(trace.strings[i]) for i in ids}
-    tables = [known[i] for i in inputs.tolist()]
-    largest = max((table for table, _ in filter(None, tables)), default=None)
-    chosen = [i for i, pair in enumerate(tables) if pair and pair[0] == largest]
-    if not chosen:
+    by_shape = {index: _lookup_shape(trace.strings[index]) for index in ids}
+    lookups = [by_shape[index] for index in inputs.tolist()]
+    largest = max((table for table, _ in filter(None, lookups)), default=None)
+    selected = [
+        index for index, table_and_tokens in enumerate(lookups) if table_and_tokens and table_and_tokens[0] == largest
+    ]
+    if not selected:
         return rows[:0], []
-    chosen = [i for i in chosen if events.track[rows[i]] == events.track[rows[chosen[0]]]]
-    return rows[chosen], [pair[1] for pair in (tables[i] for i in chosen) if pair]
+    selected = [index for index in selected if events.track[rows[index]] == events.track[rows[selected[0]]]]
+    return rows[selected], [
+        table_and_tokens[1] for table_and_tokens in (lookups[index] for index in selected) if table_and_tokens
+    ]
 
 
-def _table_and_tokens(shapes: str) -> tuple[tuple[int, ...], tuple[int, int]] | None:
-    """Sides of the table, requests and tokens of a request; None of what is no look-up of requests' tokens."""
+def _lookup_shape(shapes: str) -> tuple[tuple[int, ...], tuple[int, int]] | None:
+    """Return the shape of the table, and the requests and tokens per request.
+
+    `None` if the call is not a lookup of requests' tokens.
+    """
     try:
-        call = torch_call(LOOKUP, shapes, "", "")
+        call = torch_call(LOOKUP_OPERATOR, shapes, "", "")
         table, tokens = call.tensor(0, 2).shape, call.tensor(1, 2).shape
     except (NotRecorded, IndexError, msgspec.MsgspecError, TypeError):
         return None
     return (table, (tokens[0], tokens[1])) if min(tokens) > 0 and max(tokens) < MAX_TOKENS else None
 
 
-def _looked_up(requests: int, each: int) -> ServingStep:
-    load = Load(requests, requests * each)
-    if each > 1:
+def _lookup_step(requests: int, tokens_per_request: int) -> ServingStep:
+    """Return the load of a lookup."""
+    load = Load(requests, requests * tokens_per_request)
+    if tokens_per_request > 1:
         return ServingStep(None, "prefill", load, NO_LOAD, load.tokens, requests)
     return ServingStep(None, "decode", NO_LOAD, load, load.tokens, requests)
 
 
-def _within_pipelines(trace: Trace, calls: ServingSteps) -> ServingSteps | None:
-    """The steps in calls of a pipeline, which say how many images they make; None of others, or where none is found."""
+def _steps_in_pipelines(trace: Trace, calls: ServingSteps) -> ServingSteps | None:
+    """Return the steps inside calls of a diffusion pipeline, whose annotations give the number of images.
+
+    Otherwise `None`.
+    """
     images = {load.batch for load in calls.loads}
-    found = _denoising(trace) if calls.engine == "diffusion" and None not in images else None
-    if found is None or len(found.start_events) <= len(calls.start_events):
+    steps = _denoising_steps(trace) if calls.engine == "diffusion" and None not in images else None
+    if steps is None or len(steps.start_events) <= len(calls.start_events):
         return None
     batch = images.pop() if len(images) == 1 else None
     return replace(
-        found, loads=[load._replace(engine="diffusion", batch=batch) for load in found.loads], engine="diffusion"
+        steps, loads=[load._replace(engine="diffusion", batch=batch) for load in steps.loads], engine="diffusion"
     )
 
 
-def _denoising(trace: Trace) -> ServingSteps | None:
-    """Calls of a denoising model, the one that takes most of the time, if there are several of it."""
+def _denoising_steps(trace: Trace) -> ServingSteps | None:
+    """Return the calls of the denoising model that takes most of the time, if there are several."""
     events = trace.events
     rows = np.flatnonzero((events.category == Category.MODULE) & trace.track_mask(TrackKind.THREAD) & (events.dur > 0))
     rows = rows[match_names(trace, events.name[rows], _is_denoiser)]
@@ -208,5 +236,7 @@ def _denoising(trace: Trace) -> ServingSteps | None:
 
 
 def _is_denoiser(name: str) -> bool:
-    """`nn.Module: FluxTransformer2DModel_0`."""
-    return name.startswith(MODULE) and bool(DENOISER.fullmatch(name.removeprefix(MODULE).lstrip().rpartition("_")[0]))
+    """Return whether a name is that of a denoising model's call, such as `nn.Module: FluxTransformer2DModel_0`."""
+    return name.startswith(MODULE_PREFIX) and bool(
+        DENOISER_CLASS.fullmatch(name.removeprefix(MODULE_PREFIX).lstrip().rpartition("_")[0])
+    )

@@ -1,4 +1,7 @@
-"""Settings that a search tried as a table, their cost over the trials, and over the figure that is constrained."""
+"""Results of a settings search.
+
+They are the tried settings as a table, and charts of their cost over trials and over a constraint.
+"""
 
 from __future__ import annotations
 
@@ -15,16 +18,19 @@ METRICS = (
     "energy_j_per_sample", "load_ns",
 )  # fmt: skip
 UNITS = {"ns": "ns", "bytes": "bytes", "j_per_sample": "joule"}
-STATES = ("feasible", "infeasible")
+SEARCH_STATES = ("feasible", "infeasible")
 MAX_LIMIT_RATIO = 2
 FEASIBLE_STYLE = {"itemStyle": {"color": "@c:feasible"}}
 
 
 class SearchColumns(Columns):
-    """One row a setting; None where unknown or not measured. Fields: `reader.results.search.TrialRow`.
+    """One row per setting; `None` where a value is unknown or was not measured.
 
-    kind: the default setting, a trial, or one of the best measured again. best: the trial that is the result, and the
-    same measured again.
+    Most fields are those of `reader.results.search.TrialRow`.
+
+    Attributes:
+        kind: The default setting, a trial, or one of the best trials measured again.
+        best: Whether the row is the resulting trial, or that trial measured again.
     """
 
     report: kinds.TextColumn
@@ -52,7 +58,11 @@ class SearchColumns(Columns):
 
 
 class SearchedColumns(Columns):
-    """One row a search: what was looked for, and how much of it was tried. data_rows: 0 without any of the user's."""
+    """One row per search: its objective, and how much of the space was tried.
+
+    Attributes:
+        data_rows: Rows of the user's own data, 0 without any.
+    """
 
     report: kinds.TextColumn
     objective: kinds.WordColumn
@@ -66,102 +76,109 @@ class SearchedColumns(Columns):
 
 
 def trial_columns(reports: Sequence[Report]) -> SearchColumns:
-    """Every setting of the reports' searches, in their order."""
-    rows = [(report, search, row) for report, search in _searches(reports) for row in search.rows]
-    own = ("kind", "trial", "state", "verdict", "ratio", "ratio_low", "ratio_high", "margin_ratio", "why")
+    """Return every setting of the reports' searches, in the order of the reports."""
+    rows = [(report, search, row) for report, search in _reports_with_search(reports) for row in search.rows]
+    copied_fields = ("kind", "trial", "state", "verdict", "ratio", "ratio_low", "ratio_high", "margin_ratio", "why")
     return SearchColumns(
         report=[report.id for report, _, _ in rows],
         setting=[setting_text(row) for _, _, row in rows],
         best=[row.trial is not None and row.trial == search.best for _, search, row in rows],
-        **{name: [getattr(row, name) for _, _, row in rows] for name in own},
+        **{name: [getattr(row, name) for _, _, row in rows] for name in copied_fields},
         **{name: [row.figure(name) for _, _, row in rows] for name in METRICS},
     )
 
 
 def search_columns(reports: Sequence[Report]) -> SearchedColumns:
-    """The searches of the reports."""
-    rows = list(_searches(reports))
-    own = ("objective", "method", "tried", "total", "settings", "data_rows", "complete")
+    """Return the searches of the reports."""
+    rows = list(_reports_with_search(reports))
+    copied_fields = ("objective", "method", "tried", "total", "settings", "data_rows", "complete")
     return SearchedColumns(
         report=[report.id for report, _ in rows],
         where=[[bound.text for bound in search.where] for _, search in rows],
-        **{name: [getattr(search, name) for _, search in rows] for name in own},
+        **{name: [getattr(search, name) for _, search in rows] for name in copied_fields},
     )
 
 
 def setting_text(row: TrialRow) -> str:
-    """A setting in words, `batch 4, threads 2`."""
+    """Return a setting in words, as `batch 4, threads 2`."""
     return ", ".join(f"{name} {value}" for name, value in row.setting)
 
 
-def _searches(reports: Sequence[Report]) -> Iterator[tuple[Report, Search]]:
+def _reports_with_search(reports: Sequence[Report]) -> Iterator[tuple[Report, Search]]:
+    """Yield the reports that contain a search."""
     for report in reports:
         if report.search:
             yield report, report.search
 
 
 def trials_chart(reports: Sequence[Report]) -> charts.Option:
-    """The cost of each trial as a share of the default setting's, and the least feasible one so far as a line."""
-    searches = [(report, search, _measured(search)) for report, search in _searches(reports)]
+    """Return the cost of each trial relative to the default setting, with the best feasible cost so far as a line."""
+    searches = [(report, search, _measured_trials(search)) for report, search in _reports_with_search(reports)]
     if not any(rows for _, _, rows in searches):
         return {}
     dots = [(row.state, _dot(report, search, row, row.trial)) for report, search, rows in searches for row in rows]
-    lines = [_best_so_far(rows) for _, _, rows in searches]
+    lines = [_best_line(rows) for _, _, rows in searches]
     fields = (("@t:column.trial", "count"), ("@t:column.ratio_to_default", "ratio"))
-    return charts.scatter(_by_state(dots), fields, lines, ("value", "value"))
+    return charts.scatter(_series_by_state(dots), fields, lines, ("value", "value"))
 
 
 def constraint_chart(reports: Sequence[Report]) -> charts.Option:
-    """The cost over the figure of the first constraint, with the area in which that is kept."""
-    for report, search in _searches(reports):
-        rows = _measured(search)
+    """Return the cost over the metric of the first constraint, with the area in which the constraint is satisfied."""
+    for report, search in _reports_with_search(reports):
+        rows = _measured_trials(search)
         for bound in search.where:
-            drawn = [row for row in rows if row.figure(bound.field) is not None]
-            if len({row.figure(bound.field) for row in drawn}) > 1:
-                return _beside(report, search, drawn, bound)
+            points = [row for row in rows if row.figure(bound.field) is not None]
+            if len({row.figure(bound.field) for row in points}) > 1:
+                return _constraint_option(report, search, points, bound)
     return {}
 
 
-def _beside(report: Report, search: Search, rows: Sequence[TrialRow], bound: Bound) -> charts.Option:
+def _constraint_option(report: Report, search: Search, rows: Sequence[TrialRow], bound: Bound) -> charts.Option:
+    """Return the chart of one constraint."""
     values = [row.figure(bound.field) or 0.0 for row in rows]
     top = 1.05 * max(row.ratio or 0.0 for row in rows)
-    far = bound.limit > MAX_LIMIT_RATIO * max(values)  # then all of the chart lies on one side of it
-    high = 1.05 * max(values) if far else max(1.05 * max(values), 1.2 * bound.limit)
-    ends = (0.0, min(bound.limit, high)) if bound.sign.startswith("<") else (min(bound.limit, high), high)
+    is_limit_outside = bound.limit > MAX_LIMIT_RATIO * max(values)  # then the whole chart is on one side of the limit
+    high = 1.05 * max(values) if is_limit_outside else max(1.05 * max(values), 1.2 * bound.limit)
+    area_ends = (0.0, min(bound.limit, high)) if bound.sign.startswith("<") else (min(bound.limit, high), high)
     line = {"type": "line", "name": "@t:search.kept", "showSymbol": False, "silent": True} | FEASIBLE_STYLE
-    area = {"data": [[end, top] for end in ends], "lineStyle": {"opacity": 0}, "areaStyle": {"opacity": 0.12}}
+    area = {"data": [[end, top] for end in area_ends], "lineStyle": {"opacity": 0}, "areaStyle": {"opacity": 0.12}}
     edge = {"data": [[bound.limit, 0], [bound.limit, top]], "lineStyle": {"width": 1.5, "type": "dashed"}}
     dots = [(row.state, _dot(report, search, row, row.figure(bound.field))) for row in rows]
     unit = next((unit for suffix, unit in UNITS.items() if bound.field.endswith(f"_{suffix}")), "count")
     fields = ((f"@t:column.{bound.field}", unit), ("@t:column.ratio_to_default", "ratio"))
-    extra = [line | area] if far else [line | area, line | edge]
-    return charts.scatter(_by_state(dots), fields, extra, ("value", "value"))
+    extra = [line | area] if is_limit_outside else [line | area, line | edge]
+    return charts.scatter(_series_by_state(dots), fields, extra, ("value", "value"))
 
 
-def _by_state(dots: Sequence[tuple[str, charts.Option]]) -> list[tuple[str, list[charts.Option]]]:
-    """A series a state that some dot has."""
-    series = [(f"@t:search.state.{state}", [dot for own, dot in dots if own == state]) for state in STATES]
-    return [one for one in series if one[1]]
+def _series_by_state(dots: Sequence[tuple[str, charts.Option]]) -> list[tuple[str, list[charts.Option]]]:
+    """Return one series per state that some point has."""
+    series = [
+        (f"@t:search.state.{state}", [dot for dot_state, dot in dots if dot_state == state]) for state in SEARCH_STATES
+    ]
+    return [item for item in series if item[1]]
 
 
-def _measured(search: Search) -> list[TrialRow]:
-    return [row for row in search.rows if row.kind == "trial" and row.state in STATES and row.ratio is not None]
+def _measured_trials(search: Search) -> list[TrialRow]:
+    """Return the trials that were measured."""
+    return [row for row in search.rows if row.kind == "trial" and row.state in SEARCH_STATES and row.ratio is not None]
 
 
-def _dot(report: Report, search: Search, row: TrialRow, at: float | None) -> charts.Option:
-    best = row.trial == search.best
-    shown = {"name": setting_text(row), "id": f"{report.id}|trial {row.trial}", "value": [at, row.ratio]}
+def _dot(report: Report, search: Search, row: TrialRow, position: float | None) -> charts.Option:
+    """Return the point of a trial."""
+    is_best = row.trial == search.best
+    point = {"name": setting_text(row), "id": f"{report.id}|trial {row.trial}", "value": [position, row.ratio]}
     symbol = "circle" if row.state == "feasible" else "emptyCircle"
-    return shown | {"symbolSize": 14 if best else 8, "symbol": symbol}
+    return point | {"symbolSize": 14 if is_best else 8, "symbol": symbol}
 
 
-def _best_so_far(rows: Sequence[TrialRow]) -> charts.Option:
+def _best_line(rows: Sequence[TrialRow]) -> charts.Option:
+    """Return the line of the best feasible cost so far."""
     data: list[list[Any]] = []
-    least = float("inf")
+    lowest = float("inf")
     for row in rows:
         if row.state == "feasible":
-            least = min(least, row.ratio or least)
-        if least < float("inf"):
-            data.append([row.trial, least])
+            lowest = min(lowest, row.ratio or lowest)
+        if lowest < float("inf"):
+            data.append([row.trial, lowest])
     line = {"type": "line", "name": "@t:search.best_so_far", "data": data, "showSymbol": False, "silent": True}
     return line | {"step": "end", "lineStyle": {"width": 1.5, "opacity": 0.6}} | FEASIBLE_STYLE

@@ -1,7 +1,9 @@
-"""How sure a mean of a few repeats is, and whether two of them differ. Source: docs/views.md#evaluation.
+"""Confidence intervals of means of few repeats, and tests for a difference of two means.
 
-Student's t distribution by the continued fraction of the incomplete beta function (Numerical Recipes, 6.4), to 1e-10:
-there is no SciPy here.
+Source: docs/views.md#evaluation.
+
+Student's t distribution is computed with the continued fraction of the incomplete beta function
+(Numerical Recipes, 6.4), accurate to 1e-10, because SciPy is not a dependency.
 """
 
 from __future__ import annotations
@@ -12,13 +14,13 @@ from math import exp, inf, lgamma, log, sqrt
 from statistics import fmean, variance
 
 CONFIDENCE = 0.95
-SIGNIFICANCE_LEVEL = 0.05  # a difference that chance makes less often is significant
-_TERMS = 400
-_LEAST = 1e-300
+SIGNIFICANCE_LEVEL = 0.05  # a difference with a smaller p-value is significant
+_MAX_TERMS = 400
+_TINY = 1e-300
 
 
 def confidence_interval(values: Sequence[float]) -> tuple[float, float] | None:
-    """The 95 % confidence interval of the mean of independent repeats, by Student's t; None for fewer than two."""
+    """Return the 95 % confidence interval of the mean of repeats (Student's t); `None` for fewer than two."""
     n = len(values)
     if n < 2:
         return None
@@ -27,45 +29,47 @@ def confidence_interval(values: Sequence[float]) -> tuple[float, float] | None:
 
 
 def p_value(a: Sequence[float], b: Sequence[float]) -> float | None:
-    """How likely means lie so far apart by chance alone: Welch's test, two-sided; None with fewer than two values."""
+    """Return the two-sided p-value of Welch's test for equal means; `None` if a side has fewer than two values."""
     if min(len(a), len(b)) < 2:
         return None
-    of_a, of_b = variance(a) / len(a), variance(b) / len(b)
-    between = abs(fmean(a) - fmean(b))
-    if not of_a + of_b:
-        return 0.0 if between else 1.0
-    freedom = (of_a + of_b) ** 2 / (of_a**2 / (len(a) - 1) + of_b**2 / (len(b) - 1))
-    return two_sided_tail(between / sqrt(of_a + of_b), freedom)
+    variance_a, variance_b = variance(a) / len(a), variance(b) / len(b)
+    difference = abs(fmean(a) - fmean(b))
+    if not variance_a + variance_b:
+        return 0.0 if difference else 1.0
+    degrees = (variance_a + variance_b) ** 2 / (variance_a**2 / (len(a) - 1) + variance_b**2 / (len(b) - 1))
+    return two_sided_tail(difference / sqrt(variance_a + variance_b), degrees)
 
 
 def two_sided_tail(t: float, freedom: float) -> float:
-    """The share of Student's t distribution beyond -t and t."""
+    """Return the share of Student's t distribution below -t and above t."""
     x = freedom / (freedom + t * t)
     a, b = freedom / 2, 0.5
     if x in (0.0, 1.0):
         return x
     front = exp(lgamma(a + b) - lgamma(a) - lgamma(b) + a * log(x) + b * log(1 - x))
-    near = x < (a + 1) / (a + b + 2)  # where the fraction converges fast; elsewhere that of the other end does
-    return front * _fraction(a, b, x) / a if near else 1 - front * _fraction(b, a, 1 - x) / b
+    converges_fast = x < (a + 1) / (a + b + 2)  # otherwise the fraction of the other tail does
+    return (
+        front * _continued_fraction(a, b, x) / a if converges_fast else 1 - front * _continued_fraction(b, a, 1 - x) / b
+    )
 
 
 @cache
-def t_quantile(freedom: float, beyond: float = 1 - CONFIDENCE) -> float:
-    """The t beyond which, and beyond -t, lies that share of the distribution."""
+def t_quantile(freedom: float, tail: float = 1 - CONFIDENCE) -> float:
+    """Return the t for which the share of the distribution below -t and above t is `tail`."""
     low, high = 0.0, 1000.0
-    while two_sided_tail(high, freedom) > beyond:
+    while two_sided_tail(high, freedom) > tail:
         high *= 2
     while high - low > 1e-10 * max(1.0, high):
         middle = (low + high) / 2
-        low, high = (middle, high) if two_sided_tail(middle, freedom) > beyond else (low, middle)
+        low, high = (middle, high) if two_sided_tail(middle, freedom) > tail else (low, middle)
     return high
 
 
-def _fraction(a: float, b: float, x: float) -> float:
-    """The continued fraction of the incomplete beta function, by Lentz's method."""
+def _continued_fraction(a: float, b: float, x: float) -> float:
+    """Return the continued fraction of the incomplete beta function, by Lentz's method."""
     c, d = 1.0, 1 / _nonzero(1 - (a + b) * x / (a + 1))
     value, last = d, inf
-    for m in range(1, _TERMS):
+    for m in range(1, _MAX_TERMS):
         for term in (
             m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m)),
             -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1)),
@@ -79,5 +83,5 @@ def _fraction(a: float, b: float, x: float) -> float:
 
 
 def _nonzero(value: float) -> float:
-    """A value that can be divided by."""
-    return value if abs(value) > _LEAST else _LEAST
+    """Return the value, or a tiny one if it is too small to divide by."""
+    return value if abs(value) > _TINY else _TINY

@@ -1,4 +1,4 @@
-"""Call stacks of operators: the text that the file gives, or the Python calls around them."""
+"""Call stacks of operators: the text that the file records, or the Python calls around them."""
 
 from __future__ import annotations
 
@@ -11,33 +11,32 @@ from visualprof.views.measure.call_paths import frame_paths
 class CallStacks:
     """Distinct call stacks of a trace.
 
-    `of(rows)` gives a number for the stack of each event, -1 for none; `text(number)` its frames, the
-    innermost first, one a line.
+    `stack_ids(rows)` returns a number per event, and `stack_text(number)` the frames of that stack.
     """
 
     def __init__(self, trace: Trace) -> None:
-        self._trace, self._given = trace, trace.args.get("call_stack")
-        self._calls = frame_paths(trace)
+        self._trace, self._recorded = trace, trace.args.get("call_stack")
+        self._paths = frame_paths(trace)
 
     def stack_ids(self, rows: Ids) -> Ids:
-        """Number of the stack of each event."""
-        given = np.full(len(rows), -1) if self._given is None else self._given.values_at(rows, -1)
-        given = np.where(given > 0, given + len(self._calls), -1).astype(np.int32)
-        if not len(self._calls):
-            return given
-        around = self._calls.enclosing_paths(self._trace, self._trace.events.parent[rows])
-        captured = (given >= 0) & self._trace.track_mask(TrackKind.GRAPH)[rows]
-        return np.where(captured, given, around)
+        """Return the number of each event's stack, -1 for none."""
+        recorded = np.full(len(rows), -1) if self._recorded is None else self._recorded.values_at(rows, -1)
+        recorded = np.where(recorded > 0, recorded + len(self._paths), -1).astype(np.int32)
+        if not len(self._paths):
+            return recorded
+        enclosing = self._paths.enclosing_paths(self._trace, self._trace.events.parent[rows])
+        use_recorded = (recorded >= 0) & self._trace.track_mask(TrackKind.GRAPH)[rows]
+        return np.where(use_recorded, recorded, enclosing)
 
     def stack_text(self, number: int) -> str:
-        """Frames of a stack, the innermost first, one a line; "" for -1."""
+        """Return the frames of a stack, one per line, the innermost first; "" for -1."""
         if number < 0:
             return ""
         strings = self._trace.strings
-        if number >= len(self._calls):
-            return "\n".join(part.strip() for part in strings[number - len(self._calls)].split(";"))
+        if number >= len(self._paths):
+            return "\n".join(frame.strip() for frame in strings[number - len(self._paths)].split(";"))
         lines: list[str] = []
         while number >= 0:
-            lines.append(strings[int(self._calls.name[number])])
-            number = int(self._calls.parent[number])
+            lines.append(strings[int(self._paths.name[number])])
+            number = int(self._paths.parent[number])
         return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""Events of the steps by category and by the stage that asked for them."""
+"""Events of the steps by category and by the stage that issued them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,13 @@ ANNOTATION_CATEGORIES = (Category.STEP, Category.SESSION, *STAGES.values())
 
 
 class StageEventColumns(Columns):
-    """Events by category and stage. total_ns: union of their time, sum_ns: its sum; ratio: of the sum of all stages."""
+    """Events by category and stage.
+
+    Attributes:
+        total_ns: Union of their time.
+        sum_ns: Sum of their durations.
+        ratio: Share of `sum_ns` in the sum over all stages.
+    """
 
     category: kinds.WordColumn
     track_kind: kinds.WordColumn
@@ -31,46 +37,50 @@ class StageEventColumns(Columns):
 
 
 def stage_events(
-    trace: Trace, windows: StepWindows, stages: Mapping[str, Stage], joined: Launches
+    trace: Trace, windows: StepWindows, stages: Mapping[str, Stage], launched: Launches
 ) -> StageEventColumns:
-    """What each stage asked for, the stages in their order under each category; none where there are no stages.
+    """Return the events that each stage issued, per category with the stages in their order; empty without stages.
 
-    An event belongs to the stage in which the host asked for it: one on a device where it was launched, one on a
-    thread that works off a queue where it was put there. What was not asked for in a step is left out.
-    Source: VisualDL's event summary; docs/views.md#stages.
+    An event belongs to the stage in which the host issued it: for device work, when it was
+    launched; for work dequeued by a thread, when it was enqueued. Events that were not issued in a
+    step are left out. Source: VisualDL's event summary; docs/views.md#stages.
     """
     events = trace.events
     on_device = ~trace.track_mask(TrackKind.THREAD)
-    rows, stage = _asked_for(trace, windows, stages, joined)
+    rows, stage = _issued_events(trace, windows, stages, launched)
     groups = group((events.category[rows] * np.int16(2) + on_device[rows]) * (len(STAGES) + 1) + stage)
     first = groups.first
-    spent = groups.sum(events.dur[rows])
-    whole = np.bincount(kind := events.category[rows[first]] * 2 + on_device[rows[first]], spent)[kind].astype(np.int64)
-    order = np.lexsort((stage[first], kind, -whole))
+    sums = groups.sum(events.dur[rows])
+    category_total = np.bincount(kind := events.category[rows[first]] * 2 + on_device[rows[first]], sums)[kind].astype(
+        np.int64
+    )
+    order = np.lexsort((stage[first], kind, -category_total))
     category, side, number = (column[order] for column in (events.category[rows[first]], kind % 2, stage[first]))
     return StageEventColumns(
-        category=[Category(c).name.lower() for c in category],
+        category=[Category(category_id).name.lower() for category_id in category],
         track_kind=np.array(("host", "device"))[side].tolist(),
         stage=np.array((*STAGES, "other"))[number].tolist(),
         calls=groups.count[order],
         total_ns=np.array(list(map(span_length, unions_by_group(groups, events.ts[rows], events.end[rows]))), np.int64)[
             order
         ],
-        sum_ns=spent[order],
-        ratio=np.where(whole > 0, spent / np.maximum(whole, 1), np.nan)[order],
+        sum_ns=sums[order],
+        ratio=np.where(category_total > 0, sums / np.maximum(category_total, 1), np.nan)[order],
     )
 
 
-def _asked_for(trace: Trace, windows: StepWindows, stages: Mapping[str, Stage], joined: Launches) -> tuple[Ids, Ints]:
-    """Rows of the events that were asked for in the steps, and the number of the stage of each."""
+def _issued_events(
+    trace: Trace, windows: StepWindows, stages: Mapping[str, Stage], launched: Launches
+) -> tuple[Ids, Ints]:
+    """Return the rows of the events that were issued in steps, and the index of the stage of each."""
     events = trace.events
-    shown = (events.dur >= 0) & ~events.category_mask(*ANNOTATION_CATEGORIES) & ~trace.projected_mask()
-    rows = np.flatnonzero(shown & bool(stages)).astype(np.int32)
-    issue = np.arange(len(events), dtype=np.int32)
-    issue[joined.work] = joined.issuer
-    at = issue[rows]
-    asked = np.where(at >= 0, issue_times(trace, at, events.ts[at]), np.iinfo(np.int64).min)
-    inside = np.flatnonzero(windows.positions_at(asked) >= 0)
+    is_shown = (events.dur >= 0) & ~events.category_mask(*ANNOTATION_CATEGORIES) & ~trace.projected_mask()
+    rows = np.flatnonzero(is_shown & bool(stages)).astype(np.int32)
+    issuer = np.arange(len(events), dtype=np.int32)
+    issuer[launched.work] = launched.issuer
+    issuer_rows = issuer[rows]
+    issued = np.where(issuer_rows >= 0, issue_times(trace, issuer_rows, events.ts[issuer_rows]), np.iinfo(np.int64).min)
+    in_steps = np.flatnonzero(windows.positions_at(issued) >= 0)
     numbers = [number for number, name in enumerate(STAGES) if name in stages]
-    found = containing_set([stages[name].spans for name in STAGES if name in stages], asked[inside])
-    return rows[inside], np.array([*numbers, len(STAGES)])[found]
+    stage_index = containing_set([stages[name].spans for name in STAGES if name in stages], issued[in_steps])
+    return rows[in_steps], np.array([*numbers, len(STAGES)])[stage_index]

@@ -1,4 +1,4 @@
-"""Stages of a step: data loading, forward, backward, optimizer; marked by the framework or worked out."""
+"""Stages of a step (data loading, forward, backward, optimizer), annotated or derived from operators."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ STAGE_NAMES = {
     "backward": pattern(r"^\W*(backward( pass)?|bwd)\W*$", re.IGNORECASE),
     "optimizer": pattern(r"^\W*(optimi[sz]er( step)?|optim)\W*$", re.IGNORECASE),
 }
-STAGE_PRIORITY = ("dataloader", "optimizer", "backward", "forward")  # an instant of two stages is the first one's
+STAGE_PRIORITY = ("dataloader", "optimizer", "backward", "forward")  # time in two stages counts for the first one here
 AUTOGRAD_NAMES = pattern(
     r"^autograd::engine::evaluate_function|^torch::autograd::AccumulateGrad$|^(?!aten::)\w*Backward\d*$"
 )
@@ -37,9 +37,14 @@ NO_SPANS = np.zeros((0, 2), np.int64)
 
 
 class Stage(msgspec.Struct, frozen=True):
-    """start, end: (n,) ns of its calls, ascending. spans: (m, 2) ns, disjoint: of those what no other stage has.
+    """The calls of a stage.
 
-    derived: worked out from the operators, not marked in the trace.
+    Attributes:
+        start: (n,) ns of its calls, ascending.
+        end: (n,) ns.
+        spans: (m, 2) ns, disjoint: time of the calls that belongs to no other stage.
+        derived: Whether the stage was derived from operators instead of being annotated in the
+            trace.
     """
 
     start: Ints
@@ -50,36 +55,42 @@ class Stage(msgspec.Struct, frozen=True):
 
 @cached_on_trace
 def find_stages(trace: Trace) -> dict[str, Stage]:
-    """The stages that the trace has, none of which covers an instant of another.
+    """Return the stages of the trace, which do not overlap.
 
-    A stage is the outermost ranges that the framework or the user marked as such. Where no forward or backward
-    is marked it is worked out from the autograd functions. Source: docs/views.md#stages.
+    A stage consists of the outermost ranges that the framework or the user annotated as such. If
+    forward or backward is not annotated, it is derived from the autograd functions. Source:
+    docs/views.md#stages.
     """
     events = trace.events
-    marked = {name: rows for name, category in STAGES.items() if len(rows := _marked(trace, name, category))}
-    by_stage = {name: np.stack((events.ts[rows], events.end[rows]), axis=1) for name, rows in marked.items()}
-    if not {"forward", "backward"} <= by_stage.keys():
-        _derive(trace, step_windows(trace), by_stage, marked.get("optimizer", np.zeros(0, np.int64)))
+    annotated = {
+        name: rows for name, category in STAGES.items() if len(rows := _annotated_ranges(trace, name, category))
+    }
+    ranges = {name: np.stack((events.ts[rows], events.end[rows]), axis=1) for name, rows in annotated.items()}
+    if not {"forward", "backward"} <= ranges.keys():
+        _derive_passes(trace, step_windows(trace), ranges, annotated.get("optimizer", np.zeros(0, np.int64)))
     stages: dict[str, Stage] = {}
-    done = NO_SPANS
-    closures = _closures(by_stage)
-    for name in (n for n in STAGE_PRIORITY if n in by_stage):
-        start, end = by_stage[name][:, 0], by_stage[name][:, 1]
-        spans = subtract(union(start, end), merge(done, closures) if name == "optimizer" else done)
-        stages[name] = Stage(start, end, spans, name not in marked)
-        done = merge(done, spans)
+    assigned = NO_SPANS
+    closure_spans = _closure_spans(ranges)
+    for name in (n for n in STAGE_PRIORITY if n in ranges):
+        start, end = ranges[name][:, 0], ranges[name][:, 1]
+        spans = subtract(union(start, end), merge(assigned, closure_spans) if name == "optimizer" else assigned)
+        stages[name] = Stage(start, end, spans, name not in annotated)
+        assigned = merge(assigned, spans)
     return {name: stages[name] for name in STAGES if name in stages}
 
 
-def _closures(by_stage: Mapping[str, Ints]) -> Ints:
-    """Disjoint intervals of the forward and backward that an optimizer's step calls, as with `step(closure)`."""
-    steps = merge(by_stage.get("optimizer", NO_SPANS))
-    passes = (by_stage[name] for name in ("forward", "backward") if name in by_stage)
+def _closure_spans(ranges_by_stage: Mapping[str, Ints]) -> Ints:
+    """Return the disjoint intervals of forward and backward passes inside optimizer steps.
+
+    A step calls them if it gets a closure, as with `step(closure)`.
+    """
+    steps = merge(ranges_by_stage.get("optimizer", NO_SPANS))
+    passes = (ranges_by_stage[name] for name in ("forward", "backward") if name in ranges_by_stage)
     return merge(*(ranges[contains_times(steps, ranges[:, 0])] for ranges in passes))
 
 
-def _marked(trace: Trace, name: str, category: Category) -> Rows:
-    """Rows of the outermost ranges of a stage in order of time."""
+def _annotated_ranges(trace: Trace, name: str, category: Category) -> Rows:
+    """Return the rows of the outermost ranges of a stage, in the order of time."""
     events = trace.events
     host = trace.track_mask(TrackKind.THREAD)
     mask = (events.category == category) & host
@@ -91,141 +102,199 @@ def _marked(trace: Trace, name: str, category: Category) -> Rows:
     return rows[np.argsort(events.ts[rows], kind="stable")]
 
 
-def _derive(trace: Trace, windows: StepWindows, by_stage: dict[str, Ints], optimizer: Rows) -> None:
-    """Adds backward and forward of every iteration, (n, 2) ns each, where they are not marked but can be told.
+def _derive_passes(trace: Trace, windows: StepWindows, by_stage: dict[str, Ints], optimizer: Rows) -> None:
+    """Add backward and forward of every iteration, (n, 2) ns each, if they are not annotated but can be derived.
 
-    Backward: from the first to the last of autograd functions between which no operator of a forward ran (one with
-    a sequence number, where the trace has those) and no step or other stage began. Forward: from the first operator of
-    the iteration to that. An iteration begins after all of these: its step's mark, the backward before it, the
-    optimizer's step and the data loading before it, and its `zero_grad` where nothing that a backward goes back to ran
-    between those and that. A step that itself calls them (a closure, as
-    those of LBFGS and Lightning) does so with operators that have sequence numbers; its own have none.
+    Backward lasts from the first to the last autograd function. Between two of them no forward
+    operator may run (one with a sequence number, if the trace has those), and no step or other
+    stage may begin.
 
-    Args: by_stage: ranges of the stages that the trace marks. optimizer: rows of those of the optimizer.
+    Forward lasts from the first operator of the iteration to the backward. An iteration begins
+    after all of these:
+
+    - the annotation of its step
+    - the previous backward
+    - the previous optimizer step and data loading
+    - the previous `zero_grad`, if nothing that the backward goes back to ran between the others and
+      it
+
+    If an optimizer step itself calls the passes (a closure, as with LBFGS and Lightning), their
+    operators have sequence numbers and the optimizer's own do not.
+
+    Args:
+        trace: The trace.
+        windows: Its steps.
+        by_stage: Ranges of the annotated stages; is extended.
+        optimizer: Rows of the optimizer ranges.
     """
-    grad = _autograd(trace)
-    called = trace.track_mask(TrackKind.THREAD) & (trace.events.dur > 0)
-    ops = np.flatnonzero((trace.events.category == Category.OP) & is_operator(trace) & called).astype(np.int32)
-    ops = ops[nearest_ancestor(trace.events.parent, grad, ops) < 0]
+    is_autograd = _is_autograd(trace)
+    is_thread_event = trace.track_mask(TrackKind.THREAD) & (trace.events.dur > 0)
+    ops = np.flatnonzero((trace.events.category == Category.OP) & is_operator(trace) & is_thread_event).astype(np.int32)
+    ops = ops[nearest_ancestor(trace.events.parent, is_autograd, ops) < 0]
     if "backward" not in by_stage:
-        by_stage["backward"] = _backward(trace, windows, by_stage, np.flatnonzero(grad), ops)
+        by_stage["backward"] = _derive_backward(trace, windows, by_stage, np.flatnonzero(is_autograd), ops)
     if "forward" not in by_stage:
-        by_stage["forward"] = _forward(trace, windows, by_stage, ops, optimizer)
+        by_stage["forward"] = _derive_forward(trace, windows, by_stage, ops, optimizer)
     for name in [name for name, ranges in by_stage.items() if not len(ranges)]:
         del by_stage[name]
 
 
-def _backward(trace: Trace, windows: StepWindows, by_stage: Mapping[str, Ints], grad: Rows, ops: Ids) -> Ints:
-    """Ranges of autograd functions `grad` that no operator of a forward parts; `ops`: the operators outside of them."""
+def _derive_backward(
+    trace: Trace, windows: StepWindows, by_stage: Mapping[str, Ints], autograd_rows: Rows, ops: Ids
+) -> Ints:
+    """Return the ranges of autograd functions that are not separated by forward operators.
+
+    Args:
+        trace: The trace.
+        windows: Its steps.
+        by_stage: Ranges of the annotated stages.
+        autograd_rows: Rows of the autograd functions.
+        ops: Operators outside of them.
+    """
     events = trace.events
-    grad = grad[np.argsort(events.ts[grad], kind="stable")]
-    grad = grad[windows.positions_at(events.ts[grad]) >= 0]
-    recorded = ops[trace.arg("sequence", ops) >= 0]
+    autograd_rows = autograd_rows[np.argsort(events.ts[autograd_rows], kind="stable")]
+    autograd_rows = autograd_rows[windows.positions_at(events.ts[autograd_rows]) >= 0]
+    with_sequence = ops[trace.arg("sequence", ops) >= 0]
     starts = [ranges[:, 0] for ranges in (windows.host_spans, *by_stage.values())]
-    borders = np.sort(np.concatenate((events.ts[recorded if len(recorded) else ops], *starts)), kind="stable")
-    return _runs(events.ts[grad], events.end[grad], borders)
+    separators = np.sort(
+        np.concatenate((events.ts[with_sequence if len(with_sequence) else ops], *starts)), kind="stable"
+    )
+    return _merge_between(events.ts[autograd_rows], events.end[autograd_rows], separators)
 
 
-def _forward(trace: Trace, windows: StepWindows, by_stage: Mapping[str, Ints], ops: Ids, optimizer: Rows) -> Ints:
-    """From the first operator of each iteration, when the host asked for it, to its backward."""
+def _derive_forward(
+    trace: Trace, windows: StepWindows, by_stage: Mapping[str, Ints], ops: Ids, optimizer: Rows
+) -> Ints:
+    """Return the ranges from the first operator of each iteration to its backward.
+
+    A range begins when the host issued that operator.
+    """
     events, backward = trace.events, by_stage["backward"]
-    clearing = match_names(trace, events.name[optimizer], lambda text: "zero_grad" in text)
-    stepped = events.end[optimizer[~clearing]]
-    loaded = by_stage.get("dataloader", NO_SPANS)[:, 1]
-    calling = _holding(backward[:, 0], by_stage.get("optimizer", NO_SPANS))
-    if len(calling):
-        ops = ops[(trace.arg("sequence", ops) >= 0) | ~contains_times(calling, events.ts[ops])]
-    before = np.concatenate((windows.host_spans[:, 0], backward[:, 1], stepped, loaded, calling[:, 0]))
-    recorded = events.ts[trace.links.src[trace.links.kind == LinkKind.FWDBWD]]
-    if len(recorded):  # what a backward goes back to
-        zeroed = events.ts[optimizer[clearing]]
-        unused = _last(np.sort(recorded), zeroed) < _last(np.sort(before), zeroed)
-        before = np.append(before, events.end[optimizer[clearing][unused]])
-    begin = _last(np.sort(before), backward[:, 0])
-    asked = issue_times(trace, ops, events.ts[ops])
-    free = union(asked, np.where(asked == events.ts[ops], events.end[ops], asked + 1))
-    free = subtract(free, subtract(merge(*by_stage.values()), subtract(calling, merge(backward))))
-    first = np.append(free[:, 0], np.iinfo(np.int64).max)[np.searchsorted(free[:, 1], begin, side="right")]
-    forward = np.stack((np.maximum(first, begin), backward[:, 0]), axis=1)
+    is_zero_grad = match_names(trace, events.name[optimizer], lambda text: "zero_grad" in text)
+    step_ends = events.end[optimizer[~is_zero_grad]]
+    loading_ends = by_stage.get("dataloader", NO_SPANS)[:, 1]
+    closure_steps = _ranges_containing(backward[:, 0], by_stage.get("optimizer", NO_SPANS))
+    if len(closure_steps):
+        ops = ops[(trace.arg("sequence", ops) >= 0) | ~contains_times(closure_steps, events.ts[ops])]
+    boundaries = np.concatenate(
+        (windows.host_spans[:, 0], backward[:, 1], step_ends, loading_ends, closure_steps[:, 0])
+    )
+    forward_starts = events.ts[trace.links.src[trace.links.kind == LinkKind.FWDBWD]]
+    if len(forward_starts):  # operators that a backward goes back to
+        zero_grad_starts = events.ts[optimizer[is_zero_grad]]
+        is_boundary = _last_before(np.sort(forward_starts), zero_grad_starts) < _last_before(
+            np.sort(boundaries), zero_grad_starts
+        )
+        boundaries = np.append(boundaries, events.end[optimizer[is_zero_grad][is_boundary]])
+    iteration_start = _last_before(np.sort(boundaries), backward[:, 0])
+    issued = issue_times(trace, ops, events.ts[ops])
+    candidate_spans = union(issued, np.where(issued == events.ts[ops], events.end[ops], issued + 1))
+    candidate_spans = subtract(
+        candidate_spans, subtract(merge(*by_stage.values()), subtract(closure_steps, merge(backward)))
+    )
+    first_start = np.append(candidate_spans[:, 0], np.iinfo(np.int64).max)[
+        np.searchsorted(candidate_spans[:, 1], iteration_start, side="right")
+    ]
+    forward = np.stack((np.maximum(first_start, iteration_start), backward[:, 0]), axis=1)
     return forward[forward[:, 0] < forward[:, 1]]
 
 
-def _autograd(trace: Trace) -> Mask:
-    """Of each event: an autograd function, by its name or else as the end of a link from a forward operator."""
+def _is_autograd(trace: Trace) -> Mask:
+    """Return, per event, whether it is an autograd function.
+
+    It has such a name, or is the end of a link from a forward operator.
+    """
     events = trace.events
-    named = is_operator(trace) & trace.track_mask(TrackKind.THREAD)
-    rows = np.flatnonzero(named)
-    named[rows] = match_names(trace, events.name[rows], lambda text: bool(AUTOGRAD_NAMES.search(text)))
-    if not named.any():
-        named[trace.links.dst[trace.links.kind == LinkKind.FWDBWD]] = True
-    return named
+    is_autograd = is_operator(trace) & trace.track_mask(TrackKind.THREAD)
+    rows = np.flatnonzero(is_autograd)
+    is_autograd[rows] = match_names(trace, events.name[rows], lambda text: bool(AUTOGRAD_NAMES.search(text)))
+    if not is_autograd.any():
+        is_autograd[trace.links.dst[trace.links.kind == LinkKind.FWDBWD]] = True
+    return is_autograd
 
 
-def _holding(times: Ints, ranges: Ints) -> Ints:
-    """Those of some ranges (n, 2) in which one of ascending times lies, disjoint."""
-    place = np.searchsorted(times, ranges)
-    return merge(ranges[place[:, 1] > place[:, 0]])
+def _ranges_containing(times: Ints, ranges: Ints) -> Ints:
+    """Return the ranges (n, 2) that contain one of some ascending times, merged."""
+    position = np.searchsorted(times, ranges)
+    return merge(ranges[position[:, 1] > position[:, 0]])
 
 
-def _runs(start: Ints, end: Ints, borders: Ints) -> Ints:
-    """Ranges (m, 2) from the first to the last of events (n,), by start, that no border (k,) parts; all ascending."""
+def _merge_between(start: Ints, end: Ints, separators: Ints) -> Ints:
+    """Return ranges (m, 2) from the first to the last of the events (n,) that no separator (k,) divides.
+
+    All ascending.
+    """
     if not len(start):
         return NO_SPANS
     reach = np.maximum.accumulate(end)
-    parted = np.searchsorted(borders, start[1:], side="right") > np.searchsorted(borders, reach[:-1], side="left")
-    first = np.flatnonzero(np.concatenate(([True], parted)))
+    is_separated = np.searchsorted(separators, start[1:], side="right") > np.searchsorted(
+        separators, reach[:-1], side="left"
+    )
+    first = np.flatnonzero(np.concatenate(([True], is_separated)))
     return np.stack((start[first], reach[np.append(first[1:], len(start)) - 1]), axis=1)
 
 
-def _last(times: Ints, at: Ints) -> Ints:
-    """The last of ascending times up to each, long ago where there is none."""
-    return np.concatenate(([DISTANT_PAST], times))[np.searchsorted(times, at, side="right")]
+def _last_before(times: Ints, queries: Ints) -> Ints:
+    """Return the last of some ascending times up to each query time, `DISTANT_PAST` if there is none."""
+    return np.concatenate(([DISTANT_PAST], times))[np.searchsorted(times, queries, side="right")]
 
 
-def device_time_in_ranges(trace: Trace, work: Ids, issue: Ids, start: Ints, end: Ints) -> Ints:
-    """Duration of the device work that was asked for inside each range, on any thread.
+def device_time_in_ranges(trace: Trace, work: Ids, issuer: Ids, start: Ints, end: Ints) -> Ints:
+    """Return the duration of device work that was issued inside each range, on any thread.
 
-    Args: work, issue: (m,) rows of Launches. start, end: (n,) ns. Returns: (n,) ns.
+    Args:
+        trace: The trace.
+        work: (m,) device work of `Launches`.
+        issuer: (m,) issuer of each.
+        start: (n,) ns.
+        end: (n,) ns.
+
+    Returns:
+        (n,) ns.
     """
-    known = issue >= 0
-    at = trace.events.ts[issue[known]]
-    order = np.argsort(at, kind="stable")
-    total = np.concatenate(([0], np.cumsum(np.maximum(trace.events.dur[work[known]], 0)[order])))
-    at = at[order]
-    return total[np.searchsorted(at, end)] - total[np.searchsorted(at, start)]
+    is_issued = issuer >= 0
+    issued = trace.events.ts[issuer[is_issued]]
+    order = np.argsort(issued, kind="stable")
+    cumulative = np.concatenate(([0], np.cumsum(np.maximum(trace.events.dur[work[is_issued]], 0)[order])))
+    issued = issued[order]
+    return cumulative[np.searchsorted(issued, end)] - cumulative[np.searchsorted(issued, start)]
 
 
-def stage_times(trace: Trace, windows: StepWindows, stages: Mapping[str, Stage], joined: Launches) -> dict[str, Ints]:
-    """Nanoseconds of each step by the stage that asked for what ran; every instant counts once, `other` for no stage.
+def stage_times(trace: Trace, windows: StepWindows, stages: Mapping[str, Stage], launched: Launches) -> dict[str, Ints]:
+    """Return the time of each step by the stage that issued what ran, in ns.
 
-    Work on devices counts before work on threads that work off a queue, and that before the time in which the host was
-    in a stage; of each, forward counts before backward, the optimizer and data loading. Source: docs/views.md#stages.
+    Every moment counts once, `other` for no stage.
+
+    Device work has priority over work dequeued by threads, and that over the time in which the host
+    was in a stage. Within each, the priority is forward, backward, optimizer, data loading. Source:
+    docs/views.md#stages.
     """
     events, links = trace.events, trace.links
-    later = links.kind == LinkKind.ASYNC
+    is_async = links.kind == LinkKind.ASYNC
     order = [name for name in ("forward", "backward", "optimizer", "dataloader") if name in stages]
     layers: list[tuple[str, Ints]] = []
-    for work, issue in ((joined.work, joined.issuer), (links.dst[later], links.src[later])):
-        asked = np.where(issue >= 0, events.ts[issue], DISTANT_PAST)
-        by = containing_set([stages[name].spans for name in order], asked)
-        layers += [(name, _union_of(trace, work[by == number])) for number, name in enumerate(order)]
-        layers.append(("other", _union_of(trace, work)))
-    layers += [(name, _own(windows, stages[name].spans)) for name in order]
+    for work, issuer in ((launched.work, launched.issuer), (links.dst[is_async], links.src[is_async])):
+        issued = np.where(issuer >= 0, events.ts[issuer], DISTANT_PAST)
+        stage_index = containing_set([stages[name].spans for name in order], issued)
+        layers += [(name, _event_union(trace, work[stage_index == index])) for index, name in enumerate(order)]
+        layers.append(("other", _event_union(trace, work)))
+    layers += [(name, _clip_to_steps(windows, stages[name].spans)) for name in order]
     layers.append(("other", np.stack((windows.start, windows.end), axis=1)))
-    out = {name: np.zeros(len(windows), np.int64) for name in (*STAGES, "other")}
-    done = NO_SPANS
+    times = {name: np.zeros(len(windows), np.int64) for name in (*STAGES, "other")}
+    counted = NO_SPANS
     for name, spans in layers:
-        out[name] += covered_ns(subtract(spans, done), windows.start, windows.end)
-        done = merge(done, spans)
-    return out
+        times[name] += covered_ns(subtract(spans, counted), windows.start, windows.end)
+        counted = merge(counted, spans)
+    return times
 
 
-def _own(windows: StepWindows, spans: Ints) -> Ints:
-    """What of each span lies in the step that asked in it."""
-    spans, place = windows.split_spans(spans)
-    start = np.maximum(spans[:, 0], windows.start[place])
-    return union(start, np.maximum(start, np.minimum(spans[:, 1], windows.end[place])))
+def _clip_to_steps(windows: StepWindows, spans: Ints) -> Ints:
+    """Return the part of each span that is inside the step that issued it."""
+    spans, step_index = windows.split_spans(spans)
+    start = np.maximum(spans[:, 0], windows.start[step_index])
+    return union(start, np.maximum(start, np.minimum(spans[:, 1], windows.end[step_index])))
 
 
-def _union_of(trace: Trace, rows: Rows) -> Ints:
+def _event_union(trace: Trace, rows: Rows) -> Ints:
+    """Return the union of some events."""
     return union(trace.events.ts[rows], trace.events.end[rows])

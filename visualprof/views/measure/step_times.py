@@ -1,4 +1,4 @@
-"""The steps of a process over time: how long they took, where their band ends, and which were recorded."""
+"""Durations of a process's steps over time, with the limit of the normal range and the recordings."""
 
 from __future__ import annotations
 
@@ -11,62 +11,73 @@ from visualprof.reader.trace import Floats, Ints
 from visualprof.views.answers import charts
 from visualprof.views.measure.point import run_intervals
 
-BAND_STEPS = 128  # steps that make a band
-SKIPPED_STEPS = 50  # first steps, and those after a recording, that say nothing of what is usual
+BAND_STEPS = 128  # steps from which the limit is computed
+SKIPPED_STEPS = 50  # first steps, and steps after a recording, which are not representative
 MAX_DEVIATIONS, MIN_BAND_SHARE = 6 * 1.4826, 0.2
 
 
 def step_times_chart(times: StepTimes) -> charts.Option:
-    """Median and longest step of each stretch over the time since the first, the end of the band, and the recordings.
+    """Return the chart of step durations over time.
 
-    Of a step that was recorded the point has its number as `id`.
+    It shows the median and longest step of each interval, the limit of the normal range, and the
+    recordings.
+
+    The point of a recorded step has the step's number as its `id`.
     """
     if not len(times.durations):
         return {}
-    x, _, middle, most = run_intervals(times.durations)
-    single = len(x) == len(times.durations)
-    curves = [("step_time", middle)] if single else [("max", most), ("median", middle)]
-    limit = step_time_limits(times, np.searchsorted(np.cumsum(times.durations), x, "right"))
+    time, _, median, longest = run_intervals(times.durations)
+    is_single = len(time) == len(times.durations)
+    curves = [("step_time", median)] if is_single else [("max", longest), ("median", median)]
+    limit = step_time_limits(times, np.searchsorted(np.cumsum(times.durations), time, "right"))
     if not np.isnan(limit).all():
         curves.append(("limit", limit))
-    option = charts.lines([(f"@t:live.{name}", x, y) for name, y in curves], ("ns", "ns"), steps=False)
+    option = charts.lines([(f"@t:live.{name}", time, values) for name, values in curves], ("ns", "ns"), steps=False)
     if len(curves) > 1 and curves[-1][0] == "limit":
         option["series"][-1] |= {"lineStyle": {"type": "dashed", "width": 1}}
-    option["series"].append({"type": "scatter", "name": "@t:live.recordings", "data": _points(times), "z": 10})
+    option["series"].append(
+        {"type": "scatter", "name": "@t:live.recordings", "data": _recording_points(times), "z": 10}
+    )
     return option
 
 
-def step_time_limits(times: StepTimes, at: Ints) -> Floats:
-    """The longest that is still usual before each of these steps (n,), as `visualprof.capture.watch` has it, ns.
+def step_time_limits(times: StepTimes, steps: Ints) -> Floats:
+    """Return the longest normal duration before each of some steps (n,) in ns.
 
-    Median + max(6 x 1.4826 median absolute deviation, 20 % of the median) of the last 128 steps that say something;
-    NaN before there are so many.
+    The limit is that of `visualprof.capture.watch`.
+
+    It is the median plus max(6 x 1.4826 median absolute deviation, 20 % of the median) of the last
+    128 representative steps. It is NaN before there are that many.
     """
-    telling = np.ones(len(times.durations), bool)
-    telling[:SKIPPED_STEPS] = False
-    for one in times.recorded:
-        telling[one.index : None if one.steps is None else one.index + one.steps + SKIPPED_STEPS] = False
-    usual = times.durations[telling].astype(np.float64)
-    before = (np.cumsum(telling) - telling)[at]
-    limit = np.full(len(at), np.nan)
-    known = before >= BAND_STEPS
-    if known.any():
-        windows = np.lib.stride_tricks.sliding_window_view(usual, BAND_STEPS)[before[known] - BAND_STEPS]
-        middle = np.median(windows, axis=1)
-        spread = np.median(np.abs(windows - middle[:, None]), axis=1)
-        limit[known] = middle + np.maximum(MAX_DEVIATIONS * spread, MIN_BAND_SHARE * middle)
+    is_representative = np.ones(len(times.durations), bool)
+    is_representative[:SKIPPED_STEPS] = False
+    for recording in times.recorded:
+        is_representative[
+            recording.index : None if recording.steps is None else recording.index + recording.steps + SKIPPED_STEPS
+        ] = False
+    representative = times.durations[is_representative].astype(np.float64)
+    count_before = (np.cumsum(is_representative) - is_representative)[steps]
+    limit = np.full(len(steps), np.nan)
+    is_known = count_before >= BAND_STEPS
+    if is_known.any():
+        last_steps = np.lib.stride_tricks.sliding_window_view(representative, BAND_STEPS)[
+            count_before[is_known] - BAND_STEPS
+        ]
+        median = np.median(last_steps, axis=1)
+        spread = np.median(np.abs(last_steps - median[:, None]), axis=1)
+        limit[is_known] = median + np.maximum(MAX_DEVIATIONS * spread, MIN_BAND_SHARE * median)
     return limit
 
 
-def _points(times: StepTimes) -> list[dict[str, Any]]:
-    """Where each recording began, as high as its first step."""
-    begun = np.cumsum(times.durations) - times.durations
+def _recording_points(times: StepTimes) -> list[dict[str, Any]]:
+    """Return the start of each recording, at the height of its first step."""
+    starts = np.cumsum(times.durations) - times.durations
     return [
         {
-            "id": str(times.first + one.index),
-            "name": str(times.first + one.index),
-            "value": [int(begun[one.index]), int(times.durations[one.index])],
+            "id": str(times.first + recording.index),
+            "name": str(times.first + recording.index),
+            "value": [int(starts[recording.index]), int(times.durations[recording.index])],
         }
-        for one in times.recorded
-        if one.index < len(times.durations)
+        for recording in times.recorded
+        if recording.index < len(times.durations)
     ]

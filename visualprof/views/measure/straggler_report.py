@@ -1,4 +1,4 @@
-"""Whom a run waits for, with the evidence: as it is answered."""
+"""Stragglers of a run with their evidence, as the API returns them."""
 
 from __future__ import annotations
 
@@ -14,18 +14,31 @@ MAX_STRAGGLERS = 100
 
 
 class Straggler(msgspec.Struct):
-    """Ranks that the others wait for: their own time, that in which they do not only communicate, is longer.
+    """Ranks that the others wait for, because their self time is longer than that of their peers.
 
-    It is longer than that of the ranks in the same place of other groups, in the steps that are late. unit: what they
-    are together; name: of a host or group, the number of a stage. rank: the first of ranks. own_excess_ns: their own
-    time of a step on average less the median of the others'; late_excess_ns: that of a late step. steps_late: how many
-    are, late_steps: the first 100 of them. computation_excess_ns, input_excess_ns, host_excess_ns: how much more of
-    computation, of data loading beside no other work, and of time with neither of these nor communication their late
-    steps have. cause: which of them makes up for 80 % of that or more; of computation `work` where the kernels have
-    more blocks, `device` where they have as many, itself where that is not recorded. kernel: what takes longer by the
-    most, by kernel_excess_ns of a late step. collective: in which the others of their groups wait for most, waited_ns
-    each in a late step. Of a slow link (cause `link`) all excess is of its collective, which takes so many times as
-    long (slower) as others of the same size. "", null: not known.
+    Self time is all time except exposed communication. Peers are the ranks at the same position in
+    other groups. "" and null mean unknown.
+
+    Attributes:
+        unit: What the ranks are together.
+        name: Name of the host or group, or number of the stage.
+        rank: The first of `ranks`.
+        own_excess_ns: Mean self time per step minus the median of the peers.
+        late_excess_ns: The same in a late step.
+        steps_late: Number of late steps.
+        late_steps: The first 100 late steps.
+        computation_excess_ns: Additional computation in a late step.
+        input_excess_ns: Additional data loading without other work.
+        host_excess_ns: Additional time with neither of these nor communication.
+        cause: The one of these that explains at least 80 % of the excess. For computation it is
+            `work` if the kernels have more blocks, `device` if they have as many, and `computation`
+            if blocks are not recorded. `link` if the excess is that of a slow collective.
+        kernel: Kernel with the largest excess.
+        kernel_excess_ns: Its excess in a late step.
+        slower: For a slow link, how many times as long the collective takes as others of the same
+            size.
+        collective: Collective in which the other ranks of the groups wait most.
+        waited_ns: Wait time of each of them in a late step.
     """
 
     unit: Unit
@@ -50,56 +63,72 @@ class Straggler(msgspec.Struct):
 
 
 def straggler_report(run: RunAnalysis) -> list[Straggler]:
-    """Who is late in the steps that can be compared, that which costs most first."""
-    compared = rank_times(run.ranks, run.comparable_steps, run.process_groups)
-    if compared is None:
+    """Return the stragglers in the steps that can be compared, the most expensive first."""
+    times = rank_times(run.ranks, run.comparable_steps, run.process_groups)
+    if times is None:
         return []
-    slow = link_times(run.communication_events, run.comparable_steps, float(np.median(compared.total)))
-    found = [
-        *find_outliers(run.ranks, compared, run.process_groups),
-        *slow_links(run.communication_events, slow, run.process_groups),
+    link_stats = link_times(run.communication_events, run.comparable_steps, float(np.median(times.total)))
+    stragglers = [
+        *find_outliers(run.ranks, times, run.process_groups),
+        *slow_links(run.communication_events, link_stats, run.process_groups),
     ]
-    found = sorted(found, key=lambda one: -float(one.excess_ns[one.is_late].sum()))[:MAX_STRAGGLERS]
-    return [_straggler(one, run) for one in found]
+    stragglers = sorted(stragglers, key=lambda outlier: -float(outlier.excess_ns[outlier.is_late].sum()))[
+        :MAX_STRAGGLERS
+    ]
+    return [_straggler(outlier, run) for outlier in stragglers]
 
 
-def _straggler(one: Outlier, run: RunAnalysis) -> Straggler:
-    rows: list[int] = one.members.tolist()
+def _straggler(outlier: Outlier, run: RunAnalysis) -> Straggler:
+    """Return one straggler with its evidence."""
+    rows: list[int] = outlier.members.tolist()
     ranks, steps = [run.process_groups.ranks[row] for row in rows], run.comparable_steps
-    late = [name for name, is_late in zip(steps, one.is_late.tolist(), strict=True) if is_late]
-    collective, waited = _waited(set(ranks), late, run)
-    computation, loading, host = (round(ns) for ns in one.part_excess_ns)
+    late_steps = [name for name, is_late in zip(steps, outlier.is_late.tolist(), strict=True) if is_late]
+    collective, waited = _longest_wait(set(ranks), late_steps, run)
+    computation_ns, input_ns, host_ns = (round(ns) for ns in outlier.part_excess_ns)
     return Straggler(
-        unit=one.unit,
-        name=one.name,
+        unit=outlier.unit,
+        name=outlier.name,
         rank=ranks[0],
         ranks=ranks,
         hosts=sorted({run.process_groups.hosts[row] for row in rows} - {""}),
-        own_excess_ns=round(float(one.excess_ns.mean())),
-        late_excess_ns=round(float(one.excess_ns[one.is_late].mean())),
-        steps_late=len(late),
+        own_excess_ns=round(float(outlier.excess_ns.mean())),
+        late_excess_ns=round(float(outlier.excess_ns[outlier.is_late].mean())),
+        steps_late=len(late_steps),
         steps=len(steps),
-        late_steps=late[:100],
-        computation_excess_ns=computation,
-        input_excess_ns=loading,
-        host_excess_ns=host,
-        cause=one.cause,
-        kernel=one.kernel,
-        kernel_excess_ns=round(one.kernel_ns) if one.kernel else None,
-        slower=one.slowdown or None,
-        collective=one.collective or collective,
+        late_steps=late_steps[:100],
+        computation_excess_ns=computation_ns,
+        input_excess_ns=input_ns,
+        host_excess_ns=host_ns,
+        cause=outlier.cause,
+        kernel=outlier.kernel,
+        kernel_excess_ns=round(outlier.kernel_ns) if outlier.kernel else None,
+        slower=outlier.slowdown or None,
+        collective=outlier.collective or collective,
         waited_ns=waited,
     )
 
 
-def _waited(ranks: set[int], late: list[str], run: RunAnalysis) -> tuple[str, int | None]:
-    """The collective in which the other ranks of some ranks' groups wait for most, and ns each in a late step."""
-    numbers, waits = run.process_groups.ranks, run.wait_totals
-    met = [one for one in run.process_groups.groups if not ranks.isdisjoint(one.members) and one.role != "world"]
-    others = {rank for one in met for rank in one.profiled_members} - ranks or set(numbers) - ranks
-    waiting = np.array([number in others for number in numbers], bool)
-    in_late = np.array([*(name in late for name in run.communication_events.steps), False], bool)
-    rows = waiting[waits.rank] & in_late[waits.step]
-    spent = np.bincount(waits.name[rows], waits.ns[rows], len(run.collective_names))
-    most = int(spent.argmax()) if len(spent) else 0
-    return (run.collective_names[most], round(spent[most] / len(others) / len(late))) if spent.any() else ("", None)
+def _longest_wait(ranks: set[int], late_steps: list[str], run: RunAnalysis) -> tuple[str, int | None]:
+    """Return the collective in which the peers of some ranks wait most, and the wait time of each.
+
+    Peers are the other ranks of the groups; the time is in ns per late step.
+    """
+    all_ranks, waits = run.process_groups.ranks, run.wait_totals
+    shared_groups = [
+        process_group
+        for process_group in run.process_groups.groups
+        if not ranks.isdisjoint(process_group.members) and process_group.role != "world"
+    ]
+    peers = {rank for process_group in shared_groups for rank in process_group.profiled_members} - ranks or set(
+        all_ranks
+    ) - ranks
+    is_peer = np.array([rank in peers for rank in all_ranks], bool)
+    is_late_step = np.array([*(name in late_steps for name in run.communication_events.steps), False], bool)
+    rows = is_peer[waits.rank] & is_late_step[waits.step]
+    total_wait = np.bincount(waits.name[rows], waits.ns[rows], len(run.collective_names))
+    longest = int(total_wait.argmax()) if len(total_wait) else 0
+    return (
+        (run.collective_names[longest], round(total_wait[longest] / len(peers) / len(late_steps)))
+        if total_wait.any()
+        else ("", None)
+    )

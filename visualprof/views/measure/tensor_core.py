@@ -1,4 +1,4 @@
-"""Which kernels use tensor cores and which operators could, by their names."""
+"""Which kernels use tensor cores and which operators could use them, by their names."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ import numpy as np
 from visualprof.reader.patterns import pattern
 from visualprof.reader.trace import Mask, Rows, Trace
 
-# Checked against the tensor pipe's own counter on an H200: tests/views/test_tensor_core.py.
+# Verified with the tensor pipe counter of an H200: tests/views/test_tensor_core.py.
 KERNEL_NAMES = pattern(
-    # instruction shapes of Volta to Ada in the names of cuBLAS, cuDNN and CUTLASS kernels
+    # Volta to Ada: instruction shapes in the names of cuBLAS, cuDNN and CUTLASS kernels
     r"(?<!\d)(?:884|1688|16816|16832|8816|8832|16864)(?!\d)|(?<![a-z])[hidbq]mma|tensorop|tensor\d+x\d+x\d+|xmma_"
-    # Hopper and Blackwell: asynchronous products, cuBLASLt's generated kernels, CUTLASS 3 main loops
+    # Hopper and Blackwell: asynchronous matrix products, generated kernels of cuBLASLt, CUTLASS 3 main loops
     r"|gmma|tcgen05|nvjet_|cutlass3x_|MainloopSm(?:90|10\d|12\d)|sm(?:90|10\d|12\d)_\w*gemm"
     # attention
     r"|flash_(?:fwd|bwd)|flash_attn|fmha_(?:cutlass|fwd|bwd|v2)",
     re.IGNORECASE,
 )
-# The same families also generate kernels for the CUDA cores.
+# The same libraries also generate kernels for the CUDA cores.
 CUDA_CORE_NAMES = pattern(r"ffma|simt", re.IGNORECASE)
 
 OPERATOR_NAMES = pattern(
@@ -33,30 +33,33 @@ OPERATOR_NAMES = pattern(
     r"MatMul|Gemm|Conv|ConvTranspose|FusedMatMul|FusedGemm|FusedConv|Attention|MultiHeadAttention|"
     r"Convolution\w*|ConvBias\w*|MatrixMul\w*|BatchedMatrixMul\w*|BatchedMatmul)$"
 )
-# Operator names of a family with a suffix that is not part of the name: Paddle's "conv2d dygraph", "matmul compute".
+# Suffixes that are not part of an operator's name, as in Paddle's "conv2d dygraph" and "matmul compute".
 NAME_SUFFIX = pattern(r"(?: (?:dygraph|compute)|Grad(?:Node(?:Final)?)?|\[\d+\])+$")
 
 
 def uses_tensor_core(name: str) -> bool:
-    """Does a kernel of this name run on tensor cores?"""
+    """Return whether a kernel of this name runs on tensor cores."""
     return bool(KERNEL_NAMES.search(name)) and not CUDA_CORE_NAMES.search(name)
 
 
 def can_use_tensor_core(name: str) -> bool:
-    """Has an operator of this name a tensor-core implementation for some type and shape?"""
+    """Return whether an operator of this name has a tensor-core implementation for some type and shape."""
     return bool(OPERATOR_NAMES.search(NAME_SUFFIX.sub("", name).strip()))
 
 
 def knows_tensor_cores(trace: Trace) -> bool:
-    """Does the names of the trace's device work tell whether tensor cores were used? Those of NVIDIA's kernels do."""
+    """Return whether the names of the trace's device work reveal the use of tensor cores.
+
+    This is so for NVIDIA kernels.
+    """
     return trace.meta.device_work == "kernel" and trace.meta.device_type == "cuda"
 
 
 def match_names(trace: Trace, name_ids: Rows, test: Callable[[str], bool]) -> Mask:
-    """`test(name)` for every string id of `names`; each distinct name is looked at once."""
+    """Return `test(name)` for every string id; each distinct name is tested once."""
     holds = np.zeros(len(trace.strings), bool)
     holds[name_ids] = True
-    used: list[int] = np.flatnonzero(holds).tolist()
-    for i in used:
+    distinct_ids: list[int] = np.flatnonzero(holds).tolist()
+    for i in distinct_ids:
         holds[i] = test(trace.strings[i])
     return holds[name_ids]

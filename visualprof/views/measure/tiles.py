@@ -1,4 +1,4 @@
-"""Tiles of a timeline: what a window shows at one bucket a pixel, cut from the trace's pyramid."""
+"""Tiles of a timeline: the visible part of a window at one bucket per pixel, cut from the trace's pyramid."""
 
 from __future__ import annotations
 
@@ -22,10 +22,14 @@ TILE_MAGIC, COUNTER_MAGIC = 0x31545056, 0x31435056  # "VPT1", "VPC1"
 
 
 class Tile(msgspec.Struct, frozen=True):
-    """Columns of one tile, all (n,), by (lane, start).
+    """Entries of one tile, all (n,), sorted by lane and start.
 
-    lane: of the pyramid. start, end: ns since the trace's first event. count: events that start in the bucket, 0 for
-    one that began before the tile. longest: row of the longest of them.
+    Attributes:
+        lane: Lane of the pyramid.
+        start: ns since the trace's first event.
+        end: ns since the trace's first event.
+        count: Events that start in the bucket; 0 for an entry that began before the tile.
+        longest_event: Row of the longest of them.
     """
 
     lane: Ids
@@ -36,60 +40,78 @@ class Tile(msgspec.Struct, frozen=True):
 
 
 def cut_tile(trace: Trace, tracks: range, exponent: int, index: int) -> Tile:
-    """One tile of some neighbouring tracks.
+    """Return one tile of some neighboring tracks.
 
     Args:
-        tracks: rows of the trace's tracks.
-        exponent: level; buckets of 2**exponent ns, TILE_BUCKETS of them a tile. index: tiles since the first event.
+        trace: The trace.
+        tracks: Rows of the trace's tracks.
+        exponent: Level; a bucket has 2**exponent ns, a tile TILE_BUCKETS buckets.
+        index: Number of the tile since the first event.
     """
     pyramid = trace.pyramid
     level = int(np.searchsorted(pyramid.exponent, exponent, side="right")) - 1
-    low, high = index * TILE_BUCKETS << exponent, (index + 1) * TILE_BUCKETS << exponent
+    start_ns, end_ns = index * TILE_BUCKETS << exponent, (index + 1) * TILE_BUCKETS << exponent
     first_lane, last_lane = int(pyramid.lane_of_track[tracks.start]), int(pyramid.lane_of_track[tracks.stop])
     slices = pyramid.order_first if level < 0 else pyramid.first[level]
-    cut = _cut_events if level < 0 else _cut_entries
-    parts = [
-        cut(trace, lane, int(slices[lane]), int(slices[lane + 1]), low, high) for lane in range(first_lane, last_lane)
+    cut_lane = _cut_single_events if level < 0 else _cut_level_entries
+    columns = [
+        cut_lane(trace, lane, int(slices[lane]), int(slices[lane + 1]), start_ns, end_ns)
+        for lane in range(first_lane, last_lane)
     ]
-    if not parts:
-        none = np.zeros(0, np.int64)
-        return Tile(none.astype(np.int32), none, none, none.astype(np.int32), none.astype(np.int32))
-    entries = Tile(*(np.concatenate(column) for column in zip(*parts, strict=True)))
-    exact = level >= 0 and int(pyramid.exponent[level]) == exponent
-    return entries if exact or not len(entries.start) else _coarser(entries, exponent, trace.events.dur)
+    if not columns:
+        empty = np.zeros(0, np.int64)
+        return Tile(empty.astype(np.int32), empty, empty, empty.astype(np.int32), empty.astype(np.int32))
+    entries = Tile(*(np.concatenate(column) for column in zip(*columns, strict=True)))
+    is_exact = level >= 0 and int(pyramid.exponent[level]) == exponent
+    return entries if is_exact or not len(entries.start) else _merge_buckets(entries, exponent, trace.events.dur)
 
 
-def _cut_events(
+def _cut_single_events(
     trace: Trace, lane: int, first: int, last: int, low: int, high: int
 ) -> tuple[Ids, Ints, Ints, Ids, Ids]:
-    """Single events of a lane."""
+    """Return single events of a lane."""
     events, (origin, _) = trace.events, trace.span_ns
     rows = trace.pyramid.order[first:last]
-    a, b = (bisect_left(rows, edge + origin, key=events.ts.__getitem__) for edge in (low, high))
-    held = a > 0 and events.ts[rows[a - 1]] + max(0, events.dur[rows[a - 1]]) > low + origin
-    chosen = rows[a - held : b]
-    start = events.ts[chosen] - origin
-    count = np.ones(len(chosen), np.int32)
-    count[: int(held)] = 0
-    return np.full(len(chosen), lane, np.int32), start, start + np.maximum(events.dur[chosen], 0), count, chosen
+    first_inside, end_inside = (bisect_left(rows, border + origin, key=events.ts.__getitem__) for border in (low, high))
+    reaches_in = (
+        first_inside > 0
+        and events.ts[rows[first_inside - 1]] + max(0, events.dur[rows[first_inside - 1]]) > low + origin
+    )
+    tile_rows = rows[first_inside - reaches_in : end_inside]
+    start = events.ts[tile_rows] - origin
+    count = np.ones(len(tile_rows), np.int32)
+    count[: int(reaches_in)] = 0
+    return (
+        np.full(len(tile_rows), lane, np.int32),
+        start,
+        start + np.maximum(events.dur[tile_rows], 0),
+        count,
+        tile_rows,
+    )
 
 
-def _cut_entries(
+def _cut_level_entries(
     trace: Trace, lane: int, first: int, last: int, low: int, high: int
 ) -> tuple[Ids, Ints, Ints, Ids, Ids]:
-    """Entries of a lane on one level."""
+    """Return entries of a lane on one level of the pyramid."""
     pyramid = trace.pyramid
     starts = pyramid.start[first:last]
-    a, b = first + int(np.searchsorted(starts, low)), first + int(np.searchsorted(starts, high))
-    held = a > first and int(pyramid.end[a - 1]) > low
-    at = slice(a - held, b)
-    count = np.array(pyramid.count[at])
-    count[: int(held)] = 0
-    return np.full(len(count), lane, np.int32), pyramid.start[at], pyramid.end[at], count, pyramid.longest[at]
+    first_inside, end_inside = first + int(np.searchsorted(starts, low)), first + int(np.searchsorted(starts, high))
+    reaches_in = first_inside > first and int(pyramid.end[first_inside - 1]) > low
+    entries = slice(first_inside - reaches_in, end_inside)
+    count = np.array(pyramid.count[entries])
+    count[: int(reaches_in)] = 0
+    return (
+        np.full(len(count), lane, np.int32),
+        pyramid.start[entries],
+        pyramid.end[entries],
+        count,
+        pyramid.longest[entries],
+    )
 
 
-def _coarser(entries: Tile, exponent: int, duration: Ints) -> Tile:
-    """The entries of a tile merged to its own buckets; what began before the tile stays apart."""
+def _merge_buckets(entries: Tile, exponent: int, duration: Ints) -> Tile:
+    """Return the entries of a tile merged into its buckets; an entry that began before the tile stays separate."""
     bucket = np.where(entries.count > 0, entries.start >> exponent, -1)
     first = np.flatnonzero(
         np.concatenate(([True], (bucket[1:] != bucket[:-1]) | (entries.lane[1:] != entries.lane[:-1])))
@@ -105,9 +127,15 @@ def _coarser(entries: Tile, exponent: int, duration: Ints) -> Tile:
 
 
 def counter_buckets(ts: Ints, value: NDArray[np.float64], low: int, exponent: int) -> tuple[Ids, NDArray[np.float64]]:
-    """Samples of a counter in a tile: bucket of each group of samples, and (n, 3) smallest, largest and last value.
+    """Return the bucket and the values of each group of samples of a counter in a tile.
 
-    Args: ts: (n,) ns ascending from `low` on, inside the tile.
+    Values are (n, 3): smallest, largest and last.
+
+    Args:
+        ts: (n,) ns, ascending, inside the tile.
+        value: (n,) values.
+        low: Start of the tile, ns.
+        exponent: Level of the tile.
     """
     if not len(ts):
         return np.zeros(0, np.int32), np.zeros((0, 3))
@@ -120,66 +148,85 @@ def counter_buckets(ts: Ints, value: NDArray[np.float64], low: int, exponent: in
 
 
 def tile_bytes(trace: Trace, tracks: range, level: int, index: int) -> bytes:
-    """A tile for the page, little-endian.
+    """Return a tile for the web UI, little-endian.
 
-    u32 magic, u32 n, then columns of n: f32 start, f32 end (buckets from the tile's start, clipped to -1 .. 257),
-    u32 event, u32 name, u32 count, u16 lane (of the group), u8 category; each column at a multiple of 4 bytes.
+    - u32 magic, u32 n
+    - columns of n, each padded to a multiple of 4 bytes: f32 start, f32 end (buckets from the
+      tile's start, clipped to -1 .. 257), u32 event, u32 name, u32 count, u16 lane (in the group),
+      u8 category
     """
     entries = cut_tile(trace, tracks, level, index)
     lane, events = entries.lane - int(trace.pyramid.lane_of_track[tracks.start]), trace.events
-    of = (entries.longest_event, events.name[entries.longest_event], events.category[entries.longest_event])
-    return _packed(entries, lane, of, level, index)
+    event_columns = (entries.longest_event, events.name[entries.longest_event], events.category[entries.longest_event])
+    return _pack(entries, lane, event_columns, level, index)
 
 
 def counter_bytes(origin: int, counter: CounterTrack, level: int, index: int) -> bytes:
-    """A tile of a counter, little-endian. origin: first ns of the trace.
+    """Return a tile of a counter, little-endian.
 
-    u32 magic, u32 n, f32 value before the tile (NaN: none), u32 0, then columns of n: f32 bucket, f32 smallest,
-    f32 largest, f32 last value.
+    - u32 magic, u32 n, f32 value before the tile (NaN: none), u32 0
+    - columns of n: f32 bucket, f32 smallest, f32 largest, f32 last value
+
+    Args:
+        origin: First ns of the trace.
+        counter: The counter.
+        level: Exponent of the bucket width.
+        index: Number of the tile.
     """
-    low = origin + (index * TILE_BUCKETS << level)
-    a, b = np.searchsorted(counter.ts, (low, low + (TILE_BUCKETS << level)))
-    bucket, values = counter_buckets(counter.ts[a:b], counter.value[a:b], low, level)
-    before = float(counter.value[a - 1]) if a > 0 else float("nan")
+    start_ns = origin + (index * TILE_BUCKETS << level)
+    first, stop = np.searchsorted(counter.ts, (start_ns, start_ns + (TILE_BUCKETS << level)))
+    bucket, values = counter_buckets(counter.ts[first:stop], counter.value[first:stop], start_ns, level)
+    value_before = float(counter.value[first - 1]) if first > 0 else float("nan")
     columns = [bucket.astype("<f4"), *(values[:, i].astype("<f4") for i in range(3))]
-    return struct.pack("<IIfI", COUNTER_MAGIC, len(bucket), before, 0) + b"".join(c.tobytes() for c in columns)
+    return struct.pack("<IIfI", COUNTER_MAGIC, len(bucket), value_before, 0) + b"".join(
+        column.tobytes() for column in columns
+    )
 
 
 def path_tile_bytes(trace: Trace, pieces: PathPieces, exponent: int, index: int) -> bytes:
-    """A tile of a path in the form of `tile_bytes`; pieces that begin in one bucket of a track are one entry.
+    """Return a tile of a path in the format of `tile_bytes`; pieces that begin in one bucket of a track are one entry.
 
-    lane: the track. event: row of device work, else one more than the last. name: its lane in the track. count: pieces.
+    - lane: the track
+    - event: row of device work, otherwise the number of events
+    - name: lane of the event in the track
+    - count: number of pieces
     """
-    low, high = index * TILE_BUCKETS << exponent, (index + 1) * TILE_BUCKETS << exponent
-    origin, none = trace.span_ns[0], np.zeros(0, np.int64)
+    start_ns, end_ns = index * TILE_BUCKETS << exponent, (index + 1) * TILE_BUCKETS << exponent
+    origin, empty = trace.span_ns[0], np.zeros(0, np.int64)
     rows = np.concatenate(
-        [none, *(_in_window(pieces, track, low + origin, high + origin) for track in distinct(pieces.track))]
+        [
+            empty,
+            *(_pieces_in_window(pieces, track, start_ns + origin, end_ns + origin) for track in distinct(pieces.track)),
+        ]
     )
     start, end = pieces.start[rows] - origin, pieces.end[rows] - origin
-    entries = Tile(pieces.track[rows], start, end, (start >= low).astype(np.int32), rows.astype(np.int32))
+    entries = Tile(pieces.track[rows], start, end, (start >= start_ns).astype(np.int32), rows.astype(np.int32))
     if len(rows):
-        entries = _coarser(entries, exponent, pieces.end - pieces.start)
+        entries = _merge_buckets(entries, exponent, pieces.end - pieces.start)
     event = pieces.event[entries.longest_event]
     depth = np.where(event >= 0, trace.events.depth[event], 0)
     event = np.where(event >= 0, event, len(trace.events))
-    return _packed(entries, entries.lane, (event, depth, np.zeros(len(event), np.int64)), exponent, index)
+    return _pack(entries, entries.lane, (event, depth, np.zeros(len(event), np.int64)), exponent, index)
 
 
-def _in_window(pieces: PathPieces, track: int, low: int, high: int) -> Ints:
-    """Pieces of a track that begin in [low, high), and the one before if it reaches into that."""
+def _pieces_in_window(pieces: PathPieces, track: int, low: int, high: int) -> Ints:
+    """Return the pieces of a track that begin in [low, high), and the one before if it reaches into the window."""
     first, last = np.searchsorted(pieces.track, (track, track + 1))
-    a, b = (int(first) + int(np.searchsorted(pieces.start[first:last], edge)) for edge in (low, high))
-    held = a > first and int(pieces.end[a - 1]) > low
-    return np.arange(a - held, b)
-
-
-def _packed(entries: Tile, lane: Ids, of: Sequence[Rows], exponent: int, index: int) -> bytes:
-    """Entries with their event, name and category."""
-    low, width = index * TILE_BUCKETS << exponent, float(1 << exponent)
-    start, end = (
-        np.clip((at - low) / width, -1, TILE_BUCKETS + 1).astype("<f4") for at in (entries.start, entries.end)
+    first_inside, end_inside = (
+        int(first) + int(np.searchsorted(pieces.start[first:last], border)) for border in (low, high)
     )
-    event, name, category = of
+    reaches_in = first_inside > first and int(pieces.end[first_inside - 1]) > low
+    return np.arange(first_inside - reaches_in, end_inside)
+
+
+def _pack(entries: Tile, lane: Ids, event_columns: Sequence[Rows], exponent: int, index: int) -> bytes:
+    """Return entries with their event, name and category as bytes."""
+    tile_start, width = index * TILE_BUCKETS << exponent, float(1 << exponent)
+    start, end = (
+        np.clip((times - tile_start) / width, -1, TILE_BUCKETS + 1).astype("<f4")
+        for times in (entries.start, entries.end)
+    )
+    event, name, category = event_columns
     columns = (
         start,
         end,
@@ -189,15 +236,16 @@ def _packed(entries: Tile, lane: Ids, of: Sequence[Rows], exponent: int, index: 
         lane.astype("<u2"),
         category.astype("u1"),
     )
-    return struct.pack("<II", TILE_MAGIC, len(start)) + b"".join(_padded(c.tobytes()) for c in columns)
+    return struct.pack("<II", TILE_MAGIC, len(start)) + b"".join(_pad_to_4(column.tobytes()) for column in columns)
 
 
-def _padded(data: bytes) -> bytes:
+def _pad_to_4(data: bytes) -> bytes:
+    """Return data padded to a multiple of 4 bytes."""
     return data + b"\0" * (-len(data) % 4)
 
 
 def track_groups(trace: Trace) -> list[range]:
-    """Neighbouring tracks that share tiles: together at most GROUP_LANES lanes, or one track."""
+    """Return neighboring tracks that share tiles: at most MAX_GROUP_LANES lanes together, or a single track."""
     lanes = np.diff(trace.pyramid.lane_of_track)
     groups: list[range] = []
     for track in range(len(trace.tracks)):
@@ -210,8 +258,16 @@ def track_groups(trace: Trace) -> list[range]:
 
 
 def timeline_tracks(trace: Trace) -> list[int]:
-    """Track with events, in the order in which they are shown."""
+    """Return the tracks with events, in the order in which they are shown."""
     order = (TrackKind.THREAD, TrackKind.GPU_ANNOTATION, TrackKind.GRAPH, TrackKind.STREAM, TrackKind.COUNTER)
-    rank = {kind: place for place, kind in enumerate(order)}
-    shown = [i for i, t in enumerate(trace.tracks) if t.count]
-    return sorted(shown, key=lambda i: (rank[trace.tracks[i].kind], trace.tracks[i].device, trace.tracks[i].order, i))
+    rank = {kind: position for position, kind in enumerate(order)}
+    with_events = [track_row for track_row, track in enumerate(trace.tracks) if track.count]
+    return sorted(
+        with_events,
+        key=lambda track_row: (
+            rank[trace.tracks[track_row].kind],
+            trace.tracks[track_row].device,
+            trace.tracks[track_row].order,
+            track_row,
+        ),
+    )

@@ -1,4 +1,7 @@
-"""What a page draws of a timeline beside its tiles: tracks, counters and steps, and everything about one event."""
+"""What the web UI draws of a timeline in addition to its tiles.
+
+These are tracks, counters and steps, and the details of an event.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ from visualprof.views.measure.tiles import TILE_BUCKETS, timeline_tracks, track_
 from visualprof.views.measure.trace_cache import cached_on_trace
 from visualprof.views.measure.window import Direction, LinkName, linked_events, name_ids, self_ns
 
-# What typed arguments hold (docs/trace-model.md); others are texts or counts.
+# Kinds of typed arguments (docs/trace-model.md); others are texts or counts.
 ARGUMENT_KINDS: dict[str, Kind] = {
     "bytes": "bytes", "shared_memory": "bytes", "flops": "flo", "occupancy": "ratio", "wait_ns": "ns", "grid": "dims",
     "block": "dims", "external_id": "id", "operator_id": "id", "operator_index": "id", "sequence": "id",
@@ -25,7 +28,11 @@ ARGUMENT_KINDS: dict[str, Kind] = {
 
 
 class TimelineTrack(msgspec.Struct):
-    """A track with events; group_lane: its first lane among those of its group's tiles."""
+    """A track with events.
+
+    Attributes:
+        group_lane: First lane of the track among those of its group's tiles.
+    """
 
     id: int
     kind: Literal["thread", "stream", "gpu_annotation", "graph"]
@@ -61,7 +68,11 @@ class TimelineStep(msgspec.Struct):
 
 
 class TimelineMeta(msgspec.Struct):
-    """What is on the timeline. epoch_ns: Unix ns of time 0 as text, beyond the whole numbers of JavaScript."""
+    """Tracks, counters and steps of a timeline.
+
+    Attributes:
+        epoch_ns: Unix ns of time 0, as text because it exceeds JavaScript's integers.
+    """
 
     version: str
     duration_ns: int
@@ -77,7 +88,7 @@ class TimelineMeta(msgspec.Struct):
 
 
 class EventLocation(msgspec.Struct):
-    """Where an event stands on the timeline."""
+    """Location of an event on the timeline."""
 
     event: int
     name: str
@@ -89,30 +100,40 @@ class EventLocation(msgspec.Struct):
 
 
 class Occurrence(msgspec.Struct):
-    """One of the calls of a name: its place, null where there are fewer. calls: how many there are."""
+    """One of the calls of a name.
+
+    Attributes:
+        place: Its location, null if there are fewer calls.
+        calls: Number of calls.
+    """
 
     place: EventLocation | None
     calls: int
 
 
 class LinkedEvent(EventLocation):
-    """An event linked with another."""
+    """An event that is linked with another one."""
 
     kind: LinkName
     direction: Direction
 
 
 class EventOrigin(EventLocation):
-    """What an event comes from."""
+    """An event that another event comes from."""
 
     role: OriginRole
 
 
 class TimelineEvent(EventLocation):
-    """Everything about one event. kinds: of its columns. arguments: raw, from the file; null when it is gone.
+    """Everything about one event.
 
-    nth: how many of its name and kind of track begin before it in its step, or in the trace where it has none.
-    slack_ns: by how much it may take longer before the recording does; with the arguments, None where it is not known.
+    Attributes:
+        kinds: Kinds of the columns.
+        arguments: Raw arguments from the file; null if the file was deleted.
+        nth: Number of events of the same name and kind of track that begin before it in its step,
+            or in the trace if it has no step.
+        slack_ns: How much longer the event may take before the recording does; sent with the
+            arguments, null if it is unknown.
     """
 
     self_ns: int
@@ -131,21 +152,27 @@ class TimelineEvent(EventLocation):
 
 
 def timeline_meta(trace: Trace, version: str, minimap: dict[str, list[float]]) -> TimelineMeta:
-    """What is on the timeline. version: of the file. minimap: from `busy_profile`."""
-    origin, until = trace.span_ns
+    """Return tracks, counters and steps of a timeline.
+
+    Args:
+        trace: The trace.
+        version: Version of the file.
+        minimap: Result of `busy_profile`.
+    """
+    origin, end = trace.span_ns
     epoch = epoch_ns(trace)
     return TimelineMeta(
         version=version,
-        duration_ns=until - origin,
+        duration_ns=end - origin,
         epoch_ns=None if epoch is None else str(epoch + origin),
         tile_buckets=TILE_BUCKETS,
-        categories=[c.name.lower() for c in Category],
+        categories=[category.name.lower() for category in Category],
         strings=len(trace.strings),
         tracks=_tracks(trace),
         counters=_counters(trace),
         steps=[
-            TimelineStep(trace.strings[int(n)], int(ts) - origin, int(dur))
-            for n, ts, dur in zip(trace.steps.name, trace.steps.ts, trace.steps.dur, strict=True)
+            TimelineStep(trace.strings[int(name)], int(ts) - origin, int(dur))
+            for name, ts, dur in zip(trace.steps.name, trace.steps.ts, trace.steps.dur, strict=True)
         ],
         minimap=minimap,
         warnings=list(trace.meta.warnings),
@@ -153,15 +180,16 @@ def timeline_meta(trace: Trace, version: str, minimap: dict[str, list[float]]) -
 
 
 def _tracks(trace: Trace) -> list[TimelineTrack]:
-    group_of = {track: (i, group) for i, group in enumerate(track_groups(trace)) for track in group}
+    """Return the tracks with events."""
+    group_of = {track: (row, group) for row, group in enumerate(track_groups(trace)) for track in group}
     first_lane = trace.pyramid.lane_of_track
     tracks: list[TimelineTrack] = []
-    for i in timeline_tracks(trace):
-        track, (number, group) = trace.tracks[i], group_of[i]
+    for row in timeline_tracks(trace):
+        track, (number, group) = trace.tracks[row], group_of[row]
         on_device = track.kind != TrackKind.THREAD
         tracks.append(
             TimelineTrack(
-                id=i,
+                id=row,
                 kind=track.kind.name.lower(),  # pyright: ignore[reportArgumentType] - one of the four
                 name=track.name,
                 process=track.process,
@@ -169,28 +197,37 @@ def _tracks(trace: Trace) -> list[TimelineTrack]:
                 tid=track.tid,
                 device=track.device if on_device else None,
                 stream=track.stream if on_device else None,
-                lanes=int(first_lane[i + 1] - first_lane[i]),
+                lanes=int(first_lane[row + 1] - first_lane[row]),
                 events=track.count,
                 group=number,
-                group_lane=int(first_lane[i] - first_lane[group.start]),
+                group_lane=int(first_lane[row] - first_lane[group.start]),
             )
         )
     return tracks
 
 
 def _counters(trace: Trace) -> list[TimelineCounter]:
+    """Return the counters."""
     return [
-        TimelineCounter(i, one.name, one.process, len(one.ts), float(one.value.min()), float(one.value.max()))
-        for i, one in counter_tracks(trace).items()
+        TimelineCounter(
+            number,
+            counter.name,
+            counter.process,
+            len(counter.ts),
+            float(counter.value.min()),
+            float(counter.value.max()),
+        )
+        for number, counter in counter_tracks(trace).items()
     ]
 
 
 def event_location(trace: Trace, row: int) -> EventLocation:
-    """Where an event stands."""
-    return EventLocation(**_place(trace, row))
+    """Return the location of an event."""
+    return EventLocation(**_location_fields(trace, row))
 
 
-def _place(trace: Trace, row: int) -> dict[str, Any]:
+def _location_fields(trace: Trace, row: int) -> dict[str, Any]:
+    """Return the fields of an event's location."""
     events = trace.events
     return {
         "event": row,
@@ -204,58 +241,70 @@ def _place(trace: Trace, row: int) -> dict[str, Any]:
 
 
 def event_details(trace: Trace, row: int) -> TimelineEvent:
-    """Everything about one event but its raw arguments, which only the file has."""
+    """Return everything about one event except its raw arguments, which only the file has."""
     events, rows = trace.events, np.array([row], np.int32)
     columns = {
-        name: _argument(trace, name, rows)
+        name: _argument_value(trace, name, rows)
         for name, argument in trace.args.items()
         if len(argument.events)
         and argument.events[min(np.searchsorted(argument.events, rows)[0], len(argument.events) - 1)] == row
     }
-    stacks = _stacks(trace)
-    moved, duration, parent = columns.get("bytes"), int(max(0, events.dur[row])), int(events.parent[row])
+    stacks = _call_stacks(trace)
+    moved_bytes, duration, parent = columns.get("bytes"), int(max(0, events.dur[row])), int(events.parent[row])
     return TimelineEvent(
-        **_place(trace, row),
+        **_location_fields(trace, row),
         self_ns=self_ns(trace, row),
         step=trace.strings[trace.steps.name[events.step[row]]] if events.step[row] >= 0 else None,
         nth=_nth(trace, row),
         correlation=int(events.corr[row]) or None,
         columns=columns,
         kinds={name: ARGUMENT_KINDS.get(name, "text" if trace.args[name].text else "count") for name in columns},
-        bandwidth_bytes_per_s=moved / duration * 1e9 if isinstance(moved, (int, float)) and duration else None,
+        bandwidth_bytes_per_s=moved_bytes / duration * 1e9
+        if isinstance(moved_bytes, (int, float)) and duration
+        else None,
         call_stack=stacks.stack_text(int(stacks.stack_ids(rows)[0])) or None,
         parent=event_location(trace, parent) if parent >= 0 else None,
-        origin=[EventOrigin(**_place(trace, other), role=role) for role, other in launch_origin(trace, row)],
+        origin=[
+            EventOrigin(**_location_fields(trace, origin_row), role=role)
+            for role, origin_row in launch_origin(trace, row)
+        ],
         links=[
-            LinkedEvent(**_place(trace, other), kind=kind, direction=direction)
-            for other, kind, direction in linked_events(trace, row)
+            LinkedEvent(**_location_fields(trace, linked_row), kind=kind, direction=direction)
+            for linked_row, kind, direction in linked_events(trace, row)
         ],
     )
 
 
 def find_occurrence(trace: Trace, name: str, kind: TrackKind, step: str | None, nth: int) -> Occurrence:
-    """The event of that name that has `nth` of its kind before it in the step, or in the trace where `step` is None."""
-    rows = _alike(trace, name_ids(trace, name), kind, _steps_called(trace, step))
+    """Return the event of a name that has `nth` similar events before it.
+
+    Events of the step count, or of the whole trace if `step` is `None`.
+    """
+    rows = _matching_events(trace, name_ids(trace, name), kind, _steps_named(trace, step))
     return Occurrence(event_location(trace, int(rows[nth])) if nth < len(rows) else None, len(rows))
 
 
 def _nth(trace: Trace, row: int) -> int:
-    """The place of an event in what `_alike` has of its name, kind and step: counted, for a report asks of hundreds."""
-    events, begin = trace.events, trace.events.ts[row]
-    alike = (events.name == events.name[row]) & trace.track_mask(trace.tracks[int(events.track[row])].kind)
+    """Return the position of an event among its `_matching_events`.
+
+    It is counted, because a report needs hundreds of positions.
+    """
+    events, start_ns = trace.events, trace.events.ts[row]
+    is_similar = (events.name == events.name[row]) & trace.track_mask(trace.tracks[int(events.track[row])].kind)
     if events.step[row] >= 0:
-        alike &= events.step == events.step[row]
-    alike[:row] &= events.ts[:row] <= begin
-    alike[row:] &= events.ts[row:] < begin
-    return int(np.count_nonzero(alike))
+        is_similar &= events.step == events.step[row]
+    is_similar[:row] &= events.ts[:row] <= start_ns
+    is_similar[row:] &= events.ts[row:] < start_ns
+    return int(np.count_nonzero(is_similar))
 
 
-def _steps_called(trace: Trace, name: str | None) -> list[int] | None:
+def _steps_named(trace: Trace, name: str | None) -> list[int] | None:
+    """Return the indices of the steps with a name, `None` without a name."""
     return None if name is None else np.flatnonzero(np.isin(trace.steps.name, name_ids(trace, name))).tolist()
 
 
-def _alike(trace: Trace, names: list[int], kind: TrackKind, steps: list[int] | None) -> Rows:
-    """Rows of names on tracks of a kind, in some steps or anywhere, in the order in which they begin."""
+def _matching_events(trace: Trace, names: list[int], kind: TrackKind, steps: list[int] | None) -> Rows:
+    """Return the events with some names on tracks of a kind, in some steps or anywhere, by start."""
     events = trace.events
     rows = np.flatnonzero(np.isin(events.name, names) & trace.track_mask(kind))
     rows = rows if steps is None else rows[np.isin(events.step[rows], steps)]
@@ -263,11 +312,12 @@ def _alike(trace: Trace, names: list[int], kind: TrackKind, steps: list[int] | N
 
 
 @cached_on_trace
-def _stacks(trace: Trace) -> CallStacks:
-    """Made once for all events that are looked at."""
+def _call_stacks(trace: Trace) -> CallStacks:
+    """Return the call stacks of the trace, cached for all events that are shown."""
     return CallStacks(trace)
 
 
-def _argument(trace: Trace, name: str, rows: Rows) -> object:
+def _argument_value(trace: Trace, name: str, rows: Rows) -> object:
+    """Return the value of an event's argument."""
     value = trace.arg(name, rows)[0].item()
     return trace.strings[int(value)] if trace.args[name].text else value

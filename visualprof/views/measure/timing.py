@@ -1,4 +1,4 @@
-"""The columns that most tables share: calls, total, mean, largest and smallest duration by name."""
+"""Columns that most tables share: calls, and total, mean, largest and smallest duration by name."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class CallColumns(Columns):
 
 
 def duration_columns(trace: Trace, rows: Rows, groups: Groups) -> dict[str, Column]:
-    """`calls, total_ns, mean_ns, max_ns, min_ns` of the groups of event rows."""
+    """Return the columns `calls, total_ns, mean_ns, max_ns, min_ns` of groups of events."""
     dur = np.maximum(trace.events.dur[rows], 0)
     total = groups.sum(dur)
     return {
@@ -35,7 +35,7 @@ def duration_columns(trace: Trace, rows: Rows, groups: Groups) -> dict[str, Colu
 
 
 def call_columns(trace: Trace, rows: Rows) -> CallColumns:
-    """Event rows by name, the largest total first."""
+    """Return events by name, the largest total first."""
     groups = group(trace.events.name[rows])
     columns = {
         "name": name_texts(trace, trace.events.name[rows][groups.first]),
@@ -45,11 +45,11 @@ def call_columns(trace: Trace, rows: Rows) -> CallColumns:
 
 
 def name_texts(trace: Trace, ids: Rows) -> list[str]:
-    """Texts of string ids."""
+    """Return the texts of string ids."""
     return [trace.strings[int(i)] for i in ids]
 
 
 def sort_columns(columns: dict[str, Column], by: str) -> dict[str, Column]:
-    """The columns sorted by one of them, the largest first."""
+    """Return the columns sorted by one of them, the largest value first."""
     order = np.argsort(-np.asarray(columns[by]), kind="stable")
-    return {k: take_rows(v, order) for k, v in columns.items()}
+    return {name: take_rows(column, order) for name, column in columns.items()}

@@ -1,4 +1,4 @@
-"""What several views need of a trace, worked out when the first of them asks."""
+"""Cache results that several views need of a trace on the trace itself."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ T = TypeVar("T")
 
 
 def cached_on_trace(compute: Callable[[Trace], T]) -> Callable[[Trace], T]:
-    """The same function; of a trace that it has seen it gives what it gave before. An array of it cannot be written."""
+    """Return the function with its result cached on the trace. Cached arrays are read-only."""
 
     @wraps(compute)
-    def known(trace: Trace) -> T:
+    def cached(trace: Trace) -> T:
         if compute not in trace.derived:
-            found = compute(trace)
-            if isinstance(found, np.ndarray):
-                found.flags.writeable = False
-            trace.derived[compute] = found
+            result = compute(trace)
+            if isinstance(result, np.ndarray):
+                result.flags.writeable = False
+            trace.derived[compute] = result
         return trace.derived[compute]
 
-    return known
+    return cached

@@ -1,4 +1,4 @@
-"""What all calls of a run add up to, by rank, step and name: so that the calls themselves need not be kept."""
+"""Sums over all calls of a run by rank, step and name, so that the calls need not be kept in memory."""
 
 from __future__ import annotations
 
@@ -10,12 +10,19 @@ from visualprof.views.measure.call_matching import CallTransfers
 from visualprof.views.measure.groups import group
 
 
-class CollectiveTotals(msgspec.Struct, frozen=True):
-    """The calls of each rank by name, k rows in order of the names' places and the ranks; sums over the calls.
+class CollectiveTotals(msgspec.Struct, frozen=True, kw_only=True):
+    """Sums over the calls of each rank by name: k rows, sorted by name id, then by rank.
 
-    rank: (k,) places of ranks. name: (k,) ids of names. calls: (k,). bytes: (k,) and transfer: (k,) ns, -1 unknown.
-    latency: (k,) ns, each call over its own span, whatever runs beside it. exchange: (k,) ns. members: (k,) of the
-    largest group, -1. event: (k,) row of the longest call.
+    Attributes:
+        rank: (k,) index of the rank.
+        name: (k,) index of the name.
+        calls: (k,) number of calls.
+        bytes: (k,) -1 unknown.
+        latency_ns: (k,) each call over its own duration, even if other calls overlap it.
+        transfer_ns: (k,) -1 unknown.
+        data_transfer_ns: (k,) see `CallTransfers`.
+        group_size: (k,) size of the largest group, -1 unknown.
+        event: (k,) row of the longest call.
     """
 
     rank: Ids
@@ -32,8 +39,13 @@ class CollectiveTotals(msgspec.Struct, frozen=True):
 class WaitTotals(msgspec.Struct, frozen=True):
     """How long ranks wait for others, k rows.
 
-    rank, step, name: (k,) places of ranks and of steps, -1 for none, ids of names. group: (k,) place among the groups
-    of the run, -1 unknown. message: (k,) in messages? ns: (k,).
+    Attributes:
+        rank: (k,) index of the rank.
+        step: (k,) index of the step, -1 for none.
+        name: (k,) index of the name.
+        group: (k,) index of the group among those of the run, -1 unknown.
+        is_message: (k,) whether the calls are messages.
+        ns: (k,) wait time.
     """
 
     rank: Ids
@@ -45,37 +57,43 @@ class WaitTotals(msgspec.Struct, frozen=True):
 
 
 def collective_totals(matched: CallTransfers) -> CollectiveTotals:
-    """Sums of the calls of each rank by name."""
+    """Return the sums over the calls of each rank by name."""
     calls = matched.calls
-    same = group(calls.name, calls.rank)
-    first = same.first
+    by_name = group(calls.name, calls.rank)
+    first_rows = by_name.first
     nbytes, transfer = (
-        np.where(same.min(values) >= 0, same.sum(values), -1) for values in (matched.bytes, matched.transfer_ns)
+        np.where(by_name.min(values) >= 0, by_name.sum(values), -1) for values in (matched.bytes, matched.transfer_ns)
     )
     return CollectiveTotals(
-        calls.rank[first],
-        calls.name[first],
-        same.count,
-        nbytes,
-        same.sum(matched.latency_ns),
-        transfer,
-        same.sum(matched.data_transfer_ns),
-        same.max(matched.group_size),
-        matched.event[same.largest_rows(matched.latency_ns)],
+        rank=calls.rank[first_rows],
+        name=calls.name[first_rows],
+        calls=by_name.count,
+        bytes=nbytes,
+        latency_ns=by_name.sum(matched.latency_ns),
+        transfer_ns=transfer,
+        data_transfer_ns=by_name.sum(matched.data_transfer_ns),
+        group_size=by_name.max(matched.group_size),
+        event=matched.event[by_name.largest_rows(matched.latency_ns)],
     )
 
 
 def wait_totals(matched: CallTransfers, step: Ints, run_groups: Ints) -> WaitTotals:
-    """What ranks wait in. step: (n,) of each call. of: places of the groups of the calls among those of the run."""
-    calls, message = matched.calls, matched.calls.source >= 0
+    """Return how long ranks wait, by rank, step, name, group and kind of call.
+
+    Args:
+        matched: All calls.
+        step: (n,) index of the step of each call.
+        run_groups: Index of each group of the calls among those of the run.
+    """
+    calls, is_message = matched.calls, matched.calls.source >= 0
     rows = np.flatnonzero(matched.wait_ns > 0)
-    same = group(calls.rank[rows], step[rows], calls.name[rows], calls.group[rows], message[rows])
-    one = rows[same.first]
+    groups = group(calls.rank[rows], step[rows], calls.name[rows], calls.group[rows], is_message[rows])
+    first_calls = rows[groups.first]
     return WaitTotals(
-        calls.rank[one],
-        step[one],
-        calls.name[one],
-        run_groups[calls.group[one]],
-        message[one],
-        same.sum(matched.wait_ns[rows]),
+        calls.rank[first_calls],
+        step[first_calls],
+        calls.name[first_calls],
+        run_groups[calls.group[first_calls]],
+        is_message[first_calls],
+        groups.sum(matched.wait_ns[rows]),
     )

@@ -1,4 +1,4 @@
-"""What ran inside a window of time: the table of an area selection, search, and one event's surroundings."""
+"""What ran inside a window of time: the table of a selected area, search, and the links of an event."""
 
 from __future__ import annotations
 
@@ -29,7 +29,13 @@ LINK_NAMES: dict[LinkKind, LinkName] = {
 
 
 class WindowColumns(Columns):
-    """Events of a window by name and category. total_ns: inside it; share_ratio: of their union. event: longest."""
+    """Events of a window by name and category.
+
+    Attributes:
+        total_ns: Time inside the window.
+        share_ratio: Share of the window that the union of the events covers.
+        event: Row of the longest event.
+    """
 
     name: kinds.NameColumn
     category: kinds.WordColumn
@@ -49,61 +55,61 @@ class DeviceUse(msgspec.Struct):
 
 
 def events_in_window(trace: Trace, low: int, high: int, tracks: list[int]) -> Rows:
-    """Timed events of some tracks that overlap [low, high) ns."""
+    """Return the events with a duration of some tracks that overlap [low, high) ns."""
     events = trace.events
-    parts: list[Ints] = []
+    rows_by_track: list[Ints] = []
     for track in tracks:
         first = trace.tracks[track].first
         last = first + int(np.searchsorted(events.ts[first : first + trace.tracks[track].count], high))
         rows = np.arange(first, last)
-        parts.append(rows[(events.end[rows] > low) & (events.dur[rows] >= 0)])
-    return np.concatenate(parts).astype(np.int32) if parts else np.zeros(0, np.int32)
+        rows_by_track.append(rows[(events.end[rows] > low) & (events.dur[rows] >= 0)])
+    return np.concatenate(rows_by_track).astype(np.int32) if rows_by_track else np.zeros(0, np.int32)
 
 
 def window_table(trace: Trace, low: int, high: int, tracks: list[int]) -> WindowColumns:
-    """Events of a window by name and category: calls, time inside the window, its union, longest row.
-
-    `share` is the union over the window's length.
-    """
+    """Return the events of a window by name and category, with their time inside the window."""
     events = trace.events
     rows = events_in_window(trace, low, high, tracks)
     rows = rows[~is_nested_duplicate(trace)[rows]]
     start, end = np.maximum(events.ts[rows], low), np.minimum(events.end[rows], high)
-    inside = end - start
+    time_inside = end - start
     groups = group(events.name[rows], events.category[rows])
-    total = groups.sum(inside)
-    unions = span_lengths_by_group(groups.ids, start, end, len(groups.first))
+    total = groups.sum(time_inside)
+    union_ns = span_lengths_by_group(groups.ids, start, end, len(groups.first))
     longest = rows[groups.largest_rows(events.dur[rows])]
     columns: dict[str, Column] = {
         "name": name_texts(trace, events.name[rows][groups.first]),
-        "category": [Category(c).name.lower() for c in events.category[rows][groups.first].tolist()],
+        "category": [Category(category).name.lower() for category in events.category[rows][groups.first].tolist()],
         "calls": groups.count,
         "total_ns": total,
         "mean_ns": total / np.maximum(groups.count, 1),
-        "union_ns": unions,
-        "share_ratio": unions / max(1, high - low),
+        "union_ns": union_ns,
+        "share_ratio": union_ns / max(1, high - low),
         "event": longest,
     }
     return WindowColumns(**sort_columns(columns, "total_ns"))
 
 
 def window_utilization(trace: Trace, low: int, high: int) -> list[DeviceUse]:
-    """Share of the window in which each device ran a kernel."""
+    """Return the share of the window in which each device ran a kernel."""
     events = trace.events
     rows = np.flatnonzero(is_kernel(trace) & (events.dur > 0) & (events.ts < high) & (events.end > low))
-    device_of = np.array([t.device for t in trace.tracks] or [0])[events.track[rows]]
-    out: list[DeviceUse] = []
-    for device in distinct(device_of).tolist():
-        mine = rows[device_of == device]
-        busy = span_length(union(np.maximum(events.ts[mine], low), np.minimum(events.end[mine], high)))
-        out.append(DeviceUse(device, busy / max(1, high - low)))
-    return out
+    row_device = np.array([track.device for track in trace.tracks] or [0])[events.track[rows]]
+    uses: list[DeviceUse] = []
+    for device in distinct(row_device).tolist():
+        device_rows = rows[row_device == device]
+        busy = span_length(union(np.maximum(events.ts[device_rows], low), np.minimum(events.end[device_rows], high)))
+        uses.append(DeviceUse(device, busy / max(1, high - low)))
+    return uses
 
 
 class SearchHits(msgspec.Struct, frozen=True):
     """The events that match a search.
 
-    rows: in order of time, at most MAX_HITS. total: all of them. ticks: (TICKS,) matches over the trace's time.
+    Attributes:
+        rows: At most MAX_HITS events, in the order of time.
+        total: Number of all matches.
+        ticks: (TICK_COUNT,) matches over the trace's time.
     """
 
     rows: Rows
@@ -112,25 +118,29 @@ class SearchHits(msgspec.Struct, frozen=True):
 
 
 def search_events(trace: Trace, text: str, exact: bool = False) -> SearchHits:
-    """Events whose name contains the text (any case), or equals it."""
+    """Return the events whose name contains the text (ignoring case), or equals it."""
     needle = text.casefold()
-    match = [i for i, s in enumerate(trace.strings) if (s == text if exact else needle in s.casefold())]
-    table = np.zeros(len(trace.strings), bool)
-    table[match] = True
-    rows = np.flatnonzero(table[trace.events.name])
+    matching_ids = [
+        name_id
+        for name_id, string in enumerate(trace.strings)
+        if (string == text if exact else needle in string.casefold())
+    ]
+    is_match = np.zeros(len(trace.strings), bool)
+    is_match[matching_ids] = True
+    rows = np.flatnonzero(is_match[trace.events.name])
     rows = rows[np.argsort(trace.events.ts[rows], kind="stable")].astype(np.int32)
     start, end = trace.span_ns
-    place = np.floor((trace.events.ts[rows] - start) * (TICK_COUNT / max(1, end - start))).astype(np.int64)
-    return SearchHits(rows[:MAX_HITS], len(rows), np.bincount(np.minimum(place, TICK_COUNT - 1), minlength=TICK_COUNT))
+    tick = np.floor((trace.events.ts[rows] - start) * (TICK_COUNT / max(1, end - start))).astype(np.int64)
+    return SearchHits(rows[:MAX_HITS], len(rows), np.bincount(np.minimum(tick, TICK_COUNT - 1), minlength=TICK_COUNT))
 
 
 def name_ids(trace: Trace, name: str) -> list[int]:
-    """Numbers of a name in the trace's dictionary."""
-    return [i for i, s in enumerate(trace.strings) if s == name]
+    """Return the string ids of a name."""
+    return [name_id for name_id, string in enumerate(trace.strings) if string == name]
 
 
 def longest_event_named(trace: Trace, name: str, on_device: bool | None = None) -> int:
-    """Row of the longest event of that name, -1 when there is none; on a device, on the host, or anywhere."""
+    """Return the row of the longest event of a name, -1 if there is none; on a device, on the host, or anywhere."""
     mask = np.isin(trace.events.name, name_ids(trace, name))
     if on_device is not None:
         mask &= trace.track_mask(TrackKind.STREAM) == on_device
@@ -139,40 +149,43 @@ def longest_event_named(trace: Trace, name: str, on_device: bool | None = None) 
 
 
 def linked_events(trace: Trace, row: int) -> list[tuple[int, LinkName, Direction]]:
-    """Events linked with one: (row, kind, direction `to` or `from`)."""
-    out: list[tuple[int, LinkName, Direction]] = []
-    ends: tuple[tuple[Direction, Ids, Ids], ...] = (
+    """Return the events linked with one, as (row, kind, direction `to` or `from`)."""
+    linked: list[tuple[int, LinkName, Direction]] = []
+    directions: tuple[tuple[Direction, Ids, Ids], ...] = (
         ("to", trace.links.src, trace.links.dst),
         ("from", trace.links.dst, trace.links.src),
     )
-    for direction, mine, other in ends:
-        rows: list[int] = np.flatnonzero(mine == row)[:64].tolist()
-        for i in rows:
-            out.append((int(other[i]), LINK_NAMES[LinkKind(int(trace.links.kind[i]))], direction))  # noqa: PERF401
-    return out
+    for direction, near_ends, far_ends in directions:
+        rows: list[int] = np.flatnonzero(near_ends == row)[:64].tolist()
+        for link in rows:
+            linked.append((int(far_ends[link]), LINK_NAMES[LinkKind(int(trace.links.kind[link]))], direction))  # noqa: PERF401
+    return linked
 
 
 def self_ns(trace: Trace, row: int) -> int:
-    """Duration of an event less that of its direct children."""
+    """Return the self time of an event: its duration minus that of its direct children."""
     events = trace.events
     track = trace.tracks[int(events.track[row])]
     end = int(events.end[row])
     last = track.first + int(np.searchsorted(events.ts[track.first : track.first + track.count], end, side="right"))
-    inside = np.arange(row + 1, last)
-    children = inside[events.parent[inside] == row]
+    later = np.arange(row + 1, last)
+    children = later[events.parent[later] == row]
     return int(max(0, events.dur[row]) - np.maximum(events.dur[children], 0).sum())
 
 
 @cached_on_trace
 def busy_profile(trace: Trace) -> dict[str, NDArray[np.float64]]:
-    """Share of each of TICKS equal parts of the trace that devices and the host were busy: for the minimap."""
+    """Return the share of time in which devices and the host were busy, for the minimap.
+
+    The trace is divided into TICK_COUNT equal parts.
+    """
     start, end = trace.span_ns
     edges = np.linspace(start, end, TICK_COUNT + 1).astype(np.int64)
     events = trace.events
-    out: dict[str, NDArray[np.float64]] = {}
+    profile: dict[str, NDArray[np.float64]] = {}
     host = events.category_mask(Category.OP, Category.RUNTIME, Category.COMM) & trace.track_mask(TrackKind.THREAD)
     for name, mask in (("host", host), ("device", is_kernel(trace))):
         rows = np.flatnonzero(mask & (events.dur > 0))
         spans = union(events.ts[rows], events.ts[rows] + events.dur[rows])
-        out[name] = covered_ns(spans, edges[:-1], edges[1:]) / np.maximum(1, np.diff(edges))
-    return out
+        profile[name] = covered_ns(spans, edges[:-1], edges[1:]) / np.maximum(1, np.diff(edges))
+    return profile

@@ -1,1 +1,1 @@
-"""A recording replayed: what its moments wait for, the path that decides its length, and what changes would bring."""
+"""Replay of a recording: what its events wait for, the critical path, and the effect of changes."""

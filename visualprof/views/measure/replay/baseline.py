@@ -1,4 +1,4 @@
-"""A recording replayed as it is, and what its steps take when something takes another time."""
+"""The replay of a recording without changes, and the duration of its steps with changed times."""
 
 from __future__ import annotations
 
@@ -13,15 +13,24 @@ from visualprof.views.measure.replay.graph import Replay, WaitGraph, solve
 from visualprof.views.measure.replay.path import replay_window
 from visualprof.views.measure.trace_cache import cached_on_trace
 
-MAX_ERROR_RATIO = 0.02  # of the replay without a change
+MAX_ERROR_RATIO = 0.02  # of the replay without changes
 MAX_UNEXPLAINED_RATIO = 0.1
 Obstacle = Literal["error", "unexplained"]
 
 
-class Baseline(msgspec.Struct, frozen=True):
-    """The replay without a change. dur: (n,) ns of the moments' work. measured_ns, simulated_ns: of a step on average.
+class Baseline(msgspec.Struct, frozen=True, kw_only=True):
+    """The replay of a recording without changes.
 
-    error_ratio, unexplained_ratio: at most 1. obstacle: which of the two is too large for a forecast.
+    Attributes:
+        graph: The wait graph.
+        dur: (n,) ns of device work.
+        replay: The replay.
+        step_count: Number of steps.
+        measured_ns: Measured mean duration of a step.
+        simulated_ns: Replayed mean duration of a step.
+        error_ratio: Relative error of the replay, at most 1.
+        unexplained_ratio: Share of the time whose cause is unknown, at most 1.
+        obstacle: Which of the two is too large for a forecast, `None` if neither.
     """
 
     graph: WaitGraph
@@ -34,27 +43,44 @@ class Baseline(msgspec.Struct, frozen=True):
     unexplained_ratio: float
     obstacle: Obstacle | None
 
-    def predicted_ns(self, dur: Floats, ns: Floats) -> float:
-        """Time of a step on average with other times of the moments' work and of the waits."""
-        return mean_step_ns(self.graph, solve(self.graph, dur, ns), dur, self.step_count)
+    def predicted_ns(self, dur: Floats, delay_ns: Floats) -> float:
+        """Return the mean duration of a step with other durations of device work and other delays."""
+        return mean_step_ns(self.graph, solve(self.graph, dur, delay_ns), dur, self.step_count)
 
 
 @cached_on_trace
 def baseline(trace: Trace) -> Baseline:
-    """The replay of a recording as it is. Source: docs/whatif.md."""
+    """Return the replay of a recording without changes. Source: docs/whatif.md."""
     graph = wait_graph(trace)
     dur = graph.nodes.dur.astype(np.float64)
-    replay, steps = solve(graph, dur, graph.edges.delay_ns), max(len(graph.step_nodes) - 1, 1)
-    begun, ended, _ = replay_window(graph, graph.nodes.time.astype(np.float64), dur)
-    measured, simulated = (ended - begun) / steps, mean_step_ns(graph, replay, dur, steps)
-    error, unexplained, obstacle = replay_quality(measured, simulated, graph.unexplained_ns, ended - begun)
-    return Baseline(graph, dur, replay, steps, measured, simulated, error, unexplained, obstacle)
+    replay, step_count = solve(graph, dur, graph.edges.delay_ns), max(len(graph.step_nodes) - 1, 1)
+    start, end, _ = replay_window(graph, graph.nodes.time.astype(np.float64), dur)
+    measured, simulated = (end - start) / step_count, mean_step_ns(graph, replay, dur, step_count)
+    error, unexplained, obstacle = replay_quality(measured, simulated, graph.unexplained_ns, end - start)
+    return Baseline(
+        graph=graph,
+        dur=dur,
+        replay=replay,
+        step_count=step_count,
+        measured_ns=measured,
+        simulated_ns=simulated,
+        error_ratio=error,
+        unexplained_ratio=unexplained,
+        obstacle=obstacle,
+    )
 
 
 def replay_quality(
     measured: float, simulated: float, unexplained_ns: float, span_ns: float
 ) -> tuple[float, float, Obstacle | None]:
-    """`error_ratio`, `unexplained_ratio` and `obstacle`, of a step as measured and as replayed and of a span."""
+    """Return `error_ratio`, `unexplained_ratio` and `obstacle` of `Baseline`.
+
+    Args:
+        measured: Measured duration of a step.
+        simulated: Replayed duration of a step.
+        unexplained_ns: Time whose cause is unknown.
+        span_ns: Duration of all steps.
+    """
     error = min(abs(simulated - measured) / measured, 1.0) if measured else 0.0
     unexplained = min(unexplained_ns / span_ns, 1.0) if span_ns > 0 else 0.0
     return (
@@ -64,7 +90,7 @@ def replay_quality(
     )
 
 
-def mean_step_ns(graph: WaitGraph, replay: Replay, dur: Floats, steps: int) -> float:
-    """Time of a step on average."""
-    low, high, _ = replay_window(graph, replay.time, dur)
-    return (high - low) / steps
+def mean_step_ns(graph: WaitGraph, replay: Replay, dur: Floats, step_count: int) -> float:
+    """Return the mean duration of a step."""
+    start, end, _ = replay_window(graph, replay.time, dur)
+    return (end - start) / step_count

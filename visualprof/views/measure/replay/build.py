@@ -1,4 +1,4 @@
-"""The graph of a recording: threads as lines of control, streams, launches, and what waits for what."""
+"""Build the wait graph of a recording: thread groups, streams, launches, and their dependencies."""
 
 from __future__ import annotations
 
@@ -21,38 +21,43 @@ DEVICE_SYNC_CALL = re.compile(r"(cuda|hip)DeviceSynchronize|cuCtxSynchronize")
 STREAM_SYNC_CALL = re.compile(r"(cuda|hip)(Stream|Event)Synchronize|cuStreamSynchronize")
 COPY_CALL = re.compile(r"(cuda|hip)(Memcpy|MemcpyAsync|MemcpyWithStream|Free)$")
 STREAM_WAIT_CALL = "StreamWaitEvent"
-MAX_OVERLAP_SHARE = 0.02  # of a thread's work beside another's, up to which the two are one line of control
-MIN_HANDOFF_REST_NS = 20_000  # a longer rest of a thread may end because another one asks for something
-NONBLOCKING_CALL_NS = 3_000  # a call that need not wait
-MIN_LATE_NS = 5_000  # work that starts so much later than all that it is known to wait for waits for something else
+MAX_OVERLAP_SHARE = 0.02  # threads whose work overlaps less than this share form one thread group
+MIN_HANDOFF_REST_NS = 20_000  # a longer rest of a thread may end because another thread hands over work
+NONBLOCKING_CALL_NS = 3_000  # duration of a call that does not wait
+MIN_LATE_NS = 5_000  # work that starts later than its known dependencies by more has an unknown one
 MAX_REACTION_NS = 15_000
-MIN_HELD_BACK_NS = (
-    50_000  # the first work of a stream that comes so late waits for what was asked for before the recording
-)
-MIN_QUEUED_NS = 4_000  # before the end of the work in front, that work was surely queued
-MAX_LOOKBACK = 64
-ROLE_ORDER = np.array([4, 0, 2, 3, 1])  # roles that meet: ends before starts, and calls within the work around them
-DEFAULT_LAUNCH_NS, DEFAULT_GAP_NS, DEFAULT_RETURN_NS = 6_000, 1_000, 8_000  # where a recording has none to learn from
+MIN_HELD_BACK_NS = 50_000  # first work of a stream that starts later waits for work from before the recording
+MIN_QUEUED_NS = 4_000  # work launched this long before the end of the previous work was certainly queued
+MAX_LOOKBACK = 64  # iterations
+ROLE_ORDER = np.array(
+    [4, 0, 2, 3, 1]
+)  # order of roles at equal times: ends before starts, calls inside the work around them
+DEFAULT_LAUNCH_NS, DEFAULT_GAP_NS, DEFAULT_RETURN_NS = 6_000, 1_000, 8_000  # used if a recording has no examples
 
 
 @cached_on_trace
 def wait_graph(trace: Trace) -> WaitGraph:
-    """The graph of a recording. Source: docs/whatif.md, ADR 61."""
+    """Return the wait graph of a recording. Source: docs/whatif.md, ADR 61."""
     return _Builder(trace).graph()
 
 
-_Edges = tuple[Ints, Ints, Floats, str]  # src, dst, ns and the kind
+_EdgeColumns = tuple[Ints, Ints, Floats, str]  # src, dst, ns, kind
 
 
-class _Line(msgspec.Struct, frozen=True):
-    """Threads that act as one. spans: (m, 2) ns in which any of them works."""
+class _ThreadGroup(msgspec.Struct, frozen=True):
+    """Threads that act as one.
+
+    Attributes:
+        tracks: Their tracks.
+        spans: (m, 2) ns in which any of them works.
+    """
 
     tracks: list[int]
     spans: Ints
 
 
 class _Builder:
-    """Collects the moments of lines and streams, and then their waits."""
+    """Collects the nodes of thread groups and streams, and then their dependencies."""
 
     def __init__(self, trace: Trace) -> None:
         self._trace = trace
@@ -62,308 +67,405 @@ class _Builder:
         self._work, self._call = work[order], call[order]
         self._start, self._end = self._starts(self._work), self._ends(self._work)
         self._stream = events.track[self._work]
-        self._lines = _lines(trace)
+        self._groups = _thread_groups(trace)
         line = np.full(len(trace.tracks) + 1, -1, np.int32)
-        for number, one in enumerate(self._lines):
+        for number, one in enumerate(self._groups):
             line[one.tracks] = number
-        self._line_of = line
-        self._awaiting, self._awaited_work = self._awaited_by_calls()
+        self._group_of_track = line
+        self._waiting_calls, self._awaited_work = self._find_waiting_calls()
 
     def _starts(self, rows: Rows) -> Ints:
-        """When events begin, ns since the first one: as Unix time a float has them to 256 ns only."""
+        """Return the starts of events in ns since the first event.
+
+        Unix times as floats would be exact to 256 ns only.
+        """
         return self._trace.events.ts[rows] - self._first_ns
 
     def _ends(self, rows: Rows) -> Ints:
+        """Return the ends of events in ns since the first event."""
         return self._trace.events.end[rows] - self._first_ns
 
     def graph(self) -> WaitGraph:
-        """All of it."""
+        """Return the graph."""
         events = self._trace.events
-        at, row, line, role = self._host_points()
-        known = self._call >= 0
-        begun = np.where(known, np.maximum(self._start, self._starts(self._call) + 1), self._start)
-        count, host = len(self._work), len(at)
-        times = np.concatenate((begun, at))
-        order = np.lexsort((np.arange(count + host), np.repeat([0, 1], [count, host]), times))
-        node = np.empty(count + host, np.int64)
-        node[order] = np.arange(count + host)
-        works, points = node[:count], node[count:]
-        starts, ends = (np.full(len(events) + 1, -1) for _ in range(2))
-        starts[row[role == 0]], ends[row[role == 1]] = points[role == 0], points[role == 1]
-        moments = GraphNodes(
-            times[order].astype(np.int64),
-            np.concatenate((self._work, row))[order].astype(np.int32),
-            np.concatenate((np.full(count, -1), line))[order].astype(np.int32),
-            np.concatenate((self._end - self._start, np.zeros(host, np.int64)))[order],
+        host_time, host_event, host_group, host_role = self._host_points()
+        has_call = self._call >= 0
+        work_start = np.where(has_call, np.maximum(self._start, self._starts(self._call) + 1), self._start)
+        work_count, host_count = len(self._work), len(host_time)
+        times = np.concatenate((work_start, host_time))
+        order = np.lexsort((np.arange(work_count + host_count), np.repeat([0, 1], [work_count, host_count]), times))
+        position = np.empty(work_count + host_count, np.int64)
+        position[order] = np.arange(work_count + host_count)
+        work_nodes, host_nodes = position[:work_count], position[work_count:]
+        start_nodes, end_nodes = (np.full(len(events) + 1, -1) for _ in range(2))
+        start_nodes[host_event[host_role == 0]], end_nodes[host_event[host_role == 1]] = (
+            host_nodes[host_role == 0],
+            host_nodes[host_role == 1],
         )
-        launched = starts[self._call]
-        before = _before(self._stream)
-        held = self._held_back(before)
-        launch_ns, gap_ns = self._constants(before, held)
-        edges = list(self._host_edges(at, row, line, role, points))
-        back, return_ns = self._returns(ends, works)
-        waited = self._waits()
-        has, queued = np.flatnonzero(launched >= 0), np.flatnonzero(before >= 0)
-        late, unexplained = self._late(before, waited, held, launch_ns, gap_ns)
-        first = moments.time[0] + moments.dur[0] if len(moments.time) else 0
+        nodes = GraphNodes(
+            times[order].astype(np.int64),
+            np.concatenate((self._work, host_event))[order].astype(np.int32),
+            np.concatenate((np.full(work_count, -1), host_group))[order].astype(np.int32),
+            np.concatenate((self._end - self._start, np.zeros(host_count, np.int64)))[order],
+        )
+        launch_nodes = start_nodes[self._call]
+        previous = _previous_of_key(self._stream)
+        held_back = self._find_held_back(previous)
+        launch_ns, gap_ns = self._median_delays(previous, held_back)
+        edges = list(self._host_edges(host_time, host_event, host_group, host_role, host_nodes))
+        return_edges, return_ns = self._return_edges(end_nodes, work_nodes)
+        stream_waits = self._stream_waits()
+        launched_work, queued_work = np.flatnonzero(launch_nodes >= 0), np.flatnonzero(previous >= 0)
+        reactions, unexplained_ns = self._find_reactions(previous, stream_waits, held_back, launch_ns, gap_ns)
+        first_end = nodes.time[0] + nodes.dur[0] if len(nodes.time) else 0
         edges += [
-            (launched[has], works[has], np.full(len(has), launch_ns), "launch"),
-            (works[before[queued]], works[queued], self._paces(before, queued, gap_ns), "queue"),
-            *((works[a], works[b], np.full(len(a), gap_ns), "wait") for a, b in (waited, late)),
-            (held * 0, works[held], (self._start[held] - first).astype(np.float64), "wait"),
-            back,
+            (launch_nodes[launched_work], work_nodes[launched_work], np.full(len(launched_work), launch_ns), "launch"),
+            (
+                work_nodes[previous[queued_work]],
+                work_nodes[queued_work],
+                self._queue_delays(previous, queued_work, gap_ns),
+                "queue",
+            ),
+            *(
+                (work_nodes[awaited], work_nodes[waiting], np.full(len(awaited), gap_ns), "wait")
+                for awaited, waiting in (stream_waits, reactions)
+            ),
+            (held_back * 0, work_nodes[held_back], (self._start[held_back] - first_end).astype(np.float64), "wait"),
+            return_edges,
         ]
-        marks = points[np.flatnonzero(role == 2)]
-        tracks = tuple(tuple(one.tracks) for one in self._lines)
-        return WaitGraph(moments, _sorted(edges), marks, tracks, launch_ns, gap_ns, return_ns, unexplained)
+        step_nodes = host_nodes[np.flatnonzero(host_role == 2)]
+        tracks = tuple(tuple(group.tracks) for group in self._groups)
+        return WaitGraph(
+            nodes=nodes,
+            edges=_sorted_edges(edges),
+            step_nodes=step_nodes,
+            group_tracks=tracks,
+            launch_ns=launch_ns,
+            gap_ns=gap_ns,
+            return_ns=return_ns,
+            unexplained_ns=unexplained_ns,
+        )
 
     def _host_points(self) -> tuple[Ints, Ints, Ints, Ints]:
-        """Time, event, line and role (0 start and 1 end of a call, 2 step, 3 start and 4 end of work) of the points."""
+        """Return time, event, thread group and role of the host's endpoints.
+
+        Roles are 0 start and 1 end of a call, 2 step, 3 start and 4 end of a busy interval.
+        """
         trace, events = self._trace, self._trace.events
-        rows = distinct(np.concatenate((self._call[self._call >= 0], self._blocking()[0], _exchanges(trace))))
-        of = self._line_of[events.track[rows]]
-        rows, of = rows[of >= 0], of[of >= 0]
-        parts = [(self._starts(rows), rows, of, 0), (self._ends(rows), rows, of, 1)]
-        for number, line in enumerate(self._lines):
-            spans = line.spans - self._first_ns
-            if len(self._lines) == 1:
-                spans = np.array([[spans[0, 0], spans[-1, 1]]])
-            none = np.full(len(spans), -1)
-            parts += [(spans[:, 0], none, none * 0 + number, 3), (spans[:, 1], none, none * 0 + number, 4)]
-        if len(trace.steps) and self._lines:
-            main = max(int(self._line_of[int(trace.steps.track[0])]), 0)
-            starts = trace.steps.ts - self._first_ns
-            marks = np.append(starts, starts[-1:] + trace.steps.dur[-1:])
-            parts.append((marks, np.full(len(marks), -1), np.full(len(marks), main), 2))
-        at, row, line = (np.concatenate([part[i] for part in parts]).astype(np.int64) for i in range(3))
-        role = np.repeat([part[3] for part in parts], [len(part[0]) for part in parts])
-        order = np.lexsort((ROLE_ORDER[role], at, line))
-        return at[order], row[order], line[order], role[order]
-
-    def _host_edges(self, at: Ints, row: Ints, line: Ints, role: Ints, points: Ints) -> Iterator[_Edges]:
-        """Each point after the one before it on its line; what one line hands to another; and where a line begins."""
-        after = np.flatnonzero(line[1:] == line[:-1]) + 1
-        spent = (at[after] - at[after - 1]).astype(np.float64)
-        call = (row[after] >= 0) & (row[after] == row[after - 1]) & (role[after] == 1)
-        waits = call & is_in(row[after], self._awaiting)
-        handed, giver = self._handed(at, line, role, after)
-        spent = np.where(
-            waits, np.minimum(spent, NONBLOCKING_CALL_NS), np.where(handed >= 0, np.minimum(spent, 1000), spent)
+        rows = distinct(
+            np.concatenate((self._call[self._call >= 0], self._blocking_calls()[0], _host_transfers(trace)))
         )
-        for kind, chosen in (("call", call), ("host", ~call)):
-            mine = after[chosen]
-            yield points[mine - 1], points[mine], spent[chosen], kind
-        given = np.flatnonzero(handed >= 0)
-        mine, other = after[given], giver[given]
-        yield points[other], points[mine], (at[mine] - at[other]).astype(np.float64), "handed"
-        begins = np.flatnonzero(np.append(True, line[1:] != line[:-1])) if len(line) else np.zeros(0, np.int64)
-        other = self._latest_of_others(at, line, begins)
-        begins, other = begins[other >= 0], other[other >= 0]
-        yield points[other], points[begins], (at[begins] - at[other]).astype(np.float64), "handed"
+        event_groups = self._group_of_track[events.track[rows]]
+        rows, event_groups = rows[event_groups >= 0], event_groups[event_groups >= 0]
+        columns = [(self._starts(rows), rows, event_groups, 0), (self._ends(rows), rows, event_groups, 1)]
+        for group_number, group in enumerate(self._groups):
+            spans = group.spans - self._first_ns
+            if len(self._groups) == 1:
+                spans = np.array([[spans[0, 0], spans[-1, 1]]])
+            no_event = np.full(len(spans), -1)
+            columns += [
+                (spans[:, 0], no_event, no_event * 0 + group_number, 3),
+                (spans[:, 1], no_event, no_event * 0 + group_number, 4),
+            ]
+        if len(trace.steps) and self._groups:
+            main = max(int(self._group_of_track[int(trace.steps.track[0])]), 0)
+            starts = trace.steps.ts - self._first_ns
+            boundaries = np.append(starts, starts[-1:] + trace.steps.dur[-1:])
+            columns.append((boundaries, np.full(len(boundaries), -1), np.full(len(boundaries), main), 2))
+        time, event, thread_group = (
+            np.concatenate([column[field] for column in columns]).astype(np.int64) for field in range(3)
+        )
+        role = np.repeat([column[3] for column in columns], [len(column[0]) for column in columns])
+        order = np.lexsort((ROLE_ORDER[role], time, thread_group))
+        return time[order], event[order], thread_group[order], role[order]
 
-    def _handed(self, at: Ints, line: Ints, role: Ints, after: Ints) -> tuple[Ints, Ints]:
-        """Of each point with one before it on its line: the point of another line that ended its rest, -1 for none."""
-        rest = at[after] - at[after - 1]
-        resting = (rest > MIN_HANDOFF_REST_NS) & is_in(role[after - 1], (1, 4)) & is_in(role[after], (0, 3))
-        other = np.full(len(after), -1)
-        if len(self._lines) > 1:
-            mine = np.flatnonzero(resting)
-            other[mine] = self._latest_of_others(at, line, after[mine])
-        holds = (other >= 0) & (at[other] > at[after - 1]) & (at[after] - at[other] < rest / 2)
-        return np.where(holds, other, -1), other
+    def _host_edges(
+        self, time: Ints, event: Ints, thread_group: Ints, role: Ints, nodes: Ints
+    ) -> Iterator[_EdgeColumns]:
+        """Yield the edges between endpoints of the host.
 
-    def _latest_of_others(self, at: Ints, line: Ints, wanted: Ints) -> Ints:
-        """The last point of another line before each of some points, -1 for none."""
-        found, best = np.full(len(wanted), -1), np.full(len(wanted), np.iinfo(np.int64).min)
-        for number in range(len(self._lines)):
-            first, last = np.searchsorted(line, (number, number + 1))
-            place = first + np.searchsorted(at[first:last], at[wanted]) - 1
-            holds = (line[wanted] != number) & (place >= first)
-            holds &= np.where(holds, at[np.maximum(place, 0)] > best, False)
-            found, best = np.where(holds, place, found), np.where(holds, at[np.maximum(place, 0)], best)
-        return found
+        They are along each thread group, between groups that hand over work, and to a group's first
+        endpoint.
+        """
+        following = np.flatnonzero(thread_group[1:] == thread_group[:-1]) + 1
+        elapsed = (time[following] - time[following - 1]).astype(np.float64)
+        is_call = (event[following] >= 0) & (event[following] == event[following - 1]) & (role[following] == 1)
+        is_waiting = is_call & is_in(event[following], self._waiting_calls)
+        handover, latest_other = self._handovers(time, thread_group, role, following)
+        elapsed = np.where(
+            is_waiting,
+            np.minimum(elapsed, NONBLOCKING_CALL_NS),
+            np.where(handover >= 0, np.minimum(elapsed, 1000), elapsed),
+        )
+        for kind, is_kind in (("call", is_call), ("host", ~is_call)):
+            receivers = following[is_kind]
+            yield nodes[receivers - 1], nodes[receivers], elapsed[is_kind], kind
+        with_handover = np.flatnonzero(handover >= 0)
+        receivers, givers = following[with_handover], latest_other[with_handover]
+        yield nodes[givers], nodes[receivers], (time[receivers] - time[givers]).astype(np.float64), "handed"
+        first_points = (
+            np.flatnonzero(np.append(True, thread_group[1:] != thread_group[:-1]))
+            if len(thread_group)
+            else np.zeros(0, np.int64)
+        )
+        givers = self._latest_of_others(time, thread_group, first_points)
+        first_points, givers = first_points[givers >= 0], givers[givers >= 0]
+        yield nodes[givers], nodes[first_points], (time[first_points] - time[givers]).astype(np.float64), "handed"
 
-    def _blocking(self) -> tuple[Ints, Ints]:
-        """Calls that may wait for a device, and of those that copy the last piece of their own work, else -1."""
+    def _handovers(self, time: Ints, thread_group: Ints, role: Ints, following: Ints) -> tuple[Ints, Ints]:
+        """Return, per endpoint with a predecessor, the endpoint of another group that ended its rest, -1 for none.
+
+        And the latest one of others.
+        """
+        rest_ns = time[following] - time[following - 1]
+        is_resting = (
+            (rest_ns > MIN_HANDOFF_REST_NS) & is_in(role[following - 1], (1, 4)) & is_in(role[following], (0, 3))
+        )
+        latest_other = np.full(len(following), -1)
+        if len(self._groups) > 1:
+            resting_rows = np.flatnonzero(is_resting)
+            latest_other[resting_rows] = self._latest_of_others(time, thread_group, following[resting_rows])
+        is_handover = (
+            (latest_other >= 0)
+            & (time[latest_other] > time[following - 1])
+            & (time[following] - time[latest_other] < rest_ns / 2)
+        )
+        return np.where(is_handover, latest_other, -1), latest_other
+
+    def _latest_of_others(self, time: Ints, thread_group: Ints, points: Ints) -> Ints:
+        """Return the last endpoint of another thread group before each of some endpoints, -1 for none."""
+        latest, latest_time = np.full(len(points), -1), np.full(len(points), np.iinfo(np.int64).min)
+        for group_number in range(len(self._groups)):
+            first, last = np.searchsorted(thread_group, (group_number, group_number + 1))
+            candidate = first + np.searchsorted(time[first:last], time[points]) - 1
+            is_valid = (thread_group[points] != group_number) & (candidate >= first)
+            is_valid &= np.where(is_valid, time[np.maximum(candidate, 0)] > latest_time, False)
+            latest, latest_time = (
+                np.where(is_valid, candidate, latest),
+                np.where(is_valid, time[np.maximum(candidate, 0)], latest_time),
+            )
+        return latest
+
+    def _blocking_calls(self) -> tuple[Ints, Ints]:
+        """Return the calls that may wait for a device, and for copies the last piece of their work (else -1)."""
         trace, events = self._trace, self._trace.events
         rows = np.flatnonzero(
             (events.category == Category.RUNTIME) & trace.track_mask(TrackKind.THREAD) & (events.dur >= 0)
         )
-        names = {int(i): trace.strings[int(i)] for i in distinct(events.name[rows])}
-        syncs = [i for i, name in names.items() if DEVICE_SYNC_CALL.match(name) or STREAM_SYNC_CALL.match(name)]
-        copies = [i for i, name in names.items() if COPY_CALL.match(name)]
+        names = {int(name_id): trace.strings[int(name_id)] for name_id in distinct(events.name[rows])}
+        syncs = [
+            name_id for name_id, name in names.items() if DEVICE_SYNC_CALL.match(name) or STREAM_SYNC_CALL.match(name)
+        ]
+        copies = [name_id for name_id, name in names.items() if COPY_CALL.match(name)]
         rows = rows[is_in(events.name[rows], [*syncs, *copies])]
-        own = np.full(len(events) + 1, -1)
-        known = np.flatnonzero(self._call >= 0)
-        own[self._call[known]] = known  # of several the last one stays
-        return rows, np.where(is_in(events.name[rows], copies), own[rows], -1)
+        last_work = np.full(len(events) + 1, -1)
+        launched = np.flatnonzero(self._call >= 0)
+        last_work[self._call[launched]] = launched  # the last of several assignments wins
+        return rows, np.where(is_in(events.name[rows], copies), last_work[rows], -1)
 
-    def _awaited_by_calls(self) -> tuple[Ints, Ints]:
-        """Calls that wait for device work, and places in it: their own copy, or the last that was launched before them.
+    def _find_waiting_calls(self) -> tuple[Ints, Ints]:
+        """Return the calls that wait for device work, and the work that they wait for.
 
-        A copy that has not ended within its call was not waited for, nor was work that ends later than the call.
+        The work is their own copy, or the last work launched before them.
+
+        A copy that has not ended within its call was not waited for, and neither was work that ends
+        after the call.
         """
-        rows, copied = self._blocking()
+        rows, copy_work = self._blocking_calls()
         if not len(self._work):
-            return rows[:0], copied[:0]
+            return rows[:0], copy_work[:0]
         by_end = np.argsort(self._end, kind="stable")
-        launch = np.where(self._call >= 0, self._starts(self._call), self._start)
-        begins, ends = self._starts(rows), self._ends(rows)
-        place = np.searchsorted(self._end[by_end], ends, side="right") - 1
-        for _ in range(MAX_LOOKBACK):  # over what was launched by another thread during the call
-            late = (place >= 0) & (launch[by_end[place]] > begins)
-            if not late.any():
+        launch_time = np.where(self._call >= 0, self._starts(self._call), self._start)
+        call_start, call_end = self._starts(rows), self._ends(rows)
+        candidate = np.searchsorted(self._end[by_end], call_end, side="right") - 1
+        for _ in range(MAX_LOOKBACK):  # skip work that another thread launched during the call
+            is_launched_later = (candidate >= 0) & (launch_time[by_end[candidate]] > call_start)
+            if not is_launched_later.any():
                 break
-            place = place - late
-        last = np.where(place >= 0, by_end[place], -1)
-        awaited = np.where(copied >= 0, np.where(self._end[copied] <= ends, copied, -1), last)
-        during = (awaited >= 0) & (self._end[awaited] > begins)
-        return rows[during], awaited[during]
+            candidate = candidate - is_launched_later
+        last_before = np.where(candidate >= 0, by_end[candidate], -1)
+        awaited = np.where(copy_work >= 0, np.where(self._end[copy_work] <= call_end, copy_work, -1), last_before)
+        is_waiting = (awaited >= 0) & (self._end[awaited] > call_start)
+        return rows[is_waiting], awaited[is_waiting]
 
-    def _returns(self, ends: Ints, works: Ints) -> tuple[_Edges, float]:
-        """From the end of awaited work to that of the call. ends: the moment at which each event ends, -1 for none."""
-        rows, awaited = self._awaiting, self._awaited_work
-        back = self._ends(rows) - self._end[awaited]
-        median = _median(back, DEFAULT_RETURN_NS)
-        known = ends[rows] >= 0
-        node = ends[rows[known]]
-        return (works[awaited[known]], node, np.full(len(node), median), "return"), median
+    def _return_edges(self, ends: Ints, works: Ints) -> tuple[_EdgeColumns, float]:
+        """Return the edges from the end of awaited work to the end of the call that waits, and their delay.
 
-    def _waits(self) -> tuple[Ints, Ints]:
-        """Work that a stream was told to wait for, and the first work behind that, as places.
+        Args:
+            ends: Node at which each event ends, -1 for none.
+            works: Node of each piece of work.
+        """
+        rows, awaited = self._waiting_calls, self._awaited_work
+        delays = self._ends(rows) - self._end[awaited]
+        median = _median(delays, DEFAULT_RETURN_NS)
+        has_end = ends[rows] >= 0
+        nodes = ends[rows[has_end]]
+        return (works[awaited[has_end]], nodes, np.full(len(nodes), median), "return"), median
 
-        A thread's next launch after cudaStreamWaitEvent waits for the last launch on another stream before it.
+    def _stream_waits(self) -> tuple[Ints, Ints]:
+        """Return the work that a stream was told to wait for, and the first work that waits for it, as indices.
+
+        A thread's next launch after cudaStreamWaitEvent waits for the last earlier launch on
+        another stream.
         """
         trace, events = self._trace, self._trace.events
-        told = [i for i, name in enumerate(trace.strings) if STREAM_WAIT_CALL in name]
-        rows = np.flatnonzero(is_in(events.name, told) & (events.category == Category.RUNTIME))
-        known = np.flatnonzero(self._call >= 0)
-        if not len(rows) or not len(known):
+        name_ids = [i for i, name in enumerate(trace.strings) if STREAM_WAIT_CALL in name]
+        rows = np.flatnonzero(is_in(events.name, name_ids) & (events.category == Category.RUNTIME))
+        launched = np.flatnonzero(self._call >= 0)
+        if not len(rows) or not len(launched):
             return np.zeros(0, np.int64), np.zeros(0, np.int64)
-        known = known[np.argsort(self._starts(self._call[known]), kind="stable")]
-        thread = events.track[self._call[known]]
-        behind = np.full(len(rows), -1)
+        launched = launched[np.argsort(self._starts(self._call[launched]), kind="stable")]
+        launch_thread = events.track[self._call[launched]]
+        waiting = np.full(len(rows), -1)
         for track in distinct(events.track[rows]).tolist():
-            mine, own = np.flatnonzero(events.track[rows] == track), known[thread == track]
-            place = np.searchsorted(self._starts(self._call[own]), self._starts(rows[mine]), side="right")
-            behind[mine] = np.append(own, -1)[np.minimum(place, len(own))]
-        rows, behind = rows[behind >= 0], behind[behind >= 0]
-        last = np.append(behind[1:] != behind[:-1], True)  # of several waits before a launch the last
-        rows, behind = rows[last], behind[last]
-        awaited, latest = np.full(len(rows), -1), np.full(len(rows), np.iinfo(np.int64).min)
+            rows_of_track, launched_by_thread = (
+                np.flatnonzero(events.track[rows] == track),
+                launched[launch_thread == track],
+            )
+            position = np.searchsorted(
+                self._starts(self._call[launched_by_thread]), self._starts(rows[rows_of_track]), side="right"
+            )
+            waiting[rows_of_track] = np.append(launched_by_thread, -1)[np.minimum(position, len(launched_by_thread))]
+        rows, waiting = rows[waiting >= 0], waiting[waiting >= 0]
+        is_last = np.append(waiting[1:] != waiting[:-1], True)  # keep the last of several waits before a launch
+        rows, waiting = rows[is_last], waiting[is_last]
+        awaited, latest_launch = np.full(len(rows), -1), np.full(len(rows), np.iinfo(np.int64).min)
         for stream in distinct(self._stream).tolist():
-            mine = known[self._stream[known] == stream]
-            times = self._starts(self._call[mine])
-            place = np.searchsorted(times, self._starts(rows)) - 1
-            holds = (place >= 0) & (self._stream[behind] != stream)
-            at = np.where(holds, times[np.maximum(place, 0)], latest)
-            better = holds & (at > latest)
-            awaited, latest = np.where(better, mine[np.maximum(place, 0)], awaited), np.where(better, at, latest)
-        return awaited[awaited >= 0], behind[awaited >= 0]
+            on_stream = launched[self._stream[launched] == stream]
+            launch_times = self._starts(self._call[on_stream])
+            position = np.searchsorted(launch_times, self._starts(rows)) - 1
+            is_valid = (position >= 0) & (self._stream[waiting] != stream)
+            launch_time = np.where(is_valid, launch_times[np.maximum(position, 0)], latest_launch)
+            is_later = is_valid & (launch_time > latest_launch)
+            awaited, latest_launch = (
+                np.where(is_later, on_stream[np.maximum(position, 0)], awaited),
+                np.where(is_later, launch_time, latest_launch),
+            )
+        return awaited[awaited >= 0], waiting[awaited >= 0]
 
-    def _held_back(self, before: Ints) -> Ints:
-        """Places of work that what was asked for before the recording holds back: the first of a stream, and late.
+    def _find_held_back(self, before: Ints) -> Ints:
+        """Return the indices of work that is held back by work from before the recording.
 
-        It waits for longer than the recording lasts when it is asked for; less may have other causes. Unless the host
-        has waited for a device before, which leaves nothing from before the recording, or other work ended just then.
+        It is the first work of a stream and starts late.
+
+        It waits for longer than the recording had lasted at its launch; shorter waits may have
+        other causes. The host must not have waited for a device before, because then nothing from
+        before the recording is left, and no other work may have ended just before.
         """
         events = self._trace.events
-        rows = self._blocking()[0]
-        names = {int(i) for i in distinct(events.name[rows]) if DEVICE_SYNC_CALL.match(self._trace.strings[int(i)])}
-        synced = self._ends(rows[is_in(events.name[rows], sorted(names))]).min(initial=INT64_LIMITS.max)
-        asked = np.where(self._call >= 0, self._starts(self._call), INT64_LIMITS.max)
-        least = np.maximum(asked, MIN_HELD_BACK_NS)
-        held = (before < 0) & (self._start - least > asked) & (self._start <= synced)
+        rows = self._blocking_calls()[0]
+        names = {
+            int(name_id)
+            for name_id in distinct(events.name[rows])
+            if DEVICE_SYNC_CALL.match(self._trace.strings[int(name_id)])
+        }
+        first_sync = self._ends(rows[is_in(events.name[rows], sorted(names))]).min(initial=INT64_LIMITS.max)
+        issued = np.where(self._call >= 0, self._starts(self._call), INT64_LIMITS.max)
+        minimum = np.maximum(issued, MIN_HELD_BACK_NS)
+        is_held_back = (before < 0) & (self._start - minimum > issued) & (self._start <= first_sync)
         ends = np.sort(self._end)
-        latest = np.append(INT64_LIMITS.min, ends)[np.searchsorted(ends, self._start, side="right")]
-        return np.flatnonzero(held & (latest < self._start - MAX_REACTION_NS))
+        latest_end = np.append(INT64_LIMITS.min, ends)[np.searchsorted(ends, self._start, side="right")]
+        return np.flatnonzero(is_held_back & (latest_end < self._start - MAX_REACTION_NS))
 
-    def _constants(self, before: Ints, held: Ints) -> tuple[float, float]:
-        """Medians from a launch to its work on a free device, and from work to the work that was queued behind it.
+    def _median_delays(self, previous: Ints, held_back: Ints) -> tuple[float, float]:
+        """Return the median delays of launches and of queued work.
 
-        Where no device is ever free, of launches on a free stream: such work may also wait for another stream.
+        The first is from a launch to its work on a free device, the second between queued pieces of
+        work.
+
+        If no device is ever free, launches on a free stream are used, although their work may wait
+        for another stream.
         """
-        known = self._call >= 0
-        known[held] = False
-        asked = np.where(known, self._starts(self._call), 0)
-        ended = np.where(before >= 0, self._end[before], INT64_LIMITS.min)
-        reached = np.append(INT64_LIMITS.min, np.maximum.accumulate(self._end)[:-1])
-        queued = (before >= 0) & (~known | (ended >= asked + MIN_QUEUED_NS))
-        alone = queued & ~((before >= 0) & known & (self._call == self._call[before]))  # not within one graph
-        free = known & (reached < asked)
+        is_launched = self._call >= 0
+        is_launched[held_back] = False
+        issued = np.where(is_launched, self._starts(self._call), 0)
+        previous_end = np.where(previous >= 0, self._end[previous], INT64_LIMITS.min)
+        busy_until = np.append(INT64_LIMITS.min, np.maximum.accumulate(self._end)[:-1])
+        is_queued = (previous >= 0) & (~is_launched | (previous_end >= issued + MIN_QUEUED_NS))
+        is_single = is_queued & ~(
+            (previous >= 0) & is_launched & (self._call == self._call[previous])
+        )  # not inside one graph launch
+        is_free = is_launched & (busy_until < issued)
         launch, gap = (
-            (self._start - asked)[free if free.any() else known & (ended < asked)],
-            (self._start - ended)[alone],
+            (self._start - issued)[is_free if is_free.any() else is_launched & (previous_end < issued)],
+            (self._start - previous_end)[is_single],
         )
         return _median(launch, DEFAULT_LAUNCH_NS), _median(gap, DEFAULT_GAP_NS)
 
-    def _paces(self, before: Ints, queued: Ints, gap_ns: float) -> Floats:
-        """From each queued work to what was queued behind it: inside the launch of a graph at the pace of graphs."""
+    def _queue_delays(self, previous: Ints, queued: Ints, gap_ns: float) -> Floats:
+        """Return the delay from each queued work to the work behind it.
+
+        Work inside a graph launch has its own median.
+        """
         call = self._call[queued]
-        inside = (call >= 0) & (call == self._call[before[queued]])
-        gaps = self._start[queued] - self._end[before[queued]]
-        return np.where(inside, _median(gaps[inside], gap_ns), gap_ns)
+        is_in_graph = (call >= 0) & (call == self._call[previous[queued]])
+        gaps = self._start[queued] - self._end[previous[queued]]
+        return np.where(is_in_graph, _median(gaps[is_in_graph], gap_ns), gap_ns)
 
-    def _late(
-        self, before: Ints, waits: tuple[Ints, Ints], held: Ints, launch_ns: float, gap_ns: float
+    def _find_reactions(
+        self, previous: Ints, stream_waits: tuple[Ints, Ints], held_back: Ints, launch_ns: float, gap_ns: float
     ) -> tuple[tuple[Ints, Ints], int]:
-        """Work that began just after another stream's had ended, later than all that is known; and what is left."""
-        asked = np.where(self._call >= 0, self._starts(self._call) + launch_ns, -np.inf)
-        ready = np.maximum(asked, np.where(before >= 0, self._end[before] + gap_ns, -np.inf))
-        np.maximum.at(ready, waits[1], self._end[waits[0]] + gap_ns)
-        late = np.where(np.isfinite(ready), self._start - ready, 0)
-        late[held] = 0
+        """Return work that began just after work of another stream ended, later than its known dependencies.
+
+        And the unexplained rest in ns.
+        """
+        issued = np.where(self._call >= 0, self._starts(self._call) + launch_ns, -np.inf)
+        ready_time = np.maximum(issued, np.where(previous >= 0, self._end[previous] + gap_ns, -np.inf))
+        np.maximum.at(ready_time, stream_waits[1], self._end[stream_waits[0]] + gap_ns)
+        delay = np.where(np.isfinite(ready_time), self._start - ready_time, 0)
+        delay[held_back] = 0
         by_end = np.argsort(self._end, kind="stable")
-        latest = by_end[np.searchsorted(self._end[by_end], self._start, side="right") - 1]
-        reacts = (
-            (late > MIN_LATE_NS)
-            & (self._start - self._end[latest] <= MAX_REACTION_NS)
-            & (self._end[latest] <= self._start)
+        latest_ended = by_end[np.searchsorted(self._end[by_end], self._start, side="right") - 1]
+        is_reaction = (
+            (delay > MIN_LATE_NS)
+            & (self._start - self._end[latest_ended] <= MAX_REACTION_NS)
+            & (self._end[latest_ended] <= self._start)
         )
-        reacts &= (self._stream[latest] != self._stream) & (self._end[latest] > ready)
-        unexplained = int(late[(late > MIN_LATE_NS) & ~reacts].sum())
-        return (latest[reacts], np.flatnonzero(reacts)), unexplained
+        is_reaction &= (self._stream[latest_ended] != self._stream) & (self._end[latest_ended] > ready_time)
+        unexplained = int(delay[(delay > MIN_LATE_NS) & ~is_reaction].sum())
+        return (latest_ended[is_reaction], np.flatnonzero(is_reaction)), unexplained
 
 
-def _exchanges(trace: Trace) -> Ints:
-    """Collectives that a thread takes part in, where no device does."""
-    comm = trace.events.category == Category.COMM
-    if not comm.any() or (comm & trace.track_mask(TrackKind.STREAM)).any():
+def _host_transfers(trace: Trace) -> Ints:
+    """Return the collectives that a thread takes part in, if no device does."""
+    is_comm = trace.events.category == Category.COMM
+    if not is_comm.any() or (is_comm & trace.track_mask(TrackKind.STREAM)).any():
         return np.zeros(0, np.int64)
     calls = collectives(trace)
     return calls.part_row[calls.is_transfer]
 
 
-def _median(values: Ints, usual: float) -> float:
-    return max(float(np.median(values)), 0.0) if len(values) else usual
+def _median(values: Ints, default: float) -> float:
+    """Return the median, not negative; `default` without values."""
+    return max(float(np.median(values)), 0.0) if len(values) else default
 
 
-def _lines(trace: Trace) -> list[_Line]:
-    """Threads as lines of control, the busiest first; threads that do not work at the same time are one."""
+def _thread_groups(trace: Trace) -> list[_ThreadGroup]:
+    """Return the thread groups, the busiest first; threads that do not work at the same time are one group."""
     spans = thread_busy_spans(trace)
-    lines = list[_Line]()
-    for track, own in sorted(spans.items(), key=lambda item: -span_length(item[1])):
-        for number, line in enumerate(lines):
-            if span_length(intersect(line.spans, own)) <= MAX_OVERLAP_SHARE * span_length(own):
-                lines[number] = _Line([*line.tracks, track], merge(line.spans, own))
+    groups = list[_ThreadGroup]()
+    for track, busy in sorted(spans.items(), key=lambda item: -span_length(item[1])):
+        for index, group in enumerate(groups):
+            if span_length(intersect(group.spans, busy)) <= MAX_OVERLAP_SHARE * span_length(busy):
+                groups[index] = _ThreadGroup([*group.tracks, track], merge(group.spans, busy))
                 break
         else:
-            lines.append(_Line([track], own))
-    return lines
+            groups.append(_ThreadGroup([track], busy))
+    return groups
 
 
-def _before(key: Ids) -> Ints:
-    """The place before each of the same key, -1 for none."""
+def _previous_of_key(key: Ids) -> Ints:
+    """Return the index of the previous item with the same key, -1 for none."""
     order = np.argsort(key, kind="stable")
-    found = np.full(len(key), -1)
-    same = np.flatnonzero(key[order[1:]] == key[order[:-1]])
-    found[order[same + 1]] = order[same]
-    return found
+    previous = np.full(len(key), -1)
+    equal = np.flatnonzero(key[order[1:]] == key[order[:-1]])
+    previous[order[equal + 1]] = order[equal]
+    return previous
 
 
-def _sorted(edges: Sequence[_Edges]) -> Dependencies:
-    """Edges by the moment that waits; those that lead backwards, where clocks differ, are left out."""
-    src, dst, ns = (np.concatenate([np.asarray(edge[i]) for edge in edges]) for i in range(3))
+def _sorted_edges(edges: Sequence[_EdgeColumns]) -> Dependencies:
+    """Return edges sorted by the waiting node; edges that lead backwards, because clocks differ, are left out."""
+    src, dst, ns = (np.concatenate([np.asarray(edge[column]) for edge in edges]) for column in range(3))
     kind = np.repeat([DEPENDENCY_KINDS.index(edge[3]) for edge in edges], [len(edge[0]) for edge in edges])
     order = np.argsort(dst, kind="stable")
     order = order[src[order] < dst[order]]

@@ -1,4 +1,7 @@
-"""Changes of what something takes: `kernel[name~gemm]*0.5`, `dataloader=0`, `sync=remove`."""
+"""Changes of durations: their syntax and their effect on a wait graph.
+
+Examples: `kernel[name~gemm]*0.5`, `dataloader=0`, `sync=remove`.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,7 @@ KIND_CHANGES = (
     "collective*0.5",
     "gpu*0.5",
 )  # of whole kinds
-MAX_SUGGESTIONS = 5  # suggested of a kind
+MAX_SUGGESTIONS = 5  # per kind
 NAMED_TARGETS = ("kernel", "collective", "copies", "operator", "host", "rank")
 TARGET_ACTIONS = {("sync", "remove"), ("copies", "async"), ("copies", "pinned"), ("rank", "median")}
 PAGEABLE_COPY = "Pageable -> Device"
@@ -38,15 +41,22 @@ EXAMPLES = msg(
     "kernel[name~gemm]*0.5, operator[aten::layer_norm]*0.3, host[cudaMalloc]=0, collective*0.5, gpu*0.6, dataloader=0, "
     "launch=0, sync=remove, copies=async, copies=pinned; in a run of several ranks rank[3]=median, rank[*]=median",
 )
-_CHANGE = re.compile(
+_CHANGE_SYNTAX = re.compile(
     r"(?P<what>\w+)(?:\[(?P<part>name~)?(?P<name>[^\]]+)\])?(?:\*(?P<factor>\d+(?:\.\d+)?)|=(?P<word>\w+))"
 )
 
 
 class Change(NamedTuple):
-    """One change. what: of which it is. name: exact, or a part of it in any case; "" for all. factor: of its time.
+    """One change.
 
-    word: `remove` and `async` end the waiting for it, `pinned` the copying aside of memory that may be paged out.
+    Attributes:
+        text: Text of the change.
+        target: What it applies to.
+        name: Exact name, or part of it in any case; "" for all names.
+        is_partial: Whether `name` is a part of the name.
+        factor: Factor of the time.
+        action: `remove` and `async` end the waiting for the target; `pinned` removes the staging
+            copy of pageable memory.
     """
 
     text: str
@@ -57,154 +67,166 @@ class Change(NamedTuple):
     action: str = ""
 
     def matches(self, name: str) -> bool:
-        """Is something of this name meant?"""
+        """Return whether the change applies to something with a name."""
         return not self.name or (self.name.casefold() in name.casefold() if self.is_partial else self.name == name)
 
 
 def parse_changes(text: str) -> list[Change]:
-    """The changes of a text, between semicolons.
+    """Return the changes in a text, separated by semicolons.
 
-    Raises: BadParameter: one is none.
+    Raises:
+        BadParameter: One is not a change.
     """
-    return [_parsed(part.strip()) for part in text.split(";") if part.strip()]
+    return [_parse_change(part.strip()) for part in text.split(";") if part.strip()]
 
 
-def _parsed(text: str) -> Change:
-    match = _CHANGE.fullmatch(text)
-    what, word = (match["what"], match["word"]) if match else ("", None)
-    known = match is not None and what in {*DEVICE_TARGETS, "operator", "host", "dataloader", "launch"}
-    named = match is not None and match["name"] is not None
-    timed = known and word in (None, "0") and (named or what != "host")
-    if not match or not (timed or (what, word) in TARGET_ACTIONS) or (named and what not in NAMED_TARGETS):
+def _parse_change(text: str) -> Change:
+    """Return one change."""
+    match = _CHANGE_SYNTAX.fullmatch(text)
+    target, action = (match["what"], match["word"]) if match else ("", None)
+    is_timed_target = match is not None and target in {*DEVICE_TARGETS, "operator", "host", "dataloader", "launch"}
+    has_name = match is not None and match["name"] is not None
+    is_timed = is_timed_target and action in (None, "0") and (has_name or target != "host")
+    if not match or not (is_timed or (target, action) in TARGET_ACTIONS) or (has_name and target not in NAMED_TARGETS):
         raise BadParameter(
             msg("views.no_change", f"{text[:80]!r} is no change"), msg("views.example", f"for example: {EXAMPLES}")
         )
-    if what == "rank" and not re.fullmatch(r"\*|\d{1,6}", match["name"] or ""):
+    if target == "rank" and not re.fullmatch(r"\*|\d{1,6}", match["name"] or ""):
         raise BadParameter(
             msg("views.names_no_rank", f"{text[:80]!r} names no rank"), msg("views.example", f"for example: {EXAMPLES}")
         )
-    factor = 1.0 if not timed else float(match["factor"] or 0)
+    factor = 1.0 if not is_timed else float(match["factor"] or 0)
     if factor > 1000:
         raise BadParameter(
             msg("views.thousand_times_most", f"{text[:80]!r}: a thousand times is the most"),
             msg("views.example", f"for example: {EXAMPLES}"),
         )
-    return Change(text, what, match["name"] or "", bool(match["part"]), factor, "" if timed else word or "")
+    return Change(text, target, match["name"] or "", bool(match["part"]), factor, "" if is_timed else action or "")
 
 
 def apply_changes(trace: Trace, graph: WaitGraph, changes: list[Change]) -> tuple[Floats, Floats]:
-    """The times of the moments' work and of the waits after some changes, one after the other.
+    """Return the durations of device work and the delays of edges after some changes, applied in order.
 
-    Raises: BadParameter: the recording has nothing that one of them is about.
+    Raises:
+        BadParameter: A change does not apply to the recording.
     """
-    dur, ns = graph.nodes.dur.astype(np.float64), np.array(graph.edges.delay_ns)
+    dur, delay_ns = graph.nodes.dur.astype(np.float64), np.array(graph.edges.delay_ns)
     for change in changes:
         if change.target == "rank":
             raise BadParameter(
                 msg("views.about_several_ranks", f"{change.text} is about several ranks"),
                 msg("views.choose_run_several_ranks", "choose a run of several ranks"),
             )
-        if not _apply(trace, graph, change, dur, ns):
+        if not _apply_change(trace, graph, change, dur, delay_ns):
             raise BadParameter(
                 msg("views.recording_nothing", f"{change.text}: the recording has nothing of that"),
                 msg("views.names_tables", "names are those of the tables"),
             )
-    return dur, ns
+    return dur, delay_ns
 
 
 def suggest_changes(trace: Trace, graph: WaitGraph) -> list[str]:
-    """Changes of what a recording has: of whole kinds, and half the time of the longest kernels and operators."""
-    events, kinds = trace.events, set(distinct(trace.events.category).tolist())
-    blocking = graph.edges.dst[graph.edges.kind == DEPENDENCY_KINDS.index("return")]
-    callers = distinct(events.name[graph.nodes.event[blocking]])
-    copying = {COPY_CALL.match(trace.strings[int(name)]) is not None for name in callers}
+    """Return changes that apply to a recording.
+
+    They are changes of whole kinds, and half the time of the longest kernels and operators.
+    """
+    events, categories = trace.events, set(distinct(trace.events.category).tolist())
+    waiting_nodes = graph.edges.dst[graph.edges.kind == DEPENDENCY_KINDS.index("return")]
+    caller_names = distinct(events.name[graph.nodes.event[waiting_nodes]])
+    is_copy = {COPY_CALL.match(trace.strings[int(name)]) is not None for name in caller_names}
     work = device_calls(trace)[0]
-    has = (
-        Category.DATALOADER in kinds,
-        False in copying,
-        True in copying,
+    applies = (
+        Category.DATALOADER in categories,
+        False in is_copy,
+        True in is_copy,
         bool((graph.edges.kind == DEPENDENCY_KINDS.index("launch")).any()),
-        Category.COMM in kinds,
+        Category.COMM in categories,
         len(work) > 0,
     )
-    kernel = work[events.category[work] == Category.KERNEL]
-    longest = [("kernel", kernel), ("operator", np.flatnonzero(is_operator(trace)))]
-    named = [f"{what}[{name}]*0.5" for what, rows in longest for name in _longest(trace, rows)]
-    return [*(text for text, there in zip(KIND_CHANGES, has, strict=True) if there), *named]
+    kernel_rows = work[events.category[work] == Category.KERNEL]
+    named_rows = [("kernel", kernel_rows), ("operator", np.flatnonzero(is_operator(trace)))]
+    named_changes = [f"{target}[{name}]*0.5" for target, rows in named_rows for name in _longest_names(trace, rows)]
+    return [*(text for text, is_applicable in zip(KIND_CHANGES, applies, strict=True) if is_applicable), *named_changes]
 
 
-def _longest(trace: Trace, rows: Rows) -> list[str]:
-    """The names whose events take the most time; none, or one with a bracket or a semicolon, cannot be written down."""
+def _longest_names(trace: Trace, rows: Rows) -> list[str]:
+    """Return the names whose events take the most time; names that the syntax cannot express are left out."""
     name = trace.events.name[rows]
-    spent = np.bincount(name, np.maximum(trace.events.dur[rows], 0), len(trace.strings))
-    order = np.argsort(-spent, kind="stable")[:MAX_SUGGESTIONS]
-    texts = [trace.strings[int(i)] for i in order if spent[i] > 0]
+    total_ns = np.bincount(name, np.maximum(trace.events.dur[rows], 0), len(trace.strings))
+    order = np.argsort(-total_ns, kind="stable")[:MAX_SUGGESTIONS]
+    texts = [trace.strings[int(name_id)] for name_id in order if total_ns[name_id] > 0]
     return [text for text in texts if text and "]" not in text and ";" not in text]
 
 
-def _apply(trace: Trace, graph: WaitGraph, change: Change, dur: Floats, ns: Floats) -> bool:
-    """Does the recording have what it is about?"""
-    moments, waits = graph.nodes, graph.edges
-    back = np.flatnonzero(waits.kind == DEPENDENCY_KINDS.index("return"))
+def _apply_change(trace: Trace, graph: WaitGraph, change: Change, dur: Floats, delay_ns: Floats) -> bool:
+    """Apply one change; return whether the recording has anything that it applies to."""
+    nodes, edges = graph.nodes, graph.edges
+    return_edges = np.flatnonzero(edges.kind == DEPENDENCY_KINDS.index("return"))
     if change.action in ("remove", "async"):
-        names = trace.events.name[moments.event[waits.dst[back]]]
-        copies = np.array([COPY_CALL.match(trace.strings[int(name)]) is not None for name in names], bool)
-        back = back[copies == (change.target == "copies")]
-        ns[back] = -np.inf
-        return len(back) > 0
-    work, host = affected_events(trace, change)
-    since = int(graph.step_nodes[0]) if len(graph.step_nodes) else 0  # what is before the first step stays as it was
-    mine = np.flatnonzero((moments.thread_group < 0) & work[moments.event])
-    mine = mine[mine >= since]
-    dur[mine] *= change.factor
+        call_names = trace.events.name[nodes.event[edges.dst[return_edges]]]
+        is_copy = np.array([COPY_CALL.match(trace.strings[int(name)]) is not None for name in call_names], bool)
+        return_edges = return_edges[is_copy == (change.target == "copies")]
+        delay_ns[return_edges] = -np.inf
+        return len(return_edges) > 0
+    is_work, is_host = affected_events(trace, change)
+    first_node = int(graph.step_nodes[0]) if len(graph.step_nodes) else 0  # nodes before the first step do not change
+    work_nodes = np.flatnonzero((nodes.thread_group < 0) & is_work[nodes.event])
+    work_nodes = work_nodes[work_nodes >= first_node]
+    dur[work_nodes] *= change.factor
     if change.target == "launch":
-        ns[(waits.kind == DEPENDENCY_KINDS.index("launch")) & (waits.dst > since)] *= change.factor
-    if change.target in ("host", "operator") and change.factor == 0 and len(back):  # what is not called does not wait
-        call = moments.event[waits.dst[back]]
-        ns[back[nearest_ancestor(trace.events.parent, host, call) >= 0]] = -np.inf
-    events, kept, less = trace.events, 0, 1 - change.factor
+        delay_ns[(edges.kind == DEPENDENCY_KINDS.index("launch")) & (edges.dst > first_node)] *= change.factor
+    if (
+        change.target in ("host", "operator") and change.factor == 0 and len(return_edges)
+    ):  # a removed call does not wait
+        waiting_calls = nodes.event[edges.dst[return_edges]]
+        delay_ns[return_edges[nearest_ancestor(trace.events.parent, is_host, waiting_calls) >= 0]] = -np.inf
+    events, kept_ns, reduction = trace.events, 0, 1 - change.factor
     if change.action == "pinned":
-        kept, less = NONBLOCKING_CALL_NS, 1.0
-    for line, tracks in enumerate(graph.group_tracks if host.any() else ()):
-        rows = np.flatnonzero(host & is_in(events.track, tracks) & (events.dur > kept))
-        edges = np.flatnonzero(
-            (waits.kind <= DEPENDENCY_KINDS.index("call")) & (moments.thread_group[waits.dst] == line)
+        kept_ns, reduction = NONBLOCKING_CALL_NS, 1.0
+    for thread_group, tracks in enumerate(graph.group_tracks if is_host.any() else ()):
+        rows = np.flatnonzero(is_host & is_in(events.track, tracks) & (events.dur > kept_ns))
+        group_edges = np.flatnonzero(
+            (edges.kind <= DEPENDENCY_KINDS.index("call")) & (nodes.thread_group[edges.dst] == thread_group)
         )
-        edges = edges[waits.dst[edges] > since]
-        spans = union(events.ts[rows] + kept, events.end[rows]) - trace.span_ns[0]
-        spent = covered_ns(spans, moments.time[waits.src[edges]], moments.time[waits.dst[edges]])
-        ns[edges] = np.maximum(ns[edges] - less * spent, 0)
-    return bool(len(mine) or host.any())
+        group_edges = group_edges[edges.dst[group_edges] > first_node]
+        spans = union(events.ts[rows] + kept_ns, events.end[rows]) - trace.span_ns[0]
+        covered = covered_ns(spans, nodes.time[edges.src[group_edges]], nodes.time[edges.dst[group_edges]])
+        delay_ns[group_edges] = np.maximum(delay_ns[group_edges] - reduction * covered, 0)
+    return bool(len(work_nodes) or is_host.any())
 
 
 def affected_events(trace: Trace, change: Change) -> tuple[Mask, Mask]:
-    """Of each event: is it device work, or time of a thread, that the change is about?"""
+    """Return, per event, whether it is device work, and whether it is thread time, that the change applies to."""
     events = trace.events
-    nothing = np.zeros(len(events), bool)
-    named = np.array([change.matches(name) for name in trace.strings], bool)[events.name]
-    threads = trace.track_mask(TrackKind.THREAD) & (events.dur > 0)
+    no_events = np.zeros(len(events), bool)
+    is_named = np.array([change.matches(name) for name in trace.strings], bool)[events.name]
+    is_thread_time = trace.track_mask(TrackKind.THREAD) & (events.dur > 0)
     work, call, _ = device_calls(trace)
     if change.action == "pinned":
-        pageable = np.array([PAGEABLE_COPY in name for name in trace.strings], bool)[events.name[work]]
-        host = np.array(nothing)
-        host[call[pageable & (call >= 0)]] = True
-        return nothing, host
+        is_pageable = np.array([PAGEABLE_COPY in name for name in trace.strings], bool)[events.name[work]]
+        is_host = np.array(no_events)
+        is_host[call[is_pageable & (call >= 0)]] = True
+        return no_events, is_host
     if change.target in DEVICE_TARGETS:
-        on_device = named & events.category_mask(*DEVICE_TARGETS[change.target]) & trace.track_mask(TrackKind.STREAM)
-        # Where no collective runs on a device, they are work of threads.
-        alone = change.target == "collective" and not (events.category[work] == Category.COMM).any()
-        return on_device, named & threads & (events.category == Category.COMM) if alone else nothing
+        is_on_device = (
+            is_named & events.category_mask(*DEVICE_TARGETS[change.target]) & trace.track_mask(TrackKind.STREAM)
+        )
+        # If no collective runs on a device, collectives are work of threads.
+        only_on_threads = change.target == "collective" and not (events.category[work] == Category.COMM).any()
+        return is_on_device, is_named & is_thread_time & (
+            events.category == Category.COMM
+        ) if only_on_threads else no_events
     if change.target == "host":
-        return nothing, named & threads
+        return no_events, is_named & is_thread_time
     if change.target == "dataloader":
-        return nothing, threads & (events.category == Category.DATALOADER)
+        return no_events, is_thread_time & (events.category == Category.DATALOADER)
     if change.target == "launch":
-        host = np.array(nothing)
-        host[call[call >= 0]] = True
-        return nothing, host
-    meant = named & is_operator(trace)
-    owned = np.array(nothing)
-    joined = launches(trace)
-    inside = np.where(joined.site != joined.issuer, joined.site, call)  # of captured graphs their operators
-    owned[work[nearest_ancestor(events.parent, meant, inside) >= 0]] = True
-    return owned, meant
+        is_host = np.array(no_events)
+        is_host[call[call >= 0]] = True
+        return no_events, is_host
+    is_affected = is_named & is_operator(trace)
+    is_owned = np.array(no_events)
+    launched = launches(trace)
+    sites = np.where(launched.site != launched.issuer, launched.site, call)  # for captured graphs, their operators
+    is_owned[work[nearest_ancestor(events.parent, is_affected, sites) >= 0]] = True
+    return is_owned, is_affected

@@ -1,4 +1,4 @@
-"""The graph of a rank with only the moments that its exchanges with other ranks and its ends depend on."""
+"""Contract the wait graph of a rank to the nodes that its transfers with other ranks and its ends depend on."""
 
 from __future__ import annotations
 
@@ -22,10 +22,14 @@ from visualprof.views.measure.replay.transfers import ReplayTimes, Transfers
 
 
 class ContractedGraph(msgspec.Struct, frozen=True):
-    """The moments that stay and the ways between them, and the waits of calls that exchange data, by dst.
+    """A contraction, with the edges of calls that transfer data; edges are sorted by `dst`.
 
-    kept: the moments before that stay. used: the waits before that ways are made of. calls: those of calls. order: of
-    the ways and then of the calls by dst.
+    Attributes:
+        contraction: The contraction.
+        retained_nodes: Original nodes that are retained.
+        contracted_edges: Original edges that shortcuts are made of.
+        call_edges: Original edges of calls that transfer data.
+        order: Order of the shortcuts followed by the call edges, by `dst`.
     """
 
     contraction: Contraction
@@ -34,128 +38,150 @@ class ContractedGraph(msgspec.Struct, frozen=True):
     call_edges: Ints
     order: Ints
 
-    def times(self, dur: Floats, ns: Floats) -> ReplayTimes:
-        """Times of the moments that stay and of their waits, with some times of the graph."""
-        waits = np.append(self._ways(dur, ns).delay_ns, ns[self.call_edges])
-        return np.append(dur, 0.0)[self.retained_nodes], waits[self.order]
+    def times(self, dur: Floats, delay_ns: Floats) -> ReplayTimes:
+        """Return the times of the retained nodes and edges for some times of the original graph."""
+        delays = np.append(self._shortcuts(dur, delay_ns).delay_ns, delay_ns[self.call_edges])
+        return np.append(dur, 0.0)[self.retained_nodes], delays[self.order]
 
-    def breakdown_ns(self, dur: Floats, ns: Floats) -> Floats:
-        """What each wait is made of, (e, parts) ns."""
-        calls = np.zeros((len(self.call_edges), len(PATH_PARTS)))
-        calls[:, DEPENDENCY_KINDS.index("call")] = ns[self.call_edges]
-        return np.concatenate((self._ways(dur, ns, made=True).breakdown_ns, calls))[self.order]
+    def breakdown_ns(self, dur: Floats, delay_ns: Floats) -> Floats:
+        """Return what each edge is made of, (e, parts) ns."""
+        call_breakdown = np.zeros((len(self.call_edges), len(PATH_PARTS)))
+        call_breakdown[:, DEPENDENCY_KINDS.index("call")] = delay_ns[self.call_edges]
+        return np.concatenate((self._shortcuts(dur, delay_ns, with_breakdown=True).breakdown_ns, call_breakdown))[
+            self.order
+        ]
 
-    def _ways(self, dur: Floats, ns: Floats, made: bool = False) -> Shortcuts:
-        more = np.zeros(len(self.contracted_edges) - len(ns))
+    def _shortcuts(self, dur: Floats, delay_ns: Floats, with_breakdown: bool = False) -> Shortcuts:
+        """Return the shortcuts for some times of the original graph."""
+        added = np.zeros(len(self.contracted_edges) - len(delay_ns))
         return self.contraction.shortcuts(
-            np.append(dur, 0.0)[: len(self.contraction.is_retained)], np.append(ns, more)[self.contracted_edges], made
+            np.append(dur, 0.0)[: len(self.contraction.is_retained)],
+            np.append(delay_ns, added)[self.contracted_edges],
+            with_breakdown,
         )
 
 
 def contract_graph(
-    graph: WaitGraph, work: Ids, exchanges: Transfers, keep_all: bool
+    graph: WaitGraph, parts: Ids, transfers: Transfers, keep_all: bool
 ) -> tuple[ContractedGraph, WaitGraph, Transfers]:
-    """A graph without the moments that no other rank matters to, and the exchanges in it.
+    """Return a contraction, the contracted graph, and the transfers in it.
 
-    One moment is added, at which all other work of the device is done. work: (n,) places in PARTS, -1 of the host.
-    every: leaves none out.
+    Nodes that do not matter to other ranks are left out.
+
+    One node is added: the end of all other device work.
+
+    Args:
+        graph: The graph of a rank.
+        parts: (n,) index in `PATH_PARTS`, -1 for host nodes.
+        transfers: The transfers.
+        every: Retain all nodes.
     """
-    whole = _ended(graph, exchanges)
-    moments, waits, n = whole.nodes, whole.edges, len(whole.nodes.time)
-    kept, wanted = _chosen(whole, exchanges)
-    used = wanted[waits.dst] | keep_all
-    calls = exchanges.call_edge[exchanges.call_edge >= 0]
-    used[calls] = False
-    left = Dependencies(waits.src[used], waits.dst[used], waits.delay_ns[used], waits.kind[used])
-    works = np.append(work, PATH_PARTS.index("computation"))[:n].astype(np.int32)
-    short = contract(left, works, len(PATH_PARTS), (kept | keep_all).astype(np.uint8))
-    ways = short.shortcuts(np.zeros(n), left.delay_ns)
-    src, dst = np.append(ways.src, waits.src[calls]), np.append(ways.dst, waits.dst[calls])
+    extended = _add_end_node(graph, transfers)
+    nodes, edges, node_count = extended.nodes, extended.edges, len(extended.nodes.time)
+    is_retained, is_needed = _choose_retained(extended, transfers)
+    contracted_edges = is_needed[edges.dst] | keep_all
+    call_edges = transfers.call_edge[transfers.call_edge >= 0]
+    contracted_edges[call_edges] = False
+    remaining = Dependencies(
+        edges.src[contracted_edges],
+        edges.dst[contracted_edges],
+        edges.delay_ns[contracted_edges],
+        edges.kind[contracted_edges],
+    )
+    work_part = np.append(parts, PATH_PARTS.index("computation"))[:node_count].astype(np.int32)
+    contraction = contract(remaining, work_part, len(PATH_PARTS), (is_retained | keep_all).astype(np.uint8))
+    shortcuts = contraction.shortcuts(np.zeros(node_count), remaining.delay_ns)
+    src, dst = np.append(shortcuts.src, edges.src[call_edges]), np.append(shortcuts.dst, edges.dst[call_edges])
     order = np.argsort(dst, kind="stable")
-    place = np.empty(len(order), np.int64)
-    place[order] = np.arange(len(order))
-    stays = np.flatnonzero(short.is_retained)
-    new = np.cumsum(short.is_retained, dtype=np.int64) - 1
-    call = np.full(len(exchanges.part), -1)
-    call[exchanges.call_edge >= 0] = place[len(ways.src) :]
-    result = ContractedGraph(short, stays, used, calls, order)
-    ns = result.times(graph.nodes.dur.astype(np.float64), graph.edges.delay_ns)[1]
-    src, dst = (new[column][order].astype(np.int32) for column in (src, dst))
+    position = np.empty(len(order), np.int64)
+    position[order] = np.arange(len(order))
+    retained = np.flatnonzero(contraction.is_retained)
+    new_index = np.cumsum(contraction.is_retained, dtype=np.int64) - 1
+    call_edge = np.full(len(transfers.part), -1)
+    call_edge[transfers.call_edge >= 0] = position[len(shortcuts.src) :]
+    result = ContractedGraph(contraction, retained, contracted_edges, call_edges, order)
+    delay_ns = result.times(graph.nodes.dur.astype(np.float64), graph.edges.delay_ns)[1]
+    src, dst = (new_index[nodes_of_edge][order].astype(np.int32) for nodes_of_edge in (src, dst))
     return (
         result,
         replace(
-            whole,
+            extended,
             nodes=GraphNodes(
-                moments.time[stays], moments.event[stays], moments.thread_group[stays], moments.dur[stays]
+                nodes.time[retained], nodes.event[retained], nodes.thread_group[retained], nodes.dur[retained]
             ),
-            edges=Dependencies(src, dst, ns, np.zeros(len(src), np.int32)),
-            step_nodes=new[whole.step_nodes[[0, -1]]] if len(whole.step_nodes) else whole.step_nodes,
+            edges=Dependencies(src, dst, delay_ns, np.zeros(len(src), np.int32)),
+            step_nodes=new_index[extended.step_nodes[[0, -1]]] if len(extended.step_nodes) else extended.step_nodes,
             group_tracks=(),
         ),
-        Transfers(exchanges.part, new[exchanges.start_node], new[exchanges.end_node], call),
+        Transfers(transfers.part, new_index[transfers.start_node], new_index[transfers.end_node], call_edge),
     )
 
 
-def _ended(graph: WaitGraph, exchanges: Transfers) -> WaitGraph:
-    """With a last moment at which all work of the device that is no exchange is done; as it was where there is none."""
-    moments, waits, n = graph.nodes, graph.edges, len(graph.nodes.time)
-    device = moments.thread_group < 0
-    device[exchanges.start_node[exchanges.call_edge < 0]] = False
-    works = np.flatnonzero(device).astype(np.int32)
-    if not len(works):
+def _add_end_node(graph: WaitGraph, transfers: Transfers) -> WaitGraph:
+    """Return the graph with a last node at which all device work except transfers is done.
+
+    Unchanged without such work.
+    """
+    nodes, edges, node_count = graph.nodes, graph.edges, len(graph.nodes.time)
+    is_device = nodes.thread_group < 0
+    is_device[transfers.start_node[transfers.call_edge < 0]] = False
+    work_nodes = np.flatnonzero(is_device).astype(np.int32)
+    if not len(work_nodes):
         return graph
-    none, last = np.zeros(len(works), np.int32), np.int32(-1)
+    zeros, no_event = np.zeros(len(work_nodes), np.int32), np.int32(-1)
     return replace(
         graph,
         nodes=GraphNodes(
-            np.append(moments.time, (moments.time + moments.dur)[works].max()),
-            np.append(moments.event, last),
-            np.append(moments.thread_group, last),
-            np.append(moments.dur, 0),
+            np.append(nodes.time, (nodes.time + nodes.dur)[work_nodes].max()),
+            np.append(nodes.event, no_event),
+            np.append(nodes.thread_group, no_event),
+            np.append(nodes.dur, 0),
         ),
         edges=Dependencies(
-            np.append(waits.src, works),
-            np.append(waits.dst, none + np.int32(n)),
-            np.append(waits.delay_ns, np.zeros(len(works))),
-            np.append(waits.kind, none),
+            np.append(edges.src, work_nodes),
+            np.append(edges.dst, zeros + np.int32(node_count)),
+            np.append(edges.delay_ns, np.zeros(len(work_nodes))),
+            np.append(edges.kind, zeros),
         ),
     )
 
 
-def _chosen(graph: WaitGraph, exchanges: Transfers) -> tuple[Mask, Mask]:
-    """Moments that are kept, and those that these depend on."""
-    moments, waits, marks = graph.nodes, graph.edges, graph.step_nodes
-    at, line, n = moments.time, moments.thread_group, len(moments.time)
-    kept, last = np.zeros(n, bool), np.full(int(line.max(initial=-1)) + 2, -1)
-    kept[exchanges.start_node] = kept[exchanges.end_node] = True
-    kept[-1:] = True  # where the work of the device is done
-    last[line] = np.arange(n)
-    kept[marks[[0, -1]] if len(marks) else last[:-1]] = True  # without steps a recording ends with its threads
-    wanted = _leads_to(graph, kept)
-    entries = np.bincount(waits.dst, minlength=n)
-    # Where a thread awaits something: all that it launches from there on would wait for what led there.
-    kept |= (entries == 0) | ((entries > 1) & (line >= 0))
-    # A transfer that ends after what waits for it has begun was no wait: which, the other ranks decide.
-    device = exchanges.start_node[exchanges.call_edge < 0]
-    until = np.full(n, np.iinfo(np.int64).min)
-    until[device] = at[device] + np.maximum(moments.dur[device] - 1, 0)
-    kept[waits.dst[at[waits.dst] <= until[waits.src]]] = True
-    if len(marks):  # what may come before the first step of another rank, where the path is cut
-        early = wanted & ~_behind(graph, int(marks[0]))
-        kept |= early
-        kept[waits.dst[early[waits.src]]] = True
-    return kept & wanted, wanted
+def _choose_retained(graph: WaitGraph, transfers: Transfers) -> tuple[Mask, Mask]:
+    """Return which nodes are retained, and which nodes these depend on."""
+    nodes, edges, step_nodes = graph.nodes, graph.edges, graph.step_nodes
+    time, thread_group, node_count = nodes.time, nodes.thread_group, len(nodes.time)
+    is_retained, last_node = np.zeros(node_count, bool), np.full(int(thread_group.max(initial=-1)) + 2, -1)
+    is_retained[transfers.start_node] = is_retained[transfers.end_node] = True
+    is_retained[-1:] = True  # the end of device work
+    last_node[thread_group] = np.arange(node_count)
+    is_retained[step_nodes[[0, -1]] if len(step_nodes) else last_node[:-1]] = (
+        True  # without steps, a recording ends with its threads
+    )
+    is_needed = _is_ancestor(graph, is_retained)
+    incoming = np.bincount(edges.dst, minlength=node_count)
+    # Nodes where a thread waits: otherwise everything that it launches later would have edges to all predecessors.
+    is_retained |= (incoming == 0) | ((incoming > 1) & (thread_group >= 0))
+    # A dependency on a transfer that ended too late did not cause a wait; other ranks decide which ones do.
+    transfer_work = transfers.start_node[transfers.call_edge < 0]
+    work_end = np.full(node_count, np.iinfo(np.int64).min)
+    work_end[transfer_work] = time[transfer_work] + np.maximum(nodes.dur[transfer_work] - 1, 0)
+    is_retained[edges.dst[time[edges.dst] <= work_end[edges.src]]] = True
+    if len(step_nodes):  # nodes that may come before another rank's first step, where the path begins
+        is_early = is_needed & ~_is_descendant(graph, int(step_nodes[0]))
+        is_retained |= is_early
+        is_retained[edges.dst[is_early[edges.src]]] = True
+    return is_retained & is_needed, is_needed
 
 
-def _leads_to(graph: WaitGraph, ends: Mask) -> Mask:
-    """Of each moment: does any of some others wait for it, or is it one?"""
-    none, still = np.zeros(len(ends)), Replay(np.zeros(len(ends)), np.zeros(len(ends), np.int64))
-    return np.isfinite(latest_times(graph, still, none, np.zeros(len(graph.edges.src)), np.flatnonzero(ends), 0.0))
+def _is_ancestor(graph: WaitGraph, ends: Mask) -> Mask:
+    """Return, per node, whether it is one of some nodes or one of these depends on it."""
+    zeros, replay = np.zeros(len(ends)), Replay(np.zeros(len(ends)), np.zeros(len(ends), np.int64))
+    return np.isfinite(latest_times(graph, replay, zeros, np.zeros(len(graph.edges.src)), np.flatnonzero(ends), 0.0))
 
 
-def _behind(graph: WaitGraph, mark: int) -> Mask:
-    """Of each moment: does it wait for a certain one, or is it that?"""
-    at = np.zeros(len(graph.nodes.time), np.int64)
-    at[mark] = 1
-    only = replace(graph, nodes=replace(graph.nodes, time=at))
-    return solve(only, np.zeros(len(at)), (graph.edges.dst == mark).astype(np.float64)).time > 0
+def _is_descendant(graph: WaitGraph, mark: int) -> Mask:
+    """Return, per node, whether it is a certain node or depends on it."""
+    time = np.zeros(len(graph.nodes.time), np.int64)
+    time[mark] = 1
+    marked = replace(graph, nodes=replace(graph.nodes, time=time))
+    return solve(marked, np.zeros(len(time)), (graph.edges.dst == mark).astype(np.float64)).time > 0

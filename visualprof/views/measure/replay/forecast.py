@@ -1,4 +1,4 @@
-"""What a forecast says."""
+"""Forecasts of changes, as the API returns them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,12 @@ from visualprof.views.answers.table import Columns
 
 
 class StepForecast(msgspec.Struct):
-    """Of a step on average. simulated_ns: replayed as it is. gain_ns: simulated less predicted, None if none is."""
+    """Forecast of a mean step.
+
+    Attributes:
+        simulated_ns: Replayed without changes.
+        gain_ns: Simulated minus predicted, null if there is no prediction.
+    """
 
     measured_ns: kinds.Duration
     simulated_ns: kinds.Duration
@@ -19,7 +24,11 @@ class StepForecast(msgspec.Struct):
 
 
 class ForecastColumns(Columns):
-    """Changes that the recording has something of, each alone, the largest gain first. gain_ns: of a step."""
+    """Changes that apply to the recording, each on its own, the largest gain first.
+
+    Attributes:
+        gain_ns: Savings per step.
+    """
 
     change: kinds.NameColumn
     predicted_ns: kinds.DurationColumn
@@ -28,7 +37,7 @@ class ForecastColumns(Columns):
 
 
 def step_forecast(measured: float, simulated: float, predicted: float | None) -> StepForecast:
-    """Of a step on average, ns."""
+    """Return the forecast of a mean step; arguments in ns."""
     gain = None if predicted is None else simulated - predicted
     return StepForecast(
         round(measured),

@@ -1,4 +1,4 @@
-"""Moments of a recording, what each waits for, and when it comes when something takes another time."""
+"""The wait graph of a recording, and the time of each node when durations change."""
 
 from __future__ import annotations
 
@@ -15,10 +15,15 @@ DEPENDENCY_KINDS = ("host", "call", "launch", "queue", "wait", "return", "handed
 
 
 class GraphNodes(msgspec.Struct, frozen=True):
-    """Moments of the host and starts of device work, each behind all that it waits for.
+    """Nodes of a wait graph: event endpoints on the host, and starts of device work.
 
-    at: (n,) ns as measured, since the recording's first event. event: (n,) its row, -1 for an edge of a thread's work.
-    line: (n,) line of control, -1 for device work. dur: (n,) ns of device work, 0 of the host.
+    A node comes after all nodes that it waits for.
+
+    Attributes:
+        time: (n,) measured ns since the recording's first event.
+        event: (n,) row of the event, -1 for the edge of a thread's busy interval.
+        thread_group: (n,) group of threads, -1 for device work.
+        dur: (n,) ns of device work, 0 for host nodes.
     """
 
     time: Ints
@@ -28,7 +33,14 @@ class GraphNodes(msgspec.Struct, frozen=True):
 
 
 class Dependencies(msgspec.Struct, frozen=True):
-    """(e,) edges by dst. ns: from src, of work from its end, to dst at the earliest. kind: places in KINDS."""
+    """Edges of a wait graph, (e,) sorted by `dst`.
+
+    Attributes:
+        src: (e,) node that is waited for.
+        dst: (e,) node that waits.
+        delay_ns: (e,) minimum time from `src` (for device work, from its end) to `dst`.
+        kind: (e,) index into `DEPENDENCY_KINDS`.
+    """
 
     src: Ids
     dst: Ids
@@ -36,16 +48,23 @@ class Dependencies(msgspec.Struct, frozen=True):
     kind: Ids
 
     def first_edges(self, count: int) -> Ints:
-        """Where those of each of so many moments begin, and the last ones end, (count + 1,)."""
+        """Return where the edges of each node begin and the last ones end, (count + 1,)."""
         return np.append(0, np.cumsum(np.bincount(self.dst, minlength=count)))
 
 
-class WaitGraph(msgspec.Struct, frozen=True):
-    """A recording as moments that wait for one another.
+class WaitGraph(msgspec.Struct, frozen=True, kw_only=True):
+    """A recording as nodes that wait for each other.
 
-    marks: moments of the steps' starts and of the last one's end. tracks: of each line of control. launch_ns, gap_ns,
-    return_ns: medians that stand for every launch, for the pace of a queue, and for the way from work back to the call
-    that awaits it. unexplained_ns: by how much work began later than all that it is known to wait for, summed.
+    Attributes:
+        nodes: The nodes.
+        edges: The dependencies.
+        step_nodes: Nodes of the starts of the steps and of the end of the last one.
+        group_tracks: Tracks of each thread group.
+        launch_ns: Median time from a launch to its work on a free device, used for every launch.
+        gap_ns: Median time between queued pieces of work.
+        return_ns: Median time from the end of work to the end of the call that waits for it.
+        unexplained_ns: Total time by which work began later than everything it is known to wait
+            for.
     """
 
     nodes: GraphNodes
@@ -59,65 +78,93 @@ class WaitGraph(msgspec.Struct, frozen=True):
 
 
 class Replay(msgspec.Struct, frozen=True):
-    """When each moment comes, (n,) ns; via: (n,) the edge that it came by, -1 for none."""
+    """Result of a replay.
+
+    Attributes:
+        time: (n,) ns of each node.
+        critical_edge: (n,) edge that determined the time, -1 for none.
+    """
 
     time: Floats
     critical_edge: Ints
 
 
-def solve(graph: WaitGraph, dur: Floats, ns: Floats) -> Replay:
-    """Every moment as early as all that it waits for lets it be; one that waits for nothing as it was measured.
+def solve(graph: WaitGraph, dur: Floats, delay_ns: Floats) -> Replay:
+    """Return each node as early as its dependencies allow; nodes without dependencies keep their measured time.
 
-    Args: dur: (n,) ns of the moments' work. ns: (e,) ns of the waits, -inf for one that is no more.
+    Args:
+        graph: The graph.
+        dur: (n,) ns of device work.
+        delay_ns: (e,) ns of the edges, -inf for a removed one.
     """
-    moments, waits = graph.nodes, graph.edges
-    count = len(moments.time)
-    first = waits.first_edges(count)
-    at, via = moments.time.astype(np.float64), np.full(count, -1, np.int64)
+    nodes, edges = graph.nodes, graph.edges
+    count = len(nodes.time)
+    first = edges.first_edges(count)
+    time, critical_edge = nodes.time.astype(np.float64), np.full(count, -1, np.int64)
     native = function("vp_replay", None, INT64, INT32, FLOAT64, FLOAT64, c_int64, FLOAT64, INT64)
     if native:
-        native(first, waits.src, np.ascontiguousarray(ns), np.ascontiguousarray(dur), count, at, via)
-        return Replay(at, via)
-    return _solve(first, waits.src, ns, dur, at, via)
+        native(first, edges.src, np.ascontiguousarray(delay_ns), np.ascontiguousarray(dur), count, time, critical_edge)
+        return Replay(time, critical_edge)
+    return _solve_fallback(first, edges.src, delay_ns, dur, time, critical_edge)
 
 
-def latest_times(graph: WaitGraph, replay: Replay, dur: Floats, ns: Floats, ends: Ints, end: float) -> Floats:
-    """When each moment may come at the latest without moving an end, (n,) ns; inf where nothing waits for it.
+def latest_times(graph: WaitGraph, replay: Replay, dur: Floats, delay_ns: Floats, ends: Ints, end: float) -> Floats:
+    """Return the latest time of each node that does not delay the end, (n,) ns; inf if no end depends on the node.
 
-    Args: ends: moments whose work must have ended by then. The others as in `solve`.
+    Args:
+        graph: The graph.
+        replay: Its replay.
+        dur: (n,) ns of device work, as in `solve`.
+        delay_ns: (e,) ns of the edges, as in `solve`.
+        ends: Nodes whose work must be finished at `end`.
+        end: ns.
     """
-    moments, waits = graph.nodes, graph.edges
-    count = len(moments.time)
-    first = waits.first_edges(count)
-    late = np.full(count, np.inf)
-    late[ends] = end - dur[ends]
+    nodes, edges = graph.nodes, graph.edges
+    count = len(nodes.time)
+    first = edges.first_edges(count)
+    latest = np.full(count, np.inf)
+    latest[ends] = end - dur[ends]
     native = function("vp_latest", None, INT64, INT32, FLOAT64, FLOAT64, c_int64, FLOAT64)
     if native:
-        native(first, waits.src, np.ascontiguousarray(ns), np.ascontiguousarray(dur), count, late)
+        native(first, edges.src, np.ascontiguousarray(delay_ns), np.ascontiguousarray(dur), count, latest)
     else:
-        late = _latest(first, waits.src, ns, dur, late)
-    return np.maximum(late, replay.time)  # what rounding takes from it
+        latest = _latest_fallback(first, edges.src, delay_ns, dur, latest)
+    return np.maximum(latest, replay.time)  # correct rounding errors
 
 
-def _latest(first: Ints, src: Ids, ns: Floats, dur: Floats, late: Floats) -> Floats:
-    starts, sources, times, lengths, known = first.tolist(), src.tolist(), ns.tolist(), dur.tolist(), late.tolist()
-    for node in range(len(known) - 1, -1, -1):
+def _latest_fallback(first: Ints, src: Ids, delay_ns: Floats, dur: Floats, latest: Floats) -> Floats:
+    """Return the latest times without native code."""
+    starts, sources, delays, lengths, times_left = (
+        first.tolist(),
+        src.tolist(),
+        delay_ns.tolist(),
+        dur.tolist(),
+        latest.tolist(),
+    )
+    for node in range(len(times_left) - 1, -1, -1):
         for edge in range(starts[node], starts[node + 1]):
             source = sources[edge]
-            ready = known[node] - times[edge] - lengths[source]
-            known[source] = min(known[source], ready)
-    return np.array(known)
+            candidate = times_left[node] - delays[edge] - lengths[source]
+            times_left[source] = min(times_left[source], candidate)
+    return np.array(times_left)
 
 
-def _solve(first: Ints, src: Ids, ns: Floats, dur: Floats, at: Floats, via: Ints) -> Replay:
-    starts, sources, times, lengths, come = first.tolist(), src.tolist(), ns.tolist(), dur.tolist(), at.tolist()
-    for node, (low, high) in enumerate(pairwise(starts)):
+def _solve_fallback(first: Ints, src: Ids, delay_ns: Floats, dur: Floats, time: Floats, critical_edge: Ints) -> Replay:
+    """Return the replay without native code."""
+    starts, sources, delays, lengths, solved = (
+        first.tolist(),
+        src.tolist(),
+        delay_ns.tolist(),
+        dur.tolist(),
+        time.tolist(),
+    )
+    for node, (first_edge, last_edge) in enumerate(pairwise(starts)):
         latest = -np.inf
-        for edge in range(low, high):
+        for edge in range(first_edge, last_edge):
             source = sources[edge]
-            ready = come[source] + lengths[source] + times[edge]
-            if ready > latest:
-                latest, via[node] = ready, edge
-        if via[node] >= 0:
-            come[node] = latest
-    return Replay(np.array(come), via)
+            candidate = solved[source] + lengths[source] + delays[edge]
+            if candidate > latest:
+                latest, critical_edge[node] = candidate, edge
+        if critical_edge[node] >= 0:
+            solved[node] = latest
+    return Replay(np.array(solved), critical_edge)

@@ -1,4 +1,4 @@
-"""The graphs of several ranks as one: a collective exchanges data once the last of its ranks has arrived."""
+"""Join the wait graphs of several ranks: a collective transfers data once the last of its ranks has arrived."""
 
 from __future__ import annotations
 
@@ -18,14 +18,24 @@ from visualprof.views.measure.replay.rank_graph import RankGraph
 from visualprof.views.measure.replay.transfers import ReplayTimes, Transfers
 
 
-class MultiRankGraph(msgspec.Struct, frozen=True):
-    """Graphs of ranks as one. Each exchange of data adds its beginning, and the transfer of each of its ranks.
+class MultiRankGraph(msgspec.Struct, frozen=True, kw_only=True):
+    """Wait graphs of several ranks as one.
 
-    rank: (n,) of each moment, -1 of a beginning. work: (n,) places in PARTS of device work and transfers, else -1.
-    place: (n,) and edge: (e,) where the moments and waits stood before they were sorted by time. marks: (r, 2) moments
-    of the first step's start and the last one's end. begun: exchanges, each once. exchanges: those of all ranks in a
-    row, in their moments and waits in a row; usual: the times of these. transfer: (p,) ns from the last arrival to the
-    rank's own end.
+    Each transfer adds a start node, and a transfer node per participating rank.
+
+    Attributes:
+        ranks: The ranks.
+        graph: The joint graph.
+        rank: (n,) rank of each node, -1 for start nodes.
+        work_part: (n,) index in `PATH_PARTS` of device work and transfers, otherwise -1.
+        node_order: (n,) position of each node before the nodes were sorted by time.
+        edge_order: (e,) position of each edge before sorting.
+        step_nodes: (r, 2) nodes of the first step's start and the last one's end.
+        transfer_count: Number of distinct transfers.
+        transfers: The transfers of all ranks, one rank after the other, as are their nodes and
+            edges.
+        measured_times: Their measured times.
+        transfer_ns: (p,) time from the last arrival to the rank's own end.
     """
 
     ranks: tuple[RankGraph, ...]
@@ -40,166 +50,222 @@ class MultiRankGraph(msgspec.Struct, frozen=True):
     measured_times: ReplayTimes
     transfer_ns: Ints
 
-    def combine_times(self, each: Sequence[ReplayTimes]) -> ReplayTimes:
-        """Of the whole, from those of each rank."""
-        times = _in_a_row(each)
-        moved = self.transfer_ns * self.transfers.slowdown(times, self.measured_times)
-        dur, ns = self.transfers.zero_transfers(times)
-        dur, ns = np.concatenate((dur, np.zeros(self.transfer_count), moved)), np.append(ns, np.zeros(4 * len(moved)))
-        return dur[self.node_order], ns[self.edge_order]
+    def combine_times(self, times_by_rank: Sequence[ReplayTimes]) -> ReplayTimes:
+        """Return the times of the joint graph from those of each rank."""
+        times = _concatenate_times(times_by_rank)
+        transfer_ns = self.transfer_ns * self.transfers.slowdown(times, self.measured_times)
+        dur, delay_ns = self.transfers.zero_transfers(times)
+        dur, delay_ns = (
+            np.concatenate((dur, np.zeros(self.transfer_count), transfer_ns)),
+            np.append(delay_ns, np.zeros(4 * len(transfer_ns))),
+        )
+        return dur[self.node_order], delay_ns[self.edge_order]
 
-    def full_scope(self, at: Floats, dur: Floats) -> PathScope:
-        """All steps of all ranks."""
-        ends = at + dur
-        last = np.concatenate((np.flatnonzero(self.graph.nodes.thread_group < 0), self.step_nodes[:, 1]))
-        last = last if len(last) else np.arange(len(at))
-        node = int(last[np.argmax(ends[last])])
-        start = float(at[self.step_nodes[:, 0]].min() if len(self.step_nodes) else at.min())
+    def full_scope(self, time: Floats, dur: Floats) -> PathScope:
+        """Return the scope of all steps of all ranks."""
+        ends = time + dur
+        last_nodes = np.concatenate((np.flatnonzero(self.graph.nodes.thread_group < 0), self.step_nodes[:, 1]))
+        last_nodes = last_nodes if len(last_nodes) else np.arange(len(time))
+        node = int(last_nodes[np.argmax(ends[last_nodes])])
+        start = float(time[self.step_nodes[:, 0]].min() if len(self.step_nodes) else time.min())
         return PathScope(start, node, round(start), round(float(ends[node])))
 
     def wait_parts(self, edges: Ints, wait_ns: Floats) -> tuple[Ids, Floats]:
-        """What some waits are made of, (k,) places in PARTS and ns. wait_ns: of the waits, or of what is left of each.
+        """Return what some edges are made of: (k,) indices in `PATH_PARTS`, and ns.
 
-        The parts of a wait are in proportion, as those of one that lasts as measured, or not at all.
+        The parts of an edge are scaled to its time: they keep their proportions.
+
+        Args:
+            edges: The edges.
+            wait_ns: Time of each edge, or of the rest of it.
         """
-        base = np.cumsum([0, *(len(rank.graph.edges.src) for rank in self.ranks)])
-        place = self.edge_order[edges]
-        owner = np.searchsorted(base, place, side="right") - 1
-        parts, spent = list[Ids](), list[Floats]()
-        numbers: list[int] = distinct(owner[owner < len(self.ranks)]).tolist()
-        for number in numbers:
-            made = self.ranks[number].breakdown
-            mine = np.flatnonzero(owner == number)
-            own = place[mine] - base[number]
-            whole = np.bincount(made.edge, made.ns, len(self.ranks[number].graph.edges.src))
-            left = np.zeros(len(whole))
-            left[own] = np.divide(wait_ns[mine], whole[own], out=np.zeros(len(own)), where=whole[own] > 0)
-            chosen = np.flatnonzero(left[made.edge])
-            parts.append(made.part[chosen])
-            spent.append(made.ns[chosen] * left[made.edge[chosen]])
-        return np.concatenate([*parts, np.zeros(0, np.int32)]), np.concatenate([*spent, np.zeros(0)])
+        first_edges = np.cumsum([0, *(len(rank.graph.edges.src) for rank in self.ranks)])
+        position = self.edge_order[edges]
+        rank_index = np.searchsorted(first_edges, position, side="right") - 1
+        parts, times = list[Ids](), list[Floats]()
+        rank_indices: list[int] = distinct(rank_index[rank_index < len(self.ranks)]).tolist()
+        for index in rank_indices:
+            breakdown = self.ranks[index].breakdown
+            rank_edges = np.flatnonzero(rank_index == index)
+            local_edges = position[rank_edges] - first_edges[index]
+            total = np.bincount(breakdown.edge, breakdown.ns, len(self.ranks[index].graph.edges.src))
+            scale = np.zeros(len(total))
+            scale[local_edges] = np.divide(
+                wait_ns[rank_edges], total[local_edges], out=np.zeros(len(local_edges)), where=total[local_edges] > 0
+            )
+            used = np.flatnonzero(scale[breakdown.edge])
+            parts.append(breakdown.part[used])
+            times.append(breakdown.ns[used] * scale[breakdown.edge[used]])
+        return np.concatenate([*parts, np.zeros(0, np.int32)]), np.concatenate([*times, np.zeros(0)])
 
 
 def join_ranks(ranks: Sequence[RankGraph]) -> MultiRankGraph | None:
-    """The graphs of the ranks on one clock, that of the collectives' ends; None where one has none, or no clock."""
+    """Return the joint graph on one clock, aligned by the ends of collectives.
+
+    `None` if a rank has no transfers or no clock.
+    """
     if len(ranks) < 2:
         return None
-    shifts, each = _placed(ranks)
-    matched = [replace(rank, transfers=rank.transfers.select(key >= 0)) for rank, key in zip(ranks, each, strict=True)]
-    keys = [key[key >= 0] for key in each]
-    return _joined(matched, keys, shifts) if shifts and all(map(len, keys)) else None
+    shifts, transfer_ids = _align_ranks(ranks)
+    ranks_with_matches = [
+        replace(rank, transfers=rank.transfers.select(ids >= 0)) for rank, ids in zip(ranks, transfer_ids, strict=True)
+    ]
+    matched_ids = [ids[ids >= 0] for ids in transfer_ids]
+    return _join_graphs(ranks_with_matches, matched_ids, shifts) if shifts and all(map(len, matched_ids)) else None
 
 
-def _placed(ranks: Sequence[RankGraph]) -> tuple[list[int] | None, list[Ints]]:
-    """What to add to the times of each rank, None where that is not known, and numbers of its exchanges."""
+def _align_ranks(ranks: Sequence[RankGraph]) -> tuple[list[int] | None, list[Ints]]:
+    """Return what to add to the times of each rank, `None` if unknown, and the ids of its transfers."""
     calls, clocks = match_calls([rank.collectives for rank in ranks]), [rank.clock for rank in ranks]
-    known = zip(ranks, calls.rank_slices(parts=True), strict=True)
+    rank_parts = zip(ranks, calls.rank_slices(parts=True), strict=True)
     return axis_shifts(clocks, clock_offsets(clocks, calls)), [
-        calls.part_id[mine][rank.transfers.part] for rank, mine in known
+        calls.part_id[parts][rank.transfers.part] for rank, parts in rank_parts
     ]
 
 
-def _joined(ranks: Sequence[RankGraph], each: Sequence[Ints], shifts: list[int]) -> MultiRankGraph:
-    """The call or the device work of a rank is its arrival; what came after that comes after its transfer.
+def _join_graphs(ranks: Sequence[RankGraph], transfer_ids: Sequence[Ints], shifts: list[int]) -> MultiRankGraph:
+    """Return the joint graph.
 
-    each: (p,) numbers of the exchanges of each rank, the same on all.
+    The call or the device work of a rank is its arrival. What followed it now follows the rank's
+    transfer.
+
+    Args:
+        ranks: The ranks.
+        transfer_ids: (p,) ids of the transfers of each rank, the same on all ranks.
+        shifts: What to add to the times of each rank.
     """
-    base = np.cumsum([0, *(len(rank.graph.nodes.time) for rank in ranks)])
-    keys = distinct(np.concatenate(each))
-    hubs = [np.searchsorted(keys, key) for key in each]
-    at = [rank.graph.nodes.time + shift for rank, shift in zip(ranks, shifts, strict=True)]
-    begun = _begun(ranks, at, hubs, len(keys))
-    counts = [len(hub) for hub in hubs]
-    moved = base[-1] + len(keys) + np.cumsum([0, *counts])
-    waits, beside = list[tuple[Ints, Ints, Ids]](), list[tuple[Ints, Ints, Ids]]()
-    transfer, together = list[Ints](), list[Ints]()
-    for number, (rank, hub, times) in enumerate(zip(ranks, hubs, at, strict=True)):
-        one, graph, low = rank.transfers, rank.graph, base[number]
-        on_device = one.call_edge < 0
-        after: Ints = np.arange(int(moved[number]), int(moved[number + 1]))
-        ended, begin = times[one.end_node] + graph.nodes.dur[one.end_node], times[one.start_node]
-        together.append(np.maximum(begun[hub], begin))
-        transfer.append(ended - together[-1])
-        source = np.arange(len(times)) + low
-        source[one.start_node[on_device]] = after[on_device]
-        waits.append((source[graph.edges.src], graph.edges.dst + low, graph.edges.kind))
-        kind, begins = np.full(len(hub), DEPENDENCY_KINDS.index("rank"), np.int32), base[-1] + hub
-        beside += [(one.start_node + low, begins, kind), (begins, after, kind), (one.start_node + low, after, kind)]
-        beside.append((after[~on_device], one.end_node[~on_device] + low, kind[~on_device]))
-    times = np.concatenate([*at, begun, *together])
-    place = np.argsort(times, kind="stable")
-    node = np.empty(len(place), np.int64)
-    node[place] = np.arange(len(place))
-    src, dst, kind = (np.concatenate([part[i] for part in (*waits, *beside)]) for i in range(3))
-    src, dst = node[src], node[dst]
-    edge = np.argsort(dst, kind="stable")
-    edge = edge[src[edge] < dst[edge]]  # where clocks differ some lead backwards
-    more = len(keys) + sum(counts)
-    line, event = (
-        np.concatenate([*(getattr(rank.graph.nodes, name) for rank in ranks), np.full(more, -1, np.int32)])[place]
-        for name in ("thread_group", "event")
+    first_node = np.cumsum([0, *(len(rank.graph.nodes.time) for rank in ranks)])
+    all_ids = distinct(np.concatenate(transfer_ids))
+    transfer_index = [np.searchsorted(all_ids, ids) for ids in transfer_ids]
+    rank_times = [rank.graph.nodes.time + clock_shift for rank, clock_shift in zip(ranks, shifts, strict=True)]
+    transfer_start = _transfer_starts(ranks, rank_times, transfer_index, len(all_ids))
+    rank_transfer_counts = [len(transfer) for transfer in transfer_index]
+    first_transfer = first_node[-1] + len(all_ids) + np.cumsum([0, *rank_transfer_counts])
+    rank_edges, transfer_edges = list[tuple[Ints, Ints, Ids]](), list[tuple[Ints, Ints, Ids]]()
+    transfer_ns, transfer_nodes = list[Ints](), list[Ints]()
+    for index, (rank, transfer, times) in enumerate(zip(ranks, transfer_index, rank_times, strict=True)):
+        rank_transfers, graph, offset = rank.transfers, rank.graph, first_node[index]
+        on_device = rank_transfers.call_edge < 0
+        transfer_node: Ints = np.arange(int(first_transfer[index]), int(first_transfer[index + 1]))
+        end_time, arrival = (
+            times[rank_transfers.end_node] + graph.nodes.dur[rank_transfers.end_node],
+            times[rank_transfers.start_node],
+        )
+        transfer_nodes.append(np.maximum(transfer_start[transfer], arrival))
+        transfer_ns.append(end_time - transfer_nodes[-1])
+        source_nodes = np.arange(len(times)) + offset
+        source_nodes[rank_transfers.start_node[on_device]] = transfer_node[on_device]
+        rank_edges.append((source_nodes[graph.edges.src], graph.edges.dst + offset, graph.edges.kind))
+        dependency_kind, start_nodes = (
+            np.full(len(transfer), DEPENDENCY_KINDS.index("rank"), np.int32),
+            first_node[-1] + transfer,
+        )
+        transfer_edges += [
+            (rank_transfers.start_node + offset, start_nodes, dependency_kind),
+            (start_nodes, transfer_node, dependency_kind),
+            (rank_transfers.start_node + offset, transfer_node, dependency_kind),
+        ]
+        transfer_edges.append(
+            (transfer_node[~on_device], rank_transfers.end_node[~on_device] + offset, dependency_kind[~on_device])
+        )
+    times = np.concatenate([*rank_times, transfer_start, *transfer_nodes])
+    node_order = np.argsort(times, kind="stable")
+    node = np.empty(len(node_order), np.int64)
+    node[node_order] = np.arange(len(node_order))
+    src, dst, dependency_kind = (
+        np.concatenate([columns[column] for columns in (*rank_edges, *transfer_edges)]) for column in range(3)
     )
-    marks = [
-        rank.graph.step_nodes[[0, -1]] + low
-        for rank, low in zip(ranks, base, strict=False)
+    src, dst = node[src], node[dst]
+    edge_order = np.argsort(dst, kind="stable")
+    edge_order = edge_order[src[edge_order] < dst[edge_order]]  # where clocks differ, some edges lead backwards
+    added_count = len(all_ids) + sum(rank_transfer_counts)
+    thread_group, event = (
+        np.concatenate([*(getattr(rank.graph.nodes, field) for rank in ranks), np.full(added_count, -1, np.int32)])[
+            node_order
+        ]
+        for field in ("thread_group", "event")
+    )
+    step_nodes = [
+        rank.graph.step_nodes[[0, -1]] + offset
+        for rank, offset in zip(ranks, first_node, strict=False)
         if len(rank.graph.step_nodes)
     ]
-    moments = GraphNodes(times[place], event, line, np.zeros(len(place), np.int64))
-    joined = Dependencies(
-        src[edge].astype(np.int32), dst[edge].astype(np.int32), np.zeros(len(edge)), kind[edge].astype(np.int32)
+    nodes = GraphNodes(times[node_order], event, thread_group, np.zeros(len(node_order), np.int64))
+    edges = Dependencies(
+        src[edge_order].astype(np.int32),
+        dst[edge_order].astype(np.int32),
+        np.zeros(len(edge_order)),
+        dependency_kind[edge_order].astype(np.int32),
     )
-    number = np.arange(len(ranks))
-    sizes = (*np.diff(base), len(keys), *counts)
+    index = np.arange(len(ranks))
+    sizes = (*np.diff(first_node), len(all_ids), *rank_transfer_counts)
     unexplained = sum(rank.graph.unexplained_ns for rank in ranks)
     return MultiRankGraph(
-        tuple(ranks),
-        WaitGraph(moments, joined, np.zeros(0, np.int64), (), 0.0, 0.0, 0.0, unexplained),
-        np.repeat(np.concatenate((number, [-1], number)), sizes)[place].astype(np.int32),
-        np.concatenate(
-            [*(rank.work_part for rank in ranks), np.full(more, PATH_PARTS.index("communication"), np.int32)]
-        )[place],
-        place,
-        edge,
-        node[np.array(marks, np.int64).reshape(-1, 2)],
-        len(keys),
-        _exchanges_in_a_row(ranks),
-        _in_a_row([rank.measured_times for rank in ranks]),
-        np.concatenate(transfer),
+        ranks=tuple(ranks),
+        graph=WaitGraph(
+            nodes=nodes,
+            edges=edges,
+            step_nodes=np.zeros(0, np.int64),
+            group_tracks=(),
+            launch_ns=0.0,
+            gap_ns=0.0,
+            return_ns=0.0,
+            unexplained_ns=unexplained,
+        ),
+        rank=np.repeat(np.concatenate((index, [-1], index)), sizes)[node_order].astype(np.int32),
+        work_part=np.concatenate(
+            [*(rank.work_part for rank in ranks), np.full(added_count, PATH_PARTS.index("communication"), np.int32)]
+        )[node_order],
+        node_order=node_order,
+        edge_order=edge_order,
+        step_nodes=node[np.array(step_nodes, np.int64).reshape(-1, 2)],
+        transfer_count=len(all_ids),
+        transfers=_concatenate_transfers(ranks),
+        measured_times=_concatenate_times([rank.measured_times for rank in ranks]),
+        transfer_ns=np.concatenate(transfer_ns),
     )
 
 
-def _in_a_row(each: Sequence[ReplayTimes]) -> ReplayTimes:
-    return np.concatenate([dur for dur, _ in each]), np.concatenate([ns for _, ns in each])
+def _concatenate_times(times_by_rank: Sequence[ReplayTimes]) -> ReplayTimes:
+    """Return the times of all ranks, one rank after the other."""
+    return np.concatenate([dur for dur, _ in times_by_rank]), np.concatenate(
+        [delay_ns for _, delay_ns in times_by_rank]
+    )
 
 
-def _exchanges_in_a_row(ranks: Sequence[RankGraph]) -> Transfers:
-    moments, waits = (
+def _concatenate_transfers(ranks: Sequence[RankGraph]) -> Transfers:
+    """Return the transfers of all ranks, one rank after the other."""
+    first_nodes, first_edges = (
         np.cumsum([0, *sizes])[:-1]
         for sizes in ([len(rank.work_part) for rank in ranks], [len(rank.graph.edges.src) for rank in ranks])
     )
     columns = (
         (
-            one.part,
-            one.start_node + moment,
-            one.end_node + moment,
-            np.where(one.call_edge < 0, -1, one.call_edge + wait),
+            transfers.part,
+            transfers.start_node + first_node,
+            transfers.end_node + first_node,
+            np.where(transfers.call_edge < 0, -1, transfers.call_edge + first_edge),
         )
-        for one, moment, wait in zip([rank.transfers for rank in ranks], moments, waits, strict=True)
+        for transfers, first_node, first_edge in zip(
+            [rank.transfers for rank in ranks], first_nodes, first_edges, strict=True
+        )
     )
     return Transfers(*(np.concatenate(column) for column in zip(*columns, strict=True)))
 
 
-def _begun(ranks: Sequence[RankGraph], at: Sequence[Ints], hubs: Sequence[Ints], count: int) -> Ints:
-    """When the last rank of each exchange has arrived, (count,) ns; before one of them is done, which did not wait."""
-    arrival, ended = np.full(count, np.iinfo(np.int64).min), np.full(count, np.iinfo(np.int64).max)
-    for rank, times, hub in zip(ranks, at, hubs, strict=True):
-        one = rank.transfers
-        np.maximum.at(arrival, hub, times[one.start_node])
-        np.minimum.at(ended, hub, times[one.end_node] + rank.graph.nodes.dur[one.end_node])
-    return np.minimum(arrival, ended - 1)
+def _transfer_starts(
+    ranks: Sequence[RankGraph], rank_times: Sequence[Ints], transfer_index: Sequence[Ints], count: int
+) -> Ints:
+    """Return when the last rank of each transfer arrived, (count,) ns, but before any rank's end."""
+    arrival, first_end = np.full(count, np.iinfo(np.int64).min), np.full(count, np.iinfo(np.int64).max)
+    for rank, times, index in zip(ranks, rank_times, transfer_index, strict=True):
+        transfers = rank.transfers
+        np.maximum.at(arrival, index, times[transfers.start_node])
+        np.minimum.at(first_end, index, times[transfers.end_node] + rank.graph.nodes.dur[transfers.end_node])
+    return np.minimum(arrival, first_end - 1)
 
 
-def solve_joint(joint: MultiRankGraph, each: Sequence[ReplayTimes]) -> tuple[Replay, Floats, Floats]:
-    """When each moment comes, with the times of the whole."""
-    dur, ns = joint.combine_times(each)
-    return solve(joint.graph, dur, ns), dur, ns
+def solve_joint(graph: MultiRankGraph, times_by_rank: Sequence[ReplayTimes]) -> tuple[Replay, Floats, Floats]:
+    """Return the replay of the joint graph, with its durations and delays."""
+    dur, delay_ns = graph.combine_times(times_by_rank)
+    return solve(graph.graph, dur, delay_ns), dur, delay_ns

@@ -1,4 +1,4 @@
-"""Where a path is in the recording, and by how much what is not on it may be late."""
+"""Where a critical path is in the recording, and how much events off the path may be delayed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,14 @@ from visualprof.views.measure.trace_cache import cached_on_trace
 
 
 class BaselineReplay(msgspec.Struct, frozen=True):
-    """A recording replayed without a change. late: (n,) when each moment may come at the latest, inf for any time."""
+    """A recording replayed without changes.
+
+    Attributes:
+        graph: The graph.
+        dur: (n,) ns of device work.
+        replay: The replay.
+        latest: (n,) latest time of each node that does not delay the end, inf for any time.
+    """
 
     graph: WaitGraph
     dur: Floats
@@ -26,7 +33,14 @@ class BaselineReplay(msgspec.Struct, frozen=True):
 
 
 class PathPieces(msgspec.Struct, frozen=True):
-    """Stretches of a path, (p,) by (track, start). start, end: ns as measured; event: row of device work, else -1."""
+    """Pieces of a path, (p,) sorted by track and start.
+
+    Attributes:
+        track: Track of each.
+        start: ns as measured.
+        end: ns as measured.
+        event: Row of device work, otherwise -1.
+    """
 
     track: Ids
     start: Ints
@@ -36,9 +50,9 @@ class PathPieces(msgspec.Struct, frozen=True):
 
 @cached_on_trace
 def baseline_replay(trace: Trace) -> BaselineReplay:
-    """The recording as it is."""
-    known = baseline(trace)
-    graph, dur, replay = known.graph, known.dur, known.replay
+    """Return the replay of a recording without changes."""
+    unchanged = baseline(trace)
+    graph, dur, replay = unchanged.graph, unchanged.dur, unchanged.replay
     ends = end_nodes(graph)
     end = float((replay.time + dur)[ends].max()) if len(ends) else 0.0
     return BaselineReplay(graph, dur, replay, latest_times(graph, replay, dur, graph.edges.delay_ns, ends, end))
@@ -46,85 +60,95 @@ def baseline_replay(trace: Trace) -> BaselineReplay:
 
 @cached_on_trace
 def path_pieces(trace: Trace) -> PathPieces:
-    """The path through all of a recording."""
-    known = baseline_replay(trace)
-    scope = full_scope(known.graph, known.replay, known.dur)
-    path = critical_path(known.graph, known.replay, known.dur, known.graph.edges.delay_ns, scope)
-    return split_path(trace, known.graph, path)
+    """Return the pieces of the critical path through the whole recording."""
+    unchanged = baseline_replay(trace)
+    scope = full_scope(unchanged.graph, unchanged.replay, unchanged.dur)
+    path = critical_path(unchanged.graph, unchanged.replay, unchanged.dur, unchanged.graph.edges.delay_ns, scope)
+    return split_path(trace, unchanged.graph, path)
 
 
 def split_path(trace: Trace, graph: WaitGraph, path: CriticalPath) -> PathPieces:
-    """Device work, and stretches of threads: of a line of several those of the one that worked, else the main one."""
-    events, work = trace.events, thread_busy_spans(trace)
+    """Return device work and thread intervals on a path.
+
+    In a thread group with several threads, an interval belongs to the thread that worked, otherwise
+    to the main thread.
+    """
+    events, busy_spans = trace.events, thread_busy_spans(trace)
     rows = distinct(path_device_work(graph, path)[0])
-    parts: list[tuple[Rows, Ints, Ints, Ints]] = [(events.track[rows], events.ts[rows], events.end[rows], rows)]
-    for line, tracks in enumerate(graph.group_tracks):
-        left = path_host_spans(trace, graph, path, line)
+    columns: list[tuple[Rows, Ints, Ints, Ints]] = [(events.track[rows], events.ts[rows], events.end[rows], rows)]
+    for thread_group, tracks in enumerate(graph.group_tracks):
+        remaining = path_host_spans(trace, graph, path, thread_group)
         main = next((track for track in tracks if len(trace.steps) and track == trace.steps.track[0]), tracks[0])
         for track in tracks:
             if track != main:
-                mine = intersect(left, work.get(track, NO_SPANS))
-                left = subtract(left, mine)
-                parts.append(_stretch(track, mine))
-        parts.append(_stretch(main, left))
-    track, start, end, event = (np.concatenate([part[i] for part in parts]).astype(np.int64) for i in range(4))
+                thread_spans = intersect(remaining, busy_spans.get(track, NO_SPANS))
+                remaining = subtract(remaining, thread_spans)
+                columns.append(_thread_pieces(track, thread_spans))
+        columns.append(_thread_pieces(main, remaining))
+    track, start, end, event = (
+        np.concatenate([piece_columns[column] for piece_columns in columns]).astype(np.int64) for column in range(4)
+    )
     order = np.lexsort((start, track))
     return PathPieces(track[order].astype(np.int32), start[order], end[order], event[order].astype(np.int32))
 
 
-def _stretch(track: int, spans: Ints) -> tuple[Ints, Ints, Ints, Ints]:
+def _thread_pieces(track: int, spans: Ints) -> tuple[Ints, Ints, Ints, Ints]:
+    """Return the columns of the intervals of a thread."""
     count = len(spans)
     return np.full(count, track), spans[:, 0], spans[:, 1], np.full(count, -1)
 
 
 def path_device_work(graph: WaitGraph, path: CriticalPath) -> tuple[Ints, Floats]:
-    """Events of device work on the path, and the time of each there."""
-    mine = np.flatnonzero(path.work_ns > 0)
-    return graph.nodes.event[path.node[mine]].astype(np.int64), path.work_ns[mine]
+    """Return the events of device work on the path, and the time of each there."""
+    with_work = np.flatnonzero(path.work_ns > 0)
+    return graph.nodes.event[path.node[with_work]].astype(np.int64), path.work_ns[with_work]
 
 
-def path_host_spans(trace: Trace, graph: WaitGraph, path: CriticalPath, line: int) -> Ints:
-    """When the path is on a line of control, (m, 2) ns as the trace has it."""
+def path_host_spans(trace: Trace, graph: WaitGraph, path: CriticalPath, thread_group: int) -> Ints:
+    """Return when the path is in a thread group, (m, 2) ns in trace time."""
     src, dst = graph.edges.src[path.edge], graph.edges.dst[path.edge]
-    on = (
+    is_in_group = (
         (graph.edges.kind[path.edge] <= DEPENDENCY_KINDS.index("call"))
-        & (graph.nodes.thread_group[dst] == line)
+        & (graph.nodes.thread_group[dst] == thread_group)
         & (path.wait_ns > 0)
     )
-    return intersect(union(graph.nodes.time[src[on]], graph.nodes.time[dst[on]]), path.spans) + trace.span_ns[0]
+    return (
+        intersect(union(graph.nodes.time[src[is_in_group]], graph.nodes.time[dst[is_in_group]]), path.spans)
+        + trace.span_ns[0]
+    )
 
 
 def event_slacks(trace: Trace, rows: Rows) -> Floats:
-    """By how many ns events may take longer before the recording does, (n,); inf for any, nan where it is not known.
+    """Return how much longer events may take before the recording does, (n,) ns; inf for any time, NaN if unknown.
 
-    Of device work how much later it may begin; of an event of a thread how much later what follows on that.
-    Source: docs/views.md#critical.
+    For device work it is how much later it may begin; for an event of a thread, how much later the
+    next node may come. Source: docs/views.md#critical.
     """
-    known, events = baseline_replay(trace), trace.events
-    moments, waits = known.graph.nodes, known.graph.edges
-    node = np.full(len(events) + 1, -1)
-    work = np.flatnonzero(moments.thread_group < 0)
-    node[moments.event[work]] = work
-    place = node[rows]
-    slack = np.where(place >= 0, (known.latest - known.replay.time)[place], np.nan)
-    spent = np.full(len(moments.time), np.nan)
-    host = np.flatnonzero(waits.kind <= DEPENDENCY_KINDS.index("call"))
-    spent[waits.dst[host]] = waits.delay_ns[host]
-    for line, tracks in enumerate(known.graph.group_tracks):
-        points = np.flatnonzero(moments.thread_group == line)
+    unchanged, events = baseline_replay(trace), trace.events
+    nodes, edges = unchanged.graph.nodes, unchanged.graph.edges
+    node_of_event = np.full(len(events) + 1, -1)
+    work_nodes = np.flatnonzero(nodes.thread_group < 0)
+    node_of_event[nodes.event[work_nodes]] = work_nodes
+    work_node = node_of_event[rows]
+    slack = np.where(work_node >= 0, (unchanged.latest - unchanged.replay.time)[work_node], np.nan)
+    host_delay = np.full(len(nodes.time), np.nan)
+    host_edges = np.flatnonzero(edges.kind <= DEPENDENCY_KINDS.index("call"))
+    host_delay[edges.dst[host_edges]] = edges.delay_ns[host_edges]
+    for thread_group, tracks in enumerate(unchanged.graph.group_tracks):
+        points = np.flatnonzero(nodes.thread_group == thread_group)
         if len(points) < 2:
             continue
-        mine = np.flatnonzero((place < 0) & is_in(events.track[rows], tracks) & (events.dur[rows] >= 0))
-        behind = np.searchsorted(moments.time[points], events.end[rows[mine]] - trace.span_ns[0])
-        inside = (behind > 0) & (behind < len(points))
-        mine, behind = mine[inside], behind[inside]
-        at = known.replay.time[points[behind - 1]] + spent[points[behind]]
-        slack[mine] = known.latest[points[behind]] - at
+        host_rows = np.flatnonzero((work_node < 0) & is_in(events.track[rows], tracks) & (events.dur[rows] >= 0))
+        next_point = np.searchsorted(nodes.time[points], events.end[rows[host_rows]] - trace.span_ns[0])
+        is_inside = (next_point > 0) & (next_point < len(points))
+        host_rows, next_point = host_rows[is_inside], next_point[is_inside]
+        ready = unchanged.replay.time[points[next_point - 1]] + host_delay[points[next_point]]
+        slack[host_rows] = unchanged.latest[points[next_point]] - ready
     return np.maximum(slack, 0)
 
 
 def slack_ns(trace: Trace, row: int) -> int | None:
-    """The same of one event where a device works; None where any time will do, too."""
+    """Return the slack of one event if the recording has device work; `None` also if any delay is possible."""
     if not is_device_work(trace).any():
         return None
     slack = float(event_slacks(trace, np.array([row]))[0])

@@ -1,4 +1,4 @@
-"""What the replay of all ranks takes of one: its graph between the moments that other ranks have a part in."""
+"""The wait graph of one rank for the replay of all ranks, contracted to the nodes that matter to other ranks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,13 @@ from visualprof.views.measure.replay.transfers import ReplayTimes, Transfers, fi
 
 
 class WaitBreakdown(msgspec.Struct, frozen=True):
-    """What waits are made of, (k,) by wait: the wait, the place in PARTS, and ns."""
+    """What edges are made of, (k,) sorted by edge.
+
+    Attributes:
+        edge: The edge.
+        part: Index into `PATH_PARTS`.
+        ns: Time.
+    """
 
     edge: Ids
     part: Ids
@@ -29,17 +35,32 @@ class WaitBreakdown(msgspec.Struct, frozen=True):
 
 
 class TimeOverrides(msgspec.Struct, frozen=True):
-    """Times that differ from the usual ones: where they stand, moments before waits, and ns."""
+    """Times that differ from the measured ones.
+
+    Attributes:
+        index: Index in the times of all nodes, followed by those of all edges.
+        ns: The times.
+    """
 
     index: Ids
     ns: Floats
 
 
-class RankGraph(msgspec.Struct, frozen=True):
-    """A rank of a run; its graph has the moments of the exchanges and what their times depend on.
+class RankGraph(msgspec.Struct, frozen=True, kw_only=True):
+    """A rank of a run; its graph has the nodes of transfers and what their times depend on.
 
-    work: (n,) the place in PARTS of a moment's work, -1 of the host. changes: times
-    after changes, by their text. offered: what may be changed. lacks: why what was asked for changes nothing.
+    Attributes:
+        location: The process of the rank.
+        clock: Its time base.
+        step_count: Number of steps.
+        collectives: Its collectives.
+        graph: The contracted graph.
+        work_part: (n,) index in `PATH_PARTS` of a node's device work, -1 for host nodes.
+        breakdown: What the edges are made of.
+        transfers: Its transfers.
+        change_overrides: Times after changes, by the changes' texts.
+        suggested_changes: Changes to offer.
+        change_error: Why the requested change does not apply.
     """
 
     location: RankLocation
@@ -56,74 +77,88 @@ class RankGraph(msgspec.Struct, frozen=True):
 
     @property
     def measured_times(self) -> ReplayTimes:
-        """As measured."""
+        """Return the measured times."""
         return self.graph.nodes.dur.astype(np.float64), self.graph.edges.delay_ns
 
     def times_after(self, change: str) -> ReplayTimes:
-        """After a change; as measured where it is none of this rank's."""
-        less = self.change_overrides.get(change)
-        if less is None:
+        """Return the times after a change; the measured ones if it does not apply to this rank."""
+        overrides = self.change_overrides.get(change)
+        if overrides is None:
             return self.measured_times
         times = np.concatenate(self.measured_times)
-        times[less.index] = less.ns
+        times[overrides.index] = overrides.ns
         return times[: len(self.work_part)], times[len(self.work_part) :]
 
     def scale_times(self, times: ReplayTimes, factor: float) -> ReplayTimes:
-        """All its times but those of its collectives, times a factor."""
+        """Return the times multiplied by a factor, except those of transfers."""
         return self.transfers.replace_transfers((times[0] * factor, times[1] * factor), times)
 
     def communication_free_ns(self) -> float:
-        """How long it would take alone, were there no collectives."""
+        """Return how long the rank would take if collectives took no time."""
         dur, ns = self.transfers.zero_transfers(self.measured_times)
         start, end, _ = replay_window(self.graph, solve(self.graph, dur, ns).time, dur)
         return end - start
 
 
 def rank_graph(trace: Trace, requested_change: str = "", keep_all: bool = False) -> RankGraph:
-    """The part of a trace, with times after some changes. every: with all moments, of which the same follows.
+    """Return the graph of a trace, with times after some changes. Source: ADR 77.
 
-    Source: ADR 77.
+    Args:
+        trace: The trace.
+        requested_change: A change to apply in addition to the suggested ones.
+        keep_all: Keep all nodes; the results are the same.
     """
-    graph, calls, clock = wait_graph(trace), collectives(trace), trace_clock(trace)
-    moments = graph.nodes
-    category = np.where(moments.thread_group < 0, trace.events.category[moments.event].astype(np.int32), -1)
-    work = work_parts(category).astype(np.int32)
-    short, left, exchanges = contract_graph(graph, work, find_transfers(graph, calls), keep_all)
-    offered = [text for text in suggest_changes(trace, graph) if "[" not in text]
-    times, lacks = dict[str, ReplayTimes](), ""
-    for text in filter(None, (*offered, requested_change)):
-        known, lacks = _changed(trace, graph, text)
-        if known:
-            times[text] = short.times(*known)
-    some, dur = left.edges, left.nodes.dur.astype(np.float64)
-    keep = critical_predecessors(left, exchanges, [(dur, some.delay_ns), *times.values()]) | keep_all
-    made = short.breakdown_ns(moments.dur.astype(np.float64), graph.edges.delay_ns)[keep]
-    wait, part = np.nonzero(made)
-    waits = Dependencies(some.src[keep], some.dst[keep], some.delay_ns[keep], some.kind[keep])
+    graph, rank_collectives, clock = wait_graph(trace), collectives(trace), trace_clock(trace)
+    nodes = graph.nodes
+    category = np.where(nodes.thread_group < 0, trace.events.category[nodes.event].astype(np.int32), -1)
+    work_part = work_parts(category).astype(np.int32)
+    contracted, contracted_graph, transfers = contract_graph(
+        graph, work_part, find_transfers(graph, rank_collectives), keep_all
+    )
+    suggested = [text for text in suggest_changes(trace, graph) if "[" not in text]
+    times_by_change, error = dict[str, ReplayTimes](), ""
+    for text in filter(None, (*suggested, requested_change)):
+        changed_times, error = _changed_times(trace, graph, text)
+        if changed_times:
+            times_by_change[text] = contracted.times(*changed_times)
+    edges, dur = contracted_graph.edges, contracted_graph.nodes.dur.astype(np.float64)
+    is_retained = (
+        critical_predecessors(contracted_graph, transfers, [(dur, edges.delay_ns), *times_by_change.values()])
+        | keep_all
+    )
+    breakdown = contracted.breakdown_ns(nodes.dur.astype(np.float64), graph.edges.delay_ns)[is_retained]
+    edge_index, part = np.nonzero(breakdown)
+    retained_edges = Dependencies(
+        edges.src[is_retained], edges.dst[is_retained], edges.delay_ns[is_retained], edges.kind[is_retained]
+    )
+    call_edge = np.where(transfers.call_edge < 0, -1, (np.cumsum(is_retained) - 1)[transfers.call_edge])
     return RankGraph(
-        rank_location(trace),
-        clock,
-        len(trace.steps),
-        calls,
-        replace(left, edges=waits),
-        np.append(work, np.int32(-1))[short.retained_nodes],
-        WaitBreakdown(wait.astype(np.int32), part.astype(np.int32), made[wait, part]),
-        replace(exchanges, call_edge=np.where(exchanges.call_edge < 0, -1, (np.cumsum(keep) - 1)[exchanges.call_edge])),
-        {text: _less((dur, waits.delay_ns), (other, ns[keep])) for text, (other, ns) in times.items()},
-        tuple(text for text in offered if text in times),
-        lacks,
+        location=rank_location(trace),
+        clock=clock,
+        step_count=len(trace.steps),
+        collectives=rank_collectives,
+        graph=replace(contracted_graph, edges=retained_edges),
+        work_part=np.append(work_part, np.int32(-1))[contracted.retained_nodes],
+        breakdown=WaitBreakdown(edge_index.astype(np.int32), part.astype(np.int32), breakdown[edge_index, part]),
+        transfers=replace(transfers, call_edge=call_edge),
+        change_overrides={
+            text: _overrides((dur, retained_edges.delay_ns), (changed_dur, delay_ns[is_retained]))
+            for text, (changed_dur, delay_ns) in times_by_change.items()
+        },
+        suggested_changes=tuple(text for text in suggested if text in times_by_change),
+        change_error=error,
     )
 
 
-def _less(usual: ReplayTimes, times: ReplayTimes) -> TimeOverrides:
-    """Times as what differs from the usual ones."""
-    before, after = np.concatenate(usual), np.concatenate(times)
-    place = np.flatnonzero(before != after)
-    return TimeOverrides(place.astype(np.int32), after[place])
+def _overrides(measured: ReplayTimes, times: ReplayTimes) -> TimeOverrides:
+    """Return the times that differ from the measured ones."""
+    before, after = np.concatenate(measured), np.concatenate(times)
+    index = np.flatnonzero(before != after)
+    return TimeOverrides(index.astype(np.int32), after[index])
 
 
-def _changed(trace: Trace, graph: WaitGraph, text: str) -> tuple[ReplayTimes | None, str]:
-    """Times after some changes, or why there are none."""
+def _changed_times(trace: Trace, graph: WaitGraph, text: str) -> tuple[ReplayTimes | None, str]:
+    """Return the times after some changes, or why they do not apply."""
     try:
         return apply_changes(trace, graph, parse_changes(text)), ""
     except BadParameter as error:

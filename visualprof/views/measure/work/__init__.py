@@ -1,1 +1,1 @@
-"""Operations and bytes of operators, from the shapes of what they take."""
+"""Operations and bytes of operators, computed from the shapes of their inputs."""

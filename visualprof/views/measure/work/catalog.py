@@ -1,4 +1,4 @@
-"""The formula of every operator that has one, and what a call does by it."""
+"""Find the formula of an operator, and compute the work of a call."""
 
 from __future__ import annotations
 
@@ -12,30 +12,33 @@ from visualprof.views.measure.work.formulas import CallWork, Formula
 _FORMULAS = {**formulas.FORMULAS, **serving_formulas.FORMULAS}
 
 
-_PROFILED = pattern(r"^sglang_profiler::attention_(\w+)_\d+$")  # around a function of aiter.ops.attention
+_SGLANG_ATTENTION = pattern(r"^sglang_profiler::attention_(\w+)_\d+$")  # wraps a function of aiter.ops.attention
 
 
 def find_formula(name: str) -> Formula | None:
-    """The formula of an operator; that in place (`aten::add_`) has that of the other."""
-    name = _called(name)
+    """Return the formula of an operator; in-place operators (`aten::add_`) have that of the other form."""
+    name = _operator_name(name)
     return _FORMULAS.get(name) or _FORMULAS.get(name.removesuffix("_"))
 
 
 def depends_on_request_lengths(name: str) -> bool:
-    """Does its work depend on lengths that no shape has?"""
-    return _called(name) in serving_formulas.ATTENTION
+    """Return whether the work of an operator depends on lengths that no shape contains."""
+    return _operator_name(name) in serving_formulas.ATTENTION
 
 
-def _called(name: str) -> str:
-    """The operator; SGLang's profiler of shapes has a name of its own for what torch does not register."""
-    profiled = _PROFILED.match(name)
-    return f"aiter::{profiled[1]}" if profiled else name
+def _operator_name(name: str) -> str:
+    """Return the operator that a name stands for.
+
+    SGLang's profiler uses its own names for operators that torch does not register.
+    """
+    match = _SGLANG_ATTENTION.match(name)
+    return f"aiter::{match[1]}" if match else name
 
 
 def call_work(call: OperatorCall) -> CallWork | None:
-    """What a call does; None where there is no formula, or the profile lacks what it needs."""
+    """Return the work of a call; `None` if there is no formula, or the profile does not record what it needs."""
     formula = find_formula(call.name)
     try:
         return formula(call) if formula else None
     except (NotRecorded, LookupError, ArithmeticError, TypeError, ValueError, RecursionError, msgspec.MsgspecError):
-        return None  # shapes that no such operator takes, too
+        return None  # also for shapes that the operator cannot have

@@ -1,8 +1,8 @@
-"""Operations and bytes of a call by its operator: one row an operator, one function a family.
+"""Operations and bytes of a call by operator: one table row per operator, one function per family.
 
-Operations are those that the mathematics needs, 2 a multiply-add; bytes are those of each tensor that is read or
-written, once. Products, convolutions and attention as torch's FlopCounterMode, docs/views.md#roofline, which counts
-nothing else.
+Operations are those that the mathematics requires; a multiply-add counts as 2. Bytes are those of
+each tensor that is read or written, counted once. Matrix products, convolutions and attention are
+counted as torch's FlopCounterMode does, which counts nothing else. Source: docs/views.md#roofline.
 """
 
 from __future__ import annotations
@@ -23,11 +23,18 @@ MODEL_FAMILIES: tuple[Family, ...] = (
     "attention",
     "recurrent",
     "recorded",
-)  # what a model's FLOPs are
+)  # counted as model FLOPs
 
 
 class CallWork(NamedTuple):
-    """What a call does. flops, bytes: NaN where unknown. type: of the elements that it works on."""
+    """Work of a call.
+
+    Attributes:
+        family: Family of the operator.
+        flops: Operations, NaN where unknown.
+        bytes: Bytes, NaN where unknown.
+        type: Element type of the operands.
+    """
 
     family: Family
     flops: float
@@ -40,98 +47,114 @@ Formula = Callable[[OperatorCall], CallWork]
 
 
 def total_bytes(*tensors: Tensor) -> float:
-    """What some tensors take; NaN where the type of one is unknown."""
+    """Return the bytes of some tensors; NaN if the type of one is unknown."""
     return float(sum(tensor.bytes for tensor in tensors))
 
 
-def _product(first: int) -> Formula:
-    """(..., m, k) times (..., k, n), or (k) for a vector, at two places; what stands before is added."""
+def _matrix_product(first: int) -> Formula:
+    """Return the formula of (..., m, k) times (..., k, n), or (k) for a vector, as inputs `first` and `first` + 1.
+
+    An input before them is added.
+    """
 
     def work(call: OperatorCall) -> CallWork:
-        a, b = call.tensor(first), call.tensor(first + 1)
-        inner = b.shape[-2:][0]
-        if a.shape[-1] != inner:
+        left, right = call.tensor(first), call.tensor(first + 1)
+        depth = right.shape[-2:][0]
+        if left.shape[-1] != depth:
             raise NotRecorded
-        out = a._replace(shape=(*a.shape[:-1], *b.shape[-2:][1:]))
+        out = left._replace(shape=(*left.shape[:-1], *right.shape[-2:][1:]))
         if call.name == "aten::_scaled_mm":
             out = out._replace(size={5: 2, 6: 4, 15: 2}[call.value(6)])
         elif call.name == "aten::_int_mm":
             out = out._replace(size=4)
-        added = [call.tensor(0)] if first else []
-        return CallWork("product", 2.0 * out.elements * inner, total_bytes(a, b, out, *added), a.type)
+        addends = [call.tensor(0)] if first else []
+        return CallWork("product", 2.0 * out.elements * depth, total_bytes(left, right, out, *addends), left.type)
 
     return work
 
 
 class ConvolutionArgs(NamedTuple):
-    """Places of what a convolution is told, -1 for what its operator has not."""
+    """Positions of a convolution's arguments, -1 for arguments that the operator does not have."""
 
     stride: int
     padding: int
     dilation: int
     transposed: int = -1
-    more: int = -1  # output_padding
+    output_padding: int = -1
 
 
-def _sides(call: OperatorCall, x: Tensor, weight: Tensor, at: ConvolutionArgs) -> tuple[int, ...]:
-    """The spatial sides of what a convolution gives."""
-    count = len(x.shape) - 2
-    stride, padding, dilation = (call.numbers_per_side(place, count) for place in at[:3])
-    sides = zip(x.shape[2:], weight.shape[2:], stride, padding, dilation, strict=True)
-    if at.transposed < 0 or not call.value(at.transposed):
-        return tuple((n + 2 * p - d * (k - 1) - 1) // s + 1 for n, k, s, p, d in sides)
-    more = call.numbers_per_side(at.more, count)
-    grown = ((n - 1) * s - 2 * p + d * (k - 1) + 1 for n, k, s, p, d in sides)
-    return tuple(n + m for n, m in zip(grown, more, strict=True))
+def _output_sides(call: OperatorCall, data: Tensor, weight: Tensor, positions: ConvolutionArgs) -> tuple[int, ...]:
+    """Return the spatial dimensions of a convolution's output."""
+    count = len(data.shape) - 2
+    stride, padding, dilation = (call.numbers_per_side(position, count) for position in positions[:3])
+    sides = zip(data.shape[2:], weight.shape[2:], stride, padding, dilation, strict=True)
+    if positions.transposed < 0 or not call.value(positions.transposed):
+        return tuple(
+            (size + 2 * pad - dilate * (kernel - 1) - 1) // step + 1 for size, kernel, step, pad, dilate in sides
+        )
+    extra = call.numbers_per_side(positions.output_padding, count)
+    transposed = ((size - 1) * step - 2 * pad + dilate * (kernel - 1) + 1 for size, kernel, step, pad, dilate in sides)
+    return tuple(size + added for size, added in zip(transposed, extra, strict=True))
 
 
-def _convolution(at: ConvolutionArgs) -> Formula:
-    """A convolution, of groups, too: the weight's second side is that of one group."""
+def _convolution(positions: ConvolutionArgs) -> Formula:
+    """Return the formula of a convolution; for groups, the weight's second dimension is that of one group."""
 
     def work(call: OperatorCall) -> CallWork:
-        x, weight = call.tensor(0), call.tensor(1, len(call.tensor(0).shape))
-        turned = at.transposed >= 0 and bool(call.value(at.transposed))
-        sides = call.outputs[0].shape[2:] if call.outputs else _sides(call, x, weight, at)
-        channels = weight.shape[1] * call.numbers(at.more + 1)[0] if turned else weight.shape[0]
-        out = x._replace(shape=(x.shape[0], channels, *sides))
-        flops = 2.0 * x.shape[0] * math.prod(x.shape[2:] if turned else sides) * weight.elements
-        return CallWork("convolution", flops, total_bytes(*call.tensors(), out), x.type)
+        data, weight = call.tensor(0), call.tensor(1, len(call.tensor(0).shape))
+        is_transposed = positions.transposed >= 0 and bool(call.value(positions.transposed))
+        sides = call.outputs[0].shape[2:] if call.outputs else _output_sides(call, data, weight, positions)
+        channels = weight.shape[1] * call.numbers(positions.output_padding + 1)[0] if is_transposed else weight.shape[0]
+        out = data._replace(shape=(data.shape[0], channels, *sides))
+        flops = 2.0 * data.shape[0] * math.prod(data.shape[2:] if is_transposed else sides) * weight.elements
+        return CallWork("convolution", flops, total_bytes(*call.tensors(), out), data.type)
 
     return work
 
 
 def _convolution_backward(call: OperatorCall) -> CallWork:
-    """As much as the forward for each of the two gradients that are wanted."""
-    grad, x, weight = (call.tensor(i) for i in range(3))
-    of_x, of_weight = call.value(10)[:2]
-    moved = [grad, *([weight, x] if of_x else []), *([x, weight] if of_weight else [])]
+    """Return the work of a backward convolution: that of the forward for each requested gradient."""
+    grad, data, weight = (call.tensor(position) for position in range(3))
+    wants_data, wants_weight = call.value(10)[:2]
+    moved = [grad, *([weight, data] if wants_data else []), *([data, weight] if wants_weight else [])]
     return CallWork(
-        "convolution", (of_x + of_weight) * _forward(grad, x, weight, bool(call.value(7))), total_bytes(*moved), x.type
+        "convolution",
+        (wants_data + wants_weight) * _forward_flops(grad, data, weight, bool(call.value(7))),
+        total_bytes(*moved),
+        data.type,
     )
 
 
-def _one_gradient(call: OperatorCall) -> CallWork:
-    """One of the two, of torch 1.9: its three tensors are those of the operator around it."""
-    x, grad, weight = (call.tensor(i) for i in range(3))
+def _single_gradient(call: OperatorCall) -> CallWork:
+    """Return the work of one of the two gradients in torch 1.9, which has the three tensors of its parent operator."""
+    data, grad, weight = (call.tensor(position) for position in range(3))
     return CallWork(
-        "convolution", _forward(grad, x, weight, "transpose" in call.name), total_bytes(x, grad, weight), x.type
+        "convolution",
+        _forward_flops(grad, data, weight, "transpose" in call.name),
+        total_bytes(data, grad, weight),
+        data.type,
     )
 
 
-def _forward(out: Tensor, x: Tensor, weight: Tensor, turned: bool) -> float:
-    return 2.0 * x.shape[0] * math.prod((x if turned else out).shape[2:]) * weight.elements
+def _forward_flops(out: Tensor, data: Tensor, weight: Tensor, is_transposed: bool) -> float:
+    """Return the operations of a forward convolution."""
+    return 2.0 * data.shape[0] * math.prod((data if is_transposed else out).shape[2:]) * weight.elements
 
 
 def _attention(first: int, products: tuple[int, int], heads_first: bool = True) -> Formula:
-    """Attention of a query, a key and a value at some places; a mask takes nothing off, and nothing is added for it.
+    """Return the formula of attention with query, key and value at some positions; masks do not reduce or add work.
 
-    products: of the query's width, of the value's. Backward works the scores out again: 3 and 2.
+    Args:
+        first: Position of the query.
+        products: Number of matrix products over the query's width and over the value's width;
+            backward recomputes the scores: 3 and 2.
+        heads_first: Whether the heads are before the sequence in the shapes.
     """
 
     def work(call: OperatorCall) -> CallWork:
-        query, key, value = (call.tensor(first + i, 4) for i in range(3))
-        long, heads = (2, 1) if heads_first else (1, 2)
-        scores = query.shape[0] * query.shape[heads] * query.shape[long] * key.shape[long]
+        query, key, value = (call.tensor(first + offset, 4) for offset in range(3))
+        sequence_axis, head_axis = (2, 1) if heads_first else (1, 2)
+        scores = query.shape[0] * query.shape[head_axis] * query.shape[sequence_axis] * key.shape[sequence_axis]
         flops = 2.0 * scores * (products[0] * query.shape[3] + products[1] * value.shape[3])
         out = query._replace(shape=(*query.shape[:3], value.shape[3]))
         moved = (query, key, value, out) if not first else (query, key, value, out) * 2
@@ -141,116 +164,142 @@ def _attention(first: int, products: tuple[int, int], heads_first: bool = True) 
 
 
 def _recurrent(call: OperatorCall) -> CallWork:
-    """Layers of a recurrent network: each matrix once a step of time and row of the batch."""
-    x = call.tensor(0, 3)
-    given = call.inputs[1] if isinstance(call.inputs[1], list) else call.tensors()[1:5]
-    flops = 2.0 * math.prod(x.shape[:-1]) * sum(one.elements for one in given if len(one.shape) == 2)
-    return CallWork("recurrent", flops, math.nan, x.type)
+    """Return the work of recurrent layers: each matrix is used once per time step and batch row."""
+    data = call.tensor(0, 3)
+    weights = call.inputs[1] if isinstance(call.inputs[1], list) else call.tensors()[1:5]
+    flops = 2.0 * math.prod(data.shape[:-1]) * sum(matrix.elements for matrix in weights if len(matrix.shape) == 2)
+    return CallWork("recurrent", flops, math.nan, data.type)
 
 
-def _rows(family: Family, flops: int, reads: tuple[int, ...] = (), writes: int = 0) -> Formula:
-    """So many operations a value of one of the inputs, which is what is written, too; () reads all."""
+def _per_value(family: Family, flops: int, reads: tuple[int, ...] = (), writes: int = 0) -> Formula:
+    """Return the formula of a number of operations per value of the input `writes`, which is also written.
+
+    An empty `reads` reads all tensors.
+    """
 
     def work(call: OperatorCall) -> CallWork:
-        like = call.tensor(writes)
-        read = [call.tensor(place) for place in reads] if reads else call.tensors()
-        return CallWork(family, float(flops * like.elements), total_bytes(*read, like), like.type)
+        output = call.tensor(writes)
+        inputs = [call.tensor(position) for position in reads] if reads else call.tensors()
+        return CallWork(family, float(flops * output.elements), total_bytes(*inputs, output), output.type)
 
     return work
 
 
 def _elementwise(inputs: int, result: str = "") -> Formula:
-    """One operation a value of what comes out, which is as large as the inputs together are.
+    """Return the formula of one operation per output value; the output shape is the broadcast of the inputs.
 
-    Its type is that of the widest with sides: a number that torch wraps (`x * 0.9`, a double) makes nothing wider.
+    The output type is that of the widest input with dimensions: a number that torch wraps (`x *
+    0.9`, a double) does not widen it.
     """
 
     def work(call: OperatorCall) -> CallWork:
-        read = [one for one in call.inputs[:inputs] if isinstance(one, Tensor)]
+        operands = [operand for operand in call.inputs[:inputs] if isinstance(operand, Tensor)]
         floating = ("fp", "bf", "complex")
-        widest = max(read, key=lambda one: (one.type.startswith(floating), bool(one.shape), one.size, one.elements))
-        out = widest._replace(shape=_broadcast([one.shape for one in read]))
+        widest = max(
+            operands,
+            key=lambda operand: (
+                operand.type.startswith(floating),
+                bool(operand.shape),
+                operand.size,
+                operand.elements,
+            ),
+        )
+        out = widest._replace(shape=_broadcast([operand.shape for operand in operands]))
         if result == "bool":
             out = out._replace(size=1)
-        return CallWork("elementwise", float(out.elements), total_bytes(*read, out), widest.type)
+        return CallWork("elementwise", float(out.elements), total_bytes(*operands, out), widest.type)
 
     return work
 
 
 def _dropout(call: OperatorCall) -> CallWork:
-    """A value and a truth value of each that comes in."""
-    x = call.tensor(0)
-    return CallWork("elementwise", float(x.elements), 2 * x.bytes + x.elements, x.type)
+    """Return the work of dropout, which writes a value and a boolean per input value."""
+    data = call.tensor(0)
+    return CallWork("elementwise", float(data.elements), 2 * data.bytes + data.elements, data.type)
 
 
 def _broadcast(shapes: list[tuple[int, ...]]) -> tuple[int, ...]:
-    sides = max(map(len, shapes))
-    padded = [(1,) * (sides - len(shape)) + shape for shape in shapes]
-    return tuple(0 if 0 in side else max(side) for side in zip(*padded, strict=True))
+    """Return the broadcast of some shapes."""
+    dimensions = max(map(len, shapes))
+    padded = [(1,) * (dimensions - len(shape)) + shape for shape in shapes]
+    return tuple(0 if 0 in sizes else max(sizes) for sizes in zip(*padded, strict=True))
 
 
 def _reduction(dim: int = 1) -> Formula:
-    """One operation a value of what comes in. dim: place of the sides that go; all of them where it says none."""
+    """Return the formula of one operation per input value.
+
+    Args:
+        dim: Position of the reduced dimensions; all dimensions if the call does not name any.
+    """
 
     def work(call: OperatorCall) -> CallWork:
-        x = call.tensor(0)
+        data = call.tensor(0)
         if len(call.tensors()) == len(call.inputs) == 2:
             return _elementwise(2)(call)  # the larger of two
-        whole = len(call.inputs) <= 2 or call.value(dim) in (None, [])
-        gone = range(len(x.shape)) if whole else call.numbers(dim)
-        left = x.elements // max(math.prod(x.shape[d] for d in gone), 1)
-        return CallWork("reduction", float(x.elements), x.bytes + left * x.size, x.type)
+        reduces_all = len(call.inputs) <= 2 or call.value(dim) in (None, [])
+        reduced = range(len(data.shape)) if reduces_all else call.numbers(dim)
+        outputs = data.elements // max(math.prod(data.shape[axis] for axis in reduced), 1)
+        return CallWork("reduction", float(data.elements), data.bytes + outputs * data.size, data.type)
 
     return work
 
 
 def _lookup(table: int, index: int) -> Formula:
-    """Rows of a table by their numbers: what is read of it, and the same written."""
+    """Return the formula of reading rows of a table by index and writing them."""
 
     def work(call: OperatorCall) -> CallWork:
-        rows, at = call.tensor(table), call.tensor(index)
-        width = 1 if "gather" in call.name else math.prod(rows.shape[1:])
+        entries, indices = call.tensor(table), call.tensor(index)
+        width = 1 if "gather" in call.name else math.prod(entries.shape[1:])
         if call.name == "aten::index_select":
-            width = rows.elements // max(rows.shape[call.numbers(1)[0]], 1)
-        return CallWork("lookup", 0.0, at.bytes + 2 * at.elements * width * rows.size, rows.type)
+            width = entries.elements // max(entries.shape[call.numbers(1)[0]], 1)
+        return CallWork("lookup", 0.0, indices.bytes + 2 * indices.elements * width * entries.size, entries.type)
 
     return work
 
 
 def _lookup_backward(call: OperatorCall) -> CallWork:
-    grad, at = call.tensor(0), call.tensor(1)
+    """Return the work of adding gradients to the rows of a table."""
+    grad, indices = call.tensor(0), call.tensor(1)
     table = grad._replace(shape=(*call.numbers(2), grad.shape[-1]))
-    return CallWork("lookup", float(grad.elements), total_bytes(grad, at, table), grad.type)
+    return CallWork("lookup", float(grad.elements), total_bytes(grad, indices, table), grad.type)
 
 
-def _copy(*moved: int) -> Formula:
+def _copy(*positions: int) -> Formula:
+    """Return the formula of copying, which moves the inputs at some positions."""
+
     def work(call: OperatorCall) -> CallWork:
-        tensors = [call.tensor(place) for place in moved]
+        tensors = [call.tensor(position) for position in positions]
         return CallWork("copy", 0.0, total_bytes(*tensors), tensors[0].type)
 
     return work
 
 
-def _onnx_product(call: OperatorCall) -> CallWork:
-    """A product whose first factor is recorded; the sides of the second follow.
+def _onnx_matrix_product(call: OperatorCall) -> CallWork:
+    """Return the work of a product whose first factor is recorded; the shape of the second one follows.
 
-    Of a constant the profile has neither the shape nor, as ONNX Runtime packs it beforehand, the bytes.
+    For a constant, the profile contains neither the shape nor the bytes, because ONNX Runtime packs
+    it beforehand.
     """
-    a, out = call.tensor(0), call.outputs[0]
+    left, out = call.tensor(0), call.outputs[0]
     gemm = call.name.endswith("Gemm")
-    if out.shape[0] not in a.shape if gemm else a.shape[:-1] != out.shape[:-1]:
+    if out.shape[0] not in left.shape if gemm else left.shape[:-1] != out.shape[:-1]:
         raise NotRecorded
-    inner = a.elements // out.shape[0] if gemm else a.shape[-1]
-    factors = call.tensors() if len(call.inputs) > 1 else [a, a._replace(shape=(inner, out.shape[-1]))]
-    return CallWork("product", 2.0 * out.elements * inner, total_bytes(*factors, out), out.type)
+    depth = left.elements // out.shape[0] if gemm else left.shape[-1]
+    factors = call.tensors() if len(call.inputs) > 1 else [left, left._replace(shape=(depth, out.shape[-1]))]
+    return CallWork("product", 2.0 * out.elements * depth, total_bytes(*factors, out), out.type)
 
 
-def _onnx(family: Family, each: Callable[[OperatorCall], int]) -> Formula:
-    """A node of an ONNX graph, whose outputs and bytes are recorded. each: operations of a value that comes out."""
+def _onnx(family: Family, per_value: Callable[[OperatorCall], int]) -> Formula:
+    """Return the formula of a node of an ONNX graph, whose outputs and bytes are recorded.
+
+    Args:
+        family: Family of the operator.
+        per_value: Operations per output value.
+    """
 
     def work(call: OperatorCall) -> CallWork:
         out = call.outputs[0]
-        return CallWork(family, float(out.elements * each(call)), call.moved_bytes, out.type)
+        return CallWork(family, float(out.elements * per_value(call)), call.moved_bytes, out.type)
 
     return work
 
@@ -264,23 +313,23 @@ _BINARY = """add sub rsub mul div pow maximum minimum fmod remainder atan2 maske
     elu_backward hardtanh_backward hardswish_backward hardsigmoid_backward native_dropout_backward mish_backward
     softplus_backward"""
 _TERNARY = "where addcmul addcdiv lerp"
-_TRUTH = "eq ne lt le gt ge logical_and logical_or logical_xor"
-_REDUCED = "sum mean amax amin max min prod argmax argmin logsumexp var std any all"
+_COMPARISONS = "eq ne lt le gt ge logical_and logical_or logical_xor"
+_REDUCTIONS = "sum mean amax amin max min prod argmax argmin logsumexp var std any all"
 _NORMS = "native_batch_norm cudnn_batch_norm miopen_batch_norm native_layer_norm native_group_norm _fused_rms_norm"
 _ONNX_VALUES = """Relu Add Mul Sub Div Sigmoid Tanh Clip Gelu FastGelu BiasGelu QuickGelu Erf Sqrt Pow Exp Log Neg Abs
     LeakyRelu HardSwish HardSigmoid Elu Where Min Max Sum"""
 _ONNX_NORMS = "LayerNormalization SkipLayerNormalization SimplifiedLayerNormalization SkipSimplifiedLayerNormalization"
 
 FORMULAS: dict[str, Formula] = {
-    **dict.fromkeys(("aten::mm", "aten::bmm", "aten::mv", "aten::_int_mm", "aten::_scaled_mm"), _product(0)),
-    **dict.fromkeys(("aten::addmm", "aten::baddbmm", "aten::addmv", "aten::_addmm_activation"), _product(1)),
+    **dict.fromkeys(("aten::mm", "aten::bmm", "aten::mv", "aten::_int_mm", "aten::_scaled_mm"), _matrix_product(0)),
+    **dict.fromkeys(("aten::addmm", "aten::baddbmm", "aten::addmv", "aten::_addmm_activation"), _matrix_product(1)),
     **dict.fromkeys(("aten::convolution", "aten::_convolution", "aten::convolution_overrideable"), _convolution(_FULL)),
     "aten::cudnn_convolution": _convolution(ConvolutionArgs(3, 2, 4)),
     "aten::cudnn_convolution_relu": _convolution(ConvolutionArgs(3, 4, 5)),
     **dict.fromkeys(("aten::mkldnn_convolution", "aten::miopen_convolution"), _convolution(ConvolutionArgs(4, 3, 5))),
     "aten::convolution_backward": _convolution_backward,
     **{
-        f"aten::cudnn_convolution_{kind}": _one_gradient
+        f"aten::cudnn_convolution_{kind}": _single_gradient
         for kind in (
             "backward_input", "backward_weight", "transpose_backward_input", "transpose_backward_weight",
         )
@@ -300,24 +349,26 @@ FORMULAS: dict[str, Formula] = {
     ),
     "flash_attn::_flash_attn_backward": _attention(1, (3, 2), False),
     **dict.fromkeys(("aten::_cudnn_rnn", "aten::miopen_rnn", "aten::mkldnn_rnn_layer"), _recurrent),
-    **{f"aten::{name}": _rows("normalization", 8) for name in _NORMS.split()},
-    **{f"aten::{name}_backward": _rows("normalization", 13) for name in _NORMS.split()},
-    **dict.fromkeys(("aten::_softmax", "aten::_log_softmax"), _rows("softmax", 5, (0,))),
-    **dict.fromkeys(("aten::_softmax_backward_data", "aten::_log_softmax_backward_data"), _rows("softmax", 4, (0, 1))),
+    **{f"aten::{name}": _per_value("normalization", 8) for name in _NORMS.split()},
+    **{f"aten::{name}_backward": _per_value("normalization", 13) for name in _NORMS.split()},
+    **dict.fromkeys(("aten::_softmax", "aten::_log_softmax"), _per_value("softmax", 5, (0,))),
+    **dict.fromkeys(
+        ("aten::_softmax_backward_data", "aten::_log_softmax_backward_data"), _per_value("softmax", 4, (0, 1))
+    ),
     **{f"aten::{name}": _elementwise(1) for name in _UNARY.split()},
     **{f"aten::{name}": _elementwise(2) for name in _BINARY.split()},
     **{f"aten::{name}": _elementwise(3) for name in _TERNARY.split()},
-    **{f"aten::{name}": _elementwise(2, "bool") for name in _TRUTH.split()},
+    **{f"aten::{name}": _elementwise(2, "bool") for name in _COMPARISONS.split()},
     **dict.fromkeys(("aten::isnan", "aten::isinf", "aten::logical_not"), _elementwise(1, "bool")),
     "aten::native_dropout": _dropout,
-    **{f"aten::{name}": _reduction() for name in _REDUCED.split()},
+    **{f"aten::{name}": _reduction() for name in _REDUCTIONS.split()},
     **dict.fromkeys(("aten::norm", "aten::linalg_vector_norm"), _reduction(2)),
     "aten::embedding": _lookup(0, 1),
     **dict.fromkeys(("aten::index_select", "aten::gather"), _lookup(0, 2)),
     "aten::embedding_dense_backward": _lookup_backward,
     "aten::copy_": _copy(0, 1),
     **dict.fromkeys(("aten::fill_", "aten::zero_"), _copy(0)),
-    **dict.fromkeys(("MatMul", "FusedMatMul", "Gemm", "FusedGemm"), _onnx_product),
+    **dict.fromkeys(("MatMul", "FusedMatMul", "Gemm", "FusedGemm"), _onnx_matrix_product),
     **dict.fromkeys(
         ("Conv", "FusedConv"), _onnx("convolution", lambda call: 2 * math.prod(call.tensor(1).shape[1:]))
     ),

@@ -1,4 +1,4 @@
-"""Which operators of a trace count, what each does, and the device work that is theirs."""
+"""Select the operators of a trace that count, and compute the work of each."""
 
 from __future__ import annotations
 
@@ -22,13 +22,17 @@ from visualprof.views.measure.work.formulas import CallWork
 from visualprof.views.measure.work.serving_formulas import WRAPPERS
 
 SHAPE_ARGUMENTS = ("input_shapes", "input_types", "input_values", "output_shapes")
-GRADIENT_PIECES = "aten::cudnn_convolution_backward_", "aten::cudnn_convolution_transpose_backward_"  # of torch 1.9
+GRADIENT_PIECES = "aten::cudnn_convolution_backward_", "aten::cudnn_convolution_transpose_backward_"  # torch 1.9
 
 
 class OperatorWork(msgspec.Struct, frozen=True):
-    """rows: (n,) operators that count, ascending; none is inside another. of: (n,) place of each in `works`.
+    """Operators that count, and their work.
 
-    counts: of each event, is it one of them?
+    Attributes:
+        rows: (n,) rows, ascending; none is inside another.
+        work_ids: (n,) index of each in `works`.
+        works: Distinct works.
+        is_counted: Per event of the trace, whether it is one of them.
     """
 
     rows: Ids
@@ -37,125 +41,142 @@ class OperatorWork(msgspec.Struct, frozen=True):
     is_counted: Mask
 
     def per_call(self, key: str) -> Floats:
-        """`flops` or `bytes` of each call, (n,), NaN where unknown."""
+        """Return `flops` or `bytes` of each call, (n,), NaN where unknown."""
         return np.array([getattr(work, key) for work in self.works], np.float64)[self.work_ids]
 
 
 @cached_on_trace
 def operator_work(trace: Trace) -> OperatorWork:
-    """The outermost operators of which it is known what they do: recorded, or from the shapes of what they take.
+    """Return the outermost operators whose work is known: recorded, or computed from the shapes of their inputs.
 
-    Cost: some 20 us for each distinct operator, shapes, types and values; calls share them.
+    Cost: about 20 us per distinct combination of operator, shapes, types and values; equal calls
+    share it.
     """
-    rows, of, works = _recorded(trace) if "flops" in trace.args else _calculated(trace)
-    counts = np.zeros(len(trace.events), bool)
-    counts[rows] = True
-    outer = nearest_ancestor(trace.events.parent, counts, trace.events.parent[rows]) < 0
-    counts[rows[~outer]] = False
-    return OperatorWork(rows[outer], of[outer], works, counts)
+    rows, work_ids, works = _recorded_work(trace) if "flops" in trace.args else _computed_work(trace)
+    is_counted = np.zeros(len(trace.events), bool)
+    is_counted[rows] = True
+    is_outermost = nearest_ancestor(trace.events.parent, is_counted, trace.events.parent[rows]) < 0
+    is_counted[rows[~is_outermost]] = False
+    return OperatorWork(rows[is_outermost], work_ids[is_outermost], works, is_counted)
 
 
 def recorded_operators(trace: Trace) -> Ids:
-    """Operators of a profile that has their computation: those on devices where it has them there, too."""
+    """Return the operators of a profile that records their operations; those on devices if it records any there."""
     column = trace.args["flops"].events
     on_device = is_device_work(trace)[column].any()
     return np.flatnonzero(is_device_work(trace) if on_device else is_operator(trace)).astype(np.int32)
 
 
-def _recorded(trace: Trace) -> tuple[Ids, Ints, list[CallWork]]:
-    """Operators whose computation the profile has."""
+def _recorded_work(trace: Trace) -> tuple[Ids, Ints, list[CallWork]]:
+    """Return the operators whose operations the profile records, with their work."""
     rows = recorded_operators(trace)
-    flops, moved = (trace.arg(key, rows, np.nan).astype(np.float64) for key in ("flops", "bytes"))
-    known = ~np.isnan(flops)
-    works = [CallWork("recorded", *pair, "") for pair in zip(flops[known].tolist(), moved[known].tolist(), strict=True)]
-    return rows[known], np.arange(len(works)), works
+    flops, moved_bytes = (trace.arg(key, rows, np.nan).astype(np.float64) for key in ("flops", "bytes"))
+    is_known = ~np.isnan(flops)
+    works = [
+        CallWork("recorded", *pair, "")
+        for pair in zip(flops[is_known].tolist(), moved_bytes[is_known].tolist(), strict=True)
+    ]
+    return rows[is_known], np.arange(len(works)), works
 
 
-def _calculated(trace: Trace) -> tuple[Ids, Ints, list[CallWork]]:
+def _computed_work(trace: Trace) -> tuple[Ids, Ints, list[CallWork]]:
+    """Return the operators whose work can be computed from recorded shapes, with their work."""
     onnx = trace.meta.format == "onnxruntime"
     rows = np.flatnonzero(is_operator(trace)).astype(np.int32)
     name = trace.arg("type", rows, 0).astype(np.int64) if onnx else trace.events.name[rows]
-    has = match_names(trace, name, lambda text: find_formula(text) is not None)
-    rows, name = rows[has], name[has]
-    counts = ~_are_wrappers(trace, rows)
-    rows, name = rows[counts], name[counts]
-    # Torch 1.9 gives a piece of a backward no shape of its weight; the operator around both has all three.
-    pieces = match_names(trace, name, lambda text: text.startswith(GRADIENT_PIECES))
-    around = nearest_ancestor(trace.events.parent, is_operator(trace), trace.events.parent[rows])
-    told = np.where(pieces & (around >= 0), around, rows)
-    texts = [trace.arg(key, told, 0).astype(np.int64) for key in SHAPE_ARGUMENTS]
-    moved = trace.arg("bytes", rows, -1).astype(np.int64)
-    load = _annotated(trace, rows)
-    groups = group(name, moved, load, *texts)
-    calls = [_call(trace, onnx, place, name, texts, int(moved[place])) for place in groups.first.tolist()]
-    steps = [parse_serving_step(trace.strings[int(i)]) for i in load[groups.first]]
+    has_formula = match_names(trace, name, lambda text: find_formula(text) is not None)
+    rows, name = rows[has_formula], name[has_formula]
+    is_counted = ~_is_wrapper(trace, rows)
+    rows, name = rows[is_counted], name[is_counted]
+    # torch 1.9 records no weight shape for a single gradient; the operator around both gradients has all shapes.
+    is_piece = match_names(trace, name, lambda text: text.startswith(GRADIENT_PIECES))
+    enclosing = nearest_ancestor(trace.events.parent, is_operator(trace), trace.events.parent[rows])
+    shape_rows = np.where(is_piece & (enclosing >= 0), enclosing, rows)
+    texts = [trace.arg(key, shape_rows, 0).astype(np.int64) for key in SHAPE_ARGUMENTS]
+    moved_bytes = trace.arg("bytes", rows, -1).astype(np.int64)
+    annotation = _length_annotations(trace, rows)
+    groups = group(name, moved_bytes, annotation, *texts)
+    calls = [_parse_call(trace, onnx, row, name, texts, int(moved_bytes[row])) for row in groups.first.tolist()]
+    steps = [parse_serving_step(trace.strings[int(i)]) for i in annotation[groups.first]]
     calls = [call and call._replace(serving_step=step) for call, step in zip(calls, steps, strict=True)]
     works = [call_work(call) if call else None for call in _with_outputs(calls)]
-    known = np.array([work is not None and not math.isnan(work.flops) for work in works], bool)
-    return _those(rows, groups, works, known)
+    is_known = np.array([work is not None and not math.isnan(work.flops) for work in works], bool)
+    return _with_known_work(rows, groups, works, is_known)
 
 
-def _are_wrappers(trace: Trace, rows: Ids) -> Mask:
-    """Of some operators: those that only choose another one of them, which has the name that people know it by."""
-    wraps = match_names(trace, trace.events.name[rows], WRAPPERS.__contains__)
-    chooser = np.zeros(len(trace.events), bool)
-    chooser[rows[wraps]] = True
-    around = nearest_ancestor(trace.events.parent, chooser, trace.events.parent[rows[~wraps]])
-    chosen = np.zeros(len(trace.events), bool)
-    chosen[around[around >= 0]] = True
-    return chosen[rows]
+def _is_wrapper(trace: Trace, rows: Ids) -> Mask:
+    """Return, per operator, whether it only dispatches to another of the operators, which has the well-known name."""
+    may_wrap = match_names(trace, trace.events.name[rows], WRAPPERS.__contains__)
+    is_candidate = np.zeros(len(trace.events), bool)
+    is_candidate[rows[may_wrap]] = True
+    enclosing = nearest_ancestor(trace.events.parent, is_candidate, trace.events.parent[rows[~may_wrap]])
+    is_wrapper = np.zeros(len(trace.events), bool)
+    is_wrapper[enclosing[enclosing >= 0]] = True
+    return is_wrapper[rows]
 
 
-def _annotated(trace: Trace, rows: Ids) -> Ints:
-    """String id of the innermost annotation around each operator that says how long its requests are, 0 for none.
+def _length_annotations(trace: Trace, rows: Ids) -> Ints:
+    """Return the string id of the innermost annotation with request lengths around each operator, 0 for none.
 
-    Of those alone whose work depends on it: the others share what is worked out for equal shapes.
+    It is set only for operators whose work depends on lengths, so that others share work for equal
+    shapes.
     """
-    of_requests = match_names(trace, trace.events.name[rows], depends_on_request_lengths)
-    says = np.zeros(len(trace.events) + 1, bool)  # the last one is that of -1
-    marks = step_annotations(trace)
-    says[marks] = match_names(trace, trace.events.name[marks], _says_lengths)
-    around = nearest_ancestor(trace.events.parent, says[:-1], trace.events.parent[rows])
-    return np.where(of_requests & (around >= 0), trace.events.name[around], 0).astype(np.int64)
+    needs_lengths = match_names(trace, trace.events.name[rows], depends_on_request_lengths)
+    has_lengths = np.zeros(len(trace.events) + 1, bool)  # the last entry is that of -1
+    annotations = step_annotations(trace)
+    has_lengths[annotations] = match_names(trace, trace.events.name[annotations], _has_lengths)
+    enclosing = nearest_ancestor(trace.events.parent, has_lengths[:-1], trace.events.parent[rows])
+    return np.where(needs_lengths & (enclosing >= 0), trace.events.name[enclosing], 0).astype(np.int64)
 
 
-def _says_lengths(text: str) -> bool:
+def _has_lengths(text: str) -> bool:
+    """Return whether an annotation contains the lengths of all requests."""
     step = parse_serving_step(text)
     return step is not None and None not in (*step.prefill, *step.decode)
 
 
-def _those(
-    rows: Ids, groups: Groups, works: Sequence[CallWork | None], known: Mask
+def _with_known_work(
+    rows: Ids, groups: Groups, works: Sequence[CallWork | None], is_known: Mask
 ) -> tuple[Ids, Ints, list[CallWork]]:
-    place = np.cumsum(known) - 1
-    chosen = known[groups.ids]
-    return rows[chosen], place[groups.ids[chosen]], [w for w, k in zip(works, known, strict=True) if w and k]
+    """Return the operators with known work, and their work."""
+    new_id = np.cumsum(is_known) - 1
+    is_chosen = is_known[groups.ids]
+    return (
+        rows[is_chosen],
+        new_id[groups.ids[is_chosen]],
+        [work for work, keep in zip(works, is_known, strict=True) if work and keep],
+    )
 
 
-def _call(trace: Trace, onnx: bool, place: int, name: Rows, texts: Sequence[Ints], moved: int) -> OperatorCall | None:
-    """A call by the texts of its arguments; None where they are not what the framework writes."""
-    called = trace.strings[int(name[place])]
-    inputs, types, values, outputs = (trace.strings[int(column[place])] for column in texts)
+def _parse_call(
+    trace: Trace, onnx: bool, row: int, name: Rows, texts: Sequence[Ints], moved_bytes: int
+) -> OperatorCall | None:
+    """Return a call from the texts of its arguments; `None` if they are not in the framework's format."""
+    operator_name = trace.strings[int(name[row])]
+    inputs, types, values, outputs = (trace.strings[int(column[row])] for column in texts)
     try:
         if onnx:
-            return onnx_call(called, inputs, outputs, moved if moved >= 0 else math.nan)
-        return torch_call(called, inputs, types, values) if inputs else None
+            return onnx_call(operator_name, inputs, outputs, moved_bytes if moved_bytes >= 0 else math.nan)
+        return torch_call(operator_name, inputs, types, values) if inputs else None
     except (ValueError, TypeError, RecursionError, msgspec.MsgspecError):
         return None
 
 
 def _with_outputs(calls: Sequence[OperatorCall | None]) -> list[OperatorCall | None]:
-    """Convolutions whose stride no file has, with the output that the gradient of the same input and weight shows."""
-    shown: dict[tuple[tuple[int, ...], tuple[int, ...]], set[tuple[int, ...]]] = {}
+    """Return the calls, with outputs added to convolutions whose stride is not recorded.
+
+    The output has the shape of the gradient of the same input and weight.
+    """
+    output_shapes: dict[tuple[tuple[int, ...], tuple[int, ...]], set[tuple[int, ...]]] = {}
     for call in calls:
         if call and call.name.startswith(GRADIENT_PIECES) and len(call.tensors()) == 3:
-            x, grad, weight = call.tensors()
-            shown.setdefault((x.shape, weight.shape), set()).add(grad.shape)
-    out: list[OperatorCall | None] = []
+            data, grad, weight = call.tensors()
+            output_shapes.setdefault((data.shape, weight.shape), set()).add(grad.shape)
+    completed: list[OperatorCall | None] = []
     for call in calls:
         if call and call.name == "aten::cudnn_convolution" and not call.values and len(call.tensors()) == 2:
-            x, weight = call.tensors()
-            shapes = shown.get((x.shape, weight.shape), set())
+            data, weight = call.tensors()
+            shapes = output_shapes.get((data.shape, weight.shape), set())
             call = call._replace(outputs=tuple(map(Tensor, shapes))) if len(shapes) == 1 else call
-        out.append(call)
-    return out
+        completed.append(call)
+    return completed

@@ -1,4 +1,4 @@
-"""What operators reach of what their device can do: rates, intensity, and what bounds them."""
+"""What operators achieve of their device's peak: rates, intensity, and the limiting resource."""
 
 from __future__ import annotations
 
@@ -19,16 +19,20 @@ from visualprof.views.measure.work.formulas import MODEL_FAMILIES, UNKNOWN_WORK,
 from visualprof.views.measure.work.operators import operator_work, recorded_operators
 
 Bound = Literal["compute", "memory", "latency", "unknown"]
-MIN_KERNEL_NS = 2_000  # a kernel of no work takes about so long on devices of 2017 to 2024
+MIN_KERNEL_NS = 2_000  # duration of an empty kernel on devices of 2017 to 2024
 BUS_COPIES = ("Memcpy HtoD", "Memcpy DtoH", "CopyHostToDevice", "CopyDeviceToHost")
 
 
 class OperatorCalls(msgspec.Struct, frozen=True):
-    """Calls of operators with their device work, (n,) each.
+    """Calls of operators with their device work, all (n,).
 
-    rows: events. work: place of each in the operators' work, -1 of those whose work is unknown. ns: of their device
-    work, or on the host where nothing ran on a device. kernels: pieces of it. core_ns: of those on tensor cores.
-    kernel: string id of the only piece, 0 of none or several.
+    Attributes:
+        rows: Rows of events.
+        work_ids: Index of each in the operators' work, -1 for unknown work.
+        ns: Time of the device work, or host time if nothing ran on a device.
+        kernel_count: Pieces of device work.
+        tensor_core_ns: Time of those on tensor cores.
+        kernel: String id of the only piece, 0 for none or several.
     """
 
     rows: Ids
@@ -39,11 +43,22 @@ class OperatorCalls(msgspec.Struct, frozen=True):
     kernel: Ints
 
 
-class RooflineGroups(msgspec.Struct, frozen=True):
-    """Calls by operator, shapes and what they work on, (g,) each; NaN and "" are unknown.
+class RooflineGroups(msgspec.Struct, frozen=True, kw_only=True):
+    """Calls grouped by operator, shapes and element type, all (g,); NaN and "" are unknown.
 
-    kernel: string id of the kernel, where each call has one and it is the same, else 0. compute_ns, ideal_ns: of all
-    calls together, at the peak of their type, and at the roof of the device.
+    Attributes:
+        groups: Groups of the calls.
+        family: Family of the operator.
+        precision: Precision of the operations.
+        ns: Time.
+        kernel_count: Pieces of device work.
+        kernel: String id of the kernel if every call has exactly one and it is the same, otherwise
+            0.
+        flops: Operations.
+        bytes: Bytes.
+        compute_ns: Time of all calls at the peak rate of the precision.
+        ideal_ns: Time of all calls at the roof of the device.
+        bound: The limiting resource.
     """
 
     groups: Groups
@@ -61,70 +76,81 @@ class RooflineGroups(msgspec.Struct, frozen=True):
 
 @cached_on_trace
 def operator_calls(trace: Trace) -> OperatorCalls:
-    """Every call that counts, and those without a formula that launched work; on devices where any work was done."""
-    counted, joined, events = operator_work(trace), launches(trace), trace.events
-    if "flops" in trace.args or not is_device_work(trace).any():  # operators that are themselves what ran
-        nothing = np.zeros(len(counted.rows), np.int64)
-        own = np.maximum(events.dur[counted.rows], 0)
-        return OperatorCalls(counted.rows, np.arange(len(own)), own, nothing, nothing, nothing)
-    outer = nearest_ancestor(events.parent, counted.is_counted, joined.op)
-    owner = np.where(outer >= 0, outer, joined.op)
-    mine = np.flatnonzero((owner >= 0) & (events.category[joined.work] != Category.COMM))
-    at, owner = joined.work[mine], owner[mine]
+    """Return every call that counts, and calls without a formula that launched work.
+
+    Those on devices if any work was done there.
+    """
+    operators, launched, events = operator_work(trace), launches(trace), trace.events
+    if "flops" in trace.args or not is_device_work(trace).any():  # the operators themselves ran on the device
+        zeros = np.zeros(len(operators.rows), np.int64)
+        durations = np.maximum(events.dur[operators.rows], 0)
+        return OperatorCalls(operators.rows, np.arange(len(durations)), durations, zeros, zeros, zeros)
+    enclosing = nearest_ancestor(events.parent, operators.is_counted, launched.op)
+    owner = np.where(enclosing >= 0, enclosing, launched.op)
+    with_operator = np.flatnonzero((owner >= 0) & (events.category[launched.work] != Category.COMM))
+    work_rows, owner = launched.work[with_operator], owner[with_operator]
     groups = group(owner)
     rows = owner[groups.first].astype(np.int32)
-    place = np.full(len(events), -1)
-    place[counted.rows] = np.arange(len(counted.rows))
-    dur = events.dur[at]
-    over_bus = groups.sum(_over_bus(trace, at))
-    core = match_names(trace, events.name[at], uses_tensor_core)
-    work = np.where(over_bus > 0, -1, place[rows])
-    only = np.where(groups.count == 1, events.name[at][groups.first], 0)
-    return OperatorCalls(rows, work, groups.sum(dur), groups.count, groups.sum(dur * core), only)
+    work_index = np.full(len(events), -1)
+    work_index[operators.rows] = np.arange(len(operators.rows))
+    dur = events.dur[work_rows]
+    bus_copies = groups.sum(_is_bus_copy(trace, work_rows))
+    is_tensor_core = match_names(trace, events.name[work_rows], uses_tensor_core)
+    work_ids = np.where(bus_copies > 0, -1, work_index[rows])
+    single_kernel = np.where(groups.count == 1, events.name[work_rows][groups.first], 0)
+    return OperatorCalls(rows, work_ids, groups.sum(dur), groups.count, groups.sum(dur * is_tensor_core), single_kernel)
 
 
-def known_work_ratio(trace: Trace, calls: OperatorCalls, inside: Mask) -> float | None:
-    """Of some events: the time of those calls whose work is known over that of all device work, None of none.
+def known_work_ratio(trace: Trace, calls: OperatorCalls, is_selected: Mask) -> float | None:
+    """Return the time of calls with known work divided by the time of all device work, among some events.
 
-    Collectives and copies over the bus aside. Where nothing ran on a device, over that of the outermost operators.
+    `None` without any.
+
+    Collectives and copies over the bus are excluded. If nothing ran on a device, the time of all
+    outermost operators is used.
     """
     events = trace.events
     if "flops" in trace.args:
         rows = recorded_operators(trace)
     elif is_device_work(trace).any():
         rows = np.flatnonzero(is_device_work(trace) & (events.category != Category.COMM))
-        rows = rows[~_over_bus(trace, rows)]
+        rows = rows[~_is_bus_copy(trace, rows)]
     else:
         rows = np.flatnonzero(is_operator(trace))
         rows = rows[nearest_ancestor(events.parent, is_operator(trace), events.parent[rows]) < 0]
-    rows = rows[inside[rows]]
-    whole = int(events.dur[rows].sum())
-    return int(calls.ns[(calls.work_ids >= 0) & inside[calls.rows]].sum()) / whole if whole else None
+    rows = rows[is_selected[rows]]
+    total_ns = int(events.dur[rows].sum())
+    return int(calls.ns[(calls.work_ids >= 0) & is_selected[calls.rows]].sum()) / total_ns if total_ns else None
 
 
-def _over_bus(trace: Trace, rows: Rows) -> Mask:
+def _is_bus_copy(trace: Trace, rows: Rows) -> Mask:
+    """Return, per row, whether it is a copy over the bus."""
     return match_names(trace, trace.events.name[rows], lambda name: name.startswith(BUS_COPIES))
 
 
 def main_device(trace: Trace) -> Device | None:
-    """The device on which most of the trace's work ran, as the file describes it.
+    """Return the device on which most of the trace's work ran, as the file describes it.
 
-    ROCm numbers the processors before the devices; where all devices are of one name, it is one of these.
+    ROCm numbers processors before devices. If all devices have the same name, one of them is
+    returned.
     """
-    rows, described = np.flatnonzero(is_device_work(trace)), trace.meta.devices
-    used = np.array([t.device for t in trace.tracks] or [-1])[trace.events.track[rows]]
-    if not len(rows) or used.max() < 0 or not described:
+    rows, devices = np.flatnonzero(is_device_work(trace)), trace.meta.devices
+    device_ids = np.array([track.device for track in trace.tracks] or [-1])[trace.events.track[rows]]
+    if not len(rows) or device_ids.max() < 0 or not devices:
         return None
-    groups = group(used)  # an identifier may be of any size
-    most = int(used[groups.first[groups.sum(trace.events.dur[rows]).argmax()]])
-    alike = described[0] if len({device.name for device in described}) == 1 else None
-    return next((device for device in described if device.id == most), alike)
+    groups = group(device_ids)  # device ids may be arbitrarily large
+    main_id = int(device_ids[groups.first[groups.sum(trace.events.dur[rows]).argmax()]])
+    any_device = devices[0] if len({device.name for device in devices}) == 1 else None
+    return next((device for device in devices if device.id == main_id), any_device)
 
 
 def device_peak(trace: Trace, flops: float = 0.0, bandwidth: float = 0.0) -> Peak | None:
-    """What the trace's device can do, None unknown: by its name, or as it was measured.
+    """Return the peak of the trace's device, by its name or as measured; `None` if unknown.
 
-    Args: flops: measured FLO/s of products in fp32, 0 for none; then bandwidth: bytes/s of the memory, 0 unknown.
+    Args:
+        trace: The trace.
+        flops: Measured FLO/s of matrix products in fp32, 0 for none.
+        bandwidth: Measured memory bandwidth in bytes/s, 0 for unknown; used with `flops` only.
     """
     device = main_device(trace)
     if flops:
@@ -132,72 +158,97 @@ def device_peak(trace: Trace, flops: float = 0.0, bandwidth: float = 0.0) -> Pea
     return find_peak(device.name, device.memory_bytes, device.multiprocessors) if device else None
 
 
-def ideal_durations(trace: Trace, works: Sequence[CallWork], core: Sequence[bool]) -> Floats:
-    """How many ns a call takes at the roof of the trace's device, (n,); NaN where its work or the roof is unknown.
+def ideal_durations(trace: Trace, works: Sequence[CallWork], uses_tensor_core: Sequence[bool]) -> Floats:
+    """Return the duration of calls at the roof of the trace's device, (n,) ns.
 
-    Args: works: of each call. core: does it use tensor cores?
+    NaN where the work or the roof is unknown.
+
+    Args:
+        trace: The trace.
+        works: Work of each call.
+        uses_tensor_core: Whether each call uses tensor cores.
     """
-    precision = [_precision(work.type, on) for work, on in zip(works, core, strict=True)]
-    flops, moved = (np.array([getattr(work, key) for work in works], np.float64) for key in ("flops", "bytes"))
-    return np.maximum(*_ideal(device_peak(trace), [work.family for work in works], precision, flops, moved))
+    precision = [
+        _precision(work.type, on_tensor_core) for work, on_tensor_core in zip(works, uses_tensor_core, strict=True)
+    ]
+    flops, moved_bytes = (np.array([getattr(work, key) for work in works], np.float64) for key in ("flops", "bytes"))
+    return np.maximum(*_ideal_times(device_peak(trace), [work.family for work in works], precision, flops, moved_bytes))
 
 
-def roofline_groups(trace: Trace, calls: OperatorCalls, keep: Mask, peak: Peak | None) -> RooflineGroups:
-    """Some calls by operator and shapes, with what they reach of a roof.
+def roofline_groups(trace: Trace, calls: OperatorCalls, is_selected: Mask, peak: Peak | None) -> RooflineGroups:
+    """Return some calls by operator and shapes, with what they achieve of a roof.
 
     Source: Williams, Waterman, Patterson, Roofline, CACM 2009; docs/views.md#roofline.
     """
-    counted = operator_work(trace)
-    rows, place = calls.rows[keep], calls.work_ids[keep]
-    known = np.append(counted.work_ids, -1)[place]
+    operators = operator_work(trace)
+    rows, work_ids = calls.rows[is_selected], calls.work_ids[is_selected]
+    distinct_ids = np.append(operators.work_ids, -1)[work_ids]
     shapes = trace.arg("input_shapes", rows, 0).astype(np.int64)
-    every = [*counted.works, UNKNOWN_WORK]  # which -1 is the place of
-    kinds: list[tuple[Family, str]] = [(work.family, work.type) for work in every]
+    works = [*operators.works, UNKNOWN_WORK]  # the last one is for -1
+    kinds: list[tuple[Family, str]] = [(work.family, work.type) for work in works]
     kinds = list(dict.fromkeys(kinds))
-    kind = np.array([kinds.index((work.family, work.type)) for work in every], np.int64)[known]
+    kind = np.array([kinds.index((work.family, work.type)) for work in works], np.int64)[distinct_ids]
     groups = group(trace.events.name[rows], shapes, kind)
-    ns, kernels = groups.sum(calls.ns[keep]), groups.sum(calls.kernel_count[keep])
-    of_group: list[int] = kind[groups.first].tolist()
-    core: list[bool] = (2 * groups.sum(calls.tensor_core_ns[keep]) > ns).tolist()
-    precision = [_precision(kinds[i][1], on) for i, on in zip(of_group, core, strict=True)]
-    flops = _summed(groups, np.array([work.flops for work in every], np.float64)[known])
-    moved = _summed(groups, np.array([work.bytes for work in every], np.float64)[known])
-    family: list[Family] = [kinds[i][0] for i in of_group]
-    compute, memory = _ideal(peak, family, precision, flops, moved)
-    bound = _bound(compute, memory, ns, kernels)
-    least, most = groups.min(calls.kernel[keep]), groups.max(calls.kernel[keep])
-    kernel = np.where(least == most, most, 0)
+    ns, kernels = groups.sum(calls.ns[is_selected]), groups.sum(calls.kernel_count[is_selected])
+    group_kinds: list[int] = kind[groups.first].tolist()
+    uses_tensor_core: list[bool] = (2 * groups.sum(calls.tensor_core_ns[is_selected]) > ns).tolist()
+    precision = [
+        _precision(kinds[kind_index][1], on_tensor_core)
+        for kind_index, on_tensor_core in zip(group_kinds, uses_tensor_core, strict=True)
+    ]
+    flops = _group_sums(groups, np.array([work.flops for work in works], np.float64)[distinct_ids])
+    moved_bytes = _group_sums(groups, np.array([work.bytes for work in works], np.float64)[distinct_ids])
+    family: list[Family] = [kinds[kind_index][0] for kind_index in group_kinds]
+    compute, memory = _ideal_times(peak, family, precision, flops, moved_bytes)
+    bound = _bounds(compute, memory, ns, kernels)
+    smallest_id, largest_id = groups.min(calls.kernel[is_selected]), groups.max(calls.kernel[is_selected])
+    kernel = np.where(smallest_id == largest_id, largest_id, 0)
     return RooflineGroups(
-        groups, family, precision, ns, kernels, kernel, flops, moved, compute, np.maximum(compute, memory), bound
+        groups=groups,
+        family=family,
+        precision=precision,
+        ns=ns,
+        kernel_count=kernels,
+        kernel=kernel,
+        flops=flops,
+        bytes=moved_bytes,
+        compute_ns=compute,
+        ideal_ns=np.maximum(compute, memory),
+        bound=bound,
     )
 
 
-def _summed(groups: Groups, values: Floats) -> Floats:
-    """Sum of a column (n,) in each group; NaN where one value is unknown."""
+def _group_sums(groups: Groups, values: Floats) -> Floats:
+    """Return the sum of a column (n,) per group; NaN where one value is unknown."""
     return np.bincount(groups.ids, values, len(groups.first)).astype(np.float64)
 
 
-def _precision(type: str, core: bool) -> str:
-    """The type that a product works in: fp32 on tensor cores is tf32."""
-    return "tf32" if core and type == "fp32" else type
+def _precision(type: str, on_tensor_core: bool) -> str:
+    """Return the precision of a product: fp32 on tensor cores is tf32."""
+    return "tf32" if on_tensor_core and type == "fp32" else type
 
 
-def _ideal(
-    peak: Peak | None, family: list[Family], precision: list[str], flops: Floats, moved: Floats
+def _ideal_times(
+    peak: Peak | None, family: list[Family], precision: list[str], flops: Floats, moved_bytes: Floats
 ) -> tuple[Floats, Floats]:
-    """How many ns the operations and the bytes take at least; NaN where the device's roof is unknown."""
+    """Return the minimum time of the operations and of the bytes in ns; NaN where the device's roof is unknown."""
     if peak is None:
         return np.full(len(flops), np.nan), np.full(len(flops), np.nan)
-    most = [
-        peak.flops.get(p, np.nan) if f in MODEL_FAMILIES else peak.other for f, p in zip(family, precision, strict=True)
+    peak_rates = [
+        peak.flops.get(precision_name, np.nan) if family_name in MODEL_FAMILIES else peak.other
+        for family_name, precision_name in zip(family, precision, strict=True)
     ]
-    return flops / np.array(most, np.float64) * 1e9, moved / (peak.bandwidth or np.nan) * 1e9
+    return flops / np.array(peak_rates, np.float64) * 1e9, moved_bytes / (peak.bandwidth or np.nan) * 1e9
 
 
-def _bound(compute: Floats, memory: Floats, ns: Ints, kernels: Ints) -> list[Bound]:
-    """What bounds each: latency, if at the roof its kernels were shorter than any is and it takes twice as long."""
+def _bounds(compute: Floats, memory: Floats, ns: Ints, kernels: Ints) -> list[Bound]:
+    """Return what limits each group.
+
+    It is latency if its ideal time is shorter than any kernels take, and it takes more than twice
+    the ideal time.
+    """
     ideal = np.maximum(compute, memory)
-    small = (ideal < MIN_KERNEL_NS * kernels) & (2 * ideal < ns)
-    names = np.where(small, "latency", np.where(compute > memory, "compute", "memory"))
+    is_latency_bound = (ideal < MIN_KERNEL_NS * kernels) & (2 * ideal < ns)
+    names = np.where(is_latency_bound, "latency", np.where(compute > memory, "compute", "memory"))
     bounds: list[Bound] = np.where(np.isnan(ideal), "unknown", names).tolist()
     return bounds
