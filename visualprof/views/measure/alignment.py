@@ -99,7 +99,7 @@ def _origin_difference(first: TraceClock, other: TraceClock) -> int | None:
 def _measured_shifts(calls: MatchedCalls, part_mask: Mask) -> tuple[list[int | None], list[int]]:
     """Return how much later the calls of each rank end than those of the first rank, and how many calls were compared.
 
-    Times are those that each rank recorded, without any clock correction.
+    Times are the recorded ones of each rank, without any clock correction.
     """
     part_mask = part_mask & calls.is_transfer & (calls.part_id >= 0) & calls.is_unambiguous[calls.part_call]
     shifts: list[int | None] = [0, *([None] * (calls.rank_count - 1))]

@@ -1,7 +1,7 @@
 """The best point of a report for an objective, and whether its lead over other points is statistically significant.
 
-Points that were measured unreliably (unstable, or on a busy host) are chosen only if there is no
-other point.
+Points that were measured unreliably (unstable, or on a busy host) are chosen only without
+other points.
 """
 
 from __future__ import annotations

@@ -127,7 +127,7 @@ def _blocks_in_body(nodes: Sequence[Node], body: list[int], entering: NDArray[np
 def _longest_repeat(types: NDArray[np.int64], free: Mask, period: int) -> _RepeatedRange:
     """Return the longest free range that repeats with this period and has at least three types.
 
-    Length 0 if there is none.
+    The length is 0 without such a range.
     """
     is_repeated = (types[:-period] == types[period:]) & free[:-period] & free[period:]
     edges = np.flatnonzero(np.diff(np.concatenate(([0], is_repeated.astype(np.int8), [0]))))

@@ -28,7 +28,7 @@ from visualprof.views.measure.trace_cache import cached_on_trace
 
 SCOPE_CATEGORIES = (Category.MODULE, *RANGE_CATEGORIES)
 FRAME_CATEGORIES = (Category.PYTHON, Category.MODULE)
-BACKWARD_LABEL = "(backward)"  # child of a path, for the backward of what ran there
+BACKWARD_LABEL = "(backward)"  # child of a path, for its backward pass
 AUTOGRAD_ENGINE = "autograd::engine::evaluate_function"
 # The prefix of a module call, and the address of an object, which differs from run to run.
 _MODULE_PREFIX_OR_ADDRESS = re.compile(r"^nn\.Module: | at 0x[0-9a-fA-F]+")
@@ -206,7 +206,7 @@ def path_texts(paths: CallPaths, strings: Sequence[str]) -> list[str]:
 def forward_operators(trace: Trace) -> Ids:
     """Return, per event, the forward operator that it is the backward of, -1 for none.
 
-    The forward operator is the one that the file links to the event. Files without such links have
+    The file links the forward operator to the event. Files without such links have
     sequence numbers: then it is the last operator with the same number that began earlier. The
     autograd engine's events around a backward operator get the same forward operator.
 
@@ -244,7 +244,7 @@ class PathOwners(msgspec.Struct, frozen=True):
 
     Attributes:
         path: (m,) -1 for none.
-        is_backward: (m,) whether the row is the backward of what ran there.
+        is_backward: (m,) whether the row belongs to the backward pass of the path.
     """
 
     path: Ids
@@ -272,7 +272,7 @@ def path_owners(trace: Trace, paths: CallPaths, rows: Rows) -> PathOwners:
 
 
 def is_inside_module(trace: Trace, module: str, rows: Ids) -> Mask:
-    """Return, per row, whether it ran on a module path or a path inside it, or is the backward of what did.
+    """Return, per row, whether it ran on a module path or a path inside it, or belongs to their backward pass.
 
     Raises:
         BadParameter: There is no such module path.
@@ -295,7 +295,7 @@ class PathTimes(msgspec.Struct, frozen=True):
         calls: Number of calls.
         host: Host time of the calls, ns.
         device: Time of the device work that the calls launched, ns.
-        backward_host: Host time of the backward of what ran there, ns.
+        backward_host: Host time of the path's backward pass, ns.
         backward_device: Time of the device work launched by that backward, ns.
         outside_ns: Time of device work that belongs to no path.
     """

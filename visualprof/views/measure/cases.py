@@ -34,7 +34,7 @@ class LeaderColumns(Columns):
     samples per second.
 
     Attributes:
-        machine: Name of the agent, or of the host if there is none.
+        machine: Name of the agent, or of the host without an agent.
         validation_core_per_s: Rate of the validation in the framework, for comparison.
         run: Folder of the result.
     """
@@ -182,7 +182,7 @@ def _row(run: str, result: CaseResult) -> dict[str, Any]:
 
 
 def newest_results(results: Mapping[str, CaseResult]) -> dict[str, CaseResult]:
-    """Return the last result of each setup of each case; a canceled result only if there is no other."""
+    """Return the last result of each setup of each case; a canceled result only without others."""
     newest = dict[tuple[object, ...], tuple[str, CaseResult]]()
     for run, result in sorted(results.items(), key=lambda item: _age_key(item[1])):
         row = _row(run, result)

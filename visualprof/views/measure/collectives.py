@@ -100,7 +100,7 @@ def collectives(trace: Trace) -> Collectives:
     order = order[call_of_head[head[order]] >= 0]
     rows, call, role = rows[order], call_of_head[head[order]], role[order]
     nbytes = np.full(len(heads), -1, np.int64)
-    np.maximum.at(nbytes, call, _bytes(trace, rows))
+    np.maximum.at(nbytes, call, _message_bytes(trace, rows))
     has_kernels = np.isin(np.arange(len(heads)), call[role == KERNEL])
     sizes = trace.arg("group_size", rows, -1)
     is_part = role != NESTED
@@ -245,16 +245,18 @@ def _short_name(name: str) -> str:
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", kernel.group(1)).lower() if kernel else name
 
 
-def _bytes(trace: Trace, rows: Rows) -> Ints:
-    """Sizes of collectives' messages: elements x type, or the bytes of the first input; -1 unknown."""
+def _message_bytes(trace: Trace, rows: Rows) -> Ints:
+    """Return the message size of each event: elements times element size, or the first input's; -1 unknown."""
     strings = trace.strings
     elements = np.maximum(*(trace.arg(name, rows, -1).astype(np.int64) for name in ("elements_in", "elements_out")))
     dtype, shapes, types = (trace.arg(n, rows, 0).astype(np.int64) for n in ("dtype", "input_shapes", "input_types"))
     width = _map_distinct(dtype, lambda i: TYPE_BYTES.get(strings[i].lower(), 0))
     pairs = shapes * len(strings) + types
-    sized = _map_distinct(pairs, lambda i: _first_tensor_bytes(strings[i // len(strings)], strings[i % len(strings)]))
-    told = np.where((width > 0) & (elements < MAX_ELEMENTS), elements * width, -1)
-    return np.where((elements >= 0) & (dtype > 0), told, sized)
+    from_shapes = _map_distinct(
+        pairs, lambda i: _first_tensor_bytes(strings[i // len(strings)], strings[i % len(strings)])
+    )
+    recorded = np.where((width > 0) & (elements < MAX_ELEMENTS), elements * width, -1)
+    return np.where((elements >= 0) & (dtype > 0), recorded, from_shapes)
 
 
 def _map_distinct(keys: Ints, value: Callable[[int], int]) -> Ints:

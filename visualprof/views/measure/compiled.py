@@ -1,4 +1,4 @@
-"""What torch.compile leaves in a recording: regions, graph calls, compilations, and the names of its kernels.
+"""Traces of torch.compile in a recording: regions, graph calls, compilations, and the names of its kernels.
 
 A region such as `0/1` is a compiled function and its version: here the second version of the first
 compiled function. torch compiles a new version when the values that the earlier versions were
@@ -55,7 +55,7 @@ _NAME_WITH_UNDERSCORE = re.compile(
 
 
 class Fusion(msgspec.Struct, frozen=True):
-    """What the name of a generated kernel says.
+    """Content of the name of a generated kernel.
 
     Attributes:
         kind: One of `FUSION_KINDS`, or the backend that generated the kernel.

@@ -37,7 +37,7 @@ MAX_BURST_LAUNCHES = 50  # launches in the extent that the timeline shows
 
 
 class Extent(msgspec.Struct, frozen=True):
-    """Where the evidence of a finding is on the timeline.
+    """Location of the evidence of a finding on the timeline.
 
     Attributes:
         start: ns.

@@ -87,7 +87,7 @@ class GraphComparison(msgspec.Struct):
 
 
 class _Kind(NamedTuple):
-    """What differences of the same kind have in common."""
+    """Properties that differences of the same kind share."""
 
     change: Literal["attribute", "dtype", "dimension", "shape", "merged", "removed", "added"]
     before: str | None

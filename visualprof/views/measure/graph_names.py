@@ -95,7 +95,7 @@ class NodeNames:
     def pick_by_type(self, rows: Sequence[int], type: str) -> int:
         """Return the first of some merged nodes that matches a type, or the first one.
 
-        NO_NODE or another code if there is none.
+        Without any node, NO_NODE or another code.
         """
         nodes = [row for row in rows if row >= 0] or [min(rows, default=NO_NODE)]
         return next((row for row in nodes if row >= 0 and is_related_type(self._nodes[row].type, type)), nodes[0])

@@ -34,7 +34,7 @@ class Groups(msgspec.Struct, frozen=True):
         return np.rint(np.clip(np.bincount(self.ids, values, len(self.first)), -(2.0**62), 2.0**62)).astype(np.int64)
 
     def mean(self, values: Floats, weight: Values) -> Floats:
-        """Return the weighted mean per group over the rows whose value is known (not NaN); NaN if there is none."""
+        """Return the weighted mean per group over the rows whose value is known (not NaN); NaN without known values."""
         is_known = ~np.isnan(values)
         total = np.bincount(self.ids[is_known], weight[is_known], len(self.first))
         weighted_sum = np.bincount(self.ids[is_known], values[is_known] * weight[is_known], len(self.first))

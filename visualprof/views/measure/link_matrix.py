@@ -16,7 +16,7 @@ MAX_HOST_ROWS = 128  # 4 px each on a map of 512 px
 
 
 class RankLink(NamedTuple):
-    """What two ranks exchange by one kind of message, or by one collective of two ranks: a row of the table of pairs.
+    """Data that two ranks transfer by one kind of message or collective: a row of the table of pairs.
 
     Attributes:
         bidirectional: Whether the link has no direction.

@@ -18,7 +18,7 @@ MIN_SIMILAR_LINKS = 3  # links that transfer the same
 
 
 class LinkTimes(msgspec.Struct, frozen=True, kw_only=True):
-    """How fast links transfer: m rows of a pair of ranks or a group, with a name and a size.
+    """Transfer times of links: m rows of a pair of ranks or a group, with a name and a size.
 
     Attributes:
         event_row: (m,) a communication event of each link.

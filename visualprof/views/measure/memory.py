@@ -219,7 +219,7 @@ def bytes_by_category(trace: Trace, device: int, alloc_rows: Ints) -> tuple[list
 def allocation_purposes(trace: Trace, lifetimes: Lifetimes) -> Purposes:
     """Return the purpose of each allocation.
 
-    It is the one that the file records, or it is derived from the stages of allocation and release.
+    It is recorded in the file, or derived from the stages of allocation and release.
 
     - activation: from forward to backward or later
     - gradient: allocated in backward and not released there

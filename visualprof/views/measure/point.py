@@ -129,7 +129,7 @@ def _counters(trace: Trace, unit: str, start: int, end: int, factor: float) -> l
 
 
 class WorkColumns(Columns):
-    """Where the time of a profile pass went, the largest total first."""
+    """Time of a profile pass by name, the largest total first."""
 
     name: kinds.NameColumn
     calls: kinds.CountColumn

@@ -84,7 +84,7 @@ class ProcessGroups(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _GroupUse(msgspec.Struct):
-    """How a group is used.
+    """Uses of a group.
 
     Attributes:
         description: Description, "" unknown.

@@ -65,9 +65,9 @@ def ordered_ranks(
     located = [(name, worker, location(worker)) for name, worker in workers]
     recordings = [item for item in located if recording_kind(item[0]) and item[2].takes_part]
     recordings.sort(key=lambda item: RECORDING_KINDS.index(recording_kind(item[0])))
-    chosen = [*(item for item in located if not recording_kind(item[0])), *recordings[:1]]
-    chosen.sort(key=lambda item: (item[2].rank if item[2].rank >= 0 else 1 << 30, item[0]))
+    selected = [*(item for item in located if not recording_kind(item[0])), *recordings[:1]]
+    selected.sort(key=lambda item: (item[2].rank if item[2].rank >= 0 else 1 << 30, item[0]))
     numbers = [
-        worker_location.rank if worker_location.rank >= 0 else i for i, (_, _, worker_location) in enumerate(chosen)
+        worker_location.rank if worker_location.rank >= 0 else i for i, (_, _, worker_location) in enumerate(selected)
     ]
-    return [(name, worker) for name, worker, _ in chosen], numbers
+    return [(name, worker) for name, worker, _ in selected], numbers

@@ -1,4 +1,4 @@
-"""How much launched work is queued on a stream."""
+"""Queue of launched work per stream."""
 
 from __future__ import annotations
 

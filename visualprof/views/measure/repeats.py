@@ -16,7 +16,7 @@ def find_repeats(kinds: Ints, min_length: int) -> tuple[Ints, Ints]:
 
     A range of p items repeats if the same items occur p positions later, for at least p items. This
     is tested for windows of several widths: narrow windows often recur inside a range, wider ones
-    only in its next repeat. Among overlapping ranges the one that covers most is chosen, among
+    only in its next repeat. Among overlapping ranges the widest coverage is chosen, among
     equals the shortest. Results are disjoint and ascending.
 
     Args:

@@ -46,14 +46,14 @@ def assign_scopes(
     src, dst = _same_body_edges(holders_of, src, dst)
     assigned = find_blocks(nodes, src, dst) or _scopes_by_neighbors(nodes, values, holders_of, src, dst)
     paths: list[ScopePath] = []
-    taken: set[ScopePath] = set()
+    used_paths: set[ScopePath] = set()
     for i, (node, holder) in enumerate(zip(nodes, holders_of, strict=True)):
         path = assigned[i]
         if holder >= 0:
             path = (*paths[holder], *path[len(nodes[holder].full_scope) :])
         if node.body:
-            path = next(candidate for candidate in _numbered_scopes(path, node.body) if candidate not in taken)
-            taken.add(path)
+            path = next(candidate for candidate in _numbered_scopes(path, node.body) if candidate not in used_paths)
+            used_paths.add(path)
         paths.append(path)
     return paths
 

@@ -1,4 +1,4 @@
-"""What threads did during some intervals: the self time of each event, without nested events."""
+"""Activity of threads during some intervals: the self time of each event, without nested events."""
 
 from __future__ import annotations
 
@@ -88,12 +88,12 @@ def self_times(trace: Trace, tracks: Sequence[int], spans: Ints) -> SelfTimes:
 
 
 def _rows_between(trace: Trace, track_number: int, start: int, end: int) -> Ints:
-    """Return the events of a thread that lie between two times, or enclose the first one, ascending."""
+    """Return the events of a thread between two times, or enclose the first one, ascending."""
     track, events = trace.tracks[track_number], trace.events
     first, last = track.first, track.first + track.count
     first_inside, end_inside = (first + int(offset) for offset in np.searchsorted(events.ts[first:last], (start, end)))
     enclosing, row = list[int](), first_inside - 1
-    while row >= first:  # as many turns as events lie in each other
+    while row >= first:  # one iteration per preceding sibling and ancestor
         if events.end[row] >= start:
             enclosing.append(row)
         row = int(events.parent[row])

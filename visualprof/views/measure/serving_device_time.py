@@ -41,7 +41,7 @@ def is_sampling_work(name: str) -> bool:
 def device_time(trace: Trace, is_chosen: Mask) -> Ints | None:
     """Return the duration per step (n,) of device work that is chosen, or was launched in a chosen event.
 
-    `None` if there is none.
+    `None` without such work.
 
     Args:
         trace: The trace.

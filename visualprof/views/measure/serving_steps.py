@@ -80,7 +80,7 @@ def serving_steps(trace: Trace) -> ServingSteps | None:
         loads = _annotated_loads(trace, steps)
         load_with_engine = next(
             (load for load in _annotated_loads(trace, rows) if load.engine != "vllm"), loads[0]
-        )  # other engines write vLLM's format, too
+        )  # other engines also write vLLM's format
         annotated = ServingSteps(with_steps, steps, loads, "annotations", load_with_engine.engine)
         return _steps_in_pipelines(trace, annotated) or annotated
     return _generation_steps(trace) or _denoising_steps(trace)

@@ -235,7 +235,7 @@ def _merge_between(start: Ints, end: Ints, separators: Ints) -> Ints:
 
 
 def _last_before(times: Ints, queries: Ints) -> Ints:
-    """Return the last of some ascending times up to each query time, `DISTANT_PAST` if there is none."""
+    """Return the last of some ascending times up to each query time, `DISTANT_PAST` without one."""
     return np.concatenate(([DISTANT_PAST], times))[np.searchsorted(times, queries, side="right")]
 
 
@@ -263,7 +263,7 @@ def device_time_in_ranges(trace: Trace, work: Ids, issuer: Ids, start: Ints, end
 def stage_times(trace: Trace, windows: StepWindows, stages: Mapping[str, Stage], launched: Launches) -> dict[str, Ints]:
     """Return the time of each step by the stage that issued what ran, in ns.
 
-    Every moment counts once, `other` for no stage.
+    All time counts once, `other` for no stage.
 
     Device work has priority over work dequeued by threads, and that over the time in which the host
     was in a stage. Within each, the priority is forward, backward, optimizer, data loading. Source:

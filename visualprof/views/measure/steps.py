@@ -281,7 +281,7 @@ def category_spans(trace: Trace, chosen: Mask) -> CategorySpans:
 def exposed_spans(by_category: CategorySpans) -> dict[str, Ints]:
     """Return the disjoint intervals of each step part except other.
 
-    Every moment counts once, for the first part that covers it.
+    All time counts once, for the first part that covers it.
 
     Communication includes both host operators and kernels of collectives. Source:
     torch-tb-profiler's priorities.

@@ -150,7 +150,7 @@ def _excess(values: Floats) -> Floats:
 
 
 class _Limits(msgspec.Struct, frozen=True):
-    """How large an excess must be to be significant.
+    """Smallest significant excesses.
 
     Attributes:
         step_ns: Duration of a step.
@@ -219,7 +219,7 @@ def find_outliers(ranks: Sequence[RankSteps], times: RankTimes, process_groups: 
 
 
 def _levels(process_groups: ProcessGroups, count: int) -> Iterator[list[tuple[Unit, str, Ints]]]:
-    """Yield the units by kind, those that may be largest first."""
+    """Yield the units by kind, the potentially largest first."""
     if "data" in process_groups.axis_position:
         replicas = [rows for position, rows in _by_key(process_groups.axis_position["data"]) if position >= 0]
         yield [("replica", "", rows) for rows in replicas if len(rows) > 1]

@@ -1,4 +1,4 @@
-"""What the web UI draws of a timeline in addition to its tiles.
+"""Data that the web UI draws of a timeline in addition to its tiles.
 
 These are tracks, counters and steps, and the details of an event.
 """

@@ -37,7 +37,7 @@ class CollectiveTotals(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WaitTotals(msgspec.Struct, frozen=True):
-    """How long ranks wait for others, k rows.
+    """Wait times of ranks, k rows.
 
     Attributes:
         rank: (k,) index of the rank.

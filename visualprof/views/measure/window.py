@@ -1,4 +1,4 @@
-"""What ran inside a window of time: the table of a selected area, search, and the links of an event."""
+"""Events inside a window of time: the table of a selected area, search, and the links of an event."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def name_ids(trace: Trace, name: str) -> list[int]:
 
 
 def longest_event_named(trace: Trace, name: str, on_device: bool | None = None) -> int:
-    """Return the row of the longest event of a name, -1 if there is none; on a device, on the host, or anywhere."""
+    """Return the row of the longest event of a name, -1 without one; on a device, on the host, or anywhere."""
     mask = np.isin(trace.events.name, name_ids(trace, name))
     if on_device is not None:
         mask &= trace.track_mask(TrackKind.STREAM) == on_device

@@ -68,10 +68,10 @@ class _Builder:
         self._start, self._end = self._starts(self._work), self._ends(self._work)
         self._stream = events.track[self._work]
         self._groups = _thread_groups(trace)
-        line = np.full(len(trace.tracks) + 1, -1, np.int32)
-        for number, one in enumerate(self._groups):
-            line[one.tracks] = number
-        self._group_of_track = line
+        group_of_track = np.full(len(trace.tracks) + 1, -1, np.int32)
+        for number, group in enumerate(self._groups):
+            group_of_track[group.tracks] = number
+        self._group_of_track = group_of_track
         self._waiting_calls, self._awaited_work = self._find_waiting_calls()
 
     def _starts(self, rows: Rows) -> Ints:

@@ -63,7 +63,7 @@ class PathScope(msgspec.Struct, frozen=True):
 
 
 def end_nodes(graph: WaitGraph) -> Ints:
-    """Return the nodes of which the latest ends a recording: device work, and the end of the last step."""
+    """Return the nodes that may end a recording: device work, and the end of the last step."""
     nodes, step_nodes = graph.nodes, graph.step_nodes
     ends = np.flatnonzero(nodes.thread_group < 0)
     if len(step_nodes):

@@ -1,4 +1,4 @@
-"""Where a critical path is in the recording, and how much events off the path may be delayed."""
+"""Location of a critical path in the recording, and slack of the events off the path."""
 
 from __future__ import annotations
 

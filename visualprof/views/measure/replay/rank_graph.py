@@ -21,7 +21,7 @@ from visualprof.views.measure.replay.transfers import ReplayTimes, Transfers, fi
 
 
 class WaitBreakdown(msgspec.Struct, frozen=True):
-    """What edges are made of, (k,) sorted by edge.
+    """Composition of edges, (k,) sorted by edge.
 
     Attributes:
         edge: The edge.

@@ -27,7 +27,7 @@ def depends_on_request_lengths(name: str) -> bool:
 
 
 def _operator_name(name: str) -> str:
-    """Return the operator that a name stands for.
+    """Return the operator of a name.
 
     SGLang's profiler uses its own names for operators that torch does not register.
     """

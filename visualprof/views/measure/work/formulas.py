@@ -1,6 +1,6 @@
 """Operations and bytes of a call by operator: one table row per operator, one function per family.
 
-Operations are those that the mathematics requires; a multiply-add counts as 2. Bytes are those of
+Counted are the operations that the mathematics requires; a multiply-add counts as 2. Bytes are those of
 each tensor that is read or written, counted once. Matrix products, convolutions and attention are
 counted as torch's FlopCounterMode does, which counts nothing else. Source: docs/views.md#roofline.
 """

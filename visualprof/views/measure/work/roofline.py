@@ -1,4 +1,4 @@
-"""What operators achieve of their device's peak: rates, intensity, and the limiting resource."""
+"""Share of the device's peak that operators achieve: rates, intensity, and the limiting resource."""
 
 from __future__ import annotations
 
