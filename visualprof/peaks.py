@@ -87,7 +87,16 @@ def _device(
     name: str, units: Units, count: int, mhz: int | tuple[int, int], gb_s: float, source: str, min_gb: int = 0
 ) -> DeviceModel:
     products, other = mhz if isinstance(mhz, tuple) else (mhz, mhz)
-    return DeviceModel(rf"\b(?:{name})\b", units, count, products, other, gb_s, source, min_gb)
+    return DeviceModel(
+        names=rf"\b(?:{name})\b",
+        units=units,
+        multiprocessors=count,
+        mhz=products,
+        other_mhz=other,
+        gb_s=gb_s,
+        source=source,
+        min_gb=min_gb,
+    )
 
 
 # The first matching row wins.

@@ -28,14 +28,47 @@ def by_name(path: str, progress: Progress) -> Summary:
         raise MemoryError
     if name.startswith("threads"):
         time.sleep(0.2)
-        return Summary(path, "test", "test", -1, thread_count(), 0, (), (), (), False)
+        return Summary(
+            fingerprint=path,
+            format="test",
+            framework="test",
+            rank=-1,
+            events=thread_count(),
+            duration_ns=0,
+            steps=(),
+            views=(),
+            warnings=(),
+            truncated=False,
+        )
     if name.startswith("numpy"):
-        return Summary(os.environ["OPENBLAS_NUM_THREADS"], "test", "test", -1, 0, 0, (), (), (), False)
+        return Summary(
+            fingerprint=os.environ["OPENBLAS_NUM_THREADS"],
+            format="test",
+            framework="test",
+            rank=-1,
+            events=0,
+            duration_ns=0,
+            steps=(),
+            views=(),
+            warnings=(),
+            truncated=False,
+        )
     if name.startswith("slow"):
         progress(0.5)
         time.sleep(60)
     progress(0.25)
-    return Summary(path, "test", "test", -1, os.getpid(), 0, (), (), (), False)
+    return Summary(
+        fingerprint=path,
+        format="test",
+        framework="test",
+        rank=-1,
+        events=os.getpid(),
+        duration_ns=0,
+        steps=(),
+        views=(),
+        warnings=(),
+        truncated=False,
+    )
 
 
 def hostile(path: str, progress: Progress) -> str:

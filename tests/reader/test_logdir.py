@@ -63,7 +63,18 @@ class FakeParser:
 
 
 def summary(fingerprint: str = "f", truncated: bool = False, rank: int = -1) -> Summary:
-    return Summary(fingerprint, "kineto", "pytorch", rank, 1, 1, (), ("overview",), (), truncated)
+    return Summary(
+        fingerprint=fingerprint,
+        format="kineto",
+        framework="pytorch",
+        rank=rank,
+        events=1,
+        duration_ns=1,
+        steps=(),
+        views=("overview",),
+        warnings=(),
+        truncated=truncated,
+    )
 
 
 class Fixture:
@@ -105,7 +116,21 @@ def profile(events: int = 1) -> str:
 
 
 def test_what_many_files_have_in_common_is_kept_once() -> None:
-    views = [Summary(str(i), "kineto", "pytorch", i, 1, 1, (), tuple("ab"), (), False).views for i in range(2)]
+    views = [
+        Summary(
+            fingerprint=str(i),
+            format="kineto",
+            framework="pytorch",
+            rank=i,
+            events=1,
+            duration_ns=1,
+            steps=(),
+            views=tuple("ab"),
+            warnings=(),
+            truncated=False,
+        ).views
+        for i in range(2)
+    ]
     assert views == [("a", "b")] * 2
     assert views[0] is views[1]
 

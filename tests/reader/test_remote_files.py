@@ -16,7 +16,18 @@ from visualprof.reader.logdir.pool import Listener
 from visualprof.reader.logdir.scan import LogFile, Root, Verdict, Version
 from visualprof.reader.logdir.summary import Failure, Summary
 
-SUMMARY = Summary("f", "kineto", "pytorch", -1, 1, 1, (), ("overview",), (), False)
+SUMMARY = Summary(
+    fingerprint="f",
+    format="kineto",
+    framework="pytorch",
+    rank=-1,
+    events=1,
+    duration_ns=1,
+    steps=(),
+    views=("overview",),
+    warnings=(),
+    truncated=False,
+)
 DOWN = NotReady("the store does not answer")
 
 
@@ -67,7 +78,15 @@ class Site:
     def files(self) -> list[LogFile] | None:
         root, verdict = Root(self.folder, ""), Verdict("profile", "kineto")
         version = Version(2, 10**18, 0)
-        of = LogFile(str(self.path), "j/s/timeline.json", root, "j/s", "timeline.json", version, verdict)
+        of = LogFile(
+            path=str(self.path),
+            file="j/s/timeline.json",
+            root=root,
+            folder="j/s",
+            name="timeline.json",
+            version=version,
+            verdict=verdict,
+        )
         return [of] if self.known else None
 
     def fetch(self, path: str, on_done: Callable[[VisualprofError | None], object]) -> None:
@@ -174,7 +193,15 @@ def test_a_later_result_is_fetched_anew(site: Site, monkeypatch: pytest.MonkeyPa
     site.parser.end()
     site.path.unlink()
     [file] = site.files() or []
-    later = LogFile(file.path, file.file, file.root, file.folder, file.name, Version(3, 2 * 10**18, 0), file.verdict)
+    later = LogFile(
+        path=file.path,
+        file=file.file,
+        root=file.root,
+        folder=file.folder,
+        name=file.name,
+        version=Version(3, 2 * 10**18, 0),
+        verdict=file.verdict,
+    )
     monkeypatch.setattr(site, "files", lambda: [later])
     site.logdir.rescan()
     assert (site.span.state, site.span.summary) == ("waiting", None)

@@ -191,13 +191,13 @@ class ModelBuilder:
     def build(self) -> ModelGraph:
         """Return the model."""
         return ModelGraph(
-            self.name,
-            self.format,
-            tuple(self._nodes),
-            tuple(self._values),
-            self.producer,
-            self.properties,
-            tuple(self._warnings),
+            name=self.name,
+            format=self.format,
+            nodes=tuple(self._nodes),
+            values=tuple(self._values),
+            producer=self.producer,
+            properties=self.properties,
+            warnings=tuple(self._warnings),
         )
 
 

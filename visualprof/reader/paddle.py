@@ -112,7 +112,16 @@ class _ProgramWalker:
         body = self._builder.body(scope, label, "control") if operator.blocks else None
         name = "/".join((*(s.name for s in scope), label))
         output_rows = tuple(outputs.values())
-        node = Node(name, operator.type, scope, "operator", inputs, output_rows, operator.attributes, body=body)
+        node = Node(
+            name,
+            operator.type,
+            scope,
+            kind="operator",
+            inputs=inputs,
+            outputs=output_rows,
+            attributes=operator.attributes,
+            body=body,
+        )
         self._builder.node(node)
         for number in operator.blocks:
             branch = () if len(operator.blocks) == 1 else (Scope(f"block {number}", "subgraph"),)

@@ -175,22 +175,22 @@ class Document(msgspec.Struct, frozen=True, dict=True):
         """Names of processes and threads from the metadata events (ph M)."""
         rows = np.flatnonzero(np.array([kind.ph == "M" for kind in self.kinds], bool).take(self.kind))
         names, labels, order = (self._metadata_values(what, rows) for what in ("name", "labels", "sort_index"))
-        found = TrackNames({}, {}, {})
+        result = TrackNames({}, {}, {})
         metadata: list[int] = rows.tolist()
         for row in metadata:
             pid, tid = self.thread_at(row)
             match self.kind_at(row).name:
                 case "process_name" if row in names:
-                    found.process.setdefault(pid, self.texts[names[row]])
+                    result.process.setdefault(pid, self.texts[names[row]])
                 case "process_labels" if row in labels:
-                    found.process[pid] = f"{found.process.get(pid, pid)} {self.texts[labels[row]]}"
+                    result.process[pid] = f"{result.process.get(pid, pid)} {self.texts[labels[row]]}"
                 case "thread_name" if row in names:
-                    found.thread[pid, tid] = self.texts[names[row]]
+                    result.thread[pid, tid] = self.texts[names[row]]
                 case "thread_sort_index":
-                    found.order[pid, tid] = order.get(row, 0)
+                    result.order[pid, tid] = order.get(row, 0)
                 case _:
                     pass
-        return found
+        return result
 
     def _metadata_values(self, name: str, rows: Ints) -> dict[int, int]:
         """Return an argument of the given rows, by row."""

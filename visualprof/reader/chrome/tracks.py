@@ -74,7 +74,7 @@ def add_tracks(
     for k in used_keys:
         thread, kind = k // len(TrackKind), TrackKind(k % len(TrackKind))
         pid, tid = doc.threads[thread]
-        own = kind is not TrackKind.THREAD
+        is_device_track = kind is not TrackKind.THREAD
         device = devices.get(k, _parse_small_number(pid)) if thread_devices is None else int(thread_devices[thread])
         numbers[k] = of_place[thread, kind] = builder.track(
             kind,
@@ -82,8 +82,8 @@ def add_tracks(
             pid,
             tid,
             process=doc.track_names.process.get(pid, ""),
-            device=device if own else -1,
-            stream=streams.get(k, _parse_small_number(tid.translate(STREAM_DIGITS))) if own else -1,
+            device=device if is_device_track else -1,
+            stream=streams.get(k, _parse_small_number(tid.translate(STREAM_DIGITS))) if is_device_track else -1,
             order=doc.track_names.order.get((pid, tid), 0),
         )
     return Tracks(of_place, keys, numbers)

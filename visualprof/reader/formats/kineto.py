@@ -251,7 +251,7 @@ def _groups(listed_groups: object) -> tuple[ProcessGroup, ...]:
     """Return the process groups that this rank knows, from a list or from an object by name."""
     if isinstance(listed_groups, dict):
         by_name = cast("dict[str, object]", listed_groups)
-        listed_groups = [{"pg_name": name, **json_object(one)} for name, one in by_name.items()]
+        listed_groups = [{"pg_name": name, **json_object(entry)} for name, entry in by_name.items()]
     groups: list[ProcessGroup] = []
     runs_left = MAX_RANK_RUNS
     for info in json_objects(listed_groups):

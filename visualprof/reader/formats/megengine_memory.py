@@ -61,7 +61,19 @@ def read(source: Source, builder: TraceBuilder) -> None:
     category = builder.strings(p[4] for p in plan)
     stays = category == builder.string("parameter")
     ends, first_use, host = np.where(stays, -1, end * STEP_NS), np.where(stays, -1, begin), np.full(len(plan), -1)
-    add_plan(builder, Plan(begin * STEP_NS, ends, addr, size, host, first_use, end - 1, category))
+    add_plan(
+        builder,
+        Plan(
+            begin=begin * STEP_NS,
+            end=ends,
+            addr=addr,
+            size=size,
+            device=host,
+            first_use=first_use,
+            last_use=end - 1,
+            category=category,
+        ),
+    )
     builder.warn(msg("formats.file_no_times_one", "the file has no times: one step of the plan is shown as 1 us"))
     builder.describe(framework="megengine", producer="megengine static memory plan", properties={"clock": "steps"})
 

@@ -190,7 +190,16 @@ def _build_plan(
         )
     table = np.array(rows, np.int64).reshape(-1, 7)
     begin, end, addr, size, device, first_use, last_use = (table[:, i] for i in range(7))
-    return Plan(begin, end, addr, size, device, first_use, last_use, builder.strings(categories))
+    return Plan(
+        begin=begin,
+        end=end,
+        addr=addr,
+        size=size,
+        device=device,
+        first_use=first_use,
+        last_use=last_use,
+        category=builder.strings(categories),
+    )
 
 
 def _users_of_variables(operators: Json, executed: Iterable[str]) -> dict[str, list[str]]:

@@ -91,7 +91,7 @@ def read(source: Source, builder: TraceBuilder) -> None:
     devices = _parse_devices(doc.head.get("deviceProperties"))
     add_occupancy(doc, builder, devices)
     add_allocs(doc, builder, lambda rows: _devices_of_places(doc, doc.arg_at("place", rows, 0)), ts)
-    add_steps(doc, builder, tracks, category, _step_label, ts, dur)
+    add_steps(doc, builder, tracks, category=category, label=_step_label, ts=ts, dur=dur)
     _describe(source, doc, builder, devices)
 
 

@@ -110,9 +110,9 @@ def _batches(trace: Trace, calls: Ids) -> Ints:
     events = trace.events
     sizes = np.full((len(trace.strings), 2), -1, np.int64)
     for i, name in enumerate(trace.strings):
-        if found := parse_serving_step(name):
-            size = found.tokens if found.engine == "vllm" else found.batch
-            sizes[i] = [-1 if number is None else min(number, 10**9) for number in (size, found.batch)]
+        if serving := parse_serving_step(name):
+            size = serving.tokens if serving.engine == "vllm" else serving.batch
+            sizes[i] = [-1 if number is None else min(number, 10**9) for number in (size, serving.batch)]
     has_batch = (sizes[events.name] >= 0).any(axis=1) & events.category_mask(Category.ANNOTATION, Category.STEP)
     step = nearest_ancestor(events.parent, has_batch, calls)
     return np.where(step[:, None] >= 0, sizes[events.name[step]], -1)

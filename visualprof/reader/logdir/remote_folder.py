@@ -136,7 +136,7 @@ class RemoteFolder:
             return
         copies = [self._start_copy(file_name, files[file_name][0]) for file_name in _with_weight_files(name, files)]
         wait(copies, _COPY_WAIT_S)
-        if not all(one.done() for one in copies):
+        if not all(pending.done() for pending in copies):
             raise NotReady(
                 msg("logdir.being_fetched", f"{os.path.basename(path)} is being fetched"),
                 msg("logdir.ask_again_moment", "ask again in a moment"),
@@ -213,7 +213,15 @@ class RemoteFolder:
             captures = [_relative_name(self.path, capture) for capture in find_captures(path, names)]
             states = [f"{capture}:{self._listing.files[capture][0]}" for capture in captures]
             version = replace(version, captures=hash_states(states))
-        return LogFile(path, f"{self._root.prefix}/{name}".lstrip("/"), self._root, folder, file_name, version, verdict)
+        return LogFile(
+            path=path,
+            file=f"{self._root.prefix}/{name}".lstrip("/"),
+            root=self._root,
+            folder=folder,
+            name=file_name,
+            version=version,
+            verdict=verdict,
+        )
 
     def _start_copy(self, name: str, version: Version) -> Future[None]:
         """Return the copy of a file, which may be in progress or done."""

@@ -141,7 +141,9 @@ def _add_operator(builder: ModelBuilder, operator: _Table) -> None:
     else:
         role = "constant" if kind in CONSTANT_TYPES else "operator"
         attributes = {k: v for k, v in attributes.items() if v}
-        builder.node(Node(name, kind, scope, role, inputs, outputs, attributes, placed=placed))
+        builder.node(
+            Node(name, kind, scope, kind=role, inputs=inputs, outputs=outputs, attributes=attributes, placed=placed)
+        )
 
 
 def _value(tensor: _Table) -> Value:

@@ -68,7 +68,9 @@ def _add_operator(builder: ModelBuilder, operator: Json, rows: dict[str, int], p
         builder.node(Node(name, "Input", kind="input", outputs=outputs))
     else:
         role = "constant" if kind in CONSTANT_TYPES else "operator"
-        builder.node(Node(name, kind, scope, role, inputs, outputs, attributes, placed=placed))
+        builder.node(
+            Node(name, kind, scope, kind=role, inputs=inputs, outputs=outputs, attributes=attributes, placed=placed)
+        )
 
 
 def _value(variable: Json) -> Value:

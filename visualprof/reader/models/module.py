@@ -94,11 +94,11 @@ def _build_node(node: _Node) -> Node:
         node.name,
         node.type,
         tuple(Scope(s) for s in node.scope[:MAX_SCOPE_DEPTH]),
-        cast("NodeKind", node.kind) if node.kind in get_args(NodeKind) else "operator",
-        tuple(node.inputs),
-        tuple(node.outputs),
-        {k: str(v) for k, v in node.attributes.items()},
-        node.documentation,
+        kind=cast("NodeKind", node.kind) if node.kind in get_args(NodeKind) else "operator",
+        inputs=tuple(node.inputs),
+        outputs=tuple(node.outputs),
+        attributes={k: str(v) for k, v in node.attributes.items()},
+        documentation=node.documentation,
         placed=node.placed,
     )
 

@@ -210,7 +210,17 @@ class _NetWalker:
             last_name = name.rstrip("/").rpartition("/")[2]
             body = self._builder.body(scope, last_name, "control") if layer.bodies else None
             attributes = layer.attributes
-            node = Node(name, kind, scope, "operator", inputs, outputs, attributes, body=body, placed="/" in name)
+            node = Node(
+                name,
+                kind,
+                scope,
+                kind="operator",
+                inputs=inputs,
+                outputs=outputs,
+                attributes=attributes,
+                body=body,
+                placed="/" in name,
+            )
         self._builder.node(node)
         for tag, net in layer.bodies.items():
             branch = tag.replace("_body", "_branch")

@@ -221,7 +221,16 @@ class _GraphWalker:
         body_kind: GroupKind = "function" if "f" in functions else "control"
         body = self._builder.body(scope, name.rpartition("/")[2], body_kind) if functions else None
         label = "Input" if role == "input" else kind
-        node = Node(display_name, label, scope, role, inputs, tuple(row_of_output.values()), attribute_texts, body=body)
+        node = Node(
+            display_name,
+            label,
+            scope,
+            kind=role,
+            inputs=inputs,
+            outputs=tuple(row_of_output.values()),
+            attributes=attribute_texts,
+            body=body,
+        )
         self._builder.node(node)
         self._bodies(node, functions, row_of_output)
 

@@ -221,7 +221,16 @@ class _ModelWalker:
         inputs = tuple(rows.row(tensor, scope) for tensor in operator.numbers(1))
         bodies = _body_subgraphs(number, operator.table(4))
         body = self._builder.body(scope, name.rpartition("/")[2], "control") if bodies else None
-        node = Node(name, kind, scope, "operator", inputs, outputs, _format_options(operator), body=body)
+        node = Node(
+            name,
+            kind,
+            scope,
+            kind="operator",
+            inputs=inputs,
+            outputs=outputs,
+            attributes=_format_options(operator),
+            body=body,
+        )
         self._builder.node(node)
         for branch, subgraph in bodies.items():
             body_inputs = inputs[1:] if number == IF_CODE else inputs

@@ -126,7 +126,16 @@ def _add_graph(
         body = builder.body(scope, label.rpartition(".")[2], "control") if bodies else None
         rows = [builder.value(_value(graph, output)) for output in output_names]
         kind = _operator_type(node["target"])
-        graph_node = Node(label, kind, scope, "operator", inputs, tuple(rows), _attributes(node), body=body)
+        graph_node = Node(
+            label,
+            kind,
+            scope,
+            kind="operator",
+            inputs=inputs,
+            outputs=tuple(rows),
+            attributes=_attributes(node),
+            body=body,
+        )
         builder.node(graph_node)
         for body_graph in bodies:
             body_scope = (
@@ -136,7 +145,13 @@ def _add_graph(
             )
             is_condition = kind == "while_loop" and body_graph is bodies[0]
             _add_subgraph(
-                builder, values, body_graph["graph"], graph_node, body_scope, () if is_condition else tuple(rows), depth
+                builder,
+                values,
+                body_graph["graph"],
+                node=graph_node,
+                scope=body_scope,
+                results=() if is_condition else tuple(rows),
+                depth=depth,
             )
         for output, row in zip(output_names, rows, strict=True):
             values.set(output, row)

@@ -321,7 +321,17 @@ class _ProgramWalker:
         count = self._names[name] = self._names.get(name, 0) + 1
         name = name if count == 1 else f"{name}#{count}"
         row = self._builder.value(Value(name))
-        self._builder.node(Node(name, kind, tuple(Scope(s) for s in scope), "operator", rows, (row,), attributes))
+        self._builder.node(
+            Node(
+                name,
+                kind,
+                tuple(Scope(s) for s in scope),
+                kind="operator",
+                inputs=rows,
+                outputs=(row,),
+                attributes=attributes,
+            )
+        )
         return _Data((row,))
 
 

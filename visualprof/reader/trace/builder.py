@@ -270,7 +270,18 @@ class TraceBuilder:
         if len(events) == 0:
             self.warn(msg("reader.file_no_events", "the file has no events"))
         meta = replace(self._meta, warnings=tuple(self._warnings))
-        return Trace(tuple(self._ids), events, tuple(tracks), args, links, counters, allocs, steps, pyramid, meta)
+        return Trace(
+            strings=tuple(self._ids),
+            events=events,
+            tracks=tuple(tracks),
+            args=args,
+            links=links,
+            counters=counters,
+            allocs=allocs,
+            steps=steps,
+            pyramid=pyramid,
+            meta=meta,
+        )
 
     def _drop_impossible_times(self, columns: dict[str, Values], label: str) -> dict[str, Values]:
         """Return the columns without rows at implausible times, with a warning. Events must come first."""
