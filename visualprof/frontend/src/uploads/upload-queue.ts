@@ -185,7 +185,7 @@ export function upload(file: File, part = false): Promise<UploadAnswer | null> {
 }
 
 /** Return the path by which the model names a chosen file: its name, or with its folder. */
-export function uploadPart(model: UploadAnswer | null, file: File): string | null {
+export function partPath(model: UploadAnswer | null, file: File): string | null {
   const chosen = file.webkitRelativePath || file.name;
   return (
     (model?.model?.external ?? [])
@@ -207,7 +207,7 @@ export async function sendModel(files: readonly File[]): Promise<UploadedModelFi
   if (model?.kind !== "model") return null;
   const parts = Object.fromEntries((model.others ?? []).map((part) => [part.name, part.blob]));
   for (const file of files) {
-    const path = file === first ? null : uploadPart(model, file);
+    const path = file === first ? null : partPath(model, file);
     const uploaded = path === null ? null : await upload(file, true);
     if (uploaded && path !== null) parts[path] = uploaded.blob;
   }
