@@ -98,7 +98,7 @@ def test_a_case_is_checked_and_run_for_each_of_a_matrix(tmp_path: Path, capsys: 
     assert main(["case", "check", net, "--set", "repeat=2", "--sandbox", "off"]) == 0
     told = capsys.readouterr().out
     assert "batch_size = 4 (case)" in told
-    assert "warning: repeat: the command line sets 2, which it is already" in told
+    assert "warning: repeat: the command line sets 2, which is already the value" in told
     command = ["case", "run", net, "--logdir", str(logdir), "--matrix", "batch_size=4,5", "--sandbox", "off"]
     assert main([*command, "--set", "repeat=1"]) == 0
     results: list[CaseResult] = [one for file in sorted(logdir.rglob("case.json")) if (one := read_case(file))]

@@ -75,7 +75,7 @@ def test_pytorch_runs_the_model_of_the_case(compiler: str) -> None:
     assert (foo_s > 0) == (compiler == "inductor")
     assert made([torch.from_numpy(A)])[1] == 0
     made._session.close()  # type: ignore[attr-defined]
-    with pytest.raises(TaskFailure, match="create_model has made none"):
+    with pytest.raises(TaskFailure, match="create_model returned none"):
         engine.make(config(), "", None)
 
 
@@ -135,7 +135,7 @@ def test_what_an_engine_file_needs_is_read_off_it(tmp_path: Path, monkeypatch: p
     file.write_text("import cv2\nfrom sklearn.metrics import f1_score\nfrom .other import thing\n")
     assert engine_requirements(file) == ("opencv-python", "scikit-learn")
     file.write_text("print 2")
-    with pytest.raises(TaskFailure, match=r"tensorrt\.py: .*; is it Python 3|tensorrt\.py"):
+    with pytest.raises(TaskFailure, match=r"tensorrt\.py: .*; the file must be Python 3|tensorrt\.py"):
         engine_requirements(file)
 
 

@@ -107,7 +107,7 @@ def test_an_agent_refuses_a_bundle_that_leads_out_and_cases_without_a_sandbox(
     report = server.finished(task, 90)
     assert report["state"] == "failed"
     if sandbox == "require":
-        assert (report["reason"], "leads out of it" in report["error"]) == ("input_error", True)
+        assert (report["reason"], "outside of the folder" in report["error"]) == ("input_error", True)
     assert msgspec.json.decode(task.result["case.json"], type=CaseResult).state == "failed"
     task = server.submit(bundle(tmp_path), "net.case.zip", spec=Spec("plain", "onnxruntime"), case=CASE)
     start("--sandbox", "off", "--once", name="bare", real=True)

@@ -32,9 +32,9 @@ def test_each_layer_stands_above_the_one_before_and_origins_are_kept() -> None:
     assert told["size"] == (224, "parameters", None)
     assert merged.changes == ["batch_size: 256 -> 32 (vendor)", "batch_size: 32 -> 8 (command line)"]
     assert merged.warnings == [
-        "fp16: the vendor sets false, which it is already",
-        "trt_tmp_path is new: the vendor sets it, and no layer below knows it",
-        "repeat: the command line sets 1, which it is already",
+        "fp16: the vendor sets false, which is already the value",
+        "trt_tmp_path is a new key: the vendor sets it, and no lower layer has it",
+        "repeat: the command line sets 1, which is already the value",
     ]
     config = merged.as_namedtuple()
     assert (config.batch_size, config.size, config.data_dir) == (8, 224, "/data")
@@ -45,17 +45,17 @@ def test_each_layer_stands_above_the_one_before_and_origins_are_kept() -> None:
 @pytest.mark.parametrize(
     ("layers", "words"),
     [
-        (({"a": 1}, {"a": 2}, {}, {}), "a stands in configurations.yaml and in parameters.yaml"),
+        (({"a": 1}, {"a": 2}, {}, {}), "a is in both configurations.yaml and parameters.yaml"),
         (({}, {"a": 2}, {"a": 3}, {}), "a is a parameter, which the vendor may not change"),
         (({}, {"a": 2}, {}, {"a": 3}), "a is a parameter, which the command line may not change"),
         (({"data_dir": "x"}, {}, {}, {}), "data_dir of configurations.yaml is set by the host"),
         (({}, {"vendor": "x"}, {}, {}), "vendor of parameters.yaml is set by the host"),
         (({}, {}, {"case": "x"}, {}), "case of the vendor is set by the host"),
-        (({"batch_size": 0}, {}, {}, {}), "batch_size is 0, and has to be a whole number of 1 or more"),
-        (({"repeat": True}, {}, {}, {}), "repeat is true, and has to be a whole number of 1 or more"),
-        (({"fp16": 1}, {}, {}, {}), "fp16 has to be true or false"),
-        (({"compiler": 3}, {}, {}, {}), "compiler has to be a text or null"),
-        (({"two words": 3}, {}, {}, {}), "'two words' is no name"),
+        (({"batch_size": 0}, {}, {}, {}), "batch_size is 0, but must be a whole number of at least 1"),
+        (({"repeat": True}, {}, {}, {}), "repeat is true, but must be a whole number of at least 1"),
+        (({"fp16": 1}, {}, {}, {}), "fp16 must be true or false"),
+        (({"compiler": 3}, {}, {}, {}), "compiler must be a text or null"),
+        (({"two words": 3}, {}, {}, {}), "'two words' is not a valid name"),
         (({"flops": "__import__('os')"}, {}, {}, {}), "flops: \"__import__('os')\" has no value"),
     ],
 )
@@ -68,7 +68,7 @@ def test_clashes_and_wrong_values_are_errors_that_name_the_key(layers: Any, word
 
 # Of compiler, no_validation, exist_onnx_path, exist_compiler_path: the steps that are left out, or the refusal.
 V, E, C, I = "validation", "export", "compile", "inference"  # noqa: E741
-NOTHING, NO_MODEL = "nothing is left to run", "no_validation needs exist_onnx_path"
+NOTHING, NO_MODEL = "there is nothing to run", "no_validation needs exist_onnx_path"
 GOLDEN: dict[tuple[bool, bool, bool, bool], str | set[str]] = {
     (False, False, False, False): {E, C, I},
     (False, False, False, True): {E, C, I},

@@ -121,7 +121,7 @@ class InferModel:
          "the step export was not done after 1 s"),
         ("engine", LARGE, {"memory_bytes": 600 << 20}, "out_of_memory", "compile", "(step compile)"),
         ("export", "def export_model(model, config):\n    return 'nothing.onnx'\n", {}, "model_error", "export",
-         "export: export_model gave 'nothing.onnx', which is no file"),
+         "export: export_model gave 'nothing.onnx', which is not a file"),
         ("dataloader", "def build_dataloader(config):\n    import no_such_module\n", {}, "no_runtime", "data+model",
          "No module named 'no_such_module'"),
         ("dataloader", "import no_such_module\n", {}, "no_runtime", "init", "missing: package: no-such-module"),
@@ -173,7 +173,7 @@ def test_the_switches_leave_steps_out(tmp_path: Path) -> None:
     compiled = done(folder, tmp_path / "c", command={"exist_compiler_path": "kept.txt"})
     assert states(compiled) == ["done", "done", "done", "done", "skipped", "done", "done"]
     missing = done(folder, tmp_path / "d", command={"exist_onnx_path": "gone.onnx"})
-    assert missing.error == "init: exist_onnx_path: gone.onnx is not there"
+    assert missing.error == "init: exist_onnx_path: gone.onnx does not exist"
 
 
 def test_what_is_missing_is_said_before_anything_starts(tmp_path: Path) -> None:
@@ -192,8 +192,8 @@ def test_what_is_missing_is_said_before_anything_starts(tmp_path: Path) -> None:
     (folder / "vendor_config/cpu.yaml").write_text("repeat: 2\nnew: 1\nbatch_size: 10\n")
     told = check_local_case(order_of(folder), tmp_path / "work")
     assert told["warnings"] == [
-        "repeat: the vendor sets 2, which it is already",
-        "new is new: the vendor sets it, and no layer below knows it",
+        "repeat: the vendor sets 2, which is already the value",
+        "new is a new key: the vendor sets it, and no lower layer has it",
     ]
     assert told["changes"] == ["batch_size: 4 -> 10 (vendor)"]
     with pytest.raises(TaskFailure, match="CPU has no compiler 'tensorrt'"):
@@ -220,6 +220,6 @@ def engine_forward(engine, dataloader, evaluator, config):
     assert (result.validation.whole_per_s, result.validation.core_per_s, result.validation.accuracy) == (10, 20, 0.75)
     assert (result.inference.own, result.inference.core_per_s, result.inference.n) == (True, 40.0, 5)
     assert result.inference.foo_ns == 5000
-    assert any("are no inference, as it says" in one for one in result.warnings)
+    assert any("are not inference, as the engine reports" in one for one in result.warnings)
     assert result.metrics == {"first_token_ms": 12.5}
     assert (result.verdict, result.accuracy_difference) == ("same", -0.25)

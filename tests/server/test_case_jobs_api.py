@@ -101,7 +101,7 @@ def test_what_is_no_case_or_cannot_run_is_refused_and_no_job_is_made(site: Site,
     empty = site.send("net.zip", {"net/readme.txt": b"hello"})
     assert "configurations.yaml" in site.post("cases/sent", 400, **empty)["error"]
     evil = site.send("evil.zip", {"../../evil.py": b"x"})
-    assert "leads out of it" in site.post("cases/sent", 400, **evil)["error"]
+    assert "outside of the folder" in site.post("cases/sent", 400, **evil)["error"]
     (tmp_path / "text").write_bytes(b"no zip at all")
     blob = site.client.post("/api/v1/uploads?part=true&name=a.zip", data=b"no zip at all").get_json()["blob"]
     assert "cannot be read" in site.post("cases/sent", 400, blob=blob, name="a.zip")["error"]

@@ -1,10 +1,10 @@
-"""Benchmark cases: a model is validated in its framework, compiled by a vendor's engine, and both are compared.
+"""Benchmark cases: validate a model in its framework, compile it with a platform's engine, and compare both.
 
 A case is a folder (docs/cases.md):
 
     configurations.yaml    batch_size, flops, fp16, compiler, num_workers, log_freq, repeat, no_validation,
-                           exist_onnx_path, exist_compiler_path, and whatever else the case wants vendors to choose
-    parameters.yaml        what vendors may not change; `tolerance` is the accuracy that inference may lose (0.01)
+                           exist_onnx_path, exist_compiler_path, and other keys that vendors may override
+    parameters.yaml        values that vendors may not change; `tolerance`: accuracy that inference may lose (0.01)
     vendor_config/VENDOR.yaml        (or VENDOR_configurations.yaml)
     FRAMEWORK/__init__.py            `build_dataloader(config)`, `create_model(config)`, `evaluator(outputs, target)`,
                                      `export_model(model, config) -> path of the ONNX file`, and where the case needs
@@ -13,15 +13,16 @@ A case is a folder (docs/cases.md):
                                      -> (whole samples a second, core samples a second, accuracy), and where it has
                                      them, a dictionary of further metrics
     requirements.txt, requirements-VENDOR.txt    packages by pip's names, checked before anything starts
-    case.yaml              title, framework (of several, where nobody chooses), data: [files or folders below data_dir
-                           that have to be there], weights: [the same]
-    data/                  small data that comes with it: data_dir where nobody names another one
+    case.yaml              title, framework (the default of several), data: [required files or folders below data_dir],
+                           weights: [the same]
+    data/                  small data that ships with the case: the default of data_dir
 
-or FlagPerf's own tree, in which `configs/CASE` and `benchmarks/CASE/FRAMEWORK` lie apart. Cases that ship are the
-folders of `library/`. Vendors are the files of `vendors/`, each with a `VENDOR`: nothing else is edited for a new one.
+or FlagPerf's own tree, in which `configs/CASE` and `benchmarks/CASE/FRAMEWORK` are separate. Shipped cases are the
+folders of `library/`. Vendors (accelerator platforms) are the files of `vendors/`, each with a `VENDOR`. A new one
+needs no other change.
 
-Standard library alone: it is read by the command, and runs in the interpreter of a runtime, as the backends do.
-Times that FlagPerf's functions exchange are float seconds, as theirs; everything that is kept is int ns.
+Only the standard library is imported: the code runs in the command and in the interpreter of a runtime.
+Times passed to and from FlagPerf's functions are float seconds; stored times are int ns.
 """
 
 from __future__ import annotations
@@ -38,24 +39,24 @@ CASE_SCHEMA = "visualprof.case/1"
 
 
 class InferModel(Protocol):
-    """A compiled model. May also have `effective()` -> dict[str, str]: what really runs (precision, threads, ...)."""
+    """A compiled model. It may also have `effective()` -> dict[str, str]: precision, threads, ... that really run."""
 
     def __call__(self, inputs: list[Any], /) -> tuple[list[Any], float]:
-        """One batch: the outputs as tensors of the framework, and seconds that are no part of inference (0.0)."""
+        """Run one batch. Return the outputs as tensors of the framework, and the seconds that were not inference."""
         ...
 
 
 @dataclass(frozen=True)
 class Engine:
-    """What a `compiler:` of a configuration names.
+    """The engine of a `compiler:` in a configuration.
 
     Args:
         make: (config, path of the ONNX file or "", model) -> a compiled model, as FlagPerf's class InferModel.
-        requires: packages that it needs, as in a requirements file: `tensorrt>=8,<10`.
-        onnx: whether it reads the exported file; else the step `export` is left out.
-        keeps: whether `exist_compiler_path` names something that it can load in place of compiling.
-        fp16: whether it computes in half precision when the configuration says so.
-        backend: of `remote.backends`, whose runtime an agent has to have for it; "" that of the compiler's name.
+        requires: Required packages, as in a requirements file: `tensorrt>=8,<10`.
+        onnx: Whether it reads the exported file; otherwise the step `export` is skipped.
+        loads_compiled: Whether it can load the file `exist_compiler_path` instead of compiling.
+        fp16: Whether it computes in half precision if the configuration asks for it.
+        backend: The backend of `remote.backends` whose runtime an agent needs; "" for that of the compiler's name.
     """
 
     make: Callable[[Any, str, Any], InferModel]
@@ -68,7 +69,12 @@ class Engine:
 
 @dataclass(frozen=True)
 class Peak:
-    """What a device can do. flops: a second. source: `datasheet`, `measured`, with the clock where it counts."""
+    """The peak performance of a device.
+
+    Attributes:
+        flops: Operations per second.
+        source: `datasheet` or `measured`, with the clock where it matters.
+    """
 
     flops: float
     source: str
@@ -80,23 +86,24 @@ def _nothing(*_: Any) -> None:
 
 @dataclass(frozen=True)
 class Vendor:
-    """A maker of devices, or the CPU.
+    """An accelerator platform: the maker of a device, or the CPU.
 
-    A case sees one device, the first: `visible` hides all others, so that FlagPerf's `.cuda()` means the right one.
+    A case sees one device. `visible` hides all others, so that FlagPerf's `.cuda()` selects the right one.
 
     Args:
-        name: as in `vendor_config/NAME.yaml` and `--vendor NAME`.
-        title: what texts call it.
-        device: `cpu` or `cuda`, of `Spec.device`.
-        engines: by the compiler's name.
-        synchronize: waits until the device has done all that it was asked for.
+        name: The name in `vendor_config/NAME.yaml` and `--vendor NAME`.
+        title: The name in texts.
+        device: `cpu` or `cuda`, as in `Spec.device`.
+        engines: Engines by the compiler's name.
+        synchronize: Waits until the device has finished all its work.
         prepare: (framework) called once before the case's code is imported; may make `.cuda()` do nothing.
-        device_name: of the device that the case sees, "" unknown.
-        peak: (`fp32` or `fp16`) -> its most operations a second, None unknown. May measure, for a second at most.
-        monitor: `module:class` of the sampler, loaded by whoever starts the child, "" for the host's alone. It is made
-            without arguments and has `gpus()`, `uuid(device)` and `sample(device)` as `agent.machine.nvml.Nvml`, with
-            the same names for the readings.
-        visible: the environment variable that hides other devices, "" none.
+        device_name: Returns the name of the device that the case sees, "" if unknown.
+        peak: (`fp32` or `fp16`) -> its peak performance, `None` if unknown. May measure for at most a second.
+        monitor: `module:class` of the sampler, loaded by the process that starts the child; "" for the host's only. It
+            is
+            created without arguments and has `gpus()`, `uuid(device)` and `sample(device)` as
+            `agent.machine.nvml.Nvml`, with the same names for the readings.
+        visible: The environment variable that hides other devices, "" if there is none.
     """
 
     name: str
@@ -113,9 +120,9 @@ class Vendor:
 
 @cache
 def all_vendors() -> dict[str, Vendor]:
-    """The vendors of the folder by their names."""
+    """Return the platforms of the folder by name."""
     from visualprof.remote.cases import vendors
 
     modules = (importlib.import_module(f"{vendors.__name__}.{m.name}") for m in pkgutil.iter_modules(vendors.__path__))
-    found = (module.VENDOR for module in modules if hasattr(module, "VENDOR"))
-    return {vendor.name: vendor for vendor in sorted(found, key=lambda vendor: vendor.name)}
+    platforms = (module.VENDOR for module in modules if hasattr(module, "VENDOR"))
+    return {vendor.name: vendor for vendor in sorted(platforms, key=lambda vendor: vendor.name)}

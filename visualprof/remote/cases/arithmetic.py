@@ -1,4 +1,4 @@
-"""Numbers written as arithmetic, `2 * 4.09e9`: parsed and bounded, never evaluated by Python."""
+"""Evaluate arithmetic such as `2 * 4.09e9`: parsed and bounded, never evaluated by Python."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ OPERATORS: dict[type[ast.operator], Callable[[float, float], float]] = {
 
 
 def evaluate(expression: object) -> float:
-    """The value of numbers with + - * / ** and parentheses, in floating point.
+    """Return the value of numbers with + - * / ** and parentheses, in floating point.
 
-    Raises: ValueError: it is anything else, too long, too deep, or not finite.
+    Raises:
+        ValueError: The expression is anything else, too long, too deep, or not finite.
     """
     if isinstance(expression, (int, float)) and not isinstance(expression, bool):
         return _finite(float(expression), expression)
@@ -26,7 +27,7 @@ def evaluate(expression: object) -> float:
         raise ValueError(
             msg(
                 "cases.no_arithmetic_expression_up",
-                f"{str(expression)[:60]!r} is no arithmetic expression of up to {MAX_CHARACTERS} characters",
+                f"{str(expression)[:60]!r} is not an arithmetic expression of up to {MAX_CHARACTERS} characters",
             )
         )
     try:
@@ -39,7 +40,7 @@ def evaluate(expression: object) -> float:
 
 def _value(node: ast.expr, depth: int) -> float:
     if not depth:
-        raise ValueError(msg("cases.too_deep", "it is too deep"))
+        raise ValueError(msg("cases.too_deep", "it is nested too deeply"))
     match node:
         case ast.Constant(value=int() | float() as number) if not isinstance(number, bool):
             return float(number)
@@ -52,7 +53,7 @@ def _value(node: ast.expr, depth: int) -> float:
             raise ValueError(
                 msg(
                     "cases.numbers_parentheses_all_may",
-                    "numbers, + - * / ** and parentheses are all that may stand there",
+                    "only numbers, + - * / ** and parentheses are allowed",
                 )
             )
 

@@ -1,6 +1,6 @@
-"""A case as one file: for an agent a zip of its files, its data, and `case.json`, which says what they are.
+"""Pack a case into one file for an agent: a zip of its files, its data, and `case.json`, which describes it.
 
-What somebody sends to a server is a zip of the case's folder, or of a tree of FlagPerf's.
+Users upload a zip of a case's folder or of a FlagPerf tree.
 """
 
 from __future__ import annotations
@@ -20,29 +20,33 @@ from visualprof.remote.protocol import TaskFailure
 
 DESCRIPTION = "case.json"
 SUFFIX = ".case.zip"
-MAX_UNPACKED_RATIO, ALWAYS_ALLOWED_BYTES = 50, 64 << 20  # unpacked to packed
+MAX_UNPACKED_RATIO, ALWAYS_ALLOWED_BYTES = 50, 64 << 20  # unpacked size divided by packed size
 SKIPPED_FOLDERS = ("__MACOSX/",)
 _PLAIN = re.compile(r"[^\x00-\x1f\\:*?\"<>|/]{1,150}")
 
 
 def bundle_files(case: Case, data: Path | None = None) -> dict[str, Path]:
-    """Every file that travels, by its place; `data/` is the data of the case, or of the folder given instead."""
+    """Return every file of the bundle by its path. `data/` holds the case's data, or the given folder instead."""
     folder = data or case.data_dir
-    found = dict(case.files)
+    files = dict(case.files)
     for file in sorted(folder.rglob("*")) if folder else []:
         if file.is_symlink():
             raise TaskFailure(
                 "input_error",
                 msg("cases.link", f"{file} is a link"),
-                msg("cases.data_travels_files", "data that travels are files"),
+                msg("cases.data_travels_files", "replace links in the data by files"),
             )
         if file.is_file():
-            found[f"data/{file.relative_to(folder).as_posix()}"] = file  # pyright: ignore[reportArgumentType]
-    return found
+            files[f"data/{file.relative_to(folder).as_posix()}"] = file  # pyright: ignore[reportArgumentType]
+    return files
 
 
 def pack(case: Case, target: Path, data: Path | None = None) -> None:
-    """Write the file. Raises: TaskFailure: too large, or a link is in it."""
+    """Write the bundle.
+
+    Raises:
+        TaskFailure: The case is too large or contains a link.
+    """
     files = bundle_files(case, data)
     if len(files) > MAX_FILES or sum(file.stat().st_size for file in files.values()) > MAX_BYTES:
         error = msg(
@@ -50,51 +54,63 @@ def pack(case: Case, target: Path, data: Path | None = None) -> None:
             f"{case.name} has more than {MAX_FILES:,} files or {MAX_BYTES >> 30} GiB with its data",
         )
         raise TaskFailure(
-            "input_error", error, msg("cases.smaller_set_data_agent", "a smaller set of data for the agent: --data")
+            "input_error", error, msg("cases.smaller_set_data_agent", "choose a smaller data set with --data")
         )
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr(zipfile.ZipInfo(DESCRIPTION), json.dumps(case.description()))
         for place, file in files.items():
-            info = zipfile.ZipInfo(place, (2020, 1, 1, 0, 0, 0))  # the same case gives the same file
+            info = zipfile.ZipInfo(
+                place, (2020, 1, 1, 0, 0, 0)
+            )  # a fixed time, so that the same case gives the same file
             info.compress_type = zipfile.ZIP_DEFLATED
             with file.open("rb") as source, archive.open(info, "w") as out:
                 shutil.copyfileobj(source, out, 1 << 20)
 
 
 def unpack(packed: Path, folder: Path) -> dict[str, Any]:
-    """Lay the files of a bundle into an empty folder; what it says of itself.
+    """Extract a bundle into an empty folder, and return its description.
 
-    Raises: TaskFailure: input_error: it is none, or as `extract`.
+    Raises:
+        TaskFailure: input_error: The file is not a bundle, or `extract` fails.
     """
     extract(packed, folder)
     if not (folder / DESCRIPTION).is_file():
         raise TaskFailure(
-            "input_error", msg("cases.no_bundle_case_no", "this is no bundle of a case: it has no case.json")
+            "input_error", msg("cases.no_bundle_case_no", "this is not a bundle of a case: it has no case.json")
         )
     return parse_description((folder / DESCRIPTION).read_bytes())
 
 
 def read_uploaded_case(packed: Path, name: str, folder: Path) -> Case:
-    """The case in a zip of its folder, or of what is in that. name: of the file. folder: an empty one for its files.
+    """Return the case in a zip of its folder, or of the folder's contents.
 
-    Raises: TaskFailure: input_error: there is none in it, or as `extract`.
+    Args:
+        packed: The zip.
+        name: Name of the file.
+        folder: An empty folder for the extracted files.
+
+    Raises:
+        TaskFailure: input_error: The zip has no case, or `extract` fails.
     """
     root = folder / re.sub(r"\W+", "_", Path(name).stem)
     extract(packed, root)
-    inside = [one for one in root.iterdir() if not one.name.startswith(".")]
-    whole = len(inside) > 1 or not inside or not inside[0].is_dir() or inside[0].name == "inference"
-    return read_case(root if whole else inside[0])
+    entries = [entry for entry in root.iterdir() if not entry.name.startswith(".")]
+    is_case_folder = len(entries) > 1 or not entries or not entries[0].is_dir() or entries[0].name == "inference"
+    return read_case(root if is_case_folder else entries[0])
 
 
 def extract(packed: Path, folder: Path) -> None:
-    """Lay the files of a zip into a folder.
+    """Extract a zip into a folder.
 
-    Raises: TaskFailure: input_error: it is none, leads out of the folder, has links, or is a bomb.
+    Raises:
+        TaskFailure: input_error: The file is not a zip, or has paths outside of the folder, links, or too much data.
     """
     folder.mkdir(parents=True, exist_ok=True)
     try:
         with zipfile.ZipFile(packed) as archive:
-            entries = [one for one in archive.infolist() if not one.filename.startswith(SKIPPED_FOLDERS)]
+            entries = [
+                entry_info for entry_info in archive.infolist() if not entry_info.filename.startswith(SKIPPED_FOLDERS)
+            ]
             _check(entries, packed.stat().st_size)
             for entry in entries:
                 if not entry.is_dir():
@@ -102,27 +118,31 @@ def extract(packed: Path, folder: Path) -> None:
                     target.parent.mkdir(parents=True, exist_ok=True)
                     _extract(archive, entry, target)
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
-        hint = msg("cases.pack_folder_case_anew", "pack the folder of the case anew")
+        hint = msg("cases.pack_folder_case_anew", "pack the folder of the case again")
         raise TaskFailure(
             "input_error", msg("cases.zip_cannot_read", f"this zip cannot be read: {error}"), hint
         ) from error
 
 
 def parse_description(data: bytes) -> dict[str, Any]:
-    """What `case.json` says. Raises: TaskFailure."""
+    """Return the contents of `case.json`.
+
+    Raises:
+        TaskFailure: The contents are invalid.
+    """
     try:
-        said: object = json.loads(data)
+        content: object = json.loads(data)
     except ValueError:
-        said = None
-    if not isinstance(said, dict):
+        content = None
+    if not isinstance(content, dict):
         raise TaskFailure("input_error", msg("cases.case_json_not_describe", "case.json does not describe a case"))
-    described = cast("dict[str, Any]", said)
+    described = cast("dict[str, Any]", content)
     kinds = {"name": str, "frameworks": list, "case": dict, "parameters": dict, "vendors": dict, "requirements": dict}
     for key, kind in kinds.items():
         if not isinstance(described.get(key), kind):
             raise TaskFailure(
                 "input_error",
-                msg("cases.case_json_missing_another", f"case.json: {key} is missing, or of another type"),
+                msg("cases.case_json_missing_another", f"case.json: {key} is missing or has the wrong type"),
             )
     return described
 
@@ -137,11 +157,11 @@ def _check(entries: list[zipfile.ZipInfo], packed_bytes: int) -> None:
             "input_error",
             msg(
                 "cases.zip_unpacks_bytes_files",
-                f"the zip unpacks to {unpacked:,} bytes in {len(entries):,} files: a bomb?",
+                f"the zip unpacks to {unpacked:,} bytes in {len(entries):,} files: a zip bomb?",
             ),
         )
     if len({name.casefold() for name in names}) < len(names):
-        raise TaskFailure("input_error", msg("cases.zip_file_twice", "the zip has a file twice"))
+        raise TaskFailure("input_error", msg("cases.zip_file_twice", "the zip has two files of the same name"))
     for entry in entries:
         parts = entry.filename.rstrip("/").split("/")
         kind = stat.S_IFMT(entry.external_attr >> 16)
@@ -150,20 +170,24 @@ def _check(entries: list[zipfile.ZipInfo], packed_bytes: int) -> None:
             raise TaskFailure(
                 "input_error",
                 msg(
-                    "cases.zip_leads_out_no", f"{entry.filename[:80]!r} in the zip leads out of it, or is no plain file"
+                    "cases.zip_leads_out_no",
+                    f"{entry.filename[:80]!r} in the zip is outside of the folder or not a regular file",
                 ),
             )
 
 
 def _extract(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, target: Path) -> None:
-    """One file, of no more bytes than its entry says."""
-    left = entry.file_size
+    """Extract one file of at most the size that its entry declares."""
+    remaining = entry.file_size
     with archive.open(entry) as source, target.open("xb") as out:
-        while piece := source.read(1 << 20):
-            left -= len(piece)
-            if left < 0:
+        while chunk := source.read(1 << 20):
+            remaining -= len(chunk)
+            if remaining < 0:
                 raise TaskFailure(
                     "input_error",
-                    msg("cases.larger_than_zip_says", f"{entry.filename[:80]!r} is larger than the zip says: a bomb?"),
+                    msg(
+                        "cases.larger_than_zip_says",
+                        f"{entry.filename[:80]!r} is larger than the zip declares: a zip bomb?",
+                    ),
                 )
-            out.write(piece)
+            out.write(chunk)

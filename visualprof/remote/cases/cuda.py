@@ -1,4 +1,4 @@
-"""A GPU that PyTorch calls cuda: those of NVIDIA and, by ROCm, of AMD."""
+"""A GPU that PyTorch calls cuda: GPUs of NVIDIA, and of AMD with ROCm."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from visualprof.peaks import find_peak
 from visualprof.remote.cases import Peak
 from visualprof.remote.cases.peaks import DEVICE_MATRIX_SIZE, measure_peak
 
-DEVICE = "cuda:0"  # the only one that a case sees
+DEVICE = "cuda:0"  # the only device that a case sees
 
 
 def synchronize() -> None:
-    """Waits for what PyTorch or MegEngine has started; the other engines wait by themselves."""
+    """Wait for the work of PyTorch and MegEngine; other engines wait themselves."""
     if torch := sys.modules.get("torch"):
         torch.cuda.synchronize()
     if megengine := sys.modules.get("megengine"):
-        megengine._full_sync()  # noqa: SLF001 - its only way
+        megengine._full_sync()  # noqa: SLF001 - no public function does it
 
 
 def device_name() -> str:
-    """The name by PyTorch, "" without it."""
+    """Return the device name from PyTorch, "" without PyTorch."""
     try:
         torch: Any = importlib.import_module("torch")
     except ImportError:
@@ -32,7 +32,7 @@ def device_name() -> str:
 
 
 def peak(precision: str) -> Peak | None:
-    """As its maker says, f32 without TF32; else the best of its multiplications. None without PyTorch."""
+    """Return the datasheet's peak (fp32 without TF32), otherwise a measured peak; `None` without PyTorch."""
     if not (name := device_name()):
         return None
     torch: Any = importlib.import_module("torch")

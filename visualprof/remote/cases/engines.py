@@ -1,4 +1,4 @@
-"""Engines of cases on the backends that measure models: one class, whatever the runtime."""
+"""Engines of cases that run on the backends for model measurements."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ class BackendModel:
     """A session of a backend as FlagPerf's class InferModel: lists of tensors in and out.
 
     Args:
-        feeds: what it was loaded with, its inputs by name in their order; {}: as many as come.
-        compiles: the runtime compiles for each size. A new one has a run of its own, whose time is no inference.
+        session: The loaded model.
+        feeds: The inputs at loading, in order; {} accepts any number of inputs.
+        compiles: Whether the runtime compiles for each size. The first run of a new size does not count as inference.
     """
 
     def __init__(self, session: Session, feeds: Feeds, compiles: bool) -> None:
@@ -29,21 +30,21 @@ class BackendModel:
         self._sizes = {tuple(values.shape for values in feeds.values())}
 
     def __call__(self, inputs: list[Any], /) -> tuple[list[Any], float]:
-        """One batch, of tensors of PyTorch or arrays; the outputs are the same."""
+        """Run one batch of PyTorch tensors or arrays. The outputs have the same type."""
         np: Any = importlib.import_module("numpy")
-        tensors = any(hasattr(one, "detach") for one in inputs)
-        arrays = [np.ascontiguousarray(one.detach().cpu().numpy() if tensors else one) for one in inputs]
+        tensors = any(hasattr(value, "detach") for value in inputs)
+        arrays = [np.ascontiguousarray(value.detach().cpu().numpy() if tensors else value) for value in inputs]
         names = self._names or [str(i) for i in range(len(arrays))]
         feeds: Feeds = dict(zip(names, arrays, strict=True))
         compiled_s = self._compile(feeds) if self._compiles else 0.0
         outputs = self._session.fetch(self._session.infer(self._session.prepare(feeds)))
         if tensors:
             torch: Any = importlib.import_module("torch")
-            outputs = [torch.from_numpy(one) for one in outputs]
+            outputs = [torch.from_numpy(value) for value in outputs]
         return outputs, compiled_s
 
     def _compile(self, feeds: Feeds) -> float:
-        """Seconds that the first run with these sizes takes; 0 for sizes that have run."""
+        """Run new sizes once and return the seconds; 0 for sizes that have run."""
         sizes = tuple(values.shape for values in feeds.values())
         if sizes in self._sizes:
             return 0.0
@@ -53,19 +54,21 @@ class BackendModel:
         return time.perf_counter() - start
 
     def effective(self) -> dict[str, str]:
-        """What really runs: precision, threads, providers, ..."""
+        """Return the settings that really run: precision, threads, providers, ..."""
         return self._session.effective()
 
 
 def backend_engine(
     name: str, device: str, requires: tuple[str, ...], suffix: str = ".onnx", compiles: bool = False
 ) -> Engine:
-    """An engine that loads the exported file with a backend.
+    """Return an engine that loads the exported file with a backend.
 
     Args:
-        device: of the spec, "cpu" or "cuda:0".
-        suffix: of the files that it reads; `export_model` writes one.
-        compiles: as of BackendModel.
+        name: Name of the backend.
+        device: Device of the run configuration: "cpu" or "cuda:0".
+        requires: Required packages.
+        suffix: Suffix of the files that it reads; `export_model` writes one.
+        compiles: As in `BackendModel`.
     """
 
     def make(config: Any, onnx_path: str, model: Any) -> InferModel:
@@ -90,7 +93,7 @@ def backend_engine(
 
 
 def torch_engine(device: str, compiled: bool) -> Engine:
-    """The model of the case itself in PyTorch: operator by operator, or by torch.compile. Nothing is exported."""
+    """Return an engine that runs the case's PyTorch model itself, eagerly or with torch.compile, without an export."""
 
     def make(config: Any, onnx_path: str, model: Any) -> InferModel:
         if model is None:
@@ -98,7 +101,7 @@ def torch_engine(device: str, compiled: bool) -> Engine:
                 "model_error",
                 msg(
                     "cases.compiler_runs_cases_model",
-                    "this compiler runs the case's model, and create_model has made none",
+                    "this compiler runs the case's model, and create_model returned none",
                 ),
             )
         torch_backend: Any = importlib.import_module("visualprof.remote.backends.torch")
@@ -119,7 +122,7 @@ def engine_spec(config: Any, name: str, device: str, options: dict[str, str] | N
 
 
 def _sized(dims: list[Any], config: Any) -> tuple[int, ...]:
-    """Sizes of an input: an open first dimension is the batch, any other one is 1."""
+    """Return the sizes of an input: an open first dimension is the batch size, other open dimensions are 1."""
     return tuple(d if isinstance(d, int) and d > 0 else (1 if i else config.batch_size) for i, d in enumerate(dims))
 
 
@@ -127,13 +130,13 @@ def _onnx_feeds(path: Path, config: Any) -> Feeds:
     np: Any = importlib.import_module("numpy")
     onnx: Any = importlib.import_module("onnx")
     graph = onnx.load(path, load_external_data=False).graph
-    weights = {one.name for one in graph.initializer}
+    weights = {value.name for value in graph.initializer}
     feeds: Feeds = {}
-    for one in graph.input:
-        if one.name not in weights:
-            tensor = one.type.tensor_type
+    for value in graph.input:
+        if value.name not in weights:
+            tensor = value.type.tensor_type
             dims = [d.dim_value if d.HasField("dim_value") else None for d in tensor.shape.dim]
-            feeds[one.name] = np.zeros(_sized(dims, config), onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type))
+            feeds[value.name] = np.zeros(_sized(dims, config), onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type))
     return feeds
 
 
@@ -143,11 +146,14 @@ def _megengine_feeds(path: Path, config: Any) -> Feeds:
     tools: Any = importlib.import_module("megengine.utils.comp_graph_tools")
     with path.open("rb") as file:
         outputs = graphs.load_graph(file).output_vars_list
-    return {one.name: np.zeros(one.shape, one.dtype) for one in tools.get_dep_vars(outputs, "Host2DeviceCopy")}
+    return {var.name: np.zeros(var.shape, var.dtype) for var in tools.get_dep_vars(outputs, "Host2DeviceCopy")}
 
 
 def _litert_feeds(path: Path, config: Any) -> Feeds:
     np: Any = importlib.import_module("numpy")
     litert: Any = importlib.import_module("visualprof.remote.backends.litert")
     inputs = litert.LiteRtSession(path, Spec(config.case, "litert")).inputs
-    return {name: np.zeros(_sized(list(one["shape_signature"]), config), one["dtype"]) for name, one in inputs.items()}
+    return {
+        name: np.zeros(_sized(list(details["shape_signature"]), config), details["dtype"])
+        for name, details in inputs.items()
+    }

@@ -1,4 +1,4 @@
-"""A case as it lies on disk, in its own folder or in FlagPerf's tree: read, never run."""
+"""Read a case from disk, from its own folder or a FlagPerf tree. Its code is never run."""
 
 from __future__ import annotations
 
@@ -22,11 +22,20 @@ FUNCTIONS = ("build_dataloader", "create_model", "evaluator", "export_model", "m
 
 @dataclass(frozen=True)
 class Case:
-    """A case. files: where each is to lie (as in FlagPerf's tree), and where it is.
+    """A case.
 
-    framework: that is run where nobody chooses, "" none of several. case, parameters, vendors: its layers. data_dir:
-    its own data, None without. data, weights: paths below data_dir that have to be there. requirements: of packages, ""
-    for every vendor, `+NAME` what a vendor adds, `NAME` what it has instead.
+    Attributes:
+        name: Name of the case.
+        frameworks: Frameworks that have code.
+        files: Source file by its path in the bundle (paths as in FlagPerf's tree).
+        case: The layer of configurations.yaml.
+        parameters: The layer of parameters.yaml.
+        vendors: The layers of the platforms.
+        title: Title.
+        framework: The default framework, "" if there are several without a default.
+        data_dir: Folder of the case's own data; `None` without.
+        data: Required paths below data_dir, including weights.
+        requirements: Packages: "" for every platform, `+NAME` additions for a platform, `NAME` replacements for it.
     """
 
     name: str
@@ -42,49 +51,60 @@ class Case:
     requirements: dict[str, list[str]] = field(default_factory=dict[str, "list[str]"])
 
     def description(self) -> dict[str, Any]:
-        """What the child, which reads no YAML, has to know of it."""
+        """Return the description for the child, which reads no YAML."""
         same = ("name", "frameworks", "case", "parameters", "vendors", "title", "data", "requirements")
         return {name: getattr(self, name) for name in same}
 
 
 def required_packages(requirements: dict[str, list[str]], vendor: str) -> list[str]:
-    """The packages that a case needs with a vendor."""
+    """Return the packages that a case requires on a platform."""
     return [*requirements.get(vendor, requirements.get("", [])), *requirements.get(f"+{vendor}", [])]
 
 
 def shipped_cases() -> dict[str, Path]:
-    """The cases that ship, by name."""
+    """Return the folders of the shipped cases by name."""
     folders = sorted(LIBRARY.iterdir()) if LIBRARY.is_dir() else []
     return {folder.name: folder for folder in folders if (folder / CONFIGURATIONS).is_file()}
 
 
-def find_case(named: str) -> Case:
-    """A case by its folder, by `ROOT:CASE` in a tree of FlagPerf's, or by its name among those that ship.
+def find_case(reference: str) -> Case:
+    """Return a case by its folder, as `ROOT:CASE` in a FlagPerf tree, or by the name of a shipped case.
 
-    Raises: TaskFailure: input_error: there is none, or it is none.
+    Raises:
+        TaskFailure: input_error: There is no such case, or it is invalid.
     """
-    path, _, name = named.rpartition(":") if ":" in named and not Path(named).exists() else (named, "", "")
+    path, _, name = (
+        reference.rpartition(":") if ":" in reference and not Path(reference).exists() else (reference, "", "")
+    )
     if not Path(path).is_dir() and path in shipped_cases():
         return read_case(shipped_cases()[path])
     return read_case(Path(path), name)
 
 
 def read_case(path: Path, name: str = "") -> Case:
-    """The case of a folder. name: of one of several in a tree of FlagPerf's. Raises: TaskFailure."""
+    """Read the case of a folder.
+
+    Args:
+        path: The folder.
+        name: The case in a FlagPerf tree with several cases.
+
+    Raises:
+        TaskFailure: The folder is not a valid case.
+    """
     if not path.is_dir():
         hint = f"shipped: {', '.join(shipped_cases()) or 'none'}; or give the path of a folder"
-        raise TaskFailure("input_error", f"{path}: there is no such case", hint)
+        raise TaskFailure("input_error", f"{path}: no such case", hint)
     path = path.resolve()
     configs, code, engines = _places(path, name)
     name = code.name
     if not is_valid_key(name.replace("-", "_")):
-        raise TaskFailure("input_error", f"{name!r} is no name of a case", "letters, digits and _")
+        raise TaskFailure("input_error", f"{name!r} is not a valid name of a case", "use letters, digits and _")
     frameworks = tuple(sorted(folder.name for folder in code.iterdir() if _holds_code(folder)))
     if not frameworks:
         raise TaskFailure("input_error", f"{code}: no folder has {', '.join(FUNCTIONS[:4])}", "for example pytorch/")
     about = _yaml(code / DESCRIPTION)
     data = [*_texts(about, "data"), *_texts(about, "weights")]
-    own = code / "data"
+    data_folder = code / "data"
     return Case(
         name,
         frameworks,
@@ -94,14 +114,14 @@ def read_case(path: Path, name: str = "") -> Case:
         dict(_vendors(configs / "vendor_config")),
         str(about.get("title") or ""),
         str(about.get("framework") or (frameworks[0] if len(frameworks) == 1 else "")),
-        own if own.is_dir() else None,
+        data_folder if data_folder.is_dir() else None,
         tuple(data),
         dict(_requirements(code, frameworks)),
     )
 
 
 def _places(path: Path, name: str) -> tuple[Path, Path, Path]:
-    """The folders of configurations, of code and of engines."""
+    """Return the folders of configurations, code and engines."""
     if (path / CONFIGURATIONS).is_file() and any(_holds_code(folder) for folder in path.iterdir()):
         return path, path, path / "inference_engine"
     if path.parent.name in ("benchmarks", "configs"):
@@ -113,7 +133,9 @@ def _places(path: Path, name: str) -> tuple[Path, Path, Path]:
         return root / "configs" / name, root / "benchmarks" / name, root / "inference_engine"
     if cases:
         raise TaskFailure("input_error", f"{path} has several cases", f"one of {root}:{{{','.join(cases)}}}")
-    raise TaskFailure("input_error", f"{path} is no case: it has no {CONFIGURATIONS}", "visualprof case new makes one")
+    raise TaskFailure(
+        "input_error", f"{path} is not a case: it has no {CONFIGURATIONS}", "create one with visualprof case new"
+    )
 
 
 def _holds_code(folder: Path) -> bool:
@@ -121,7 +143,11 @@ def _holds_code(folder: Path) -> bool:
 
 
 def _files(name: str, code: Path, engines: Path) -> Iterator[tuple[str, Path]]:
-    """Files of the case and of the engines that it brings. Raises: TaskFailure: too many, too large, links."""
+    """Yield the files of the case and of its engines.
+
+    Raises:
+        TaskFailure: There are too many files, too large files, or links.
+    """
     total = 0
     pairs = [(f"benchmarks/{name}", code)] + ([("inference_engine", engines)] if engines.is_dir() else [])
     for count, (place, file) in enumerate(_walk(pairs)):
@@ -150,13 +176,13 @@ def _walk(pairs: list[tuple[str, Path]]) -> Iterator[tuple[str, Path]]:
 
 
 def _vendors(folder: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """FlagPerf writes `nvidia_configurations.yaml`, we `nvidia.yaml`."""
+    """Yield the layers of platforms. FlagPerf writes `nvidia_configurations.yaml`, visualprof `nvidia.yaml`."""
     for file in sorted(folder.glob("*.yaml")) if folder.is_dir() else []:
         yield file.stem.removesuffix("_configurations"), _yaml(file)
 
 
 def _requirements(code: Path, frameworks: tuple[str, ...]) -> Iterator[tuple[str, list[str]]]:
-    """Of `requirements.txt`, of `requirements-VENDOR.txt`, and of FlagPerf's `FRAMEWORK/VENDOR_requirements.txt`."""
+    """Yield requirements of `requirements.txt`, `requirements-VENDOR.txt` and `FRAMEWORK/VENDOR_requirements.txt`."""
     for folder in (code, *(code / framework for framework in frameworks)):
         for file in sorted(folder.glob("*requirements*.txt")):
             before, _, after = file.stem.partition("requirements")
@@ -165,7 +191,11 @@ def _requirements(code: Path, frameworks: tuple[str, ...]) -> Iterator[tuple[str
 
 
 def _yaml(file: Path) -> dict[str, Any]:
-    """The keys of a file; none where there is no file. Raises: TaskFailure: it is no flat YAML."""
+    """Return the keys of a file, none without a file.
+
+    Raises:
+        TaskFailure: The file is not flat YAML.
+    """
     if not file.is_file():
         return {}
     import yaml
@@ -178,26 +208,26 @@ def _yaml(file: Path) -> dict[str, Any]:
         raise TaskFailure("input_error", f"{file}: {' '.join(str(error).split())[:300]}", "is it YAML?") from None
     if content is not None and not (isinstance(content, dict) and _plain(cast("object", content), [MAX_KEYS])):
         hint = f"keys with texts, numbers, true, false, null, and lists of them; at most {MAX_KEYS} in all"
-        raise TaskFailure("input_error", f"{file} is no list of keys and values", hint)
+        raise TaskFailure("input_error", f"{file} is not a mapping of keys to values", hint)
     return json.loads(json.dumps(content or {}))
 
 
-def _plain(value: object, left: list[int], depth: int = MAX_DEPTH) -> bool:
-    """Whether it is what JSON can say, and not too much of it: anchors of YAML may stand for millions of values."""
-    left[0] -= 1
+def _plain(value: object, remaining: list[int], depth: int = MAX_DEPTH) -> bool:
+    """Whether a value is small enough and valid JSON; YAML anchors may expand to millions of values."""
+    remaining[0] -= 1
     if isinstance(value, (str, int, float, type(None))):
         return True
-    if left[0] < 0 or not depth:
+    if remaining[0] < 0 or not depth:
         return False
     if isinstance(value, dict):
         items: dict[object, object] = value  # pyright: ignore[reportUnknownVariableType]
-        return all(isinstance(key, str) and _plain(one, left, depth - 1) for key, one in items.items())
+        return all(isinstance(key, str) and _plain(item, remaining, depth - 1) for key, item in items.items())
     values: list[object] = value if isinstance(value, list) else []  # pyright: ignore[reportUnknownVariableType]
-    return isinstance(value, list) and all(_plain(one, left, depth - 1) for one in values)
+    return isinstance(value, list) and all(_plain(item, remaining, depth - 1) for item in values)
 
 
 def parse_value(text: str) -> Any:
-    """A value as it is typed, read as in the files: `8`, `true`, `null`, `openvino`."""
+    """Return a typed value as YAML reads it: `8`, `true`, `null`, `openvino`."""
     import yaml
 
     try:
@@ -209,4 +239,4 @@ def parse_value(text: str) -> Any:
 
 def _texts(about: dict[str, Any], key: str) -> list[str]:
     value: object = about.get(key) or []
-    return [str(one) for one in cast("list[object]", value)] if isinstance(value, list) else [str(value)]
+    return [str(item) for item in cast("list[object]", value)] if isinstance(value, list) else [str(value)]

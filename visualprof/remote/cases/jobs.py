@@ -1,4 +1,4 @@
-"""A case with one configuration on one machine as the job that a server takes."""
+"""Create the job request for a case with one configuration on one machine."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from visualprof.remote.cases.bundle import SUFFIX
 from visualprof.remote.cases.folder import Case
 from visualprof.remote.protocol import CaseRef, ModelRef, Profile, Request, Spec
 
-FRAMEWORKS = {"pytorch": "torch"}  # backends of those frameworks that have another name
+FRAMEWORKS = {"pytorch": "torch"}  # frameworks whose backend has another name
 
 
 def chosen_compiler(case: Case, vendor: Vendor, command: Mapping[str, Any]) -> str | None:
-    """The compiler that the layers choose, None for validation alone."""
+    """Return the compiler that the configuration layers select; `None` for validation only."""
     return {**case.case, **case.vendors.get(vendor.name, {}), **command}.get("compiler")
 
 
@@ -31,11 +31,18 @@ def case_job(
     timeout_s: float,
     step_timeouts: Mapping[str, float],
 ) -> Request:
-    """A job of a case. The backend is the one whose runtime the engine needs.
+    """Return the job of a case. Its backend is the one whose runtime the engine needs.
 
     Args:
-        blob: sha256 of the bundle. command: the layer of the command line. agent: the machine's id. step_timeouts: of
-        `CaseRef`.
+        case: The case.
+        blob: sha256 of the bundle.
+        vendor: The platform.
+        framework: Name of the framework.
+        command: Settings of the command line.
+        agent: Id of the machine.
+        device: The device.
+        timeout_s: Time limit of the job.
+        step_timeouts: Time limits of the steps, as in `CaseRef`.
     """
     compiler = chosen_compiler(case, vendor, command)
     engine = vendor.engines.get(str(compiler))

@@ -1,4 +1,4 @@
-"""The configuration of a case: layers over one another, each key with its origin, frozen once they are merged."""
+"""The configuration of a case: merged layers, with the origin of each key; immutable after the merge."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from visualprof.remote.cases import STEPS
 from visualprof.remote.cases.arithmetic import evaluate
 from visualprof.remote.protocol import TaskFailure
 
-# What a case need not say. FlagPerf's cases say all of it.
+# Keys that a case may omit. FlagPerf's cases set all of them.
 DEFAULTS: dict[str, Any] = {
     "batch_size": 1, "flops": None, "fp16": False, "compiler": None, "num_workers": 0, "log_freq": 30, "repeat": 1,
     "no_validation": False, "exist_onnx_path": None, "exist_compiler_path": None,
@@ -24,7 +24,7 @@ MIN_COUNTS = {
     "num_workers": 0,
     "log_freq": 1,
     "repeat": 1,
-}  # whole numbers, and the least that they may be
+}  # whole numbers with their minimum
 FLAG_KEYS = ("fp16", "no_validation")
 TEXT_KEYS = ("compiler", "exist_onnx_path", "exist_compiler_path")
 HOST_KEYS = ("perf_dir", "data_dir", "log_dir", "vendor", "case", "framework")
@@ -35,7 +35,14 @@ _named: Callable[..., Any] = collections.namedtuple
 
 @dataclass(frozen=True)
 class Setting:
-    """A key as it counts. origin: the layer that set it. before: what the layer below said, as JSON; None: nothing."""
+    """A key of the merged configuration.
+
+    Attributes:
+        key: The key.
+        value: The effective value.
+        origin: The layer that set it.
+        before: The value of the layer below as JSON; `None` if there is none.
+    """
 
     key: str
     value: Any
@@ -45,7 +52,13 @@ class Setting:
 
 @dataclass(frozen=True)
 class MergedConfig:
-    """All layers as one. warnings: new keys, and overrides that change nothing. changes: what an override changed."""
+    """The merged configuration.
+
+    Attributes:
+        settings: Settings by key.
+        warnings: New keys, and overrides that change nothing.
+        changes: Overrides that change a value.
+    """
 
     settings: dict[str, Setting]
     warnings: list[str] = field(default_factory=list[str])
@@ -55,23 +68,22 @@ class MergedConfig:
         return self.settings[key].value
 
     def as_namedtuple(self) -> Any:
-        """The namedtuple that a case's functions get."""
+        """Return the namedtuple that a case's functions receive."""
         kind = _named("Config", self.settings)
         return kind(*(setting.value for setting in self.settings.values()))
 
 
 def merge(host: Layer, case: Layer, parameters: Layer, vendor: Layer, command: Layer) -> MergedConfig:
-    """The layers as one: host < case < vendor < command line, and beside them the parameters, which nobody changes.
+    """Merge the layers: host < case < vendor < command line, and the parameters, which no layer may change.
 
-    Raises: TaskFailure: input_error that names every clash.
+    Raises:
+        TaskFailure: input_error that names every conflict.
     """
     below = {key: Setting(key, value, "default") for key, value in DEFAULTS.items() if key not in parameters}
     below |= {key: Setting(key, value, "case") for key, value in case.items()}
     merged = MergedConfig(below)
     errors = [
-        msg(
-            "cases.stands_configurations_yaml_parameters", f"{key} stands in configurations.yaml and in parameters.yaml"
-        )
+        msg("cases.stands_configurations_yaml_parameters", f"{key} is in both configurations.yaml and parameters.yaml")
         for key in case
         if key in parameters
     ]
@@ -84,40 +96,43 @@ def merge(host: Layer, case: Layer, parameters: Layer, vendor: Layer, command: L
         for key, value in layer.items():
             if key not in host and key not in parameters:
                 _override(merged, Setting(key, value, origin))
-    every = {
+    named_layers = {
         "configurations.yaml": case,
         "parameters.yaml": parameters,
         msg("cases.vendor", "the vendor"): vendor,
         msg("cases.command_line", "command line"): command,
     }
     errors += [
-        msg("cases.set_host", f"{key} of {where} is set by the host")
-        for where, layer in every.items()
+        msg("cases.set_host", f"{key} of {layer_name} is set by the host")
+        for layer_name, layer in named_layers.items()
         for key in layer
         if key in host
     ]
-    ours = {key: Setting(key, value, "host") for key, value in host.items()}
+    host_settings = {key: Setting(key, value, "host") for key, value in host.items()}
     fixed = {key: Setting(key, value, "parameters") for key, value in parameters.items()}
-    whole = MergedConfig({**ours, **below, **fixed}, merged.warnings, merged.changes)
-    errors += config_errors(whole)
+    merged_all = MergedConfig({**host_settings, **below, **fixed}, merged.warnings, merged.changes)
+    errors += config_errors(merged_all)
     if errors:
         raise TaskFailure(
             "input_error", "; ".join(errors), msg("cases.each_key_one_place", "each key has one place: docs/cases.md")
         )
-    return whole
+    return merged_all
 
 
 def _override(merged: MergedConfig, setting: Setting) -> None:
     key, before = setting.key, merged.settings.get(setting.key)
     if before is None:
         merged.warnings.append(
-            msg("cases.new_sets_no_layer", f"{key} is new: the {setting.origin} sets it, and no layer below knows it")
+            msg(
+                "cases.new_sets_no_layer",
+                f"{key} is a new key: the {setting.origin} sets it, and no lower layer has it",
+            )
         )
     elif equal_values(before.value, setting.value):
         merged.warnings.append(
             msg(
                 "cases.sets_which_already",
-                f"{key}: the {setting.origin} sets {as_json(setting.value)}, which it is already",
+                f"{key}: the {setting.origin} sets {as_json(setting.value)}, which is already the value",
             )
         )
         return
@@ -127,36 +142,36 @@ def _override(merged: MergedConfig, setting: Setting) -> None:
 
 
 def equal_values(a: Any, b: Any) -> bool:
-    """Whether two values are equal, and true is no 1."""
+    """Whether two values are equal and of the same kind (true differs from 1)."""
     return a == b and isinstance(a, bool) == isinstance(b, bool)
 
 
 def as_json(value: Any) -> str:
-    """A value as JSON."""
+    """Return a value as JSON."""
     return json.dumps(value, ensure_ascii=False)
 
 
 def config_errors(merged: MergedConfig) -> list[str]:
-    """What is no name of a key, or no value of the ten that every case has."""
+    """Return errors: invalid names of keys, and invalid values of the ten keys that every case has."""
     settings = merged.settings
-    errors = [msg("cases.no_name", f"{key[:60]!r} is no name") for key in settings if not is_valid_key(key)]
+    errors = [msg("cases.no_name", f"{key[:60]!r} is not a valid name") for key in settings if not is_valid_key(key)]
     for key, least in MIN_COUNTS.items():
         value = settings[key].value
         if not isinstance(value, int) or isinstance(value, bool) or value < least:
             errors.append(
                 msg(
                     "cases.whole_number_more",
-                    f"{key} is {as_json(value)}, and has to be a whole number of {least} or more",
+                    f"{key} is {as_json(value)}, but must be a whole number of at least {least}",
                 )
             )
     errors += [
-        msg("cases.true_false", f"{key} has to be true or false")
+        msg("cases.true_false", f"{key} must be true or false")
         for key in FLAG_KEYS
         if not isinstance(settings[key].value, bool)
     ]
     texts = [(key, settings[key].value) for key in TEXT_KEYS]
     errors += [
-        msg("cases.text_null", f"{key} has to be a text or null")
+        msg("cases.text_null", f"{key} must be a text or null")
         for key, value in texts
         if value is not None and not _text(value)
     ]
@@ -169,7 +184,7 @@ def config_errors(merged: MergedConfig) -> list[str]:
 
 
 def is_valid_key(key: object) -> bool:
-    """Whether it can be a field of a namedtuple."""
+    """Whether a key can be a field of a namedtuple."""
     return isinstance(key, str) and key.isidentifier() and not keyword.iskeyword(key) and key[0] != "_"
 
 
@@ -178,9 +193,10 @@ def _text(value: object) -> bool:
 
 
 def skipped_steps(merged: Layer | MergedConfig) -> dict[str, str]:
-    """The steps that the four switches leave out, each with the reason.
+    """Return the steps that the configuration skips, each with the reason.
 
-    Raises: TaskFailure: input_error: nothing would be left to run, or no_validation stands without a model to compile.
+    Raises:
+        TaskFailure: input_error: Nothing would remain to run, or no_validation is set without a model to compile.
     """
     compiler, onnx, compiled = (merged[key] for key in TEXT_KEYS)
     left_out: dict[str, str] = {}
@@ -190,11 +206,11 @@ def skipped_steps(merged: Layer | MergedConfig) -> dict[str, str]:
                 "input_error",
                 msg(
                     "cases.nothing_left_run_compiler",
-                    "nothing is left to run: compiler is null and no_validation is true",
+                    "there is nothing to run: compiler is null and no_validation is true",
                 ),
             )
         if onnx is None:
-            hint = msg("cases.say_where_model_leave", "say where the model is, or leave no_validation false")
+            hint = msg("cases.say_where_model_leave", "set exist_onnx_path, or set no_validation to false")
             raise TaskFailure(
                 "input_error",
                 msg(

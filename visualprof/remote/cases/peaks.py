@@ -1,4 +1,4 @@
-"""What a device can do at most, measured: the best of many multiplications of large matrices."""
+"""Measure the peak performance of a device: the fastest of many multiplications of large matrices."""
 
 from __future__ import annotations
 
@@ -17,11 +17,15 @@ TYPES = {"fp32": "float32", "fp16": "float16"}
 
 
 def measure_peak(precision: str, device: str = "cpu", side: int = CPU_MATRIX_SIZE) -> Peak | None:
-    """Operations a second of the best of the multiplications that fit into 0.8 s, with PyTorch or else numpy.
+    """Return the operations per second of the fastest multiplication within 0.8 s, with PyTorch or else numpy.
 
     Args:
-        precision: "fp32" or "fp16". device: of PyTorch.
-    Returns: None without a library that multiplies in that precision.
+        precision: "fp32" or "fp16".
+        device: Device of PyTorch.
+        side: Rows and columns of the matrices.
+
+    Returns:
+        `None` without a library that multiplies in that precision.
     """
     if importlib.util.find_spec("torch"):
         multiply = _by_torch(precision, device, side)
@@ -50,7 +54,7 @@ def _by_torch(precision: str, device: str, side: int) -> Callable[[], object]:
 
 
 def _best_s(multiply: Callable[[], object]) -> float:
-    """Seconds of the fastest run, the first apart; two at least."""
+    """Return the seconds of the fastest run except the first one, of at least two."""
     multiply()
     took: list[float] = []
     while len(took) < 2 or sum(took) + min(took) < MAX_DURATION_S:

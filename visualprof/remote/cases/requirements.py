@@ -1,4 +1,4 @@
-"""Packages that a case and its engine need, compared with what this interpreter has; nothing is imported."""
+"""Compare the packages that a case and its engine require with those of this interpreter. Nothing is imported."""
 
 from __future__ import annotations
 
@@ -26,9 +26,15 @@ MODULES = {
     "MegEngine": "megengine",
 }
 
-TRTEXEC = "trtexec"  # a command of TensorRT's, in none of pip's packages
-FLAGPERF_MODULES = ("tools", "loguru", "config", "inference_engine", "benchmarks")  # its own, or ours in its place
-# Of TensorRT's engines and contexts, gone with version 10.
+TRTEXEC = "trtexec"  # a command of TensorRT that no pip package provides
+FLAGPERF_MODULES = (
+    "tools",
+    "loguru",
+    "config",
+    "inference_engine",
+    "benchmarks",
+)  # modules of FlagPerf, or replacements
+# Attributes of engines and contexts that TensorRT 10 removed.
 REMOVED_IN_TENSORRT_10 = {
     "num_bindings", "get_binding_shape", "get_binding_dtype", "get_binding_index", "get_binding_name",
     "binding_is_input", "set_binding_shape", "execute_async_v2", "execute_v2", "max_batch_size", "max_workspace_size",
@@ -37,50 +43,55 @@ REMOVED_IN_TENSORRT_10 = {
 
 
 def parse_requirements(text: str) -> list[str]:
-    """The requirements in a file of pip's; options such as --index-url and markers are left to pip."""
+    """Return the requirements of a pip file, without options such as --index-url and without comments."""
     lines = (line.partition("#")[0].strip() for line in text.splitlines())
     return [line for line in lines if line and not line.startswith("-")]
 
 
 def engine_requirements(file: Path) -> tuple[str, ...]:
-    """What a file of an engine needs, read off its imports; of TensorRT what it calls says which versions have it.
+    """Return the packages that an engine's file imports. TensorRT calls in the file determine the version.
 
-    Raises: TaskFailure: it is no Python.
+    Raises:
+        TaskFailure: The file is not Python.
     """
     try:
         nodes = list(ast.walk(ast.parse(file.read_bytes())))
     except (SyntaxError, ValueError) as error:
-        raise TaskFailure("input_error", f"{file.name}: {error}", msg("cases.python_3", "is it Python 3?")) from None
-    wanted = _packages(nodes)
+        raise TaskFailure(
+            "input_error", f"{file.name}: {error}", msg("cases.python_3", "the file must be Python 3")
+        ) from None
+    packages = _packages(nodes)
     names = {node.attr for node in nodes if isinstance(node, ast.Attribute)}
     texts = {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
-    if "tensorrt" in wanted and names & REMOVED_IN_TENSORRT_10:
-        wanted["tensorrt"] = "tensorrt<10"
-    command = any(TRTEXEC in text for text in texts) and not shutil.which(TRTEXEC)
-    return (*sorted(wanted.values()), *([TRTEXEC] if command else []))
+    if "tensorrt" in packages and names & REMOVED_IN_TENSORRT_10:
+        packages["tensorrt"] = "tensorrt<10"
+    needs_trtexec = any(TRTEXEC in text for text in texts) and not shutil.which(TRTEXEC)
+    return (*sorted(packages.values()), *([TRTEXEC] if needs_trtexec else []))
 
 
 def imported_packages(case: Path, framework: str) -> list[str]:
-    """Packages that the code of a framework imports whatever happens; what it tries, or imports later, may be missing.
+    """Return the packages that the code of a framework always imports. Optional and late imports are ignored.
 
-    Args: case: the folder of its code. Files that are no Python say so when they are run.
+    Args:
+        case: The folder of the case's code. Files that are not Python fail when they run.
+        framework: Name of the framework.
     """
-    wanted = dict[str, str]()
+    packages = dict[str, str]()
     for file in sorted((case / framework).glob("*.py")):
         with suppress(SyntaxError, ValueError, RecursionError, OSError):
-            wanted |= _packages(ast.parse(file.read_bytes()).body)
-    own = {file.stem for folder in (case, case / framework) for file in folder.iterdir()} - {framework}
-    return sorted(package for module, package in wanted.items() if module not in own)
+            packages |= _packages(ast.parse(file.read_bytes()).body)
+    own_modules = {file.stem for folder in (case, case / framework) for file in folder.iterdir()} - {framework}
+    return sorted(package for module, package in packages.items() if module not in own_modules)
 
 
 def package_name(requirement: str) -> str:
-    """The package of a line of requirements, "" of what is none."""
+    """Return the package of a requirement line, "" if the line is not a requirement."""
     match = _REQUIREMENT.match(requirement)
     return match[1] if match else ""
 
 
 def _packages(nodes: Sequence[ast.AST]) -> dict[str, str]:
-    """What statements import that is neither Python's own nor FlagPerf's: packages by pip's names, by their modules."""
+    """Return the pip packages by module that statements import, without the standard library and FlagPerf."""
     imported = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
     imported |= {node.module or "" for node in nodes if isinstance(node, ast.ImportFrom) and not node.level}
     packages = {module: package for package, module in MODULES.items()}
@@ -89,7 +100,7 @@ def _packages(nodes: Sequence[ast.AST]) -> dict[str, str]:
 
 
 def missing_requirements(requirements: Iterable[str]) -> Iterator[str]:
-    """What this interpreter lacks, each as `tensorrt <10 (10.3.0 is here)`."""
+    """Yield the missing requirements, each as `tensorrt <10 (10.3.0 is installed)`."""
     for line in requirements:
         match = _REQUIREMENT.match(line)
         if not match:
@@ -99,11 +110,11 @@ def missing_requirements(requirements: Iterable[str]) -> Iterator[str]:
         if version is None:
             yield f"{name} {wanted}".strip()
         elif version and not version_satisfies(version, wanted):
-            yield msg("cases.here", f"{name} {wanted} ({version} is here)")
+            yield msg("cases.here", f"{name} {wanted} ({version} is installed)")
 
 
 def installed_version(name: str) -> str | None:
-    """The version of a package, "" for a module without one, None where there is neither."""
+    """Return the version of a package, "" for a module without a version, `None` if neither exists."""
     try:
         return importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
@@ -112,7 +123,7 @@ def installed_version(name: str) -> str | None:
 
 
 def version_satisfies(version: str, wanted: str) -> bool:
-    """Whether a version is within clauses such as `>=8,<10`; a clause that is not understood is left to pip."""
+    """Whether a version satisfies clauses such as `>=8,<10`. Clauses in an unknown form are left to pip."""
     return all(
         _holds(version, *match.groups()) for part in wanted.split(",") if (match := _CLAUSE.fullmatch(part.strip()))
     )

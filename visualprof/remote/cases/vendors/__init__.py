@@ -1,1 +1,1 @@
-"""One file a vendor, each with a `VENDOR`; found by listing this folder. Nothing heavy is imported at their top."""
+"""One file per accelerator platform, each with a `VENDOR`; found by listing this folder. Keep heavy imports out."""

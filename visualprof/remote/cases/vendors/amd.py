@@ -1,4 +1,4 @@
-"""AMD's GPUs by ROCm, whose PyTorch calls them cuda."""
+"""AMD GPUs with ROCm, whose PyTorch calls them cuda."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CPUs: the engines that run without a device of their own."""
+"""CPUs: engines that need no other device."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""NVIDIA's GPUs."""
+"""NVIDIA GPUs."""
 
 from __future__ import annotations
 

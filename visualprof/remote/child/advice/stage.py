@@ -1,7 +1,7 @@
-"""The stage `advise`: tries candidates beside the original, one after the other, and writes `advice.json`.
+"""The stage `advise`: try candidates next to the original, one after the other, and write `advice.json`.
 
-Each is converted, loaded, compared by its outputs and only then timed, in turns with the original, which stays loaded
-all the time. What fails is a row, and the rows so far stand in the file after each candidate.
+Each candidate is converted, loaded, compared by its outputs and only then timed, in turns with the original, which
+stays loaded. A failure is recorded in the candidate's row. The file is complete after each candidate.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ from visualprof.remote.converters import Converter, all_converters
 from visualprof.remote.protocol import Spec, TaskFailure
 
 SCHEMA = "visualprof.advice/1"
-MIN_ROUNDS = 10  # rounds that a verdict is tried with when the time is used up
+MIN_ROUNDS = 10  # rounds for a verdict when the time is used up
 TURN_S = 0.01
-MEMORY_SHARE = 0.6  # of what the task may use, for one process
-MAX_MODEL_FILES = 64  # files of made models in a result
+MEMORY_SHARE = 0.6  # share of the task's memory that one process may use
+MAX_MODEL_FILES = 64  # files of converted models in a result
 MAX_SIZE_RATIO = 0.95
 
 Json = dict[str, Any]
@@ -58,7 +58,13 @@ Json = dict[str, Any]
 
 @dataclass
 class LoadedModel:
-    """A loaded model in its process. outputs: folder with those of each set."""
+    """A loaded model in its process.
+
+    Attributes:
+        process: The process.
+        outputs: Folder with the outputs of each input set.
+        load: The answer to the command `load`.
+    """
 
     process: ChildProcess
     outputs: Path
@@ -68,16 +74,17 @@ class LoadedModel:
 def advise(task: TaskFile, events: EventLog) -> None:
     """Run the stage.
 
-    Raises: TaskFailure: the original itself cannot be loaded, or the data do not fit it.
+    Raises:
+        TaskFailure: The original cannot be loaded, or the data do not fit it.
     """
     AdviceStage(task, events).run()
 
 
 class AdviceStage:
-    """One stage: the original with its process, and the rows so far."""
+    """One run of the stage: the original with its process, and the rows so far."""
 
     def __init__(self, task: TaskFile, events: EventLog) -> None:
-        """Take a task whose request has an objective."""
+        """Prepare the advice of a task's request."""
         self.task, self.events = task, events
         self.request, self.asked = task.lease.request, task.lease.request.advise
         self.folder = task.work / "advice"
@@ -90,24 +97,24 @@ class AdviceStage:
         self.end = time.monotonic() + self.asked.budget_s
 
     def run(self) -> None:
-        """The original, every candidate, combinations of the best; the front at last."""
+        """Measure the original, every candidate, and combinations of the best; mark the Pareto front."""
         shutil.rmtree(self.folder, ignore_errors=True)
         self.sets: InputSets = write_input_sets(self.task, self.folder / "sets")
         self.original = self._load("original", self.task.model, self.task.lease.spec)
         try:
-            self._itself()
+            self._measure_baseline()
             candidates = self._candidates()
-            self._try(candidates, 0, len(candidates))
+            self._run_candidates(candidates, 0, len(candidates))
             more = select_candidates(
                 combinations(self._best(), {one.name: one for one in all_converters()}), self.asked.only
             )
-            self._try(more, len(candidates), len(candidates) + len(more))
+            self._run_candidates(more, len(candidates), len(candidates) + len(more))
             self._write(complete=True)
         finally:
             self.original.process.close()
             shutil.rmtree(self.folder, ignore_errors=True)
 
-    def _try(self, candidates: Sequence[Candidate], done: int, total: int) -> None:
+    def _run_candidates(self, candidates: Sequence[Candidate], done: int, total: int) -> None:
         for i, candidate in enumerate(candidates):
             self.events.emit("progress", done=done + i, total=total)
             row = CandidateRow(
@@ -122,17 +129,17 @@ class AdviceStage:
                 continue
             _log(candidate.name)
             try:
-                self._one(candidate, row)
-            except Exception as error:  # noqa: BLE001 - a candidate that fails is its own row
-                told = to_failure(error)
-                row.verdict, row.why = "failed", f"{told.reason}: {told.error}"
+                self._run_candidate(candidate, row)
+            except Exception as error:  # noqa: BLE001 - a failed candidate is recorded in its row
+                failure = to_failure(error)
+                row.verdict, row.why = "failed", f"{failure.reason}: {failure.error}"
             _log(f"{candidate.name}: {row.verdict} {row.why}")
             self.done[row.name] = candidate
             self._write(complete=False)
         self.events.emit("progress", done=total, total=max(1, total))
 
-    def _one(self, candidate: Candidate, row: CandidateRow) -> None:
-        """Convert, loads, compares, times and judges one; the row tells how far it came."""
+    def _run_candidate(self, candidate: Candidate, row: CandidateRow) -> None:
+        """Convert, load, compare, time and judge a candidate. Its row shows how far it came."""
         folder = self.folder / candidate.name
         try:
             model, changed = self._converted(candidate, row, folder)
@@ -160,15 +167,15 @@ class AdviceStage:
             shutil.rmtree(folder, ignore_errors=True)
 
     def _converted(self, candidate: Candidate, row: CandidateRow, folder: Path) -> tuple[Path, bool | None]:
-        """The candidate's model, and whether any step changed it."""
+        """Return the candidate's model, and whether any conversion changed it."""
         model, changed, took_ns = self.task.model, None if not candidate.steps else False, 0
         for i, step in enumerate(candidate.steps):
-            made = self._convert(step, model, folder / f"step{i}")
-            model = folder / f"step{i}" / "out" / "made" / Path(str(made["file"])).name
-            took_ns += int(made["took_ns"])
-            row.tools |= made["tools"]
-            if made["changed"] is None or made["changed"]:
-                changed = changed or made["changed"]
+            result = self._convert(step, model, folder / f"step{i}")
+            model = folder / f"step{i}" / "out" / "made" / Path(str(result["file"])).name
+            took_ns += int(result["took_ns"])
+            row.tools |= result["tools"]
+            if result["changed"] is None or result["changed"]:
+                changed = changed or result["changed"]
         row.convert_ns = took_ns if candidate.steps else None
         return model, changed
 
@@ -177,7 +184,7 @@ class AdviceStage:
         return run_conversion(self.task.converters[step.converter][0], step, model, data, folder, self.bounds, limit_s)
 
     def _load(self, name: str, model: Path, spec: Spec) -> LoadedModel:
-        """A process with the model loaded, and its outputs for every set of inputs."""
+        """Load a model in a process, and compute its outputs for every input set."""
         runtime = newest_runtime(spec, self.task.runtimes)
         if runtime is None:
             raise TaskFailure(
@@ -187,26 +194,28 @@ class AdviceStage:
         process = ChildProcess(runtime.python, self.task.work, "worker", folder, self.bounds, asked=True)
         try:
             load = process.call("load", self.asked.candidate_s, model=str(model), spec=spec_json(spec))
-            for one in self.sets.sets:
-                process.call("outputs", self.asked.candidate_s, feeds=str(one.file), into=str(folder / one.name))
+            for input_set in self.sets.sets:
+                process.call(
+                    "outputs", self.asked.candidate_s, feeds=str(input_set.file), into=str(folder / input_set.name)
+                )
         except BaseException:
             process.close()
             raise
         return LoadedModel(process, folder, load)
 
-    def _itself(self) -> None:
-        """The original beside a second process of it: what it differs from itself by is the margin."""
+    def _measure_baseline(self) -> None:
+        """Compare the original with a second process of it. Their difference determines the noise margin."""
         row = CandidateRow("original", "original", [], spec_json(self.task.lease.spec))
         self._describe(row, self.original, self.task.model)
-        twin = self._load("itself", self.task.model, self.task.lease.spec)
+        second_process = self._load("itself", self.task.model, self.task.lease.spec)
         try:
             self.margins = [1.0] * len(self.points)
-            row.points = [self._time(twin, i) for i in range(len(self.points))]
+            row.points = [self._time(second_process, i) for i in range(len(self.points))]
             self.same = [Interval(**point["ratio"]) for point in row.points]
             self.margins = [noise_margin(same) for same in self.same]
-            row.random, row.data = self._errors(twin)
+            row.random, row.data = self._errors(second_process)
         finally:
-            twin.process.close()
+            second_process.process.close()
         self._after(row, self.original)
         for point, margin in zip(row.points, self.margins, strict=True):
             point.update(margin=margin, verdict="")
@@ -216,29 +225,34 @@ class AdviceStage:
     def _describe(self, row: CandidateRow, running: LoadedModel, model: Path) -> None:
         row.load_ns, row.version = running.load["load_ns"], str(running.load["version"])[:100]
         row.effective = {str(k)[:100]: str(v)[:500] for k, v in list(running.load["effective"].items())[:32]}
-        made = model != self.task.model
-        files = [f for f in model.parent.rglob("*") if f.is_file()] if made or model.is_dir() else self._own_files()
+        is_converted = model != self.task.model
+        files = (
+            [f for f in model.parent.rglob("*") if f.is_file()] if is_converted or model.is_dir() else self._own_files()
+        )
         row.size_bytes = sum(file.stat().st_size for file in files)
 
     def _own_files(self) -> list[Path]:
-        """The model's file with those beside it that belong to it."""
+        """Return the model's file and the files that belong to it."""
         return [self.task.model, *(self.task.model.parent / part.path for part in self.request.model.parts)]
 
     def _errors(self, running: LoadedModel) -> tuple[OutputError, OutputError | None]:
-        """Of random inputs, and of the user's data where there are any."""
-        kinds = [[one for one in self.sets.sets if one.from_user == own] for own in (False, True)]
-        random, data = (self._error(running, sets) if sets else None for sets in kinds)
+        """Return the errors on random inputs, and on the user's data if there are any."""
+        groups = [
+            [input_set for input_set in self.sets.sets if input_set.from_user == from_user]
+            for from_user in (False, True)
+        ]
+        random, data = (self._error(running, sets) if sets else None for sets in groups)
         assert random is not None
         return random, data
 
     def _error(self, running: LoadedModel, sets: Sequence[InputSet]) -> OutputError:
         comparison = Comparison()
-        for one in sets:
-            comparison.add(*(read_outputs(each.outputs / one.name) for each in (self.original, running)))
+        for input_set in sets:
+            comparison.add(*(read_outputs(loaded.outputs / input_set.name) for loaded in (self.original, running)))
         return comparison.error()
 
     def _compare(self, row: CandidateRow, running: LoadedModel) -> None:
-        """Fill in errors and the user's metric; the verdict is "wrong" where an output is."""
+        """Fill in errors and the user's metric. The verdict is "wrong" if an output is."""
         row.random, row.data = self._errors(running)
         judging = row.data or row.random
         broken = row.random.broken or judging.broken
@@ -248,25 +262,25 @@ class AdviceStage:
             on = msg("child.your_data", "your data") if row.data else msg("child.random_inputs", "random inputs")
             row.why = msg(
                 "child.error_allowed",
-                f"an error of {judging.relative:.2g} on {on}, allowed are {self.asked.max_error:g}",
+                f"an error of {judging.relative:.2g} on {on}, the limit is {self.asked.max_error:g}",
             )
             row.verdict = "wrong"
         if self.asked.metric and not broken:
             row.metric = self._metric(running)
 
     def _metric(self, running: LoadedModel) -> float:
-        own = [one.name for one in self.sets.sets if one.from_user] or [self.sets.sets[0].name]
+        names = [one.name for one in self.sets.sets if one.from_user] or [self.sets.sets[0].name]
         folder = self.folder / "metric"
         process = ChildProcess(sys.executable, self.task.work, "worker", folder, self.bounds, asked=True)
-        both = {"original": self.original.outputs, "candidate": running.outputs}
-        paths = {name: [str(place / one) for one in own] for name, place in both.items()}
+        folders = {"original": self.original.outputs, "candidate": running.outputs}
+        paths = {name: [str(folder_path / one) for one in names] for name, folder_path in folders.items()}
         try:
             return process.call("metric", self.asked.candidate_s, source=self.asked.metric, **paths)
         finally:
             process.close()
 
     def _time(self, running: LoadedModel, at: int) -> Json:
-        """Alternating turns at one size; who begins a round changes each time."""
+        """Time alternating turns at one size. The model that starts a round alternates."""
         point, limit_s = self.points[at], self.asked.candidate_s
         pair = (self.original.process, running.process)
         self.events.emit("phase", phase="measuring", batch=point.batch)
@@ -276,8 +290,8 @@ class AdviceStage:
         end, margin = time.monotonic() + limit_s, self.margins[at]
         for rounds in VERDICT_ROUNDS:
             while len(times[0]) < rounds and time.monotonic() < end:
-                for who in (0, 1) if len(times[0]) % 2 == 0 else (1, 0):
-                    times[who].append(float(pair[who].call("turn", limit_s, least_s=TURN_S)))
+                for index in (0, 1) if len(times[0]) % 2 == 0 else (1, 0):
+                    times[index].append(float(pair[index].call("turn", limit_s, least_s=TURN_S)))
             if len(times[0]) < MIN_ROUNDS:
                 raise TaskFailure(
                     "timeout", msg("child.not_measured_after_s", f"not measured after {limit_s:g} s at {point.batch}")
@@ -298,21 +312,21 @@ class AdviceStage:
         }
 
     def _after(self, row: CandidateRow, running: LoadedModel) -> None:
-        """What is asked for when the times are taken: peak memory, then where the operators ran."""
+        """Read values after the timing: peak memory, and where the operators ran."""
         peak = running.process.call("peak", self.asked.candidate_s)
         row.rss_bytes, row.device_bytes = int(peak["rss_bytes"]), peak["device_bytes"]
         try:
             row.places = running.process.call("places", self.asked.candidate_s)
-        except TaskFailure as failure:  # it is measured all the same
+        except TaskFailure as failure:  # the measurement is valid without it
             _log(f"{row.name}: where its operators ran is not known: {failure.error}")
 
     def _judged(self) -> int:
-        """The number of the point that counts: the largest size for throughput, else the smallest."""
+        """Return the number of the decisive point: the largest size for throughput, otherwise the smallest."""
         sizes = [point.samples for point in self.points]
         return sizes.index(max(sizes) if self.asked.objective == "throughput" else min(sizes))
 
     def _passes(self, row: CandidateRow) -> bool:
-        """Is it better by the objective? A smaller file may be slower, and says so."""
+        """Whether a candidate is better by the objective. A smaller file may be slower; its verdict says so."""
         if self.asked.objective == "size":
             before = self.rows[0].size_bytes
             return bool(before and row.size_bytes is not None and row.size_bytes < MAX_SIZE_RATIO * before)
@@ -335,38 +349,47 @@ class AdviceStage:
         return select_candidates(found, self.asked.only)
 
     def _format(self) -> str:
-        """The format of the model, by its suffix, as its own runtime knows it."""
-        own = next(one for one in all_backends() if one.name == self.task.lease.spec.backend)
+        """Return the format of the model by its suffix, as its backend names it."""
+        model_backend = next(
+            candidate for candidate in all_backends() if candidate.name == self.task.lease.spec.backend
+        )
         suffix = self.task.model.suffix.lower()
-        return next((f.name for f in own.files if suffix in f.suffixes), own.files[0].name)
+        return next((f.name for f in model_backend.files if suffix in f.suffixes), model_backend.files[0].name)
 
     def _usable(self) -> list[Converter]:
-        """Converters whose framework is here and that take the model, asked in each interpreter that has some."""
+        """Return available converters that fit the model. Each interpreter with converters is asked."""
         model_format = self._format()
-        here = [one for one in all_converters() if one.takes == model_format and self.task.converters.get(one.name)]
-        told: dict[str, str] = {}
-        for i, python in enumerate(dict.fromkeys(self.task.converters[one.name][0] for one in here)):
+        available = [
+            kind for kind in all_converters() if kind.takes == model_format and self.task.converters.get(kind.name)
+        ]
+        reasons: dict[str, str] = {}
+        for i, python in enumerate(dict.fromkeys(self.task.converters[kind.name][0] for kind in available)):
             folder = self.folder / f"applies{i}"
             folder.mkdir(parents=True)
-            order = {"converter": model_format, "model": str(self.task.model)}
-            (folder / "task.json").write_text(json.dumps({"conversion": order}), "utf-8")
+            conversion = {"converter": model_format, "model": str(self.task.model)}
+            (folder / "task.json").write_text(json.dumps({"conversion": conversion}), "utf-8")
             process = ChildProcess(python, folder, "applies", folder, self.bounds)
             try:
                 process.wait(self.asked.candidate_s)
                 lines = (folder / "events.jsonl").read_text("utf-8").splitlines()
-                told |= next(e["converted"]["applies"] for e in map(json.loads, lines) if e["event"] == "converted")
+                reasons |= next(e["converted"]["applies"] for e in map(json.loads, lines) if e["event"] == "converted")
             except (TaskFailure, OSError, ValueError, LookupError, StopIteration) as error:
                 _log(f"converters of {python} were not asked: {error}")
             finally:
                 process.close()
-        return [one for one in here if told.get(one.name) == ""]
+        return [kind for kind in available if reasons.get(kind.name) == ""]
 
     def _keep(self, row: CandidateRow, model: Path) -> list[str]:
-        """Move a made model into the result, the model's file first; nothing where there are too many."""
+        """Move a converted model into the result, the model's file first. Return no files if there are too many."""
         files = sorted(model.parent.iterdir(), key=lambda file: file != model)
-        kept = sum(len(other.files) for other in self.rows)
-        if kept + len(files) > MAX_MODEL_FILES or not all(file.is_file() and not file.is_symlink() for file in files):
-            row.why = msg("child.model_not_kept_no", "its model is not kept: it is no file, or the result has too many")
+        file_count = sum(len(other.files) for other in self.rows)
+        if file_count + len(files) > MAX_MODEL_FILES or not all(
+            file.is_file() and not file.is_symlink() for file in files
+        ):
+            row.why = msg(
+                "child.model_not_kept_no",
+                "its model was not stored: it is not a file, or the result has too many files",
+            )
             return []
         folder = self.task.out / f"candidate-{row.name}"
         folder.mkdir(exist_ok=True)
@@ -375,7 +398,7 @@ class AdviceStage:
         return [f"{folder.name}/{file.name}" for file in files]
 
     def _write(self, complete: bool) -> None:
-        """Writes `advice.json` whole."""
+        """Write `advice.json` atomically."""
         at = self._judged()
         mark_pareto_front(self.rows, at)
         body = {
@@ -395,6 +418,6 @@ class AdviceStage:
 
 
 def _log(text: str) -> None:
-    """A line between those of the candidates' processes."""
+    """Write a line to the log, between the lines of the candidates' processes."""
     sys.stdout.write(f"[advice] {text}\n")
     sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""A case's own code: found where FlagPerf has it, with the modules of FlagPerf's that it may import."""
+"""The code of a case, found where FlagPerf stores it, with the FlagPerf modules that it may import."""
 
 from __future__ import annotations
 
@@ -19,16 +19,18 @@ from visualprof.remote.cases.requirements import engine_requirements
 from visualprof.remote.child.case import logger
 from visualprof.remote.protocol import TaskFailure
 
-MODULES = ("", "dataloader", "model", "evaluator", "export", "forward")  # of the framework's folder
+MODULES = ("", "dataloader", "model", "evaluator", "export", "forward")  # in the framework's folder; "": the package
 REQUIRED_FUNCTIONS = FUNCTIONS[:4]
 
 
 class CaseCode:
-    """The functions of a case, None for the two that it may leave out.
+    """The functions of a case by name. The two forward functions may be missing.
 
     Args:
-        root: the folder with `benchmarks/CASE/FRAMEWORK`.
-        vendor: whose device `tools.torch_sync` waits for.
+        root: The folder with `benchmarks/CASE/FRAMEWORK`.
+        case: Name of the case.
+        framework: Name of the framework.
+        vendor: The platform for whose device `tools.torch_sync` waits.
     """
 
     def __init__(self, root: Path, case: str, framework: str, vendor: Vendor) -> None:
@@ -45,18 +47,21 @@ class CaseCode:
         loaded = [importlib.import_module(name) for name in modules]
         self.functions: dict[str, Callable[..., Any]] = {}
         for name in FUNCTIONS:
-            named = (getattr(module, name, None) for module in loaded)
-            if (function := next(filter(callable, named), None)) is not None:
+            candidates = (getattr(module, name, None) for module in loaded)
+            if (function := next(filter(callable, candidates), None)) is not None:
                 self.functions[name] = function
-        if lacking := [name for name in REQUIRED_FUNCTIONS if name not in self.functions]:
+        if missing := [name for name in REQUIRED_FUNCTIONS if name not in self.functions]:
             hint = msg("child.init_py_exports", f"{framework}/__init__.py exports {', '.join(REQUIRED_FUNCTIONS)}")
-            raise TaskFailure("input_error", msg("child.case_no", f"the case has no {', '.join(lacking)}"), hint)
+            raise TaskFailure("input_error", msg("child.case_no", f"the case has no {', '.join(missing)}"), hint)
 
 
 def find_engine(root: Path, vendor: Vendor, compiler: str) -> Engine:
-    """What compiles: the case's own `inference_engine/VENDOR/COMPILER.py` with a class InferModel, else the vendor's.
+    """Return the engine of a compiler: the case's own class InferModel, otherwise the platform's engine.
 
-    Raises: TaskFailure: there is neither.
+    A case stores its class in `inference_engine/VENDOR/COMPILER.py`.
+
+    Raises:
+        TaskFailure: There is no such compiler.
     """
     folder = root / "inference_engine" / vendor.name
     if (folder / f"{compiler}.py").is_file():
@@ -73,7 +78,7 @@ def find_engine(root: Path, vendor: Vendor, compiler: str) -> Engine:
 
 
 def _own_engine(root: Path, vendor: str, compiler: str, config: Any, onnx_path: str, model: Any) -> InferModel:
-    """What a class of FlagPerf's form makes."""
+    """Return the compiled model of a case's own InferModel class."""
     _package("inference_engine", root / "inference_engine")
     _package(f"inference_engine.{vendor}", root / "inference_engine" / vendor)
     return importlib.import_module(f"inference_engine.{vendor}.{compiler}").InferModel(config, onnx_path, model)
@@ -84,7 +89,7 @@ def _is_there(folder: Path, name: str) -> bool:
 
 
 def _package(name: str, folder: Path) -> None:
-    """A package that has no file, before all others of that name."""
+    """Register a package without a file, which hides other packages of that name."""
     module = ModuleType(name)
     module.__path__ = [str(folder)]
     sys.modules[name] = module
@@ -94,12 +99,12 @@ def _package(name: str, folder: Path) -> None:
 
 
 def _synchronize(vendor: Vendor, config: Any) -> None:
-    """`torch_sync(config)` for any vendor: FlagPerf's knows some by name and does nothing for the others."""
+    """Implement `torch_sync(config)` for any platform; FlagPerf's version ignores platforms that it does not know."""
     vendor.synchronize()
 
 
 def _export_as_written(framework: str) -> None:
-    """Export by TorchScript unless a case says `dynamo`: FlagPerf's cases were written when there was nothing else."""
+    """Export with TorchScript unless a case passes `dynamo`, because FlagPerf's cases were written for it."""
     if framework != "pytorch" or not importlib.util.find_spec("torch"):
         return
     onnx: Any = importlib.import_module("torch").onnx
@@ -113,7 +118,7 @@ def _export_as_written(framework: str) -> None:
 
 
 def _shims(vendor: Vendor) -> None:
-    """FlagPerf's `tools`, and loguru where it is not installed."""
+    """Register FlagPerf's `tools`, and a replacement for loguru if it is not installed."""
     tools: Any = ModuleType("tools")
     tools.__path__ = []
     tools.torch_sync = partial(_synchronize, vendor)

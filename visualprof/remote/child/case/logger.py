@@ -1,4 +1,4 @@
-"""The calls of loguru that FlagPerf's cases and engines make; the log of the run gets what they say."""
+"""A replacement for the loguru functions that FlagPerf's cases and engines call. It writes to the log of the run."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 from functools import partial
 from typing import Any
 
-# FlagPerf's own, with the numbers that it gives them.
+# FlagPerf's levels with their numbers.
 LEVELS = {
     "DEBUG": 10, "INFO": 20, "SUCCESS": 25, "WARNING": 30, "ERROR": 40, "CRITICAL": 50, "Finish Info": 50,
     **{f"{step} {end}": 21 for end in ("Begin", "End")
@@ -16,40 +16,44 @@ LEVELS = {
 
 
 class Logger:
-    """Writes lines of time, level and message."""
+    """Writes lines with time, level and message."""
 
     def __init__(self) -> None:
         self._levels = dict(LEVELS)
 
     def log(self, level: str | int, message: Any, *values: Any, **named: Any) -> None:
-        """One line. Raises: ValueError: there is no such level."""
+        """Write one line.
+
+        Raises:
+            ValueError: There is no such level.
+        """
         if isinstance(level, str) and level not in self._levels:
-            raise ValueError(f"there is no level {level!r}")
+            raise ValueError(f"unknown level {level!r}")
         text = str(message).format(*values, **named) if values or named else str(message)
         sys.stdout.write(f"{time.strftime('%H:%M:%S')} | {level} | {text}\n")
         sys.stdout.flush()
 
     def level(self, name: str, no: int | None = None, **_: Any) -> None:
-        """Make a level known."""
+        """Register a level."""
         if no is None and name not in self._levels:
-            raise ValueError(f"there is no level {name!r}")
+            raise ValueError(f"unknown level {name!r}")
         self._levels.setdefault(name, no or 0)
 
     def add(self, *_: Any, **__: Any) -> int:
-        """There is one log, that of the run."""
+        """Do nothing: the only log is that of the run."""
         return 0
 
     def remove(self, *_: Any) -> None:
-        """There is one log, that of the run."""
+        """Do nothing: the only log is that of the run."""
 
     def opt(self, *_: Any, **__: Any) -> Logger:
-        """As `bind` and `patch` of loguru: nothing changes here."""
+        """Return the logger unchanged, as for `bind` and `patch` of loguru."""
         return self
 
     bind = patch = contextualize = opt
 
     def __getattr__(self, name: str) -> Any:
-        """`debug`, `info`, `exception`, ..."""
+        """Return the function of a level: `debug`, `info`, `exception`, ..."""
         level = "ERROR" if name == "exception" else name.upper()
         if level not in LEVELS:
             raise AttributeError(name)

@@ -1,8 +1,8 @@
-"""The stages `case` and `case-check`: the seven steps of a benchmark case, or what they would lack.
+"""The stages `case` and `case-check`: run the seven steps of a benchmark case, or report its missing requirements.
 
-`task.json` has a `CaseTask` under "case". A step leaves a record in `out/steps/`, with the sha256 of its files: a later
-run of the same case and configuration keeps what it finds whole, and goes on behind it. `out/case.json` is the result
-as far as it is known, written anew after each step.
+`task.json` has a `CaseTask` under "case". Each step writes a record to `out/steps/`, with the sha256 of its files. A
+later run of the same case and configuration reuses complete records and resumes after them. `out/case.json` is the
+result so far, rewritten after each step.
 """
 
 from __future__ import annotations
@@ -28,26 +28,26 @@ from visualprof.remote.child.failures import to_failure
 from visualprof.remote.child.host import LoadMeter
 from visualprof.remote.protocol import TaskFailure
 
-Tell = Callable[..., None]
+Emit = Callable[..., None]
 PHASES = {"validation": "measuring", "export": "converting", "compile": "converting", "inference": "measuring"}
 RECORDED_STEPS = ("validation", "export", "compile", "inference")
-# What whoever watches the child adds; it stays where nothing is measured anew.
+# Added by the agent, which monitors the device. Kept if nothing is measured again.
 OBSERVED_KEYS = ("memory_used_bytes", "utilization", "power_w", "temperature_c", "clock_mhz", "energy_j_per_sample",
             "throttled")  # fmt: skip
-STATE_FILES = ("case.json", "steps", "points.jsonl")  # of the folder of the result, none of a step's files
+STATE_FILES = ("case.json", "steps", "points.jsonl")  # in the result folder, but not files of a step
 
 
-def check(work: Path, tell: Tell) -> None:
-    """Tell what is missing and what is odd, and runs nothing of the case."""
-    steps = CaseSteps(work, tell)
+def check(work: Path, emit: Emit) -> None:
+    """Report missing requirements and warnings without running code of the case."""
+    steps = CaseSteps(work, emit)
     problem, hint, reason = "", "", ""
     try:
         steps.configure()
         steps.require()
     except TaskFailure as failure:
         problem, hint, reason = failure.error, failure.hint, failure.reason
-    known = steps.merged.settings.values() if steps.merged else ()
-    settings = [f"{one.key} = {as_json(one.value)} ({one.origin})" for one in known]
+    settings_in_use = steps.merged.settings.values() if steps.merged else ()
+    settings = [f"{setting.key} = {as_json(setting.value)} ({setting.origin})" for setting in settings_in_use]
     changes = steps.merged.changes if steps.merged else []
     told = {
         "missing": problem,
@@ -57,25 +57,37 @@ def check(work: Path, tell: Tell) -> None:
         "changes": changes,
         "settings": settings,
     }
-    tell("converted", converted=told)
+    emit("converted", converted=told)
 
 
-def run(work: Path, tell: Tell) -> None:
-    """Run the steps. Raises: TaskFailure: one failed; it is named."""
-    CaseSteps(work, tell).run()
+def run(work: Path, emit: Emit) -> None:
+    """Run the steps.
+
+    Raises:
+        TaskFailure: A step failed; the text names it.
+    """
+    CaseSteps(work, emit).run()
 
 
 class CaseSteps:
-    """The steps of one run. result: a `CaseResult` in the making."""
+    """The steps of one run.
 
-    def __init__(self, work: Path, tell: Tell) -> None:
+    Attributes:
+        task: The case.
+        out: Folder of the result.
+        merged: The merged configuration; `None` before the first step.
+        vendor: The platform.
+        result: The `CaseResult` so far.
+    """
+
+    def __init__(self, work: Path, emit: Emit) -> None:
         self.task = read_case_task(work)
         self.out = work / "out"
         self.merged: MergedConfig | None = None
-        self._tell = tell
+        self._emit = emit
         self._key = ""
         self._left_out: dict[str, str] = {}
-        self._kept: dict[str, dict[str, Any]] = {}
+        self._records: dict[str, dict[str, Any]] = {}
         self._rows: dict[str, dict[str, Any]] = {name: {"name": name, "state": "pending"} for name in STEPS}
         self._onnx = ""
         self._infer: Any = None
@@ -89,12 +101,12 @@ class CaseSteps:
     def _vendor(self) -> Vendor:
         vendors = all_vendors()
         if self.task.vendor not in vendors:
-            error = msg("child.there_no_vendor", f"there is no vendor {self.task.vendor!r}")
-            raise TaskFailure("input_error", error, msg("child.there", f"there is {', '.join(vendors)}"))
+            error = msg("child.there_no_vendor", f"unknown vendor {self.task.vendor!r}")
+            raise TaskFailure("input_error", error, msg("child.there", f"available vendors: {', '.join(vendors)}"))
         return vendors[self.task.vendor]
 
     def run(self) -> None:
-        """All steps in their order."""
+        """Run all steps in order."""
         (self.out / "steps").mkdir(parents=True, exist_ok=True)
         self._earlier = _read(self.out / "case.json")
         steps = dict(zip(STEPS, (
@@ -102,49 +114,49 @@ class CaseSteps:
             self._summary,
         ), strict=True))  # fmt: skip
         for done, (name, step) in enumerate(steps.items()):
-            self._tell("phase", phase=PHASES.get(name, "preparing"), step=name)
-            self._tell("progress", done=done, total=len(STEPS))
-            self._one(name, step)
-        self._tell("progress", done=len(STEPS), total=len(STEPS))
+            self._emit("phase", phase=PHASES.get(name, "preparing"), step=name)
+            self._emit("progress", done=done, total=len(STEPS))
+            self._run_step(name, step)
+        self._emit("progress", done=len(STEPS), total=len(STEPS))
 
-    def _one(self, name: str, step: Callable[[], dict[str, Any] | None]) -> None:
-        """A step: left out, kept, or run and recorded."""
-        row, begin = self._rows[name], time.perf_counter_ns()
+    def _run_step(self, name: str, step: Callable[[], dict[str, Any] | None]) -> None:
+        """Skip a step, reuse its record, or run and record it."""
+        row, start = self._rows[name], time.perf_counter_ns()
         print(f"== {name}", flush=True)  # noqa: T201 - the log of the run
         if name in self._left_out:
-            return self._note(row | {"state": "skipped", "why": self._left_out[name]})
-        if record := self._kept.get(name):
-            self._take(name, record["value"])
-            return self._note(row | {"state": "kept", "took_ns": record["took_ns"], "files": record["files"]})
-        if name == "data+model" and all(one in self._left_out or one in self._kept for one in RECORDED_STEPS):
+            return self._update_row(row | {"state": "skipped", "why": self._left_out[name]})
+        if record := self._records.get(name):
+            self._apply_value(name, record["value"])
+            return self._update_row(row | {"state": "kept", "took_ns": record["took_ns"], "files": record["files"]})
+        if name == "data+model" and all(item in self._left_out or item in self._records for item in RECORDED_STEPS):
             rows: list[dict[str, Any]] = self._earlier.get("steps", [])
-            took = [one.get("took_ns") for one in rows if one.get("name") == name]
-            return self._note(row | {"state": "kept", "took_ns": took[0] if took else None})
-        self._note(row | {"state": "running"})
+            took = [item.get("took_ns") for item in rows if item.get("name") == name]
+            return self._update_row(row | {"state": "kept", "took_ns": took[0] if took else None})
+        self._update_row(row | {"state": "running"})
         before = self._files()
         try:
             value = step()
         except Exception as error:
             failure = to_failure(error)
-            end = {"state": "failed", "why": failure.error, "took_ns": time.perf_counter_ns() - begin}
-            self._note(row | end)
+            end = {"state": "failed", "why": failure.error, "took_ns": time.perf_counter_ns() - start}
+            self._update_row(row | end)
             raise TaskFailure(failure.reason, f"{name}: {failure.error}", failure.hint) from error
-        took_ns = time.perf_counter_ns() - begin
+        took_ns = time.perf_counter_ns() - start
         files = {place: _sha256(self.out / place) for place, at in self._files().items() if before.get(place) != at}
         if value is not None:
-            self._take(name, value)
+            self._apply_value(name, value)
             self._record(name, {"key": self._key, "took_ns": took_ns, "files": files, "value": value})
-        return self._note(row | {"state": "done", "took_ns": took_ns, "files": files})
+        return self._update_row(row | {"state": "done", "took_ns": took_ns, "files": files})
 
-    def _note(self, row: dict[str, Any]) -> None:
-        """Show a step as it stands."""
+    def _update_row(self, row: dict[str, Any]) -> None:
+        """Update the row of a step and write the result."""
         self._rows[row["name"]] = row
         self.result |= {"step": row["name"], "steps": list(self._rows.values())}
-        self.result["e2e_ns"] = sum(one.get("took_ns") or 0 for one in self._rows.values())
+        self.result["e2e_ns"] = sum(item.get("took_ns") or 0 for item in self._rows.values())
         _write(self.out / "case.json", self.result)
 
     def _files(self) -> dict[str, tuple[int, int]]:
-        """The files of the result, by place, with size and time."""
+        """Return the files of the result with size and modification time, by path."""
         files = [file for file in self.out.rglob("*") if file.is_file() and not file.is_symlink()]
         places = {file.relative_to(self.out).as_posix(): file.stat() for file in files}
         return {
@@ -153,7 +165,7 @@ class CaseSteps:
             if place.split("/")[0] not in STATE_FILES
         }
 
-    # What earlier runs left.
+    # Records of earlier runs.
 
     def _record_file(self, name: str) -> Path:
         return self.out / "steps" / f"{STEPS.index(name) + 1}.json"
@@ -161,15 +173,15 @@ class CaseSteps:
     def _record(self, name: str, record: dict[str, Any]) -> None:
         _write(self._record_file(name), {"name": name, **record})
 
-    def _find_kept(self) -> None:
-        """Records of the same case and configuration whose files are whole."""
-        self._kept = {name: record for name in RECORDED_STEPS if (record := self._whole_record(name))}
-        if "inference" not in self._kept:  # a compiled model lives in its process
-            self._kept.pop("compile", None)
-        if ("inference" if self._config.compiler else "validation") in self._kept:
+    def _load_records(self) -> None:
+        """Load the records of the same case and configuration whose files are complete."""
+        self._records = {name: record for name in RECORDED_STEPS if (record := self._complete_record(name))}
+        if "inference" not in self._records:  # a compiled model exists only in its process
+            self._records.pop("compile", None)
+        if ("inference" if self._config.compiler else "validation") in self._records:
             self.result |= {key: self._earlier[key] for key in OBSERVED_KEYS if key in self._earlier}
 
-    def _whole_record(self, name: str) -> dict[str, Any] | None:
+    def _complete_record(self, name: str) -> dict[str, Any] | None:
         record = _read(self._record_file(name))
         try:
             whole = all(_sha256(self.out / place) == digest for place, digest in record["files"].items())
@@ -177,8 +189,8 @@ class CaseSteps:
         except (OSError, KeyError, TypeError, AttributeError):
             return None
 
-    def _take(self, name: str, value: dict[str, Any]) -> None:
-        """What a step gives the others and the result."""
+    def _apply_value(self, name: str, value: dict[str, Any]) -> None:
+        """Apply the value of a step to later steps and to the result."""
         if name == "export":
             self._onnx = str(self.out / value["onnx"])
         else:
@@ -187,7 +199,11 @@ class CaseSteps:
     # The steps.
 
     def configure(self) -> None:
-        """Merge the layers, and finds out what is to be run. Raises: TaskFailure."""
+        """Merge the configuration layers and determine what to run.
+
+        Raises:
+            TaskFailure: The configuration is invalid.
+        """
         task, told = self.task, self.task.description
         host = {
             "perf_dir": str(self.out), "data_dir": task.data_dir, "log_dir": str(self.out), "vendor": task.vendor,
@@ -209,19 +225,23 @@ class CaseSteps:
             self._onnx = merged["exist_onnx_path"]
 
     def _resolve(self, merged: MergedConfig, key: str) -> None:
-        """A path of the configuration is one of the case's, or of its data. Raises: TaskFailure: nothing is there."""
-        wanted = merged[key]
-        if wanted is None:
+        """Make a path of the configuration absolute. It is relative to the case or to its data.
+
+        Raises:
+            TaskFailure: There is no such file.
+        """
+        path = merged[key]
+        if path is None:
             return
         root = Path(self.task.root)
         for folder in (root / "benchmarks" / self.task.name, root, Path(self.task.data_dir or root)):
-            if (folder / wanted).exists():
-                merged.settings[key] = replace(merged.settings[key], value=str(folder / wanted))
+            if (folder / path).exists():
+                merged.settings[key] = replace(merged.settings[key], value=str(folder / path))
                 return
         raise TaskFailure(
             "input_error",
-            msg("child.not_there", f"{key}: {wanted} is not there"),
-            msg("child.path_case_data_absolute", "a path in the case, in its data, or absolute"),
+            msg("child.not_there", f"{key}: {path} does not exist"),
+            msg("child.path_case_data_absolute", "give a path in the case, in its data, or an absolute path"),
         )
 
     def _chosen(self, merged: MergedConfig) -> Engine:
@@ -254,10 +274,13 @@ class CaseSteps:
         assert self.merged is not None
         self._config = self.merged.as_namedtuple()
         self._key = self._digest()
-        self._find_kept()
+        self._load_records()
 
     def _see_one_device(self) -> None:
-        """Hide all devices but the one of the task; a list that is set already is what its number counts in."""
+        """Hide all devices but that of the task.
+
+        If a list of visible devices is already set, the number of the task's device indexes that list.
+        """
         variable, number = self.vendor.visible, self.task.device.partition(":")[2]
         if variable and number:
             listed = os.environ.get(variable, "")
@@ -265,16 +288,16 @@ class CaseSteps:
             os.environ[variable] = names[int(number)] if int(number) < len(names) else number
 
     def _digest(self) -> str:
-        """What decides a result: configuration, code, interpreter; wherever the case was laid out."""
+        """Return a digest of what determines the result: configuration, code and interpreter, but not paths."""
         assert self.merged is not None
-        free = ("perf_dir", "log_dir")
-        settings = {key: one.value for key, one in self.merged.settings.items() if key not in free}
-        told, root = json.dumps([settings, sys.version, sys.prefix, self.task.device]), Path(self.task.root)
-        told = hashlib.sha256(told.replace(self.task.root, "").encode())
+        ignored = ("perf_dir", "log_dir")
+        settings = {key: setting.value for key, setting in self.merged.settings.items() if key not in ignored}
+        text, root = json.dumps([settings, sys.version, sys.prefix, self.task.device]), Path(self.task.root)
+        digest = hashlib.sha256(text.replace(self.task.root, "").encode())
         for file in sorted(root.rglob("*")):
             if file.is_file() and "data" not in file.relative_to(root).parts and "__pycache__" not in file.parts:
-                told.update(f"{file.relative_to(root).as_posix()} {_sha256(file)}\n".encode())
-        return told.hexdigest()
+                digest.update(f"{file.relative_to(root).as_posix()} {_sha256(file)}\n".encode())
+        return digest.hexdigest()
 
     def _data_and_model(self) -> None:
         self._code = CaseCode(Path(self.task.root), self.task.name, self.task.framework, self.vendor)
@@ -293,8 +316,8 @@ class CaseSteps:
         if not file.is_file():
             raise TaskFailure(
                 "model_error",
-                msg("child.export_model_gave_which", f"export_model gave {path[:100]!r}, which is no file"),
-                msg("child.give_path", "give its path"),
+                msg("child.export_model_gave_which", f"export_model gave {path[:100]!r}, which is not a file"),
+                msg("child.give_path", "return the path of the exported file"),
             )
         return {"onnx": file.relative_to(out).as_posix() if file.is_relative_to(out) else str(file)}
 
@@ -304,7 +327,7 @@ class CaseSteps:
         took_ns = time.perf_counter_ns() - begin
         effective: dict[Any, Any] = getattr(self._infer, "effective", dict)()
         told = {str(name): str(value) for name, value in effective.items()}
-        self._tell("effective", effective=told, version="")
+        self._emit("effective", effective=told, version="")
         return {"compile_ns": took_ns, "effective": told}
 
     def _inference(self) -> dict[str, Any]:
@@ -315,25 +338,25 @@ class CaseSteps:
         if passed["foo_ns"]:
             told = msg(
                 "child.s_engines_calls_no",
-                f"{passed['foo_ns'] / 1e9:.3f} s of the engine's calls are no inference, as it says, "
+                f"{passed['foo_ns'] / 1e9:.3f} s of the engine's calls are not inference, as the engine reports, "
                 "and are subtracted",
             )
             self.result["warnings"].append(told)
         return {"inference": passed}
 
-    def _forward(self, name: str, own: Any, runner: Any, call: Any) -> dict[str, Any]:
-        """Validation or inference, by the case's own function where it has one."""
+    def _forward(self, name: str, case_function: Any, runner: Any, call: Any) -> dict[str, Any]:
+        """Run validation or inference, with the case's own function if it has one."""
         clocks, meter = RoundTimer(self.vendor.synchronize, self._config.batch_size), LoadMeter()
-        evaluator, given = self._code.functions["evaluator"], None
-        if own is None:
+        evaluator, returned = self._code.functions["evaluator"], None
+        if case_function is None:
             run_rounds(call, self._loader, evaluator, clocks, self._config.repeat)
         else:
             engine = TimedEngine(runner, clocks) if name == "inference" else runner
-            given = tuple(own(engine, TimedData(self._loader, clocks), evaluator, self._config))
-            self.result["metrics"] = {**self.result.get("metrics", {}), **summary.extra_metrics(given)}
-        passed = case_pass(clocks, meter, given)
+            returned = tuple(case_function(engine, TimedData(self._loader, clocks), evaluator, self._config))
+            self.result["metrics"] = {**self.result.get("metrics", {}), **summary.extra_metrics(returned)}
+        passed = case_pass(clocks, meter, returned)
         if name == "inference" or self._config.compiler is None:
-            summary.write_point(self.out, clocks, passed, self.result.get("compile_ns") or 0, self._tell)
+            summary.write_point(self.out, clocks, passed, self.result.get("compile_ns") or 0, self._emit)
         return passed
 
     def _summary(self) -> None:
@@ -343,18 +366,18 @@ class CaseSteps:
 
 
 def _rows_of(merged: MergedConfig) -> list[dict[str, Any]]:
-    return [asdict(replace(one, value=as_json(one.value))) for one in merged.settings.values()]
+    return [asdict(replace(setting, value=as_json(setting.value))) for setting in merged.settings.values()]
 
 
 def _write(file: Path, content: object) -> None:
-    """Writes JSON whole or not at all."""
+    """Write JSON atomically."""
     part = file.with_name(f"{file.name}.part")
     part.write_text(json.dumps(content, indent=1), "utf-8")
     part.replace(file)
 
 
 def _read(file: Path) -> dict[str, Any]:
-    """The object in a file, empty where there is none."""
+    """Return the object in a file, empty if there is no file."""
     try:
         content: object = json.loads(file.read_text("utf-8"))
     except (OSError, ValueError, RecursionError):
@@ -370,4 +393,4 @@ def _sha256(file: Path) -> str:
     return digest.hexdigest()
 
 
-STAGES: dict[str, Callable[[Path, Tell], None]] = {"case": run, "case-check": check}
+STAGES: dict[str, Callable[[Path, Emit], None]] = {"case": run, "case-check": check}

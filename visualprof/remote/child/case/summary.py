@@ -1,4 +1,4 @@
-"""What the steps of a case come to: MFU, a verdict on the accuracy, a point as evaluations have it, FlagPerf's line."""
+"""Results derived from the steps of a case: MFU, verdict on the accuracy, a point for evaluations, FlagPerf's line."""
 
 from __future__ import annotations
 
@@ -19,31 +19,31 @@ from visualprof.remote.child.case.forward import RoundTimer, finite_number
 from visualprof.remote.child.host import peak_rss_bytes
 from visualprof.remote.child.measure import latency_statistics, pack_samples
 
-ACCURACY_TOLERANCE = 0.01  # of accuracy, unless parameters.yaml has `tolerance`
+ACCURACY_TOLERANCE = 0.01  # accuracy that may be lost, unless parameters.yaml sets `tolerance`
 PACKAGES = ("torch", "torchvision", "transformers", "onnx", "onnxruntime", "onnxruntime-gpu", "openvino", "tensorrt",
             "MegEngine", "ai-edge-litert", "tensorflow", "numpy")  # fmt: skip
 
 
-def extra_metrics(given: tuple[Any, ...]) -> dict[str, float]:
-    """The further numbers that a case's own function gave, as a dictionary behind the three."""
-    more = cast("dict[Any, Any]", given[3]) if len(given) > 3 and isinstance(given[3], dict) else {}
-    return {str(name): value for name, one in more.items() if (value := finite_number(one)) is not None}
+def extra_metrics(returned: tuple[Any, ...]) -> dict[str, float]:
+    """Return the further metrics that a case's function returned as a dictionary after its three values."""
+    metrics = cast("dict[Any, Any]", returned[3]) if len(returned) > 3 and isinstance(returned[3], dict) else {}
+    return {str(name): value for name, item in metrics.items() if (value := finite_number(item)) is not None}
 
 
 def measured_passes(result: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Validation and inference, empty where there was none."""
+    """Return validation and inference, empty if they did not run."""
     return result.get("validation", {}), result.get("inference", {})
 
 
 def derived_fields(result: dict[str, Any], vendor: Vendor, merged: MergedConfig | None) -> dict[str, Any]:
-    """Fields of the result that follow from the others."""
+    """Return the fields of the result that follow from other fields."""
     assert merged is not None
     validation, inference = measured_passes(result)
     flops = merged["flops"]
     per_sample = None if flops is None else evaluate(flops)
     measured = inference if result["compiler"] is not None else validation
     peak = vendor.peak(result["precision"])
-    told = {
+    fields = {
         "flops_per_sample": per_sample,
         "device_name": vendor.device_name(),
         "versions": _versions(),
@@ -52,21 +52,21 @@ def derived_fields(result: dict[str, Any], vendor: Vendor, merged: MergedConfig 
         **utilization(per_sample, measured.get("core_per_s"), peak.flops if peak else None),
     }
     tolerance = merged.settings.get("tolerance")
-    known = finite_number(tolerance.value) if tolerance else ACCURACY_TOLERANCE
-    return told | accuracy_verdict(validation.get("accuracy"), inference.get("accuracy"), known)
+    tolerance_value = finite_number(tolerance.value) if tolerance else ACCURACY_TOLERANCE
+    return fields | accuracy_verdict(validation.get("accuracy"), inference.get("accuracy"), tolerance_value)
 
 
 def utilization(per_sample: float | None, core_per_s: float | None, peak: float | None) -> dict[str, float | None]:
-    """Operations a second, and their share of the peak (MFU); None where a part of either is not known.
+    """Return operations per second, and their share of the peak (MFU); `None` if unknown.
 
-    What ran faster than the peak shows that the peak was measured on a busy machine, or that `flops` is too much.
+    A share above 1 is unknown: the peak was measured on a busy machine, or `flops` is too high.
     """
     flops = per_sample * core_per_s if per_sample and core_per_s else None
     return {"flops_per_s": flops, "mfu": flops / peak if flops and peak and flops <= peak else None}
 
 
 def accuracy_verdict(validation: float | None, inference: float | None, tolerance: float | None) -> dict[str, Any]:
-    """How the accuracy of inference differs from that of validation; within the tolerance it is the same."""
+    """Compare the accuracy of inference with that of validation; within the tolerance they are the same."""
     if validation is None or inference is None or tolerance is None:
         return {"accuracy_difference": None, "tolerance": tolerance, "verdict": ""}
     difference = inference - validation
@@ -74,8 +74,8 @@ def accuracy_verdict(validation: float | None, inference: float | None, toleranc
     return {"accuracy_difference": difference, "tolerance": tolerance, "verdict": verdict}
 
 
-def write_point(out: Path, clocks: RoundTimer, passed: dict[str, Any], load_ns: int, tell: Callable[..., None]) -> None:
-    """Leave the calls as evaluations leave their runs: a line of `points.jsonl`, and `latencies.bin`."""
+def write_point(out: Path, clocks: RoundTimer, passed: dict[str, Any], load_ns: int, emit: Callable[..., None]) -> None:
+    """Write the calls as evaluations store their runs: a line of `points.jsonl`, and `latencies.bin`."""
     calls = np.array([call for one in clocks.rounds for call in one.calls], np.int64)
     (out / "latencies.bin").write_bytes(pack_samples(calls))
     if not len(calls) or not passed["samples"]:
@@ -104,11 +104,11 @@ def write_point(out: Path, clocks: RoundTimer, passed: dict[str, Any], load_ns: 
         "latencies": [0, len(calls)],
     }
     (out / "points.jsonl").write_text(json.dumps(line) + "\n", "utf-8")
-    tell("point", point=line)
+    emit("point", point=line)
 
 
 def print_finish_info(result: dict[str, Any]) -> None:
-    """FlagPerf's last line into the log; memory and the rest follow in the result."""
+    """Print FlagPerf's last line to the log."""
     validation, inference = measured_passes(result)
     info = {
         "vendor": result["vendor"], "compiler": result["compiler"], "precision": result["precision"],
