@@ -99,7 +99,7 @@ def test_converters_are_listed_with_what_they_lack(capfd: pytest.CaptureFixture[
         (["--to", "ort_int8_static"], "input_error: Static int8 (QDQ) needs rows of your data", "--data"),
         (["--to", "ort_int8_static", "--data", "small.onnx"], "input_error: the data cannot be read", "numpy.savez"),
         (["--to", "ort_fusion_off"], "model_error: ONNX Runtime does no SkipLayerNormFusion", "log: "),
-        (["--to", "onnx_shapes", "--timeout", "0.01"], "timeout: not done after 0.01 s", ""),
+        (["--to", "onnx_shapes", "--timeout", "0.01"], "timeout: did not finish within 0.01 s", ""),
     ],
 )
 def test_what_cannot_be_done_is_explained(

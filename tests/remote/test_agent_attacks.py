@@ -105,9 +105,9 @@ def test_a_folder_that_its_owner_may_not_enter_is_removed(tmp_path: Path) -> Non
         import os, sys
         sys.path.insert(0, {str(ROOT)!r})
         from pathlib import Path
-        from visualprof.remote.agent.child_files import remove
+        from visualprof.remote.agent.child_files import remove_folder
         os.chdir({str(folder)!r}); os.setuid(65534)
-        for each in Path(".").iterdir(): remove(each)
+        for path in Path(".").iterdir(): remove_folder(path)
         print(os.listdir("."))
     """
     done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=True)

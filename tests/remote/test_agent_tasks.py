@@ -117,7 +117,7 @@ def test_a_model_that_hangs_is_ended_at_the_timeout(server: FakeServer, start: S
     agent = start()
     report = server.finished(task)
     assert (report["state"], report["reason"]) == ("failed", "timeout")
-    assert "not done after 1 s" in report["error"]
+    assert "did not finish within 1 s" in report["error"]
     assert agent.children() == []
 
 
@@ -136,7 +136,7 @@ def test_a_log_of_a_gigabyte_is_cut_and_stops_nobody(server: FakeServer, start: 
     assert report["state"] == "succeeded"
     log = task.result["log.txt"]
     assert 16 << 20 <= len(log) < (16 << 20) + 200
-    assert log.endswith(b"[the log is cut here: more than 16 MiB were written]\n")
+    assert log.endswith(b"[the log ends here: its limit is 16 MiB]\n")
     assert agent.process.poll() is None
 
 

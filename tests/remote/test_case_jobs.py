@@ -111,7 +111,7 @@ def test_an_agent_refuses_a_bundle_that_leads_out_and_cases_without_a_sandbox(
     assert msgspec.json.decode(task.result["case.json"], type=CaseResult).state == "failed"
     task = server.submit(bundle(tmp_path), "net.case.zip", spec=Spec("plain", "onnxruntime"), case=CASE)
     start("--sandbox", "off", "--once", name="bare", real=True)
-    assert "a case may run any code, and there is no sandbox here" in server.finished(task, 90)["error"]
+    assert "a case may run any code, and this agent has no sandbox" in server.finished(task, 90)["error"]
 
 
 def test_the_server_takes_cases_and_refuses_what_is_none(tmp_path: Path) -> None:

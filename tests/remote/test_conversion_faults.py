@@ -149,7 +149,7 @@ def test_a_model_that_is_none_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("name", "kind"), [("saved_model.pb", "tf2onnx"), ("model.TM", "mge_optimize")])
 def test_a_model_that_may_run_code_is_not_converted_without_a_sandbox(tmp_path: Path, name: str, kind: str) -> None:
     (tmp_path / name).write_bytes(b"anything")
-    with pytest.raises(TaskFailure, match="may run any code, and there is no sandbox here"):
+    with pytest.raises(TaskFailure, match="may run any code, and this agent has no sandbox"):
         convert(Conversion(kind, str(tmp_path / name)), {}, tmp_path / "work", shop(level=0))
     assert not (tmp_path / "work").exists()
 

@@ -33,8 +33,8 @@ def test_kinds_are_found_without_their_packages() -> None:
 @pytest.mark.parametrize(
     ("text", "options", "error"),
     [
-        ("mesos", {}, "there is no kind of fleet 'mesos'"),
-        ("http://host", {}, "there is no kind of fleet 'http://host'"),
+        ("mesos", {}, "unknown kind of fleet 'mesos'"),
+        ("http://host", {}, "unknown kind of fleet 'http://host'"),
         ("ray", {"queue": "x"}, "a fleet of ray has no option 'queue'"),
         ("kubernetes", {"image": "x"}, "needs --fleet-cpus"),
     ],
@@ -110,7 +110,7 @@ def test_a_pod_that_somebody_removed_is_lost_and_leaves_no_secret(
         placed = fleet.place("{}", fleets.PlacementRequest("n1", "n1"))
         assert (placed.poll().state, len(cluster.secrets)) == ("waiting", 1)
         cluster.pods.clear()
-        assert placed.poll() == fleets.PlacementStatus("lost", "the pod is gone")
+        assert placed.poll() == fleets.PlacementStatus("lost", "the pod was deleted")
         assert not cluster.secrets
 
 

@@ -76,7 +76,7 @@ def test_specs_of_a_job_share_a_node_or_say_so(site: FleetSite) -> None:
     site.until(lambda: all(task["state"] == "succeeded" for task in site.tasks(job)))
     tasks = site.tasks(job)
     where = {json.loads((site.server.folder / task["run"] / "env.json").read_text())["agent"] for task in tasks}
-    told = [text for task in tasks for text in task["warnings"] if "they share no machine" in text]
+    told = [text for task in tasks for text in task["warnings"] if "they do not share a machine" in text]
     assert len(where) == 1 + len(told), (where, told)
 
 

@@ -78,7 +78,13 @@ GPUS = replace(
 
 def roster(fleet: FakeFleet, file: Path, cpus: int = 0, waiting: int = 0, said: list[str] | None = None) -> Roster:
     found = Roster(
-        fleet, file, lambda name: f"look {name}", (said if said is not None else []).append, cpus, 0, waiting
+        fleet=fleet,
+        file=file,
+        order_for=lambda name: f"look {name}",
+        say=(said if said is not None else []).append,
+        cpus=cpus,
+        memory_bytes=0,
+        waiting=waiting,
     )
     found.refresh()
     return found
@@ -185,7 +191,7 @@ def test_specs_to_be_compared_share_a_node_or_say_so(tmp_path: Path) -> None:
     assert (first.wanted.node, first.note) == ("a", "")
     assert (second.wanted.node, second.note) == (
         "b",
-        "measured on b, another spec of this job on a: they share no machine",
+        "measured on b, another run configuration of this job on a: they do not share a machine",
     )
     found.release("one")
     found.release("two")
@@ -219,7 +225,9 @@ def begun(
     context = cast(
         "Any", SimpleNamespace(on_change=lambda: None, registration=SimpleNamespace(intervals=Intervals(lease_s=0.3)))
     )
-    task = PlacedTask(lease(), slot, fleet, found, context, "work", lambda _: None)
+    task = PlacedTask(
+        lease=lease(), slot=slot, fleet=fleet, roster=found, context=context, order="work", say=lambda _: None
+    )
     thread = threading.Thread(target=lambda: ended.append(task.run()))
     thread.start()
 
@@ -267,7 +275,7 @@ def test_the_node_of_a_task_that_runs_renews_its_lease_and_reports(
     [
         (
             PlacementStatus("lost", "ActorDiedError"),
-            "lost: ActorDiedError; the server gives it out again when its lease is over",
+            "lost: ActorDiedError; the server leases it again when its lease expires",
             [],
         ),
         (PlacementStatus("failed", "no server"), "reported", ["node a: no server"]),

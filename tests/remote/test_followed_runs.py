@@ -74,7 +74,7 @@ class Far:
     followed: RunMirror
 
     def turn(self) -> None:
-        self.followed._searched = float("-inf")
+        self.followed._searched_s = float("-inf")
         self.followed.report_changes()
         self.followed.upload_recordings()
 
@@ -149,7 +149,7 @@ def test_what_is_asked_here_is_recorded_there_and_comes_here(far: Far) -> None:
     far.turn()
     assert (here / NAME).read_bytes() == content
     assert [(turn.state, turn.file) for turn in live.turns(here, there)] == [("done", NAME), ("failed", "")]
-    assert far.said == [f"job/{NAME} is at the server, {len(content)} bytes"]
+    assert far.said == [f"job/{NAME} was uploaded, {len(content)} bytes"]
 
 
 def test_nothing_is_sent_twice_and_nothing_is_lost(far: Far) -> None:
@@ -290,7 +290,7 @@ def test_links_on_the_server_are_not_followed(far: Far, tmp_path: Path) -> None:
     heartbeat(far.runs / "job", 1)
     heartbeat(far.runs / "other", 1)
     far.turn()
-    assert far.said == ["job does not show: job is a link, or no folder"]
+    assert far.said == ["job was rejected: job is a link, or no folder"]
     assert sorted(aside.rglob("*")) == before
     assert (far.logdir / "gpu-box" / "other" / ".live").is_dir()
 

@@ -73,7 +73,7 @@ def test_an_agent_without_a_sandbox_opens_none(
     start("--once", "--sandbox", "off", FAKE_BACKEND="megengine")
     report = server.finished(task)
     assert (report["state"], report["reason"]) == ("failed", "model_error")
-    assert report["error"] == "a .tm may run any code, and there is no sandbox here"
+    assert report["error"] == "a .tm file may run any code, and this agent has no sandbox"
 
 
 @pytest.mark.long

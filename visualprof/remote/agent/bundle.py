@@ -31,7 +31,7 @@ def child_archive() -> bytes:
 
 @cache
 def probe_archive() -> bytes:
-    """Build probe.pyz: `python -I probe.pyz [BACKEND]` reports what the interpreter has."""
+    """Build probe.pyz: `python -I probe.pyz [BACKEND]` describes the interpreter."""
     return _build_archive("machine/probe_main.py", _PLUGIN_PACKAGES)
 
 

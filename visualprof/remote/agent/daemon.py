@@ -74,7 +74,13 @@ class AgentDaemon:
             processes.kill_orphan(entry.pid, entry.start_ticks, str(entry.folder))
         self._state.remove_work_except({entry.folder for entry in entries})
         self._context = AgentContext(
-            self._settings, self._state, journal, self._registration, self._nvml, self._changed.set, self._probe()
+            settings=self._settings,
+            state=self._state,
+            journal=journal,
+            registration=self._registration,
+            nvml=self._nvml,
+            on_change=self._changed.set,
+            machine=self._probe(),
         )
         if self._registration.join(self._context.machine.capabilities):
             self._recover(entries)
@@ -95,7 +101,7 @@ class AgentDaemon:
             time.sleep(0.05)
 
     def _run_loop(self, loop: Callable[[], None]) -> None:
-        """Run one of the agent's loops. If the loop fails, the agent stops and reports the error."""
+        """Run a loop of the agent. If the loop fails, the agent stops and reports the error."""
         try:
             loop()
         except StopRequested:

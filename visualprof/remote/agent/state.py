@@ -53,7 +53,7 @@ class Settings:
         memory_bytes: Memory limit of a task; 0 for most of the machine's memory.
         once: Exit after one task.
         exit_with_parent: Exit when the parent process exits.
-        watch_runs: Log directory whose runs are mirrored to the server.
+        watch_runs: Log directory with runs to mirror to the server.
         code: Builds the child's archive.
         nvml: Opens the GPU readings.
         probe: Detects what the machine has.
@@ -126,7 +126,7 @@ class StateFolder:
         os.write(self._lock, str(os.getpid()).encode())
 
     def load_identity(self, server: str) -> Identity | None:
-        """Return the identity that this server assigned; `None` if there is none or another server assigned it."""
+        """Return the identity that this server assigned; `None` if it is missing or from another server."""
         try:
             body = cast("dict[str, Any]", json.loads((self.path / "identity.json").read_text("utf-8")))
             identity = Identity(str(body["server"]), str(body["agent"]), str(body["token"]))
@@ -168,7 +168,7 @@ class StateFolder:
             excess_bytes -= size
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class JournalEntry:
     """A leased task in the journal.
 
@@ -177,7 +177,7 @@ class JournalEntry:
         server: Address of the server that granted the lease.
         folder: Work folder of the task.
         starts: How often the task was started.
-        pid: Process id of its child; 0 if there is none.
+        pid: Process id of its child; 0 without a child.
         start_ticks: Start time of its child, in clock ticks since boot.
         outcome: How the task ended; `None` while it has not.
     """
@@ -209,6 +209,7 @@ class Journal:
 
     def _open(self, path: Path) -> sqlite3.Connection:
         db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        db.row_factory = sqlite3.Row
         try:
             db.execute(_SCHEMA)
             db.execute("SELECT * FROM task").fetchall()
@@ -242,7 +243,7 @@ class Journal:
         """Return all tasks that are not reported yet."""
         with self._lock:
             rows = self._db.execute("SELECT lease, server, folder, starts, pid, started, outcome FROM task").fetchall()
-        return [_parse_entry(*row) for row in rows]
+        return [_parse_entry(row) for row in rows]
 
     def close(self) -> None:
         """Close the file."""
@@ -255,12 +256,17 @@ class Journal:
         try:
             with self._lock:
                 self._db.execute(statement, values)
-        except sqlite3.OperationalError as error:  # a full disk
+        except sqlite3.OperationalError as error:  # the disk is full
             self._say(f"the journal could not be written: {error}")
 
 
-def _parse_entry(
-    lease: str, server: str, folder: str, starts: int, pid: int, start_ticks: int, outcome: str | None
-) -> JournalEntry:
-    parsed_outcome = json.loads(outcome) if outcome else None
-    return JournalEntry(build(Lease, json.loads(lease)), server, Path(folder), starts, pid, start_ticks, parsed_outcome)
+def _parse_entry(row: sqlite3.Row) -> JournalEntry:
+    return JournalEntry(
+        lease=build(Lease, json.loads(row["lease"])),
+        server=row["server"],
+        folder=Path(row["folder"]),
+        starts=row["starts"],
+        pid=row["pid"],
+        start_ticks=row["started"],
+        outcome=json.loads(row["outcome"]) if row["outcome"] else None,
+    )

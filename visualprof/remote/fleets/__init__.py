@@ -1,12 +1,12 @@
-"""Machines that another scheduler hands out: an agent leases tasks for all of them and places each on one.
+"""Fleets: machines of another scheduler. The agent leases tasks for all of them and places each task on a node.
 
-__init__.py  what every scheduler's kind offers; kinds/ has one file each, with a `KIND`, found by listing
-daemon.py    the agent: one registration, leases for every free device of its nodes
-roster.py    the nodes: what they have, and which of their devices are free
-placed.py    a leased task, from its placing until its node has reported it
-node.py      what runs at a node: the runner of the ordinary agent, with this fleet's registration
+- `__init__` defines the interface of a scheduler; `kinds/` has one file per scheduler, with a `KIND`.
+- `daemon` is the agent: one registration, and leases for every free device of its nodes.
+- `roster` tracks the nodes, their runtimes and their free devices.
+- `placed_task` is a leased task, from its placement until its node has reported it.
+- `node` runs at a node: the task runner of the ordinary agent, with the registration of the fleet.
 
-The lease table of the server alone decides what is tried again: a scheduler runs what it is given once or not at all.
+Only the server's lease table decides about retries. A scheduler runs each call once or not at all.
 """
 
 from __future__ import annotations
@@ -22,16 +22,21 @@ from typing import Literal
 from visualprof.remote.agent.errors import AgentError
 from visualprof.remote.protocol import Node
 
-# `lost`: it ended without a word, as when its process or its node is gone. `failed`: the call itself says why.
+# `lost`: the call ended without an answer, for example because its node died. `failed`: it reported an error.
 PlacementState = Literal["waiting", "running", "ended", "failed", "lost"]
 
 
 @dataclass(frozen=True)
 class PlacementRequest:
-    """What a call needs of a node of a kind.
+    """The resources that a call needs.
 
-    node: its name, "" any of the kind, for which it waits. memory_bytes: 0 as much as there is. timeout_s: of the task;
-    its files take further time.
+    Attributes:
+        kind: Kind of the node.
+        node: Name of the node; "" for any node of the kind, for which the call waits.
+        cpus: Number of processors.
+        gpus: Number of GPUs.
+        memory_bytes: Memory; 0 for all of the node's memory.
+        timeout_s: Time limit of the task; the transfer of its files takes further time.
     """
 
     kind: str
@@ -44,57 +49,68 @@ class PlacementRequest:
 
 @dataclass(frozen=True)
 class PlacementStatus:
-    """The state of a placed call. text: its answer once it has ended, or why it failed or was lost."""
+    """Status of a placed call.
+
+    Attributes:
+        state: The state.
+        text: The answer of an ended call, or why it failed or was lost.
+    """
 
     state: PlacementState
     text: str = ""
 
 
 class Placement(ABC):
-    """A call of `node.answer` that a scheduler has."""
+    """A call of `node.answer_order` that was submitted to a scheduler."""
 
     @abstractmethod
     def poll(self) -> PlacementStatus:
-        """How it stands now."""
+        """Return the current status."""
 
     @abstractmethod
     def cancel(self) -> None:
-        """Take it back, or ends its process at once; nothing where it is over."""
+        """Withdraw the call, or kill its process at once. An ended call is ignored."""
 
     def logs(self) -> str:
-        """What its process printed, as far as the scheduler keeps it here."""
+        """Return the output of its process, as far as the scheduler stores it here."""
         return ""
 
 
 class Fleet(ABC):
-    """A scheduler, with its machines."""
+    """A scheduler with its machines."""
 
     @abstractmethod
     def nodes(self) -> list[Node]:
-        """The machines that there are, with what the scheduler knows of them.
+        """Return the machines, as the scheduler describes them.
 
-        Raises: AgentError: it does not answer now.
+        Raises:
+            AgentError: The scheduler does not answer.
         """
 
     @abstractmethod
     def place(self, order: str, wanted: PlacementRequest) -> Placement:
-        """Has `node.answer(order)` run once, by a process on a machine that has what is wanted.
+        """Run `node.answer_order(order)` once, in a process on a machine that satisfies the request.
 
-        Raises: AgentError: the scheduler refuses it.
+        Raises:
+            AgentError: The scheduler refused the call.
         """
 
     @abstractmethod
     def close(self) -> None:
-        """Leave the scheduler."""
+        """Disconnect from the scheduler."""
 
 
 @dataclass(frozen=True)
 class FleetKind:
-    """What a file of `kinds` offers.
+    """A kind of scheduler, defined by a file of `kinds`.
 
-    schemes: of addresses that are its own. options: what it takes, with a sentence on each. start: the fleet at an
-    address ("": that of the scheduler's own settings) with some options; it raises AgentError where its package is
-    missing, or nothing answers. shared: other things run on each node, so that a task cannot have all of it.
+    Attributes:
+        name: Name of the kind.
+        schemes: URL schemes of its addresses.
+        options: Its options, with a description each.
+        open: Connects to an address ("" for the scheduler's own settings) with options. It raises AgentError if a
+            package is missing or the scheduler does not answer.
+        shared_nodes: Whether nodes run other work as well, so that a task cannot use a whole node.
     """
 
     name: str
@@ -106,62 +122,76 @@ class FleetKind:
 
 COMMON_OPTIONS = {
     "server": "address of the dashboard, as the nodes reach it",
-    "state": "folder for the work, on each node",
+    "state": "folder for the work on each node",
 }
 
 
 def all_kinds() -> dict[str, FleetKind]:
-    """Every kind by its name."""
+    """Return every kind by name."""
     package = importlib.import_module(f"{__name__}.kinds")
     modules = [
-        importlib.import_module(f"{package.__name__}.{one.name}") for one in pkgutil.iter_modules(package.__path__)
+        importlib.import_module(f"{package.__name__}.{module_info.name}")
+        for module_info in pkgutil.iter_modules(package.__path__)
     ]
     return {module.KIND.name: module.KIND for module in modules}
 
 
-def open_fleet(text: str, options: Mapping[str, str], cpus: int) -> tuple[str, Fleet]:
-    """The fleet that somebody names, with its kind's name: `ray`, `ray://head:10001`, `slurm`, `kubernetes`.
+def open_fleet(address: str, options: Mapping[str, str], cpus: int) -> tuple[str, Fleet]:
+    """Open a fleet; return the name of its kind and the fleet.
 
-    Raises: AgentError: there is no such kind, or it has no such option; and as `Kind.start`.
+    Args:
+        address: Such as `ray`, `ray://head:10001`, `slurm` or `kubernetes`.
+        options: Options of the kind.
+        cpus: Processors per task; 0 for all of a node.
+
+    Raises:
+        AgentError: The kind or an option is unknown, or `FleetKind.open` failed.
     """
-    known = all_kinds()
-    scheme = text.partition("://")[0]
-    kind = known.get(text) or next((one for one in known.values() if "://" in text and scheme in one.schemes), None)
+    kinds = all_kinds()
+    scheme = address.partition("://")[0]
+    kind = kinds.get(address) or next(
+        (other for other in kinds.values() if "://" in address and scheme in other.schemes), None
+    )
     if kind is None:
-        raise AgentError(f"there is no kind of fleet {text!r}", f"one of {', '.join(known)}, or an address")
+        raise AgentError(f"unknown kind of fleet {address!r}", f"use {', '.join(kinds)}, or an address")
     if kind.shared_nodes and not cpus:
-        raise AgentError(f"a fleet of {kind.name} needs --fleet-cpus N", "so many of a node's processors are a task's")
-    taken = {**COMMON_OPTIONS, **kind.options}
+        raise AgentError(f"a fleet of {kind.name} needs --fleet-cpus N", "it sets the processors per task")
+    allowed = {**COMMON_OPTIONS, **kind.options}
     for name in options:
-        if name not in taken:
-            raise AgentError(f"a fleet of {kind.name} has no option {name!r}", f"it has {', '.join(sorted(taken))}")
-    return kind.name, kind.open("" if text == kind.name else text, options)
+        if name not in allowed:
+            raise AgentError(f"a fleet of {kind.name} has no option {name!r}", f"options: {', '.join(sorted(allowed))}")
+    return kind.name, kind.open("" if address == kind.name else address, options)
 
 
 def parse_answer(text: str, reason: str = "") -> PlacementStatus:
-    """The end of a call, by the text that `node.answer` left. reason: why it left none, as far as somebody knows."""
+    """Return the final status of a call from the text that `node.answer_order` left.
+
+    Args:
+        text: The text.
+        reason: Why there is no text, if known.
+    """
     try:
-        said = json.loads(text)
+        answer = json.loads(text)
         return (
-            PlacementStatus("ended", str(said["answer"]))
-            if "answer" in said
-            else PlacementStatus("failed", str(said["error"]))
+            PlacementStatus("ended", str(answer["answer"]))
+            if "answer" in answer
+            else PlacementStatus("failed", str(answer["error"]))
         )
     except (ValueError, KeyError, TypeError):
-        return PlacementStatus("lost", reason or "it left no answer")
+        return PlacementStatus("lost", reason or "it returned no answer")
 
 
 def first_line(error: Exception) -> str:
-    """What an error says first; some say nothing."""
+    """Return the first line of an error; some errors have no text."""
     return next(iter(str(error).splitlines()), "")
 
 
 def missing_package(package: str, extra: str) -> AgentError:
-    """The error of a kind whose package is not installed."""
+    """Return the error of a kind for a package that is not installed."""
     return AgentError(f"a fleet of {extra} needs {package}", f"pip install 'visualprof[{extra}]'")
 
 
 def has_labels(labels: Mapping[str, str], wanted: str) -> bool:
-    """Whether a node has the labels of the option `labels`, `zone=a,disk=ssd`."""
+    """Return whether a node has the labels of the option `labels`, such as `zone=a,disk=ssd`."""
     pairs = [part.partition("=") for part in wanted.split(",") if part.strip()]
     return all(labels.get(name.strip()) == value.strip() for name, _, value in pairs)

@@ -1,4 +1,4 @@
-"""The agent of a fleet: registers once with its nodes, leases for every free device, places each task."""
+"""The agent of a fleet: registers once for all its nodes, leases tasks for every free device, and places each task."""
 
 from __future__ import annotations
 
@@ -21,7 +21,14 @@ OFFER_POLL_S = 0.1
 
 @dataclass(frozen=True)
 class FleetOptions:
-    """What `--fleet` and its further options say. cpus: of a task, 0 a whole node. waiting: tasks without a node."""
+    """Options of `--fleet`.
+
+    Attributes:
+        fleet: Kind or address of the scheduler.
+        options: Options of the kind.
+        cpus: Processors per task; 0 for a whole node.
+        waiting: Number of tasks that may wait for a node.
+    """
 
     fleet: str
     options: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -33,32 +40,47 @@ class FleetDaemon(AgentDaemon):
     """One fleet at one server."""
 
     def __init__(self, settings: Settings, options: FleetOptions, say: Say) -> None:
-        """Reach the scheduler. Raises: AgentError."""
+        """Connect to the scheduler.
+
+        Raises:
+            AgentError: The scheduler cannot be reached.
+        """
         super().__init__(settings, say)
         self._options = options
         self._kind, self._fleet = open_fleet(options.fleet, options.options, options.cpus)
         self._roster = Roster(
-            self._fleet, self._state.path / "kinds.json", self._order, say,
-            options.cpus, settings.memory_bytes, options.waiting,
-        )  # fmt: skip
+            fleet=self._fleet,
+            file=self._state.path / "kinds.json",
+            order_for=self._order,
+            say=say,
+            cpus=options.cpus,
+            memory_bytes=settings.memory_bytes,
+            waiting=options.waiting,
+        )
 
     def run(self) -> int:
-        """As `AgentDaemon.run`."""
+        """Run like `AgentDaemon.run`, and disconnect from the scheduler at the end."""
         try:
             return super().run()
         finally:
             self._fleet.close()
 
     def _order(self, name: str, lease: Lease | None = None, machine: Machine | None = None) -> str:
-        """What a node is to do; without a lease it says what it has. machine: what is known of it."""
-        settings, registration, given = self._settings, self._registration, self._options.options
+        """Return the order for a node.
+
+        Args:
+            name: Name of the node.
+            lease: Lease of the task; without a lease the node describes itself.
+            machine: Known description of the node.
+        """
+        settings, registration, options = self._settings, self._registration, self._options.options
         return node.WorkOrder(
-            server=given.get("server", "").rstrip("/") or settings.server,
+            server=options.get("server", "").rstrip("/") or settings.server,
             token=registration.client.token,
             agent=registration.agent,
             name=settings.name,
             node=name,
-            state=given.get("state", ""),
+            state=options.get("state", ""),
             sandbox=settings.sandbox,
             memory_bytes=settings.memory_bytes,
             interpreters=settings.interpreters,
@@ -68,29 +90,29 @@ class FleetDaemon(AgentDaemon):
         ).text()
 
     def _probe(self) -> Machine:
-        here = probe_machine([], self._settings.tags, self._level, self._nvml, self._say).capabilities
+        capabilities = probe_machine([], self._settings.tags, self._level, self._nvml, self._say).capabilities
         self._roster.refresh()
-        return self._roster.as_machine(replace(here, price_per_hour=self._settings.price_per_hour), self._kind)
+        return self._roster.as_machine(replace(capabilities, price_per_hour=self._settings.price_per_hour), self._kind)
 
     def _probe_loop(self) -> None:
-        """Look for nodes that came or went, and at what they do."""
-        own, silent = self._context.machine.capabilities, False
+        """Watch the scheduler for nodes that were added or removed, and for the end of probes."""
+        agent_capabilities, failing = self._context.machine.capabilities, False
         while not self._stopped.wait(REFRESH_S):
             try:
                 self._roster.refresh()
-                silent = False
+                failing = False
             except AgentError as error:
-                if not silent:
+                if not failing:
                     self._say(error.error)
-                silent = True
-            machine = self._roster.as_machine(own, self._kind)
+                failing = True
+            machine = self._roster.as_machine(agent_capabilities, self._kind)
             if machine != self._context.machine:
                 self._context.machine = machine
                 self._changed.set()
 
     def _lease_loop(self) -> None:
         while not self._leaving.is_set():
-            offers, wait_s = self._roster.offers(), min(self._poll_s(), REFRESH_S)  # meanwhile others may become free
+            offers, wait_s = self._roster.offers(), min(self._poll_s(), REFRESH_S)  # other devices may become free
             answer = self._request_lease({"fleet": [asdict(offer) for offer in offers]}, wait_s) if offers else {}
             if answer:
                 self._accept_lease(build(Lease, answer))
@@ -99,8 +121,8 @@ class FleetDaemon(AgentDaemon):
 
     def _accept_lease(self, lease: Lease) -> None:
         slot = self._roster.reserve(lease)
-        if self._leaving.is_set() or slot is None:  # the lease runs out, and the server gives it out again
-            self._say(f"task {lease.task}: not placed, no node is free any more")
+        if self._leaving.is_set() or slot is None:  # the lease expires, and the server leases the task again
+            self._say(f"task {lease.task}: not placed, because no node is free now")
             return
         task = self._create_task(replace(lease, warnings=[*lease.warnings, *filter(None, [slot.note])]), slot)
         self._tasks.append(task)
@@ -110,4 +132,12 @@ class FleetDaemon(AgentDaemon):
 
     def _create_task(self, lease: Lease, slot: Slot) -> Any:
         order = self._order(slot.wanted.node, lease, self._roster.machine_of_kind(slot.wanted.kind))
-        return PlacedTask(lease, slot, self._fleet, self._roster, self._context, order, self._say)
+        return PlacedTask(
+            lease=lease,
+            slot=slot,
+            fleet=self._fleet,
+            roster=self._roster,
+            context=self._context,
+            order=order,
+            say=self._say,
+        )

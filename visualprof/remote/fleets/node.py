@@ -1,7 +1,7 @@
-"""What a scheduler runs at a node: one task, by the runner of the ordinary agent, or a look at what the node has.
+"""Entry point at a node: runs one task with the task runner of the ordinary agent, or describes the node.
 
-The node fetches the task's files from the server, renews its lease and sends its result there by itself, so that
-nothing depends on the process that placed it.
+The node downloads the task's files, renews its lease and uploads its result, so that nothing depends on the process
+that placed the task.
 """
 
 from __future__ import annotations
@@ -33,17 +33,28 @@ from visualprof.remote.agent.work.resume_cache import work_folder
 from visualprof.remote.agent.work.task import AgentContext, LeasedTask
 from visualprof.remote.protocol import Intervals, Lease, build
 
-REACH_S = 60.0
-BEATS = 4  # in an interval, as the ordinary agent does while it works
-LOCK_S = 0.2
+REACH_TIMEOUT_S = 60.0
+HEARTBEATS_PER_INTERVAL = 4  # like the ordinary agent during a task
+LOCK_POLL_S = 0.2
 
 
 @dataclass(frozen=True)
 class WorkOrder:
-    """What a node is to do, as JSON. lease: of the task; none: it says what it has.
+    """An order for a node, as JSON.
 
-    token: of the fleet's registration, which is `agent`. name: of the fleet. state: folder for its work, "" the usual
-    one of an agent. machine: what nodes of this kind have, if that is known.
+    Attributes:
+        server: Address of the server.
+        token: Token of the fleet's registration.
+        agent: Agent id of the fleet's registration.
+        name: Name of the fleet.
+        node: Name of the node.
+        state: Folder for the work; "" for the agent's default.
+        sandbox: Whether to use bubblewrap.
+        memory_bytes: Memory limit of a task; 0 for most of the node's memory.
+        interpreters: Interpreters from the command line.
+        intervals: Intervals that the server asked for.
+        lease: Lease of the task; empty to describe the node.
+        machine: Known description of the node's kind; empty if unknown.
     """
 
     server: str
@@ -60,141 +71,157 @@ class WorkOrder:
     machine: dict[str, Any] = field(default_factory=dict[str, Any])
 
     def text(self) -> str:
-        """As JSON."""
+        """Return the order as JSON."""
         return json.dumps(asdict(self))
 
 
 def execute_order(text: str) -> str:
-    """Do what an order says. The answer: what the node has as JSON, or in words how the task ended.
+    """Execute an order; return the description of the node as JSON, or how the task ended, in words.
 
-    Raises: AgentError: the task was not begun.
+    Raises:
+        AgentError: The task was not started.
     """
     order: WorkOrder = build(WorkOrder, json.loads(text))
     if not order.lease:
-        return json.dumps(asdict(_look(order)))
+        return json.dumps(asdict(_probe(order)))
     lease: Lease = build(Lease, order.lease)
     settings = Settings(
         server=order.server,
         token="",
         name=f"{order.name}/{order.node or platform.node()}",
-        state=_folder(order, lease),
+        state=_state_folder(order, lease),
         sandbox=order.sandbox,
         memory_bytes=order.memory_bytes,
     )
     state = StateFolder(settings.state)
     registration = Registration(settings, state, say, threading.Event())
     registration.agent, registration.client.token, registration.intervals = order.agent, order.token, order.intervals
-    held: list[Task] = [_Waiting(lease)]
-    _reach(registration, held)
-    over = threading.Event()
-    threading.Thread(target=_beats, args=(registration, held, over), name="beats", daemon=True).start()
+    tasks: list[Task] = [_PendingTask(lease)]
+    _send_first_heartbeat(registration, tasks)
+    finished = threading.Event()
+    threading.Thread(target=_heartbeat_loop, args=(registration, tasks, finished), name="beats", daemon=True).start()
     try:
-        return _run_task(order, lease, settings, state, registration, held)
+        return _run_task(order, lease, settings, state, registration, tasks)
     finally:
-        over.set()
+        finished.set()
 
 
 def _run_task(
-    order: WorkOrder, lease: Lease, settings: Settings, state: StateFolder, registration: Registration, held: list[Task]
+    order: WorkOrder,
+    lease: Lease,
+    settings: Settings,
+    state: StateFolder,
+    registration: Registration,
+    tasks: list[Task],
 ) -> str:
-    """Run the task, which takes the place of what is held of it."""
+    """Run the task, which replaces the pending task in `tasks`."""
     nvml = Nvml()
-    told: Machine = build(Machine, order.machine) if order.machine else _look(order)
-    here = replace(told.capabilities, hostname=platform.node(), gpus=nvml.gpus())
-    machine = replace(told, capabilities=here)
-    _lock(state)
+    described: Machine = build(Machine, order.machine) if order.machine else _probe(order)
+    capabilities = replace(described.capabilities, hostname=platform.node(), gpus=nvml.gpus())
+    machine = replace(described, capabilities=capabilities)
+    _wait_for_lock(state)
     journal = Journal(state.path / "journal.sqlite", say)
-    for entry in journal.entries():  # of a process that was killed here
+    for entry in journal.entries():  # left by a process that was killed here
         processes.kill_orphan(entry.pid, entry.start_ticks, str(entry.folder))
         journal.remove(entry.lease)
-        if entry.lease.task != lease.task:  # else this attempt may go on with what it left
+        if entry.lease.task != lease.task:  # this attempt may resume from its own earlier folder
             remove_folder(entry.folder)
-    if isinstance(held[0], _Waiting) and held[0].why == "stale":
-        return msg("fleets.dropped_lease_over", "dropped: its lease is over")
+    if isinstance(tasks[0], _PendingTask) and tasks[0].end_reason == "stale":
+        return msg("fleets.dropped_lease_over", "dropped: its lease has expired")
     journal.add(lease, order.server, work_folder(state, lease))
-    task = LeasedTask(lease, AgentContext(settings, state, journal, registration, nvml, lambda: None, machine))
-    held[:] = [task]
+    context = AgentContext(
+        settings=settings,
+        state=state,
+        journal=journal,
+        registration=registration,
+        nvml=nvml,
+        on_change=lambda: None,
+        machine=machine,
+    )
+    task = LeasedTask(lease, context)
+    tasks[:] = [task]
     try:
         return task.run()
     finally:
         journal.close()
 
 
-def _look(order: WorkOrder) -> Machine:
+def _probe(order: WorkOrder) -> Machine:
     return probe_all(order.interpreters, [], sandbox_level(order.sandbox, say), Nvml(), say)
 
 
-def _folder(order: WorkOrder, lease: Lease) -> Path:
-    """Another one for each device, whose tasks come one after the other."""
+def _state_folder(order: WorkOrder, lease: Lease) -> Path:
+    """Return the state folder of a device. Tasks of one device use it one after another."""
     base = Path(order.state).expanduser() if order.state else default_state_folder(order.server) / "fleet"
     return base / (order.node or "node").replace("/", "_") / device_file_name(lease.spec.device)
 
 
-def _reach(registration: Registration, held: list[Task]) -> None:
-    """The first heartbeat.
+def _send_first_heartbeat(registration: Registration, tasks: list[Task]) -> None:
+    """Send the first heartbeat.
 
-    Raises: AgentError: the server cannot be reached from here.
+    Raises:
+        AgentError: The server cannot be reached from this node.
     """
     try:
-        retry(lambda: registration.send_heartbeat(held), threading.Event(), REACH_S)
+        retry(lambda: registration.send_heartbeat(tasks), threading.Event(), REACH_TIMEOUT_S)
     except (Unreachable, RequestRejected) as error:
-        hint = msg("fleets.fleet_option_server_url", "--fleet-option server=URL gives the nodes another address of it")
+        hint = msg("fleets.fleet_option_server_url", "set another address for the nodes: --fleet-option server=URL")
         raise AgentError(
             msg("fleets.node_cannot_reach_dashboard", f"the node cannot reach the dashboard: {error}"), hint
         ) from None
 
 
-class _Waiting:
+class _PendingTask:
     """A task before its first stage."""
 
     def __init__(self, lease: Lease) -> None:
         self.lease = lease
-        self.why = ""
+        self.end_reason = ""
 
     def heartbeat(self) -> dict[str, Any]:
         return {"task": self.lease.task, "lease": self.lease.lease}
 
     def end(self, reason: str) -> None:
-        self.why = reason  # of a cancelled one the next heartbeat says so again, to the runner, which reports it
+        self.end_reason = reason  # the next heartbeat repeats a cancellation to the runner, which reports it
 
     def run(self) -> str:
         raise StopRequested
 
 
-def _lock(state: StateFolder) -> None:
-    """Waits for the process that has the device's folder, which is about to end."""
-    end = time.monotonic() + REACH_S
+def _wait_for_lock(state: StateFolder) -> None:
+    """Wait for the process that holds the device's folder and is about to end."""
+    end = time.monotonic() + REACH_TIMEOUT_S
     while True:
         try:
             return state.lock()
         except AgentError:
             if time.monotonic() > end:
                 raise
-        time.sleep(LOCK_S)
+        time.sleep(LOCK_POLL_S)
 
 
-def _beats(registration: Registration, held: list[Task], over: threading.Event) -> None:
+def _heartbeat_loop(registration: Registration, tasks: list[Task], finished: threading.Event) -> None:
     try:
-        while not over.wait(registration.intervals.heartbeat_s / BEATS):
-            with suppress(Unreachable):  # the lease lasts a while; the next heartbeat renews it
-                registration.send_heartbeat(held)
+        while not finished.wait(registration.intervals.heartbeat_s / HEARTBEATS_PER_INTERVAL):
+            with suppress(Unreachable):  # the next heartbeat comes before the lease expires
+                registration.send_heartbeat(tasks)
     except RequestRejected:
-        held[0].end("stale")  # the agent was put out
+        tasks[0].end("stale")  # the agent was revoked
 
 
 def answer_order(order: str) -> str:
-    """What `work` says, as `answer` of an object of JSON, or as `error` why it could not."""
+    """Execute an order and return JSON: `answer` with its result, or `error` with the reason of a failure."""
     try:
         return json.dumps({"answer": execute_order(order)})
-    except Exception as error:  # noqa: BLE001 - told to whoever placed it
-        told = [error.error, error.hint] if isinstance(error, AgentError) else [f"{type(error).__name__}: {error}"]
-        return json.dumps({"error": "; ".join(filter(None, told))})
+    except Exception as error:  # noqa: BLE001 - reported to the agent that placed the order
+        messages = [error.error, error.hint] if isinstance(error, AgentError) else [f"{type(error).__name__}: {error}"]
+        return json.dumps({"error": "; ".join(filter(None, messages))})
 
 
 def main() -> int:
-    """Do the order in a file; the answer is the last line of the output."""
-    told = answer_order(Path(sys.argv[1]).read_text("utf-8"))
-    sys.stdout.write(f"\n{told}\n")
+    """Execute the order in a file. The answer is the last line of the output."""
+    answer = answer_order(Path(sys.argv[1]).read_text("utf-8"))
+    sys.stdout.write(f"\n{answer}\n")
     return 0
 
 

@@ -1,4 +1,4 @@
-"""The nodes of a fleet: what each kind of them has, and which of their devices are free."""
+"""The nodes of a fleet: the runtimes of each kind, and the free devices."""
 
 from __future__ import annotations
 
@@ -15,20 +15,24 @@ from visualprof.remote.agent.machine.probe import Machine, Say
 from visualprof.remote.fleets import Fleet, Placement, PlacementRequest
 from visualprof.remote.protocol import Capabilities, Lease, Node, Offer, Runtime, build
 
-RETRY_DELAY_S = 60.0  # after a look that failed
-SUSPECT_S = 10.0  # a scheduler may take as long to notice that a node is gone
-CPU_DEVICE, GPU_DEVICE = "cpu", "cuda:0"  # whichever GPU a task gets is the first that it sees
-MAX_JOBS = 1000  # jobs of which it is remembered where they began
-MAX_NOTE_LENGTH = 300  # characters of what a node says
+RETRY_DELAY_S = 60.0  # after a failed probe
+SUSPECT_S = 10.0  # the time that a scheduler may need to notice a lost node
+CPU_DEVICE, GPU_DEVICE = "cpu", "cuda:0"  # a task sees the GPU that it gets as its first one
+MAX_JOBS = 1000  # jobs whose first node is remembered
+MAX_NOTE_LENGTH = 300  # characters of a node's error
 
 
 @dataclass
 class NodeKind:
-    """What is known of nodes that are alike.
+    """Nodes that are alike.
 
-    node: the one that was asked last what it has. machine: its answer, None before there is one. fresh: the answer is
-    of this process, not of one before it. look: the question that is under way. note: why the last one had no answer.
-    again: monotonic time from which on it is asked again.
+    Attributes:
+        node: The node that was probed last.
+        machine: Description of such a node; `None` before the first answer.
+        fresh: Whether the description is from this process, not from an earlier one.
+        probe: The running probe.
+        note: Why the last probe failed.
+        retry_at_s: Earliest time of the next probe, as `time.monotonic()`.
     """
 
     node: Node
@@ -40,18 +44,24 @@ class NodeKind:
 
     @property
     def capabilities(self) -> Capabilities | None:
-        """What such a node says of itself."""
+        """Capabilities of such a node."""
         return self.machine.capabilities if self.machine else None
 
     @property
     def has_several_nodes(self) -> bool:
-        """Whether the kind is more than the name of one node, so that another node may be of it."""
+        """Whether the kind is more than the name of one node, so that it can have further nodes."""
         return self.node.kind != self.node.name
 
 
 @dataclass(frozen=True)
 class Slot:
-    """A device that a task occupies. wanted: how it is placed. note: a warning of its result, "" for none."""
+    """A device that a task occupies.
+
+    Attributes:
+        wanted: How the task is placed.
+        device: The device.
+        note: Warning of the result; "" for none.
+    """
 
     wanted: PlacementRequest
     device: str
@@ -59,149 +69,167 @@ class Slot:
 
 
 class Roster:
-    """The nodes of one fleet; threads take turns.
-
-    fleet: of them. file: keeps what kinds have, for those of which no node is up. ask: the order by which a node says
-    what it has. cpus: of a task, 0 all of a node, or its share by its GPUs. memory_bytes: of a task, 0 not asked for.
-    waiting: tasks that may wait for a node that is not there or not free.
-    """
+    """The nodes of one fleet. Methods are thread-safe."""
 
     def __init__(
-        self, fleet: Fleet, file: Path, ask: Callable[[str], str], say: Say, cpus: int, memory_bytes: int, waiting: int
+        self,
+        *,
+        fleet: Fleet,
+        file: Path,
+        order_for: Callable[[str], str],
+        say: Say,
+        cpus: int,
+        memory_bytes: int,
+        waiting: int,
     ) -> None:
-        self._fleet, self._file, self._ask, self._say = fleet, file, ask, say
+        """Load the known kinds.
+
+        Args:
+            fleet: The scheduler.
+            file: Cache of descriptions, for kinds that have no running node.
+            order_for: Returns the order that makes a node describe itself.
+            say: Takes lines about the nodes.
+            cpus: Processors per task; 0 for all of a node, or the share of a GPU.
+            memory_bytes: Memory per task; 0 to request none.
+            waiting: Number of tasks that may wait for a node that is missing or busy.
+        """
+        self._fleet, self._file, self._order_for, self._say = fleet, file, order_for, say
         self._cpus, self._memory_bytes, self._waiting = cpus, memory_bytes, waiting
         self._lock = threading.Lock()
         self._nodes: list[Node] = []
         self._slots: dict[str, Slot] = {}  # by task
-        self._doubted: dict[str, float] = {}  # nodes, until when
-        self._homes: dict[str, str] = {}  # the node where a job began
-        self._kinds = self._kept()
+        self._suspect_until: dict[str, float] = {}  # time.monotonic() by node
+        self._job_nodes: dict[str, str] = {}  # the first node by job
+        self._kinds = self._load_kinds()
 
-    def _kept(self) -> dict[str, NodeKind]:
+    def _load_kinds(self) -> dict[str, NodeKind]:
         try:
             rows = json.loads(self._file.read_text("utf-8"))
-            kept = [NodeKind(build(Node, row["node"]), build(Machine, row["machine"])) for row in rows]
-            return {known.node.kind: known for known in kept}
+            kinds = [NodeKind(build(Node, row["node"]), build(Machine, row["machine"])) for row in rows]
+            return {kind.node.kind: kind for kind in kinds}
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return {}
 
     def refresh(self) -> None:
-        """Ask the scheduler for its nodes, and a node of each new kind for what it has.
+        """Ask the scheduler for its nodes, and probe one node of each new kind.
 
-        Raises: AgentError: the scheduler does not answer.
+        Raises:
+            AgentError: The scheduler does not answer.
         """
         nodes = self._fleet.nodes()
         with self._lock:
-            self._nodes, there = nodes, {node.kind for node in nodes}
-            self._kinds = {
-                kind: known for kind, known in self._kinds.items() if kind in there or known.has_several_nodes
-            }
+            self._nodes, names = nodes, {node.kind for node in nodes}
+            self._kinds = {name: kind for name, kind in self._kinds.items() if name in names or kind.has_several_nodes}
             for node in nodes:
-                known = self._kinds.setdefault(node.kind, NodeKind(node))
-                due = known.probe is None and not known.fresh and time.monotonic() > known.retry_at_s
+                kind = self._kinds.setdefault(node.kind, NodeKind(node))
+                due = kind.probe is None and not kind.fresh and time.monotonic() > kind.retry_at_s
                 if due and node.state == "ready":
-                    known.node = node
-                    self._begin(known)
-            for known in self._kinds.values():
-                self._follow(known)
+                    kind.node = node
+                    self._start_probe(kind)
+            for kind in self._kinds.values():
+                self._poll_probe(kind)
 
-    def _begin(self, known: NodeKind) -> None:
-        node = known.node
+    def _start_probe(self, kind: NodeKind) -> None:
+        node = kind.node
         try:
-            known.probe = self._fleet.place(
-                self._ask(node.name), PlacementRequest(node.kind, node.name, cpus=1, gpus=min(node.gpus, 1))
+            kind.probe = self._fleet.place(
+                self._order_for(node.name), PlacementRequest(node.kind, node.name, cpus=1, gpus=min(node.gpus, 1))
             )
         except AgentError as error:
-            known.note, known.retry_at_s = error.error, time.monotonic() + RETRY_DELAY_S
+            kind.note, kind.retry_at_s = error.error, time.monotonic() + RETRY_DELAY_S
 
-    def _follow(self, known: NodeKind) -> None:
-        progress = known.probe.poll() if known.probe else None
+    def _poll_probe(self, kind: NodeKind) -> None:
+        progress = kind.probe.poll() if kind.probe else None
         if progress is None or progress.state in ("waiting", "running"):
             return
-        known.probe, known.retry_at_s = None, time.monotonic() + RETRY_DELAY_S
+        kind.probe, kind.retry_at_s = None, time.monotonic() + RETRY_DELAY_S
         try:
             machine: Machine | None = build(Machine, json.loads(progress.text)) if progress.state == "ended" else None
-        except (ValueError, KeyError, TypeError, AttributeError):  # by another version
+        except (ValueError, KeyError, TypeError, AttributeError):  # the answer of another version
             machine = None
         if machine is None:
-            known.note = msg("fleets.cannot_used", f"it cannot be used: {progress.text[:MAX_NOTE_LENGTH]}")
-            self._say(msg("fleets.node", f"node {known.node.name}: {known.note}"))
+            kind.note = msg("fleets.cannot_used", f"it cannot be used: {progress.text[:MAX_NOTE_LENGTH]}")
+            self._say(msg("fleets.node", f"node {kind.node.name}: {kind.note}"))
             return
-        known.machine, known.fresh, known.note = machine, True, ""
+        kind.machine, kind.fresh, kind.note = machine, True, ""
         names = ", ".join(f"{runtime.backend} {runtime.version}" for runtime in machine.capabilities.runtimes)
         runtimes = names or msg("fleets.no_runtime", "no runtime")
-        self._say(msg("fleets.nodes_kind", f"nodes of kind {known.node.kind}: {runtimes}"))
-        told = [(one.node, one.machine) for one in self._kinds.values() if one.has_several_nodes]
-        kept = [{"node": asdict(node), "machine": asdict(machine)} for node, machine in told if machine]
-        self._file.write_text(json.dumps(kept), "utf-8")
+        self._say(msg("fleets.nodes_kind", f"nodes of kind {kind.node.kind}: {runtimes}"))
+        shared = [(other.node, other.machine) for other in self._kinds.values() if other.has_several_nodes]
+        rows = [{"node": asdict(node), "machine": asdict(machine)} for node, machine in shared if machine]
+        self._file.write_text(json.dumps(rows), "utf-8")
 
-    def machine_of_kind(self, kind: str) -> Machine | None:
-        """What nodes of a kind have."""
+    def machine_of_kind(self, name: str) -> Machine | None:
+        """Return the description of a kind of nodes; `None` if it is unknown."""
         with self._lock:
-            known = self._kinds.get(kind)
-            return known.machine if known else None
+            kind = self._kinds.get(name)
+            return kind.machine if kind else None
 
-    # --- what is told ---
+    # --- descriptions for the server ---
 
-    def as_machine(self, own: Capabilities, kind: str) -> Machine:
-        """The fleet as one machine. own: of the machine where the agent is. kind: of the fleet."""
+    def as_machine(self, agent_capabilities: Capabilities, fleet_kind: str) -> Machine:
+        """Return the fleet as one machine.
+
+        Args:
+            agent_capabilities: Capabilities of the machine that runs the agent.
+            fleet_kind: Kind of the fleet.
+        """
         with self._lock:
-            nodes = [self._told(node) for node in self._nodes]
-            known = [one.capabilities for one in self._kinds.values() if one.capabilities]
+            nodes = [self._describe_node(node) for node in self._nodes]
+            known_capabilities = [kind.capabilities for kind in self._kinds.values() if kind.capabilities]
         runtimes = dict[tuple[str, str], Runtime]()
-        for has in known:
+        for has in known_capabilities:
             for runtime in has.runtimes:
-                there = runtimes.get((runtime.backend, runtime.version))
-                devices = {*_devices(runtime), *(there.devices if there else ())}
+                previous = runtimes.get((runtime.backend, runtime.version))
+                devices = {*_device_names(runtime), *(previous.devices if previous else ())}
                 runtimes[runtime.backend, runtime.version] = replace(runtime, devices=sorted(devices))
-        platforms = [has.platform for has in known]
-        gpus = {gpu.name: gpu for has in known for gpu in has.gpus}
+        platforms = [has.platform for has in known_capabilities]
+        gpus = {gpu.name: gpu for has in known_capabilities for gpu in has.gpus}
         return Machine(
             replace(
-                own,
-                platform=max(set(platforms), key=platforms.count, default=own.platform),
+                agent_capabilities,
+                platform=max(set(platforms), key=platforms.count, default=agent_capabilities.platform),
                 cores=sum(node.cores for node in nodes),
                 memory_bytes=sum(node.memory_bytes for node in nodes),
-                sandbox=min((has.sandbox for has in known), default=own.sandbox),
+                sandbox=min((has.sandbox for has in known_capabilities), default=agent_capabilities.sandbox),
                 gpus=list(gpus.values()),
                 runtimes=list(runtimes.values()),
-                converters=sorted({name for has in known for name in has.converters}),
-                fleet=kind,
+                converters=sorted({name for has in known_capabilities for name in has.converters}),
+                fleet=fleet_kind,
                 nodes=nodes,
             )
         )
 
-    def _told(self, node: Node) -> Node:
-        """A node as the server hears of it."""
-        known = self._kinds[node.kind]
-        state = node.state if node.state != "ready" or known.capabilities else "unusable" if known.note else "starting"
+    def _describe_node(self, node: Node) -> Node:
+        """Return a node as it is reported to the server."""
+        kind = self._kinds[node.kind]
+        state = node.state if node.state != "ready" or kind.capabilities else "unusable" if kind.note else "starting"
         tasks = sorted(task for task, slot in self._slots.items() if slot.wanted.node == node.name)
-        platform = known.capabilities.platform if known.capabilities else ""
-        return replace(node, state=state, platform=platform, note=node.note or known.note, tasks=tasks)
+        platform = kind.capabilities.platform if kind.capabilities else ""
+        return replace(node, state=state, platform=platform, note=node.note or kind.note, tasks=tasks)
 
     def has_node(self, node: str) -> bool:
-        """Whether a node is there."""
+        """Return whether a node exists."""
         with self._lock:
-            return any(one.name == node for one in self._nodes)
+            return any(other.name == node for other in self._nodes)
 
-    # --- what is free ---
+    # --- free devices ---
 
     def offers(self) -> list[Offer]:
-        """What the free nodes can run, and any node where a task may wait for it."""
+        """Return the offers of the free nodes, and those of any node for which a task may wait."""
         with self._lock:
-            return list(dict.fromkeys(offer for offer, _ in self._free()))
+            return list(dict.fromkeys(offer for offer, _ in self._free_devices()))
 
-    def _free(self) -> Iterator[tuple[Offer, PlacementRequest]]:
-        """What can be run, and where: the free devices of nodes first."""
+    def _free_devices(self) -> Iterator[tuple[Offer, PlacementRequest]]:
+        """Yield what can run and where: first the free devices of nodes, then kinds for which a task may wait."""
         for node in self._nodes:
-            if node.state == "ready" and time.monotonic() > self._doubted.get(node.name, 0.0):
-                yield from self._offered(node, node.name)
+            if node.state == "ready" and time.monotonic() > self._suspect_until.get(node.name, 0.0):
+                yield from self._node_offers(node, node.name)
         if sum(not slot.wanted.node for slot in self._slots.values()) < self._waiting:
-            for known in self._kinds.values():
-                yield from self._offered(known.node, "") if known.has_several_nodes else ()
+            for kind in self._kinds.values():
+                yield from self._node_offers(kind.node, "") if kind.has_several_nodes else ()
 
-    def _offered(self, node: Node, name: str) -> Iterator[tuple[Offer, PlacementRequest]]:
+    def _node_offers(self, node: Node, name: str) -> Iterator[tuple[Offer, PlacementRequest]]:
         has = self._kinds[node.kind].capabilities
         used = [slot.device for slot in self._slots.values() if name and slot.wanted.node == name]
         for device, count in ((GPU_DEVICE, node.gpus), (CPU_DEVICE, 1)):
@@ -209,47 +237,48 @@ class Roster:
                 cpus = self._cpus or (max(node.cores // node.gpus, 1) if device == GPU_DEVICE else node.cores)
                 wanted = PlacementRequest(node.kind, name, cpus, int(device == GPU_DEVICE), self._memory_bytes)
                 for runtime in has.runtimes:
-                    if device in _devices(runtime):
+                    if device in _device_names(runtime):
                         yield Offer(has.platform, runtime.backend, runtime.version, device), wanted
 
     def reserve(self, lease: Lease) -> Slot | None:
-        """A place for a leased task; none where there is no free one any more.
+        """Reserve a device for a leased task; return `None` if none is free.
 
-        The specs of a job that are to be compared go where the first of them went, if that node is free.
+        The run configurations of a job use the node of the first one if that node is free, so that they are comparable.
         """
         spec = lease.spec
         with self._lock:
             fitting = [
                 wanted
-                for offer, wanted in self._free()
+                for offer, wanted in self._free_devices()
                 if (offer.backend, offer.version, offer.device) == (spec.backend, spec.version, spec.device)
                 and spec.platform in ("", offer.platform)
             ]
             if not fitting:
                 return None
-            home, note = self._homes.get(lease.job, ""), ""
-            wanted = next((one for one in fitting if home and one.node == home), fitting[0])
-            if home and wanted.node != home and not lease.request.spread:
-                where = wanted.node or msg("fleets.any_node", f"any node of {wanted.kind}")
+            first_node, note = self._job_nodes.get(lease.job, ""), ""
+            wanted = next((request for request in fitting if first_node and request.node == first_node), fitting[0])
+            if first_node and wanted.node != first_node and not lease.request.spread:
+                location = wanted.node or msg("fleets.any_node", f"any node of {wanted.kind}")
                 note = msg(
                     "fleets.measured_another_spec_job",
-                    f"measured on {where}, another spec of this job on {home}: they share no machine",
+                    f"measured on {location}, another run configuration of this job on {first_node}: "
+                    "they do not share a machine",
                 )
-            self._homes.setdefault(lease.job, wanted.node)
-            while len(self._homes) > MAX_JOBS:
-                del self._homes[next(iter(self._homes))]
-            asked = replace(wanted, timeout_s=lease.request.timeout_s)
-            self._slots[lease.task] = Slot(asked, spec.device, note)
+            self._job_nodes.setdefault(lease.job, wanted.node)
+            while len(self._job_nodes) > MAX_JOBS:
+                del self._job_nodes[next(iter(self._job_nodes))]
+            request = replace(wanted, timeout_s=lease.request.timeout_s)
+            self._slots[lease.task] = Slot(request, spec.device, note)
             return self._slots[lease.task]
 
     def release(self, task: str, lost: bool = False) -> None:
-        """The task is over. lost: with its node perhaps, which gets nothing more for a moment."""
+        """Release the device of a task. After a lost task, its node gets no work for a moment."""
         with self._lock:
             slot = self._slots.pop(task, None)
             if lost and slot:
-                self._doubted[slot.wanted.node] = time.monotonic() + SUSPECT_S
+                self._suspect_until[slot.wanted.node] = time.monotonic() + SUSPECT_S
 
 
-def _devices(runtime: Runtime) -> list[str]:
-    """CPU, and one GPU for all of them."""
+def _device_names(runtime: Runtime) -> list[str]:
+    """Return the CPU, and one name for all GPUs."""
     return list(dict.fromkeys(CPU_DEVICE if device == CPU_DEVICE else GPU_DEVICE for device in runtime.devices))

@@ -134,7 +134,7 @@ def upload_result(client: Client, lease: Lease, result: list[ResultFile], stop: 
 def upload_files(
     client: Client, path: str, files: Sequence[ResultFile], stop: threading.Event, body: dict[str, Any]
 ) -> None:
-    """Announce files to the server and upload those that it does not have.
+    """Announce files to the server and upload the missing ones.
 
     Args:
         client: HTTP client of the server.
@@ -217,7 +217,7 @@ def _upload_failure(error: RequestRejected) -> Exception:
 def collect_files(folder: Path) -> tuple[list[ResultFile], list[str]]:
     """Return the files of a result, and the names left out.
 
-    Links, special files, and files whose name or size no server accepts are left out.
+    Links, special files, and files with an unacceptable name or size are left out.
     """
     files: list[ResultFile] = []
     left_out: list[str] = []

@@ -36,7 +36,7 @@ class DeviceReader(Protocol):
         ...
 
     def sample(self, device: str, pids: Collection[int] = ()) -> dict[str, Any]:
-        """Return the readings of a device, `None` where unknown; where possible also those of the given processes."""
+        """Return the readings of a device, `None` where unknown; where possible also the share of the processes."""
         ...
 
 
@@ -73,7 +73,7 @@ class Monitor:
             self._thread.start()
 
     def watch(self, tree: ProcessTree | None) -> None:
-        """Set the processes whose usage is sampled; `None` while no child runs."""
+        """Set the processes to sample; `None` while no child runs."""
         self._tree = tree
         last_ns, _, waited = self._last_sample
         self._last_sample = (last_ns, None, waited)

@@ -55,9 +55,8 @@ class Nvml:
 
         Args:
             device: The GPU, such as "cuda:0".
-            pids: Processes whose share is reported separately: `own_memory_bytes`, `own_util`, and the number of
-                `others` that compute on the GPU. These keys are absent if the driver does not know the processes,
-                as in a container.
+            pids: Processes with a separate share: `own_memory_bytes`, `own_util`, and the number of `others` that
+                compute on the GPU. These keys are absent if the driver does not know the processes, as in a container.
         """
         handle = self._handle(device)
         # The first call, because the tests' replay library advances with it.
@@ -137,7 +136,7 @@ class Nvml:
 
 
 def _newest(rows: list[Any]) -> list[Any]:
-    """Return the last sample of each process. The driver returns those of several seconds."""
+    """Return the last sample of each process. The driver returns several seconds of samples."""
     return list({row.pid: row for row in sorted(rows, key=lambda row: row.timeStamp)}.values())
 
 

@@ -1,4 +1,4 @@
-"""Detects what this machine is and which runtimes it has."""
+"""Detects the hardware and the runtimes of this machine."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Interpreter:
 
 @dataclass(frozen=True)
 class InterpreterInfo:
-    """What an interpreter has, found without importing a runtime.
+    """The contents of an interpreter, found without importing a runtime.
 
     Attributes:
         version: Python version.
@@ -58,10 +58,10 @@ class InterpreterInfo:
 
 @dataclass(frozen=True)
 class Machine:
-    """What a machine is and has.
+    """Description of a machine with its interpreters.
 
     Attributes:
-        capabilities: What the server knows about the machine.
+        capabilities: The description that the server gets.
         prefixes: Folders that each interpreter reads, by the interpreter's path.
         converters: Interpreters that have each converter, by its name.
     """
@@ -71,7 +71,7 @@ class Machine:
     converters: dict[str, list[str]] = field(default_factory=dict[str, "list[str]"])
 
     def newest_runtime(self, spec: Spec) -> Runtime | None:
-        """Return the newest runtime that fits a run configuration; `None` if there is none."""
+        """Return the newest runtime that fits a run configuration; `None` if no runtime fits."""
         return next(iter(self.matching_runtimes(spec)), None)
 
     def matching_runtimes(self, spec: Spec) -> list[Runtime]:
@@ -146,7 +146,7 @@ def detect_platform(machine: str, gpu: bool) -> Platform:
 
 
 def inspect_interpreter(interpreter: Interpreter, say: Say) -> InterpreterInfo | None:
-    """Return what an interpreter has; `None` if it does not answer, which is reported to `say`."""
+    """Return the contents of an interpreter; `None` if it does not answer, which is reported to `say`."""
     python, wanted_backend = interpreter.python, interpreter.backend
     try:
         answer = run_probe(python)

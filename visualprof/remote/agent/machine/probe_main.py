@@ -1,6 +1,6 @@
 """Inspects the interpreter that runs it. This file becomes `__main__` of probe.pyz.
 
-- Without an argument: print the version, the folders, the backends whose module exists, and the usable converters.
+- Without an argument: print the version, the folders, the backends with an installed module, and the usable converters.
 - With the name of a backend or converter: print its version and devices. This imports the runtime, which may take
   seconds, print, or crash.
 """

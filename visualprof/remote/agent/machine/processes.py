@@ -145,7 +145,7 @@ def read_start_ticks(pid: int) -> int:
 
 
 def kill_orphan(pid: int, start_ticks: int, mark: str) -> None:
-    """Kill what a killed agent left: the process with this start time, its group, and all processes with the mark."""
+    """Kill the child of a killed agent: the process with this start time, its group, and all processes of the task."""
     if pid and start_ticks and read_start_ticks(pid) == start_ticks:
         signal_tree(pid, signal.SIGKILL)
     kill_marked(mark)

@@ -1,1 +1,1 @@
-"""One task, from its files to its result."""
+"""One task, from the download of its files to the upload of its result."""

@@ -1,4 +1,4 @@
-"""What a child says, line by line, while it runs. It may be hostile: lines are limited, types are checked."""
+"""Events of a running child, as lines of JSON. A child may be hostile, so lengths and types are checked."""
 
 from __future__ import annotations
 
@@ -22,9 +22,22 @@ Event = dict[str, Any]
 
 @dataclass
 class TaskProgress:
-    """What the children of a task have said. on_point: gets each point. changed: is called when there is news.
+    """Progress of a task, from the events of its children.
 
-    converted: what a conversion told, as it came. step: of a benchmark case, since so many s of time.monotonic().
+    Attributes:
+        on_point: Called with each point.
+        changed: Called after each change.
+        phase: Current phase.
+        batch: Current batch size.
+        step: Current step of a benchmark case; "" for none.
+        step_since: Start of the step, as `time.monotonic()`.
+        share: Finished share of the stage.
+        version: Version of the runtime.
+        effective: Options that the runtime really used.
+        profiles: Recorded profiles.
+        warnings: Warnings of the result.
+        load_ns: Load time of the model.
+        converted: Description of a conversion, unchecked.
     """
 
     on_point: Callable[[dict[str, Any]], None]
@@ -33,7 +46,7 @@ class TaskProgress:
     batch: int | None = None
     step: str = ""
     step_since: float = 0.0
-    share: float = 0.0  # of the stage
+    share: float = 0.0  # finished share of the stage
     version: str = ""
     effective: dict[str, Any] = field(default_factory=dict[str, Any])
     profiles: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
@@ -43,32 +56,32 @@ class TaskProgress:
 
 
 class EventReader:
-    """Reads complete lines of a growing file, each once."""
+    """Reads the complete lines of a growing file, each line once."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self.offset = 0  # bytes that were read
+        self.offset = 0  # bytes read so far
 
     def skip_partial_line(self) -> None:
-        """Skip to the end of the file, past half a line that the last child may have left."""
+        """Skip to the end of the file, past a partial line that the previous child may have left."""
         if is_regular(self._path):
             self.offset = self._path.stat().st_size
 
     def read(self) -> list[Event]:
-        """The events since the last call, at most 4 MiB of them."""
+        """Return the events since the last call, at most 4 MiB of them."""
         try:
             with open_regular(self._path) as file:
                 file.seek(self.offset)
                 data = file.read(MAX_READ_BYTES)
         except OSError:
             return []
-        whole, newline, rest = data.rpartition(b"\n")
+        complete_lines, newline, rest = data.rpartition(b"\n")
         if not newline:
             if len(rest) > MAX_LINE_BYTES:
                 self.offset += len(rest)
             return []
-        self.offset += len(whole) + 1
-        return [event for line in whole.split(b"\n") if line.strip() and (event := self._event(line))]
+        self.offset += len(complete_lines) + 1
+        return [event for line in complete_lines.split(b"\n") if line.strip() and (event := self._event(line))]
 
     def _event(self, line: bytes) -> Event | None:
         try:
@@ -79,26 +92,26 @@ class EventReader:
 
 
 def is_object(value: object) -> TypeGuard[dict[str, Any]]:
-    """Whether it is an object of JSON."""
+    """Return whether a value is a JSON object."""
     return isinstance(value, dict)
 
 
-def text_field(event: Event, key: str, most: int = 2000) -> str:
-    """A text of an event, "" for anything else."""
+def text_field(event: Event, key: str, max_length: int = 2000) -> str:
+    """Return a text of an event, "" for any other value."""
     value = event.get(key)
-    return _cut(value, most) if isinstance(value, str) else ""
+    return _truncate(value, max_length) if isinstance(value, str) else ""
 
 
 def int_field(event: Event, key: str) -> int | None:
-    """An integer of an event, None for anything else."""
+    """Return an integer of an event, `None` for any other value."""
     value = event.get(key)
     return value if isinstance(value, int) and not isinstance(value, bool) and _fits(value) else None
 
 
 def sanitize(value: object, depth: int = 3) -> Any:
-    """A value of an event, cut to what any reader of JSON takes; None for numbers and depths beyond that."""
+    """Return a value of an event, cut to what any JSON reader accepts; `None` for numbers and depths beyond that."""
     if isinstance(value, str):
-        return _cut(value, MAX_TEXT_LENGTH)
+        return _truncate(value, MAX_TEXT_LENGTH)
     if isinstance(value, (bool, int, float)):
         return value if _fits(value) else None
     if depth and isinstance(value, list):
@@ -106,7 +119,8 @@ def sanitize(value: object, depth: int = 3) -> Any:
         return [sanitize(item, depth - 1) for item in items[:MAX_ITEMS]]
     if depth and is_object(value):
         return {
-            _cut(name, MAX_TEXT_LENGTH): sanitize(item, depth - 1) for name, item in islice(value.items(), MAX_ITEMS)
+            _truncate(name, MAX_TEXT_LENGTH): sanitize(item, depth - 1)
+            for name, item in islice(value.items(), MAX_ITEMS)
         }
     return None
 
@@ -115,6 +129,6 @@ def _fits(value: float) -> bool:
     return math.isfinite(value) if isinstance(value, float) else -(1 << 63) <= value < 1 << 63
 
 
-def _cut(value: str, most: int) -> str:
-    """A text cut to `most`, without lone surrogates, which JSON can hold and UTF-8 cannot."""
-    return value[:most].encode("utf-8", "replace").decode()
+def _truncate(value: str, max_length: int) -> str:
+    """Return a text cut to `max_length`, without lone surrogates, which JSON can contain and UTF-8 cannot."""
+    return value[:max_length].encode("utf-8", "replace").decode()

@@ -1,4 +1,4 @@
-"""Start of a child, in the runtime's own interpreter: limits first, then the work. Becomes `__main__` of code.pyz."""
+"""Start of a child in the runtime's interpreter: apply limits, then work. This file becomes `__main__` of code.pyz."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ OOM_SCORE = "500"
 
 
 def apply_limits() -> None:
-    """Set the limits that the agent chose, dies with the agent, and is the first to go when memory is short."""
+    """Apply the agent's resource limits, die with the agent, and be killed first when memory runs out."""
     for pair in os.environ.pop(LIMITS_VARIABLE, "").split():
         name, _, value = pair.partition("=")
-        which = getattr(resource, f"RLIMIT_{name}")
-        hard = resource.getrlimit(which)[1]
-        wanted = int(value) if hard == resource.RLIM_INFINITY else min(int(value), hard)
-        resource.setrlimit(which, (wanted, wanted))
+        limit = getattr(resource, f"RLIMIT_{name}")
+        hard = resource.getrlimit(limit)[1]
+        value_wanted = int(value) if hard == resource.RLIM_INFINITY else min(int(value), hard)
+        resource.setrlimit(limit, (value_wanted, value_wanted))
     with suppress(OSError, AttributeError):  # not Linux, or another C library
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
     with suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:

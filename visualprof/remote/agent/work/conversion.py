@@ -1,4 +1,4 @@
-"""A conversion in a child of its own, within the limits and the sandbox of every child."""
+"""Runs the conversion of a model in a child, with the limits and the sandbox of any child."""
 
 from __future__ import annotations
 
@@ -20,16 +20,22 @@ from visualprof.remote.agent.work.stage_runner import StageRunner, require_sandb
 from visualprof.remote.converters import Conversion, Converted, all_converters
 from visualprof.remote.protocol import TaskFailure, build
 
-MONITOR_INTERVAL_S = 0.5  # of the monitor
+MONITOR_INTERVAL_S = 0.5
 INVALID_RESULT_HINT = msg("agent.converter_broken_model_hostile", "the converter is broken, or the model is hostile")
 
 
 @dataclass(frozen=True)
 class ConversionEnvironment:
-    """Where conversions run.
+    """The interpreter and the limits of conversions.
 
-    python, prefixes: an interpreter and its folders. level: of the sandbox. memory_bytes: that a child may use.
-    code: the child's archive. check: raises StopRequested when somebody wants the work to end. started: gets a child.
+    Attributes:
+        python: The interpreter.
+        prefixes: Folders of the interpreter.
+        level: Level of the sandbox.
+        memory_bytes: Memory limit of the child.
+        code: The child's archive.
+        check: Called regularly; raises StopRequested to stop the conversion.
+        on_child_start: Called with each child.
     """
 
     python: str
@@ -43,7 +49,13 @@ class ConversionEnvironment:
 
 @dataclass(frozen=True)
 class ConvertedModel:
-    """A made model: `folder / converted.file`. files: the sizes of all files of the folder, by their paths."""
+    """A converted model, stored in `folder / converted.file`.
+
+    Attributes:
+        converted: Description of the conversion.
+        folder: Folder of the model.
+        files: Sizes of all files of the folder, by path.
+    """
 
     converted: Converted
     folder: Path
@@ -56,7 +68,7 @@ class ConvertedModel:
 
     @property
     def size_bytes(self) -> int:
-        """Of all of it."""
+        """Total size of all files."""
         return sum(self.files.values())
 
 
@@ -70,15 +82,18 @@ def convert(
     """Convert a model.
 
     Args:
-        order: what is asked for.
-        parts: files that the model names, by their paths beside it.
-        folder: gets everything, and is emptied first; its `log.txt` is the converter's log.
-        shop: where it runs.
-        timeout_s: after which it is ended.
-    Raises: TaskFailure: why there is no model. StopRequested.
+        conversion: What to convert, and how.
+        parts: Files that the model names, by their paths relative to the model.
+        folder: Work folder. It is emptied first; its `log.txt` is the converter's log.
+        environment: Where the conversion runs.
+        timeout_s: Time limit.
+
+    Raises:
+        TaskFailure: The conversion failed.
+        StopRequested: The conversion was stopped.
     """
-    work, told = _run("convert", conversion, parts, folder, environment, timeout_s)
-    return _validated(work.out / "made", told)
+    work, event = _run_stage("convert", conversion, parts, folder, environment, timeout_s)
+    return _validate(work.out / "made", event)
 
 
 def inapplicable_reasons(
@@ -89,42 +104,44 @@ def inapplicable_reasons(
     environment: ConversionEnvironment,
     timeout_s: float = 120.0,
 ) -> dict[str, str]:
-    """Why a model is nothing for each converter of an interpreter that takes its format, "" where it is something.
+    """Return why each converter of the model's format cannot be applied to the model; "" if it can.
 
-    Raises: TaskFailure, StopRequested.
+    Raises:
+        TaskFailure: The check failed.
+        StopRequested: The check was stopped.
     """
-    _, told = _run("applies", Conversion(file_format, str(model)), parts, folder, environment, timeout_s)
-    rows = told.get("applies")
+    _, event = _run_stage("applies", Conversion(file_format, str(model)), parts, folder, environment, timeout_s)
+    rows = event.get("applies")
     return {str(name): str(why) for name, why in cast("dict[Any, Any]", rows if isinstance(rows, dict) else {}).items()}
 
 
-def _run(
+def _run_stage(
     stage: str,
-    order: Conversion,
+    conversion: Conversion,
     parts: Mapping[str, Path],
     folder: Path,
-    shop: ConversionEnvironment,
+    environment: ConversionEnvironment,
     timeout_s: float,
 ) -> tuple[WorkFolder, dict[str, Any]]:
-    require_sandbox(order.model, shop.level)
+    require_sandbox(conversion.model, environment.level)
     remove_folder(folder)
     work = WorkFolder(folder.absolute())
-    _lay_out(work, order, parts, shop.code)
+    _lay_out(work, conversion, parts, environment.code)
     progress = TaskProgress(lambda _: None, lambda: None)
     log, monitor = CappedLog(work.log), Monitor(work.monitor, MONITOR_INTERVAL_S, Nvml(), [])
     runner = StageRunner(
         work=work,
-        device=next((kind.device for kind in all_converters() if kind.name == order.converter), "cpu"),
+        device=next((kind.device for kind in all_converters() if kind.name == conversion.converter), "cpu"),
         timeout_s=timeout_s,
-        python=Path(shop.python),
-        prefixes=shop.prefixes,
-        level=shop.level,
-        memory_bytes=shop.memory_bytes,
+        python=Path(environment.python),
+        prefixes=environment.prefixes,
+        level=environment.level,
+        memory_bytes=environment.memory_bytes,
         monitor=monitor,
         log=log,
         progress=progress,
-        check=shop.check,
-        on_child_start=shop.on_child_start,
+        check=environment.check,
+        on_child_start=environment.on_child_start,
     )
     try:
         runner.run(stage, time.monotonic() + timeout_s)
@@ -134,48 +151,49 @@ def _run(
     return work, progress.converted
 
 
-def _lay_out(work: WorkFolder, order: Conversion, parts: Mapping[str, Path], code: bytes) -> None:
-    """The files of a conversion where the child may read them."""
-    models, source = work.files / "model", Path(order.model)
+def _lay_out(work: WorkFolder, conversion: Conversion, parts: Mapping[str, Path], code: bytes) -> None:
+    """Place the files of a conversion where the child can read them."""
+    models, source = work.files / "model", Path(conversion.model)
     models.mkdir(parents=True)
     work.out.mkdir(parents=True)
     model = models / safe_name(source.name)
     link_or_copy(source, model)
     for path, file in parts.items():
         link_or_copy(file, part_path(models, path))
-    data = work.files / "data.npz" if order.data else None
+    data = work.files / "data.npz" if conversion.data else None
     if data:
-        link_or_copy(Path(order.data), data)
+        link_or_copy(Path(conversion.data), data)
     work.code.write_bytes(code)
-    stem = Path(safe_name(f"{order.stem}.x")).stem if order.stem else ""
-    task = replace(order, model=str(model), data=str(data or ""), stem=stem)
+    stem = Path(safe_name(f"{conversion.stem}.x")).stem if conversion.stem else ""
+    task = replace(conversion, model=str(model), data=str(data or ""), stem=stem)
     work.task.write_text(json.dumps({"conversion": asdict(task)}), "utf-8")
 
 
-def _validated(folder: Path, told: Mapping[str, Any]) -> ConvertedModel:
-    """What a child made, which may be anything.
+def _validate(folder: Path, event: Mapping[str, Any]) -> ConvertedModel:
+    """Check the output of a child, which may be anything.
 
-    Raises: TaskFailure: rejected.
+    Raises:
+        TaskFailure: `rejected`.
     """
     try:
-        converted: Converted = build(Converted, told)
+        converted: Converted = build(Converted, event)
         counts: list[object] = [*converted.before.values(), *converted.after.values(), converted.took_ns]
         texts: list[object] = [*converted.options.values(), *converted.tools.values(), *converted.runtimes]
         texts += [converted.file, converted.converter, converted.format, *converted.settings.values()]
-        sound = all(isinstance(count, int) for count in counts) and all(isinstance(text, str) for text in texts)
+        well_typed = all(isinstance(count, int) for count in counts) and all(isinstance(text, str) for text in texts)
     except (TypeError, KeyError, AttributeError) as error:
         raise TaskFailure(
             "rejected",
-            msg("agent.child_did_not_tell", f"the child did not tell what it made: {error}"),
+            msg("agent.child_did_not_tell", f"the child did not report its result: {error}"),
             INVALID_RESULT_HINT,
         ) from None
     names = [path.relative_to(folder).as_posix() for path in walk_files(folder)]
-    plain = {name: file.stat().st_size for name in names if (file := regular_file_inside(folder, name))}
-    there = any(name == converted.file or name.startswith(f"{converted.file}/") for name in plain)
-    if not sound or len(plain) < len(names) or not there:
+    sizes = {name: file.stat().st_size for name in names if (file := regular_file_inside(folder, name))}
+    has_model = any(name == converted.file or name.startswith(f"{converted.file}/") for name in sizes)
+    if not well_typed or len(sizes) < len(names) or not has_model:
         raise TaskFailure(
             "rejected",
-            msg("agent.child_made_links_not", "the child made links, or not the model that it told of"),
+            msg("agent.child_made_links_not", "the child created links, or not the model that it reported"),
             INVALID_RESULT_HINT,
         )
-    return ConvertedModel(converted, folder, plain)
+    return ConvertedModel(converted, folder, sizes)

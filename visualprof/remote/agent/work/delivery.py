@@ -1,4 +1,4 @@
-"""The way of a result to the server: it is uploaded, and the task finished."""
+"""Delivers a result to the server: uploads the files and finishes the task."""
 
 from __future__ import annotations
 
@@ -17,7 +17,16 @@ MAX_FINISH_ATTEMPTS = 2
 
 @dataclass
 class Delivery:
-    """Sends the result of one task. stop: the work is to end. leave: the report is to end too."""
+    """Delivers the result of one task.
+
+    Attributes:
+        client: HTTP client of the server.
+        lease: Lease of the task.
+        result: The result folder.
+        warnings: Warnings of the result.
+        stop: Set when the work must stop.
+        leave: Set when the report must stop as well.
+    """
 
     client: Client
     lease: Lease
@@ -27,9 +36,11 @@ class Delivery:
     leave: threading.Event
 
     def send(self, outcome: Outcome) -> str:
-        """Upload the result and finishes the task; returns in words how. A cancelled upload makes the task cancelled.
+        """Upload the result and finish the task; return how it ended, in words. A canceled upload cancels the task.
 
-        Raises: LeaseLost. StopRequested: the agent leaves.
+        Raises:
+            LeaseLost: The server no longer knows the lease.
+            StopRequested: The agent is shutting down.
         """
         try:
             return self._send(outcome)
@@ -50,10 +61,10 @@ class Delivery:
                     raise TaskFailure(
                         "disk_full", msg("agent.servers_disk_full", f"the server's disk is full: {error.error}")
                     ) from None
-                # 422: something did not arrive as it left; `uploads` says what.
+                # 422: a file arrived damaged. The next announcement says which.
         raise TaskFailure(
             "upload_failed",
-            msg("agent.result_did_not_arrive", "the result did not arrive whole, though it was sent twice"),
+            msg("agent.result_did_not_arrive", "the result did not arrive complete, although it was sent twice"),
         )
 
     def _upload(self, outcome: Outcome) -> list[str]:
@@ -62,7 +73,7 @@ class Delivery:
             names = ", ".join(left_out[:10])
             self.warnings.append(
                 msg(
-                    "agent.left_out_result_because", f"left out of the result, because they are no plain files: {names}"
+                    "agent.left_out_result_because", f"left out of the result because they are not plain files: {names}"
                 )
             )
         stop = self.leave if outcome == CANCELLED else self.stop
@@ -70,9 +81,12 @@ class Delivery:
         return [file.name for file in files]
 
     def _finish(self, outcome: Outcome, files: list[str]) -> str:
-        """End the task.
+        """Finish the task at the server.
 
-        Raises: LeaseLost. StopRequested. Answered: 422, a file is missing or differs; 507, the server's disk is full.
+        Raises:
+            LeaseLost: The server no longer knows the lease.
+            StopRequested: The agent is shutting down.
+            RequestRejected: 422: a file is missing or differs. 507: the server's disk is full.
         """
         body = {**outcome, "warnings": self.warnings, "files": files}
         try:

@@ -1,7 +1,7 @@
-"""Tasks on one device take turns, stage by stage, so that what drifts while they run meets all of them alike.
+"""Schedules the stages of tasks that share a device, so that slow drift affects all of them alike.
 
-The order of two specs is A B B A A B B A: forwards in every other round and backwards in the others, so that over an
-even number of rounds a steady drift adds the same to the mean of each.
+Two run configurations run in the order A B B A A B B A: forward and backward in alternate rounds.
+Over an even number of rounds, a steady drift adds the same to the mean of each.
 """
 
 from __future__ import annotations
@@ -16,50 +16,61 @@ POLL_S = 0.2
 
 @dataclass(eq=False)
 class ScheduledTask:
-    """A task in the relay. index: of its spec in the job. stage: how many of its stages are over."""
+    """A task that shares a device.
+
+    Attributes:
+        index: Index of its run configuration in the job.
+        finished_stages: Number of its finished stages.
+    """
 
     index: int
     finished_stages: int = 0
 
     @property
     def priority(self) -> tuple[int, int]:
-        """Who has the lowest is next."""
+        """Sort key; the task with the lowest one runs next."""
         return self.finished_stages, self.index if self.finished_stages % 2 else -self.index
 
 
 class DeviceScheduler:
-    """The turns of an agent's tasks, of which one at a time works on a device."""
+    """Schedules an agent's tasks. Only one task at a time runs on a device."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
-        self._runners: dict[str, list[ScheduledTask]] = {}
-        self._working: set[str] = set()  # devices
+        self._tasks: dict[str, list[ScheduledTask]] = {}
+        self._busy_devices: set[str] = set()
 
     @contextmanager
     def register(self, device: str, index: int) -> Generator[ScheduledTask]:
-        """A place for a task until the block ends."""
-        runner = ScheduledTask(index)
+        """Register a task on a device until the block ends."""
+        task = ScheduledTask(index)
         with self._changed:
-            self._runners.setdefault(device, []).append(runner)
+            self._tasks.setdefault(device, []).append(task)
         try:
-            yield runner
+            yield task
         finally:
             with self._changed:
-                self._runners[device].remove(runner)
+                self._tasks[device].remove(task)
                 self._changed.notify_all()
 
     @contextmanager
-    def time_slot(self, device: str, runner: ScheduledTask, check: Callable[[], None]) -> Generator[None]:
-        """Hold the device for a stage. check: called while waiting; what it raises ends that."""
+    def time_slot(self, device: str, task: ScheduledTask, check: Callable[[], None]) -> Generator[None]:
+        """Hold the device for one stage.
+
+        Args:
+            device: The device.
+            task: The registered task.
+            check: Called while waiting; an exception that it raises ends the wait.
+        """
         with self._changed:
-            while device in self._working or min(self._runners[device], key=lambda r: r.priority) is not runner:
+            while device in self._busy_devices or min(self._tasks[device], key=lambda r: r.priority) is not task:
                 check()
                 self._changed.wait(POLL_S)
-            self._working.add(device)
+            self._busy_devices.add(device)
         try:
             yield
         finally:
             with self._changed:
-                self._working.remove(device)
-                runner.finished_stages += 1
+                self._busy_devices.remove(device)
+                task.finished_stages += 1
                 self._changed.notify_all()

@@ -1,4 +1,4 @@
-"""A task that no server gave out: stages of one spec on this machine, into a result folder like any other."""
+"""Runs stages of one run configuration on this machine without a server, and writes an ordinary result folder."""
 
 from __future__ import annotations
 
@@ -31,7 +31,14 @@ from visualprof.remote.protocol import Lease, Request, TaskFailure
 
 @dataclass(frozen=True)
 class TaskFiles:
-    """Local files of a task: the model, those that it names by their paths beside it, arrays by the input's name."""
+    """Local files of a task.
+
+    Attributes:
+        model: The model.
+        parts: Files that the model names, by their paths relative to the model.
+        inputs: Arrays, by input name.
+        data: Arrays with the user's data, by input name.
+    """
 
     model: Path
     parts: Mapping[str, Path] = field(default_factory=dict[str, Path])
@@ -50,14 +57,21 @@ def run_local_task(
     say: Callable[[str], object] = lambda _: None,
     earlier_trials: bytes = b"",
 ) -> Path:
-    """Runs stages of the first spec of a request; the result folder.
+    """Run stages of the first run configuration of a request; return the result folder.
 
     Args:
-        stages: `measure:0`, `advise`, `search`.
-        memory_bytes: that a child may use. code: the child's archive.
-        folder: gets everything, and is emptied first. say: takes the lines of the log as they come.
-        begun: the trials of an earlier start of a search.
-    Raises: TaskFailure: a stage failed; the result folder says it, too.
+        request: The request.
+        files: Its files.
+        stages: Such as `measure:0`, `advise`, `search`.
+        machine: This machine.
+        memory_bytes: Memory limit of a child.
+        code: The child's archive.
+        folder: Work folder. It is emptied first.
+        say: Takes the lines of advice and search as they are logged.
+        earlier_trials: Trials of an interrupted search.
+
+    Raises:
+        TaskFailure: A stage failed. The result folder contains the failure as well.
     """
     remove_folder(folder)
     work, spec = WorkFolder(folder.absolute()), request.specs[0]
@@ -72,7 +86,7 @@ def run_local_task(
     _lay_out(work, lease, files, machine, memory_bytes, code)
     if earlier_trials:
         (work.out / "search.json").write_bytes(earlier_trials)
-    progress, log = TaskProgress(lambda _: None, lambda: None), _SpokenLog(work.log, say)
+    progress, log = TaskProgress(lambda _: None, lambda: None), _EchoingLog(work.log, say)
     monitor = Monitor(work.monitor, request.monitor_interval_s, Nvml(), [spec.device] if spec.device != "cpu" else [])
     runner = StageRunner(
         work=work,
@@ -88,10 +102,10 @@ def run_local_task(
         check=lambda: None,
         on_child_start=lambda _: None,
     )
-    started_ns, end, outcome = time.time_ns(), time.monotonic() + request.timeout_s, SUCCEEDED
+    started_ns, deadline, outcome = time.time_ns(), time.monotonic() + request.timeout_s, SUCCEEDED
     try:
         for stage in stages:
-            runner.run(stage, end)
+            runner.run(stage, deadline)
     except TaskFailure as failure:
         outcome = failed_outcome(failure)
         raise
@@ -106,20 +120,20 @@ def run_local_task(
     return work.out
 
 
-class _SpokenLog(CappedLog):
-    """A log whose lines of advice and search are also told."""
+class _EchoingLog(CappedLog):
+    """A log that also passes its lines of advice and search to `say`."""
 
     def __init__(self, path: Path, say: Callable[[str], object]) -> None:
         super().__init__(path)
         self._say = say
 
     def write(self, data: bytes) -> None:
-        """Append, and tells."""
+        """Append the data and pass on its lines."""
         super().write(data)
         for line in data.decode("utf-8", "replace").splitlines():
-            said = line.removeprefix("[advice] ").removeprefix("[search] ")
-            if said != line:
-                self._say(said)
+            message = line.removeprefix("[advice] ").removeprefix("[search] ")
+            if message != line:
+                self._say(message)
 
 
 def _lay_out(
@@ -131,12 +145,12 @@ def _lay_out(
     link_or_copy(files.model, model)
     for path, file in files.parts.items():
         link_or_copy(file, part_path(models, path))
-    laid: dict[str, dict[str, Path]] = {"input": {}, "data": {}}
+    arrays_by_role: dict[str, dict[str, Path]] = {"input": {}, "data": {}}
     for role, arrays in (("input", files.inputs), ("data", files.data)):
         for i, (name, file) in enumerate(arrays.items()):
-            laid[role][name] = work.files / f"{role}{i}.npy"
-            link_or_copy(file, laid[role][name])
+            arrays_by_role[role][name] = work.files / f"{role}{i}.npy"
+            link_or_copy(file, arrays_by_role[role][name])
     work.code.write_bytes(code)
-    more = tuning_context(machine, laid["data"], memory_bytes)
-    work.lay_out(lease, model, laid["input"], pinned_cpus(lease.request.pin, lease.spec.threads), more)
-    shutil.copyfile(model, work.out / model.name)  # beside its result, as the server puts it
+    more = tuning_context(machine, arrays_by_role["data"], memory_bytes)
+    work.lay_out(lease, model, arrays_by_role["input"], pinned_cpus(lease.request.pin, lease.spec.threads), more)
+    shutil.copyfile(model, work.out / model.name)  # next to the result, like on the server

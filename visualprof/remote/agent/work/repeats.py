@@ -1,6 +1,6 @@
-"""A point that was measured several times, each time in a new process, as one point that holds them all.
+"""Merges repeated measurements of a point, each from a new process, into one point.
 
-Its rates and latencies are the means of the repeats; how sure they are is said by whoever shows them, of `repeats`.
+Rates and latencies become means of the repeats. Readers derive their uncertainty from `repeats`.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ def _mean(values: Sequence[float]) -> float:
     return round(mean) if all(isinstance(value, int) for value in values) else mean
 
 
-# What becomes of the values that all repeats have; other fields are those of the last one.
-_OF_ALL: dict[Callable[..., Any], tuple[str, ...]] = {
+# How the values of all repeats are combined. Other fields are copied from the last repeat.
+_COMBINED_FIELDS: dict[Callable[..., Any], tuple[str, ...]] = {
     _mean: (
         "qps", "samples_per_s", "whole_samples_per_s", "load_ns", "first_ns", "mean_ns", "p50_ns", "p90_ns", "p95_ns",
         "p99_ns", "p999_ns", "iqr_ns", "pressure", "energy_j_per_sample",
@@ -36,61 +36,61 @@ _OF_ALL: dict[Callable[..., Any], tuple[str, ...]] = {
     all: ("stable",),
     any: ("host_busy", "throttled"),
 }  # fmt: skip
-_LISTS = ("window_p50_ns", "window_mean_ns", "window_p99_ns")  # one after the other
+_CONCATENATED_FIELDS = ("window_p50_ns", "window_mean_ns", "window_p99_ns")  # in the order of measurement
 
 
 class Repeats:
-    """The points of a task as they come."""
+    """Merges the points of a task as they arrive."""
 
     def __init__(self) -> None:
         self._measured: dict[Hashable, list[Json]] = {}
 
     def add(self, point: Json) -> Json:
-        """A point together with those of the same size that came before it."""
-        same = self._measured.setdefault(_size(point), [])
+        """Return a point merged with the earlier points of the same size."""
+        same = self._measured.setdefault(_batch_size(point), [])
         same.append(point)
         return merge_repeats(same)
 
 
 def merge_repeats(points: Sequence[Json]) -> Json:
-    """Repeats of a point as one, in the order in which they were measured; a single one as it is."""
+    """Merge repeats of a point, in the order of measurement. A single point stays unchanged."""
     if len(points) == 1:
         return points[0]
-    one = dict(points[-1])
-    for combine, names in _OF_ALL.items():
-        for name in filter(one.__contains__, names):
+    merged = dict(points[-1])
+    for combine, names in _COMBINED_FIELDS.items():
+        for name in filter(merged.__contains__, names):
             values = [point.get(name) for point in points]
-            known = all(map(_is_number, values)) or (combine is any and True in values)
-            one[name] = combine(values) if known else None
-    for name in filter(one.__contains__, _LISTS):
-        one[name] = [value for point in points for value in _list(point.get(name))]
-    return {**one, "trusted": _trusted(points), "repeats": list(map(_brief, points))}
+            complete = all(map(_is_number, values)) or (combine is any and True in values)
+            merged[name] = combine(values) if complete else None
+    for name in filter(merged.__contains__, _CONCATENATED_FIELDS):
+        merged[name] = [value for point in points for value in _list(point.get(name))]
+    return {**merged, "trusted": _common_percentiles(points), "repeats": list(map(_without_load_steps, points))}
 
 
-def _brief(point: Json) -> Json:
-    """A repeat without the steps of its load: those of the last one stand for them, and a point has 64 KiB."""
+def _without_load_steps(point: Json) -> Json:
+    """Return a repeat without the steps of its load test, which the last repeat keeps: a point is limited to 64 KiB."""
     load = point.get("load")
     return {**point, "load": {**load, "steps": []}} if is_object(load) else point
 
 
 def merge_points_file(file: Path) -> None:
-    """Makes of the lines of `points.jsonl` that are of one size a single line; lines that are no points stay."""
+    """Merge the lines of `points.jsonl` that have the same size. Lines that are not points stay unchanged."""
     if not is_regular(file) or file.stat().st_size > MAX_POINTS_BYTES:
         return
-    found: dict[Hashable, list[Json]] = {}
+    groups: dict[Hashable, list[Json]] = {}
     with file.open("rb") as lines:
         for line in lines:
-            point = _point(line)
-            found.setdefault(line if point is None else _size(point), []).append(point or {})
+            point = _parse_point(line)
+            groups.setdefault(line if point is None else _batch_size(point), []).append(point or {})
     part = file.with_name(file.name + ".part")
     remove_path(part)
     with part.open("wb") as out:
-        for size, points in found.items():
-            out.write(size if isinstance(size, bytes) else json.dumps(merge_repeats(points)).encode() + b"\n")
+        for key, points in groups.items():
+            out.write(key if isinstance(key, bytes) else json.dumps(merge_repeats(points)).encode() + b"\n")
     part.replace(file)
 
 
-def _point(line: bytes) -> Json | None:
+def _parse_point(line: bytes) -> Json | None:
     try:
         point = json.loads(line)
     except (ValueError, RecursionError):
@@ -98,13 +98,13 @@ def _point(line: bytes) -> Json | None:
     return point if is_object(point) and isinstance(point.get("batch"), int) else None
 
 
-def _size(point: Json) -> Hashable:
+def _batch_size(point: Json) -> Hashable:
     batch = point.get("batch")
     return batch if isinstance(batch, int) else None
 
 
-def _trusted(points: Sequence[Json]) -> list[Any]:
-    """The percentiles for which the runs of every repeat suffice."""
+def _common_percentiles(points: Sequence[Json]) -> list[Any]:
+    """Return the percentiles for which every repeat has enough runs."""
     lists = [_list(point.get("trusted")) for point in points]
     return [percent for percent in lists[0] if all(percent in trusted for trusted in lists)]
 

@@ -1,4 +1,4 @@
-"""The folders of a task on the agent's machine, and the files of its result that the agent writes itself."""
+"""The work folder of a task, and the files of its result that the agent writes."""
 
 from __future__ import annotations
 
@@ -30,15 +30,24 @@ RESERVED_NAMES = {
 SMALL_FILE_BYTES = 1 << 20
 COUNTER_KINDS = ("chrome_list", "chrome_object")
 PROFILE_KEYS = ("pass", "file", "start_ns", "batch", "runs", "error")
-# Of the capabilities.
+# Fields of the capabilities that env.json repeats.
 MACHINE_KEYS = ("platform", "machine", "system", "hostname", "cpu", "cores", "gpus", "sandbox", "price_per_hour")
 
 
 class WorkFolder:
     """Paths of one task.
 
-    box: the child's own, with task.json, events.jsonl and out/. files: model, inputs and code, which it may only read.
-    monitor, log: the agent's, out of the child's reach until it has ended. mark: names the task's processes.
+    Attributes:
+        folder: The work folder.
+        mark: Value that identifies the task's processes.
+        box: The child's folder, with task.json, events.jsonl and out/.
+        out: The result folder.
+        events: Events of the child.
+        task: Description of the task for the child.
+        files: Model, inputs and code, which the child may only read.
+        code: The child's archive.
+        monitor: Samples of the monitor, out of the child's reach until it has ended.
+        log: Log of the task, out of the child's reach like the samples.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -61,21 +70,29 @@ class WorkFolder:
         cpus: list[int],
         extra: Mapping[str, Any] | None = None,
     ) -> None:
-        """Make the child's folder, with task.json. cpus: that it may use, [] all. more: for advice and search."""
+        """Create the child's folder with task.json.
+
+        Args:
+            lease: Lease of the task.
+            model: Path of the model.
+            inputs: Paths of arrays, by input name.
+            cpus: CPUs that the child may use; empty for all.
+            extra: Further fields of task.json, such as those for advice and search.
+        """
         self.out.mkdir(parents=True)
         paths = {name: str(path) for name, path in inputs.items()}
         task = {"lease": asdict(lease), "model": str(model), "inputs": paths, "cpus": cpus, **(extra or {})}
         self.task.write_text(json.dumps(task), "utf-8")
 
     def free_space(self) -> None:
-        """Remove the large files of a result whose disk became full: they are not whole."""
+        """Remove the large files of a result after the disk filled up, because they are incomplete."""
         for file in walk_files(self.out):
             if is_regular(file) and file.stat().st_size > SMALL_FILE_BYTES:
                 file.unlink()
 
 
 def tuning_context(machine: Machine, data: Mapping[str, Path], memory_bytes: int) -> dict[str, Any]:
-    """What task.json says for the stages `advise` and `search`: what the machine has, and rows of the user's data."""
+    """Return the fields of task.json for the stages `advise` and `search`: the machine's tools and the user's data."""
     return {
         "data": {name: str(path) for name, path in data.items()},
         "runtimes": [asdict(runtime) for runtime in machine.capabilities.runtimes],
@@ -85,21 +102,22 @@ def tuning_context(machine: Machine, data: Mapping[str, Path], memory_bytes: int
 
 
 def safe_name(name: str) -> str:
-    """A model's name as a plain file name that is none of the result's own."""
+    """Return a model's name as a plain file name that no other file of the result uses."""
     last = PurePosixPath(name.replace("\\", "/")).name
     plain = re.sub(r"[^A-Za-z0-9._-]+", "_", last).lstrip(".")[-120:] or "model"
     return f"model-{plain}" if plain in RESERVED_NAMES else plain
 
 
 def part_path(folder: Path, path: str) -> Path:
-    """Where a file that the model names lies, in the model's folder; its own folder is made.
+    """Return the path of a file that the model names, in the model's folder. Its parent folder is created.
 
-    Raises: TaskFailure: it leads out of it.
+    Raises:
+        TaskFailure: The path leads out of the folder.
     """
     if not transfer.is_valid_name(path):
         raise TaskFailure(
             "agent_error",
-            msg("agent.server_names_file_beside", f"the server names {path[:100]!r} as a file beside the model"),
+            msg("agent.server_names_file_beside", f"{path[:100]!r} is not a valid path for a file of the model"),
         )
     target = folder / path
     target.parent.mkdir(exist_ok=True)
@@ -109,7 +127,19 @@ def part_path(folder: Path, path: str) -> Path:
 def complete_result(
     work: WorkFolder, lease: Lease, outcome: Outcome, progress: TaskProgress, env: Mapping[str, Any], started_ns: int
 ) -> None:
-    """Complete the result's folder with the agent's files. env: of `environment`. Raises: OSError."""
+    """Add the agent's files to the result folder.
+
+    Args:
+        work: The work folder.
+        lease: Lease of the task.
+        outcome: How the task ended.
+        progress: Progress of the task.
+        env: Result of `describe_environment`.
+        started_ns: Start of the task, in ns since the epoch.
+
+    Raises:
+        OSError: A file cannot be written.
+    """
     if work.out.is_symlink() or not work.out.is_dir():
         work.out.unlink(missing_ok=True)
         work.out.mkdir(parents=True)
@@ -132,12 +162,12 @@ def complete_result(
         "load_ns": progress.load_ns,
         "profiles": [_profile_row(profile) for profile in progress.profiles],
     }
-    for name, body in (("job.json", _job(lease)), ("env.json", env), ("status.json", status)):
+    for name, body in (("job.json", _job_body(lease)), ("env.json", env), ("status.json", status)):
         _write(work.out, name, body)
 
 
 def read_warnings(work: WorkFolder) -> list[str]:
-    """The warnings of a result that is complete already."""
+    """Return the warnings of a completed result."""
     status: dict[str, Any] = json.loads((work.out / "status.json").read_text("utf-8"))
     return list(map(str, status["warnings"]))
 
@@ -145,7 +175,14 @@ def read_warnings(work: WorkFolder) -> list[str]:
 def describe_environment(
     spec: Spec, agent: Mapping[str, str], machine: Machine, progress: TaskProgress
 ) -> dict[str, Any]:
-    """Where a task ran, for env.json. agent: its name and id."""
+    """Return where a task ran, for env.json.
+
+    Args:
+        spec: Run configuration of the task.
+        agent: Name and id of the agent.
+        machine: The machine.
+        progress: Progress of the task.
+    """
     capabilities, runtime = asdict(machine.capabilities), machine.newest_runtime(spec)
     return {
         **agent,
@@ -160,17 +197,17 @@ def describe_environment(
     }
 
 
-def _job(lease: Lease) -> dict[str, Any]:
-    """What was asked for. The server, which has the model, puts it beside the result under the name `file`."""
+def _job_body(lease: Lease) -> dict[str, Any]:
+    """Return the request, for job.json. The server copies the model into the result under the name `file`."""
     model = lease.request.model
-    file = {"name": model.name, "sha256": model.blob, "format": _format(lease), "file": safe_name(model.name)}
+    file = {"name": model.name, "sha256": model.blob, "format": _model_format(lease), "file": safe_name(model.name)}
     row = {"schema": JOB_SCHEMA, "job": lease.job, "task": lease.task, "attempt": lease.attempt}
     request = {"name": lease.request.name, "spec": asdict(lease.spec), "request": asdict(lease.request)}
     return {**row, "model": file, **request}
 
 
-def _format(lease: Lease) -> str:
-    """The model's format where its suffix says it."""
+def _model_format(lease: Lease) -> str:
+    """Return the format of the model, if its suffix identifies it; otherwise ""."""
     try:
         files = backend(lease.spec.backend).files
     except KeyError:
@@ -180,13 +217,13 @@ def _format(lease: Lease) -> str:
 
 
 def _profile_row(profile: Mapping[str, Any]) -> dict[str, Any]:
-    """A row of `profiles` in status.json, made of what a child said, which can be anything."""
+    """Return a row of `profiles` in status.json. The profile comes from the child and may be anything."""
     values = {key: sanitize(profile.get(key)) for key in PROFILE_KEYS}
     return {key: value if isinstance(value, (str, int)) else None for key, value in values.items()}
 
 
 def _add_counters(work: WorkFolder, profile: Mapping[str, Any], warnings: list[str]) -> None:
-    """Add the monitor's samples to a profile of a kind that can take them."""
+    """Add the monitor's samples to a profile, if its format supports counters."""
     kind, start = profile.get("counters"), profile.get("start_ns")
     file = regular_file_inside(work.out, str(profile.get("file") or "\0"))
     if file and kind in COUNTER_KINDS and isinstance(start, int) and start > 0:
@@ -203,7 +240,7 @@ def _add_counters(work: WorkFolder, profile: Mapping[str, Any], warnings: list[s
 
 
 def _write(folder: Path, name: str, body: object) -> None:
-    """Write a file of JSON whole, whatever the child left under that name."""
+    """Write a JSON file atomically, whatever the child left under that name."""
     part = folder / f"{name}.part"
     remove_path(part)
     part.write_text(json.dumps(body, indent=1), "utf-8")

@@ -1,4 +1,4 @@
-"""What an attempt leaves on this machine for the next one, which may come here: trials of a search, steps of a case."""
+"""Files that one attempt of a task leaves for the next attempt on this machine: trials of a search, steps of a case."""
 
 from __future__ import annotations
 
@@ -12,48 +12,48 @@ from visualprof.remote.protocol import Lease
 
 SEARCH_FILE, MAX_SEARCH_BYTES = "search.json", 16 << 20
 STEPS_FOLDER = "steps"
-FOLDER_SUFFIX, MAX_TASKS = "-kept", 8  # of how many tasks, the latest
+FOLDER_SUFFIX, MAX_TASKS = "-kept", 8  # the latest tasks
 
 
 def work_folder(state: StateFolder, lease: Lease, attempt: int = 0) -> Path:
-    """The work folder of a lease, another one for each attempt. attempt: another than that of the lease."""
+    """Return the work folder of an attempt; by default the attempt of the lease. Each attempt has its own."""
     return state.work / f"{safe_name(lease.task)}-{attempt or lease.attempt}"
 
 
 def save(state: StateFolder, lease: Lease) -> None:
-    """Keep what the last attempt left that left something, beside its work folder, which is about to go."""
+    """Save the resumable files of the latest attempt that left any, before its work folder is deleted."""
     outs = (WorkFolder(work_folder(state, lease, n)).out for n in range(lease.attempt, 0, -1))
-    left = next((files for out in outs if (files := _of_use(out, lease))), None)
-    if left is None:
+    files = next((files for out in outs if (files := _resumable_files(out, lease))), None)
+    if files is None:
         return
-    with suppress(OSError):  # a full disk, or another task tidies up: the next attempt then begins with less
-        _copy(left, _fresh(_kept(state, lease)))
-        for folder in sorted(state.work.glob(f"*{FOLDER_SUFFIX}"), key=lambda one: one.stat().st_mtime)[:-MAX_TASKS]:
+    with suppress(OSError):  # on a full disk, or a concurrent clean-up, the next attempt starts with less
+        _copy_files(files, _empty_folder(_cache_folder(state, lease)))
+        for folder in sorted(state.work.glob(f"*{FOLDER_SUFFIX}"), key=lambda path: path.stat().st_mtime)[:-MAX_TASKS]:
             remove_folder(folder)
 
 
 def restore(state: StateFolder, lease: Lease, out: Path) -> None:
-    """Lay what was kept into the folder of the result, for the child to find."""
-    _copy(_of_use(_kept(state, lease), lease), out)
+    """Copy the saved files into the result folder, where the child finds them."""
+    _copy_files(_resumable_files(_cache_folder(state, lease), lease), out)
 
 
 def discard(state: StateFolder, lease: Lease) -> None:
-    """Remove what was kept of a task."""
-    remove_folder(_kept(state, lease))
+    """Delete the saved files of a task."""
+    remove_folder(_cache_folder(state, lease))
 
 
-def _kept(state: StateFolder, lease: Lease) -> Path:
+def _cache_folder(state: StateFolder, lease: Lease) -> Path:
     return state.work / f"{safe_name(lease.task)}{FOLDER_SUFFIX}"
 
 
-def _fresh(folder: Path) -> Path:
+def _empty_folder(folder: Path) -> Path:
     remove_folder(folder)
     folder.mkdir()
     return folder
 
 
-def _of_use(out: Path, lease: Lease) -> dict[str, Path]:
-    """The files that another attempt can go on with, by their places in the folder of a result."""
+def _resumable_files(out: Path, lease: Lease) -> dict[str, Path]:
+    """Return the files that another attempt can resume from, by their paths in the result folder."""
     if lease.request.search.objective:
         file = out / SEARCH_FILE
         return {SEARCH_FILE: file} if is_regular(file) and file.stat().st_size <= MAX_SEARCH_BYTES else {}
@@ -63,7 +63,7 @@ def _of_use(out: Path, lease: Lease) -> dict[str, Path]:
     return files if any(place.startswith(f"{STEPS_FOLDER}/") for place in files) else {}
 
 
-def _copy(files: dict[str, Path], folder: Path) -> None:
+def _copy_files(files: dict[str, Path], folder: Path) -> None:
     for place, file in files.items():
         target = folder / place
         target.parent.mkdir(parents=True, exist_ok=True)

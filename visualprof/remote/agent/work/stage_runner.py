@@ -1,4 +1,4 @@
-"""The children of a task, one after the other: what they say, what they use, how they end."""
+"""Runs the children of a task one after another: processes their events, enforces limits, and explains failures."""
 
 from __future__ import annotations
 
@@ -33,39 +33,44 @@ from visualprof.remote.protocol import Phase, Reason, TaskFailure
 
 POLL_S = 0.1
 MAX_PROFILES = 50
-ABANDON_GRACE_S = 1.0  # for a child of an agent that is told to leave at once
+ABANDON_GRACE_S = 1.0  # when the agent must stop at once
 PHASES: tuple[str, ...] = get_args(Phase)
 REASONS: tuple[str, ...] = get_args(Reason)
 GIB = 1 << 30
 RESOURCE_LIMITS = (
-    f"CORE=0 FSIZE={16 * GIB} NPROC=16384"  # processes of the user, threads included; root has no such limit
+    f"CORE=0 FSIZE={16 * GIB} NPROC=16384"  # NPROC counts processes and threads of the user; root has no such limit
 )
 MAX_PROCESSES = 1000
 MIN_FREE_MEMORY_BYTES = 256 << 20
-MIN_FREE_DISK_BYTES = 16 << 20  # for the journal, the report, and other programs
+MIN_FREE_DISK_BYTES = 16 << 20  # reserve for the journal, the report and other programs
 DISK_FULL_BYTES = 1 << 20
 VMSTAT = Path("/proc/vmstat")
 OUT_OF_MEMORY_TEXTS = ("std::bad_alloc", "MemoryError", msg("agent.out_memory", "out of memory"))
-BUBBLEWRAP_LEVEL = 2  # the level of a sandbox that hides files and network
+BUBBLEWRAP_LEVEL = 2  # sandbox level that hides files and the network
 DISK_FULL_TEXTS = ("No space left on device", "Errno 28", "File too large", "Errno 27")
 
 
 def require_sandbox(name: str, level: int, case: str = "") -> None:
-    """Keep a model that may run its maker's code, and a benchmark case, out of children without a sandbox.
+    """Reject benchmark cases and models that may run code, if children have no sandbox.
 
-    Args: name: of the model's file. level: of the sandbox. case: its name, "" for a model.
-    Raises: TaskFailure: it is such a model, or a case.
+    Args:
+        name: Name of the model's file.
+        level: Level of the sandbox.
+        case: Name of the benchmark case; "" for a model.
+
+    Raises:
+        TaskFailure: The sandbox is missing.
     """
     suffix = Path(name).suffix.lower()
     if level >= BUBBLEWRAP_LEVEL:
         return
     if case:
-        error = msg("agent.case_may_run_any", "a case may run any code, and there is no sandbox here")
+        error = msg("agent.case_may_run_any", "a case may run any code, and this agent has no sandbox")
         raise TaskFailure(
             "model_error", error, msg("agent.install_bubblewrap_machine", "install bubblewrap on that machine")
         )
-    if any(one.runs_code and suffix in one.suffixes for one in all_formats().values()):
-        error = msg("agent.may_run_any_code", f"a {suffix} may run any code, and there is no sandbox here")
+    if any(model_format.runs_code and suffix in model_format.suffixes for model_format in all_formats().values()):
+        error = msg("agent.may_run_any_code", f"a {suffix} file may run any code, and this agent has no sandbox")
         raise TaskFailure(
             "model_error",
             error,
@@ -80,9 +85,20 @@ def require_sandbox(name: str, level: int, case: str = "") -> None:
 class StageRunner:
     """Runs the stages of one task.
 
-    device, timeout_s: of the task. prefixes: folders of the interpreter. level: of the sandbox. memory_bytes: that a
-    child may use. check: raises StopRequested when somebody wants the work to end. started: gets each child.
-    step_timeouts: of `CaseRef`.
+    Attributes:
+        work: Work folder of the task.
+        device: Device of the task.
+        timeout_s: Time limit of the task, for messages.
+        python: The interpreter.
+        prefixes: Folders of the interpreter.
+        level: Level of the sandbox.
+        memory_bytes: Memory limit of a child.
+        monitor: Samples the machine.
+        log: Log of the task.
+        progress: Progress of the task.
+        check: Called regularly; raises StopRequested to stop the work.
+        on_child_start: Called with each child.
+        step_timeouts: Time limits of the steps of a case, as in `CaseRef`.
     """
 
     work: WorkFolder
@@ -100,33 +116,45 @@ class StageRunner:
     step_timeouts: Mapping[str, float] = field(default_factory=dict[str, float])
 
     def run(self, stage: str, deadline: float) -> None:
-        """Run one stage to its end. deadline: time.monotonic().
+        """Run one stage to its end.
 
-        Raises: TaskFailure: it failed, crashed, was too slow or too large. StopRequested.
+        Args:
+            stage: Name of the stage.
+            deadline: Latest end, as `time.monotonic()`.
+
+        Raises:
+            TaskFailure: The stage failed, crashed, or exceeded a limit.
+            StopRequested: The work was stopped.
         """
         self._failed: TaskFailure | None = None
         self._done = False
         self._events = EventReader(self.work.events)
         self._events.skip_partial_line()
         self.progress.share = 0.0
-        kills = _oom_kills()
+        kills_before = _read_oom_kills()
         child = self._start(stage)
         try:
             self.on_child_start(child)
-            self._follow(child, deadline)
+            self._supervise(child, deadline)
         finally:
             status, signal_name = child.close()
             self.monitor.watch(None)
-            before = -1
-            while before != self._events.offset:
-                before = self._events.offset
-                self._take_events()
-        self._judge(status, signal_name, _oom_kills() - kills)
+            last_offset = -1
+            while last_offset != self._events.offset:
+                last_offset = self._events.offset
+                self._process_events()
+        self._check_result(status, signal_name, _read_oom_kills() - kills_before)
 
     def _start(self, stage: str) -> Child:
         work, monitor = self.work, self.monitor
         sandbox = Sandbox(
-            work.box, self.python, (work.files, work.task), self.prefixes, self.device, work.mark, RESOURCE_LIMITS
+            work=work.box,
+            python=self.python,
+            read_only=(work.files, work.task),
+            prefixes=self.prefixes,
+            device=self.device,
+            mark=work.mark,
+            limits=RESOURCE_LIMITS,
         )
         command, env = sandbox.command(self.level, "-I", str(work.code), str(work.box), stage)
         try:
@@ -144,13 +172,13 @@ class StageRunner:
         monitor.start()
         return child
 
-    def _follow(self, child: Child, deadline: float) -> None:
+    def _supervise(self, child: Child, deadline: float) -> None:
         try:
             while not child.has_ended():
                 if child.output_ended.wait(POLL_S):
                     child.output_ended.clear()
                     time.sleep(0.01)
-                self._take_events()
+                self._process_events()
                 self.check()
                 self._check_limits(child, deadline)
         except TaskFailure as failure:
@@ -165,14 +193,14 @@ class StageRunner:
         if now > deadline:
             raise TaskFailure(
                 "timeout",
-                msg("agent.not_done_after_s", f"not done after {self.timeout_s:g} s ({self._doing()})"),
+                msg("agent.not_done_after_s", f"did not finish within {self.timeout_s:g} s ({self._current_step()})"),
                 self._last_lines(),
             )
         limit_s = self.step_timeouts.get(step, self.step_timeouts.get("", math.inf))
         if step and now - self.progress.step_since > limit_s:
             raise TaskFailure(
                 "timeout",
-                msg("agent.step_not_done_after", f"the step {step} was not done after {limit_s:g} s"),
+                msg("agent.step_not_done_after", f"step {step} did not finish within {limit_s:g} s"),
                 self._last_lines(),
             )
         if self.monitor.error:
@@ -182,53 +210,54 @@ class StageRunner:
                 "disk_full", msg("agent.agents_disk_full_log", "the agent's disk is full: the log could not be written")
             )
         self._check_machine(child)
-        used, allowed = child.tree.rss_bytes(), self.memory_bytes
-        used += scratch_bytes(child.tree) if self.level == BUBBLEWRAP_LEVEL else 0
-        if used > allowed:
+        used_bytes, allowed_bytes = child.tree.rss_bytes(), self.memory_bytes
+        used_bytes += scratch_bytes(child.tree) if self.level == BUBBLEWRAP_LEVEL else 0
+        if used_bytes > allowed_bytes:
             error = msg(
                 "agent.gib_memory_use_allowed",
-                f"{used / GIB:.2f} GiB of memory were in use, {allowed / GIB:.2f} are allowed ({self._doing()})",
+                f"{used_bytes / GIB:.2f} GiB of memory were in use, {allowed_bytes / GIB:.2f} are allowed "
+                f"({self._current_step()})",
             )
             hint = msg(
                 "agent.smaller_size_swept_dimension_larger",
-                "a smaller size of the swept dimension, or a larger --memory of the agent",
+                "use a smaller size of the swept dimension, or a larger --memory of the agent",
             )
             raise TaskFailure("out_of_memory", error, hint)
 
     def _check_machine(self, child: Child) -> None:
-        """Limits that the kernel does not keep for one process: their number, the machine's memory and disk."""
+        """Check limits that the kernel does not enforce: the number of processes, the machine's memory and disk."""
         count = len(child.tree.processes())
         if count > MAX_PROCESSES:
             raise TaskFailure(
                 "crashed",
                 msg(
                     "agent.processes_started_allowed",
-                    f"{count:,} processes were started, {MAX_PROCESSES} are allowed ({self._doing()})",
+                    f"{count:,} processes were started, {MAX_PROCESSES} are allowed ({self._current_step()})",
                 ),
             )
         if free_bytes(self.work.box) < MIN_FREE_DISK_BYTES:
             hint = msg("agent.free_space", f"free space for {self.work.folder}")
             raise TaskFailure(
                 "disk_full",
-                msg("agent.agents_disk_nearly_full", f"the agent's disk is nearly full ({self._doing()})"),
+                msg("agent.agents_disk_nearly_full", f"the agent's disk is nearly full ({self._current_step()})"),
                 hint,
             )
         memory = psutil.virtual_memory()
         if memory.available < min(MIN_FREE_MEMORY_BYTES, memory.total // 50):
             error = msg(
                 "agent.only_mib_machines_memory",
-                f"only {memory.available >> 20} MiB of the machine's memory were left ({self._doing()})",
+                f"only {memory.available >> 20} MiB of the machine's memory were left ({self._current_step()})",
             )
             raise TaskFailure(
                 "out_of_memory",
                 error,
                 msg(
                     "agent.smaller_size_swept_dimension",
-                    "a smaller size of the swept dimension, or a less busy machine",
+                    "use a smaller size of the swept dimension, or a less busy machine",
                 ),
             )
 
-    def _doing(self) -> str:
+    def _current_step(self) -> str:
         phase, batch = self.progress.phase, self.progress.batch
         if self.progress.step:
             return f"step {self.progress.step}"
@@ -240,9 +269,13 @@ class StageRunner:
             msg("agent.log_ends", f"the log ends with:\n{tail}") if tail else msg("agent.log_empty", "the log is empty")
         )
 
-    def _judge(self, status: int, signal_name: str, oom_kills: int) -> None:
-        """Judge a child that ended by itself; a crash after `done` is a warning: some runtimes crash at exit."""
-        how = (
+    def _check_result(self, status: int, signal_name: str, oom_kills: int) -> None:
+        """Check how a child ended. A crash after `done` is only a warning, because some runtimes crash at exit.
+
+        Raises:
+            TaskFailure: The child failed or crashed.
+        """
+        ending = (
             msg("agent.ended", f"ended by {signal_name}")
             if signal_name
             else msg("agent.ended_status", f"ended with status {status}")
@@ -250,11 +283,11 @@ class StageRunner:
         if self._done and self._failed is None:
             if status:
                 self.progress.warnings.append(
-                    msg("agent.child_after_work_done", f"the child {how} after its work was done")
+                    msg("agent.child_after_work_done", f"the child {ending} after its work was done")
                 )
             return
         tail = self.log.tail()
-        failure = self._failed or self._crash(how, tail, signal_name == "SIGKILL" and oom_kills > 0)
+        failure = self._failed or self._crash_failure(ending, tail, signal_name == "SIGKILL" and oom_kills > 0)
         if free_bytes(self.work.box) < DISK_FULL_BYTES or any(word in tail + failure.error for word in DISK_FULL_TEXTS):
             raise TaskFailure(
                 "disk_full",
@@ -263,19 +296,21 @@ class StageRunner:
             )
         raise failure
 
-    def _crash(self, how: str, tail: str, killed: bool) -> TaskFailure:
-        reason: Reason = "out_of_memory" if killed or any(word in tail for word in OUT_OF_MEMORY_TEXTS) else "crashed"
+    def _crash_failure(self, ending: str, tail: str, oom_killed: bool) -> TaskFailure:
+        reason: Reason = (
+            "out_of_memory" if oom_killed or any(word in tail for word in OUT_OF_MEMORY_TEXTS) else "crashed"
+        )
         return TaskFailure(
             reason,
-            msg("agent.child_without_result", f"the child {how} and without a result ({self._doing()})"),
+            msg("agent.child_without_result", f"the child {ending} without a result ({self._current_step()})"),
             self._last_lines(),
         )
 
-    def _take_events(self) -> None:
+    def _process_events(self) -> None:
         for event in self._events.read():
-            self._take(event)
+            self._process_event(event)
 
-    def _take(self, event: Event) -> None:
+    def _process_event(self, event: Event) -> None:
         progress = self.progress
         match event["event"]:
             case "phase" if event.get("phase") in PHASES:
@@ -298,7 +333,7 @@ class StageRunner:
                 times = {"begin_ns": self._began_ns, "end_ns": time.time_ns()}
                 progress.profiles.append({**event, **times, "error": None, "pid": self._pid})
             case "failed":
-                self._failed = _failure(event)
+                self._failed = _parse_failure(event)
             case "done":
                 self._done = True
             case _:
@@ -306,14 +341,14 @@ class StageRunner:
         progress.changed()
 
 
-def _failure(event: Event) -> TaskFailure:
+def _parse_failure(event: Event) -> TaskFailure:
     reason = cast("Reason", event.get("reason") if event.get("reason") in REASONS else "model_error")
-    error = text_field(event, "error") or msg("agent.child_failed_did_not", "the child failed and did not say why")
+    error = text_field(event, "error") or msg("agent.child_failed_did_not", "the child failed without giving a reason")
     return TaskFailure(reason, error, text_field(event, "hint"))
 
 
-def _oom_kills() -> int:
-    """Processes that the kernel has killed for memory since boot."""
+def _read_oom_kills() -> int:
+    """Return the number of processes that the kernel has killed for lack of memory since boot."""
     try:
         return next((int(x.split()[1]) for x in VMSTAT.read_text().splitlines() if x.startswith("oom_kill ")), 0)
     except OSError:

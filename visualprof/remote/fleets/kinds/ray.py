@@ -1,6 +1,6 @@
-"""Ray: the cluster at `ray://head:10001`, or with `ray` the one that RAY_ADDRESS names or this machine is part of.
+"""Ray: the cluster at `ray://head:10001`; for `ray`, that of RAY_ADDRESS or of this machine.
 
-A call is an actor of its own: its first method tells that it runs, and `kill` ends it while it waits and while it runs.
+Each call is an actor: its first method reports that it runs, and `kill` ends it while it waits or runs.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ from visualprof.remote.fleets import (
 )
 from visualprof.remote.protocol import Node
 
-GROUP = "ray.io/node-group"  # what an autoscaler calls nodes that are alike
+GROUP_LABEL = "ray.io/node-group"  # an autoscaler's name for nodes that are alike
 
 
 class _Runner:
-    """Runs one call, at a node."""
+    """Runs one call at a node."""
 
-    def began(self) -> bool:
-        """It is there."""
+    def is_running(self) -> bool:
+        """Report that the actor runs."""
         return True
 
-    def work(self, order: str) -> str:
-        """Do it."""
+    def run(self, order: str) -> str:
+        """Execute the order."""
         from visualprof.remote.fleets import node
 
         return node.answer_order(order)
 
 
 class RayFleet(Fleet):
-    """The nodes of a cluster. labels: that they must have."""
+    """The nodes of a cluster that have the labels of the option `labels`."""
 
     def __init__(self, address: str, options: Mapping[str, str]) -> None:
         try:
@@ -51,72 +51,80 @@ class RayFleet(Fleet):
             raise AgentError(error.error, error.hint) from None
         try:
             self._ray.init(address or "auto", log_to_driver=False, logging_level="ERROR")
-        except Exception as error:  # of many kinds, by what is missing
-            hint = "is its head node up, and RAY_AUTH_TOKEN that cluster's?"
-            raise AgentError(f"no cluster of Ray {address or 'on this machine'}: {error}", hint) from error
+        except Exception as error:  # the type depends on the problem
+            hint = "check that the head node is up and that RAY_AUTH_TOKEN is the token of the cluster"
+            raise AgentError(f"cannot reach the Ray cluster {address or 'of this machine'}: {error}", hint) from error
         self._labels = options.get("labels", "")
-        self._ids: dict[str, str] = {}  # of Ray's nodes, by their names here
+        self._ids: dict[str, str] = {}  # Ray's node ids by name
         self._actor: Any = self._ray.remote(_Runner)
 
     def nodes(self) -> list[Node]:
-        """As `Fleet.nodes`: those with a processor. A group's are of one kind; any other node is a kind of its own."""
+        """Return the nodes with a processor. The nodes of a group are of one kind; any other node is its own kind."""
         try:
             alive: list[dict[str, Any]] = [
                 node for node in self._ray.nodes() if node["Alive"] and node["Resources"].get("CPU", 0) >= 1
             ]
-        except Exception as error:  # Ray's, the system's, and those of gRPC
+        except Exception as error:  # errors of Ray, the system and gRPC
             raise AgentError(f"Ray does not answer: {error}") from error
         hosts = Counter(node["NodeManagerHostname"] for node in alive)
         nodes: list[Node] = []
         for node in alive:
-            host, identity, has = node["NodeManagerHostname"], node["NodeID"], node["Resources"]
+            host, identity, resources = node["NodeManagerHostname"], node["NodeID"], node["Resources"]
             name = host if hosts[host] == 1 else f"{host}-{identity[:6]}"
             labels: dict[str, str] = node.get("Labels") or {}
             if has_labels(labels, self._labels):
                 self._ids[name] = identity
-                kind = labels.get(GROUP) or name
-                own = {k: v for k, v in labels.items() if not k.startswith("ray.io/")}
-                memory, gpus = int(has.get("memory", 0)), int(has.get("GPU", 0))
-                nodes.append(Node(name, kind, "ready", "", int(has["CPU"]), memory, gpus, own))
+                kind = labels.get(GROUP_LABEL) or name
+                own_labels = {k: v for k, v in labels.items() if not k.startswith("ray.io/")}
+                nodes.append(
+                    Node(
+                        name=name,
+                        kind=kind,
+                        cores=int(resources["CPU"]),
+                        memory_bytes=int(resources.get("memory", 0)),
+                        gpus=int(resources.get("GPU", 0)),
+                        labels=own_labels,
+                    )
+                )
         return nodes
 
     def place(self, order: str, wanted: PlacementRequest) -> Placement:
-        """As `Fleet.place`."""
-        how: dict[str, Any] = {"num_cpus": wanted.cpus, "num_gpus": wanted.gpus}
-        how |= {"max_restarts": 0, "max_task_retries": 0}
+        """Start an actor."""
+        options: dict[str, Any] = {"num_cpus": wanted.cpus, "num_gpus": wanted.gpus}
+        options |= {"max_restarts": 0, "max_task_retries": 0}
         if wanted.memory_bytes:
-            how["memory"] = wanted.memory_bytes
+            options["memory"] = wanted.memory_bytes
         if wanted.node:
             affinity = self._ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy
-            how["scheduling_strategy"] = affinity(self._ids[wanted.node], soft=False)
+            options["scheduling_strategy"] = affinity(self._ids[wanted.node], soft=False)
         else:
-            how["label_selector"] = {GROUP: wanted.kind}
+            options["label_selector"] = {GROUP_LABEL: wanted.kind}
         try:
-            return _PlacedActor(self._ray, self._actor.options(**how).remote(), order)
-        except Exception as error:  # as above
+            return _PlacedActor(self._ray, self._actor.options(**options).remote(), order)
+        except Exception as error:  # errors of Ray, the system and gRPC
             raise AgentError(f"{type(error).__name__}: {error}") from error
 
     def close(self) -> None:
-        """As `Fleet.close`."""
+        """Disconnect from the cluster."""
         self._ray.shutdown()
 
 
 class _PlacedActor(Placement):
     def __init__(self, ray: Any, actor: Any, order: str) -> None:
         self._ray, self._actor = ray, actor
-        self._began, self._answer = actor.began.remote(), actor.work.remote(order)
+        self._started, self._answer = actor.began.remote(), actor.work.remote(order)
 
     def poll(self) -> PlacementStatus:
         ready, _ = self._ray.wait([self._answer], timeout=0)
         if not ready:
-            began, _ = self._ray.wait([self._began], timeout=0)
+            began, _ = self._ray.wait([self._started], timeout=0)
             return PlacementStatus("running" if began else "waiting")
         try:
             return parse_answer(self._ray.get(self._answer))
-        except Exception as error:  # noqa: BLE001 - Ray's are many: the actor, its worker or its node is gone
+        except Exception as error:  # noqa: BLE001 - Ray has many: the actor, its worker or its node died
             return PlacementStatus("lost", f"{type(error).__name__}: {first_line(error)}")
         finally:
-            self.cancel()  # an actor lives on
+            self.cancel()  # actors do not end on their own
 
     def cancel(self) -> None:
         self._ray.kill(self._actor, no_restart=True)
@@ -125,6 +133,6 @@ class _PlacedActor(Placement):
 KIND = FleetKind(
     "ray",
     ("ray",),
-    {"labels": "only nodes with these labels, zone=a,disk=ssd"},
+    {"labels": "use only nodes with these labels, such as zone=a,disk=ssd"},
     RayFleet,
 )
