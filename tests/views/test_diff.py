@@ -16,7 +16,7 @@ from tests.views.test_steps import Event, host, kernel, launch, step
 from visualprof.errors import MissingData
 from visualprof.views.diff.answer import DiffNote
 from visualprof.views.diff.compare import Named, compare
-from visualprof.views.diff.confidence import of_step
+from visualprof.views.diff.confidence import step_change
 from visualprof.views.diff.side import SIDE, compute
 from visualprof.views.measure import families
 from visualprof.views.measure.families import kernel_family, operator_family
@@ -254,9 +254,9 @@ def test_steps_that_resemble_their_neighbours_are_no_change() -> None:
             out[i] = 0.5 * out[i - 1] + fresh[i]
         return 1e6 * np.exp(0.03 * out)
 
-    found = [of_step(walk(), walk()) for _ in range(40)]
+    found = [step_change(walk(), walk()) for _ in range(40)]
     assert sum(not one.low <= 0 <= one.high for one in found if one) <= 2  # a bootstrap: 6 and more
-    slower = of_step(walk(), 1.2 * walk())
+    slower = step_change(walk(), 1.2 * walk())
     assert slower
     assert slower.significant
     assert slower.low < 0.2 < slower.high
@@ -266,7 +266,7 @@ def test_of_few_steps_that_go_up_all_the_time_the_interval_is_wide_and_no_more()
     # two recordings on a busy host, ms; as if half a step of each were independent the interval went up to 6.5 s
     base = np.array([15.7, 16.5, 19.3, 20.2, 19.6, 20.0, 19.3, 20.1, 20.8, 19.3])
     new = np.array([14.5, 12.3, 12.3, 15.0, 15.2, 16.5, 15.7, 15.2, 17.4, 16.1])
-    change = of_step(base, new)
+    change = step_change(base, new)
     assert change
     assert not change.significant
     assert (change.low, change.high) == pytest.approx((-0.58, 0.43), abs=0.02)

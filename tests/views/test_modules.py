@@ -150,7 +150,7 @@ def test_frames_have_the_time_of_what_they_launched(write: Write) -> None:
 
 
 def test_small_frames_are_folded_and_counted(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(flame, "MOST", 2)
+    monkeypatch.setattr(flame, "MAX_FRAMES", 2)
     path = write([frame("a", 0, 100), frame("b", 10, 50), frame("c", 60, 20), frame("d", 62, 5), frame("e", 80, 10)])
     found = answer("flame", path, tree="python")
     assert (found["frames"], found["folded"]) == (5, 3)

@@ -1,4 +1,4 @@
-"""Runs of one name over time: what belongs together, where a level changes, what is drawn of it."""
+"""Runs of one name over time: what belongs together, where a level changes, what is series_chart of it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from visualprof.errors import BadParameter
 from visualprof.reader import read_trace
 from visualprof.views.measure.change_points import find_change_points, level_band
 from visualprof.views.trend.figures import VIEW, Figures
-from visualprof.views.trend.series import Measured, drawn, series_of, trend
+from visualprof.views.trend.series import Measured, series_chart, series_of, trend
 
 DAY_NS = 86_400 * 10**9
 
@@ -97,14 +97,14 @@ def test_a_doubtful_measurement_makes_no_level_and_is_shown() -> None:
     answer = trend(doubtful)
     assert answer.series.columns.change == ["none"]
     assert trend(members).series.columns.change != ["none"]
-    named = {one["name"]: len(one["data"]) for one in drawn(answer, "n")["series"]}
+    named = {one["name"]: len(one["data"]) for one in series_chart(answer, "n")["series"]}
     assert named == {"@t:trend.measured": 5, "@t:trend.doubtful": 3, "@t:trend.level": 8}
 
 
 def test_an_unknown_figure_is_refused_and_nothing_is_an_empty_answer() -> None:
     with pytest.raises(BadParameter, match="no figure 'x'"):
         trend([], "x")
-    assert (len(trend([]).series), drawn(trend([]), "n")) == (0, {})
+    assert (len(trend([]).series), series_chart(trend([]), "n")) == (0, {})
 
 
 def test_only_the_newest_of_a_long_series_are_followed() -> None:

@@ -67,17 +67,17 @@ def run(args: argparse.Namespace) -> int:
 def _measured(logdir: str) -> Iterator[Measured]:
     """Yield the recordings and measurements below a folder."""
     from visualprof.reader.logdir.listing import scan_profiles
-    from visualprof.views.trend.series import measured_in, measured_of, recorded
+    from visualprof.views.trend.series import followed_recordings, measure_recording, measure_report
 
-    recordings = recorded(scan_profiles([logdir]).runs)
+    recordings = followed_recordings(scan_profiles([logdir]).runs)
     metrics = _figures_of([Path(span.log_file.path) for _, span in recordings])
     for (run, span), figures in zip(recordings, metrics, strict=True):
         if isinstance(figures, str):
             print(f"visualprof: left out: {figures}", file=sys.stderr)
         else:
-            yield measured_in(run, span, figures)
+            yield measure_recording(run, span, figures)
     for report in reports_below(logdir):
-        yield from measured_of(report)
+        yield from measure_report(report)
 
 
 def _figures_of(paths: list[Path]) -> list[Figures | str]:

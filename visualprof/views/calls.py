@@ -24,7 +24,7 @@ from visualprof.views.measure.work.formulas import UNKNOWN_WORK, CallWork
 from visualprof.views.measure.work.roofline import ideal_durations, main_device
 
 TEXTS = ("input_shapes", "input_strides", "input_types", "input_values", "output_shapes")
-# Of each format: the argument of a trace that a column is, where it is called otherwise, None where it has it not.
+# By format: the trace argument of a column, if it has another name; None if the format lacks it.
 MEGENGINE = {"input_strides": None, "input_types": "input_dtypes", "input_values": "parameters"}
 FORMATS: dict[str, dict[str, str | None]] = {
     "kineto": {"output_shapes": None},
@@ -97,11 +97,11 @@ def compute(trace: Trace, params: CallsParams) -> CallsAnswer:
     """
     times = operator_times(trace, launches(trace))
     of_type = trace.meta.operator_names == "node" and "type" in trace.args
-    own = trace.events.name[times.rows].astype(np.int64)
-    called = trace.arg("type", times.rows, 0).astype(np.int64) if of_type else own
+    name_ids = trace.events.name[times.rows].astype(np.int64)
+    called = trace.arg("type", times.rows, 0).astype(np.int64) if of_type else name_ids
     keep = is_in_step(trace, params.step)[times.rows] & (trace.arg(_shapes(trace), times.rows, 0) > 0)
     if params.operator:
-        keep &= _is(trace, own, params.operator) | _is(trace, called, params.operator)
+        keep &= _is(trace, name_ids, params.operator) | _is(trace, called, params.operator)
     at = np.flatnonzero(keep)
     rows, called = times.rows[at], called[at]
     args = (FORMATS[trace.meta.format].get(key, key) or "" for key in TEXTS)
@@ -157,15 +157,17 @@ def _works(trace: Trace, rows: Ids, operators: list[str], texts: list[list[str]]
         return [CallWork("recorded", *pair, "") for pair in zip(flops, moved, strict=True)]
     onnx = trace.meta.format == "onnxruntime"
     calls = zip(operators, moved, *texts, strict=True)
-    return [_work(onnx, size, name, shapes, types, values, out) for name, size, shapes, _, types, values, out in calls]
+    return [
+        _work(name, size, shapes, types, values, out, onnx=onnx) for name, size, shapes, _, types, values, out in calls
+    ]
 
 
-def _work(onnx: bool, moved: float, name: str, shapes: str, types: str, values: str, outputs: str) -> CallWork:
+def _work(name: str, moved: float, shapes: str, types: str, values: str, outputs: str, *, onnx: bool) -> CallWork:
     try:
         call = onnx_call(name, shapes, outputs, moved) if onnx else torch_call(name, shapes, types, values)
         return call_work(call) or UNKNOWN_WORK
     except (ValueError, TypeError, RecursionError, AttributeError, msgspec.MsgspecError):
-        return UNKNOWN_WORK  # texts that the framework does not write
+        return UNKNOWN_WORK  # the framework does not record these texts
 
 
 VIEW = View("calls", 23, needs, CallsParams, compute)

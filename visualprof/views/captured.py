@@ -92,13 +92,13 @@ class Inside(msgspec.Struct, frozen=True):
     Attributes:
         graphs: (g,) rows of launches of graphs.
         work: (w,) rows of their kernels.
-        of: (w,) index of the graph of each kernel.
+        graph: (w,) index of the graph of each kernel.
         owner: (w,) the innermost enclosing event; the graph itself if nothing is known.
     """
 
     graphs: Ids
     work: Ids
-    of: Ints
+    graph: Ints
     owner: Ids
 
 
@@ -145,17 +145,17 @@ def _all_inside(trace: Trace) -> Inside:
 def _inside(trace: Trace, wanted: Mask) -> Inside:
     """Return the kernels of the launches in a step, or of all launches."""
     whole = _all_inside(trace)
-    kept = wanted[whole.graphs]
-    place = np.where(kept, np.cumsum(kept) - 1, -1)
-    mine = place[whole.of] >= 0
-    return Inside(whole.graphs[kept], whole.work[mine], place[whole.of[mine]], whole.owner[mine])
+    in_range = wanted[whole.graphs]
+    place = np.where(in_range, np.cumsum(in_range) - 1, -1)
+    chosen = place[whole.graph] >= 0
+    return Inside(whole.graphs[in_range], whole.work[chosen], place[whole.graph[chosen]], whole.owner[chosen])
 
 
 def _sources(trace: Trace, inside: Inside) -> Ints:
     """Return per kernel the index into SOURCES: how its location is known."""
-    known = inside.owner != inside.graphs[inside.of]
-    captured = trace.arg("capture", inside.graphs, 0)[inside.of] > 0
-    return np.where(known, np.where(captured, 0, 1), 2)
+    is_explained = inside.owner != inside.graphs[inside.graph]
+    captured = trace.arg("capture", inside.graphs, 0)[inside.graph] > 0
+    return np.where(is_explained, np.where(captured, 0, 1), 2)
 
 
 def _graphs(trace: Trace, inside: Inside, groups: Groups, keys: list[Ints], explained: Mask) -> dict[str, Column]:
@@ -163,11 +163,11 @@ def _graphs(trace: Trace, inside: Inside, groups: Groups, keys: list[Ints], expl
     call = events.parent[inside.graphs]
     begin, end = events.ts[inside.graphs], events.end[inside.graphs]
     dur = np.maximum(events.dur[inside.work], 0)
-    each = groups.ids[inside.of]
+    group_of_work = groups.ids[inside.graph]
     busy = covered_ns(union(events.ts[inside.work], events.end[inside.work]), begin, end)
 
     def summed(values: Rows | Mask) -> Ints:
-        return np.bincount(each, values, len(first)).astype(np.int64)
+        return np.bincount(group_of_work, values, len(first)).astype(np.int64)
 
     capture, match, note = ([trace.strings[int(i)] or None for i in key[first]] for key in keys)
     delay = np.maximum(begin - events.end[call], 0)
@@ -177,7 +177,7 @@ def _graphs(trace: Trace, inside: Inside, groups: Groups, keys: list[Ints], expl
         "match": match,
         "note": note,
         "launches": groups.count,
-        "kernels": summed(np.ones(len(each), np.int64)),
+        "kernels": summed(np.ones(len(group_of_work), np.int64)),
         "matched": summed(explained),
         "total_ns": summed(dur),
         "call_ns": groups.sum(np.maximum(events.dur[call], 0)) / groups.count,
@@ -195,13 +195,13 @@ def _kernels(trace: Trace, inside: Inside, graphs: Groups, source: Ints) -> Insi
     within = nearest_ancestor(events.parent, around, inside.owner)
     labels = (np.where(rows >= 0, events.name[rows], 0) for rows in (operator, within))
     called, placed = labels
-    groups = group(graphs.ids[inside.of], events.name[inside.work], called, placed, source)
+    groups = group(graphs.ids[inside.graph], events.name[inside.work], called, placed, source)
     first = groups.first
-    own = name_texts(trace, events.name[inside.work][first])
+    kernel_names = name_texts(trace, events.name[inside.work][first])
     columns: dict[str, Column] = {
-        "graph": name_texts(trace, events.name[inside.graphs][inside.of[first]]),
-        "name": own,
-        "family": [kernel_family(name) or None for name in own],
+        "graph": name_texts(trace, events.name[inside.graphs][inside.graph[first]]),
+        "name": kernel_names,
+        "family": [kernel_family(name) or None for name in kernel_names],
         "source": [SOURCES[i] for i in source[first].tolist()],
         "operator": [name or None for name in name_texts(trace, called[first])],
         "within": [name or None for name in name_texts(trace, placed[first])],

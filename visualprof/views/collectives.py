@@ -24,7 +24,7 @@ from visualprof.views.measure.rank_summary import RankSteps, rank_summary
 from visualprof.views.measure.run_analysis import RunAnalysis, analyze_run
 
 SPANS = ("unknown", "host", "hosts")
-MOST_MEMBERS = 8  # that a text lists
+MAX_MEMBERS_LISTED = 8  # ranks in the text of a group
 
 
 class ExchangeColumns(Columns):
@@ -171,21 +171,21 @@ def compute(run: RunAnalysis, params: Params) -> CollectivesAnswer:
 
     Source: nccl-tests, C4D (HPCA 2025), Megatron-LM; docs/views.md#collectives
     """
-    where, met = run.process_groups, _within(run.communication_events, params.step)
+    process_groups, met = run.process_groups, _select_step(run.communication_events, params.step)
     pipes = pipeline_bubbles(
-        run.ranks, run.wait_totals, run.communication_events.steps, where, run.microbatches, params.step
+        run.ranks, run.wait_totals, run.communication_events.steps, process_groups, run.microbatches, params.step
     )
-    pairs = _pairs(met, run.ranks, where, params.step)
-    ends_are, ends, cells = link_matrix(pairs, where.ranks, where.hosts)
+    pairs = _pairs(met, run.ranks, process_groups, params.step)
+    ends_are, ends, cells = link_matrix(pairs, process_groups.ranks, process_groups.hosts)
     return CollectivesAnswer(
-        columns=_sizes(met, where, _link(run.ranks)),
-        groups=Table(columns=_groups(met, where)),
-        pairs=Table(columns=from_rows(RankPairColumns, [one[:-1] for one in pairs])),
-        links=Table(columns=from_rows(LinkColumns, [_cell(one, pairs[one.slowest]) for one in cells])),
+        columns=_sizes(met, process_groups, _link(run.ranks)),
+        groups=Table(columns=_groups(met, process_groups)),
+        pairs=Table(columns=from_rows(RankPairColumns, [pair[:-1] for pair in pairs])),
+        links=Table(columns=from_rows(LinkColumns, [_cell(cell, pairs[cell.slowest]) for cell in cells])),
         ends=ends,
         ends_are=ends_are,
         stages=Table(columns=_stages(pipes)),
-        bubbles=Table(columns=_bubbles(pipes, where.ranks)),
+        bubbles=Table(columns=_bubbles(pipes, process_groups.ranks)),
         microbatches=pipes.microbatches,
         ideal_bubble_ratio=pipes.ideal_ratio,
     )
@@ -207,7 +207,7 @@ def make_charts(result: CollectivesAnswer, params: Params, top: int) -> dict[str
     return {"sizes": charts.scatter(list(series.items()), fields, scales=("log2", "log"))} if series else {}
 
 
-def _within(met: CommunicationEvents, step: str) -> CommunicationEvents:
+def _select_step(met: CommunicationEvents, step: str) -> CommunicationEvents:
     """Return the communication events of one step by name, or all."""
     if not step:
         return met
@@ -222,23 +222,30 @@ def _link(ranks: Sequence[RankSteps]) -> float | None:
     return find_link_bandwidth(names.pop()) if len(names) == 1 else None
 
 
-def _role(met: CommunicationEvents, row: int, where: ProcessGroups) -> str:
-    role = where.groups[int(met.group[row])].role if met.group[row] >= 0 else "unknown"
+def _role(met: CommunicationEvents, row: int, process_groups: ProcessGroups) -> str:
+    role = process_groups.groups[int(met.group[row])].role if met.group[row] >= 0 else "unknown"
     return "pipeline" if met.source[row] >= 0 and role in ("world", "unknown") else role
 
 
-def _sizes(met: CommunicationEvents, where: ProcessGroups, link: float | None) -> ExchangeColumns:
+def _sizes(met: CommunicationEvents, process_groups: ProcessGroups, link: float | None) -> ExchangeColumns:
     """Return rows by role, name and size. A measured peak is the best over the same span."""
     bucket = np.where(met.bytes > 0, np.floor(np.log2(np.maximum(met.bytes, 1))), -1).astype(np.int64)
-    roles = {role: i for i, role in enumerate(dict.fromkeys(["unknown", *(one.role for one in where.groups)]))}
-    of_group = np.array([*(roles[one.role] for one in where.groups), 0], np.int64)[met.group]
+    roles = {
+        role: i
+        for i, role in enumerate(
+            dict.fromkeys(["unknown", *(process_group.role for process_group in process_groups.groups)])
+        )
+    }
+    of_group = np.array([*(roles[process_group.role] for process_group in process_groups.groups), 0], np.int64)[
+        met.group
+    ]
     span = np.minimum(met.host_count, 2)
     same = group(of_group, met.name, span, met.member_count, bucket, met.is_message)
     latency = same.median(met.data_transfer_ns)
     once = np.ones(len(met.name))
     size = np.where(same.min(met.bytes) >= 0, same.mean(met.bytes.astype(np.float64), once), np.nan)
-    each = np.where(met.wait_ns >= 0, met.wait_ns / np.maximum(met.rank_count, 1), np.nan)
-    wait = same.mean(each, once)
+    wait_per_rank = np.where(met.wait_ns >= 0, met.wait_ns / np.maximum(met.rank_count, 1), np.nan)
+    wait = same.mean(wait_per_rank, once)
     ids: list[int] = met.name[same.first].tolist()
     names = [met.names[i] for i in ids]
     members = met.member_count[same.first]
@@ -253,52 +260,54 @@ def _sizes(met: CommunicationEvents, where: ProcessGroups, link: float | None) -
         peak = link if on_datasheet else float(best) or None
         rows.append(
             (
-                _role(met, first, where),
+                _role(met, first, process_groups),
                 names[i],
                 SPANS[far],
                 int(members[i]) or None,
                 int(same.count[i]),
-                _known(size[i]),
-                _known(latency[i]),
-                _known(wait[i]),
-                _known(size[i] / latency[i] * 1e9) if latency[i] > 0 else None,
-                _known(bus[i]),
+                _none_if_nan(size[i]),
+                _none_if_nan(latency[i]),
+                _none_if_nan(wait[i]),
+                _none_if_nan(size[i] / latency[i] * 1e9) if latency[i] > 0 else None,
+                _none_if_nan(bus[i]),
                 peak,
                 ("datasheet" if on_datasheet else "measured") if peak else None,
-                _known(bus[i] / peak) if peak else None,
+                _none_if_nan(bus[i] / peak) if peak else None,
             )
         )
     return from_rows(ExchangeColumns, sorted(rows, key=lambda row: (row[0], row[1], row[3] or 0, row[5] or 0)))
 
 
-def _known(value: Any) -> float | None:
+def _none_if_nan(value: Any) -> float | None:
     return None if np.isnan(value) else float(value)
 
 
-def _groups(met: CommunicationEvents, where: ProcessGroups) -> ProcessGroupColumns:
+def _groups(met: CommunicationEvents, process_groups: ProcessGroups) -> ProcessGroupColumns:
     """Return the groups with communication, those with the longest waits first."""
-    known = np.flatnonzero(met.group >= 0)
-    count = len(where.groups)
-    of = met.group[known]
-    calls, sized = np.bincount(of, minlength=count), met.bytes[known] >= 0
-    nbytes = np.bincount(of[sized], met.bytes[known][sized], count)
-    complete = np.bincount(of[~sized], minlength=count) == 0
-    each = np.maximum(met.rank_count[known], 1)
-    busy, wait = (np.bincount(of, np.maximum(values[known], 0) / each, count) for values in (met.busy_ns, met.wait_ns))
-    waits = np.bincount(of, met.wait_ns[known] >= 0, count) > 0
-    at = {number: i for i, number in enumerate(where.ranks)}
+    events = np.flatnonzero(met.group >= 0)
+    count = len(process_groups.groups)
+    group_ids = met.group[events]
+    calls, sized = np.bincount(group_ids, minlength=count), met.bytes[events] >= 0
+    nbytes = np.bincount(group_ids[sized], met.bytes[events][sized], count)
+    complete = np.bincount(group_ids[~sized], minlength=count) == 0
+    ranks = np.maximum(met.rank_count[events], 1)
+    busy, wait = (
+        np.bincount(group_ids, np.maximum(values[events], 0) / ranks, count) for values in (met.busy_ns, met.wait_ns)
+    )
+    waits = np.bincount(group_ids, met.wait_ns[events] >= 0, count) > 0
+    at = {number: i for i, number in enumerate(process_groups.ranks)}
     rows = list[tuple[Any, ...]]()
-    for i, one in enumerate(where.groups):
+    for i, process_group in enumerate(process_groups.groups):
         if calls[i]:
-            hosts = {where.hosts[at[rank]] if rank in at else "" for rank in one.members}
+            hosts = {process_groups.hosts[at[rank]] if rank in at else "" for rank in process_group.members}
             rows.append(
                 (
-                    one.role,
-                    one.role_source,
-                    one.name,
-                    one.description,
-                    len(one.members),
-                    _listed(one.members),
+                    process_group.role,
+                    process_group.role_source,
+                    process_group.name,
+                    process_group.description,
+                    len(process_group.members),
+                    _listed(process_group.members),
                     None if "" in hosts else len(hosts),
                     int(calls[i]),
                     float(nbytes[i]) if complete[i] else None,
@@ -311,26 +320,28 @@ def _groups(met: CommunicationEvents, where: ProcessGroups) -> ProcessGroupColum
 
 def _listed(members: Sequence[int]) -> str:
     shown = [str(rank) for rank in members]
-    return ", ".join(shown if len(shown) <= MOST_MEMBERS else [*shown[: MOST_MEMBERS - 1], "…", shown[-1]])
+    return ", ".join(shown if len(shown) <= MAX_MEMBERS_LISTED else [*shown[: MAX_MEMBERS_LISTED - 1], "…", shown[-1]])
 
 
-def _pairs(met: CommunicationEvents, ranks: Sequence[RankSteps], where: ProcessGroups, step: str) -> list[RankLink]:
+def _pairs(
+    met: CommunicationEvents, ranks: Sequence[RankSteps], process_groups: ProcessGroups, step: str
+) -> list[RankLink]:
     """Return pairs of ranks, those that are slower than similar pairs first."""
     shared = [name for name in met.steps if step in ("", name)]
     length = float(np.median(np.concatenate([rank.end - rank.start for rank in ranks]))) if shared else 0.0
-    found = link_times(met, shared, length)
-    at = {number: i for i, number in enumerate(where.ranks)}
+    pairs = link_times(met, shared, length)
+    at = {number: i for i, number in enumerate(process_groups.ranks)}
     rows = list[RankLink]()
-    for i, row in enumerate(found.event_row.tolist()):
+    for i, row in enumerate(pairs.event_row.tolist()):
         sent = bool(met.is_message[row])
         if sent:
             ends = [int(met.source[row]), int(met.destination[row])]
-        elif met.group[row] >= 0 and len(where.groups[int(met.group[row])].members) == 2:
-            ends = list(where.groups[int(met.group[row])].members)
+        elif met.group[row] >= 0 and len(process_groups.groups[int(met.group[row])].members) == 2:
+            ends = list(process_groups.groups[int(met.group[row])].members)
         else:
             continue
-        took, usual, size = float(found.median_ns[i]), float(found.baseline_ns[i]), int(met.bytes[row])
-        hosts = [where.hosts[at[rank]] or None if rank in at else None for rank in ends]
+        took, usual, size = float(pairs.median_ns[i]), float(pairs.baseline_ns[i]), int(met.bytes[row])
+        hosts = [process_groups.hosts[at[rank]] or None if rank in at else None for rank in ends]
         rows.append(
             RankLink(
                 source=ends[0],
@@ -338,23 +349,23 @@ def _pairs(met: CommunicationEvents, ranks: Sequence[RankSteps], where: ProcessG
                 source_host=hosts[0],
                 destination_host=hosts[1],
                 name=met.names[int(met.name[row])],
-                calls=int(found.calls[i]),
+                calls=int(pairs.calls[i]),
                 bytes=size,
                 latency_ns=took,
-                usual_ns=_known(usual),
-                slower=_known(took / usual) if usual > 0 else None,
+                usual_ns=_none_if_nan(usual),
+                slower=_none_if_nan(took / usual) if usual > 0 else None,
                 bandwidth_bytes_per_s=size / took * 1e9,
-                slow=bool(found.is_slow[i]),
+                slow=bool(pairs.is_slow[i]),
                 bidirectional=not sent,
             )
         )
-    return sorted(rows, key=lambda one: (not one.slow, -(one.slower or 0), one.source, one.destination))
+    return sorted(rows, key=lambda link: (not link.slow, -(link.slower or 0), link.source, link.destination))
 
 
 def _cell(cell: LinkCell, slowest: RankLink) -> tuple[Any, ...]:
     ends = (slowest.source, slowest.destination, slowest.source_host, slowest.destination_host)
-    told = (slowest.name, slowest.latency_ns, slowest.usual_ns, slowest.slower)
-    return (cell.row, cell.column, cell.links, cell.calls, *ends, *told, cell.bandwidth, slowest.slow)
+    link = (slowest.name, slowest.latency_ns, slowest.usual_ns, slowest.slower)
+    return (cell.row, cell.column, cell.links, cell.calls, *ends, *link, cell.bandwidth, slowest.slow)
 
 
 def _bubbles(pipes: PipelineBubbles, numbers: Sequence[int]) -> BubbleColumns:
@@ -384,8 +395,8 @@ def _stages(pipes: PipelineBubbles) -> PipelineStageColumns:
     )
 
 
-def _ratio(values: Floats, of: Floats) -> Floats:
-    return np.where(of > 0, values / np.where(of > 0, of, 1), np.nan)
+def _ratio(values: Floats, totals: Floats) -> Floats:
+    return np.where(totals > 0, values / np.where(totals > 0, totals, 1), np.nan)
 
 
 VIEW = View(

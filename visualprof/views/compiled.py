@@ -27,7 +27,7 @@ from visualprof.views.measure.steps import is_in_step
 from visualprof.views.measure.tensor_core import match_names
 from visualprof.views.measure.timing import name_texts, sort_columns
 
-TRIED = 50  # operators of a graph, of which the first one with shapes tells those
+MAX_OPERATORS_TRIED = 50  # operators of a graph that are searched for shapes
 _SIZED = re.compile(r"\d")
 
 
@@ -99,8 +99,8 @@ class CompiledAnswer(Table[RegionColumns]):
 
 def needs(trace: Trace) -> bool:
     """Whether the trace has a region or a call of a graph."""
-    known = compiled_regions(trace)
-    return len(known.region) + len(known.graph) > 0
+    compiled = compiled_regions(trace)
+    return len(compiled.region) + len(compiled.graph) > 0
 
 
 def compute(trace: Trace, params: Params) -> CompiledAnswer:
@@ -108,19 +108,19 @@ def compute(trace: Trace, params: Params) -> CompiledAnswer:
 
     Source: docs/views.md#compiled
     """
-    events, known, wanted = trace.events, compiled_regions(trace), is_in_step(trace, params.step)
-    outer = enclosing_events(trace, known.region, known.region)
+    events, compiled, wanted = trace.events, compiled_regions(trace), is_in_step(trace, params.step)
+    outer = enclosing_events(trace, compiled.region, compiled.region)
     breaks = np.bincount(outer[outer >= 0], minlength=len(events))
-    compiling = known.compilation[wanted[known.compilation]]
+    compiling = compiled.compilation[wanted[compiled.compilation]]
     versions = [
         text.partition("/")[2]
-        for text, row in zip(known.compiled_region, known.compilation, strict=True)
+        for text, row in zip(compiled.compiled_region, compiled.compilation, strict=True)
         if wanted[row]
     ]
-    lookup = known.lookup[wanted[known.lookup]]
-    graphs = known.graph[wanted[known.graph]]
+    lookup = compiled.lookup[wanted[compiled.lookup]]
+    graphs = compiled.graph[wanted[compiled.graph]]
     return CompiledAnswer(
-        columns=_regions(trace, known, wanted, breaks),
+        columns=_regions(trace, compiled, wanted, breaks),
         graphs=len(group(events.name[graphs]).first),
         breaks=int(breaks[wanted].sum()),
         compilations=len(compiling),
@@ -128,29 +128,29 @@ def compute(trace: Trace, params: Params) -> CompiledAnswer:
         compile_ns=span_length(union(events.ts[compiling], events.end[compiling])),
         lookups=len(lookup),
         lookup_ns=int(events.dur[lookup].sum()),
-        fused=Table(columns=_fused(trace, known, wanted)),
+        fused=Table(columns=_fused(trace, compiled, wanted)),
     )
 
 
-def _regions(trace: Trace, known: CompiledRegions, wanted: Mask, breaks: Ints) -> RegionColumns:
+def _regions(trace: Trace, compiled: CompiledRegions, wanted: Mask, breaks: Ints) -> RegionColumns:
     """Return the regions, those with the most host time first."""
     events = trace.events
-    around = enclosing_events(trace, known.region, known.graph)
+    around = enclosing_events(trace, compiled.region, compiled.graph)
     graph_of = np.full(len(events), -1, np.int32)
-    graph_of[around[around >= 0]] = known.graph[around >= 0]
-    alone = known.graph[around < 0]
-    call = np.concatenate((known.region, alone))
-    region = np.concatenate((events.name[known.region], np.zeros(len(alone), np.int32)))
-    graph = np.concatenate((graph_of[known.region], alone))
+    graph_of[around[around >= 0]] = compiled.graph[around >= 0]
+    alone = compiled.graph[around < 0]
+    call = np.concatenate((compiled.region, alone))
+    region = np.concatenate((events.name[compiled.region], np.zeros(len(alone), np.int32)))
+    graph = np.concatenate((graph_of[compiled.region], alone))
     call, region, graph = (rows[wanted[call]] for rows in (call, region, graph))
     has = graph >= 0
     name = np.where(has, events.name[graph], 0)
     groups = group(region, name)
     called = [matched_text(trace, REGION, i) for i in region[groups.first].tolist()]
-    work, owner = _launched(trace, known)
+    work, owner = _launched(trace, compiled)
     device = np.bincount(owner[owner >= 0], np.maximum(events.dur[work[owner >= 0]], 0), len(events))
     kernels = np.bincount(owner[(owner >= 0) & is_kernel(trace)[work]], minlength=len(events))
-    compilations, compile_ns = _compilations(trace, known, wanted, called)
+    compilations, compile_ns = _compilations(trace, compiled, wanted, called)
     columns: dict[str, Column] = {
         "name": [text or None for text in called],
         "graph": [matched_text(trace, GRAPH, i) or None for i in name[groups.first].tolist()],
@@ -168,16 +168,16 @@ def _regions(trace: Trace, known: CompiledRegions, wanted: Mask, breaks: Ints) -
     return RegionColumns(**sort_columns(columns, "host_total_ns"))
 
 
-def _launched(trace: Trace, known: CompiledRegions) -> tuple[Ids, Ids]:
+def _launched(trace: Trace, compiled: CompiledRegions) -> tuple[Ids, Ids]:
     """Return device work, and per work item the graph whose call launched it, or -1."""
     joined = launches(trace)
-    return joined.work, enclosing_events(trace, known.graph, joined.call)
+    return joined.work, enclosing_events(trace, compiled.graph, joined.call)
 
 
-def _compilations(trace: Trace, known: CompiledRegions, wanted: Mask, names: list[str]) -> tuple[Ints, Floats]:
+def _compilations(trace: Trace, compiled: CompiledRegions, wanted: Mask, names: list[str]) -> tuple[Ints, Floats]:
     """Return the number and the time of the compilations per region; NaN without any."""
     count, spent = np.zeros(len(names), np.int64), np.zeros(len(names))
-    for row, name in zip(known.compilation.tolist(), known.compiled_region, strict=True):
+    for row, name in zip(compiled.compilation.tolist(), compiled.compiled_region, strict=True):
         if wanted[row] and name in names:
             count[names.index(name)] += 1
             spent[names.index(name)] += trace.events.dur[row]
@@ -191,7 +191,7 @@ def _shapes(trace: Trace, graph: int) -> str | None:
         return None
     first = int(np.searchsorted(shapes.events, graph))
     end = trace.events.end[graph]
-    last = first + TRIED
+    last = first + MAX_OPERATORS_TRIED
     for row, number in zip(shapes.events[first:last], shapes.values[first:last], strict=True):
         if trace.events.ts[row] >= end or trace.events.track[row] != trace.events.track[graph]:
             return None
@@ -201,26 +201,26 @@ def _shapes(trace: Trace, graph: int) -> str | None:
     return None
 
 
-def _fused(trace: Trace, known: CompiledRegions, wanted: Mask) -> FusedColumns:
+def _fused(trace: Trace, compiled: CompiledRegions, wanted: Mask) -> FusedColumns:
     """Return the kernels of the compiler, as called on the host and as run on devices; the longest first."""
     events = trace.events
-    work, launched_by = _launched(trace, known)
+    work, launched_by = _launched(trace, compiled)
     ran = is_kernel(trace)[work]
     called = np.flatnonzero(is_operator(trace)).astype(np.int32)
     row = np.concatenate((called, work[ran]))
-    graph = np.concatenate((enclosing_events(trace, known.graph, called), launched_by[ran]))
+    graph = np.concatenate((enclosing_events(trace, compiled.graph, called), launched_by[ran]))
     chosen = wanted[row] & match_names(trace, events.name[row], lambda text: parse_fusion(text) is not None)
     row, graph = row[chosen], graph[chosen]
     owner = np.where(graph >= 0, events.name[graph], 0)
     groups = group(events.name[row], owner)
     on_device = trace.track_mask(TrackKind.STREAM)[row]
     name = name_texts(trace, events.name[row[groups.first]])
-    told = [parse_fusion(text) for text in name]
+    fusions = [parse_fusion(text) for text in name]
     host, device = _sum(groups, events.dur[row], ~on_device), _sum(groups, events.dur[row], on_device)
     columns: dict[str, Column] = {
         "name": name,
-        "kind": [fused.kind if fused else None for fused in told],
-        "fuses": [", ".join(fused.operators) if fused else None for fused in told],
+        "kind": [fused.kind if fused else None for fused in fusions],
+        "fuses": [", ".join(fused.operators) if fused else None for fused in fusions],
         "graph": [matched_text(trace, GRAPH, i) or None for i in owner[groups.first].tolist()],
         "calls": np.maximum(groups.sum(on_device), groups.sum(~on_device)),
         "host_total_ns": host,

@@ -87,13 +87,13 @@ class CountersPart(msgspec.Struct, frozen=True):
 
     Attributes:
         measured: Whether the recording has counters. If not, it is used for comparison.
-        beside: (calls, ns) of the kernels by plain name, of a recording for comparison.
+        reference: (calls, ns) of the kernels by plain name, of a recording for comparison.
         kernels: Columns of `CounterColumns` of the measured kernels.
         metrics: Rows of `MetricColumns`.
     """
 
     measured: bool
-    beside: dict[str, tuple[int, int]]
+    reference: dict[str, tuple[int, int]]
     kernels: dict[str, list[str | int | float | None]]
     metrics: list[tuple[str, str | None, str, str | None, float, float, float]]
 
@@ -121,27 +121,27 @@ def compute(workers: Sequence[tuple[str, CountersPart]], params: Params) -> Coun
     """
     del params
     parts = [part for _, part in workers]
-    beside = dict[str, tuple[int, int]]()
+    reference = dict[str, tuple[int, int]]()
     for part in parts:
-        for name, (calls, total_ns) in part.beside.items():
-            known = beside.get(name, (0, 0))
-            beside[name] = known[0] + calls, known[1] + total_ns
+        for name, (calls, total_ns) in part.reference.items():
+            previous = reference.get(name, (0, 0))
+            reference[name] = previous[0] + calls, previous[1] + total_ns
     columns: dict[str, Column] = {
         key: [value for part in parts if part.measured for value in part.kernels[key]]
         for key in CounterColumns.__struct_fields__
         if not key.startswith("run_")
     }
-    there = [beside.get(plain_name(str(name))) for name in columns["name"]]
-    columns["run_calls"] = [known[0] if known else 0 if beside else None for known in there]
-    columns["run_total_ns"] = [known[1] if known else None for known in there]
-    columns["run_mean_ns"] = [known[1] / known[0] if known else None for known in there]
+    references = [reference.get(plain_name(str(name))) for name in columns["name"]]
+    columns["run_calls"] = [times[0] if times else 0 if reference else None for times in references]
+    columns["run_total_ns"] = [times[1] if times else None for times in references]
+    columns["run_mean_ns"] = [times[1] / times[0] if times else None for times in references]
     columns["weight"] = [t or m or 0 for t, m in zip(columns["run_total_ns"], columns["mean_ns"], strict=True)]
     sorted_columns = sort_columns(columns, "weight")
     lines = [line for part in parts for line in part.metrics]
     metrics: list[list[object]] = [list(column) for column in zip(*lines, strict=True)] or [[] for _ in range(7)]
     return CountersAnswer(
         columns=CounterColumns(**{key: sorted_columns[key] for key in CounterColumns.__struct_fields__}),
-        matched=sum(bool(known) for known in there),
+        matched=sum(bool(times) for times in references),
         metrics=Table(columns=MetricColumns(**dict(zip(MetricColumns.__struct_fields__, metrics, strict=True)))),
     )
 
@@ -168,11 +168,11 @@ def _times(trace: Trace) -> dict[str, tuple[int, int]]:
     groups = group(trace.events.name[rows])
     texts = name_texts(trace, trace.events.name[rows][groups.first])
     totals: list[int] = groups.sum(trace.events.dur[rows]).tolist()
-    found = dict[str, tuple[int, int]]()
+    times = dict[str, tuple[int, int]]()
     for text, count, total in zip(texts, groups.count.tolist(), totals, strict=True):
-        known = found.get(plain_name(text), (0, 0))
-        found[plain_name(text)] = known[0] + count, known[1] + total
-    return found
+        previous = times.get(plain_name(text), (0, 0))
+        times[plain_name(text)] = previous[0] + count, previous[1] + total
+    return times
 
 
 def _measured(trace: Trace) -> Ids:
@@ -219,11 +219,11 @@ def _lines(trace: Trace) -> list[tuple[str, str | None, str, str | None, float, 
         groups = group(ids)
         mean = groups.mean(values, np.ones(len(values)))
         for place, first in enumerate(groups.first.tolist()):
-            mine: Ints = np.flatnonzero(groups.ids == place)
-            figures = float(mean[place]), float(values[mine].min()), float(values[mine].max())
+            rows: Ints = np.flatnonzero(groups.ids == place)
+            figures = float(mean[place]), float(values[rows].min()), float(values[rows].max())
             kernel = trace.strings[int(ids[first])]
             lines.append((int(column.events[first]), (kernel, section or None, name, unit or None, *figures)))
-    return [line for _, line in sorted(lines, key=lambda known: known[0])]
+    return [line for _, line in sorted(lines, key=lambda line: line[0])]
 
 
 VIEW = View(

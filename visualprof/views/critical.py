@@ -40,8 +40,8 @@ from visualprof.views.measure.self_time import self_times, sum_by_name
 from visualprof.views.measure.steps import step_index
 from visualprof.views.measure.timing import name_texts, sort_columns
 
-RANGES_NAMED = 50
-LONGEST = 60  # pieces that are listed
+MAX_RANGES = 50  # range names in the answer
+MAX_PIECES = 60  # pieces in the table
 
 
 class CriticalColumns(Columns):
@@ -141,9 +141,9 @@ def compute(trace: Trace, params: CriticalParams) -> CriticalAnswer:
 
     Source: docs/views.md#critical
     """
-    known = baseline_replay(trace)
-    graph, replay, dur, ns = known.graph, known.replay, known.dur, known.graph.edges.delay_ns
-    scopes = _scopes(trace, known, params)
+    base = baseline_replay(trace)
+    graph, replay, dur, ns = base.graph, base.replay, base.dur, base.graph.edges.delay_ns
+    scopes = _scopes(trace, base, params)
     path = concatenate_paths([critical_path(graph, replay, dur, ns, scope) for scope in scopes])
     total = max(float(path.wait_ns.sum() + path.work_ns.sum()), 1.0)
     begun, ended, _ = replay_window(graph, graph.nodes.time.astype(np.float64), dur)
@@ -161,10 +161,10 @@ def compute(trace: Trace, params: CriticalParams) -> CriticalAnswer:
     )
 
 
-def _scopes(trace: Trace, known: BaselineReplay, params: CriticalParams) -> list[PathScope]:
+def _scopes(trace: Trace, base: BaselineReplay, params: CriticalParams) -> list[PathScope]:
     """Return the intervals to compute the path in. They do not overlap."""
     if not params.range and not params.step:
-        return [full_scope(known.graph, known.replay, known.dur)]
+        return [full_scope(base.graph, base.replay, base.dur)]
     events = trace.events
     if params.range:
         rows = np.flatnonzero(_is_range(trace))
@@ -183,9 +183,9 @@ def _scopes(trace: Trace, known: BaselineReplay, params: CriticalParams) -> list
     spans[:, :2] -= trace.span_ns[0]
     scopes, reached = list[PathScope](), np.iinfo(np.int64).min
     for low, high, track in spans.tolist():
-        line = next((i for i, tracks in enumerate(known.graph.group_tracks) if track in tracks), 0)
-        if low >= reached:  # those of another thread or inside the one before are left out
-            scopes.append(thread_scope(known.graph, known.replay, known.dur, line, low, high))
+        line = next((i for i, tracks in enumerate(base.graph.group_tracks) if track in tracks), 0)
+        if low >= reached:  # skip scopes of other threads and scopes inside the previous one
+            scopes.append(thread_scope(base.graph, base.replay, base.dur, line, low, high))
             reached = high
     return scopes
 
@@ -201,7 +201,7 @@ def _name_id(trace: Trace, name: str) -> int:
 def _ranges(trace: Trace) -> list[str]:
     rows = np.flatnonzero(_is_range(trace))
     groups = group(trace.events.name[rows])
-    order = np.argsort(-groups.sum(trace.events.dur[rows]), kind="stable")[:RANGES_NAMED]
+    order = np.argsort(-groups.sum(trace.events.dur[rows]), kind="stable")[:MAX_RANGES]
     return name_texts(trace, trace.events.name[rows][groups.first[order]])
 
 
@@ -218,14 +218,14 @@ def _notes(trace: Trace, graph: WaitGraph) -> list[str]:
 def _slack(trace: Trace) -> SlackColumns:
     """Return the slack of work that is not on the path, the smallest first."""
     events, path = trace.events, path_pieces(trace)
-    known = baseline_replay(trace)
-    scope = full_scope(known.graph, known.replay, known.dur)
+    base = baseline_replay(trace)
+    scope = full_scope(base.graph, base.replay, base.dur)
     low, high = scope.low + trace.span_ns[0], scope.high + trace.span_ns[0]
-    mine = (is_operator(trace) | is_device_work(trace)) & (events.ts >= low) & (events.end <= high)
-    mine[path.event[path.event >= 0]] = False
-    rows = np.flatnonzero(mine)
+    wanted = (is_operator(trace) | is_device_work(trace)) & (events.ts >= low) & (events.end <= high)
+    wanted[path.event[path.event >= 0]] = False
+    rows = np.flatnonzero(wanted)
     slack = event_slacks(trace, rows)
-    off = slack >= 0.5  # less is on the path, within a rounding; nan is not known
+    off = slack >= 0.5  # less is on the path, up to rounding; NaN is unknown
     rows, slack = rows[off], slack[off]
     groups = group(events.name[rows], events.category[rows])
     ends = np.isfinite(slack)
@@ -255,11 +255,11 @@ def _names(trace: Trace, graph: WaitGraph, path: CriticalPath, total: float) -> 
     events = trace.events
     rows, ns = path_device_work(graph, path)
     groups = group(events.name[rows], events.category[rows])
-    found = [
+    line_times = [
         self_times(trace, tracks, path_host_spans(trace, graph, path, line))
         for line, tracks in enumerate(graph.group_tracks)
     ]
-    host, outside = sum_by_name(trace, found), sum(one.outside_ns for one in found)
+    host, outside = sum_by_name(trace, line_times), sum(item.outside_ns for item in line_times)
     extra: list[int] = [outside] if outside else []
     spent = np.concatenate((groups.sum(ns), host.ns, np.array(extra, np.int64)))
     categories = [Category(int(c)).name.lower() for c in events.category[rows][groups.first]]
@@ -280,7 +280,7 @@ def _longest(trace: Trace, graph: WaitGraph, path: CriticalPath) -> PieceColumns
     pieces = [(int(events.ts[row]), int(events.end[row]), int(row), -1) for row in rows]
     for line in range(len(graph.group_tracks)):
         pieces += [(low, high, -1, line) for low, high in path_host_spans(trace, graph, path, line).tolist()]
-    pieces = sorted(pieces, key=lambda piece: piece[0] - piece[1])[:LONGEST]
+    pieces = sorted(pieces, key=lambda piece: piece[0] - piece[1])[:MAX_PIECES]
     return PieceColumns(
         duration_ns=[high - low for low, high, _, _ in pieces],
         part=["host" if row < 0 else "device" for _, _, row, _ in pieces],
@@ -298,8 +298,8 @@ def _longest(trace: Trace, graph: WaitGraph, path: CriticalPath) -> PieceColumns
 
 def _longest_of(trace: Trace, tracks: Sequence[int], low: int, high: int) -> str:
     """Return the name with the most self time of some threads in an interval; "" if nothing was recorded."""
-    own = sum_by_name(trace, [self_times(trace, tracks, np.array([[low, high]]))])
-    return own.name[int(own.ns.argmax())] if own.name else ""
+    self_time = sum_by_name(trace, [self_times(trace, tracks, np.array([[low, high]]))])
+    return self_time.name[int(self_time.ns.argmax())] if self_time.name else ""
 
 
 VIEW = View("critical", 47, needs, CriticalParams, compute, make_charts)

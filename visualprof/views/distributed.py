@@ -232,10 +232,10 @@ def _devices(run: RunAnalysis) -> RankDeviceColumns:
 def _summary(run: RunAnalysis, means: RankMeanColumns) -> RunSummary:
     devices = [(rank.host, device.name) for rank in run.ranks for device in rank.devices]
     rank, computation = np.asarray(means.rank, np.int64), np.asarray(means.computation_ns, np.float64)
-    known = len(rank) > 0
+    has_ranks = len(rank) > 0
 
     def mean(values: kinds.DurationColumn) -> int | None:
-        return round(float(np.mean(np.asarray(values, np.float64)))) if known else None
+        return round(float(np.mean(np.asarray(values, np.float64)))) if has_ranks else None
 
     return RunSummary(
         ranks=len(run.ranks),
@@ -244,10 +244,10 @@ def _summary(run: RunAnalysis, means: RankMeanColumns) -> RunSummary:
         total_ns=mean(means.total_ns),
         computation_ns=mean(means.computation_ns),
         exposed_ns=mean(means.exposed_ns),
-        longest_rank=int(rank[computation.argmax()]) if known else None,
-        longest_ns=round(float(computation.max())) if known else None,
-        shortest_rank=int(rank[computation.argmin()]) if known else None,
-        shortest_ns=round(float(computation.min())) if known else None,
+        longest_rank=int(rank[computation.argmax()]) if has_ranks else None,
+        longest_ns=round(float(computation.max())) if has_ranks else None,
+        shortest_rank=int(rank[computation.argmin()]) if has_ranks else None,
+        shortest_ns=round(float(computation.min())) if has_ranks else None,
     )
 
 
@@ -256,7 +256,7 @@ def _waits(run: RunAnalysis, step: str) -> WaitColumns:
     rows: list[tuple[int, str, int, int]] = []
     for number, rank, spent in zip(run.process_groups.ranks, run.ranks, run.transfer_and_wait, strict=True):
         if spent:
-            named = zip(rank.steps, *(each.tolist() for each in spent), strict=True)
+            named = zip(rank.steps, *(column.tolist() for column in spent), strict=True)
             rows += [(number, name, a, b) for name, a, b in named if step in ("", name)]
     return from_rows(WaitColumns, rows)
 
@@ -267,7 +267,7 @@ def _collectives(run: RunAnalysis) -> CollectiveColumns:
     order = np.lexsort((numbers[sums.rank], np.argsort(np.argsort(run.collective_names))[sums.name]))
     sizes = np.array([rank.location.world_size for rank in run.ranks], np.int64)[sums.rank]
     members = np.where(sums.group_size > 0, sums.group_size, sizes)
-    sized, known = sums.bytes >= 0, sums.transfer_ns >= 0
+    sized, is_known = sums.bytes >= 0, sums.transfer_ns >= 0
     bandwidth = np.full(len(sums.name), np.nan)
     for i, name in enumerate(run.collective_names):
         rows = np.flatnonzero((sums.name == i) & (sums.data_transfer_ns > 0))
@@ -277,22 +277,25 @@ def _collectives(run: RunAnalysis) -> CollectiveColumns:
         rank=numbers[sums.rank][order],
         name=[run.collective_names[int(i)] for i in sums.name[order]],
         calls=sums.calls[order],
-        bytes=_where(sized, sums.bytes, order),
+        bytes=_optional_ints(sized, sums.bytes, order),
         mean_bytes=np.where(sized, sums.bytes / sums.calls, np.nan)[order],
         total_ns=sums.latency_ns[order],
         mean_ns=(sums.latency_ns / sums.calls)[order],
-        transfer_ns=_where(known, sums.transfer_ns, order),
-        wait_ns=_where(known, sums.latency_ns - sums.transfer_ns, order),
+        transfer_ns=_optional_ints(is_known, sums.transfer_ns, order),
+        wait_ns=_optional_ints(is_known, sums.latency_ns - sums.transfer_ns, order),
         bus_bandwidth_bytes_per_s=bandwidth[order],
         event=sums.event[order],
     )
 
 
-def _where(known: Mask, values: Ints, order: Ints) -> Ints | list[int | None]:
+def _optional_ints(is_known: Mask, values: Ints, order: Ints) -> Ints | list[int | None]:
     """Return integers in the given order, None if unknown."""
-    if known.all():
+    if is_known.all():
         return values[order]
-    return [value if here else None for value, here in zip(values[order].tolist(), known[order].tolist(), strict=True)]
+    return [
+        value if is_value else None
+        for value, is_value in zip(values[order].tolist(), is_known[order].tolist(), strict=True)
+    ]
 
 
 def _missing(run: RunAnalysis) -> list[int]:

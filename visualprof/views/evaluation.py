@@ -31,7 +31,7 @@ from visualprof.views.measure.setting_search import (
     trials_chart,
 )
 
-KNOWN = {"p50_ns", "p90_ns", "p95_ns", "p99_ns"}
+LATENCY_METRICS = {"p50_ns", "p90_ns", "p95_ns", "p99_ns"}
 LINE = {"p50_ns": "solid", "p95_ns": "dashed", "p99_ns": "dotted"}
 
 
@@ -139,7 +139,7 @@ def _intervals(name: str, report: Report, key: str) -> list[charts.Option]:
     if not ends:
         return []
     common = {"name": name, "silent": True}
-    line = common | {"type": "line", "data": [end for each in ends for end in each], "showSymbol": False}
+    line = common | {"type": "line", "data": [end for stroke in ends for end in stroke], "showSymbol": False}
     return [
         common | {"type": "custom", "data": rows, "id": f"{report.id}|{key}|band"},
         line | {"id": f"{report.id}|{key}|interval", "lineStyle": {"width": 3, "opacity": 0.6}},
@@ -199,9 +199,9 @@ def _tradeoff(reports: Sequence[Report], names: Sequence[str]) -> charts.Option:
     fields = ((f"@t:column.{key}", "ns"), ("@t:column.samples_per_s", "count"), ("@t:column.batch", "count"))
     option = charts.scatter(series, fields, [_line(name, points) for name, points in series if points])
     drawn: Any = option["series"]
-    for one in drawn:
-        if one["type"] == "scatter":
-            one["label"] = {"show": True, "position": "top", "formatter": "{b}"}
+    for line in drawn:
+        if line["type"] == "scatter":
+            line["label"] = {"show": True, "position": "top", "formatter": "{b}"}
     return option
 
 
@@ -221,7 +221,9 @@ def _load(reports: Sequence[Report], names: Sequence[str]) -> charts.Option:
     percentiles = {
         f"p{p.load.percentile:g}_ns" for r in reports for p in r.points if p.load.steps and p.load.percentile
     }
-    tail = next(iter(percentiles)) if len(percentiles) == 1 and percentiles < KNOWN else "in_evaluation.tail_ns"
+    tail = (
+        next(iter(percentiles)) if len(percentiles) == 1 and percentiles < LATENCY_METRICS else "in_evaluation.tail_ns"
+    )
     fields = (
         ("@t:column.achieved_per_s", "count"), (f"@t:column.{tail}", "ns"), ("@t:column.percentile", "count"),
         ("@t:column.concurrency", "count"), ("@t:column.offered_per_s", "count"), ("@t:column.batch", "count"),

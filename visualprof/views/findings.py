@@ -20,11 +20,11 @@ from visualprof.views.measure.replay.change import apply_changes, parse_changes
 from visualprof.views.measure.steps import HOST_WORK
 from visualprof.views.rules import all_rules
 
-# Shares of the step, as traceml has them: less than the first is not worth a word.
-SILENT, WARN, CRITICAL = 0.05, 0.1, 0.2
-RANK = {"high": 0, "medium": 1, "low": 2}
+# Shares of the step, as in traceml: smaller findings are dropped; medium severity; high severity.
+MIN_SHARE, MEDIUM_SHARE, HIGH_SHARE = 0.05, 0.1, 0.2
+SEVERITY_ORDER = {"high": 0, "medium": 1, "low": 2}
 
-# The measured numbers of a finding, those of its rule.
+# Measured numbers of a finding; each rule has its own.
 Evidence = Annotated[
     Mapping[str, int | float | str],
     kinds_by_key(
@@ -43,7 +43,7 @@ Evidence = Annotated[
 ]  # fmt: skip
 
 
-class Finding(msgspec.Struct, frozen=True):
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """A cause worth changing. Its text is in the locales under `finding.ID`, for servers under `finding_served`.
 
     Attributes:
@@ -116,22 +116,22 @@ def compute(trace: Trace, params: Params) -> FindingsAnswer:
 
     Source: docs/findings.md
     """
-    case, known = RuleContext(trace), baseline(trace)
-    found = [
+    context, base = RuleContext(trace), baseline(trace)
+    findings = [
         finding
         for name, rule in all_rules().items()
-        if case.applies(rule)
-        for signal in _worst(rule.detect(case))
-        for finding in _finding(case, known, name, rule, signal)
+        if context.applies(rule)
+        for signal in _worst(rule.detect(context))
+        for finding in _finding(context, base, name, rule, signal)
     ]
-    found.sort(key=lambda f: (-(f.gain_ns_per_step or 0), RANK[f.severity], -(f.most_ns_per_step or 0)))
+    findings.sort(key=lambda f: (-(f.gain_ns_per_step or 0), SEVERITY_ORDER[f.severity], -(f.most_ns_per_step or 0)))
     return FindingsAnswer(
-        measured_ns=round(known.measured_ns),
-        simulated_ns=round(known.simulated_ns),
-        obstacle=known.obstacle,
-        findings=found,
-        together=_together(trace, known, [f.change for f in found if f.gain_ns_per_step is not None]),
-        served=case.server is not None,
+        measured_ns=round(base.measured_ns),
+        simulated_ns=round(base.simulated_ns),
+        obstacle=base.obstacle,
+        findings=findings,
+        together=_together(trace, base, [f.change for f in findings if f.gain_ns_per_step is not None]),
+        served=context.server is not None,
     )
 
 
@@ -141,48 +141,48 @@ def _worst(signals: Iterable[Detection]) -> list[Detection]:
     return [replace(every[0], evidence={**every[0].evidence, "devices": len(every)})] if len(every) > 1 else every
 
 
-def _finding(case: RuleContext, known: Baseline, name: str, rule: Rule, signal: Detection) -> Iterator[Finding]:
-    """Yield the finding, unless its cost or its savings are less than SILENT of the step."""
-    gain, most, severity = None, signal.max_gain_ns, signal.severity
-    if most is not None and case.share(most) < SILENT:
+def _finding(context: RuleContext, base: Baseline, name: str, rule: Rule, detection: Detection) -> Iterator[Finding]:
+    """Yield the finding, unless its cost or its savings are less than MIN_SHARE of the step."""
+    gain, most, severity = None, detection.max_gain_ns, detection.severity
+    if most is not None and context.share(most) < MIN_SHARE:
         return
-    if signal.change and known.obstacle is None:
-        gain = _gain(case.trace, known, signal.change)
-    ratio = gain / known.simulated_ns if gain is not None and known.simulated_ns else None
+    if detection.change and base.obstacle is None:
+        gain = _gain(context.trace, base, detection.change)
+    ratio = gain / base.simulated_ns if gain is not None and base.simulated_ns else None
     if ratio is not None:
-        severity, most = ("high" if ratio >= CRITICAL else "medium" if ratio >= WARN else "low"), None
+        severity, most = ("high" if ratio >= HIGH_SHARE else "medium" if ratio >= MEDIUM_SHARE else "low"), None
     elif most is not None:
-        severity = "medium" if case.share(most) >= CRITICAL else "low"
-    if ratio is not None and ratio < SILENT:
+        severity = "medium" if context.share(most) >= HIGH_SHARE else "low"
+    if ratio is not None and ratio < MIN_SHARE:
         return
-    first, extent = case.trace.span_ns[0], signal.extent
+    first, extent = context.trace.span_ns[0], detection.extent
     yield Finding(
-        name,
-        severity,
-        rule.confidence,
-        None if gain is None else round(gain),
-        ratio,
-        None if most is None else round(most),
-        signal.evidence,
-        signal.change,
-        case.code(rule),
-        signal.link,
-        None if extent is None else extent.start - first,
-        None if extent is None else extent.end - first,
-        None if extent is None or extent.track == -1 else extent.track,
+        id=name,
+        severity=severity,
+        confidence=rule.confidence,
+        gain_ns_per_step=None if gain is None else round(gain),
+        gain_ratio=ratio,
+        most_ns_per_step=None if most is None else round(most),
+        evidence=detection.evidence,
+        change=detection.change,
+        code=context.code(rule),
+        link=detection.link,
+        start_ns=None if extent is None else extent.start - first,
+        end_ns=None if extent is None else extent.end - first,
+        track=None if extent is None or extent.track == -1 else extent.track,
     )
 
 
-def _gain(trace: Trace, known: Baseline, change: str) -> float:
-    return known.simulated_ns - known.predicted_ns(*apply_changes(trace, known.graph, parse_changes(change)))
+def _gain(trace: Trace, base: Baseline, change: str) -> float:
+    return base.simulated_ns - base.predicted_ns(*apply_changes(trace, base.graph, parse_changes(change)))
 
 
-def _together(trace: Trace, known: Baseline, changes: list[str]) -> Together | None:
+def _together(trace: Trace, base: Baseline, changes: list[str]) -> Together | None:
     if not changes:
         return None
     every = "; ".join(dict.fromkeys(part for change in changes for part in change.split("; ")))
-    gain = _gain(trace, known, every)
-    simulated = known.simulated_ns
+    gain = _gain(trace, base, every)
+    simulated = base.simulated_ns
     return Together(every, len(changes), round(simulated - gain), round(gain), gain / simulated if simulated else 0.0)
 
 

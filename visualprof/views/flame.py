@@ -25,7 +25,7 @@ from visualprof.views.measure.call_paths import (
 from visualprof.views.measure.groups import group
 from visualprof.views.measure.launch import inclusive_totals, is_operator
 
-MOST = 5000  # frames; on a wide screen one that is left out has no pixel of its own
+MAX_FRAMES = 5000  # smaller frames would take less than a pixel of a wide screen
 OTHERS = "(others)"
 Tree = Literal["python", "module", "operator"]
 TREES: dict[Tree, Callable[[Trace], CallPaths]] = {
@@ -91,12 +91,12 @@ def needs(trace: Trace) -> bool:
 
 
 def _trees(trace: Trace) -> list[Tree]:
-    there = {
+    available = {
         "python": bool((trace.events.category == Category.PYTHON).any()),
         "module": bool(is_scope(trace).any()),
         "operator": bool(is_operator(trace).any()),
     }
-    return [tree for tree in TREES if there[tree]]
+    return [tree for tree in TREES if available[tree]]
 
 
 def compute(trace: Trace, params: FlameParams) -> FlameAnswer:
@@ -109,17 +109,17 @@ def compute(trace: Trace, params: FlameParams) -> FlameAnswer:
     trees = _trees(trace)
     chosen: Tree = (trees[0] if trees else "operator") if params.tree == "auto" else params.tree
     tree = TREES[chosen](trace)
-    own = path_times(trace, tree, params.step)
+    times = path_times(trace, tree, params.step)
     on_device = params.weight == "device"
-    back = np.flatnonzero(own.backward_device) if on_device else np.zeros(0, np.int64)
-    self_ns = np.concatenate((own.device if on_device else own.host, own.backward_device[back]))
+    back = np.flatnonzero(times.backward_device) if on_device else np.zeros(0, np.int64)
+    self_ns = np.concatenate((times.device if on_device else times.host, times.backward_device[back]))
     parent = np.concatenate((tree.parent, back)).astype(np.int64)
     depth = _depth(tree)
     depth = np.concatenate((depth, depth[back] + 1))
     numbers: dict[str, Ints] = {
         "parent": parent,
         "depth": depth,
-        "calls": np.concatenate((own.calls, own.calls[back])),
+        "calls": np.concatenate((times.calls, times.calls[back])),
         "self_ns": self_ns,
         "total_ns": inclusive_totals([self_ns], parent, depth)[0],
         "event": np.concatenate((tree.first, tree.first[back])).astype(np.int64),
@@ -131,7 +131,7 @@ def compute(trace: Trace, params: FlameParams) -> FlameAnswer:
         trees=trees,
         weight=params.weight,
         total_ns=int(self_ns.sum()),
-        outside_ns=own.outside_ns if on_device else 0,
+        outside_ns=times.outside_ns if on_device else 0,
         steps=1 if params.step else len(trace.steps),
         frames=int((numbers["total_ns"] > 0).sum()),
         folded=folded,
@@ -152,11 +152,11 @@ def _folded(names: list[str], numbers: dict[str, Ints]) -> tuple[FlameColumns, i
     """Return the frames with the most time, and the number of all frames. Small siblings are folded into one."""
     total, parent = numbers["total_ns"], numbers["parent"]
     place = np.full(len(total) + 1, -1)
-    rows = np.argsort(-total, kind="stable")[:MOST]  # what stands around a frame has at least its time
+    rows = np.argsort(-total, kind="stable")[:MAX_FRAMES]  # parents have at least the time of their children
     rows = rows[total[rows] > 0]
     place[rows] = np.arange(len(rows))
     small = (total > 0) & (place[:-1] < 0)
-    edge = np.flatnonzero(small & ((parent < 0) | (place[parent] >= 0)))  # their callers are shown
+    edge = np.flatnonzero(small & ((parent < 0) | (place[parent] >= 0)))  # frames whose caller is shown
     under = group(place[parent[edge]])
     first = edge[under.first]
     others = {name: column[first] for name, column in numbers.items()}

@@ -20,12 +20,12 @@ from visualprof.views.measure.hierarchy import Hierarchy, cached_hierarchy, shap
 from visualprof.views.measure.launch import is_operator
 
 ATTRIBUTE_CHARS = 80
-MOST_UNMATCHED = 100
+MAX_UNMATCHED = 100
 
 
 @dataclass(frozen=True)
 class GraphParams:
-    """Parameters of the view; there are none."""
+    """Parameters of the view, an empty set."""
 
 
 class NodeColumns(Columns):
@@ -223,7 +223,7 @@ def drawn(model: ModelGraph, name: str = "") -> Graph:
     used = sorted(set(tree.value))
     values = [model.values[v] for v in used]
     place = {v: i for i, v in enumerate(used)}
-    elements, size = ([max(0, int(getattr(v, what))) for v in model.values] for what in ("elements", "bytes"))
+    elements, size = ([max(0, int(getattr(v, attribute))) for v in model.values] for attribute in ("elements", "bytes"))
     weights = _weights(model)
     return Graph(
         model=_summary(model, name),
@@ -276,7 +276,7 @@ def measured(model: ModelGraph, trace: Trace) -> GraphProfile:
     event = joined.event[shown]
     listed = {int(i): trace.strings[int(i)] for i in distinct(trace.events.name[is_operator(trace)])}
     label = [int(trace.events.name[row]) if row >= 0 else -1 for row in event.tolist()]
-    lost = joined.unmatched[:MOST_UNMATCHED]
+    lost = joined.unmatched[:MAX_UNMATCHED]
     return GraphProfile(
         total_ns=joined.total_ns,
         matched_ns=joined.matched_ns,
@@ -347,7 +347,9 @@ def _below(tree: Hierarchy, weights: list[int], amount: list[int]) -> list[int]:
     for node, held in enumerate(tree.folded_constants):
         for value in held:
             at = tree.group[node]
-            while at > 0 and (at, value) not in counted:  # counted here is counted further out too
+            while (
+                at > 0 and (at, value) not in counted
+            ):  # if it is counted here, it is also counted in the outer groups
                 counted.add((at, value))
                 sums[at] += amount[value]
                 at = tree.groups[at].parent
@@ -363,13 +365,13 @@ def _label(node: Node, lost: tuple[str, ...]) -> str:
     if not node.placed and "(" in node.name:
         return re.sub(r"\(.*\)", "", node.name)
     separator = "/" if "/" in node.name else "."
-    own = node.name.rstrip(separator).rsplit(separator, 1)[-1] if node.scope else node.name
-    return separator.join(lost if node.type.startswith(own) else (*lost, own)) or own
+    label = node.name.rstrip(separator).rsplit(separator, 1)[-1] if node.scope else node.name
+    return separator.join(lost if node.type.startswith(label) else (*lost, label)) or label
 
 
 def _tensor(value: Value, constant: bool) -> GraphTensor:
-    known = value.bytes if value.bytes >= 0 else None
-    return GraphTensor(value.name, value.dtype, shape_text(value), constant, known)
+    size = value.bytes if value.bytes >= 0 else None
+    return GraphTensor(value.name, value.dtype, shape_text(value), constant, size)
 
 
 def _integers(column: Floats) -> Column:

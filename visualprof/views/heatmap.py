@@ -25,13 +25,13 @@ Figure = Literal[
     "total", "own", "computation", "communication", "exposed", "overlap", "other", "wait", "transfer"
 ]  # fmt: skip
 Group = Literal["none", "host", "rack", "data", "tensor", "pipeline", "expert"]
-ONE = np.array([0, 1])  # the borders of one bin
+ONE_BIN = np.array([0, 1])  # boundaries of a single bin
 FIGURES: tuple[Figure, ...] = get_args(Figure)
 GROUPS: tuple[Group, ...] = get_args(Group)
-MOST = 512  # rows and columns of an answer
-FEW = 0.01  # of the cells at either end are beyond the scale
+MAX_SIDE = 512  # rows and columns of an answer
+TAIL_RATIO = 0.01  # share of the cells beyond each end of the color scale
 Place = Annotated[int, Meta(ge=0, le=2**31)]
-Size = Annotated[int, Meta(ge=1, le=MOST)]
+Size = Annotated[int, Meta(ge=1, le=MAX_SIDE)]
 
 
 @dataclass(frozen=True)
@@ -160,9 +160,9 @@ def heat_map(run: RankMetrics, params: HeatmapParams) -> HeatmapAnswer:
     """Return a part of the map of some metrics."""
     steps = [i for i, name in enumerate(run.steps) if params.step in ("", name)]
     values = run.metric(params.figure)[:, steps]
-    medians = _over(np.nanmedian, values, axis=0)
+    medians = _reduce_known(np.nanmedian, values, axis=0)
     shown = values - medians if params.excess else values
-    means = _over(np.nanmean, shown, axis=1)
+    means = _reduce_known(np.nanmean, shown, axis=1)
     labels = run.labels.get(params.grouped, ("",) * len(run.ranks))
     order = _order(values - medians, means, labels, params.by)
     rows, columns = (
@@ -192,16 +192,16 @@ def heat_map(run: RankMetrics, params: HeatmapParams) -> HeatmapAnswer:
     )
 
 
-def _over(what: Callable[..., Floats], values: Floats, axis: int) -> Floats:
+def _reduce_known(reduce: Callable[..., Floats], values: Floats, axis: int) -> Floats:
     """Return medians or means of the known values; NaN without any."""
     out = np.full(int(values.shape[1 - axis]), np.nan)
     some = ~np.isnan(values).all(axis=axis)
     if some.any():
-        out[some] = what(values[:, some] if axis == 0 else values[some], axis=axis)
+        out[some] = reduce(values[:, some] if axis == 0 else values[some], axis=axis)
     return out
 
 
-def _order(apart: Floats, means: Floats, labels: Sequence[str], by: str) -> Ints:
+def _order(deviations: Floats, means: Floats, labels: Sequence[str], by: str) -> Ints:
     """Return the rows of the ranks in display order, with the ranks of a group together.
 
     Args:
@@ -212,23 +212,23 @@ def _order(apart: Floats, means: Floats, labels: Sequence[str], by: str) -> Ints
     if by == "value":
         ranks = np.argsort(-mean, kind="stable")
     elif by == "similarity":
-        ranks = similarity_order(apart)
+        ranks = similarity_order(deviations)
     first: dict[str, int] = {}
     at: list[int] = ranks.tolist()
-    of = np.array([first.setdefault(labels[i], len(first)) for i in at], np.int64)
+    group_of_rank = np.array([first.setdefault(labels[i], len(first)) for i in at], np.int64)
     if by == "value" and len(first) > 1:
-        size = np.bincount(of)
-        group_mean = np.bincount(of, np.nan_to_num(means)[ranks]) / np.maximum(size, 1)
-        of = np.argsort(np.argsort(-group_mean, kind="stable"), kind="stable")[of]
-    return ranks[np.argsort(of, kind="stable")]
+        size = np.bincount(group_of_rank)
+        group_mean = np.bincount(group_of_rank, np.nan_to_num(means)[ranks]) / np.maximum(size, 1)
+        group_of_rank = np.argsort(np.argsort(-group_mean, kind="stable"), kind="stable")[group_of_rank]
+    return ranks[np.argsort(group_of_rank, kind="stable")]
 
 
 def _scale(values: Floats) -> list[int] | list[None]:
     """Return the minimum, the 1st and the 99th percentile, and the maximum; None without values."""
-    known = values[~np.isnan(values)]
-    if not len(known):
+    known_values = values[~np.isnan(values)]
+    if not len(known_values):
         return [None] * 4
-    return [round(float(value)) for value in np.quantile(known, (0.0, FEW, 1 - FEW, 1.0))]
+    return [round(float(value)) for value in np.quantile(known_values, (0.0, TAIL_RATIO, 1 - TAIL_RATIO, 1.0))]
 
 
 def _whole(values: Floats) -> Floats | Ints:
@@ -237,10 +237,10 @@ def _whole(values: Floats) -> Floats | Ints:
     return whole if np.isnan(whole).any() else whole.astype(np.int64)
 
 
-def _part(first: int, count: int, of: int) -> tuple[int, int]:
+def _part(first: int, count: int, total: int) -> tuple[int, int]:
     """Return the start and the number of the requested rows or columns, limited to the available ones."""
-    start = min(first, max(of - 1, 0))
-    return start, min(count or of, of - start)
+    start = min(first, max(total - 1, 0))
+    return start, min(count or total, total - start)
 
 
 def _rows(run: RankMetrics, order: Ints, rows: Ints, labels: Sequence[str], means: Floats) -> HeatmapRowColumns:
@@ -266,7 +266,7 @@ def _columns(run: RankMetrics, steps: list[int], columns: Ints, medians: Floats)
         steps=np.diff(columns),
         step=[run.steps[steps[i]] for i in first],
         last=[run.steps[steps[i]] for i in last],
-        median_ns=np.rint(merge_bins(part, ONE, columns - columns[0])[0]),
+        median_ns=np.rint(merge_bins(part, ONE_BIN, columns - columns[0])[0]),
     )
 
 
@@ -276,7 +276,7 @@ def _groups(order: Ints, rows: Ints, labels: Sequence[str], means: Floats) -> He
     named = [labels[i] for i in at]
     first = [i for i, name in enumerate(named) if i == 0 or named[i - 1] != name]
     until = dict(pairwise([*first, len(named)]))
-    seen = [i for i in first if named[i] and until[i] > rows[0] and i < rows[-1]][:MOST]
+    seen = [i for i in first if named[i] and until[i] > rows[0] and i < rows[-1]][:MAX_SIDE]
     return HeatmapGroupColumns(
         group=[named[i] for i in seen],
         place=seen,
@@ -288,7 +288,7 @@ def _groups(order: Ints, rows: Ints, labels: Sequence[str], means: Floats) -> He
 def _mean_of(means: Floats, rows: Ints) -> Floats:
     """Return the mean of each bin of rows."""
     part = means[rows[0] : rows[-1], None]
-    return np.rint(merge_bins(part, rows - rows[0], ONE, mean=True)[:, 0])
+    return np.rint(merge_bins(part, rows - rows[0], ONE_BIN, mean=True)[:, 0])
 
 
 VIEW = View(

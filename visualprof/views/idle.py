@@ -25,8 +25,8 @@ from visualprof.views.measure.self_time import self_times, sum_by_name
 from visualprof.views.measure.steps import StepWindows, step_windows
 from visualprof.views.measure.timing import sort_columns
 
-LONGEST = 200  # gaps that are listed
-KINDS = {
+MAX_GAPS = 200  # gaps in the table
+WORK_KINDS = {
     "computation": (Category.KERNEL,),
     "communication": (Category.COMM,),
     "memory": (Category.MEMCPY, Category.MEMSET),
@@ -160,19 +160,19 @@ def compute(trace: Trace, params: IdleParams) -> IdleAnswer:
     windows = step_windows(trace)
     since = int(windows.start[0]) if len(windows) else None
     windows = windows.select_step(params.step) if params.step else windows
-    events, found = trace.events, list[tuple[WorkSequence, Gaps]]()
+    events, lane_gaps = trace.events, list[tuple[WorkSequence, Gaps]]()
     ends: Ints = np.zeros(0, np.int64)
     for lane in work_sequences(trace):
         if lane.track < 0:
             ends = np.sort(events.end[lane.work])
-        found.append((lane, find_gaps(trace, lane, ends, params.kernel_wait_ns, since)))
-    streams = Counter(lane.device for lane, _ in found if lane.track >= 0)
-    found = [(lane, own) for lane, own in found if lane.track < 0 or streams[lane.device] > 1]
+        lane_gaps.append((lane, find_gaps(trace, lane, ends, params.kernel_wait_ns, since)))
+    streams = Counter(lane.device for lane, _ in lane_gaps if lane.track >= 0)
+    lane_gaps = [(lane, found_gaps) for lane, found_gaps in lane_gaps if lane.track < 0 or streams[lane.device] > 1]
     step = (int(windows.start.min()), int(windows.end.max())) if params.step and len(windows) else None
-    rows = [_lane(trace, lane, own, *(step or _extent(trace, lane))) for lane, own in found]
-    devices = [(lane, own) for lane, own in found if lane.track < 0]
-    inside = [(lane, _within(own, *(step or _extent(trace, lane)))) for lane, own in devices]
-    waits = [_host_waits(trace, own) for _, own in inside]
+    rows = [_lane(trace, lane, found_gaps, *(step or _extent(trace, lane))) for lane, found_gaps in lane_gaps]
+    devices = [(lane, found_gaps) for lane, found_gaps in lane_gaps if lane.track < 0]
+    inside = [(lane, _clip(found_gaps, *(step or _extent(trace, lane)))) for lane, found_gaps in devices]
+    waits = [_host_waits(trace, found_gaps) for _, found_gaps in inside]
     return IdleAnswer(
         columns=IdleColumns(**{key: [row[key] for row in rows] for key in IdleColumns.__struct_fields__}),
         steps=Table(columns=_steps(trace, devices, windows)),
@@ -185,16 +185,16 @@ def make_charts(result: IdleAnswer, params: IdleParams, top: int) -> dict[str, c
     """Return the charts `causes` (by device and stream) and `meanwhile` (host activity)."""
     columns, host = result.columns, result.host.columns
     several = len(set(columns.device)) > 1
-    where = [f"{device} · " if several else "" for device in columns.device]
+    prefixes = [f"{device} · " if several else "" for device in columns.device]
     lane = [
         f"{at}{stream}" if stream else at[:-3] or "@t:idle.whole"
-        for at, stream in zip(where, columns.stream, strict=True)
+        for at, stream in zip(prefixes, columns.stream, strict=True)
     ]
     series = [(f"@t:idle.cause.{cause}", getattr(columns, f"{cause}_ns")) for cause in CAUSES]
-    known = [(name, values) for name, values in series if np.any(values)]
+    used = [(name, values) for name, values in series if np.any(values)]
     named = [name or "@t:idle.outside" for name in host.name]
     return {
-        "causes": charts.bars(lane, known),
+        "causes": charts.bars(lane, used),
         **({"meanwhile": charts.pie(zip(named, host.self_ns, strict=True), top=top)} if named else {}),
     }
 
@@ -204,26 +204,28 @@ def _extent(trace: Trace, lane: WorkSequence) -> tuple[int, int]:
     return int(trace.events.ts[lane.work].min()), int(trace.events.end[lane.work].max())
 
 
-def _within(found: Gaps, low: int, high: int) -> Gaps:
+def _clip(gaps_of_lane: Gaps, low: int, high: int) -> Gaps:
     """Return the gaps clipped to an interval."""
-    start, end = np.clip(found.start, low, high), np.clip(found.end, low, high)
+    start, end = np.clip(gaps_of_lane.start, low, high), np.clip(gaps_of_lane.end, low, high)
     at = np.flatnonzero(end > start)
-    return replace(found.select(at), start=start[at], end=end[at])
+    return replace(gaps_of_lane.select(at), start=start[at], end=end[at])
 
 
-def _lane(trace: Trace, lane: WorkSequence, found: Gaps, low: int, high: int) -> dict[str, int | float | str | None]:
+def _lane(
+    trace: Trace, lane: WorkSequence, gaps_of_lane: Gaps, low: int, high: int
+) -> dict[str, int | float | str | None]:
     """Return a row of `IdleColumns` for an interval."""
-    events, own = trace.events, _within(found, low, high)
+    events, clipped = trace.events, _clip(gaps_of_lane, low, high)
     start, end, category = events.ts[lane.work], events.end[lane.work], events.category[lane.work]
     before, spent = np.zeros((0, 2), np.int64), dict[str, int]()
-    for kind, members in KINDS.items():
-        mine = is_in(category, members)
-        spans = union(np.clip(start[mine], low, high), np.clip(end[mine], low, high))
+    for kind, members in WORK_KINDS.items():
+        of_kind = is_in(category, members)
+        spans = union(np.clip(start[of_kind], low, high), np.clip(end[of_kind], low, high))
         spent[f"{kind}_ns"] = span_length(subtract(spans, before))
         before = merge(before, spans)
     idle = high - low - span_length(before)
-    lengths = own.end - own.start
-    causes = {f"{cause}_ns": int(lengths[own.cause == i].sum()) for i, cause in enumerate(CAUSES)}
+    lengths = clipped.end - clipped.start
+    causes = {f"{cause}_ns": int(lengths[clipped.cause == i].sum()) for i, cause in enumerate(CAUSES)}
     causes["other_ns"] += idle - sum(causes.values())  # before the first and after the last work of a step
     return {
         "device": lane.device,
@@ -241,10 +243,10 @@ def _lane(trace: Trace, lane: WorkSequence, found: Gaps, low: int, high: int) ->
 
 def _steps(trace: Trace, devices: list[tuple[WorkSequence, Gaps]], windows: StepWindows) -> IdleStepColumns:
     span, parts = windows.end - windows.start, list[dict[str, Ints]]()
-    for lane, own in devices:
+    for lane, device_gaps in devices:
         ran = union(trace.events.ts[lane.work], trace.events.end[lane.work])
         idle = span - covered_ns(ran, windows.start, windows.end)
-        causes = {f"{cause}_ns": covered_ns(own.spans(cause), windows.start, windows.end) for cause in CAUSES}
+        causes = {f"{cause}_ns": covered_ns(device_gaps.spans(cause), windows.start, windows.end) for cause in CAUSES}
         causes["other_ns"] = causes["other_ns"] + idle - sum(causes.values())
         parts.append({"device": np.full(len(span), lane.device), "span_ns": span, "idle_ns": idle, **causes})
     columns = {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
@@ -252,22 +254,22 @@ def _steps(trace: Trace, devices: list[tuple[WorkSequence, Gaps]], windows: Step
     return IdleStepColumns(step=list(windows.names) * len(devices), idle_ratio=ratio, **columns)
 
 
-def _host_waits(trace: Trace, own: Gaps) -> tuple[Ints, Ints, Ids]:
+def _host_waits(trace: Trace, device_gaps: Gaps) -> tuple[Ints, Ints, Ids]:
     """Return (start, end, launching call) from the end of the work before a gap to the launch of the work after it."""
-    at = np.flatnonzero(own.cause == CAUSES.index("host_wait"))
-    call = own.call[at]
-    return own.start[at], np.minimum(trace.events.ts[call], own.end[at]), call
+    at = np.flatnonzero(device_gaps.cause == CAUSES.index("host_wait"))
+    call = device_gaps.call[at]
+    return device_gaps.start[at], np.minimum(trace.events.ts[call], device_gaps.end[at]), call
 
 
 def _host(trace: Trace, start: Ints, end: Ints, call: Ids) -> HostColumns:
     """Return the self time of host events on the launching threads in some intervals."""
     tracks = trace.events.track[call]
-    found = (
-        [self_times(trace, (int(tracks[of[0]]),), union(start[of], end[of])) for of in group(tracks).members()]
+    thread_times = (
+        [self_times(trace, (int(tracks[rows[0]]),), union(start[rows], end[rows])) for rows in group(tracks).members()]
         if len(call)
         else []
     )
-    total, outside = sum_by_name(trace, found), sum(one.outside_ns for one in found)
+    total, outside = sum_by_name(trace, thread_times), sum(item.outside_ns for item in thread_times)
     extra = [outside] if outside else []
     spent = np.append(total.ns, extra)
     columns: dict[str, Column] = {
@@ -282,11 +284,19 @@ def _host(trace: Trace, start: Ints, end: Ints, call: Ids) -> HostColumns:
 
 def _longest(trace: Trace, devices: list[tuple[WorkSequence, Gaps]]) -> GapColumns:
     events, first = trace.events, trace.span_ns[0]
-    kept = [own.select(np.argsort(own.start - own.end, kind="stable")[:LONGEST]) for _, own in devices]
-    device = np.repeat([lane.device for lane, _ in devices], [len(own.start) for own in kept])
-    found = Gaps(*(np.concatenate([getattr(own, name) for own in kept]) for name in Gaps.__struct_fields__))
-    order = np.argsort(found.start - found.end, kind="stable")[:LONGEST]
-    longest = found.select(order)
+    longest_gaps = [
+        device_gaps.select(np.argsort(device_gaps.start - device_gaps.end, kind="stable")[:MAX_GAPS])
+        for _, device_gaps in devices
+    ]
+    device = np.repeat([lane.device for lane, _ in devices], [len(device_gaps.start) for device_gaps in longest_gaps])
+    merged = Gaps(
+        *(
+            np.concatenate([getattr(device_gaps, name) for device_gaps in longest_gaps])
+            for name in Gaps.__struct_fields__
+        )
+    )
+    order = np.argsort(merged.start - merged.end, kind="stable")[:MAX_GAPS]
+    longest = merged.select(order)
     meanwhile = [
         _meanwhile(trace, *gap)
         for gap in zip(*(c.tolist() for c in (longest.start, longest.end, longest.call)), strict=True)
@@ -333,9 +343,9 @@ def _meanwhile(trace: Trace, start: int, end: int, call: int) -> tuple[int, int]
     parent = events.parent[rows]
     place = np.searchsorted(rows, parent)
     inside = (parent >= 0) & (rows[np.minimum(place, len(rows) - 1)] == parent)
-    own = spent - np.bincount(place[inside], spent[inside], len(rows)).astype(np.int64)
-    longest = int(own.argmax())
-    if own[longest] <= 0:
+    self_ns = spent - np.bincount(place[inside], spent[inside], len(rows)).astype(np.int64)
+    longest = int(self_ns.argmax())
+    if self_ns[longest] <= 0:
         return -1, -1
     around = [row for row in _upwards(trace, int(rows[longest])) if events.category[row] != Category.STEP]
     return int(rows[longest]), around[-1] if len(around) > 1 else -1

@@ -103,15 +103,17 @@ def compute(trace: Trace, params: KernelParams) -> KernelAnswer:
     core = match_names(trace, trace.events.name[rows], uses_tensor_core)
     dur = np.maximum(trace.events.dur[rows], 0)
     columns = _by_launch(trace, rows) if params.group == "launch" else _by_name(trace, rows)
-    known = knows_tensor_cores(trace)
+    knows = knows_tensor_cores(trace)
     fused = [parse_fusion(str(name)) for name in columns["name"]]
     if any(fused):
-        columns["fuses"] = [", ".join(each.operators) if each else None for each in fused]
-    columns["tensor_core"] = [uses_tensor_core(n) if known else None for n in columns["name"]]
+        columns["fuses"] = [
+            ", ".join(fusion_of_kernel.operators) if fusion_of_kernel else None for fusion_of_kernel in fused
+        ]
+    columns["tensor_core"] = [uses_tensor_core(n) if knows else None for n in columns["name"]]
     return KernelAnswer(
         columns=KernelColumns(**sort_columns(columns, "total_ns")),
         kind="operator" if trace.meta.device_work == "operator" else "kernel",
-        tensor_core=TensorCore(int(dur[core].sum()), int(dur[~core].sum())) if known else None,
+        tensor_core=TensorCore(int(dur[core].sum()), int(dur[~core].sum())) if knows else None,
         memory_operations=Table(columns=_memory_operations(trace, np.flatnonzero(_is_copy(trace) & inside))),
     )
 
@@ -189,12 +191,12 @@ def _memory_operations(trace: Trace, rows: Rows) -> MemoryOperationColumns:
     moved = trace.arg("bytes", rows, np.nan).astype(np.float64)
     sized = ~np.isnan(moved)
     total = groups.sum(np.nan_to_num(moved)).astype(np.float64)
-    known = groups.sum(sized) > 0
+    has_bytes = groups.sum(sized) > 0
     columns = {"name": name_texts(trace, trace.events.name[rows][groups.first]), **_durations(trace, rows, groups)}
     spent = groups.sum(trace.events.dur[rows] * sized).astype(np.float64)
-    columns["bytes"] = np.where(known, total, np.nan)
+    columns["bytes"] = np.where(has_bytes, total, np.nan)
     columns["bandwidth_bytes_per_s"] = np.where(
-        known & (spent > 0), total / np.where(spent > 0, spent, 1) * 1e9, np.nan
+        has_bytes & (spent > 0), total / np.where(spent > 0, spent, 1) * 1e9, np.nan
     )
     return MemoryOperationColumns(**sort_columns(columns, "total_ns"))
 

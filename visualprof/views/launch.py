@@ -21,7 +21,7 @@ from visualprof.views.measure.queues import MAX_QUEUED_LAUNCHES, LaunchQueue, la
 from visualprof.views.measure.steps import is_in_step
 from visualprof.views.measure.timing import sort_columns
 
-BINS = 10.0 ** np.arange(2, 9.01, 1 / 3)  # ns
+BINS_NS = 10.0 ** np.arange(2, 9.01, 1 / 3)  # ns
 
 
 @dataclass(frozen=True)
@@ -124,9 +124,9 @@ def compute(trace: Trace, params: LaunchParams) -> LaunchAnswer:
     events = trace.events
     streams = [(lane, launch_queue(trace, lane)) for lane in work_sequences(trace) if lane.track >= 0]
     inside = is_in_step(trace, params.step)
-    parts = [np.flatnonzero(inside[own.work]) for _, own in streams]
+    parts = [np.flatnonzero(inside[queued.work]) for _, queued in streams]
     call, work, begun, depth, pieces, work_ns = (
-        np.concatenate([getattr(own, key)[at] for (_, own), at in zip(streams, parts, strict=True)])
+        np.concatenate([getattr(queued, key)[at] for (_, queued), at in zip(streams, parts, strict=True)])
         for key in ("call", "work", "start_ns", "depth", "work_count", "work_ns")
     )
     call_ns, delay = np.maximum(events.dur[call], 0), np.maximum(begun - events.end[call], 0)
@@ -167,29 +167,32 @@ def make_charts(result: LaunchAnswer, params: LaunchParams, top: int) -> dict[st
 
 
 def _streams(trace: Trace, streams: list[tuple[WorkSequence, LaunchQueue]]) -> QueueColumns:
-    rows = [(lane, own) for lane, own in streams if len(own.call)]
-    spans = [np.diff(own.ts) for _, own in rows]
+    rows = [(lane, queued) for lane, queued in streams if len(queued.call)]
+    spans = [np.diff(queued.ts) for _, queued in rows]
     return QueueColumns(
         device=[lane.device for lane, _ in rows],
         stream=[lane.stream_name(trace) for lane, _ in rows],
-        launches=[len(own.call) for _, own in rows],
+        launches=[len(queued.call) for _, queued in rows],
         queued=[
-            float((own.length[:-1] * span).sum() / max(int(span.sum()), 1))
-            for (_, own), span in zip(rows, spans, strict=True)
+            float((queued.length[:-1] * span).sum() / max(int(span.sum()), 1))
+            for (_, queued), span in zip(rows, spans, strict=True)
         ],
-        max_queued=[int(own.length.max()) for _, own in rows],
+        max_queued=[int(queued.length.max()) for _, queued in rows],
         full_ns=[
-            int(span[own.length[:-1] >= MAX_QUEUED_LAUNCHES].sum()) for (_, own), span in zip(rows, spans, strict=True)
+            int(span[queued.length[:-1] >= MAX_QUEUED_LAUNCHES].sum())
+            for (_, queued), span in zip(rows, spans, strict=True)
         ],
     )
 
 
 def _spread(*lengths: Ints) -> SpreadColumns:
     """Return counts by duration, three rows per decade, from the shortest to the longest."""
-    counts = [np.bincount(np.searchsorted(BINS, values, side="right"), minlength=len(BINS) + 1) for values in lengths]
+    counts = [
+        np.bincount(np.searchsorted(BINS_NS, values, side="right"), minlength=len(BINS_NS) + 1) for values in lengths
+    ]
     some = np.flatnonzero(np.sum(counts, axis=0))
     rows = slice(int(some[0]), int(some[-1]) + 1) if len(some) else slice(0, 0)
-    starts = np.round(np.append(0, BINS)).astype(np.int64)
+    starts = np.round(np.append(0, BINS_NS)).astype(np.int64)
     return SpreadColumns(
         from_ns=starts[rows], **{k: c[rows] for k, c in zip(("delays", "calls", "work"), counts, strict=True)}
     )

@@ -37,7 +37,7 @@ from visualprof.views.measure.steps import step_index
 from visualprof.views.measure.timing import name_texts, sort_columns
 
 PEAK_ROWS = 200
-NEARLY_FULL = 0.5  # above this share of the device its memory is drawn beside the curve
+NEARLY_FULL_RATIO = 0.5  # share of the device's memory from which the chart shows the limit
 
 
 @dataclass(frozen=True)
@@ -167,15 +167,15 @@ def compute(trace: Trace, params: MemoryParams) -> MemoryAnswer:
     shown = curves.get(device, MemoryCurve(*(np.zeros(0, np.int64),) * 4, is_relative=True))
     low, high = _window(trace, params)
     lives = lifetimes(trace, device)
-    own = is_memory_owner(trace)
-    owner = memory_owners(trace, own)
+    owner_mask = is_memory_owner(trace)
+    owner = memory_owners(trace, owner_mask)
     drawn = _drawn(shown, low, high)
     return MemoryAnswer(
         device=device,
         devices=[_device(trace, d, curves[d]) for d in numbers],
         curve=Table(columns=_curve(shown, drawn, origin)),
         categories=_categories(trace, device, shown, drawn, origin),
-        operators=Table(columns=_operators(trace, device, low, high, own, owner)),
+        operators=Table(columns=_operators(trace, device, low, high, owner_mask, owner)),
         events=Table(columns=_allocations(trace, lives, low, high, owner)),
         peak=_peak(trace, device, shown, lives, origin, owner),
     )
@@ -191,19 +191,23 @@ def _window(trace: Trace, params: MemoryParams) -> tuple[int, int]:
         number = step_index(trace, params.step)
         start, end = int(trace.steps.ts[number]), int(trace.steps.ts[number] + trace.steps.dur[number])
         event = trace.allocs.event
-        own = trace.allocs.ts[(event >= 0) & (trace.events.step[event] == number)]
-        return (start, end) if not len(own) or own.max() <= end else (int(own.min()), int(own.max()) + 1)
+        event_ts = trace.allocs.ts[(event >= 0) & (trace.events.step[event] == number)]
+        return (
+            (start, end)
+            if not len(event_ts) or event_ts.max() <= end
+            else (int(event_ts.min()), int(event_ts.max()) + 1)
+        )
     return origin + params.start_ns, origin + params.end_ns if params.end_ns >= 0 else last
 
 
 def _device(trace: Trace, device: int, totals: MemoryCurve) -> MemoryDevice:
-    known = next((d for d in trace.meta.devices if d.id == device), None)
+    info = next((d for d in trace.meta.devices if d.id == device), None)
     reserved = int(totals.reserved.max())
     both = (totals.reserved >= totals.allocated) & (totals.allocated >= 0) & (not totals.is_relative)
     return MemoryDevice(
         id=device,
-        name="host" if device < 0 else known.name if known else "",
-        memory_bytes=known.memory_bytes or None if known else None,
+        name="host" if device < 0 else info.name if info else "",
+        memory_bytes=info.memory_bytes or None if info else None,
         events=len(totals.ts),
         relative=totals.is_relative,
         peak_allocated_bytes=int(totals.allocated.max()),
@@ -256,7 +260,7 @@ def _allocations(trace: Trace, lives: Lifetimes, low: int, high: int, owner: Ids
     def named(places: Ints) -> LazyTextColumn:
         return LazyTextColumn(_name_ids(trace, np.where(places >= 0, owner[places], -1)), trace.strings.__getitem__)
 
-    labelled = bool(allocs.category.any())
+    labeled = bool(allocs.category.any())
     return AllocationColumns(
         name=named(lives.alloc_row[keep]),
         address=AddressColumn(allocs.addr[place]),
@@ -266,11 +270,11 @@ def _allocations(trace: Trace, lives: Lifetimes, low: int, high: int, owner: Ids
         lifetime_ns=np.where((begin >= 0) & (end >= 0), (end - begin).astype(np.float64), np.nan),
         released_by=named(lives.release_row[keep]),
         event=allocs.event[place].astype(np.int64),
-        category=LazyTextColumn(allocs.category[place], lambda i: trace.strings[i] or "unknown") if labelled else None,
+        category=LazyTextColumn(allocs.category[place], lambda i: trace.strings[i] or "unknown") if labeled else None,
     )
 
 
-def _operators(trace: Trace, device: int, low: int, high: int, own: Mask, rows: Ids) -> OperatorColumns:
+def _operators(trace: Trace, device: int, low: int, high: int, owner_mask: Mask, rows: Ids) -> OperatorColumns:
     """Return memory statistics of operators by name, with and without nested operators.
 
     Args:
@@ -279,14 +283,14 @@ def _operators(trace: Trace, device: int, low: int, high: int, own: Mask, rows: 
     """
     events, allocs = trace.events, trace.allocs
     at = np.flatnonzero((allocs.device == device) & (allocs.ts >= low) & (allocs.ts < high))
-    ops = np.flatnonzero(own).astype(np.int32)
+    ops = np.flatnonzero(owner_mask).astype(np.int32)
     place = np.full(len(events) + 1, -1, np.int64)
     place[ops] = np.arange(len(ops))
     owner = place[rows[at]]
     at, owner = at[owner >= 0], owner[owner >= 0]
     size = allocs.bytes[at]
     direct = [np.bincount(owner, w, len(ops)).astype(np.int64) for w in (size, size > 0, np.where(size > 0, size, 0))]
-    parent = place[nearest_ancestor(events.parent, own, events.parent[ops])]
+    parent = place[nearest_ancestor(events.parent, owner_mask, events.parent[ops])]
     total = inclusive_totals(direct, parent, events.depth[ops])
     touched = np.flatnonzero(total[1] | (total[0] != 0))
     name = events.name[ops]
@@ -317,7 +321,7 @@ def _peak(trace: Trace, device: int, totals: MemoryCurve, lives: Lifetimes, orig
     labels, held = bytes_by_category(trace, device, totals.alloc_rows[place : place + 1])
     if len(alive) or not labels:
         by_kind = _shares(purpose.ids, purpose.names.__getitem__, size)
-    else:  # without addresses nobody knows what is alive, but the sums are known
+    else:  # without addresses, live memory is unknown, but the sums are known
         rows = sorted(((int(h[0]), n) for n, h in zip(labels, held, strict=True) if h[0]), reverse=True)
         unknown = np.full(len(rows), np.nan)
         by_kind = ShareColumns(name=[n for _, n in rows], bytes=[b for b, _ in rows], allocations=unknown)
@@ -349,7 +353,7 @@ def make_charts(result: MemoryAnswer, params: MemoryParams, top: int) -> dict[st
     curve = result.curve.columns
     facts = next((d for d in result.devices if d.id == result.device), None)
     if facts is None or not len(result.curve) or curve.ts_ns[0] == curve.ts_ns[-1]:
-        return {}  # nothing, or a static plan: there is no time over which to draw it
+        return {}  # no events, or a static plan, which has no time axis
     ts, allocated, reserved = curve.ts_ns, curve.allocated_bytes, curve.reserved_bytes
     series = [("@t:memory.allocated", ts, allocated)]
     if facts.peak_reserved_bytes is not None:
@@ -361,7 +365,7 @@ def make_charts(result: MemoryAnswer, params: MemoryParams, top: int) -> dict[st
     if highest.ts_ns is not None and ts[0] <= highest.ts_ns <= ts[-1]:
         line["markPoint"] = {"data": [{"name": "@t:memory.peak", "coord": [highest.ts_ns, highest.allocated_bytes]}]}
     total = facts.memory_bytes
-    if total and max(facts.peak_allocated_bytes, facts.peak_reserved_bytes or 0) > NEARLY_FULL * total:
+    if total and max(facts.peak_allocated_bytes, facts.peak_reserved_bytes or 0) > NEARLY_FULL_RATIO * total:
         line["markLine"] = {"data": [{"name": "@t:memory.capacity", "yAxis": total}]}
     out = {"curve": option}
     held = result.categories

@@ -91,40 +91,41 @@ def compute(trace: Trace, params: Params) -> ModulesAnswer:
     """
     tree = scope_paths(trace)
     inside = is_in_step(trace, params.step)
-    own = path_times(trace, tree, params.step)
+    times = path_times(trace, tree, params.step)
     operators = np.flatnonzero(is_operator(trace) & inside).astype(np.int32)
     by = path_owners(trace, tree, operators)
-    mine = (by.path >= 0) & ~by.is_backward
-    counted = np.bincount(by.path[mine], minlength=len(tree))
-    times = (own.device, own.host, own.backward_device, own.backward_host, counted)
-    device, host, backward_device, backward_host, ran = tree.inclusive(*times)
+    is_forward = (by.path >= 0) & ~by.is_backward
+    counted = np.bincount(by.path[is_forward], minlength=len(tree))
+    device, host, backward_device, backward_host, ran = tree.inclusive(
+        times.device, times.host, times.backward_device, times.backward_host, counted
+    )
     linked = bool((forward_operators(trace) >= 0).any())
     columns = ModuleColumns(
         name=path_texts(tree, trace.strings),
         kind=[Category(c).name.lower() for c in trace.events.category[tree.first].tolist()],
         parent=tree.parent,
-        calls=own.calls,
+        calls=times.calls,
         operators=ran,
-        device_self_ns=own.device,
+        device_self_ns=times.device,
         device_total_ns=device,
-        backward_device_self_ns=own.backward_device if linked else None,
+        backward_device_self_ns=times.backward_device if linked else None,
         backward_device_ns=backward_device if linked else None,
-        host_self_ns=own.host,
+        host_self_ns=times.host,
         host_total_ns=host,
-        backward_host_self_ns=own.backward_host if linked else None,
+        backward_host_self_ns=times.backward_host if linked else None,
         backward_host_ns=backward_host if linked else None,
         allocated_bytes=_allocated(trace, tree, inside),
-        flops=_flops(trace, tree, operators, by.path, mine),
+        flops=_flops(trace, tree, operators, by.path, is_forward),
         event=tree.first,
     )
     outer = operators[by.path < 0]
     outer = outer[nearest_ancestor(trace.events.parent, is_operator(trace), trace.events.parent[outer]) < 0]
     modules = bool((trace.events.category == Category.MODULE).any())
     return ModulesAnswer(
-        columns=_used(columns, (own.calls > 0) | (device + host + backward_device + backward_host > 0)),
+        columns=_used(columns, (times.calls > 0) | (device + host + backward_device + backward_host > 0)),
         only_ranges=not modules and trace.meta.framework == "pytorch",
         linked=linked,
-        outside=Outside(len(outer), int(host_durations(trace)[outer].sum()), own.outside_ns),
+        outside=Outside(len(outer), int(host_durations(trace)[outer].sum()), times.outside_ns),
     )
 
 
@@ -132,9 +133,9 @@ def _used(columns: ModuleColumns, used: Mask) -> ModuleColumns:
     """Return the rows with any work."""
     place = np.append(np.where(used, np.cumsum(used) - 1, -1), -1)
     rows = np.flatnonzero(used)
-    kept = {name: take_rows(column, rows) for name, column in columns_of(columns).items()}
-    kept["parent"] = place[np.asarray(kept["parent"])]
-    return ModuleColumns(**kept)
+    used_columns = {name: take_rows(column, rows) for name, column in columns_of(columns).items()}
+    used_columns["parent"] = place[np.asarray(used_columns["parent"])]
+    return ModuleColumns(**used_columns)
 
 
 def _allocated(trace: Trace, tree: CallPaths, inside: Mask) -> Ints | None:
@@ -148,21 +149,21 @@ def _allocated(trace: Trace, tree: CallPaths, inside: Mask) -> Ints | None:
         return None
     at = at[inside[allocs.event[at]]]
     by = path_owners(trace, tree, allocs.event[at])
-    mine = (by.path >= 0) & ~by.is_backward
-    return tree.inclusive(np.bincount(by.path[mine], allocs.bytes[at[mine]], len(tree)).astype(np.int64))[0]
+    is_forward = (by.path >= 0) & ~by.is_backward
+    return tree.inclusive(np.bincount(by.path[is_forward], allocs.bytes[at[is_forward]], len(tree)).astype(np.int64))[0]
 
 
-def _flops(trace: Trace, tree: CallPaths, operators: Ids, path: Ids, mine: Mask) -> Floats | None:
+def _flops(trace: Trace, tree: CallPaths, operators: Ids, path: Ids, is_forward: Mask) -> Floats | None:
     """Return the recorded operations of each path and its children; NaN if none. Only outermost operators count."""
     if "flops" not in trace.args:
         return None
-    known = np.zeros(len(trace.events), bool)
+    has_flops = np.zeros(len(trace.events), bool)
     counted = trace.arg("flops", operators, np.nan).astype(np.float64)
-    known[operators[~np.isnan(counted)]] = True
-    outer = nearest_ancestor(trace.events.parent, known, trace.events.parent[operators]) < 0
-    mine = mine & outer & ~np.isnan(counted)
-    own = np.bincount(path[mine], counted[mine], len(tree)).astype(np.int64)
-    total, some = tree.inclusive(own, np.bincount(path[mine], minlength=len(tree)))
+    has_flops[operators[~np.isnan(counted)]] = True
+    outer = nearest_ancestor(trace.events.parent, has_flops, trace.events.parent[operators]) < 0
+    is_forward = is_forward & outer & ~np.isnan(counted)
+    self_flops = np.bincount(path[is_forward], counted[is_forward], len(tree)).astype(np.int64)
+    total, some = tree.inclusive(self_flops, np.bincount(path[is_forward], minlength=len(tree)))
     return np.where(some > 0, total, np.nan)
 
 

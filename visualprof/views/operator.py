@@ -101,10 +101,10 @@ def compute(trace: Trace, params: OperatorParams) -> OperatorAnswer:
 
     Source: torch-tb-profiler's operator view; docs/views.md#operator
     """
-    of = (
+    dedup = (
         DedupTrace(trace) if params.module else dedup_graphs(trace, params.step)
-    )  # modules may have the forward elsewhere
-    trace = of.trace
+    )  # the forward of a module may be in another step
+    trace = dedup.trace
     joined = launches(trace)
     times = operator_times(trace, joined)
     keep = is_in_step(trace, params.step)[times.rows]
@@ -113,13 +113,13 @@ def compute(trace: Trace, params: OperatorParams) -> OperatorAnswer:
     if params.module:
         keep &= is_inside_module(trace, params.module, times.rows)
     at = np.flatnonzero(keep)
-    columns = _columns(of, times, at, params)
+    columns = _columns(dedup, times, at, params)
     by = "device_self_ns" if times.device_self.any() else "host_self_ns"
     lost = (joined.op < 0) & (is_kernel(trace) & is_in_step(trace, params.step))[joined.work]
     return OperatorAnswer(
         columns=OperatorColumns(**sort_columns(columns, by)),
-        unlinked=Unlinked(int(of.weights(joined.work[lost]).sum()), int(trace.events.dur[joined.work[lost]].sum())),
-        ranges=Table(columns=_ranges(of, joined, lost & (joined.range >= 0))),
+        unlinked=Unlinked(int(dedup.weights(joined.work[lost]).sum()), int(trace.events.dur[joined.work[lost]].sum())),
+        ranges=Table(columns=_ranges(dedup, joined, lost & (joined.range >= 0))),
         parts=Table(columns=operator_parts(trace, joined, is_in_step(trace, params.step))),
     )
 
@@ -154,8 +154,8 @@ def _phase_chart(parts: PartColumns, total: dict[str, int], top: int) -> charts.
     return charts.bars(shown, [*series, ("@t:category.other", rest)])
 
 
-def _columns(of: DedupTrace, times: OperatorTimes, at: Rows, params: OperatorParams) -> dict[str, Column]:
-    trace = of.trace
+def _columns(dedup: DedupTrace, times: OperatorTimes, at: Rows, params: OperatorParams) -> dict[str, Column]:
+    trace = dedup.trace
     rows = times.rows[at]
     name = trace.events.name[rows]
     shapes = trace.arg("input_shapes", rows, 0).astype(np.int64)
@@ -169,8 +169,8 @@ def _columns(of: DedupTrace, times: OperatorTimes, at: Rows, params: OperatorPar
         columns["input_shapes"] = name_texts(trace, shapes[first])
     if params.group == "stack":
         columns["call_stack"] = [stacks.stack_text(s) for s in stack[first].tolist()]
-    columns |= {"stacks": groups.distinct(stack), "calls": of.count(groups, rows)}
-    known, nvidia = knows_tensor_cores(trace), trace.meta.device_type in ("cpu", "cuda")
+    columns |= {"stacks": groups.distinct(stack), "calls": dedup.count(groups, rows)}
+    knows, nvidia = knows_tensor_cores(trace), trace.meta.device_type in ("cpu", "cuda")
     device_self, device_total = groups.sum(times.device_self[at]), groups.sum(times.device_total[at])
     columns |= {
         "device_self_ns": device_self,
@@ -178,22 +178,22 @@ def _columns(of: DedupTrace, times: OperatorTimes, at: Rows, params: OperatorPar
         "host_self_ns": groups.sum(times.host_self[at]),
         "host_total_ns": groups.sum(times.host_total[at]),
         "tensor_core_eligible": eligible(trace, rows[first]).tolist() if nvidia else [None] * len(first),
-        "tensor_core_self_ratio": _ratio(groups.sum(times.tensor_core_self[at]), device_self * known),
-        "tensor_core_total_ratio": _ratio(groups.sum(times.tensor_core_total[at]), device_total * known),
-        "flops": _known_sum(of, groups, rows, "flops"),
-        "bytes": _known_sum(of, groups, rows, "bytes"),
+        "tensor_core_self_ratio": _ratio(groups.sum(times.tensor_core_self[at]), device_self * knows),
+        "tensor_core_total_ratio": _ratio(groups.sum(times.tensor_core_total[at]), device_total * knows),
+        "flops": _known_sum(dedup, groups, rows, "flops"),
+        "bytes": _known_sum(dedup, groups, rows, "bytes"),
     }
     return columns
 
 
-def _ranges(of: DedupTrace, joined: Launches, chosen: Mask) -> RangeColumns:
+def _ranges(dedup: DedupTrace, joined: Launches, chosen: Mask) -> RangeColumns:
     """Return the chosen device work by the range in which it was launched, the longest first."""
-    trace, work = of.trace, joined.work[chosen]
+    trace, work = dedup.trace, joined.work[chosen]
     name = trace.events.name[joined.range[chosen]]
     groups = group(name)
     columns: dict[str, Column] = {
         "name": name_texts(trace, name[groups.first]),
-        "kernels": of.count(groups, work),
+        "kernels": dedup.count(groups, work),
         "total_ns": groups.sum(trace.events.dur[work]),
     }
     return RangeColumns(**sort_columns(columns, "total_ns"))
@@ -212,13 +212,13 @@ def _ratio(part: Ints, whole: Ints) -> Floats:
     return np.where(whole > 0, part / np.where(whole > 0, whole, 1), np.nan)
 
 
-def _known_sum(of: DedupTrace, groups: Groups, rows: Ids, name: str) -> Floats:
+def _known_sum(dedup: DedupTrace, groups: Groups, rows: Ids, name: str) -> Floats:
     """Return the sum of an argument over the rows that have it; NaN for groups without any."""
-    trace = of.trace
+    trace = dedup.trace
     values = trace.arg(name, rows, np.nan).astype(np.float64) if name in trace.args else np.full(len(rows), np.nan)
-    known = ~np.isnan(values)
-    total = np.bincount(groups.ids[known], values[known] * of.weights(rows[known]), len(groups.first))
-    return np.where(np.bincount(groups.ids[known], minlength=len(groups.first)) > 0, total, np.nan)
+    is_known = ~np.isnan(values)
+    total = np.bincount(groups.ids[is_known], values[is_known] * dedup.weights(rows[is_known]), len(groups.first))
+    return np.where(np.bincount(groups.ids[is_known], minlength=len(groups.first)) > 0, total, np.nan)
 
 
 VIEW = View("operator", 20, needs, OperatorParams, compute, make_charts)

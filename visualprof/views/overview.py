@@ -36,8 +36,8 @@ from visualprof.views.measure.steps import (
 )
 from visualprof.views.measure.timing import duration_columns, name_texts, sort_columns
 
-# Of these alone nothing can be told: how long steps and sessions took, not what filled them.
-BARE = (Category.MEMORY, Category.STEP, Category.SESSION, Category.OTHER)
+# A trace with only these categories is not enough for an overview: it has durations but no work inside them.
+INSUFFICIENT_CATEGORIES = (Category.MEMORY, Category.STEP, Category.SESSION, Category.OTHER)
 
 
 class StepColumns(Columns):
@@ -199,7 +199,7 @@ class OverviewAnswer(Answer):
 
 def needs(trace: Trace) -> bool:
     """Whether the trace has any work that can fill a step."""
-    return not trace.events.category_mask(*BARE).all()
+    return not trace.events.category_mask(*INSUFFICIENT_CATEGORIES).all()
 
 
 def compute(trace: Trace, params: Params) -> OverviewAnswer:
@@ -263,12 +263,12 @@ def make_charts(result: OverviewAnswer, params: Params, top: int) -> dict[str, c
         "average_step": charts.pie(average, colors=True),
         "steps": charts.bars(steps.name, [(f"@t:part.{p}", column) for p, column in used.items()]),
     }
-    known = {s: column for s in (*STAGES, "other") if np.any(column := getattr(stages, f"{s}_ns"))}
+    used_stages = {s: column for s in (*STAGES, "other") if np.any(column := getattr(stages, f"{s}_ns"))}
     derived = result.environment.stages_derived
     tokens = {s: f"@t:{'derived' if s in derived else 'stage'}.{s}" for s in (*STAGES, "other")}
-    if known.keys() - {"other"}:
-        out["stages"] = charts.bars(stages.name, [(tokens[s], column) for s, column in known.items()])
-    # The recording itself, and the sessions of a runtime, are what the rest happened in.
+    if used_stages.keys() - {"other"}:
+        out["stages"] = charts.bars(stages.name, [(tokens[s], column) for s, column in used_stages.items()])
+    # Sessions are left out: the recording itself and runtime sessions contain all other events.
     rows = zip(events.category, events.track_kind, events.total_ns, strict=True)
     spent = {(category, side): ns for category, side, ns in rows if category != "session"}
     if spent:

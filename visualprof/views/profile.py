@@ -24,7 +24,7 @@ Order = Literal[
     "bandwidth", "+bandwidth", "opr_id", "+opr_id",
 ]  # fmt: skip
 COPIES = re.compile(r"Copy")
-MIN_POINT, MAX_POINT = 5, 26  # pixels of a point of the roofline
+MIN_POINT, MAX_POINT = 5, 26  # diameter of the points of the roofline, pixels
 AGGREGATES: dict[str, Callable[[Values], Any]] = {"sum": np.sum, "mean": np.mean, "max": np.max, "min": np.min}
 
 
@@ -210,8 +210,8 @@ def _aggregated(operators: dict[str, Column], params: ProfileParams) -> dict[str
 
     def joined(name: str) -> Floats:
         parts = [_values(operators[name])[rows] for rows in groups.values()]
-        known = [part[~np.isnan(part)] for part in parts]
-        return np.array([join(part) if len(part) else np.nan for part in known], np.float64)
+        known_values = [part[~np.isnan(part)] for part in parts]
+        return np.array([join(part) if len(part) else np.nan for part in known_values], np.float64)
 
     none: list[Any] = [None] * len(groups)
     return {
@@ -271,9 +271,9 @@ def make_charts(result: ProfileAnswer, params: ProfileParams, top: int) -> dict[
     name, kind, number = map(_texts, (columns.name, columns.type, columns.id))
     series: dict[str, list[charts.Option]] = {}
     for place, row in enumerate(map(int, shown)):
-        own = kind[row]
-        series.setdefault(own, []).append({
-            "name": name[row] or own, "id": number[row] or own, "symbolSize": round(float(size[place]), 1),
+        type_name = kind[row]
+        series.setdefault(type_name, []).append({
+            "name": name[row] or type_name, "id": number[row] or type_name, "symbolSize": round(float(size[place]), 1),
             "value": [float(x[place]), float(y[place]), float(spent[row]), float(bandwidth[row])],
         })  # fmt: skip
     fields = (

@@ -72,7 +72,7 @@ class RanksAnswer(Table[RankPathColumns]):
     changes: Table[ForecastColumns]
 
 
-def asked(params: RanksParams) -> str:
+def common_change(params: RanksParams) -> str:
     """Return the part of the change that applies to all ranks, for which each part computes new times."""
     text = _common(parse_changes(params.change))
     return "" if text in KIND_CHANGES else text
@@ -96,7 +96,7 @@ def compute(ranks: Sequence[tuple[str, RankGraph]], params: RanksParams) -> Rank
         return _unmatched()
     steps = max(*(rank.step_count for rank in joint.ranks), 1)
     usual = [rank.measured_times for rank in joint.ranks]
-    own = np.array([rank.communication_free_ns() for rank in joint.ranks])
+    self_ns = np.array([rank.communication_free_ns() for rank in joint.ranks])
     replay, dur, ns = solve_joint(joint, usual)
     scope = joint.full_scope(replay.time, dur)
     path = critical_path(joint.graph, replay, dur, ns, scope)
@@ -108,14 +108,14 @@ def compute(ranks: Sequence[tuple[str, RankGraph]], params: RanksParams) -> Rank
     met = obstacle is None
 
     def predicted(wanted: Sequence[Change]) -> float:
-        replay, dur, _ = solve_joint(joint, _times(joint, numbers, own, wanted))
+        replay, dur, _ = solve_joint(joint, _times(joint, numbers, self_ns, wanted))
         scope = joint.full_scope(replay.time, dur)
         return (scope.high - scope.start) / steps
 
-    slowest = f"rank[{numbers[int(own.argmax())]}]=median"
+    slowest = f"rank[{numbers[int(self_ns.argmax())]}]=median"
     suggested = [slowest, "rank[*]=median", *joint.ranks[0].suggested_changes] if met else []
     return RanksAnswer(
-        columns=_shares(joint, path, numbers, [worker for worker, _ in ordered], own, steps),
+        columns=_shares(joint, path, numbers, [worker for worker, _ in ordered], self_ns, steps),
         step=step_forecast(measured, simulated, predicted(changes) if met else None),
         steps=steps,
         collectives=joint.transfer_count,
@@ -123,7 +123,7 @@ def compute(ranks: Sequence[tuple[str, RankGraph]], params: RanksParams) -> Rank
         unexplained_ratio=unexplained,
         obstacle=obstacle,
         parts=Table(columns=_parts(joint, path, steps)),
-        changes=Table(columns=_each(suggested, [predicted(parse_changes(text)) for text in suggested], simulated)),
+        changes=Table(columns=_forecasts(suggested, [predicted(parse_changes(text)) for text in suggested], simulated)),
     )
 
 
@@ -134,7 +134,9 @@ def make_charts(result: RanksAnswer, params: RanksParams, top: int) -> dict[str,
     return {"ranks": charts.bars(labels, [("@t:column.path_ns", columns.path_ns)])} if labels else {}
 
 
-def _times(joint: MultiRankGraph, numbers: Sequence[int], own: Floats, changes: Sequence[Change]) -> list[ReplayTimes]:
+def _times(
+    joint: MultiRankGraph, numbers: Sequence[int], self_ns: Floats, changes: Sequence[Change]
+) -> list[ReplayTimes]:
     """Return the times of each rank after the changes: first those of all ranks, then those of single ranks."""
     common = _common(changes)
     if common and not any(common in rank.change_overrides for rank in joint.ranks):
@@ -143,7 +145,7 @@ def _times(joint: MultiRankGraph, numbers: Sequence[int], own: Floats, changes: 
             joint.ranks[0].change_error or missing, msg("views.names_tables", "names are those of the tables")
         )
     times = [rank.times_after(common) for rank in joint.ranks]
-    median = float(np.sort(own)[(len(own) - 1) // 2])
+    median = float(np.sort(self_ns)[(len(self_ns) - 1) // 2])
     for change in changes:
         if change.target != "rank":
             continue
@@ -154,25 +156,25 @@ def _times(joint: MultiRankGraph, numbers: Sequence[int], own: Floats, changes: 
                 msg("views.ranks", f"ranks: {', '.join(map(str, numbers))}"),
             )
         for i in chosen:
-            times[i] = joint.ranks[i].scale_times(times[i], median / own[i] if own[i] else 1.0)
+            times[i] = joint.ranks[i].scale_times(times[i], median / self_ns[i] if self_ns[i] else 1.0)
     return times
 
 
 def _shares(
-    joint: MultiRankGraph, path: CriticalPath, numbers: list[int], workers: list[str], own: Floats, steps: int
+    joint: MultiRankGraph, path: CriticalPath, numbers: list[int], workers: list[str], self_ns: Floats, steps: int
 ) -> RankPathColumns:
     """Return the time on the path by rank, the most first: device work, and waits before its graph nodes."""
     rank = np.concatenate((joint.rank[path.node], joint.rank[joint.graph.edges.dst[path.edge]]))
     spent = np.concatenate((path.work_ns, path.wait_ns))
-    mine = np.bincount(rank[rank >= 0], spent[rank >= 0], len(numbers))
-    order = np.argsort(-mine, kind="stable")
+    path_ns = np.bincount(rank[rank >= 0], spent[rank >= 0], len(numbers))
+    order = np.argsort(-path_ns, kind="stable")
     rows: list[int] = order.tolist()
     return RankPathColumns(
         rank=[numbers[i] for i in rows],
         worker=[workers[i] for i in rows],
-        own_ns=own[order] / steps,
-        path_ns=mine[order] / steps,
-        share=mine[order] / max(float(spent.sum()), 1.0),
+        own_ns=self_ns[order] / steps,
+        path_ns=path_ns[order] / steps,
+        share=path_ns[order] / max(float(spent.sum()), 1.0),
     )
 
 
@@ -182,7 +184,7 @@ def _parts(joint: MultiRankGraph, path: CriticalPath, steps: int) -> PathPartCol
     return part_columns(np.append(part, work[work >= 0]), np.append(ns, path.work_ns[work >= 0]), steps)
 
 
-def _each(texts: list[str], predicted: list[float], simulated: float) -> ForecastColumns:
+def _forecasts(texts: list[str], predicted: list[float], simulated: float) -> ForecastColumns:
     after = np.array(predicted)
     order = np.argsort(after, kind="stable")
     gain = simulated - after[order]
@@ -219,6 +221,6 @@ VIEW = View(
     subject="run",
     map=rank_graph,
     has_data=summary_takes_part,
-    part_key=asked,
+    part_key=common_change,
     empty_hint=NO_COMMUNICATION_HINT,
 )

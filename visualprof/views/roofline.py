@@ -30,8 +30,8 @@ from visualprof.views.measure.work.roofline import (
     roofline_groups,
 )
 
-MIN_POINT, MAX_POINT = 5.0, 30.0  # pixels
-LEAST_SHARE = 0.001  # of the time that a point is drawn for
+MIN_POINT, MAX_POINT = 5.0, 30.0  # diameter of points, pixels
+MIN_SHARE = 0.001  # share of the time that an operator needs for a point in the chart
 
 Measured = Annotated[float, msgspec.Meta(ge=0, le=1e21)]
 
@@ -199,12 +199,12 @@ def _phases(trace: Trace, calls: OperatorCalls, windows: StepWindows, peak: Peak
     rows: list[Any] = []
     phases: set[Phase] = {phase for phase in windows.phases if phase}
     for phase in phases:
-        own = windows.select_phase(phase)
-        step_ns, flops, mfu, moved, reached_ratio = _totals(trace, calls, own, peak)
+        phase_windows = windows.select_phase(phase)
+        step_ns, flops, mfu, moved, reached_ratio = _totals(trace, calls, phase_windows, peak)
         rate = moved / step_ns * 1e9 / max(len(device_kernels(trace)), 1) if step_ns and moved else None
         share = rate / peak.bandwidth if rate and peak and peak.bandwidth else None
-        placed = known_work_ratio(trace, calls, is_in(trace.events.step, own.index))
-        rows.append((phase, len(own), step_ns, flops, mfu, moved or None, rate, share, reached_ratio, placed))
+        placed = known_work_ratio(trace, calls, is_in(trace.events.step, phase_windows.index))
+        rows.append((phase, len(phase_windows), step_ns, flops, mfu, moved or None, rate, share, reached_ratio, placed))
     return from_rows(RooflinePhaseColumns, sorted(rows, key=lambda row: -row[2]))
 
 
@@ -215,7 +215,7 @@ def make_charts(result: RooflineAnswer, params: RooflineParams, top: int) -> dic
     """
     rows = result.columns
     spent, x, y = (np.asarray(column, np.float64) for column in (rows.total_ns, rows.intensity, rows.flop_rate))
-    shown = np.flatnonzero((x > 0) & (y > 0) & (spent >= LEAST_SHARE * spent.sum()))[:top]
+    shown = np.flatnonzero((x > 0) & (y > 0) & (spent >= MIN_SHARE * spent.sum()))[:top]
     if not len(shown):
         return {}
     size = MIN_POINT + (MAX_POINT - MIN_POINT) * np.sqrt(spent[shown] / spent[shown].max())

@@ -22,7 +22,7 @@ from visualprof.views.measure.steps import is_in_step
 from visualprof.views.measure.tensor_core import match_names
 from visualprof.views.measure.timing import name_texts, sort_columns
 
-SHOWN = 40  # kernels of a sequence that its text has, repeats counted once
+MAX_NAMES = 40  # kernel names in the text of a sequence; repeats count once
 
 
 @dataclass(frozen=True)
@@ -74,14 +74,14 @@ class Sequences(msgspec.Struct, frozen=True):
         call: (n,) rows of the launching calls, or -1.
         first: (s + 1,) boundaries of the sequences.
         owner: (s,) names of the operators, or tracks of the streams.
-        of: (n,) sequence of each work item.
+        sequence: (n,) sequence of each work item.
     """
 
     work: Ints
     call: Ints
     first: Ints
     owner: Ints
-    of: Ints
+    sequence: Ints
 
 
 def needs(trace: Trace) -> bool:
@@ -95,26 +95,26 @@ def compute(trace: Trace, params: SequencesParams) -> SequencesAnswer:
     Source: HTA's frequent kernel sequences, docs/views.md#sequences
     """
     on_stream = params.group == "stream"
-    found = _on_streams(trace, params) if on_stream else _sequences(trace, _roots(trace, params.operator), params)
-    events, first = trace.events, found.first[:-1]
-    length = np.diff(found.first)
+    sequences = _on_streams(trace, params) if on_stream else _sequences(trace, _roots(trace, params.operator), params)
+    events, first = trace.events, sequences.first[:-1]
+    length = np.diff(sequences.first)
     if not len(first):
         nothing = np.zeros(0, np.int64)
         empty: dict[str, Column] = dict.fromkeys(SequenceColumns.__struct_fields__, nothing)
         empty["sequence"] = LazyTextColumn(nothing, str)
         return SequencesAnswer(columns=SequenceColumns(**empty))
-    groups = group(found.owner, length, _marks(events.name[found.work], found))
-    ts, end = events.ts[found.work], events.end[found.work]
-    until = _latest(end, found.of)
-    gap = np.maximum(ts[1:] - until[:-1], 0) * (found.of[1:] == found.of[:-1])
-    span, gaps = until[found.first[1:] - 1] - ts[first], _sums(np.append(0, gap), first)
-    calls = _call_ns(trace, found)
+    groups = group(sequences.owner, length, _marks(events.name[sequences.work], sequences))
+    ts, end = events.ts[sequences.work], events.end[sequences.work]
+    until = _latest(end, sequences.sequence)
+    gap = np.maximum(ts[1:] - until[:-1], 0) * (sequences.sequence[1:] == sequences.sequence[:-1])
+    span, gaps = until[sequences.first[1:] - 1] - ts[first], _sums(np.append(0, gap), first)
+    calls = _call_ns(trace, sequences)
     columns: dict[str, Column] = {
-        "name": _owners(trace, found.owner[groups.first], on_stream=on_stream),
-        "sequence": LazyTextColumn(groups.first, lambda place: _text(trace, found, place)),
+        "name": _owners(trace, sequences.owner[groups.first], on_stream=on_stream),
+        "sequence": LazyTextColumn(groups.first, lambda place: _text(trace, sequences, place)),
         "kernels": length[groups.first],
         "calls": groups.count,
-        "total_ns": groups.sum(_sums(events.dur[found.work], first)),
+        "total_ns": groups.sum(_sums(events.dur[sequences.work], first)),
         "span_ns": groups.sum(span),
         "gap_ns": groups.sum(gaps),
         "call_ns": groups.sum(calls),
@@ -141,34 +141,34 @@ def _sequences(trace: Trace, roots: Mask, params: SequencesParams) -> Sequences:
     """Return the work that each root launched, in order of start time, if it has enough kernels."""
     joined, events = launches(trace), trace.events
     root = nearest_ancestor(events.parent, roots, joined.site)
-    mine = np.flatnonzero((root >= 0) & is_in_step(trace, params.step)[joined.work])
-    mine = mine[group(root[mine]).count[group(root[mine]).ids] >= params.least] if len(mine) else mine
-    mine = mine[np.lexsort((events.ts[joined.work[mine]], root[mine]))]
-    root = root[mine].astype(np.int64)
+    rows = np.flatnonzero((root >= 0) & is_in_step(trace, params.step)[joined.work])
+    rows = rows[group(root[rows]).count[group(root[rows]).ids] >= params.least] if len(rows) else rows
+    rows = rows[np.lexsort((events.ts[joined.work[rows]], root[rows]))]
+    root = root[rows].astype(np.int64)
     first = np.flatnonzero(np.diff(root, prepend=-1))
-    of = np.cumsum(np.diff(root, prepend=-1) != 0) - 1
-    work, call = joined.work[mine].astype(np.int64), joined.issuer[mine].astype(np.int64)
-    return Sequences(work, call, np.append(first, len(mine)), events.name[root[first]].astype(np.int64), of)
+    sequence = np.cumsum(np.diff(root, prepend=-1) != 0) - 1
+    work, call = joined.work[rows].astype(np.int64), joined.issuer[rows].astype(np.int64)
+    return Sequences(work, call, np.append(first, len(rows)), events.name[root[first]].astype(np.int64), sequence)
 
 
 def _on_streams(trace: Trace, params: SequencesParams) -> Sequences:
     """Return the sequences of names that repeat back to back on a stream."""
     joined, events = launches(trace), trace.events
-    mine = np.flatnonzero(is_in_step(trace, params.step)[joined.work])
-    mine = mine[np.lexsort((events.ts[joined.work[mine]], events.track[joined.work[mine]]))]
-    streams = group(events.track[joined.work[mine]])
+    rows = np.flatnonzero(is_in_step(trace, params.step)[joined.work])
+    rows = rows[np.lexsort((events.ts[joined.work[rows]], events.track[joined.work[rows]]))]
+    streams = group(events.track[joined.work[rows]])
     starts, lengths = list[Ints](), list[Ints]()
     for at in streams.members():
-        begins, count = find_repeats(events.name[joined.work[mine[at]]].astype(np.int64), params.least)
+        begins, count = find_repeats(events.name[joined.work[rows[at]]].astype(np.int64), params.least)
         starts.append(begins + at[0])
         lengths.append(count)
     none = np.zeros(0, np.int64)
     start, length = np.concatenate([none, *starts]), np.concatenate([none, *lengths])
     first = np.append(0, np.cumsum(length))
-    of = np.repeat(np.arange(len(start)), length)
-    place = mine[np.arange(len(of)) - first[of] + start[of]]
+    sequence = np.repeat(np.arange(len(start)), length)
+    place = rows[np.arange(len(sequence)) - first[sequence] + start[sequence]]
     work, call = joined.work[place].astype(np.int64), joined.issuer[place].astype(np.int64)
-    return Sequences(work, call, first, events.track[work[first[:-1]]].astype(np.int64), of)
+    return Sequences(work, call, first, events.track[work[first[:-1]]].astype(np.int64), sequence)
 
 
 def _owners(trace: Trace, owner: Ints, *, on_stream: bool) -> list[str]:
@@ -179,49 +179,49 @@ def _sums(values: Ints, first: Ints) -> Ints:
     return np.add.reduceat(values, first)
 
 
-def _marks(name: Rows, found: Sequences) -> Ints:
+def _marks(name: Rows, sequences: Sequences) -> Ints:
     """Return a hash per sequence of its names and their order.
 
     Each name is mixed with its index to 64 bits and summed. Two different sequences collide with a probability of
     2^-64.
     """
-    place = np.arange(len(name)) - found.first[found.of]
+    place = np.arange(len(name)) - sequences.first[sequences.sequence]
     mixed = name.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15) ^ place.astype(np.uint64) * np.uint64(
         0xD6E8FEB86659FD93
     )
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
         mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
     mixed ^= mixed >> np.uint64(31)
-    return np.add.reduceat(mixed, found.first[:-1]).view(np.int64)
+    return np.add.reduceat(mixed, sequences.first[:-1]).view(np.int64)
 
 
-def _latest(end: Ints, of: Ints) -> Ints:
+def _latest(end: Ints, sequence: Ints) -> Ints:
     """Return the running maximum of the end times in each sequence."""
     order = np.argsort(end, kind="stable")
     rank = np.empty(len(end), np.int64)
     rank[order] = np.arange(len(end))
-    return end[order][np.maximum.accumulate(of * len(end) + rank) - of * len(end)]
+    return end[order][np.maximum.accumulate(sequence * len(end) + rank) - sequence * len(end)]
 
 
-def _call_ns(trace: Trace, found: Sequences) -> Ints:
+def _call_ns(trace: Trace, sequences: Sequences) -> Ints:
     """Return the time of the calls of each sequence except the first call.
 
     A call that launched several kernels counts once.
     """
     once = np.full(len(trace.events) + 1, -1)
-    once[found.call[::-1]] = np.arange(len(found.call))[::-1]  # of several assignments the last one stays
-    counts = once[found.call] == np.arange(len(found.call))
-    counts[found.call < 0] = False
-    counts[found.first[:-1]] = False
-    return _sums(np.maximum(trace.events.dur[found.call], 0) * counts, found.first[:-1])
+    once[sequences.call[::-1]] = np.arange(len(sequences.call))[::-1]  # the last of several assignments wins
+    counts = once[sequences.call] == np.arange(len(sequences.call))
+    counts[sequences.call < 0] = False
+    counts[sequences.first[:-1]] = False
+    return _sums(np.maximum(trace.events.dur[sequences.call], 0) * counts, sequences.first[:-1])
 
 
-def _text(trace: Trace, found: Sequences, place: int) -> str:
+def _text(trace: Trace, sequences: Sequences, place: int) -> str:
     """Return the names of a sequence: `a, b × 3, c`."""
-    rows = found.work[found.first[place] : found.first[place + 1]]
+    rows = sequences.work[sequences.first[place] : sequences.first[place + 1]]
     parts = [(name, len(list(same))) for name, same in groupby(name_texts(trace, trace.events.name[rows]))]
-    texts = [name if count == 1 else f"{name} × {count}" for name, count in parts[:SHOWN]]
-    return ", ".join([*texts, *(["…"] if len(parts) > SHOWN else [])])
+    texts = [name if count == 1 else f"{name} × {count}" for name, count in parts[:MAX_NAMES]]
+    return ", ".join([*texts, *(["…"] if len(parts) > MAX_NAMES else [])])
 
 
 VIEW = View("sequences", 31, needs, SequencesParams, compute)

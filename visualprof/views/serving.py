@@ -182,7 +182,7 @@ class Steps(msgspec.Struct, frozen=True):
         """Return the duration of each step, ns."""
         return self.windows.end - self.windows.start
 
-    def each(self, kind: Literal["prefill", "decode"], key: str) -> Floats:
+    def load_values(self, kind: Literal["prefill", "decode"], key: str) -> Floats:
         """Return a metric of the load of each step."""
         return _numbers([getattr(getattr(load, kind), key) for load in self.loads])
 
@@ -306,12 +306,12 @@ def _steady(trace: Trace, steps: Steps, inside: Mask) -> Steady:
     windows = steps.windows
     rows: list[int] = np.flatnonzero(inside).tolist()
     batch = _numbers([load.batch for load in steps.loads])[rows]
-    known, some = batch[~np.isnan(batch)], len(rows) > 0
+    known_batch, some = batch[~np.isnan(batch)], len(rows) > 0
     return Steady(
         first=windows.names[rows[0]] if some else None,
         last=windows.names[rows[-1]] if some else None,
         steps=len(rows),
-        most_requests=int(known.max()) if len(known) else None,
+        most_requests=int(known_batch.max()) if len(known_batch) else None,
         start_ns=int(windows.start[rows[0]]) - trace.span_ns[0] if some else None,
         end_ns=int(windows.end[rows[-1]]) - trace.span_ns[0] if some else None,
     )
@@ -323,11 +323,11 @@ def _rates(steps: Steps, rows: Ints) -> Rates:
         return Rates(None, None, None, None)
     start, end = int(steps.windows.start[rows[0]]), int(steps.windows.end[rows[-1]])
     seconds = (end - start) / 1e9
-    prefill, decode = (steps.each(kind, "tokens")[rows].sum() for kind in ("prefill", "decode"))
+    prefill, decode = (steps.load_values(kind, "tokens")[rows].sum() for kind in ("prefill", "decode"))
     return Rates(
         end - start,
-        _known(prefill / seconds if seconds and prefill else np.nan),
-        _known(decode / seconds if seconds and decode else np.nan),
+        _none_if_nan(prefill / seconds if seconds and prefill else np.nan),
+        _none_if_nan(decode / seconds if seconds and decode else np.nan),
         _time_per_output_token(steps, rows),
     )
 
@@ -338,7 +338,7 @@ def _time_per_output_token(steps: Steps, rows: Ints) -> int | None:
     The first step counts with its own duration.
     """
     rows = rows[np.array([steps.loads[i].phase in DECODING for i in rows.tolist()], bool)]
-    requests, tokens = (steps.each("decode", key)[rows] for key in ("requests", "tokens"))
+    requests, tokens = (steps.load_values("decode", key)[rows] for key in ("requests", "tokens"))
     if not len(rows) or not requests.sum() > 0 or (tokens > requests).any():
         return None
     end = steps.windows.end[rows]
@@ -346,14 +346,14 @@ def _time_per_output_token(steps: Steps, rows: Ints) -> int | None:
     return round(float((spent * requests).sum() / requests.sum()))
 
 
-def _known(value: float) -> float | None:
+def _none_if_nan(value: float) -> float | None:
     return None if np.isnan(value) else float(value)
 
 
 def _mean(values: Floats) -> float | None:
     """Return the mean of the known values."""
-    known = values[~np.isnan(values)]
-    return float(known.mean()) if len(known) else None
+    known_values = values[~np.isnan(values)]
+    return float(known_values.mean()) if len(known_values) else None
 
 
 def _phases(trace: Trace, steps: Steps, counts: Mask) -> PhaseColumns:
@@ -361,30 +361,31 @@ def _phases(trace: Trace, steps: Steps, counts: Mask) -> PhaseColumns:
     parts = breakdown(exposed_spans(category_spans(trace, np.ones(len(trace.events), bool))), steps.windows)
     rows: list[Any] = []
     for number, phase in enumerate(PHASES):
-        own = np.flatnonzero(counts & (steps.phase == number))
-        if not len(own):
+        in_phase = np.flatnonzero(counts & (steps.phase == number))
+        if not len(in_phase):
             continue
-        spent = steps.total[own]
-        tokens = _numbers([load.tokens for load in steps.loads])[own]
-        known = ~np.isnan(tokens)
-        seconds = spent[known].sum() / 1e9
+        spent = steps.total[in_phase]
+        tokens = _numbers([load.tokens for load in steps.loads])[in_phase]
+        has_tokens = ~np.isnan(tokens)
+        seconds = spent[has_tokens].sum() / 1e9
         means = (steps.cache, steps.sampling, steps.host_gap, steps.device_gap)
         rows.append((
-            phase, len(own), _mean(_numbers([load.batch for load in steps.loads])[own]),
-            *(_mean(steps.each(kind, "tokens")[own]) for kind in ("prefill", "decode")),
-            *(_context(steps, kind, own) for kind in ("prefill", "decode")),
-            tokens[known].sum() / seconds if seconds and tokens[known].any() else None,
-            float(spent.mean()), float(np.median(spent)), int(spent.max()), *(_mean(values[own]) for values in means),
-            *(float(parts[part][own].mean()) for part in STEP_PARTS),
+            phase, len(in_phase), _mean(_numbers([load.batch for load in steps.loads])[in_phase]),
+            *(_mean(steps.load_values(kind, "tokens")[in_phase]) for kind in ("prefill", "decode")),
+            *(_context(steps, kind, in_phase) for kind in ("prefill", "decode")),
+            tokens[has_tokens].sum() / seconds if seconds and tokens[has_tokens].any() else None,
+            float(spent.mean()), float(np.median(spent)), int(spent.max()),
+            *(_mean(values[in_phase]) for values in means),
+            *(float(parts[part][in_phase].mean()) for part in STEP_PARTS),
         ))  # fmt: skip
     return from_rows(PhaseColumns, rows)
 
 
 def _context(steps: Steps, kind: Literal["prefill", "decode"], rows: Ints) -> float | None:
     """Return the mean number of tokens that a request attends to."""
-    requests, context = (steps.each(kind, key)[rows] for key in ("requests", "context"))
-    known = ~np.isnan(context) & (requests > 0)
-    return float(context[known].sum() / requests[known].sum()) if known.any() else None
+    requests, context = (steps.load_values(kind, key)[rows] for key in ("requests", "context"))
+    is_known = ~np.isnan(context) & (requests > 0)
+    return float(context[is_known].sum() / requests[is_known].sum()) if is_known.any() else None
 
 
 def _columns(server: ServingSteps, steps: Steps, inside: Mask) -> ServingStepColumns:

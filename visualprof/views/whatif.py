@@ -1,4 +1,4 @@
-"""What if: the steps replayed with some work taking more or less time."""
+"""Forecast: the steps replayed with some work taking more or less time."""
 
 from __future__ import annotations
 
@@ -65,47 +65,47 @@ def compute(trace: Trace, params: WhatIfParams) -> WhatIfAnswer:
 
     Source: docs/whatif.md
     """
-    known = baseline(trace)
-    graph, usual, as_is, steps, simulated = known.graph, known.dur, known.replay, known.step_count, known.simulated_ns
+    base = baseline(trace)
+    graph, usual, as_is, steps, simulated = base.graph, base.dur, base.replay, base.step_count, base.simulated_ns
     changes = parse_changes(params.change)
     dur, ns = apply_changes(trace, graph, changes)
-    met = known.obstacle is None
+    met = base.obstacle is None
     after = solve(graph, dur, ns) if met and changes else as_is
     predicted = mean_step_ns(graph, after, dur, steps) if met else None
     device = np.abs(as_is.time - graph.nodes.time)[graph.nodes.thread_group < 0]
     none = PathPartColumns(part=[], path_ns=[], share=[])
     return WhatIfAnswer(
-        step=step_forecast(known.measured_ns, simulated, predicted),
+        step=step_forecast(base.measured_ns, simulated, predicted),
         steps=steps,
-        error_ratio=known.error_ratio,
-        unexplained_ratio=known.unexplained_ratio,
+        error_ratio=base.error_ratio,
+        unexplained_ratio=base.unexplained_ratio,
         device_error_ns=round(float(np.median(device))) if len(device) else None,
-        obstacle=known.obstacle,
+        obstacle=base.obstacle,
         path_before=Table(columns=_path(trace, graph, as_is, usual, graph.edges.delay_ns, steps)),
         path_after=Table(columns=_path(trace, graph, after, dur, ns, steps) if met and changes else none),
-        changes=Table(columns=_each(trace, known, suggest_changes(trace, graph) if met else [])),
+        changes=Table(columns=_forecasts(trace, base, suggest_changes(trace, graph) if met else [])),
     )
 
 
 def make_charts(result: WhatIfAnswer, params: WhatIfParams, top: int) -> dict[str, charts.Option]:
     """Return the chart `changes`: predicted savings of each suggested change."""
-    each = result.changes.columns
+    forecasts = result.changes.columns
     return (
-        {"changes": charts.bars(each.change[:top], [("@t:column.gain_ns", each.gain_ns[:top])])} if each.change else {}
+        {"changes": charts.bars(forecasts.change[:top], [("@t:column.gain_ns", forecasts.gain_ns[:top])])}
+        if forecasts.change
+        else {}
     )
 
 
-def _each(trace: Trace, known: Baseline, texts: list[str]) -> ForecastColumns:
-    predicted = np.array(
-        [known.predicted_ns(*apply_changes(trace, known.graph, parse_changes(text))) for text in texts]
-    )
+def _forecasts(trace: Trace, base: Baseline, texts: list[str]) -> ForecastColumns:
+    predicted = np.array([base.predicted_ns(*apply_changes(trace, base.graph, parse_changes(text))) for text in texts])
     order = np.argsort(predicted, kind="stable")
-    gain = known.simulated_ns - predicted[order]
+    gain = base.simulated_ns - predicted[order]
     return ForecastColumns(
         change=[texts[int(i)] for i in order],
         predicted_ns=predicted[order],
         gain_ns=gain,
-        gain_ratio=gain / known.simulated_ns if known.simulated_ns else gain,
+        gain_ratio=gain / base.simulated_ns if base.simulated_ns else gain,
     )
 
 

@@ -22,13 +22,13 @@ from visualprof.views.answers.disk_cache import CachedAnswer
 from visualprof.views.answers.table import Selection, select_rows
 from visualprof.views.trend.figures import VIEW, Figures
 from visualprof.views.trend.series import (
-    MOST,
+    MAX_MEASUREMENTS,
     Measured,
     Trend,
-    drawn,
-    measured_in,
-    measured_of,
-    recorded,
+    followed_recordings,
+    measure_recording,
+    measure_report,
+    series_chart,
     series_named,
     trend,
 )
@@ -121,9 +121,9 @@ class Trends(Resource):
             for run, span in recordings:
                 figures = known.get(span.summary.fingerprint) if span.summary else None
                 if figures:
-                    yield measured_in(run, span, figures)
+                    yield measure_recording(run, span, figures)
             for report in reports:
-                yield from measured_of(report)
+                yield from measure_report(report)
 
         def worked_out() -> TrendAnswer:
             whole = trend(measured(), query.metric)
@@ -139,7 +139,7 @@ class Trends(Resource):
                 measurements=select_rows(whole.measurements, Selection(equal={"series": shown})),
                 shown=shown,
                 waiting=waiting,
-                charts={"trend": option} if (option := drawn(whole, shown)) else {},
+                charts={"trend": option} if (option := series_chart(whole, shown)) else {},
             )
 
         key = (self._visible.version, listing.revision, revision, len(known), waiting, query.metric, query.series)
@@ -148,12 +148,12 @@ class Trends(Resource):
 
 def _several(runs: Iterable[Run]) -> list[tuple[Run, Span]]:
     """The newest recordings of each name that more than one has, with their runs."""
-    every = [(series_named(run), run, span) for run, span in recorded(runs)]
+    every = [(series_named(run), run, span) for run, span in followed_recordings(runs)]
     every.sort(key=lambda one: -one[2].version.mtime_ns)
     count, taken = Counter(name for name, _, _ in every), Counter[str]()
     out = list[tuple[Run, Span]]()
     for name, run, span in every:
         taken[name] += 1
-        if count[name] > 1 and taken[name] <= MOST:
+        if count[name] > 1 and taken[name] <= MAX_MEASUREMENTS:
             out.append((run, span))
     return out

@@ -68,7 +68,7 @@ class CachedAnswer:
             return _decoder(self._view).decode(data) if data else None
 
     def load_or_compute(self, compute: Callable[[], Answer]) -> Answer:
-        """Return the stored answer, or the result of `compute_and_store` if there is none."""
+        """Return the stored answer, or compute it with `compute_and_store`."""
         stored = self.load()
         return self.compute_and_store(compute) if stored is None else stored
 

@@ -65,7 +65,7 @@ def load_or_compute_part(
 
 
 def load_part(cache: Cache, view: View, fingerprint: str, key: str = "") -> Any:
-    """Return the stored part; None if there is none."""
+    """Return the stored part; None if it is missing."""
     assert view.map
     data = cache.load_bytes(_key(view, fingerprint, key))
     return None if data is None else _decoder(view.map).decode(data)

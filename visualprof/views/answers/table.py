@@ -300,21 +300,21 @@ def _order(column: Column, rows: Rows, descending: bool) -> Rows:
         if numbers.dtype.kind in "biuf":
             return _order_of_numbers(numbers, descending)
     values = to_python(cast("Column", keys))
-    known = [i for i, v in enumerate(values) if v is not None]
+    known_rows = [i for i, v in enumerate(values) if v is not None]
     unknown = [i for i, v in enumerate(values) if v is None]
-    numeric = all(isinstance(values[i], (int, float)) for i in known)
+    numeric = all(isinstance(values[i], (int, float)) for i in known_rows)
     ranks = values if numeric else [str(v).casefold() for v in values]
-    known.sort(key=ranks.__getitem__, reverse=descending)
-    return np.array(known + unknown, np.int64)
+    known_rows.sort(key=ranks.__getitem__, reverse=descending)
+    return np.array(known_rows + unknown, np.int64)
 
 
 def _order_of_numbers(keys: Values, descending: bool) -> Rows:
     unknown = ~np.isfinite(keys) if keys.dtype.kind == "f" else np.zeros(len(keys), bool)
-    known = np.flatnonzero(~unknown)
+    known_rows = np.flatnonzero(~unknown)
     if descending:  # equal rows keep their order, as in ascending order
-        order = known[::-1][np.argsort(keys[known][::-1], kind="stable")][::-1]
+        order = known_rows[::-1][np.argsort(keys[known_rows][::-1], kind="stable")][::-1]
     else:
-        order = known[np.argsort(keys[known], kind="stable")]
+        order = known_rows[np.argsort(keys[known_rows], kind="stable")]
     return np.concatenate((order, np.flatnonzero(unknown)))
 
 

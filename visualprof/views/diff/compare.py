@@ -14,15 +14,15 @@ from visualprof.reader.trace import Floats, Ints
 from visualprof.views.answers.kinds import Column
 from visualprof.views.answers.table import Table, from_rows, take_rows
 from visualprof.views.diff.answer import DiffAnswer, DiffParts, DiffRows, DiffRun, DiffSizes, DiffStep
-from visualprof.views.diff.confidence import LEAST_CHANGE, LEAST_SHARE, RowChanges, of_rows, of_step
+from visualprof.views.diff.confidence import MIN_CHANGE_RATIO, MIN_STEP_SHARE, RowChanges, row_changes, step_change
 from visualprof.views.diff.match import Matched, match
 from visualprof.views.diff.modules import match_modules
 from visualprof.views.diff.notes import notes
-from visualprof.views.diff.phases import choose, compare_phases, has_phases, only
-from visualprof.views.diff.side import Held, Side
+from visualprof.views.diff.phases import choose_phase, compare_phases, filter_phase, has_phases
+from visualprof.views.diff.side import HeldColumns, Side
 from visualprof.views.measure.steps import STEP_PARTS
 
-OF_OPERATORS = ("held_at_peak", "allocated")  # where one has none, it has nothing of it
+OPERATOR_SIZES = ("held_at_peak", "allocated")  # an operator without a row has 0 bytes
 Status = Literal["added", "removed", "replaced", "changed", "same"]
 
 
@@ -63,8 +63,8 @@ def compare(view: str, base: Named, new: Named, phase: str = "") -> DiffAnswer:
     _same_kind(base, new)
     phases = None
     if phase or has_phases(base.side) or has_phases(new.side):
-        phase, phases = choose(base[:2], new[:2], phase), compare_phases(base.side, new.side)
-        base, new = (one._replace(side=only(one.side, phase)) for one in (base, new))
+        phase, phases = choose_phase(base[:2], new[:2], phase), compare_phases(base.side, new.side)
+        base, new = (named._replace(side=filter_phase(named.side, phase)) for named in (base, new))
     memory = _memory(base.side, new.side)
     if memory is None and not len(base.side.pieces) + len(new.side.pieces):
         raise MissingData(
@@ -75,9 +75,10 @@ def compare(view: str, base: Named, new: Named, phase: str = "") -> DiffAnswer:
     step = _step(base.side, new.side, parts)
     matched = (match_modules if view == "modules" else match)(base.side, new.side)
     before, after = (
-        _times(side, of, len(matched.rows)) for side, of in ((base.side, matched.base), (new.side, matched.new))
+        _times(side, row_of_piece, len(matched.rows))
+        for side, row_of_piece in ((base.side, matched.base), (new.side, matched.new))
     )
-    changes = of_rows(before.ns, after.ns, max(step.base_ns, step.new_ns), np.array(matched.on_device, bool))
+    changes = row_changes(before.ns, after.ns, max(step.base_ns, step.new_ns), np.array(matched.on_device, bool))
     rows = _rows(matched, before, after, step, changes)
     left = step.delta_ns - int(np.asarray(rows.delta_ns).sum())
     same = base.fingerprint == new.fingerprint != ""
@@ -104,10 +105,10 @@ def _same_kind(base: Named, new: Named) -> None:
     Raises:
         MissingData: Only one of them has steps.
     """
-    for one, other in ((base, new), (new, base)):
-        if other.side.facts.marked and not one.side.facts.marked:
+    for side, other in ((base, new), (new, base)):
+        if other.side.facts.marked and not side.side.facts.marked:
             raise MissingData(
-                msg("views.no_steps", f"{one.path} has no steps, {other.path} has"),
+                msg("views.no_steps", f"{side.path} has no steps, {other.path} has"),
                 msg("views.mark_steps_both_compare", "mark the steps of both, or compare recordings without"),
             )
 
@@ -121,22 +122,22 @@ def _memory(base: Side, new: Side) -> Table[DiffSizes] | None:
     rows: list[tuple[Any, ...]] = []
     for key in dict.fromkeys((*held[0], *held[1])):
         before, after = held[0].get(key), held[1].get(key)
-        what, device, name = key
-        if (before is None or after is None) and (what not in OF_OPERATORS or not recorded):
-            rows.append((name, what, device, before, after, None, None, None))  # not recorded is not nothing
+        kind, device, name = key
+        if (before is None or after is None) and (kind not in OPERATOR_SIZES or not recorded):
+            rows.append((name, kind, device, before, after, None, None, None))  # not recorded does not mean 0
             continue
         a, b = before or 0, after or 0
-        large = abs(b - a) > LEAST_CHANGE * a
-        rows.append((name, what, device, a, b, b - a, b / a - 1 if a else None, _status(False, a, b, large)))
-    rows.sort(key=lambda row: (row[1] in OF_OPERATORS, -abs(row[5] or 0)))
+        large = abs(b - a) > MIN_CHANGE_RATIO * a
+        rows.append((name, kind, device, a, b, b - a, b / a - 1 if a else None, _status(False, a, b, large)))
+    rows.sort(key=lambda row: (row[1] in OPERATOR_SIZES, -abs(row[5] or 0)))
     return Table(columns=from_rows(DiffSizes, rows))
 
 
-def _sizes(memory: Table[Held]) -> Iterator[tuple[tuple[str, int, str], int]]:
+def _sizes(memory: Table[HeldColumns]) -> Iterator[tuple[tuple[str, int, str], int]]:
     """Yield (what, device, name) and bytes. The name is part of the key, since devices of one number may differ."""
     columns = memory.columns
-    for name, what, device, size in zip(columns.name, columns.what, columns.device, columns.bytes, strict=True):
-        yield (what, int(device), name), int(size)
+    for name, kind, device, size in zip(columns.name, columns.what, columns.device, columns.bytes, strict=True):
+        yield (kind, int(device), name), int(size)
 
 
 def _run(named: Named) -> DiffRun:
@@ -162,7 +163,7 @@ def _parts(base: Side, new: Side) -> DiffParts:
 
 def _step(base: Side, new: Side, parts: DiffParts) -> DiffStep:
     before, after = int(np.asarray(parts.base_ns).sum()), int(np.asarray(parts.new_ns).sum())
-    sure = of_step(_column(base, "total"), _column(new, "total"))
+    sure = step_change(_column(base, "total"), _column(new, "total"))
     return DiffStep(
         base_ns=before,
         new_ns=after,
@@ -175,7 +176,7 @@ def _step(base: Side, new: Side, parts: DiffParts) -> DiffStep:
     )
 
 
-def _times(side: Side, of: Ints, rows: int) -> _Times:
+def _times(side: Side, row_of_piece: Ints, rows: int) -> _Times:
     """Return the times of the rows of a side.
 
     Args:
@@ -183,7 +184,7 @@ def _times(side: Side, of: Ints, rows: int) -> _Times:
         rows: Number of rows.
     """
     cells, steps = side.cells.columns, len(side.steps)
-    place = of[np.asarray(cells.piece, np.int64)] * steps + np.asarray(cells.step, np.int64)
+    place = row_of_piece[np.asarray(cells.piece, np.int64)] * steps + np.asarray(cells.step, np.int64)
     summed = (
         np.bincount(place, np.asarray(column, np.float64), rows * steps).astype(np.float64).reshape(rows, steps)
         for column in (cells.calls, cells.spent_ns)
@@ -198,9 +199,9 @@ def _rows(matched: Matched, base: _Times, new: _Times, step: DiffStep, changes: 
     calls = [times.calls.mean(axis=1) for times in (base, new)]
     delta = after - before
     ratio: Floats = np.where(before > 0, delta / np.maximum(before, 1), np.nan)
-    least = LEAST_SHARE * max(step.base_ns, step.new_ns)
-    large = (np.maximum(before, after) >= least) & ~(np.abs(ratio) <= LEAST_CHANGE)
-    status = [_status(row.replaced, *one) for row, *one in zip(rows, *calls, large.tolist(), strict=True)]
+    least = MIN_STEP_SHARE * max(step.base_ns, step.new_ns)
+    large = (np.maximum(before, after) >= least) & ~(np.abs(ratio) <= MIN_CHANGE_RATIO)
+    status = [_status(row.replaced, *values) for row, *values in zip(rows, *calls, large.tolist(), strict=True)]
     order = np.argsort(-np.abs(delta), kind="stable")
     columns: dict[str, Column] = {"name": [row.name for row in rows], "key": [row.key for row in rows]}
     if any(row.part for row in rows):

@@ -48,8 +48,8 @@ def compare_reports(base_path: str, base: Sequence[Report], new_path: str, new: 
 def _pairs(base: Sequence[Report], new: Sequence[Report]) -> list[tuple[Report, Report]]:
     if len(base) == len(new) == 1:
         return [(base[0], new[0])]
-    known = {report.spec: report for report in base}
-    return [(known[report.spec], report) for report in new if report.spec in known]
+    by_spec = {report.spec: report for report in base}
+    return [(by_spec[report.spec], report) for report in new if report.spec in by_spec]
 
 
 def _run(path: str, reports: Sequence[Report]) -> DiffRun:

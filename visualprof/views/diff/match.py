@@ -11,8 +11,8 @@ from visualprof.reader.trace import Ints
 from visualprof.views.diff.side import Side
 from visualprof.views.measure.families import kernel_family, operator_family
 
-FEWER = 0.99  # of the calls: less is less, and not an average that came out a little differently
-SHOWN = 3  # names of a row that has several
+FEWER_CALLS_RATIO = 0.99  # ratio of calls below which a side has fewer, beyond rounding of averages
+MAX_NAMES = 3  # names in the name of a row
 
 
 class Row(NamedTuple):
@@ -72,20 +72,22 @@ def match(base: Side, new: Side) -> Matched:
     sides = base, new
     across = base.facts.framework != new.facts.framework or base.facts.device_work != new.facts.device_work
     pieces = [_pieces(side, across) for side in sides]
-    calls = [_by_piece(side, own) for side, own in zip(sides, pieces, strict=True)]
+    calls = [_calls_per_step(side, side_pieces) for side, side_pieces in zip(sides, pieces, strict=True)]
     named = {} if across else _replaced(*calls)
-    return placed(sides, [[named.get(piece, Row(piece.part, piece.name)) for piece in own] for own in pieces])
+    return distinct_rows(
+        sides, [[named.get(piece, Row(piece.part, piece.name)) for piece in side_pieces] for side_pieces in pieces]
+    )
 
 
-def placed(sides: Sequence[Side], rows: Sequence[Sequence[Row]]) -> Matched:
+def distinct_rows(sides: Sequence[Side], rows: Sequence[Sequence[Row]]) -> Matched:
     """Return the distinct rows of the pieces of both sides."""
     places: dict[Row, int] = {}
     on_device: dict[int, bool] = {}
-    of: list[Ints] = []
-    for side, own in zip(sides, rows, strict=True):
-        of.append(np.array([places.setdefault(row, len(places)) for row in own], np.int64))
-        on_device |= zip(of[-1].tolist(), side.pieces.columns.on_device, strict=True)
-    return Matched(list(places), of[0], of[1], [on_device[i] for i in range(len(places))])
+    row_of_piece: list[Ints] = []
+    for side, side_rows in zip(sides, rows, strict=True):
+        row_of_piece.append(np.array([places.setdefault(row, len(places)) for row in side_rows], np.int64))
+        on_device |= zip(row_of_piece[-1].tolist(), side.pieces.columns.on_device, strict=True)
+    return Matched(list(places), row_of_piece[0], row_of_piece[1], [on_device[i] for i in range(len(places))])
 
 
 def _pieces(side: Side, across: bool) -> list[_Piece]:
@@ -98,7 +100,7 @@ def _pieces(side: Side, across: bool) -> list[_Piece]:
     return pieces
 
 
-def _by_piece(side: Side, pieces: Sequence[_Piece]) -> dict[_Piece, float]:
+def _calls_per_step(side: Side, pieces: Sequence[_Piece]) -> dict[_Piece, float]:
     """Return the calls per step of each piece."""
     cells = side.cells.columns
     count = np.bincount(np.asarray(cells.piece, np.int64), np.asarray(cells.calls, np.float64), len(side.pieces))
@@ -114,8 +116,8 @@ def _replaced(base: dict[_Piece, float], new: dict[_Piece, float]) -> dict[_Piec
     for piece in base.keys() | new.keys():
         before, after = base.get(piece, 0.0), new.get(piece, 0.0)
         if piece.under == "?" or (piece.under.startswith("?") and before and after):
-            continue  # a name that tells nothing, or is still there
-        moved = gone if after < FEWER * before else come if before < FEWER * after else None
+            continue  # unknown family, or present on both sides
+        moved = gone if after < FEWER_CALLS_RATIO * before else come if before < FEWER_CALLS_RATIO * after else None
         if moved is not None:
             moved.setdefault((piece.part, piece.under), []).append(piece)
     rows: dict[_Piece, Row] = {}
@@ -129,4 +131,4 @@ def _replaced(base: dict[_Piece, float], new: dict[_Piece, float]) -> dict[_Piec
 def _names(pieces: list[_Piece], calls: Callable[[_Piece, float], float]) -> str:
     """Return the names of some pieces, those with the most calls first."""
     names = [piece.name for piece in sorted(pieces, key=lambda piece: (-calls(piece, 0.0), piece.name))]
-    return " + ".join(names[:SHOWN]) + (f" + {len(names) - SHOWN} more" if len(names) > SHOWN else "")
+    return " + ".join(names[:MAX_NAMES]) + (f" + {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else "")

@@ -17,7 +17,7 @@ from visualprof.views.measure.steps import StepWindows
 from visualprof.views.measure.timing import name_texts
 
 
-class Held(Columns):
+class HeldColumns(Columns):
     """Memory, as in `DiffSizes`.
 
     Attributes:
@@ -31,7 +31,7 @@ class Held(Columns):
     bytes: kinds.SizeColumn
 
 
-def memory_table(trace: Trace, windows: StepWindows, step: str) -> Table[Held] | None:
+def memory_table(trace: Trace, windows: StepWindows, step: str) -> Table[HeldColumns] | None:
     """Return the peaks of each device, and memory by operator on the device with the highest peak.
 
     Memory by operator is the memory held at the peak and the memory allocated per step.
@@ -46,13 +46,15 @@ def memory_table(trace: Trace, windows: StepWindows, step: str) -> Table[Held] |
         rows.append((name, "peak_allocated", device.id, None, device.peak_allocated_bytes))
         if device.peak_reserved_bytes is not None:
             rows.append((name, "peak_reserved", device.id, None, device.peak_reserved_bytes))
-    if answer.peak.operators:  # unset without a curve
+    if answer.peak.operators:  # UNSET without a curve
         held = answer.peak.operators.columns
         rows += [(n, "held_at_peak", answer.device, None, int(b)) for n, b in zip(held.name, held.bytes, strict=True)]
     for phase in dict.fromkeys(windows.phases):
-        own = windows.select_phase(phase)
-        rows += ((n, "allocated", answer.device, phase, size) for n, size in _allocated(trace, own, answer.device))
-    return Table(columns=from_rows(Held, rows))
+        phase_windows = windows.select_phase(phase)
+        rows += (
+            (n, "allocated", answer.device, phase, size) for n, size in _allocated(trace, phase_windows, answer.device)
+        )
+    return Table(columns=from_rows(HeldColumns, rows))
 
 
 def _allocated(trace: Trace, windows: StepWindows, device: int) -> Iterator[tuple[str, int]]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 
-from visualprof.views.diff.match import Matched, Row, placed
+from visualprof.views.diff.match import Matched, Row, distinct_rows
 from visualprof.views.diff.side import Side
 
 _NUMBER = re.compile(r"_\d+$")
@@ -34,12 +34,14 @@ def match_modules(base: Side, new: Side) -> Matched:
     names = [list(map(str, side.pieces.columns.name)) for side in sides]
     before, after = (_tree(paths) for paths in names)
     rows: list[dict[str, Row]] = [{}, {}]
-    for one, other in _pairs(before, after):
-        row = _row(one, other)
-        for of, module in zip(rows, (one, other), strict=True):
+    for base_module, new_module in _pairs(before, after):
+        row = _row(base_module, new_module)
+        for row_of_path, module in zip(rows, (base_module, new_module), strict=True):
             if module:
-                of[module.path] = row
-    return placed(sides, [[of[path] for path in paths] for of, paths in zip(rows, names, strict=True)])
+                row_of_path[module.path] = row
+    return distinct_rows(
+        sides, [[row_of_path[path] for path in paths] for row_of_path, paths in zip(rows, names, strict=True)]
+    )
 
 
 def _tree(paths: list[str]) -> _Module:
@@ -68,13 +70,13 @@ def _pairs(base: _Module, new: _Module) -> Iterator[_Pair]:
     for tag, i, i_end, j, j_end in SequenceMatcher(None, *kinds, autojunk=False).get_opcodes():
         alike = tag == "equal" or (tag == "replace" and i_end - i == j_end - j)
         if alike:
-            for one, other in zip(a[i:i_end], b[j:j_end], strict=True):
-                yield from _pair(one, other)
+            for base_module, new_module in zip(a[i:i_end], b[j:j_end], strict=True):
+                yield from _pair(base_module, new_module)
         else:
-            for one in a[i:i_end]:
-                yield from ((module, None) for module in _all(one))
-            for other in b[j:j_end]:
-                yield from ((None, module) for module in _all(other))
+            for base_module in a[i:i_end]:
+                yield from ((module, None) for module in _all(base_module))
+            for new_module in b[j:j_end]:
+                yield from ((None, module) for module in _all(new_module))
 
 
 def _pair(base: _Module, new: _Module) -> Iterator[_Pair]:

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 import numpy as np
 
 from visualprof.views.diff.answer import DiffNote, DiffStep
-from visualprof.views.diff.confidence import LEAST_CHANGE, LEAST_STEPS, RowChanges
+from visualprof.views.diff.confidence import MIN_CHANGE_RATIO, MIN_STEPS, RowChanges
 from visualprof.views.diff.side import Facts, Side
 
-BUSY = 0.1  # mean CPU pressure
-DRIFTED = 0.005
+MIN_BUSY_PRESSURE = 0.1  # mean CPU pressure
+MIN_DRIFT_RATIO = 0.005
 
 
 def notes(base: Side, new: Side, same: bool, step: DiffStep, changes: RowChanges | None) -> Iterator[DiffNote]:
@@ -28,21 +28,21 @@ def notes(base: Side, new: Side, same: bool, step: DiffStep, changes: RowChanges
     steps = len(base.steps), len(new.steps)
     if not a.marked:
         yield DiffNote("no_steps")
-    elif min(steps) < LEAST_STEPS:
+    elif min(steps) < MIN_STEPS:
         yield DiffNote("few_steps", str(steps[0]), str(steps[1]))
-    yield from _unlike(a, b)
+    yield from _differences(a, b)
     yield from _loads(base, new)
     if _pressure(a) or _pressure(b):
         yield DiffNote("host_busy", _pressure(a), _pressure(b))
-    if changes and changes.drift is not None and abs(changes.drift) > DRIFTED:
+    if changes and changes.drift is not None and abs(changes.drift) > MIN_DRIFT_RATIO:
         yield DiffNote("drift", ratio=changes.drift)
-    if changes and changes.pace is not None and abs(changes.pace) > LEAST_CHANGE:
+    if changes and changes.pace is not None and abs(changes.pace) > MIN_CHANGE_RATIO:
         yield DiffNote("pace", ratio=changes.pace)
     if step.low_ns is not None and step.high_ns is not None and not step.low_ns <= step.delta_ns <= step.high_ns:
         yield DiffNote("outliers")
 
 
-def _unlike(a: Facts, b: Facts) -> Iterator[DiffNote]:
+def _differences(a: Facts, b: Facts) -> Iterator[DiffNote]:
     """Yield a note for each known property that differs."""
     if a.framework != b.framework:
         yield DiffNote("framework", a.framework, b.framework)
@@ -62,7 +62,7 @@ def _unlike(a: Facts, b: Facts) -> Iterator[DiffNote]:
 def _loads(base: Side, new: Side) -> Iterator[DiffNote]:
     """Yield a note if the mean number of tokens per step differs: steps of servers take longer with more tokens."""
     a, b = (np.array([n for n in side.steps.columns.tokens or () if n is not None], np.float64) for side in (base, new))
-    if len(a) and len(b) and abs(b.mean() - a.mean()) > LEAST_CHANGE * a.mean():
+    if len(a) and len(b) and abs(b.mean() - a.mean()) > MIN_CHANGE_RATIO * a.mean():
         yield DiffNote("load", f"{a.mean():.4g}", f"{b.mean():.4g}")
 
 
@@ -72,5 +72,5 @@ def _yes(holds: bool) -> str | None:
 
 def _pressure(facts: Facts) -> str | None:
     """Return the CPU pressure of a busy host, in percent."""
-    known = facts.cpu_pressure_ratio
-    return f"{known:.0%}" if known is not None and known > BUSY else None
+    pressure = facts.cpu_pressure_ratio
+    return f"{pressure:.0%}" if pressure is not None and pressure > MIN_BUSY_PRESSURE else None

@@ -21,7 +21,7 @@ from visualprof.views import Params, View
 from visualprof.views.answers import kinds
 from visualprof.views.answers.kinds import Column
 from visualprof.views.answers.table import Answer, Columns, Table
-from visualprof.views.diff.memory import Held, memory_table
+from visualprof.views.diff.memory import HeldColumns, memory_table
 from visualprof.views.measure.call_paths import BACKWARD_LABEL, backward_times, path_owners, path_texts, scope_paths
 from visualprof.views.measure.collectives import collectives
 from visualprof.views.measure.groups import group
@@ -44,7 +44,7 @@ from visualprof.views.measure.timing import name_texts
 
 _SHAPE = pattern(r"\[+([\d, ]+)\]")
 _TYPE = pattern(r"(?:c10::)?(\w+)")
-BARE = (Category.MEMORY, Category.STEP, Category.SESSION, Category.OTHER)
+INSUFFICIENT_CATEGORIES = (Category.MEMORY, Category.STEP, Category.SESSION, Category.OTHER)
 
 
 Viewed = Literal["overview", "operator", "kernel", "runtime", "memory", "distributed", "modules"]
@@ -144,7 +144,7 @@ class Side(Answer):
     steps: Table[StepTimes]
     pieces: Table[Pieces]
     cells: Table[Cells]
-    memory: Table[Held] | None = None
+    memory: Table[HeldColumns] | None = None
 
 
 class _Spent(NamedTuple):
@@ -175,7 +175,7 @@ class _Spent(NamedTuple):
 
 def needs(trace: Trace) -> bool:
     """Whether the trace has any work that can fill a step."""
-    return not trace.events.category_mask(*BARE).all()
+    return not trace.events.category_mask(*INSUFFICIENT_CATEGORIES).all()
 
 
 def compute(trace: Trace, params: SideParams) -> Side:
@@ -199,10 +199,12 @@ def compute(trace: Trace, params: SideParams) -> Side:
     spent = _overview(trace, windows, spans, parts) if params.view == "overview" else _ROWS[params.view](trace, windows)
     pieces, cells = _cells(trace, spent, len(windows), params)
     times = {f"{part}_ns": parts[part] for part in STEP_PARTS}
-    own = _worked_on(loads, windows) if loads else {}
+    load_columns = _worked_on(loads, windows) if loads else {}
     return Side(
         facts=_facts(trace, windows),
-        steps=Table(columns=StepTimes(name=list(windows.names), total_ns=windows.end - windows.start, **own, **times)),
+        steps=Table(
+            columns=StepTimes(name=list(windows.names), total_ns=windows.end - windows.start, **load_columns, **times)
+        ),
         pieces=Table(columns=pieces),
         cells=Table(columns=cells),
         memory=memory_table(trace, windows, params.step) if params.view == "memory" else None,
@@ -228,8 +230,8 @@ def _phases(loads: Sequence[ServingStep], windows: StepWindows) -> tuple[Phase, 
 
 def _worked_on(loads: Sequence[ServingStep | None], windows: StepWindows) -> dict[str, Column]:
     places: list[int] = windows.index.tolist()
-    own = [loads[i] for i in places]
-    requests, tokens = ([getattr(load, key, None) for load in own] for key in ("batch", "tokens"))
+    step_loads = [loads[i] for i in places]
+    requests, tokens = ([getattr(load, key, None) for load in step_loads] for key in ("batch", "tokens"))
     return {"phase": list(windows.phases), "requests": requests, "tokens": tokens}
 
 
@@ -273,8 +275,8 @@ def _of_products(trace: Trace, argument: str, wanted: re.Pattern[str], first: bo
     else:
         spent = (times.device_total if times.device_total.any() else times.host_total)[products]
         text = int(np.bincount(texts, spent * (texts > 0)).argmax())
-    told = wanted.search(trace.strings[text])
-    return told[1].replace(" ", "") if told else ""
+    match = wanted.search(trace.strings[text])
+    return match[1].replace(" ", "") if match else ""
 
 
 def _cells(trace: Trace, spent: _Spent, steps: int, params: SideParams) -> tuple[Pieces, Cells]:
@@ -285,12 +287,12 @@ def _cells(trace: Trace, spent: _Spent, steps: int, params: SideParams) -> tuple
     pieces = group(*keys)
     first = inside[pieces.first]
     texts = spent.texts or trace.strings
-    called, of = [texts[int(i)] for i in spent.name[first]], name_texts(trace, shape[first])
+    called, shape_texts = [texts[int(i)] for i in spent.name[first]], name_texts(trace, shape[first])
     cells = group(pieces.ids.astype(np.int64) * steps + spent.step[inside])
     at = cells.first
     return Pieces(
         part=[(*STEP_PARTS, "")[i] for i in map(int, spent.part[first])],
-        name=[f"{name} {shapes}".rstrip() for name, shapes in zip(called, of, strict=True)],
+        name=[f"{name} {shapes}".rstrip() for name, shapes in zip(called, shape_texts, strict=True)],
         under=name_texts(trace, spent.under[first]),
         on_device=spent.on_device[first].tolist(),
     ), Cells(
@@ -305,7 +307,16 @@ def _plain(trace: Trace, windows: StepWindows, rows: Rows, ns: Ints, on_device: 
     """Return the events with their durations, in the steps that launched them."""
     none = np.zeros(len(rows), np.int64)
     step, name = windows.positions(trace, rows), trace.events.name[rows]
-    return _Spent(step, none + 1, ns, name, none, none - 1, np.full(len(rows), on_device), none)
+    return _Spent(
+        step=step,
+        calls=none + 1,
+        ns=ns,
+        name=name,
+        under=none,
+        part=none - 1,
+        on_device=np.full(len(rows), on_device),
+        shape=none,
+    )
 
 
 def _operators(trace: Trace, windows: StepWindows) -> _Spent:
@@ -356,14 +367,14 @@ def _modules(trace: Trace, windows: StepWindows) -> _Spent:
         at, called = back.rows, called._replace(ns=np.maximum(dur - inner, 0))
         later = np.ones(len(at), bool)
     else:
-        own = path_owners(trace, tree, np.where(joined.site >= 0, joined.site, joined.op))
-        at, by, later, spent = joined.work, own.path, own.is_backward, events.dur[joined.work]
-    known = by >= 0
-    ran = _plain(trace, windows, at[known], spent[known], on_device)
-    ran = ran._replace(name=(by * 2 + later)[known], calls=later[known].astype(np.int64))
+        owner = path_owners(trace, tree, np.where(joined.site >= 0, joined.site, joined.op))
+        at, by, later, spent = joined.work, owner.path, owner.is_backward, events.dur[joined.work]
+    has_module = by >= 0
+    ran = _plain(trace, windows, at[has_module], spent[has_module], on_device)
+    ran = ran._replace(name=(by * 2 + later)[has_module], calls=later[has_module].astype(np.int64))
     texts = path_texts(tree, trace.strings)
     columns = (np.concatenate(pair) for pair in zip(called[:-1], ran[:-1], strict=True))
-    both = tuple(text for own in texts for text in (own, f"{own}/{BACKWARD_LABEL}"))
+    both = tuple(text for text_of_module in texts for text in (text_of_module, f"{text_of_module}/{BACKWARD_LABEL}"))
     return _Spent._make([*columns, both])
 
 
@@ -384,22 +395,22 @@ def _overview(trace: Trace, windows: StepWindows, spans: dict[str, Ints], parts:
 
     Concurrent events of a part (streams, threads) share the time in proportion to their durations.
     """
-    found = [_of_part(trace, windows, part, spans[part], parts[part]) for part in PART_CATEGORIES]
-    columns = zip(*(one[:-1] for one in found), strict=True)
+    spent = [_of_part(trace, windows, part, spans[part], parts[part]) for part in PART_CATEGORIES]
+    columns = zip(*(part[:-1] for part in spent), strict=True)
     return _Spent._make([*map(np.concatenate, columns), ()])
 
 
 def _of_part(trace: Trace, windows: StepWindows, part: str, spans: Ints, filled: Ints) -> _Spent:
     """Return the events of one part of the step."""
     events, on_stream = trace.events, trace.track_mask(TrackKind.STREAM)
-    mine = np.zeros(len(events), bool)
+    selected = np.zeros(len(events), bool)
     for category, device in PART_CATEGORIES[part]:
-        mine |= (events.category == category) & (on_stream == device)
-    mine &= (events.dur >= 0) & ~trace.projected_mask()
-    rows = np.flatnonzero(mine).astype(np.int32)
+        selected |= (events.category == category) & (on_stream == device)
+    selected &= (events.dur >= 0) & ~trace.projected_mask()
+    rows = np.flatnonzero(selected).astype(np.int32)
     first = np.searchsorted(windows.end, events.ts[rows], side="right")
     count = np.maximum(np.searchsorted(windows.start, events.end[rows], side="left") - first, 0)
-    event = np.repeat(np.arange(len(rows)), count)  # what runs on into the next step has time in both
+    event = np.repeat(np.arange(len(rows)), count)  # an event that spans steps has time in each
     begun = np.cumsum(count) - count
     later = np.arange(len(event)) - begun[event]
     step = first[event] + later
@@ -408,16 +419,18 @@ def _of_part(trace: Trace, windows: StepWindows, part: str, spans: Ints, filled:
     spent = covered_ns(spans, start, np.maximum(start, end))
     place = np.full(len(events) + 1, -1)
     place[rows] = np.arange(len(rows))
-    above = place[nearest_ancestor(events.parent, mine, events.parent[row])]
-    around = np.where(above >= 0, begun[above] + step - first[above], -1)  # the part of what is around it in that step
+    above = place[nearest_ancestor(events.parent, selected, events.parent[row])]
+    around = np.where(
+        above >= 0, begun[above] + step - first[above], -1
+    )  # the part of the enclosing event in that step
     inner = np.bincount(around[around >= 0], spent[around >= 0], len(row)).astype(np.int64)
-    own = np.maximum(spent - inner, 0)
-    whole = np.bincount(step, own, len(windows))
-    own = np.rint(own * (filled / np.maximum(whole, 1))[step]).astype(np.int64)
+    self_ns = np.maximum(spent - inner, 0)
+    whole = np.bincount(step, self_ns, len(windows))
+    self_ns = np.rint(self_ns * (filled / np.maximum(whole, 1))[step]).astype(np.int64)
     return _Spent(
-        step=np.where(own > 0, step, -1),
+        step=np.where(self_ns > 0, step, -1),
         calls=(later == 0).astype(np.int64),
-        ns=own,
+        ns=self_ns,
         name=events.name[row],
         under=_launched_by(trace, row) * on_stream[row],
         part=np.full(len(row), STEP_PARTS.index(part)),

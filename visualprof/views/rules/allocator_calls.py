@@ -13,34 +13,34 @@ from visualprof.reader.trace import Category, TrackKind
 from visualprof.views.measure.findings import Detection, Rule, RuleContext, longest_event, time_by_name
 from visualprof.views.measure.tensor_core import match_names
 
-CALL = re.compile(
+ALLOCATOR_CALL = re.compile(
     r"(cuda|hip)(Malloc|Free|HostAlloc|MallocHost|HostMalloc|FreeHost|HostFree)$|cuMem(Create|Map|Unmap|Release)$"
 )
 
 
-def look(case: RuleContext) -> Iterator[Detection]:
+def detect(context: RuleContext) -> Iterator[Detection]:
     """Yield the calls in typical steps without the first of all steps, in which the cache fills."""
-    events, windows = case.trace.events, case.windows
-    rows = case.events_of(Category.RUNTIME)
-    rows = rows[case.trace.track_mask(TrackKind.THREAD)[rows] & (events.dur[rows] > 0)]
-    rows = rows[match_names(case.trace, events.name[rows], lambda name: CALL.match(name) is not None)]
+    events, windows = context.trace.events, context.windows
+    rows = context.events_of(Category.RUNTIME)
+    rows = rows[context.trace.track_mask(TrackKind.THREAD)[rows] & (events.dur[rows] > 0)]
+    rows = rows[match_names(context.trace, events.name[rows], lambda name: ALLOCATOR_CALL.match(name) is not None)]
     if len(windows) < 2:
         return
-    rows = case.in_typical_steps(rows[events.ts[rows] >= windows.end[0]])
-    spent = case.covered_ns(case.event_spans(rows))
+    rows = context.in_typical_steps(rows[events.ts[rows] >= windows.end[0]])
+    spent = context.covered_ns(context.event_spans(rows))
     if spent:
-        names = time_by_name(case.trace, rows)
+        names = time_by_name(context.trace, rows)
         numbers = {
-            "calls_per_step": case.count_per_step(rows),
+            "calls_per_step": context.count_per_step(rows),
             "allocator_ns": round(spent),
-            "allocator_ratio": case.share(spent),
+            "allocator_ratio": context.share(spent),
         }
         change = "; ".join(f"host[{name}]=0" for name in names)
-        yield Detection(numbers, "/memory", longest_event(case.trace, rows), spent, change)
+        yield Detection(numbers, "/memory", longest_event(context.trace, rows), spent, change)
 
 
 RULE = Rule(
-    look,
+    detect,
     "high",
     {
         "pytorch": "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",

@@ -11,17 +11,17 @@ from visualprof.reader.trace import Category
 from visualprof.views.measure.findings import Detection, Rule, RuleContext
 
 
-def look(case: RuleContext) -> Iterator[Detection]:
+def detect(context: RuleContext) -> Iterator[Detection]:
     """Yield the exposed communication."""
-    spent = case.part_time("communication")
+    spent = context.part_time("communication")
     if spent:
-        numbers = {"communication_ratio": case.share(spent), "communication_ns": round(spent)}
-        extent = case.longest_extent(case.exposed["communication"], case.events_of(Category.COMM))
+        numbers = {"communication_ratio": context.share(spent), "communication_ns": round(spent)}
+        extent = context.longest_extent(context.exposed["communication"], context.events_of(Category.COMM))
         yield Detection(numbers, "/distributed", extent, spent, "collective=0")
 
 
 RULE = Rule(
-    look,
+    detect,
     "medium",
     {
         "pytorch": "DistributedDataParallel(model, bucket_cap_mb=100); with model.no_sync(): ...",

@@ -14,19 +14,19 @@ from visualprof.views.measure.findings import Detection, Rule, RuleContext
 from visualprof.views.measure.tensor_core import match_names
 
 
-def look(case: RuleContext) -> Iterator[Detection]:
+def detect(context: RuleContext) -> Iterator[Detection]:
     """Yield the exposed copies."""
-    spent = case.part_time("memcpy")
+    spent = context.part_time("memcpy")
     if spent:
-        rows = np.flatnonzero(case.trace.events.category == Category.MEMCPY)
-        count = int(match_names(case.trace, case.trace.events.name[rows], lambda name: "Pageable" in name).sum())
-        numbers = {"pageable_copies": count, "memcpy_ratio": case.share(spent), "memcpy_ns": round(spent)}
-        extent = case.longest_extent(case.exposed["memcpy"], case.events_of(Category.MEMCPY))
+        rows = np.flatnonzero(context.trace.events.category == Category.MEMCPY)
+        count = int(match_names(context.trace, context.trace.events.name[rows], lambda name: "Pageable" in name).sum())
+        numbers = {"pageable_copies": count, "memcpy_ratio": context.share(spent), "memcpy_ns": round(spent)}
+        extent = context.longest_extent(context.exposed["memcpy"], context.events_of(Category.MEMCPY))
         yield Detection(numbers, "/kernel?table=memory_operations", extent, spent, "copies=0")
 
 
 RULE = Rule(
-    look,
+    detect,
     "medium",
     {
         "pytorch": 'with torch.cuda.stream(side): next_x = next_x.to("cuda", non_blocking=True)',

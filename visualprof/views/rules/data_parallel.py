@@ -13,21 +13,21 @@ from visualprof.reader.patterns import pattern
 from visualprof.views.measure.findings import Detection, Rule, RuleContext, longest_event
 from visualprof.views.measure.tensor_core import match_names
 
-NAME = pattern(r"(?<![A-Za-z])DataParallel(?![A-Za-z])")
+DATA_PARALLEL = pattern(r"(?<![A-Za-z])DataParallel(?![A-Za-z])")
 
 
-def look(case: RuleContext) -> Iterator[Detection]:
+def detect(context: RuleContext) -> Iterator[Detection]:
     """Yield a detection if DataParallel uses several devices."""
-    if len(case.devices) < 2:
+    if len(context.devices) < 2:
         return
-    named = match_names(case.trace, case.trace.events.name, lambda name: bool(NAME.search(name)))
+    named = match_names(context.trace, context.trace.events.name, lambda name: bool(DATA_PARALLEL.search(name)))
     if named.any():
-        extent = longest_event(case.trace, np.flatnonzero(named))
-        yield Detection({"devices": len(case.devices)}, "/overview", extent, severity="medium")
+        extent = longest_event(context.trace, np.flatnonzero(named))
+        yield Detection({"devices": len(context.devices)}, "/overview", extent, severity="medium")
 
 
 RULE = Rule(
-    look,
+    detect,
     "high",
     {"pytorch": "DistributedDataParallel(model)  # a process for each device: torchrun --nproc-per-node=N"},
     training_only=True,

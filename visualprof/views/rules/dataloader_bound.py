@@ -11,20 +11,20 @@ from visualprof.reader.trace import Category
 from visualprof.views.measure.findings import Detection, Rule, RuleContext, dominant_function, time_by_name
 
 
-def look(case: RuleContext) -> Iterator[Detection]:
+def detect(context: RuleContext) -> Iterator[Detection]:
     """Yield the exposed data loading."""
-    spent, rows = case.part_time("dataloader"), case.events_of(Category.DATALOADER)
+    spent, rows = context.part_time("dataloader"), context.events_of(Category.DATALOADER)
     if spent:
-        where = dominant_function(case.trace, case.exposed["dataloader"]) or next(
-            iter(time_by_name(case.trace, rows)), ""
+        function = dominant_function(context.trace, context.exposed["dataloader"]) or next(
+            iter(time_by_name(context.trace, rows)), ""
         )
-        numbers = {"dataloader_ratio": case.share(spent), "dataloader_ns": round(spent), "function": where}
-        extent = case.longest_extent(case.exposed["dataloader"], rows)
+        numbers = {"dataloader_ratio": context.share(spent), "dataloader_ns": round(spent), "function": function}
+        extent = context.longest_extent(context.exposed["dataloader"], rows)
         yield Detection(numbers, "/overview?chart=steps", extent, spent, "dataloader=0")
 
 
 RULE = Rule(
-    look,
+    detect,
     "high",
     {
         "pytorch": "DataLoader(dataset, num_workers=4, pin_memory=True, persistent_workers=True)",

@@ -15,40 +15,42 @@ from visualprof.views.measure.groups import group
 from visualprof.views.measure.tensor_core import match_names
 
 PART = "elementwise"
-SHORTEST = 3  # kernels of a chain
+MIN_KERNELS = 3  # kernels of a chain
 
 
-def look(case: RuleContext) -> Iterator[Detection]:
+def detect(context: RuleContext) -> Iterator[Detection]:
     """Yield the chains with their predicted savings."""
-    events = case.trace.events
-    rows = case.events_of(Category.KERNEL)
-    if not case.has_gpu_kernels() or not len(rows):
+    events = context.trace.events
+    rows = context.events_of(Category.KERNEL)
+    if not context.has_gpu_kernels() or not len(rows):
         return
     rows = rows[np.lexsort((events.ts[rows], events.track[rows]))]
-    alike = match_names(case.trace, events.name[rows], lambda name: PART in name.casefold())
+    alike = match_names(context.trace, events.name[rows], lambda name: PART in name.casefold())
     begins = np.append(True, (events.track[rows[1:]] != events.track[rows[:-1]]) | ~alike[1:] | ~alike[:-1])
     chains = group(np.cumsum(begins))
-    chained = chains.count[chains.ids] >= SHORTEST
+    chained = chains.count[chains.ids] >= MIN_KERNELS
     dur = np.maximum(events.dur[rows], 0)
     total = int(dur[alike].sum())
     saved = chains.sum(dur) - chains.max(dur)
-    saved = int(saved[chains.count >= SHORTEST].sum())
+    saved = int(saved[chains.count >= MIN_KERNELS].sum())
     if not saved:
         return
-    spent = case.covered_ns(case.event_spans(rows[chained]))
-    longest = int(np.where(chains.count >= SHORTEST, chains.sum(dur), -1).argmax())
-    mine = rows[chains.ids == longest]
-    extent = extent_with_track(case.trace, int(events.ts[mine].min()), int(events.end[mine].max()), mine)
-    chain_count = int((chains.count >= SHORTEST).sum())
+    spent = context.covered_ns(context.event_spans(rows[chained]))
+    longest = int(np.where(chains.count >= MIN_KERNELS, chains.sum(dur), -1).argmax())
+    longest_rows = rows[chains.ids == longest]
+    extent = extent_with_track(
+        context.trace, int(events.ts[longest_rows].min()), int(events.end[longest_rows].max()), longest_rows
+    )
+    chain_count = int((chains.count >= MIN_KERNELS).sum())
     numbers = {
         "chains": chain_count, "kernels_per_chain": float(chained.sum() / chain_count),
-        "chain_ns": round(spent), "chain_ratio": case.share(spent),
+        "chain_ns": round(spent), "chain_ratio": context.share(spent),
     }  # fmt: skip
     yield Detection(numbers, "/kernel", extent, spent, f"kernel[name~{PART}]*{1 - saved / total:.3g}")
 
 
 RULE = Rule(
-    look,
+    detect,
     "medium",
     {
         "pytorch": "model = torch.compile(model)",

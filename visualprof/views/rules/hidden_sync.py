@@ -18,32 +18,32 @@ from visualprof.views.measure.replay.build import COPY_CALL, wait_graph
 from visualprof.views.measure.replay.graph import DEPENDENCY_KINDS
 
 
-def look(case: RuleContext) -> Iterator[Detection]:
+def detect(context: RuleContext) -> Iterator[Detection]:
     """Yield the time in calls that returned when the work they waited for had ended."""
-    trace = case.trace
-    if not case.has_gpu_kernels():
+    trace = context.trace
+    if not context.has_gpu_kernels():
         return
     graph = wait_graph(trace)
     back = graph.edges.dst[graph.edges.kind == DEPENDENCY_KINDS.index("return")]
-    rows = case.in_typical_steps(distinct(graph.nodes.event[back]))
-    spent = case.covered_ns(case.event_spans(rows))
+    rows = context.in_typical_steps(distinct(graph.nodes.event[back]))
+    spent = context.covered_ns(context.event_spans(rows))
     if not spent:
         return
     python = trace.events.category == Category.PYTHON
     around = nearest_ancestor(trace.events.parent, is_operator(trace) | python, rows)
     callers = np.where(around >= 0, around, rows)
-    copies = [COPY_CALL.match(case.event_name(row)) is not None for row in rows.tolist()]
-    change = "; ".join(text for text, there in (("sync=remove", False), ("copies=async", True)) if there in copies)
+    copies = [COPY_CALL.match(context.event_name(row)) is not None for row in rows.tolist()]
+    change = "; ".join(text for text, is_copy in (("sync=remove", False), ("copies=async", True)) if is_copy in copies)
     by_caller = np.bincount(callers, trace.events.dur[rows], len(trace.events))
     numbers = {
-        "calls_per_step": case.count_per_step(rows), "sync_ns": round(spent), "sync_ratio": case.share(spent),
-        "call": next(iter(time_by_name(trace, rows))), "function": case.event_name(int(by_caller.argmax())),
+        "calls_per_step": context.count_per_step(rows), "sync_ns": round(spent), "sync_ratio": context.share(spent),
+        "call": next(iter(time_by_name(trace, rows))), "function": context.event_name(int(by_caller.argmax())),
     }  # fmt: skip
     yield Detection(numbers, "/idle", longest_event(trace, rows), spent, change)
 
 
 RULE = Rule(
-    look,
+    detect,
     "high",
     {
         "pytorch": "total += loss.detach()  # .item() only every 100 steps",

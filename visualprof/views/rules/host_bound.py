@@ -16,36 +16,42 @@ from visualprof.views.measure.intervals import intersect, subtract, union
 from visualprof.views.measure.self_time import NamedSelfTimes, self_times, sum_by_name
 
 KERNEL_WAIT_NS = 30_000  # as in the view idle
-LEAST = 0.2  # of the time, from which on a function is the one to name
+MIN_FUNCTION_SHARE = 0.2  # of the self time, for a function to be named
 
 
-def look(case: RuleContext) -> Iterator[Detection]:
+def detect(context: RuleContext) -> Iterator[Detection]:
     """Yield the gaps of whole devices that the host causes, without data loading."""
-    for lane in work_sequences(case.trace) if case.has_gpu_kernels() else ():
+    for lane in work_sequences(context.trace) if context.has_gpu_kernels() else ():
         if lane.track < 0:
-            yield from _waits(case, lane)
+            yield from _waits(context, lane)
 
 
-def _waits(case: RuleContext, lane: WorkSequence) -> Iterator[Detection]:
+def _waits(context: RuleContext, lane: WorkSequence) -> Iterator[Detection]:
     """Yield the detection for one device."""
-    events = case.trace.events
-    found = find_gaps(case.trace, lane, np.sort(events.end[lane.work]), KERNEL_WAIT_NS)
-    at = np.flatnonzero(found.cause == CAUSES.index("host_wait"))
-    waiting = np.stack((found.start[at], np.minimum(events.ts[found.call[at]], found.end[at])), axis=1)
-    waiting = subtract(intersect(waiting, case.typical_spans), case.exposed["dataloader"])
-    spent = case.covered_ns(waiting)
+    events = context.trace.events
+    device_gaps = find_gaps(context.trace, lane, np.sort(events.end[lane.work]), KERNEL_WAIT_NS)
+    at = np.flatnonzero(device_gaps.cause == CAUSES.index("host_wait"))
+    waiting = np.stack(
+        (device_gaps.start[at], np.minimum(events.ts[device_gaps.call[at]], device_gaps.end[at])), axis=1
+    )
+    waiting = subtract(intersect(waiting, context.typical_spans), context.exposed["dataloader"])
+    spent = context.covered_ns(waiting)
     if not spent:
         return
-    tracks = events.track[found.call[at]]
+    tracks = events.track[device_gaps.call[at]]
     parts = [
-        self_times(case.trace, (int(tracks[of[0]]),), intersect(waiting, union(found.start[at[of]], found.end[at[of]])))
-        for of in group(tracks).members()
+        self_times(
+            context.trace,
+            (int(tracks[members[0]]),),
+            intersect(waiting, union(device_gaps.start[at[members]], device_gaps.end[at[members]])),
+        )
+        for members in group(tracks).members()
     ]
-    did = sum_by_name(case.trace, parts)
+    did = sum_by_name(context.trace, parts)
     start, end = waiting[np.argmax(waiting[:, 1] - waiting[:, 0])].tolist()
-    numbers = {"device": lane.device, "idle_ns": round(spent), "idle_ratio": case.share(spent), **_most(did)}
-    change = removal_change(case.trace, str(numbers.get("function", "")))
-    yield Detection(numbers, "/idle", extent_with_track(case.trace, start, end, found.call[at]), spent, change)
+    numbers = {"device": lane.device, "idle_ns": round(spent), "idle_ratio": context.share(spent), **_most(did)}
+    change = removal_change(context.trace, str(numbers.get("function", "")))
+    yield Detection(numbers, "/idle", extent_with_track(context.trace, start, end, device_gaps.call[at]), spent, change)
 
 
 def _most(did: NamedSelfTimes) -> dict[str, str | float]:
@@ -54,12 +60,12 @@ def _most(did: NamedSelfTimes) -> dict[str, str | float]:
         return {}
     longest, marks = int(did.ns.argmax()), ("step", "session")
     ratio = float(did.ns[longest] / did.ns.sum())
-    named = ratio >= LEAST and did.category[longest] not in marks
+    named = ratio >= MIN_FUNCTION_SHARE and did.category[longest] not in marks
     return {"function": did.name[longest], "function_ratio": ratio} if named else {}
 
 
 RULE = Rule(
-    look,
+    detect,
     "medium",
     server_code={
         "vllm": "vllm serve MODEL --async-scheduling",

@@ -11,11 +11,11 @@ from visualprof.views.measure.findings import Detection, Rule, RuleContext
 from visualprof.views.measure.pressure import BUSY_PRESSURE, cpu_pressure
 
 
-def look(case: RuleContext) -> Iterator[Detection]:
+def detect(context: RuleContext) -> Iterator[Detection]:
     """Yield the CPU pressure if it is high."""
-    pressure = cpu_pressure(case.trace)
+    pressure = cpu_pressure(context.trace)
     if pressure is not None and pressure > BUSY_PRESSURE:
         yield Detection({"cpu_pressure_ratio": pressure}, "", severity="medium")
 
 
-RULE = Rule(look, "high")
+RULE = Rule(detect, "high")

@@ -15,21 +15,21 @@ from visualprof.views.measure.tensor_core import match_names
 PARTS = ("nchwToNhwc", "nhwcToNchw")
 
 
-def look(case: RuleContext) -> Iterator[Detection]:
+def detect(context: RuleContext) -> Iterator[Detection]:
     """Yield the device time of the layout conversions."""
-    rows, events = case.events_of(Category.KERNEL), case.trace.events
-    rows = rows[match_names(case.trace, events.name[rows], lambda name: any(map(name.__contains__, PARTS)))]
-    spent = case.covered_ns(case.event_spans(rows))
+    rows, events = context.events_of(Category.KERNEL), context.trace.events
+    rows = rows[match_names(context.trace, events.name[rows], lambda name: any(map(name.__contains__, PARTS)))]
+    spent = context.covered_ns(context.event_spans(rows))
     if spent:
-        names = [case.trace.strings[int(i)] for i in distinct(events.name[rows])]
+        names = [context.trace.strings[int(i)] for i in distinct(events.name[rows])]
         change = "; ".join(f"kernel[name~{part}]=0" for part in PARTS if any(part in name for name in names))
-        numbers = {"calls": len(rows), "layout_ns": round(spent), "layout_ratio": case.share(spent)}
+        numbers = {"calls": len(rows), "layout_ns": round(spent), "layout_ratio": context.share(spent)}
         link = "/kernel?filter=" + (PARTS[0] if PARTS[0] in change else PARTS[1])
-        yield Detection(numbers, link, longest_event(case.trace, rows), spent, change)
+        yield Detection(numbers, link, longest_event(context.trace, rows), spent, change)
 
 
 RULE = Rule(
-    look,
+    detect,
     "high",
     {
         "pytorch": "model.to(memory_format=torch.channels_last); x = x.to(memory_format=torch.channels_last)",

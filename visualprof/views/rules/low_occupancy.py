@@ -12,18 +12,22 @@ import numpy as np
 from visualprof.views.measure.findings import Detection, Rule, RuleContext, longest_event
 from visualprof.views.measure.steps import device_kernels
 
-LEAST = 0.2
-IDLE = 0.7  # of the step: a device that does so little is not held up by its kernels
+MIN_OCCUPANCY = 0.2
+MAX_IDLE_SHARE = 0.7  # of the step: kernels do not limit a device that is mostly idle
 
 
-def look(case: RuleContext) -> Iterator[Detection]:
+def detect(context: RuleContext) -> Iterator[Detection]:
     """Yield the devices in use with a low mean occupancy."""
-    for device in case.devices:
-        if device.occupancy is not None and device.occupancy < LEAST and case.share(case.idle_ns(device.id)) < IDLE:
-            rows = device_kernels(case.trace)[device.id].rows
-            extent = longest_event(case.trace, rows[case.trace.arg("occupancy", rows, np.nan) < LEAST])
+    for device in context.devices:
+        if (
+            device.occupancy is not None
+            and device.occupancy < MIN_OCCUPANCY
+            and context.share(context.idle_ns(device.id)) < MAX_IDLE_SHARE
+        ):
+            rows = device_kernels(context.trace)[device.id].rows
+            extent = longest_event(context.trace, rows[context.trace.arg("occupancy", rows, np.nan) < MIN_OCCUPANCY])
             numbers = {"device": device.id, "occupancy": device.occupancy}
             yield Detection(numbers, "/kernel?group=launch", extent)
 
 
-RULE = Rule(look, "low")
+RULE = Rule(detect, "low")

@@ -16,31 +16,31 @@ from visualprof.views.measure.groups import distinct
 from visualprof.views.measure.intervals import merge, subtract
 from visualprof.views.measure.steps import device_kernels
 
-FEWEST = 100  # launches
-IDLE = 0.2  # of the step
+MIN_LAUNCHES = 100  # launches
+MIN_IDLE_SHARE = 0.2  # of the step
 
 
-def look(case: RuleContext) -> Iterator[Detection]:
+def detect(context: RuleContext) -> Iterator[Detection]:
     """Yield the calls that take longer than all the kernels they launch."""
-    joined, events = case.launches, case.trace.events
+    joined, events = context.launches, context.trace.events
     chosen = (joined.call >= 0) & (events.category[joined.work] == Category.KERNEL)
     work, call = joined.work[chosen], joined.call[chosen]
     calls = distinct(call)
-    if not case.has_gpu_kernels() or len(calls) < FEWEST:
+    if not context.has_gpu_kernels() or len(calls) < MIN_LAUNCHES:
         return
     short = np.bincount(call, events.dur[work])[calls] < events.dur[calls]
-    idle = max(case.idle_ns(device.id) for device in case.devices)
-    if short.mean() > 0.5 and case.share(idle) > IDLE:
-        busy = merge(*(mine.spans for mine in device_kernels(case.trace).values()))
-        spent = round(case.covered_ns(subtract(case.event_spans(calls[short]), busy)))
+    idle = max(context.idle_ns(device.id) for device in context.devices)
+    if short.mean() > 0.5 and context.share(idle) > MIN_IDLE_SHARE:
+        busy = merge(*(device_kernels.spans for device_kernels in device_kernels(context.trace).values()))
+        spent = round(context.covered_ns(subtract(context.event_spans(calls[short]), busy)))
         kernel_mean = round(float(events.dur[work].mean()))
         ratio = float(short.mean())
         numbers = {"calls": len(calls), "short_kernel_ratio": ratio, "kernel_mean_ns": kernel_mean, "launch_ns": spent}
-        yield Detection(numbers, "/idle", densest_burst(case.trace, calls[short]), idle, "launch=0")
+        yield Detection(numbers, "/idle", densest_burst(context.trace, calls[short]), idle, "launch=0")
 
 
 RULE = Rule(
-    look,
+    detect,
     "medium",
     {
         "pytorch": 'model = torch.compile(model, mode="reduce-overhead"); AdamW(parameters, fused=True)',

@@ -12,22 +12,22 @@ import numpy as np
 
 from visualprof.views.measure.findings import Detection, Extent, Rule, RuleContext
 
-UNUSED = 0.2  # of the device's memory
-FULL = 0.8  # of the device's memory is held
+MIN_UNUSED_SHARE = 0.2  # of the device's memory
+MIN_RESERVED_SHARE = 0.8  # of the device's memory is held
 
 
-def look(case: RuleContext) -> Iterator[Detection]:
+def detect(context: RuleContext) -> Iterator[Detection]:
     """Yield the memory that is reserved and unused at the peak of reserved memory."""
-    allocs = case.trace.allocs
-    for device in case.trace.meta.devices:
-        here = np.flatnonzero((allocs.device == device.id) & (allocs.reserved > 0) & (allocs.allocated >= 0))
-        if not len(here) or not device.memory_bytes:
+    allocs = context.trace.allocs
+    for device in context.trace.meta.devices:
+        on_device = np.flatnonzero((allocs.device == device.id) & (allocs.reserved > 0) & (allocs.allocated >= 0))
+        if not len(on_device) or not device.memory_bytes:
             continue
-        reserved = allocs.reserved[here]
-        at = here[reserved == reserved.max()]
-        row = int(at[allocs.allocated[at].argmax()])  # when most of what is held was in use
+        reserved = allocs.reserved[on_device]
+        at = on_device[reserved == reserved.max()]
+        row = int(at[allocs.allocated[at].argmax()])  # the moment with the least unused memory
         held, unused = int(allocs.reserved[row]), int(allocs.reserved[row] - allocs.allocated[row])
-        if held > FULL * device.memory_bytes and unused > UNUSED * device.memory_bytes:
+        if held > MIN_RESERVED_SHARE * device.memory_bytes and unused > MIN_UNUSED_SHARE * device.memory_bytes:
             numbers = {
                 "device": device.id,
                 "reserved_bytes": held,
@@ -39,7 +39,7 @@ def look(case: RuleContext) -> Iterator[Detection]:
 
 
 RULE = Rule(
-    look,
+    detect,
     "medium",
     {
         "pytorch": "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",

@@ -8,22 +8,26 @@ import numpy as np
 
 from visualprof.views.measure.findings import Detection, Rule, RuleContext
 
-FULL = 0.9
+MIN_PEAK_SHARE = 0.9
 
 
-def look(case: RuleContext) -> Iterator[Detection]:
+def detect(context: RuleContext) -> Iterator[Detection]:
     """Yield the peak of allocated or reserved memory if it is high."""
-    allocs = case.trace.allocs
-    for device in case.trace.meta.devices:
-        here = allocs.device == device.id
-        peak = int(np.maximum(allocs.allocated[here].max(), allocs.reserved[here].max())) if here.any() else 0
-        if device.memory_bytes and peak > FULL * device.memory_bytes:
+    allocs = context.trace.allocs
+    for device in context.trace.meta.devices:
+        on_device = allocs.device == device.id
+        peak = (
+            int(np.maximum(allocs.allocated[on_device].max(), allocs.reserved[on_device].max()))
+            if on_device.any()
+            else 0
+        )
+        if device.memory_bytes and peak > MIN_PEAK_SHARE * device.memory_bytes:
             numbers = {"device": device.id, "peak_bytes": peak, "memory_bytes": device.memory_bytes}
             yield Detection(numbers, "/memory", severity="medium")
 
 
 RULE = Rule(
-    look,
+    detect,
     "high",
     {
         "pytorch": "torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False)",

@@ -11,20 +11,20 @@ from visualprof.reader.trace import Category
 from visualprof.views.measure.devices import compute_capability
 from visualprof.views.measure.findings import Detection, Rule, RuleContext, longest_event
 
-CAPABILITY = 3.5
+MIN_CAPABILITY = 3.5
 
 
-def look(case: RuleContext) -> Iterator[Detection]:
+def detect(context: RuleContext) -> Iterator[Detection]:
     """Yield collectives over gloo or MPI on GPUs."""
-    backend, on_cuda = case.trace.meta.properties.get("backend", "nccl"), case.trace.meta.device_type == "cuda"
+    backend, on_cuda = context.trace.meta.properties.get("backend", "nccl"), context.trace.meta.device_type == "cuda"
     if (
         backend in ("gloo", "mpi")
-        and case.has_gpu_kernels()
+        and context.has_gpu_kernels()
         and on_cuda
-        and max(map(compute_capability, case.devices)) >= CAPABILITY
+        and max(map(compute_capability, context.devices)) >= MIN_CAPABILITY
     ):
-        extent = longest_event(case.trace, case.events_of(Category.COMM))
+        extent = longest_event(context.trace, context.events_of(Category.COMM))
         yield Detection({"backend": backend}, "/distributed", extent, severity="medium")
 
 
-RULE = Rule(look, "high", {"pytorch": 'torch.distributed.init_process_group("nccl")'})
+RULE = Rule(detect, "high", {"pytorch": 'torch.distributed.init_process_group("nccl")'})

@@ -13,20 +13,23 @@ from visualprof.views.measure.findings import Detection, Rule, RuleContext, domi
 from visualprof.views.measure.intervals import merge, subtract
 from visualprof.views.measure.launch import is_operator
 
-LEAST = 0.4  # of the step
+MIN_SHARE = 0.4  # of the step
 
 
-def look(case: RuleContext) -> Iterator[Detection]:
+def detect(context: RuleContext) -> Iterator[Detection]:
     """Yield the time of the host alone. Time in which a device waits belongs to the rule `host_bound`."""
-    spent = case.part_time("other")
-    if case.has_gpu_kernels() or case.share(spent) <= LEAST or not is_operator(case.trace).any():
+    spent = context.part_time("other")
+    if context.has_gpu_kernels() or context.share(spent) <= MIN_SHARE or not is_operator(context.trace).any():
         return
-    between = subtract(case.typical_spans, merge(*case.exposed.values()))
-    function = dominant_function(case.trace, between)
+    between = subtract(context.typical_spans, merge(*context.exposed.values()))
+    function = dominant_function(context.trace, between)
     named = {"function": function} if function else {}
-    numbers = {"outside_ratio": case.share(spent), "outside_ns": round(spent), **named}
-    extent, change = case.longest_extent(between, case.events_of(Category.OP)), removal_change(case.trace, function)
+    numbers = {"outside_ratio": context.share(spent), "outside_ns": round(spent), **named}
+    extent, change = (
+        context.longest_extent(between, context.events_of(Category.OP)),
+        removal_change(context.trace, function),
+    )
     yield Detection(numbers, "/overview?chart=steps", extent, spent, change)
 
 
-RULE = Rule(look, "low")
+RULE = Rule(detect, "low")

@@ -13,30 +13,30 @@ from visualprof.views.measure.findings import Detection, Rule, RuleContext, long
 from visualprof.views.measure.replay.change import PAGEABLE_COPY
 from visualprof.views.measure.tensor_core import match_names
 
-LONG_NS = 200_000  # a call that takes longer copies aside; one that only launches takes some 10 us
+MIN_CALL_NS = 200_000  # longer calls stage the data; calls that only launch take about 10 us
 
 
-def look(case: RuleContext) -> Iterator[Detection]:
+def detect(context: RuleContext) -> Iterator[Detection]:
     """Yield the long calls of such copies."""
-    joined, events = case.launches, case.trace.events
+    joined, events = context.launches, context.trace.events
     pageable = (joined.call >= 0) & match_names(
-        case.trace, events.name[joined.work], lambda name: PAGEABLE_COPY in name
+        context.trace, events.name[joined.work], lambda name: PAGEABLE_COPY in name
     )
-    rows = case.in_typical_steps(joined.call[pageable])
-    rows = rows[events.dur[rows] > LONG_NS]
+    rows = context.in_typical_steps(joined.call[pageable])
+    rows = rows[events.dur[rows] > MIN_CALL_NS]
     if len(rows):
-        spent = case.covered_ns(case.event_spans(np.sort(rows)))
+        spent = context.covered_ns(context.event_spans(np.sort(rows)))
         numbers = {
-            "calls_per_step": case.count_per_step(rows),
+            "calls_per_step": context.count_per_step(rows),
             "staging_ns": round(spent),
-            "staging_ratio": case.share(spent),
+            "staging_ratio": context.share(spent),
         }
         link = "/kernel?table=memory_operations"
-        yield Detection(numbers, link, longest_event(case.trace, rows), spent, "copies=pinned")
+        yield Detection(numbers, link, longest_event(context.trace, rows), spent, "copies=pinned")
 
 
 RULE = Rule(
-    look,
+    detect,
     "high",
     {
         "pytorch": 'DataLoader(..., pin_memory=True); x = x.to("cuda", non_blocking=True)',

@@ -11,18 +11,18 @@ from visualprof.views.measure.compiled import compiled_regions
 from visualprof.views.measure.findings import Detection, Rule, RuleContext, longest_event, time_by_name
 
 
-def look(case: RuleContext) -> Iterator[Detection]:
+def detect(context: RuleContext) -> Iterator[Detection]:
     """Yield the compilations in typical steps without the first of all steps."""
-    events, windows = case.trace.events, case.windows
-    rows = compiled_regions(case.trace).compilation
+    events, windows = context.trace.events, context.windows
+    rows = compiled_regions(context.trace).compilation
     if len(windows) < 2 or not len(rows):
         return
-    rows = case.in_typical_steps(rows[events.ts[rows] >= windows.end[0]])
-    spent = case.covered_ns(case.event_spans(rows))
+    rows = context.in_typical_steps(rows[events.ts[rows] >= windows.end[0]])
+    spent = context.covered_ns(context.event_spans(rows))
     if spent:
-        share, change = case.share(spent), "; ".join(f"host[{name}]=0" for name in time_by_name(case.trace, rows))
+        share, change = context.share(spent), "; ".join(f"host[{name}]=0" for name in time_by_name(context.trace, rows))
         numbers = {"recompilations": len(rows), "compile_ns": round(spent), "compile_ratio": share}
-        yield Detection(numbers, "/operator?filter=compile", longest_event(case.trace, rows), spent, change)
+        yield Detection(numbers, "/operator?filter=compile", longest_event(context.trace, rows), spent, change)
 
 
-RULE = Rule(look, "high", {"pytorch": "torch.compile(model, dynamic=True)  # TORCH_LOGS=recompiles says why"})
+RULE = Rule(detect, "high", {"pytorch": "torch.compile(model, dynamic=True)  # TORCH_LOGS=recompiles says why"})

@@ -13,26 +13,26 @@ import numpy as np
 from visualprof.views.measure.findings import Detection, Rule, RuleContext, longest_event
 from visualprof.views.measure.steps import device_kernels
 
-MOST = 0.5  # of the kernels' time
-FULL = 1.0  # a block for each multiprocessor
-IDLE = 0.7
+MIN_SMALL_SHARE = 0.5  # of the kernels' time
+FULL_BLOCKS_PER_SM = 1.0  # one block per multiprocessor
+MAX_IDLE_SHARE = 0.7
 
 
-def look(case: RuleContext) -> Iterator[Detection]:
+def detect(context: RuleContext) -> Iterator[Detection]:
     """Yield the devices in use on which small kernels take most of the time."""
-    for device in case.devices if case.has_gpu_kernels() else ():
-        rows = device_kernels(case.trace)[device.id].rows
-        blocks = case.trace.arg("blocks_per_sm", rows, np.nan).astype(np.float64)
-        dur = np.maximum(case.trace.events.dur[rows], 0)
-        known, small = int(dur[~np.isnan(blocks)].sum()), blocks < FULL
-        ratio = int(dur[small].sum()) / known if known else 0.0
-        if ratio > MOST and case.share(case.idle_ns(device.id)) < IDLE:
+    for device in context.devices if context.has_gpu_kernels() else ():
+        rows = device_kernels(context.trace)[device.id].rows
+        blocks = context.trace.arg("blocks_per_sm", rows, np.nan).astype(np.float64)
+        dur = np.maximum(context.trace.events.dur[rows], 0)
+        known_ns, small = int(dur[~np.isnan(blocks)].sum()), blocks < FULL_BLOCKS_PER_SM
+        ratio = int(dur[small].sum()) / known_ns if known_ns else 0.0
+        if ratio > MIN_SMALL_SHARE and context.share(context.idle_ns(device.id)) < MAX_IDLE_SHARE:
             numbers = {"device": device.id, "small_kernel_ratio": ratio, "calls": int(small.sum())}
-            yield Detection(numbers, "/kernel?group=launch", longest_event(case.trace, rows[small]))
+            yield Detection(numbers, "/kernel?group=launch", longest_event(context.trace, rows[small]))
 
 
 RULE = Rule(
-    look,
+    detect,
     "low",
     server_code={
         "vllm": "vllm serve MODEL --max-num-seqs 512 --max-num-batched-tokens 16384",

@@ -8,24 +8,24 @@ import numpy as np
 
 from visualprof.views.measure.findings import Detection, Extent, Rule, RuleContext
 
-FEWEST = 5  # steps
-LONG = 1.5  # medians
+MIN_STEPS = 5  # steps
+MIN_LONGEST_RATIO = 1.5  # medians
 
 
-def look(case: RuleContext) -> Iterator[Detection]:
+def detect(context: RuleContext) -> Iterator[Detection]:
     """Yield the difference between the mean and the median of the typical steps."""
-    length, median = case.part_ns["total"][case.is_typical], case.step_ns
-    if len(case.windows) >= FEWEST and len(length) and length.max() > LONG * median:
-        worst = int(np.flatnonzero(case.is_typical)[np.argmax(length)])
-        step, longest = case.windows.names[worst], int(length.max())
+    length, median = context.part_ns["total"][context.is_typical], context.step_ns
+    if len(context.windows) >= MIN_STEPS and len(length) and length.max() > MIN_LONGEST_RATIO * median:
+        worst = int(np.flatnonzero(context.is_typical)[np.argmax(length)])
+        step, longest = context.windows.names[worst], int(length.max())
         numbers = {"step": step, "median_step_ns": round(median), "longest_step_ns": longest}
-        extent = Extent(int(case.windows.start[worst]), int(case.windows.end[worst]))
+        extent = Extent(int(context.windows.start[worst]), int(context.windows.end[worst]))
         most = min(max(0.0, float(length.mean()) - median), median)
         yield Detection(numbers, f"/overview?step={step}", extent, most)
 
 
 RULE = Rule(
-    look,
+    detect,
     "low",
     server_code={
         "vllm": "vllm serve MODEL --enable-chunked-prefill --max-num-batched-tokens 2048",

@@ -14,30 +14,30 @@ from visualprof.views.measure.findings import Detection, Rule, RuleContext, spee
 from visualprof.views.measure.launch import is_kernel
 from visualprof.views.measure.tensor_core import can_use_tensor_core, match_names
 
-CAPABILITY = 7.0
-SPEEDUP = 2.0  # what float16 or TF32 gives a product at least, on the devices that have them
+MIN_CAPABILITY = 7.0
+SPEEDUP = 2.0  # minimum speed-up of a product with float16 or TF32 on such devices
 
 
-def look(case: RuleContext) -> Iterator[Detection]:
+def detect(context: RuleContext) -> Iterator[Detection]:
     """Yield the eligible kernels. Kernels that run concurrently on several streams count once."""
-    if not case.has_gpu_kernels() or case.trace.meta.device_type != "cuda":
+    if not context.has_gpu_kernels() or context.trace.meta.device_type != "cuda":
         return
-    capable = [device for device in case.devices if compute_capability(device) >= CAPABILITY]
-    events, joined = case.trace.events, case.launches
+    capable = [device for device in context.devices if compute_capability(device) >= MIN_CAPABILITY]
+    events, joined = context.trace.events, context.launches
     owned = (joined.op >= 0) & (events.category[joined.work] == Category.KERNEL)
-    rows = joined.work[owned][match_names(case.trace, events.name[joined.op[owned]], can_use_tensor_core)]
-    spans = case.event_spans(rows)
-    spent = case.covered_ns(spans)
+    rows = joined.work[owned][match_names(context.trace, events.name[joined.op[owned]], can_use_tensor_core)]
+    spans = context.event_spans(rows)
+    spent = context.covered_ns(spans)
     if capable and all(device.tensor_core_ratio == 0 for device in capable) and spent:
-        eligible, kernels = int(events.dur[rows].sum()), int(events.dur[is_kernel(case.trace)].sum())
+        eligible, kernels = int(events.dur[rows].sum()), int(events.dur[is_kernel(context.trace)].sum())
         numbers = {"eligible_ratio": eligible / kernels, "eligible_ns": eligible}
-        change = speedup_change(time_by_name(case.trace, rows), 1 / SPEEDUP)
-        extent, most = case.longest_extent(spans, rows), spent * (1 - 1 / SPEEDUP)
+        change = speedup_change(time_by_name(context.trace, rows), 1 / SPEEDUP)
+        extent, most = context.longest_extent(spans, rows), spent * (1 - 1 / SPEEDUP)
         yield Detection(numbers, "/operator?sort=device_self_ns", extent, most, change)
 
 
 RULE = Rule(
-    look,
+    detect,
     "medium",
     {
         "pytorch": 'torch.set_float32_matmul_precision("high"); with torch.autocast("cuda", torch.bfloat16): ...',

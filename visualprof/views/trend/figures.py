@@ -85,8 +85,8 @@ def compute(trace: Trace, params: Params) -> Figures:
 
 def figures_of_point(point: Point) -> dict[str, float]:
     """Return the metrics of a measured batch size."""
-    told = {"p50": point.p50_ns, "p99": point.p99_ns, "qps": point.qps, "samples_per_s": point.samples_per_s}
-    return {f"evaluation.{name}": float(value) for name, value in told.items() if value}
+    values = {"p50": point.p50_ns, "p99": point.p99_ns, "qps": point.qps, "samples_per_s": point.samples_per_s}
+    return {f"evaluation.{name}": float(value) for name, value in values.items() if value}
 
 
-VIEW = View("figures", 0, needs, Params, compute)  # no page of its own: kept like an answer
+VIEW = View("figures", 0, needs, Params, compute)  # without a page, but cached like other answers

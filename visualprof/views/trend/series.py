@@ -20,7 +20,7 @@ from visualprof.views.measure.best_points import is_doubtful
 from visualprof.views.measure.change_points import find_change_points, level_band
 from visualprof.views.trend.figures import FIGURES, Figures, figures_of_point
 
-MOST = 500  # measurements of a series, the newest
+MAX_MEASUREMENTS = 500  # the newest measurements of a series
 _PIECES = re.compile(r"([-_./ @+#]+)")
 _COUNTED = re.compile(r"\d+|(build|run|job|ci|night|nightly|day|week|commit|rev|attempt)\d+|(\d{4,8}t)?\d+z?", re.I)
 _HASH = re.compile(r"(?=.*\d)[0-9a-f]{7,40}", re.I)
@@ -119,11 +119,11 @@ def series_of(run: str) -> str:
     `nightly/resnet50-2026-11-20` and `nightly/resnet50-2026-11-21` are in `nightly/resnet50-*`.
     """
     pieces = _PIECES.split(run)
-    folded = ["*" if place % 2 == 0 and piece and _counts(piece) else piece for place, piece in enumerate(pieces)]
+    folded = ["*" if place % 2 == 0 and piece and _is_counter(piece) else piece for place, piece in enumerate(pieces)]
     return re.sub(r"\*([-_. :]?\*)+", "*", "".join(folded))
 
 
-def _counts(piece: str) -> bool:
+def _is_counter(piece: str) -> bool:
     return bool(_COUNTED.fullmatch(piece) or _HASH.fullmatch(piece))
 
 
@@ -132,18 +132,18 @@ def series_named(run: Run) -> str:
     return series_of(run.name if run.id == "." else run.id)
 
 
-def recorded(runs: Iterable[Run]) -> list[tuple[Run, Span]]:
+def followed_recordings(runs: Iterable[Run]) -> list[tuple[Run, Span]]:
     """Return the recordings that are followed: those of the first worker of each run. Live runs have none."""
     return [(run, span) for run in runs for worker in run.workers[:1] for span in worker.spans]
 
 
-def measured_in(run: Run, span: Span, figures: Figures) -> Measured:
+def measure_recording(run: Run, span: Span, figures: Figures) -> Measured:
     """Return the metrics of a recording, at the time of its file if the recording has no start time."""
     at_ns = figures.at_ns or span.version.mtime_ns
     return Measured(series_named(run), run.id, at_ns, figures.figures, run.workers[0].id, span.id)
 
 
-def measured_of(report: Report) -> list[Measured]:
+def measure_report(report: Report) -> list[Measured]:
     """Return the metrics of the measured batch sizes of a report; nothing for reports bundled with visualprof."""
     name = " · ".join(part for part in (report.name, report.spec, report.agent) if part)
     return [
@@ -165,30 +165,31 @@ def trend(measured: Iterable[Measured], metric: str = "") -> Trend:
         BadParameter: There is no such metric.
     """
     of_series = defaultdict[str, list[Measured]](list)
-    for one in measured:
-        of_series[one.series].append(one)
+    for measurement in measured:
+        of_series[measurement.series].append(measurement)
     several = {name: members for name, members in of_series.items() if len(members) > 1}
-    known = {figure for members in several.values() for one in members for figure in one.figures}
-    metrics = [figure for figure in FIGURES if figure in known]
+    available = {figure for members in several.values() for measurement in members for figure in measurement.figures}
+    metrics = [figure for figure in FIGURES if figure in available]
     if metric and metric not in FIGURES:
         raise BadParameter(
             msg("views.there_no_figure", f"there is no figure {metric!r}"),
             msg("views.figures", f"figures: {', '.join(FIGURES)}"),
         )
     metric = metric or (metrics or ["step.total"])[0]
-    found = [
+    followed = [
         _followed(name, chosen, metric)
         for name, members in several.items()
-        if len(chosen := sorted((m for m in members if metric in m.figures), key=lambda m: m.at_ns)[-MOST:]) > 1
+        if len(chosen := sorted((m for m in members if metric in m.figures), key=lambda m: m.at_ns)[-MAX_MEASUREMENTS:])
+        > 1
     ]
-    found.sort(key=lambda one: (-one.harm, one.row[0]))
+    followed.sort(key=lambda item: (-item.harm, item.row[0]))
     of_figure: dict[str, Kind] = dict.fromkeys(("value", "level", "low", "high"), FIGURES[metric].kind)
-    rows = [row for one in found for row in one.measurements]
+    rows = [row for item in followed for row in item.measurements]
     return Trend(
         metric=metric,
         metrics=metrics,
         alone=len(of_series) - len(several),
-        series=Table(columns=from_rows(SeriesColumns, [one.row for one in found]), kinds=of_figure),
+        series=Table(columns=from_rows(SeriesColumns, [item.row for item in followed]), kinds=of_figure),
         measurements=Table(columns=from_rows(MeasurementColumns, rows), kinds=of_figure),
     )
 
@@ -202,55 +203,66 @@ class _Followed(msgspec.Struct):
 
 
 def _followed(name: str, members: Sequence[Measured], metric: str) -> _Followed:
-    values = [one.figures[metric] for one in members]
-    sure = [place for place, one in enumerate(members) if not one.doubtful] or list(range(len(members)))
+    values = [member.figures[metric] for member in members]
+    sure = [place for place, member in enumerate(members) if not member.doubtful] or list(range(len(members)))
     starts = [sure[place] for place in find_change_points([values[place] for place in sure])]
     stretches = list(zip([0, *starts], [*starts, len(members)], strict=True))
     bands = [level_band([values[place] for place in sure if first <= place < end]) for first, end in stretches]
     rows = [
-        (name, one.run, one.worker, one.span, one.batch, one.at_ns, value, *levels, place in starts, one.doubtful)
+        (
+            name,
+            member.run,
+            member.worker,
+            member.span,
+            member.batch,
+            member.at_ns,
+            value,
+            *levels,
+            place in starts,
+            member.doubtful,
+        )
         for (first, end), levels in zip(stretches, bands, strict=True)
-        for place, one, value in zip(range(first, end), members[first:end], values[first:end], strict=True)
+        for place, member, value in zip(range(first, end), members[first:end], values[first:end], strict=True)
     ]
     level = bands[-1][0]
     ratio = level / bands[-2][0] - 1 if starts else None
     harm = 0.0 if ratio is None else ratio * FIGURES[metric].worse
-    of = "recordings" if members[0].batch is None else "reports"
+    source = "recordings" if members[0].batch is None else "reports"
     changed, before = (members[starts[-1]], members[starts[-1] - 1]) if starts else (None, None)
     kind = ("worse" if harm > 0 else "better") if starts else "none"
     when, first, last = changed and changed.at_ns, changed and changed.run, before and before.run
-    row = (name, of, len(members), level, kind, ratio, when, first, last)
+    row = (name, source, len(members), level, kind, ratio, when, first, last)
     return _Followed(row, rows, harm)
 
 
-def drawn(answer: Trend, series: str) -> charts.Option:
+def series_chart(answer: Trend, series: str) -> charts.Option:
     """Return the chart of one series with its levels, regressions and improvements; {} if there is no such series."""
     rows, worse = answer.measurements.columns, FIGURES[answer.metric].worse
     points: dict[str, list[charts.Option]] = {"measured": [], "worse": [], "better": [], "doubtful": []}
     lines: list[charts.Option] = []
-    mine = [place for place, name in enumerate(rows.series) if name == series]
-    for number, place in enumerate(mine):
+    places = [place for place, name in enumerate(rows.series) if name == series]
+    for number, place in enumerate(places):
         level, at = rows.level[place], rows.at_ns[place]
         kind = "doubtful" if rows.doubtful[place] else "measured"
         if rows.changed[place]:
-            kind = "worse" if (level - rows.level[mine[number - 1]]) * worse > 0 else "better"
+            kind = "worse" if (level - rows.level[places[number - 1]]) * worse > 0 else "better"
         if not number or rows.changed[place]:
             lines.append(_line(len(lines)))
         lines[-1]["data"].append([at, level])
         value = [at, rows.value[place], level, rows.low[place], rows.high[place]]
         size = 12 if rows.changed[place] else 7
         points[kind].append({"name": rows.run[place], "id": str(number), "symbolSize": size, "value": value})
-    return _chart(points, lines, FIGURES[answer.metric].kind) if mine else {}
+    return _chart(points, lines, FIGURES[answer.metric].kind) if places else {}
 
 
 def _chart(points: dict[str, list[charts.Option]], lines: list[charts.Option], unit: Kind) -> charts.Option:
-    told = ("value", "level", "low", "high")
-    fields = [("@t:column.at_ns", "moment"), *((f"@t:column.in_trend.{key}", unit) for key in told)]
+    keys = ("value", "level", "low", "high")
+    fields = [("@t:column.at_ns", "moment"), *((f"@t:column.in_trend.{key}", unit) for key in keys)]
     kinds_of_points = [(f"@t:trend.{kind}", dots) for kind, dots in points.items() if dots]
     option = charts.scatter(kinds_of_points, fields, lines, ("value", "value"))
-    for one in option["series"]:
-        if one["type"] == "scatter":
-            one["itemStyle"] = {"color": f"@c:{one['name'].rpartition('.')[2]}"}
+    for line in option["series"]:
+        if line["type"] == "scatter":
+            line["itemStyle"] = {"color": f"@c:{line['name'].rpartition('.')[2]}"}
     for axis in ("xAxis", "yAxis"):
         option[axis] = {key: value for key, value in option[axis].items() if key != "name"} | {"scale": True}
     return option
