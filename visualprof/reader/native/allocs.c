@@ -1,12 +1,12 @@
-/* Memory events: what happens next at an address. */
+/* Memory events: the next event at an address. */
 #include <stdint.h>
 
 #include "api.h"
 
 /*
- * Of each memory event the next one of its address on its device, -1 for none. The largest address is none.
+ * Finds for each memory event the next one at its address on its device, -1 for none. The largest address means unknown.
  *
- * addr, device: (n,) in order of time. last: (2^bits,) -1, more than n: to work in. after: (n,) written.
+ * addr, device: (n,) in order of time. last: work space, (2^bits,) filled with -1, larger than n. after: (n,) output.
  */
 API void vp_next_of_address(const int64_t *addr, const int32_t *device, int64_t n, int32_t *last, int32_t bits, int32_t *after)
 {

@@ -1,4 +1,4 @@
-/* What Python may call; everything else stays inside the library. */
+/* Functions that Python may call; everything else is private to the library. */
 #ifndef VP_API_H
 #define VP_API_H
 

@@ -1,8 +1,8 @@
-/* The scanner for Python: readers, their columns, and one dictionary of what all of them saw. */
+/* Python interface of the scanner: readers, their columns, and one dictionary shared by all readers. */
 #include "scan.h"
 #include <stdlib.h>
 
-/* What several readers saw, each once. */
+/* Distinct words, kinds and places of several readers. */
 typedef struct { Words words, kinds, places; } Shared;
 
 API void vp_reader_free(Reader *r)
@@ -71,7 +71,7 @@ API int32_t vp_scan(Reader *r, Text text, int64_t size, int32_t first, int64_t *
     return state;
 }
 
-/* Behind the last event in the text, probably, which another follows; 0 if there seems to be none. */
+/* Returns the end of the last event that is probably followed by another, 0 if there is none. */
 API int64_t vp_border(Text text, int64_t size)
 {
     static const char *const keys[] = {"ph\"", "cat\"", "name\"", "pid\"", "tid\"", "ts\"", "dur\"", "id\"", "args\""};
@@ -155,7 +155,7 @@ API void vp_counts(const Reader *r, int64_t first, int64_t last, int64_t *counts
         counts[i] = (int64_t)(place_of_row(r->columns + i, last) - place_of_row(r->columns + i, first));
 }
 
-/* Have two columns values for the same of these rows? They have equally many. */
+/* Returns whether two columns with equally many values have them in the same rows. */
 API int32_t vp_alike(const Reader *r, int64_t first, int64_t last, int32_t one, int32_t other)
 {
     const Column *a = r->columns + one, *b = r->columns + other;
@@ -222,7 +222,7 @@ API void vp_drop_column(Reader *r, int32_t number)
 }
 
 /*
- * Gives names new numbers in order of their first appearance.
+ * Renumbers names in order of their first appearance.
  *
  * ids: (n,) numbers, replaced. number: of each name so far, -1 for none. order: names by new number, of which there are
  * `known`. Returns how many there are then.
@@ -249,7 +249,7 @@ API int64_t vp_parts(const Shared *shared, int32_t which, int32_t *out)
     return words->count;
 }
 
-/* How many words there are. */
+/* Returns the number of words. */
 API int64_t vp_word_count(const Shared *shared) { return shared->words.count; }
 
 /*

@@ -1,10 +1,10 @@
-/* What is inside the launches of captured graphs, as visualprof/reader/trace/expansion.py describes it. */
+/* Contents of launches of captured graphs, see visualprof/reader/trace/expansion.py. */
 #include <stdint.h>
 
 #include "api.h"
 
 /*
- * Writes the events inside of all launches, from the row `begin` of each on.
+ * Writes the events of all launches, starting at row `begin` of each.
  *
  * call, template, begin, track, step: (launches,). work: rows of their kernels; first: (launches + 1,) slice of each.
  * nodes, kernels: (templates + 1,) slices in inside_name, inside_category and inside_parent, and in inside_owner.
@@ -36,7 +36,7 @@ API void vp_inside(int64_t launches, const int32_t *call, const int32_t *templat
             if (until > end[node]) end[node] = until;
             owner[k] = (int32_t)(at + node);
         }
-        for (int64_t i = count - 1; i > 0; i--) { /* those inside stand behind those around */
+        for (int64_t i = count - 1; i > 0; i--) { /* children come after their parents */
             int64_t around = inside_parent[low + i];
             if (start[i] < start[around]) start[around] = start[i];
             if (end[i] > end[around]) end[around] = end[i];
@@ -45,7 +45,7 @@ API void vp_inside(int64_t launches, const int32_t *call, const int32_t *templat
     }
 }
 
-/* A number for each launch by the names of what it launched and their order, as `_marks` of graph_capture/launches.py. */
+/* Hashes the names of each launch in order, like `_launch_hashes` of graph_capture/launches.py. */
 API void vp_marks(const int32_t *name, const int32_t *work, const int64_t *first, int64_t launches, int64_t *mark)
 {
     for (int64_t l = 0; l < launches; l++) {
@@ -61,7 +61,7 @@ API void vp_marks(const int32_t *name, const int32_t *work, const int64_t *first
 }
 
 /*
- * Pairs the events of some tracks with the row that a table has for their correlation ids; returns how many.
+ * Pairs the events of wanted tracks with the call of the same correlation id; returns the number of pairs.
  *
  * corr, track: (n,). wanted: of each track. table: (size,) rows of the ids from `low` on, -1 for none. src: (n,) those
  * rows, written. dst: (n,) the events, ascending, written.

@@ -3,7 +3,7 @@
 
 #include "api.h"
 
-/* Adds an interval to `count` others: to the last one if it starts in it or where that ends. Gives their number. */
+/* Adds an interval to `count` others, merging it with the last one if they touch. Returns the new count. */
 static int64_t add(int64_t *spans, int64_t count, int64_t start, int64_t end)
 {
     int64_t *next = spans + 2 * count;
@@ -18,7 +18,7 @@ static int64_t add(int64_t *spans, int64_t count, int64_t start, int64_t end)
 }
 
 /*
- * Joins intervals to those before them: of ascending ones that is their union. Gives the number of what is left.
+ * Merges consecutive intervals; for ascending intervals that is their union. Returns the number of results.
  *
  * start, end: (n,). spans: (n, 2) written.
  */
@@ -30,7 +30,7 @@ API int64_t vp_join(const int64_t *start, const int64_t *end, int64_t n, int64_t
 }
 
 /*
- * The same in each of some groups.
+ * Merges intervals within groups.
  *
  * of: (n,) group of each interval. first: (groups,) where each has room in spans. count: (groups,) zeros, written.
  */
@@ -41,7 +41,7 @@ API void vp_join_groups(const int64_t *of, const int64_t *start, const int64_t *
         count[of[i]] = add(spans + 2 * first[of[i]], count[of[i]], start[i], end[i]);
 }
 
-/* Where the run of ascending starts ends that begins at an interval. */
+/* Returns the end of the run of ascending starts that begins at an interval. */
 static int64_t run_end(const int64_t *spans, int64_t first, int64_t n)
 {
     int64_t at = first + 1;
@@ -83,7 +83,7 @@ API int64_t vp_union(int64_t *spans, int64_t n, int64_t *spare)
 }
 
 /*
- * What intervals of two sets share, each of which is ascending and disjoint. Gives the number of the parts.
+ * Intersects two sets of ascending, disjoint intervals. Returns the number of results.
  *
  * a: (n, 2). b: (m, 2). shared: (n + m, 2) written.
  */

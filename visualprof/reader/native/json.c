@@ -1,4 +1,4 @@
-/* Columns as JSON. */
+/* Write columns as JSON. */
 #include <stdint.h>
 #include <string.h>
 
@@ -6,7 +6,7 @@
 
 #define WHOLE 1e15 /* below it every whole double is written with all its digits */
 
-/* Writes a number and gives where it ends. */
+/* Writes a number and returns its end. */
 static uint8_t *digits(uint8_t *to, int64_t number)
 {
     uint8_t text[20], *from = text + sizeof text;
@@ -31,7 +31,7 @@ API int64_t vp_json_integers(const int64_t *values, int64_t n, uint8_t *text)
     return to - text;
 }
 
-/* The same of doubles, unknown ones as null; -1 where one is not whole, or is -0 or large. */
+/* Writes doubles like integers, NaN as null. Returns -1 if one is not integral, or is -0 or large. */
 API int64_t vp_json_doubles(const double *values, int64_t n, uint8_t *text)
 {
     uint8_t *to = text;

@@ -1,4 +1,4 @@
-/* Which event of a track encloses which. */
+/* Nesting of the events of a track. */
 #include <stdint.h>
 #include <stdlib.h>
 
@@ -12,7 +12,7 @@ typedef struct {
     int64_t *until;
 } Lanes;
 
-/* The first lane from `lane` on that is free at a time. */
+/* Returns the first free lane from `lane` on. */
 static int64_t free_lane(Lanes lanes, int64_t lane, int64_t time)
 {
     int64_t at = lanes.count + (lane < lanes.count ? lane : lanes.count - 1);
@@ -65,8 +65,8 @@ static Lanes lanes_for(const int64_t *first, int64_t tracks)
  * ts, closed: ns, each track sorted by (ts, -closed). first: (tracks + 1,). parent, depth: written. Returns 0, or 1
  * where memory is short.
  *
- * The enclosing one of an event is the last that began before it and is not closed before it; whoever is, will not
- * enclose anything later either, which makes it a stack.
+ * An event is enclosed by the last event that started before it and does not end before it. An event that ends before
+ * it cannot enclose later events either, so the candidates form a stack.
  */
 API int vp_nest(const int64_t *ts, const int64_t *closed, const int64_t *first, int64_t tracks, int32_t *parent, uint16_t *depth)
 {
@@ -89,7 +89,7 @@ API int vp_nest(const int64_t *ts, const int64_t *closed, const int64_t *first, 
     return 0;
 }
 
-/* Of each event the nearest one at or above it that is wanted, -1 for none. A parent stands before its children. */
+/* Finds for each event the nearest wanted event at or above it, -1 for none. Parents come before their children. */
 API void vp_nearest(const int32_t *parent, const uint8_t *wanted, int64_t n, int32_t *nearest)
 {
     for (int64_t i = 0; i < n; i++) nearest[i] = wanted[i] ? (int32_t)i : parent[i] >= 0 ? nearest[parent[i]] : -1;

@@ -1,11 +1,11 @@
-/* Rows in the order of their groups and of time. */
+/* Sort rows by group and time. */
 #include <stdint.h>
 #include <string.h>
 
 #include "api.h"
 
 /*
- * Rows by their group, as `grouped` of visualprof/reader/trace/order.py describes.
+ * Sorts rows by group, like `group_rows` of visualprof/reader/trace/order.py.
  *
  * group: (n,). first: (groups + 1,), order: (n,) written. Returns 0, or 1 where there is no such group.
  */
@@ -23,7 +23,7 @@ API int vp_group(const int32_t *group, int64_t n, int64_t groups, int64_t *first
     return 0;
 }
 
-/* Does row b stand before row a? Ends are compared from the last: what lasts longer goes first. */
+/* Returns whether row b comes before row a: by start, then the longer one first. */
 static int before(const int64_t *ts, const int64_t *dur, int64_t b, int64_t a)
 {
     return ts[b] != ts[a] ? ts[b] < ts[a] : dur[b] > dur[a];
@@ -57,7 +57,7 @@ static void sort(const int64_t *ts, const int64_t *dur, int64_t *rows, int64_t n
 }
 
 /*
- * Sorts the rows of each group by (ts, -dur), as `order_of_events` of visualprof/reader/trace/order.py describes.
+ * Sorts the rows of each group by (ts, -dur), like `sort_events` of visualprof/reader/trace/order.py.
  *
  * rows: as `vp_group` gives them. spare: to work in, half as long as they.
  */
@@ -67,7 +67,7 @@ API void vp_sort(const int64_t *ts, const int64_t *dur, const int64_t *first, in
 }
 
 /*
- * Of numbers that are nearly always different the ascending ones without -1, and their places.
+ * Sorts numbers that are nearly always distinct, without -1, and returns their positions as well.
  *
  * number: (n,) below `most`. place: (most,) to work in. ascending: (n,), order: (n,) written. Returns how many there are,
  * or -1 where one is there twice.

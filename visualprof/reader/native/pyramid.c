@@ -3,7 +3,7 @@
 
 #include "api.h"
 
-/* Of a number the bits up to its highest one. */
+/* Returns the bit length of a number. */
 static int length(uint64_t number)
 {
     int count = 0;
@@ -13,8 +13,8 @@ static int length(uint64_t number)
 }
 
 /*
- * How many rows start in another bucket than the one before them on their lane, by the exponent from which on they
- * share one; 65 for the first of a lane.
+ * Computes for each row the exponent from which it shares the bucket of its predecessor on the lane, 65 for the first
+ * row of a lane.
  *
  * ts: (n,) ns. order: (n,) rows by lane. first: (lanes + 1,). apart: (n,) the exponents, written. counts: (66,) written.
  */

@@ -1,9 +1,9 @@
-/* The step that holds each event. */
+/* The step that contains each event. */
 #include <stdint.h>
 
 #include "api.h"
 
-/* How many of the ascending `start` are not after a time. */
+/* Returns how many of the ascending starts are not after a time. */
 static int64_t begun(const int64_t *start, int64_t steps, int64_t time)
 {
     int64_t low = 0, high = steps;
@@ -16,8 +16,8 @@ static int64_t begun(const int64_t *start, int64_t steps, int64_t time)
 }
 
 /*
- * Of each event the last step that has begun, if it has not ended, else -1, as `_held` of
- * visualprof/reader/trace/step_attribution.py describes. ts: (n,), start, end: (steps,) ns, start ascends. held: (n,) written.
+ * Finds for each event the last step that has started, -1 if it has ended, like `_steps_at_times` of
+ * visualprof/reader/trace/step_attribution.py. ts: (n,). start, end: (steps,) ns, start ascending. held: (n,) output.
  */
 API void vp_held(const int64_t *ts, int64_t n, const int64_t *start, const int64_t *end, int64_t steps, int32_t *held)
 {
