@@ -11,7 +11,7 @@ from tests.e2e.live import Dashboard, Visits, expect
 from tests.e2e.locators import address, cell, raw_keys, row, settled, table
 from tests.e2e.test_accessibility import AXE, violations_now
 from tests.e2e.test_changes import Serve
-from tests.views.ranks import told
+from tests.views.rank_events import distributed_info
 from tests.views.test_collectives import PIPELINES, WORLD, stages
 
 
@@ -21,7 +21,7 @@ def pipelines(serve: Serve, tmp_path: Path) -> Dashboard:
     folder = tmp_path / "runs" / "job"
     folder.mkdir(parents=True)
     for rank, events in stages(slow=2).items():
-        known = {"schemaVersion": 1, "distributedInfo": told(rank, 8, WORLD | PIPELINES)}
+        known = {"schemaVersion": 1, "distributedInfo": distributed_info(rank, 8, WORLD | PIPELINES)}
         (folder / f"node{rank}_{4000 + rank}.1782950400000.pt.trace.json").write_text(
             json.dumps({**known, "traceEvents": events})
         )

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import Write, json_of, trace_of
-from tests.views.ranks import event, launched, met, step, told
+from tests.views.rank_events import collective_kernel, distributed_info, event, launched_kernel, step
 from visualprof.peaks import find_link_bandwidth
 from visualprof.views import view
 
@@ -21,7 +21,7 @@ def of_run(write: Write, ranks: dict[int, list[dict[str, Any]]], groups: Any = W
     traces = [
         (
             f"node{rank}_{4000 + rank}",
-            trace_of(write(events, name=f"{rank}.json", distributedInfo=told(rank, 8, groups))),
+            trace_of(write(events, name=f"{rank}.json", distributedInfo=distributed_info(rank, 8, groups))),
         )
         for rank, events in ranks.items()
     ]
@@ -42,14 +42,18 @@ def stages(slow: int = -1, microbatches: int = 2) -> dict[int, list[dict[str, An
             for m in range(microbatches):
                 ready = at + 20 * (m + 1) + took
                 if rank < 4:
-                    out += launched("gemm", at + 20 * m, 20, call + 2 * m)
-                    out += met("send", at + 20 * (m + 1), took, call + 2 * m + 1, f"p{rank}", **{"Dst Rank": rank + 4})
+                    out += launched_kernel("gemm", at + 20 * m, 20, call + 2 * m)
+                    out += collective_kernel(
+                        "send", at + 20 * (m + 1), took, call + 2 * m + 1, f"p{rank}", **{"Dst Rank": rank + 4}
+                    )
                 else:
-                    out += met("recv", ready - 25, 25, call + 2 * m, f"p{rank - 4}", **{"Src Rank": rank - 4})
-                    out += launched("gemm", ready, 10, call + 2 * m + 1)
+                    out += collective_kernel(
+                        "recv", ready - 25, 25, call + 2 * m, f"p{rank - 4}", **{"Src Rank": rank - 4}
+                    )
+                    out += launched_kernel("gemm", ready, 10, call + 2 * m + 1)
             late = at + 20 * microbatches + 25
             begin = at + 20 * microbatches + took if rank < 4 else late
-            out += met("allreduce", begin, late + 5 - begin, call + 20, "0", Seq=i)
+            out += collective_kernel("allreduce", begin, late + 5 - begin, call + 20, "0", Seq=i)
         ranks[rank] = out
     return ranks
 
@@ -98,7 +102,10 @@ def test_a_slow_pair_is_named_among_those_that_the_others_wait_for(write: Write)
     ranks = stages(slow=2)
     chosen = view("distributed")
     traces = [
-        (f"node{n}_4{n}00", trace_of(write(events, name=f"{n}.json", distributedInfo=told(n, 8, WORLD | PIPELINES))))
+        (
+            f"node{n}_4{n}00",
+            trace_of(write(events, name=f"{n}.json", distributedInfo=distributed_info(n, 8, WORLD | PIPELINES))),
+        )
         for n, events in ranks.items()
     ]
     named = json_of(chosen.compute_from_traces(traces, chosen.parse({})))["stragglers"]
@@ -120,7 +127,7 @@ def test_bubbles_are_waits_for_other_stages(write: Write) -> None:
 
 
 def test_a_run_without_pipelines_has_no_bubbles(write: Write) -> None:
-    ranks = {rank: [step(1, 0, 50), *met("allreduce", 10, 5 + rank, 1, "0")] for rank in range(8)}
+    ranks = {rank: [step(1, 0, 50), *collective_kernel("allreduce", 10, 5 + rank, 1, "0")] for rank in range(8)}
     result = of_run(write, ranks, WORLD)
     assert (rows(result["bubbles"]), result["microbatches"], result["ideal_bubble_ratio"]) == ([], None, None)
 

@@ -1,4 +1,4 @@
-"""Counters that are worked out of memory events and kernels, on a hand-made trace."""
+"""Counters derived from memory events and kernels of a hand-made trace."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from tests.conftest import Write, trace_of
 from visualprof.views.measure.counter_tracks import UTILIZATION_BUCKETS, counter_tracks
 
 
-def test_memory_and_utilization_stand_beside_the_counters_of_the_file(write: Write) -> None:
-    """1 ms: a kernel in its second quarter, 100 bytes at 0.1 ms and 60 of them released at 0.5 ms."""
+def test_derived_counters_follow_the_counters_of_the_file(write: Write) -> None:
+    """A recording of 1 ms has a kernel in its second quarter. 100 bytes are allocated at 0.1 ms, 60
+    released at 0.5 ms.
+    """
 
     def memory(ts: float, size: int, total: int) -> dict[str, Any]:
         args = {
@@ -33,7 +35,7 @@ def test_memory_and_utilization_stand_beside_the_counters_of_the_file(write: Wri
         memory(500, -60, 40),
     ]
     trace = trace_of(write(events))
-    tracks = {one.name: one for one in counter_tracks(trace).values()}
+    tracks = {counter.name: counter for counter in counter_tracks(trace).values()}
     assert list(tracks) == [
         "queue",
         "cuda:0 memory allocated bytes",

@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks.kineto_file import write as write_file
 from tests.conftest import SAMPLES, Write, json_of, shared, trace_of
-from tests.views.ranks import event, launched, step
+from tests.views.rank_events import event, launched_kernel, step
 from visualprof.views import view
 
 
@@ -180,7 +180,7 @@ def test_bus_bandwidth_is_over_the_kernel_of_the_rank_that_waits_for_nobody(writ
         write(
             [
                 event("nccl:all_reduce", 10, 300),
-                *launched("ncclDevKernel_AllReduce_Sum_f32", 400 - took, took, 20, **args),
+                *launched_kernel("ncclDevKernel_AllReduce_Sum_f32", 400 - took, took, 20, **args),
             ],
             name=f"{took}.json",
             **head,
@@ -244,10 +244,10 @@ def test_more_blocks_are_more_work_and_as_many_a_slower_device(write: Write, blo
     def rank(late: int, blocks: float) -> list[dict[str, Any]]:
         out: list[dict[str, Any]] = []
         for i in range(3):
-            work = launched("gemm", 100 * i + 5, 20 + late, 25 * i + 1)
+            work = launched_kernel("gemm", 100 * i + 5, 20 + late, 25 * i + 1)
             for one in work:
                 one["args"] |= {"blocks per SM": blocks} if one["name"] == "gemm" else {}
-            kernel = launched("ncclDevKernel_AllReduce", 100 * i + 30 + late, 70 - late, 25 * i + 11, stream=8)
+            kernel = launched_kernel("ncclDevKernel_AllReduce", 100 * i + 30 + late, 70 - late, 25 * i + 11, stream=8)
             out += [step(i, 25 * i, 25), *work, event("nccl:all_reduce", 25 * i + 10, 5), *kernel]
         return out
 
@@ -261,8 +261,11 @@ def test_a_collective_belongs_to_the_step_that_asked_for_it(write: Write) -> Non
     def rank(late: int) -> list[dict[str, Any]]:
         out: list[dict[str, Any]] = []
         for i in range(3):
-            work, comm = launched("gemm", 100 * i + 5, 20 + late, 25 * i + 1), event("nccl:all_reduce", 25 * i + 10, 5)
-            kernel = launched("ncclDevKernel_AllReduce", 100 * i + 30 + late, 70 - late, 25 * i + 11, stream=8)
+            work, comm = (
+                launched_kernel("gemm", 100 * i + 5, 20 + late, 25 * i + 1),
+                event("nccl:all_reduce", 25 * i + 10, 5),
+            )
+            kernel = launched_kernel("ncclDevKernel_AllReduce", 100 * i + 30 + late, 70 - late, 25 * i + 11, stream=8)
             out += [step(i, 25 * i, 25), *work, comm, *kernel]
         return out
 
@@ -303,7 +306,7 @@ def test_a_collective_meets_those_of_its_process_group(write: Write) -> None:
     kernel = "ncclDevKernel_AllReduce"
     paths = [
         write(
-            launched(kernel, 600 - took, took, 5, 7, **{"Process Group Name": group, "Group size": 2}),
+            launched_kernel(kernel, 600 - took, took, 5, 7, **{"Process Group Name": group, "Group size": 2}),
             name=f"{rank}.json",
             distributedInfo={"backend": "nccl", "world_size": 4, "rank": rank},
         )

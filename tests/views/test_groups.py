@@ -1,4 +1,4 @@
-"""Rows grouped by their keys, whether the keys are counted or sorted."""
+"""Groups of rows by keys, for counted and sorted keys."""
 
 from __future__ import annotations
 
@@ -27,19 +27,24 @@ LAST = 2**64 - 1
         ([], np.int32),
     ],
 )
-def test_groups_stand_in_the_order_of_their_keys(keys: list[int], dtype: type[np.generic]) -> None:
+def test_groups_are_in_the_order_of_their_keys(keys: list[int], dtype: type[np.generic]) -> None:
     column: Any = np.array(keys, dtype)
-    values, first, of, count = np.unique(column, return_index=True, return_inverse=True, return_counts=True)
+    values, first, ids, count = np.unique(column, return_index=True, return_inverse=True, return_counts=True)
     groups = group(column)
-    for found, expected in ((groups.first, first), (groups.ids, of), (groups.count, count), (distinct(column), values)):
-        assert found.tolist() == expected.tolist()
+    for actual, expected in (
+        (groups.first, first),
+        (groups.ids, ids),
+        (groups.count, count),
+        (distinct(column), values),
+    ):
+        assert actual.tolist() == expected.tolist()
     assert [rows.tolist() for rows in groups.members()] == [
-        np.flatnonzero(of == i).tolist() for i in range(len(values))
+        np.flatnonzero(ids == i).tolist() for i in range(len(values))
     ]
 
 
 @given(st.lists(st.tuples(st.integers(-3, 3), st.booleans(), st.sampled_from([0, 7, 10**12])), max_size=30))
-def test_rows_of_several_keys_are_together_where_all_are_equal(rows: list[tuple[int, bool, int]]) -> None:
+def test_rows_are_grouped_if_all_keys_are_equal(rows: list[tuple[int, bool, int]]) -> None:
     columns: list[Any] = [
         np.array([row[i] for row in rows], dtype) for i, dtype in enumerate((np.int32, np.bool_, np.int64))
     ]

@@ -1,4 +1,4 @@
-"""Interval arithmetic against sets of single nanoseconds."""
+"""Interval arithmetic compared with sets of single nanoseconds."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def points(start: NDArray[np.int64], end: NDArray[np.int64]) -> set[int]:
 
 
 @pytest.fixture(autouse=True, params=["c", "numpy"])
-def _compiled_and_not(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every test of this file holds of the functions in C and of those without a compiler."""
+def _native_and_fallback(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run every test of this file with the functions in C and with those in numpy."""
     if request.param == "numpy":
         monkeypatch.setattr(intervals, "function", lambda *_: None)
     elif native.library() is None:
@@ -48,59 +48,63 @@ def _compiled_and_not(request: pytest.FixtureRequest, monkeypatch: pytest.Monkey
 @given(_spans)
 def test_union_covers_the_same_points_with_disjoint_ascending_intervals(spans: Spans) -> None:
     start, end = arrays(spans)
-    found = union(start, end)
-    assert points(found[:, 0], found[:, 1]) == points(start, end)
-    assert (found[1:, 0] > found[:-1, 1]).all()
-    assert span_length(found) == len(points(start, end))
+    result = union(start, end)
+    assert points(result[:, 0], result[:, 1]) == points(start, end)
+    assert (result[1:, 0] > result[:-1, 1]).all()
+    assert span_length(result) == len(points(start, end))
 
 
 @given(_spans, _spans)
 def test_set_operations_equal_those_of_points(a: Spans, b: Spans) -> None:
-    one, two = union(*arrays(a)), union(*arrays(b))
-    p, q = points(*one.T), points(*two.T)
-    for operation, expected in ((intersect, p & q), (subtract, p - q), (merge, p | q)):
-        found = operation(one, two)
-        assert points(*found.T) == expected
+    first, second = union(*arrays(a)), union(*arrays(b))
+    first_points, second_points = points(*first.T), points(*second.T)
+    for operation, expected in (
+        (intersect, first_points & second_points),
+        (subtract, first_points - second_points),
+        (merge, first_points | second_points),
+    ):
+        result = operation(first, second)
+        assert points(*result.T) == expected
 
 
 @given(_spans, st.lists(st.integers(0, 3), min_size=12, max_size=12))
-def test_unions_and_lengths_of_groups_are_those_of_each(spans: Spans, of: list[int]) -> None:
+def test_unions_and_lengths_by_group_equal_those_of_each_group(spans: Spans, ids: list[int]) -> None:
     start, end = arrays(spans)
-    groups = group(np.array(of[: len(spans)], np.int64))
+    groups = group(np.array(ids[: len(spans)], np.int64))
     expected = [points(start[rows], end[rows]) for rows in groups.members()]
-    found = unions_by_group(groups, start, end)
-    assert [points(*one.T) for one in found] == expected
-    assert all((one[1:, 0] > one[:-1, 1]).all() for one in found)
+    result = unions_by_group(groups, start, end)
+    assert [points(*spans_of_group.T) for spans_of_group in result] == expected
+    assert all((spans_of_group[1:, 0] > spans_of_group[:-1, 1]).all() for spans_of_group in result)
     assert span_lengths_by_group(groups.ids, start, end, len(groups.first)).tolist() == list(map(len, expected))
 
 
 @given(_spans, st.lists(st.integers(-1, 90), max_size=12))
-def test_pieces_are_cut_at_every_border_and_lose_nothing(spans: Spans, borders: list[int]) -> None:
-    whole = union(*arrays(spans))
-    found = split_at(whole, np.array(borders, np.int64))
-    assert points(*found.T) == points(*whole.T)
-    assert not any(a < t < b for a, b in found.tolist() for t in borders)
-    cuts = {t for t in borders for a, b in whole.tolist() if a < t < b}
-    assert len(found) == len(whole) + len(cuts)
+def test_intervals_are_split_at_every_border_without_loss(spans: Spans, borders: list[int]) -> None:
+    merged = union(*arrays(spans))
+    result = split_at(merged, np.array(borders, np.int64))
+    assert points(*result.T) == points(*merged.T)
+    assert not any(a < t < b for a, b in result.tolist() for t in borders)
+    cuts = {t for t in borders for a, b in merged.tolist() if a < t < b}
+    assert len(result) == len(merged) + len(cuts)
 
 
 @given(_spans, _spans)
 def test_covered_counts_the_points_in_each_window(spans: Spans, windows: Spans) -> None:
-    found = union(*arrays(spans))
+    result = union(*arrays(spans))
     start, end = arrays(windows)
-    inside = points(*found.T)
-    assert covered_ns(found, start, end).tolist() == [
+    inside = points(*result.T)
+    assert covered_ns(result, start, end).tolist() == [
         len(inside & set(range(a, b))) for a, b in zip(start, end, strict=True)
     ]
 
 
-def test_an_end_before_its_start_is_refused() -> None:
+def test_an_end_before_its_start_is_an_error() -> None:
     with pytest.raises(ValueError, match="ends before it starts"):
         union(np.array([5]), np.array([4]))
 
 
-def test_epoch_times_lose_no_nanosecond() -> None:
-    """A double holds every nanosecond of 104 days, and no more."""
+def test_unix_times_stay_exact_to_the_nanosecond() -> None:
+    """A double is exact to the nanosecond for 104 days only."""
     start = np.array([0, 1 << 60, (1 << 60) + 3])
     end = start + np.array([1, 2, 1])
     assert union(start, end).tolist() == np.stack((start, end), axis=1).tolist()

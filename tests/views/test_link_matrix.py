@@ -1,4 +1,4 @@
-"""Links as a matrix of ranks, of hosts where there are many, of neighbours where hosts are unknown."""
+"""Links as a matrix of ranks; of hosts for many ranks; of rank ranges if hosts are unknown."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 from visualprof.views.measure.link_matrix import MAX_HOST_ROWS, MAX_RANK_ROWS, RankLink, link_matrix
 
 
-def link(source: int, destination: int, **more: Any) -> RankLink:
-    known: dict[str, Any] = {
+def link(source: int, destination: int, **changes: Any) -> RankLink:
+    fields: dict[str, Any] = {
         "source_host": None,
         "destination_host": None,
         "name": "send_recv",
@@ -23,42 +23,52 @@ def link(source: int, destination: int, **more: Any) -> RankLink:
         "slow": False,
         "bidirectional": False,
     }
-    return RankLink(source=source, destination=destination, **{**known, **more})
+    return RankLink(source=source, destination=destination, **{**fields, **changes})
 
 
-def test_a_message_has_a_direction_and_a_collective_has_both() -> None:
-    are, names, cells = link_matrix([link(7, 3), link(3, 9, bidirectional=True)], [9, 3, 7], ["", "", ""])
-    assert (are, names) == ("rank", ["3", "7", "9"])
+def test_a_message_has_one_direction_and_a_collective_both() -> None:
+    axis, names, cells = link_matrix([link(7, 3), link(3, 9, bidirectional=True)], [9, 3, 7], ["", "", ""])
+    assert (axis, names) == ("rank", ["3", "7", "9"])
     assert [(cell.row, cell.column, cell.slowest) for cell in cells] == [(0, 2, 1), (1, 0, 0), (2, 0, 1)]
 
 
-def test_of_many_ranks_a_cell_is_two_hosts_and_its_slowest_link() -> None:
+def test_many_ranks_are_merged_into_hosts_with_their_slowest_link() -> None:
     ranks = list(range(MAX_RANK_ROWS + 8))
     hosts = [f"node{rank // 8}" for rank in ranks]
-    found = [
+    links = [
         link(0, 8),
         link(1, 9, slower=3.0, latency_ns=3000.0, calls=3, slow=True),
-        link(2, 10, slower=9.0),  # longer, but not beyond chance
+        link(2, 10, slower=9.0),  # slower, but not significantly
         link(3, 4, bidirectional=True),
-        link(5, 999),  # its other end is not here
+        link(5, 999),  # the other end is not in the run
     ]
-    are, names, cells = link_matrix(found, ranks, hosts)
-    assert (are, names) == ("host", [f"node{i}" for i in range(9)])
-    inside, between = cells
-    assert (inside.row, inside.column, inside.links) == (0, 0, 1)  # once, though it has both directions
-    assert (between.row, between.column, between.links, between.calls, between.slowest) == (0, 1, 3, 5, 1)
+    axis, names, cells = link_matrix(links, ranks, hosts)
+    assert (axis, names) == ("host", [f"node{i}" for i in range(9)])
+    within_host, across_hosts = cells
+    assert (within_host.row, within_host.column, within_host.links) == (
+        0,
+        0,
+        1,
+    )  # counted once, although it has both directions
+    assert (across_hosts.row, across_hosts.column, across_hosts.links, across_hosts.calls, across_hosts.slowest) == (
+        0,
+        1,
+        3,
+        5,
+        1,
+    )
     # Five calls of 1 kB in 1 + 3 x 3 + 1 us.
-    assert between.bandwidth == pytest.approx(5000 / 11e-6)
+    assert across_hosts.bandwidth == pytest.approx(5000 / 11e-6)
 
 
-def test_without_hosts_neighbours_share_a_row() -> None:
+def test_ranks_without_hosts_are_merged_into_ranges() -> None:
     count = 2 * MAX_RANK_ROWS
     for hosts in ([""] * count, [""] + ["node"] * (count - 1)):
-        are, names, cells = link_matrix([link(0, count - 1)], list(range(count)), hosts)
-        assert (are, names[0], names[-1], len(names)) == ("ranks", "0-1", f"{count - 2}-{count - 1}", MAX_RANK_ROWS)
+        axis, names, cells = link_matrix([link(0, count - 1)], list(range(count)), hosts)
+        assert (axis, names[0], names[-1], len(names)) == ("ranks", "0-1", f"{count - 2}-{count - 1}", MAX_RANK_ROWS)
         assert (cells[0].row, cells[0].column) == (0, MAX_RANK_ROWS - 1)
 
 
-def test_there_are_never_more_rows_than_a_screen_has() -> None:
+def test_the_number_of_rows_is_limited() -> None:
     ranks = list(range(MAX_HOST_ROWS + 1))
     assert len(link_matrix([], ranks, [f"node{rank}" for rank in ranks])[1]) <= MAX_HOST_ROWS

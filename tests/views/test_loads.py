@@ -1,4 +1,4 @@
-"""Loads of reports: the table of steps, the curve of latency over rate, what a million samples cost."""
+"""Load tests: the table of load steps, the curve of latency over rate, and the cost of a million samples."""
 
 from __future__ import annotations
 
@@ -16,10 +16,17 @@ from visualprof.views.measure.point import point_facts
 MS = 1_000_000
 
 
-def step(lanes: int, offered: float | None, achieved: float, tail_ms: float | None, verdict: str | None = None) -> Any:
+def step(
+    concurrency: int,
+    offered_rate: float | None,
+    achieved_rate: float,
+    tail_ms: float | None,
+    verdict: str | None = None,
+) -> Any:
     tail = None if tail_ms is None else round(tail_ms * MS)
     return {
-        "concurrency": lanes, "offered_per_s": offered, "achieved_per_s": achieved, "n": 1000, "unserved": 0,
+        "concurrency": concurrency, "offered_per_s": offered_rate, "achieved_per_s": achieved_rate, "n": 1000,
+        "unserved": 0,
         "p50_ns": MS, "tail_ns": tail, "tail_bound_ns": tail and tail + 1, "verdict": verdict,
     }  # fmt: skip
 
@@ -43,37 +50,37 @@ def report(tmp_path: Path) -> Callable[..., Report]:
     return make
 
 
-def test_every_step_is_a_row(report: Callable[..., Report]) -> None:
-    told = overlay([report(SEARCH)])["loads"]["columns"]
-    assert told["offered_per_s"] == [None, 50.0, 75.0, 62.5]
-    assert told["verdict"] == [None, "PASS", "FAIL", "FAIL"]
-    assert told["limit_ns"] == [50 * MS] * 4
+def test_every_load_step_is_a_row(report: Callable[..., Report]) -> None:
+    columns = overlay([report(SEARCH)])["loads"]["columns"]
+    assert columns["offered_per_s"] == [None, 50.0, 75.0, 62.5]
+    assert columns["verdict"] == [None, "PASS", "FAIL", "FAIL"]
+    assert columns["limit_ns"] == [50 * MS] * 4
     table = overlay([report(SEARCH)])["columns"]
     assert [table[name] for name in ("scenario", "concurrency", "offered_per_s", "verdict")] == [
         ["search"], [2], [50.0], ["PASS"],
     ]  # fmt: skip
 
 
-def test_the_curve_has_what_arrived_at_a_rate_by_its_rate(report: Callable[..., Report]) -> None:
-    """The closed loop is only where a search begins; a step whose tail is not known is no dot."""
-    drawn: Any = overlay_charts([report(SEARCH)])["load"]["series"]
-    dots, line = drawn
+def test_the_curve_shows_open_loop_steps_sorted_by_rate(report: Callable[..., Report]) -> None:
+    """The closed loop is only the start of a search; a step with an unknown tail has no dot."""
+    series: Any = overlay_charts([report(SEARCH)])["load"]["series"]
+    dots, line = series
     assert [dot["value"][:2] for dot in dots["data"]] == [[49.9, 20 * MS], [74.5, 51 * MS]]
     assert [dot["symbol"] for dot in dots["data"]] == ["circle", "emptyCircle"]
     assert line["data"] == [[49.9, 20 * MS], [74.5, 51 * MS]]
     assert dots["data"][0]["id"] == "m-1/ort|4"
 
 
-def test_a_closed_loop_is_one_curve_over_its_lanes_and_rates_one_for_each(report: Callable[..., Report]) -> None:
+def test_a_closed_loop_is_one_curve_and_an_open_loop_one_per_concurrency(report: Callable[..., Report]) -> None:
     closed = {"scenario": "closed", "percentile": 99, "steps": [step(2, None, 180.0, 2.0), step(1, None, 100.0, 1.0)]}
     series: Any = overlay_charts([report(closed)])["load"]["series"]
-    assert [one["data"] for one in series if one["type"] == "line"] == [[[100.0, MS], [180.0, 2 * MS]]]
+    assert [curve["data"] for curve in series if curve["type"] == "line"] == [[[100.0, MS], [180.0, 2 * MS]]]
     rates = {"scenario": "poisson", "steps": [step(1, 50.0, 50.0, 2.0), step(2, 50.0, 50.0, 1.0)]}
     series = overlay_charts([report(rates)])["load"]["series"]
-    assert [one["data"] for one in series if one["type"] == "line"] == [[[50.0, 2 * MS]], [[50.0, MS]]]
+    assert [curve["data"] for curve in series if curve["type"] == "line"] == [[[50.0, 2 * MS]], [[50.0, MS]]]
 
 
-def test_one_run_after_another_draws_no_load(report: Callable[..., Report]) -> None:
+def test_sequential_runs_have_no_load_chart(report: Callable[..., Report]) -> None:
     plain = report({"scenario": "closed", "step": step(1, None, 100.0, 1.0), "steps": []})
     assert "load" not in overlay_charts([plain])
     assert overlay([plain])["columns"]["concurrency"] == [1]
@@ -87,13 +94,13 @@ def test_a_damaged_load_is_unknown(report: Callable[..., Report], load: Any) -> 
     assert point_facts(read, read.points[0], runs_shown=1, kernels_are=None, profile_batch=None).verdict is None
 
 
-def test_a_million_samples_cost_their_time_and_energy(report: Callable[..., Report]) -> None:
-    """Runs of 4 samples take 0.1 ms: 40,000 a second, a million in 25 s; of 3.6 an hour that is 0.025."""
+def test_the_cost_of_a_million_samples_depends_on_price_and_rate(report: Callable[..., Report]) -> None:
+    """Runs of 4 samples take 0.1 ms: 40,000 per second, a million in 25 s; at 3.6 per hour that costs 0.025."""
     priced = report(SEARCH, env={"price_per_hour": 3.6})
     assert overlay([priced])["columns"]["cost_per_million"] == [pytest.approx(0.025)]
-    told = point_facts(priced, priced.points[0], runs_shown=1, kernels_are=None, profile_batch=None)
-    assert (told.cost_per_million, told.energy_j_per_million) == (pytest.approx(0.025), None)
-    own = report(SEARCH, env={"price_per_hour": 3.6}, job={"request": {"price_per_hour": 7.2}})
-    assert overlay([own])["columns"]["cost_per_million"] == [pytest.approx(0.05)]
+    columns = point_facts(priced, priced.points[0], runs_shown=1, kernels_are=None, profile_batch=None)
+    assert (columns.cost_per_million, columns.energy_j_per_million) == (pytest.approx(0.025), None)
+    job_price = report(SEARCH, env={"price_per_hour": 3.6}, job={"request": {"price_per_hour": 7.2}})
+    assert overlay([job_price])["columns"]["cost_per_million"] == [pytest.approx(0.05)]
     for price in (None, -1, "3", True):
         assert overlay([report(SEARCH, env={"price_per_hour": price})])["columns"]["cost_per_million"] == [None]

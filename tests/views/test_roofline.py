@@ -1,4 +1,6 @@
-"""FLOPs and bytes of operators, and what they reach: by hand, against torch's counter, and the makers' own peaks."""
+"""FLOPs and bytes of operators, and their share of the peak: by hand, against torch's counter, and
+against vendors' data sheets.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ H200 = {"id": 0, "name": "NVIDIA H200", "totalGlobalMem": 150109880320, "numSms"
 
 
 def work(name: str, shapes: list[Any], types: str, *values: str) -> CallWork | None:
-    """Of a call whose inputs are all of one type, but for those without a shape, which are numbers."""
+    """Return the work of a call whose inputs have one type; inputs without a shape are numbers."""
     kinds = [types if shape else "Scalar" for shape in shapes]
     return call_work(torch_call(name, json.dumps(shapes), json.dumps(kinds), json.dumps(values) if values else ""))
 
@@ -32,33 +34,35 @@ def operator(name: str, ts: int, dur: int, shapes: list[Any], type: str = "float
     return event
 
 
-def table(found: dict[str, Any]) -> list[dict[str, Any]]:
-    names = list(found["columns"])
-    return [dict(zip(names, row, strict=True)) for row in zip(*found["columns"].values(), strict=True)]
+def table(result: dict[str, Any]) -> list[dict[str, Any]]:
+    names = list(result["columns"])
+    return [dict(zip(names, row, strict=True)) for row in zip(*result["columns"].values(), strict=True)]
 
 
 def sums(name: str) -> Counter[str]:
-    """FLOPs by operator of a recording of tests/fixtures/torch_flops."""
+    """Return the FLOPs per operator of a recording in tests/fixtures/torch_flops."""
     trace = trace_of(FIXTURES / "torch_flops" / f"{name}.pt.trace.json.gz")
-    found, out = operator_work(trace), Counter[str]()
-    for row, flops in zip(found.rows, found.per_call("flops"), strict=True):
-        out[trace.strings[trace.events.name[row]]] += int(flops)
-    return out
+    counted, totals = operator_work(trace), Counter[str]()
+    for row, flops in zip(counted.rows, counted.per_call("flops"), strict=True):
+        totals[trace.strings[trace.events.name[row]]] += int(flops)
+    return totals
 
 
-def test_flops_are_those_of_torchs_counter() -> None:
-    """`FlopCounterMode` of torch 2.13 counted the same step. It multiplies the weight part of a grouped convolution's
-    backward by the groups: 2*2*4*4*(32*4*3*3) in 4 groups and 2*2*4*4*(32*12*3*3) in 2 are 73,728 and 221,184, counted
-    3 times and once more than they are.
+def test_flops_equal_those_of_torchs_counter() -> None:
+    """`FlopCounterMode` of torch 2.13 counted the same step.
+
+    It multiplies the weight gradient of a grouped convolution by the number of groups.
+    2*2*4*4*(32*4*3*3) in 4 groups and 2*2*4*4*(32*12*3*3) in 2 are 73,728 and 221,184; it counts
+    them 4 times and 2 times.
     """
-    found = sums("convolutions")
-    assert (found["aten::convolution"], found["aten::addmm"], found["aten::mm"]) == (3_538_944, 320, 640)
-    assert found["aten::convolution_backward"] == 5_111_808 - 3 * 73_728 - 221_184
-    found = sums("attention")
-    assert (found["aten::addmm"], found["aten::bmm"], found["aten::mm"]) == (150_528, 110_592, 301_056)
-    # Which it does not count on the host: 2 products of 2 x 4 heads x 12 x 12 x 8, and 5 in the backward.
-    assert found["aten::_scaled_dot_product_flash_attention_for_cpu"] == 2 * 2 * 2 * 4 * 12 * 12 * 8
-    assert found["aten::_scaled_dot_product_flash_attention_for_cpu_backward"] == 5 * 2 * 2 * 4 * 12 * 12 * 8
+    result = sums("convolutions")
+    assert (result["aten::convolution"], result["aten::addmm"], result["aten::mm"]) == (3_538_944, 320, 640)
+    assert result["aten::convolution_backward"] == 5_111_808 - 3 * 73_728 - 221_184
+    result = sums("attention")
+    assert (result["aten::addmm"], result["aten::bmm"], result["aten::mm"]) == (150_528, 110_592, 301_056)
+    # FlopCounterMode does not count this on the host: 2 products of 2 x 4 heads x 12 x 12 x 8, and 5 in backward.
+    assert result["aten::_scaled_dot_product_flash_attention_for_cpu"] == 2 * 2 * 2 * 4 * 12 * 12 * 8
+    assert result["aten::_scaled_dot_product_flash_attention_for_cpu_backward"] == 5 * 2 * 2 * 4 * 12 * 12 * 8
 
 
 @pytest.mark.parametrize(
@@ -71,17 +75,17 @@ def test_flops_are_those_of_torchs_counter() -> None:
         # 8-bit floats to bfloat16, 15 of torch's types.
         ("aten::_scaled_mm", [[2, 3], [3, 5], [], [], [], [], [], []], "c10::Float8_e4m3fn",
          ("", "", "", "", "", "", "15", "True"), 60, 6 + 15 + 2 * 10),
-        # 4 values along the only side, stride 2: (9 + 2*1 - 1*(3-1) - 1) // 2 + 1 = 5 come out.
+        # One dimension, stride 2: (9 + 2*1 - 1*(3-1) - 1) // 2 + 1 = 5 outputs.
         ("aten::convolution", [[2, 4, 9], [6, 2, 3], [6], [], [], [], [], [], []], "float",
          ("", "", "", "[2]", "[1]", "[1]", "False", "[0]", "2"), 2 * 2 * 5 * 36, 4 * (72 + 36 + 6 + 2 * 6 * 5)),
-        # Turned: the input's sides count, (5-1)*2 - 2 + 2 + 1 + 1 = 10 come out, 3 channels in each of 2 groups.
+        # Transposed: the input's dimensions count, (5-1)*2 - 2 + 2 + 1 + 1 = 10 outputs, 3 channels per group.
         ("aten::convolution", [[2, 4, 5], [4, 3, 3], [], [], [], [], [], [], []], "float",
          ("", "", "", "[2]", "[1]", "[1]", "True", "[1]", "2"), 2 * 2 * 5 * 36, 4 * (40 + 36 + 2 * 6 * 10)),
-        # The gradient of the weight alone: gradient and input are read, the weight's is written.
+        # Weight gradient only: reads gradient and input, writes the weight's gradient.
         ("aten::convolution_backward", [[2, 6, 5], [2, 4, 9], [6, 2, 3], [], [], [], [], [], [], [], []], "float",
          ("", "", "", "[6]", "[2]", "[1]", "[1]", "False", "[0]", "2", "[False, True, True]"),
          2 * 2 * 5 * 36, 4 * (60 + 72 + 36)),
-        # 4 heads of the query share 2 of the key and value: the query's count.
+        # 4 query heads share 2 key and value heads: the query heads count.
         ("aten::_scaled_dot_product_flash_attention", [[1, 4, 6, 8], [1, 2, 10, 8], [1, 2, 10, 8]], "c10::BFloat16",
          (), 2 * 2 * 4 * 6 * 10 * 8, 2 * (192 + 160 + 160 + 192)),
         ("aten::_flash_attention_forward", [[1, 6, 4, 8], [1, 10, 2, 8], [1, 10, 2, 8]], "c10::BFloat16",
@@ -102,31 +106,31 @@ def test_flops_are_those_of_torchs_counter() -> None:
 def test_work_by_hand(
     name: str, shapes: list[Any], type: str, values: tuple[str, ...], flops: int, bytes: int | None
 ) -> None:
-    found = work(name, shapes, type, *values)
-    assert found is not None
-    assert found.flops == flops
-    assert found.bytes == bytes or (bytes is None and found.bytes != found.bytes)
+    result = work(name, shapes, type, *values)
+    assert result is not None
+    assert result.flops == flops
+    assert result.bytes == bytes or (bytes is None and result.bytes != result.bytes)
 
 
-def test_what_the_profile_lacks_is_unknown_not_zero() -> None:
+def test_work_that_is_not_recorded_is_unknown_instead_of_zero() -> None:
     x, weight = [2, 4, 9], [6, 2, 3]
     assert work("aten::convolution", [x, weight, [], [], [], [], [], [], []], "float") is None  # no stride
     assert work("aten::convolution_backward", [[2, 6, 5], x, weight, *[[]] * 8], "float") is None  # which gradients?
     assert work("aten::mm", [[2, 3], [4, 5]], "float") is None
     assert work("aten::mm", [], "float") is None
-    assert work("aten::sum", [[4, 5], [], [], []], "float") is None  # over which sides?
+    assert work("aten::sum", [[4, 5], [], [], []], "float") is None  # over which dimensions?
     assert work("aten::_foreach_add_", [[[2], [3]]], "TensorList") is None
-    found = call_work(torch_call("aten::mm", "[[2,3],[3,5]]", "", ""))
-    assert found is not None
-    assert found.flops == 60
-    assert found.bytes != found.bytes  # of no type known
+    result = call_work(torch_call("aten::mm", "[[2,3],[3,5]]", "", ""))
+    assert result is not None
+    assert result.flops == 60
+    assert result.bytes != result.bytes  # the type is unknown
 
 
 @pytest.mark.parametrize(
     "dims", ["5", "[5]", '["ab", [2]]', "[[2, [3]], [[3], 5]]", "[[2.5, 3], [3, 5]]", "{}", "[null]"]
 )
-def test_shapes_that_are_none_are_unknown(write: Write, dims: str) -> None:
-    """What somebody changed in a file, or another tool wrote."""
+def test_invalid_shapes_are_unknown(write: Write, dims: str) -> None:
+    """Shapes of a file that was edited, or written by another tool."""
     names = ("aten::mm", "aten::cudnn_convolution", "aten::cudnn_convolution_backward_input", "aten::sum")
     events = [operator(name, 20 * i, 10, [], "float") for i, name in enumerate(names)]
     for event in events:
@@ -136,8 +140,8 @@ def test_shapes_that_are_none_are_unknown(write: Write, dims: str) -> None:
             "Concrete Inputs": [1, None],
         }
     good = operator("aten::mm", 900, 10, [[2, 3], [3, 5]])
-    found = table(answer("roofline", write([*events, good])))
-    assert [row["flops"] for row in found] == [60]
+    result = table(answer("roofline", write([*events, good])))
+    assert [row["flops"] for row in result] == [60]
 
 
 def test_nested_operators_count_once(write: Write) -> None:
@@ -158,29 +162,31 @@ def test_nested_operators_count_once(write: Write) -> None:
     )
 
 
-def test_torch_1_9_shows_a_weight_only_around_its_gradient_and_no_stride(write: Write) -> None:
-    """The gradient's shape is the output's: 2 x 6 x 5, so the stride of the forward does not matter."""
+def test_torch_1_9_records_weights_around_gradients_only_and_no_stride(write: Write) -> None:
+    """The gradient has the output's shape, 2 x 6 x 5, so the stride of the forward is not needed."""
     x, weight, grad = [2, 4, 9], [6, 4, 3], [2, 6, 5]
     events = [
         operator("aten::cudnn_convolution", 0, 10, [x, weight, *[[]] * 6]),
         operator("aten::cudnn_convolution_backward", 20, 50, [x, grad, weight, *[[]] * 8]),
         operator("aten::cudnn_convolution_backward_input", 21, 20, [[], grad, weight, *[[]] * 7]),
         operator("aten::cudnn_convolution_backward_weight", 45, 20, [[], grad, x, *[[]] * 7]),
-        operator("aten::cudnn_convolution", 80, 10, [[2, 4, 99], weight, *[[]] * 6]),  # no gradient tells of this one
+        operator("aten::cudnn_convolution", 80, 10, [[2, 4, 99], weight, *[[]] * 6]),  # no gradient with this shape
     ]
-    found = {row["name"]: row for row in table(answer("roofline", write(events)))}
-    assert {name: (row["calls"], row["flops"]) for name, row in found.items()} == {
+    result = {row["name"]: row for row in table(answer("roofline", write(events)))}
+    assert {name: (row["calls"], row["flops"]) for name, row in result.items()} == {
         "aten::cudnn_convolution": (1, 2 * 2 * 5 * 72),
         "aten::cudnn_convolution_backward_input": (1, 2 * 2 * 5 * 72),
         "aten::cudnn_convolution_backward_weight": (1, 2 * 2 * 5 * 72),
     }
 
 
-def reached(write: Write) -> dict[str, Any]:
-    """A step of 200 us on an H200: 989.4 TFLOP/s of bfloat16, 66.9 of the rest, 4.8 TB/s.
+def roofline_of_a_step(write: Write) -> dict[str, Any]:
+    """Return the answer for a step of 200 us on an H200: 989.4 TFLOP/s of bfloat16, 66.9 of other types, 4.8 TB/s.
 
-    A product of 4,096^3, 137,438,953,472 FLOP, 138.9 us at the peak, in 150. An addition of 4,096^2 in bfloat16:
-    3 x 33.5 MB, 20.97 us, in 30. A product of 8^3 in 4. A kernel of an operator that we do not know in 10.
+    - A product of 4,096^3: 137,438,953,472 FLOP, 138.9 us at the peak, takes 150 us.
+    - An addition of 4,096^2 in bfloat16: 3 x 33.5 MB, 20.97 us at the peak, takes 30 us.
+    - A product of 8^3 takes 4 us.
+    - A kernel of an unknown operator takes 10 us.
     """
     half = "c10::BFloat16"
     events = [
@@ -193,20 +199,25 @@ def reached(write: Write) -> dict[str, Any]:
     return answer("roofline", write(events, deviceProperties=[H200]))
 
 
-def test_what_operators_reach_of_the_roof(write: Write) -> None:
-    found = reached(write)
-    big, add, mine, small = table(found)
-    assert (big["bound"], add["bound"], mine["bound"], small["bound"]) == ("compute", "memory", "unknown", "latency")
+def test_share_of_the_roof_that_operators_achieve(write: Write) -> None:
+    result = roofline_of_a_step(write)
+    large, add, unknown, small = table(result)
+    assert (large["bound"], add["bound"], unknown["bound"], small["bound"]) == (
+        "compute",
+        "memory",
+        "unknown",
+        "latency",
+    )
     peak = 132 * 4096 * 1.83e9
-    assert big["of_roof"] == pytest.approx(2 * 4096**3 / peak / 150e-6)
-    assert big["intensity"] == pytest.approx(4096 / 3)
+    assert large["of_roof"] == pytest.approx(2 * 4096**3 / peak / 150e-6)
+    assert large["intensity"] == pytest.approx(4096 / 3)
     assert add["of_roof"] == pytest.approx(3 * 2 * 4096**2 / 4.8e12 / 30e-6)
     assert add["bandwidth"] == pytest.approx(3 * 2 * 4096**2 / 30e-6)
-    assert (big["kernel"], big["kernels"]) == ("k", 1)
-    assert (mine["flops"], mine["bytes"], mine["of_roof"], mine["total_ns"]) == (None, None, None, 10_000)
-    assert found["placed_ratio"] == pytest.approx(184 / 194)
-    assert found["mfu"] == pytest.approx((2 * 4096**3 + 2 * 8**3) / peak / 200e-6)
-    assert (found["device"], found["units"], found["clock_mhz"], found["bandwidth"]) == (
+    assert (large["kernel"], large["kernels"]) == ("k", 1)
+    assert (unknown["flops"], unknown["bytes"], unknown["of_roof"], unknown["total_ns"]) == (None, None, None, 10_000)
+    assert result["placed_ratio"] == pytest.approx(184 / 194)
+    assert result["mfu"] == pytest.approx((2 * 4096**3 + 2 * 8**3) / peak / 200e-6)
+    assert (result["device"], result["units"], result["clock_mhz"], result["bandwidth"]) == (
         "NVIDIA H200",
         132,
         1830,
@@ -214,50 +225,52 @@ def test_what_operators_reach_of_the_roof(write: Write) -> None:
     )
 
 
-def test_a_copy_over_the_bus_is_not_measured_by_the_memory(write: Write) -> None:
+def test_a_bus_copy_is_not_compared_with_the_memory_bandwidth(write: Write) -> None:
     copy = {**kernel(20, 100, 1, "Memcpy HtoD (Pageable -> Device)"), "cat": "gpu_memcpy"}
     shapes = [[1000, 1000], [1000, 1000], []]
     events = [
         operator("aten::copy_", 0, 10, shapes), launch(2, 1), copy,
         operator("aten::mm", 11, 5, shapes[:2]), launch(12, 2), kernel(130, 50, 2),
     ]  # fmt: skip
-    found = answer("roofline", write(events, deviceProperties=[H200]))
-    assert {row["name"]: row["bound"] for row in table(found)} == {"aten::copy_": "unknown", "aten::mm": "compute"}
-    assert found["placed_ratio"] == 1.0
+    result = answer("roofline", write(events, deviceProperties=[H200]))
+    assert {row["name"]: row["bound"] for row in table(result)} == {"aten::copy_": "unknown", "aten::mm": "compute"}
+    assert result["placed_ratio"] == 1.0
 
 
 def test_without_a_known_device_there_is_no_roof(write: Write) -> None:
-    found = answer("roofline", write([operator("aten::mm", 0, 10, [[8, 8], [8, 8]])], deviceProperties=[]))
-    (row,) = table(found)
+    result = answer("roofline", write([operator("aten::mm", 0, 10, [[8, 8], [8, 8]])], deviceProperties=[]))
+    (row,) = table(result)
     assert (row["bound"], row["of_roof"], row["flop_rate"]) == ("unknown", None, 1024 / 10e-6)
-    assert (found["device"], found["mfu"], found["bandwidth"]) == (None, None, None)
-    assert found["peaks"]["columns"]["precision"] == []
+    assert (result["device"], result["mfu"], result["bandwidth"]) == (None, None, None)
+    assert result["peaks"]["columns"]["precision"] == []
 
 
-def test_a_number_makes_no_tensor_wider(write: Write) -> None:
-    """`x * 0.9` of 1000 values in fp32: 4000 bytes are read and written, and the 8 of the number."""
+def test_a_scalar_does_not_widen_a_tensor(write: Write) -> None:
+    """`x * 0.9` of 1000 fp32 values reads and writes 4000 bytes, plus 8 bytes of the number."""
     event = host("cpu_op", "aten::mul", 0, 10)
     event["args"] = {"Input Dims": [[1000], []], "Input type": ["float", "double"]}
     (row,) = table(answer("roofline", write([event], deviceProperties=[])))
     assert (row["precision"], row["bytes"], row["flops"]) == ("fp32", 8008, 1000)
 
 
-def test_a_peak_that_was_measured_is_the_roof_of_a_processor(write: Write) -> None:
-    """512 x 512 x 512: 268.4 MFLO in 10 ms are 26.8 GFLO/s of 100; 3 MiB of 10 GB/s take 0.31 of 2.7 ms at the roof."""
-    sides = [[512, 512], [512, 512]]
+def test_a_measured_peak_is_the_roof_of_a_processor(write: Write) -> None:
+    """A product of 512 x 512 x 512 has 268.4 MFLO; in 10 ms that is 26.8 of 100 GFLO/s. Its 3 MiB at
+    10 GB/s take 0.31 of the 2.7 ms at the roof.
+    """
+    shapes = [[512, 512], [512, 512]]
     file = write(
-        [operator("aten::mm", 0, 10_000, sides), operator("aten::add", 10_000, 100, sides)], deviceProperties=[]
+        [operator("aten::mm", 0, 10_000, shapes), operator("aten::add", 10_000, 100, shapes)], deviceProperties=[]
     )
-    found = answer("roofline", file, peak="100e9", bandwidth="10e9")
-    rows = {row["name"]: row for row in table(found)}
+    result = answer("roofline", file, peak="100e9", bandwidth="10e9")
+    rows = {row["name"]: row for row in table(result)}
     assert rows["aten::mm"]["bound"] == "compute"
     assert rows["aten::mm"]["of_roof"] == pytest.approx(2 * 512**3 / 100e9 / 10e-3)
     assert rows["aten::add"]["bound"] == "memory"
-    assert (found["source"], found["device"], found["units"], found["bandwidth"]) == ("measured", None, None, 10e9)
-    assert found["mfu"] == pytest.approx(2 * 512**3 / 100e9 / 10.1e-3)
-    alone = answer("roofline", file, peak="100e9")
-    assert alone["mfu"] == found["mfu"]
-    assert {row["bound"] for row in table(alone)} == {"unknown"}
+    assert (result["source"], result["device"], result["units"], result["bandwidth"]) == ("measured", None, None, 10e9)
+    assert result["mfu"] == pytest.approx(2 * 512**3 / 100e9 / 10.1e-3)
+    without_bandwidth = answer("roofline", file, peak="100e9")
+    assert without_bandwidth["mfu"] == result["mfu"]
+    assert {row["bound"] for row in table(without_bandwidth)} == {"unknown"}
 
 
 @pytest.mark.parametrize(
@@ -283,15 +296,15 @@ def test_a_peak_that_was_measured_is_the_roof_of_a_processor(write: Write) -> No
         ("AMD Instinct MI355X", 309, "bf16", 2517, 8000),
     ],
 )
-def test_peaks_are_those_that_the_makers_state(name: str, memory: int, type: str, tflops: float, gb_s: float) -> None:
-    """Dense TFLOP/s of the data sheets and architecture papers."""
+def test_peaks_equal_those_of_the_data_sheets(name: str, memory: int, type: str, tflops: float, gb_s: float) -> None:
+    """Dense TFLOP/s of data sheets and architecture papers."""
     peak = find_peak(name, memory * 10**9)
     assert peak is not None
     assert peak.flops[type] / 1e12 == pytest.approx(tflops, rel=0.005)
     assert peak.bandwidth == gb_s * 1e9
 
 
-def test_only_devices_that_are_known_have_peaks() -> None:
+def test_unknown_devices_have_no_peak() -> None:
     for name in (
         "",
         "AMD Radeon Graphics",
@@ -301,69 +314,78 @@ def test_only_devices_that_are_known_have_peaks() -> None:
         "NVIDIA L40",
     ):
         assert find_peak(name, 80 * 10**9) is None
-    part = find_peak("NVIDIA A100-SXM4-40GB MIG 1g.5gb", 5 * 10**9, multiprocessors=14)
-    assert part is not None
-    assert (part.flops["fp16"], part.bandwidth) == (14 * 2048 * 1.41e9, None)
+    partition = find_peak("NVIDIA A100-SXM4-40GB MIG 1g.5gb", 5 * 10**9, multiprocessors=14)
+    assert partition is not None
+    assert (partition.flops["fp16"], partition.bandwidth) == (14 * 2048 * 1.41e9, None)
 
 
-def test_onnx_runtime_records_what_comes_out_and_no_constants() -> None:
-    """2 x 64 tokens of 256 values times 256 x 128, which is 2 x 2 x 64 x 128 x 256 = 8,388,608 FLOP; with the constant,
-    which is nowhere in the profile, 4 x (2 x 64 x 256 + 256 x 128 + 2 x 64 x 128) = 327,680 bytes. 5 runs.
+def test_onnx_runtime_records_outputs_but_no_constants() -> None:
+    """A product of 2 x 64 tokens of 256 values times 256 x 128 has 2 x 2 x 64 x 128 x 256 = 8,388,608 FLOP.
+
+    With the constant, which the profile does not contain, it moves 4 x (2 x 64 x 256 + 256 x 128 +
+    2 x 64 x 128) = 327,680 bytes. There are 5 runs.
     """
-    found = table(answer("roofline", SAMPLES / "onnxruntime-cpu" / "tinybert_2026-11-20_03-40-11.json.gz"))
-    (row,) = [row for row in found if row["name"] == "/encoder/layer.0/output/MatMul"]
+    result = table(answer("roofline", SAMPLES / "onnxruntime-cpu" / "tinybert_2026-11-20_03-40-11.json.gz"))
+    (row,) = [row for row in result if row["name"] == "/encoder/layer.0/output/MatMul"]
     assert (row["calls"], row["flops"], row["bytes"]) == (5, 5 * 8_388_608, 5 * 327_680)
     call = onnx_call("MatMul", "float[256,2]", "float[128,2]", 100.0)
     assert call_work(call) is None  # the constant is the first factor
     call = onnx_call("Conv", "float[1,3,8,8]", "float[1,16,6,6]", 100.0)
     assert call_work(call) is None
-    known = call_work(onnx_call("Conv", "float[1,3,8,8] float[16,3,3,3]", "float[1,16,6,6]", 100.0))
-    assert known is not None
-    assert (known.flops, known.bytes) == (2 * 16 * 36 * 27, 100.0)
+    recorded_work = call_work(onnx_call("Conv", "float[1,3,8,8] float[16,3,3,3]", "float[1,16,6,6]", 100.0))
+    assert recorded_work is not None
+    assert (recorded_work.flops, recorded_work.bytes) == (2 * 16 * 36 * 27, 100.0)
 
 
-def test_resnet50_is_as_large_as_its_papers_say() -> None:
-    """4.09 G multiply-adds an image forward, and twice that backward but for the input of the first convolution, 0.118:
-    2 x (3 x 4.09 - 0.118) = 24.3 GFLOP, in 6 steps of 32 images. torch 1.9 recorded neither strides nor groups.
+def test_resnet50_has_the_operations_of_its_papers() -> None:
+    """4.09 G multiply-adds per image forward, and twice that backward except for the input of the
+    first convolution, 0.118.
+
+    2 x (3 x 4.09 - 0.118) = 24.3 GFLOP, in 6 steps of 32 images. torch 1.9 recorded neither strides
+    nor groups.
     """
     file = shared("traces/kineto/tb_plugin/resnet50_num_workers_0__worker0.1623143089861.pt.trace.json.gz")
-    found = answer("roofline", file)
-    assert found["model_flops"] / found["steps"] / 32 == pytest.approx(24.30e9, rel=0.001)
-    assert found["placed_ratio"] > 0.98
-    assert found["mfu"] == pytest.approx(0.2795, abs=0.0005)
+    result = answer("roofline", file)
+    assert result["model_flops"] / result["steps"] / 32 == pytest.approx(24.30e9, rel=0.001)
+    assert result["placed_ratio"] > 0.98
+    assert result["mfu"] == pytest.approx(0.2795, abs=0.0005)
 
 
 def test_the_samples_of_an_h200() -> None:
-    found = answer("roofline", SAMPLES / "pytorch-h200" / "transformer.pt.trace.json.gz")
-    products = [row for row in table(found) if row["name"] == "aten::mm"]
+    result = answer("roofline", SAMPLES / "pytorch-h200" / "transformer.pt.trace.json.gz")
+    products = [row for row in table(result) if row["name"] == "aten::mm"]
     assert {row["precision"] for row in products} == {"bf16"}
     assert all(0 < row["of_roof"] < 1 for row in products)
     fp32 = answer("roofline", SAMPLES / "pytorch-h200" / "cnn.pt.trace.json.gz")
-    # cuDNN takes tensor cores for fp32 where the channels fit, and not for the three of the image.
+    # cuDNN uses tensor cores for fp32 if the channels fit, but not for the three channels of the image.
     assert {row["precision"] for row in table(fp32) if row["family"] == "convolution"} == {"tf32", "fp32"}
 
 
 @pytest.mark.parametrize(
-    ("file", "device", "named"),
+    ("file", "device", "expected"),
     [
         ("h100_qwen05b", "NVIDIA H100 80GB HBM3", {"aten::mm": (96, 6668.68), "aten::mul": (220, 6752.90)}),
         ("mi300_qwen05b", "AMD Instinct MI300X VF", {}),
         ("h100_vit", "NVIDIA H100 80GB HBM3", {"aten::addmm": (73, 735.04), "aten::native_layer_norm": (25, 111.20)}),
     ],
 )
-def test_calls_and_times_are_those_of_tracelens(file: str, device: str, named: dict[str, tuple[int, float]]) -> None:
-    """Its reference reports. Both vendors' runs of one script do the same work: 16 x 559 tokens in 24 layers of 1,024
-    values, 16 heads of 64 and 2,816 between two products, and one of 32 by 559 for the positions. ROCm's device 2 is
-    the file's 0.
+def test_calls_and_times_equal_those_of_tracelens(
+    file: str, device: str, expected: dict[str, tuple[int, float]]
+) -> None:
+    """Compare with TraceLens's reference reports.
+
+    Both vendors' runs of one script do the same work: 16 x 559 tokens in 24 layers of 1,024 values,
+    16 heads of 64 and 2,816 between two products, and one product of 32 by 559 for the positions.
+    ROCm's device 2 is device 0 of the file.
     """
-    found = answer("roofline", shared(f"traces/tracelens/{file}.json.gz"))
-    assert found["device"] == device
-    for name, (calls, time_us) in named.items():
-        mine = [row for row in table(found) if row["name"] == name]
-        assert sum(row["calls"] for row in mine) == calls
-        assert sum(row["total_ns"] for row in mine) / 1000 == pytest.approx(time_us, abs=0.01)
-        assert all(0 < row["of_roof"] < 1 for row in mine if row["family"] == "product")
+    result = answer("roofline", shared(f"traces/tracelens/{file}.json.gz"))
+    assert result["device"] == device
+    for name, (calls, time_us) in expected.items():
+        matching = [row for row in table(result) if row["name"] == name]
+        assert sum(row["calls"] for row in matching) == calls
+        assert sum(row["total_ns"] for row in matching) / 1000 == pytest.approx(time_us, abs=0.01)
+        assert all(0 < row["of_roof"] < 1 for row in matching if row["family"] == "product")
     if file.endswith("qwen05b"):
         tokens = 16 * 559
         layer = 2 * tokens * 1024 * (4 * 1024 + 3 * 2816) + 2 * 2 * 16 * 16 * 559**2 * 64
-        assert found["model_flops"] == 24 * layer + 2 * 32 * 559
+        assert result["model_flops"] == 24 * layer + 2 * 32 * 559

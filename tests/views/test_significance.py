@@ -1,4 +1,4 @@
-"""How sure a mean of repeats is, which point is the best, and whether that is more than chance."""
+"""Confidence intervals of means, the best point, and whether its lead is significant."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from visualprof.views.measure.evaluation import confidence_margin, find_verdicts
 from visualprof.views.measure.significance import confidence_interval, p_value, t_quantile, two_sided_tail
 
 
-def test_quantiles_are_those_of_students_table() -> None:
+def test_quantiles_equal_students_table() -> None:
     table = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 9: 2.262, 29: 2.045, 120: 1.980}
     assert {n: round(t_quantile(n), 3) for n in table} == table
 
 
 @given(st.floats(0.01, 300))
-def test_the_distribution_is_that_of_its_closed_forms(t: float) -> None:
+def test_the_distribution_equals_its_closed_forms(t: float) -> None:
     assert two_sided_tail(t, 1) == pytest.approx(1 - 2 * atan(t) / pi, rel=1e-9, abs=1e-12)
     assert two_sided_tail(t, 2) == pytest.approx(1 - t / sqrt(2 + t * t), rel=1e-7, abs=1e-12)
 
@@ -36,7 +36,7 @@ def test_an_interval_is_the_mean_and_t_times_its_standard_error() -> None:
     assert confidence_interval([7]) is None
 
 
-def test_welchs_test_is_that_of_hand() -> None:
+def test_welchs_test_equals_the_one_computed_by_hand() -> None:
     # a: mean 11.5, variance 5/3, n 4; b: mean 14, variance 2.5, n 5: t = 2.5 / sqrt(5/12 + 1/2) = 2.6112
     # freedom (11/12)^2 / ((5/12)^2 / 3 + (1/2)^2 / 4) = 0.84028 / 0.12037 = 6.981
     a, b = [10, 11, 12, 13], [12, 13, 15, 16, 14]
@@ -47,16 +47,22 @@ def test_welchs_test_is_that_of_hand() -> None:
 
 
 def point(batch: int, rates: list[float], **fields: Any) -> dict[str, Any]:
-    """A line of points.jsonl of which each repeat had that many samples a second, of 1e9 / rate ns."""
-    plain = {"batch": batch, "n": 700, "trusted": [50, 99], "stable": True, **fields}
-    repeats = [{**plain, "samples_per_s": rate, "qps": rate, "p50_ns": round(1e9 / rate)} for rate in rates]
+    """Return a line of points.jsonl whose repeats have some throughputs; the latency is 1e9 / rate ns."""
+    common = {"batch": batch, "n": 700, "trusted": [50, 99], "stable": True, **fields}
+    repeats = [{**common, "samples_per_s": rate, "qps": rate, "p50_ns": round(1e9 / rate)} for rate in rates]
     mean = sum(rates) / len(rates)
-    one = {**plain, "samples_per_s": mean, "qps": mean, "p50_ns": round(1e9 / mean), "p99_ns": round(2e9 / mean)}
-    return {**one, "repeats": repeats} if len(rates) > 1 else one
+    mean_point = {
+        **common,
+        "samples_per_s": mean,
+        "qps": mean,
+        "p50_ns": round(1e9 / mean),
+        "p99_ns": round(2e9 / mean),
+    }
+    return {**mean_point, "repeats": repeats} if len(rates) > 1 else mean_point
 
 
-def report(spec: str, *points: dict[str, Any], precision: str = "", asked: str = "") -> Report:
-    job = {"spec": {"id": spec, "precision": asked}, "model": {"sha256": "a"}}
+def report(spec: str, *points: dict[str, Any], precision: str = "", requested: str = "") -> Report:
+    job = {"spec": {"id": spec, "precision": requested}, "model": {"sha256": "a"}}
     return build_report(f"m/{spec}", job, {"effective": {"precision": precision}}, {"state": "succeeded"}, points)
 
 
@@ -68,17 +74,17 @@ def columns(*reports: Report, slo_ns: int | None = None) -> Any:
 
 
 def test_the_margin_is_half_the_interval() -> None:
-    (one,) = report("a", point(1, QUICK)).points
-    assert len(one.repeats) == 3
-    assert confidence_margin(one.repeats, "samples_per_s") == pytest.approx(4.3027 * 10 / sqrt(3), abs=0.001)
-    assert confidence_margin(one.repeats[:1], "samples_per_s") is None
-    assert confidence_margin(one.repeats, "p99_ns") is None, "no repeat tells it"
+    (only_point,) = report("a", point(1, QUICK)).points
+    assert len(only_point.repeats) == 3
+    assert confidence_margin(only_point.repeats, "samples_per_s") == pytest.approx(4.3027 * 10 / sqrt(3), abs=0.001)
+    assert confidence_margin(only_point.repeats[:1], "samples_per_s") is None
+    assert confidence_margin(only_point.repeats, "p99_ns") is None, "no repeat has this value"
     table = compute([report("a", point(1, QUICK), point(2, [500.0]))], EvaluationParams()).columns
     assert table.repeats == [3, 1]
     assert table.samples_per_s_margin == [pytest.approx(24.84, abs=0.01), None]
 
 
-def test_the_best_report_is_told_from_others_only_beyond_chance() -> None:
+def test_the_best_report_is_named_only_if_its_lead_is_significant() -> None:
     best = columns(report("quick", point(1, QUICK)), report("alike", point(1, ALIKE)), report("slow", point(1, SLOW)))
     assert best.most_samples_standing == ["not_significant", "not_significant", "worse"]
     assert best.least_latency_standing == ["not_significant", "not_significant", "worse"]
@@ -86,7 +92,7 @@ def test_the_best_report_is_told_from_others_only_beyond_chance() -> None:
     assert best.most_samples_standing == ["best", "worse"]
 
 
-def test_a_single_repeat_cannot_tell() -> None:
+def test_a_single_repeat_cannot_be_compared() -> None:
     best = columns(report("quick", point(1, [1000.0])), report("slow", point(1, SLOW)))
     assert best.most_samples_standing == ["one_repeat", "one_repeat"]
     assert best.most_samples_alike == [None, []]
@@ -99,7 +105,7 @@ def test_sizes_that_are_not_significantly_worse_are_named() -> None:
     assert columns(report("a", point(1, SLOW), point(2, ALIKE)), slo_ns=2_500_000).slo_alike == [[]]
 
 
-def test_busy_and_unstable_points_are_the_best_only_where_there_is_no_other() -> None:
+def test_doubtful_points_are_the_best_only_without_other_points() -> None:
     noisy, busy = point(2, [5000.0, 5001], stable=False), point(4, [4000.0, 4001], host_busy=True)
     best = columns(report("a", point(1, SLOW), noisy, busy), report("b", noisy), report("c", point(1, [600.0, 601])))
     assert best.most_samples_batch == [1, 2, 1]
@@ -108,7 +114,7 @@ def test_busy_and_unstable_points_are_the_best_only_where_there_is_no_other() ->
     assert best.most_samples_alike == [[], None, []]
 
 
-def test_the_best_of_equals_is_the_first_and_without_a_point_there_is_none() -> None:
+def test_the_first_of_equal_points_is_the_best() -> None:
     points = [Point(4, 700, samples_per_s=10.0, p50_ns=5), Point(8, 700, samples_per_s=10.0, p50_ns=5), Point(1, 9)]
     assert HIGHEST_THROUGHPUT.best(points) == LOWEST_LATENCY.best(points) == points[0]
     assert HIGHEST_THROUGHPUT.best(points[2:]) is None
@@ -116,37 +122,39 @@ def test_the_best_of_equals_is_the_first_and_without_a_point_there_is_none() -> 
     assert equivalent_batches(points, None, HIGHEST_THROUGHPUT) is None
 
 
-def told(*reports: Report) -> list[tuple[str, str, str]]:
+def verdict_summary(*reports: Report) -> list[tuple[str, str, str]]:
     return [
-        (v.id, v.severity, v.report) for v in find_verdicts(reports) if v.id not in ("precision_changed", "n_too_small")
+        (verdict.id, verdict.severity, verdict.report)
+        for verdict in find_verdicts(reports)
+        if verdict.id not in ("precision_changed", "n_too_small")
     ]
 
 
 def test_a_difference_that_chance_explains_is_a_verdict() -> None:
-    assert told(report("quick", point(1, QUICK)), report("alike", point(1, ALIKE)), report("slow", point(1, SLOW))) == [
-        ("not_significant", "low", "m/alike")
-    ]
+    assert verdict_summary(
+        report("quick", point(1, QUICK)), report("alike", point(1, ALIKE)), report("slow", point(1, SLOW))
+    ) == [("not_significant", "low", "m/alike")]
     (verdict,) = find_verdicts([report("quick", point(1, QUICK)), report("alike", point(1, ALIKE))])
     assert verdict.evidence["best_spec"] == "quick"
     assert verdict.evidence["chance_ratio"] == pytest.approx(p_value(QUICK, ALIKE))
 
 
-def test_specs_of_different_precisions_are_not_compared_in_silence() -> None:
-    plain, same = (
+def test_different_precisions_are_a_verdict() -> None:
+    default, same_precision = (
         report("ort", point(1, SLOW), precision="as the model"),
         report("ov", point(1, QUICK), precision="f32"),
     )
-    assert told(plain, same) == []
+    assert verdict_summary(default, same_precision) == []
     lower = report("ov", point(1, QUICK), precision="bf16")
-    assert told(plain, lower) == [("precision_differs", "high", "m/ov")]
-    assert told(plain, report("ov", point(1, QUICK), precision="bf16", asked="bf16")) == [
+    assert verdict_summary(default, lower) == [("precision_differs", "high", "m/ov")]
+    assert verdict_summary(default, report("ov", point(1, QUICK), precision="bf16", requested="bf16")) == [
         ("precision_differs", "low", "m/ov")
     ]
-    assert told(plain, replace(lower, model_sha256="another")) == []
-    assert told(lower) == []
+    assert verdict_summary(default, replace(lower, model_sha256="another")) == []
+    assert verdict_summary(lower) == []
 
 
-def test_charts_have_the_intervals_as_strokes() -> None:
+def test_charts_show_intervals_as_lines() -> None:
     reports = [report("a", point(1, QUICK), point(2, [500.0])), report("b", point(1, SLOW))]
     option: Any = overlay_charts(reports)["throughput"]
     (stroke, other) = [series for series in option["series"] if series.get("id", "").endswith("|interval")]
@@ -158,7 +166,7 @@ def test_charts_have_the_intervals_as_strokes() -> None:
     ]
 
 
-def test_charts_have_the_intervals_as_a_band_that_breaks_where_nobody_repeated() -> None:
+def test_charts_show_intervals_as_a_band_with_gaps_for_single_repeats() -> None:
     rates = {8: SLOW, 1: QUICK, 2: [500.0], 4: QUICK}
     option: Any = overlay_charts([report("a", *(point(batch, rates[batch]) for batch in rates))])["throughput"]
     (band,) = [series for series in option["series"] if series["type"] == "custom"]

@@ -1,4 +1,4 @@
-"""Who is named as slow, and that nobody is where ranks differ by chance."""
+"""Stragglers are named, and no rank is named if ranks differ only by chance."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ MS = 1e6
 STEPS = 10
 
 
-def where(tensor: int, data: int, stages: int, per_host: int = 8) -> ProcessGroups:
-    """Ranks as Megatron numbers them, the tensor axis fastest."""
+def megatron_groups(tensor: int, data: int, stages: int, per_host: int = 8) -> ProcessGroups:
+    """Return the process groups of ranks as Megatron numbers them, the tensor axis fastest."""
     count = tensor * data * stages
     rank = np.arange(count)
     groups = tuple(
@@ -33,7 +33,7 @@ def where(tensor: int, data: int, stages: int, per_host: int = 8) -> ProcessGrou
         )
         for i in range(count // tensor)
     )
-    place: dict[Any, Ints] = {
+    position: dict[Any, Ints] = {
         "tensor": rank % tensor,
         "data": rank // tensor % data,
         "pipeline": rank // (tensor * data),
@@ -45,13 +45,15 @@ def where(tensor: int, data: int, stages: int, per_host: int = 8) -> ProcessGrou
         hosts=hosts,
         racks=("",) * count,
         axis_group={"tensor": rank // tensor},
-        axis_position=place,
+        axis_position=position,
     )
 
 
-def run(of: ProcessGroups, seed: int = 0) -> dict[str, Floats]:
-    """Healthy ranks: 60 ms of computation that differ by 0.4 % for good and by 0.5 % a step, 5 ms of the rest."""
-    rng, shape = np.random.default_rng(seed), (len(of.hosts), STEPS)
+def healthy_times(process_groups: ProcessGroups, seed: int = 0) -> dict[str, Floats]:
+    """Return times of healthy ranks: 60 ms of computation, which differs by 0.4 % between ranks and
+    0.5 % between steps, and 5 ms of the rest.
+    """
+    rng, shape = np.random.default_rng(seed), (len(process_groups.hosts), STEPS)
     computation = 60 * MS * rng.normal(1, 0.004, (shape[0], 1)) * rng.normal(1, 0.005, shape)
     return {
         "computation": computation,
@@ -61,13 +63,13 @@ def run(of: ProcessGroups, seed: int = 0) -> dict[str, Floats]:
     }
 
 
-def named(of: ProcessGroups, values: dict[str, Floats]) -> list[Outlier]:
-    stage, tensor = of.axis_position["pipeline"], of.axis_position["tensor"]
+def find_stragglers(process_groups: ProcessGroups, values: dict[str, Floats]) -> list[Outlier]:
+    stage, tensor = process_groups.axis_position["pipeline"], process_groups.axis_position["tensor"]
     shape = values["computation"].shape
-    parts: list[Any] = [_NoKernels] * shape[0]
+    ranks: list[Any] = [_NoKernels] * shape[0]
     steps = tuple(map(str, range(STEPS)))
     times = RankTimes(steps=steps, total=np.full(shape, 100 * MS), **values, cohort=group(stage, tensor).ids)
-    return find_outliers(parts, times, of)
+    return find_outliers(ranks, times, process_groups)
 
 
 class _NoKernels:
@@ -76,82 +78,87 @@ class _NoKernels:
     kernel_ns = np.zeros(0, np.int64)
 
 
-def told(found: Sequence[Outlier]) -> list[tuple[str, list[int], str]]:
-    return [(one.unit, one.members.tolist(), one.cause) for one in found]
+def straggler_summary(outliers: Sequence[Outlier]) -> list[tuple[str, list[int], str]]:
+    return [(outlier.unit, outlier.members.tolist(), outlier.cause) for outlier in outliers]
 
 
 @pytest.mark.parametrize("shape", [(1, 64, 1), (4, 8, 2), (8, 2, 4), (8, 128, 1)])
-def test_nobody_is_named_where_ranks_differ_by_chance(shape: tuple[int, int, int]) -> None:
-    of = where(*shape)
-    assert [told(named(of, run(of, seed))) for seed in range(20)] == [[]] * 20
+def test_no_rank_is_named_if_ranks_differ_by_chance(shape: tuple[int, int, int]) -> None:
+    process_groups = megatron_groups(*shape)
+    assert [
+        straggler_summary(find_stragglers(process_groups, healthy_times(process_groups, seed))) for seed in range(20)
+    ] == [[]] * 20
 
 
-def test_nobody_is_named_where_pauses_strike_anybody() -> None:
-    """One of 20 steps of any rank has a pause of 10 % of a step: some rank has three of them."""
-    of = where(1, 128, 1)
+def test_no_rank_is_named_if_pauses_affect_random_ranks() -> None:
+    """One of 20 steps of any rank has a pause of 10 % of a step, so some rank has three of them."""
+    process_groups = megatron_groups(1, 128, 1)
     for seed in range(10):
-        values = run(of, seed)
-        struck = np.random.default_rng(seed).random(values["other"].shape) < 0.05
-        assert struck.sum(axis=1).max() >= 2
-        values["other"][struck] += 10 * MS
-        assert named(of, values) == []
+        values = healthy_times(process_groups, seed)
+        has_pause = np.random.default_rng(seed).random(values["other"].shape) < 0.05
+        assert has_pause.sum(axis=1).max() >= 2
+        values["other"][has_pause] += 10 * MS
+        assert find_stragglers(process_groups, values) == []
 
 
 def test_a_slow_device_is_named_by_its_rank() -> None:
-    of = where(4, 8, 2)
-    values = run(of)
+    process_groups = megatron_groups(4, 8, 2)
+    values = healthy_times(process_groups)
     values["computation"][37] *= 1.1
-    (one,) = named(of, values)
-    assert told([one]) == [("rank", [37], "device")]
-    assert one.is_late.all()
-    assert float(one.excess_ns.mean()) == pytest.approx(6 * MS, rel=0.15)
+    (only_outlier,) = find_stragglers(process_groups, values)
+    assert straggler_summary([only_outlier]) == [("rank", [37], "device")]
+    assert only_outlier.is_late.all()
+    assert float(only_outlier.excess_ns.mean()) == pytest.approx(6 * MS, rel=0.15)
 
 
-def test_a_rank_that_is_late_in_some_steps_is_named_with_these() -> None:
-    of = where(4, 8, 2)
-    values = run(of)
+def test_a_rank_that_is_late_in_some_steps_is_named_with_these_steps() -> None:
+    process_groups = megatron_groups(4, 8, 2)
+    values = healthy_times(process_groups)
     values["other"][5, [2, 6, 7]] += 8 * MS
-    (one,) = named(of, values)
-    assert told([one]) == [("rank", [5], "host")]
-    assert np.flatnonzero(one.is_late).tolist() == [2, 6, 7]
+    (only_outlier,) = find_stragglers(process_groups, values)
+    assert straggler_summary([only_outlier]) == [("rank", [5], "host")]
+    assert np.flatnonzero(only_outlier.is_late).tolist() == [2, 6, 7]
 
 
-def test_a_slow_host_is_named_as_one() -> None:
-    of = where(4, 8, 2)
-    values = run(of)
+def test_a_slow_host_is_named_as_one_unit() -> None:
+    process_groups = megatron_groups(4, 8, 2)
+    values = healthy_times(process_groups)
     values["computation"][16:24] *= 1.1
-    assert told(named(of, values)) == [("host", list(range(16, 24)), "device")]
+    assert straggler_summary(find_stragglers(process_groups, values)) == [("host", list(range(16, 24)), "device")]
 
 
-def test_ranks_that_share_a_longer_batch_are_named_as_a_copy() -> None:
-    """Copy 3 of 8: its four tensor ranks in both stages compute longer, with more blocks."""
-    of = where(4, 8, 2)
-    values = run(of)
-    copy = [*range(12, 16), *range(44, 48)]
-    values["computation"][copy] *= 1.2
-    values["kernel_blocks"][copy] *= 1.2
-    assert told(named(of, values)) == [("replica", copy, "work")]
+def test_a_replica_with_a_larger_batch_is_named_as_one_unit() -> None:
+    """Replica 3 of 8: its four tensor ranks in both stages compute longer, with more blocks."""
+    process_groups = megatron_groups(4, 8, 2)
+    values = healthy_times(process_groups)
+    replica = [*range(12, 16), *range(44, 48)]
+    values["computation"][replica] *= 1.2
+    values["kernel_blocks"][replica] *= 1.2
+    assert straggler_summary(find_stragglers(process_groups, values)) == [("replica", replica, "work")]
 
 
 def test_a_stage_with_more_layers_is_named() -> None:
-    of = where(4, 8, 2)
-    values = run(of)
+    process_groups = megatron_groups(4, 8, 2)
+    values = healthy_times(process_groups)
     values["computation"][32:] *= 1.2
     values["kernel_blocks"][32:] *= 1.2
-    assert told(named(of, values)) == [("stage", list(range(32, 64)), "work")]
+    assert straggler_summary(find_stragglers(process_groups, values)) == [("stage", list(range(32, 64)), "work")]
 
 
-def test_several_are_named_by_what_they_cost() -> None:
-    of = where(1, 64, 1)
-    values = run(of)
+def test_several_stragglers_are_sorted_by_cost() -> None:
+    process_groups = megatron_groups(1, 64, 1)
+    values = healthy_times(process_groups)
     values["computation"][3] *= 1.1
     values["loading"][40] += 12 * MS
-    assert told(named(of, values)) == [("rank", [40], "input"), ("rank", [3], "device")]
+    assert straggler_summary(find_stragglers(process_groups, values)) == [
+        ("rank", [40], "input"),
+        ("rank", [3], "device"),
+    ]
 
 
-def test_a_slow_host_process_loads_slowly_too() -> None:
-    of = where(1, 16, 1)
-    values = run(of)
+def test_a_slow_host_process_also_loads_slowly() -> None:
+    process_groups = megatron_groups(1, 16, 1)
+    values = healthy_times(process_groups)
     values["loading"][7] += 4 * MS
     values["other"][7] += 4 * MS
-    assert told(named(of, values)) == [("rank", [7], "host")]
+    assert straggler_summary(find_stragglers(process_groups, values)) == [("rank", [7], "host")]

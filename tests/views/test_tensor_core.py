@@ -1,4 +1,4 @@
-"""Tensor-core use by kernel name against the tensor pipe's own counter on an H200."""
+"""Tensor-core use by kernel name compared with the tensor pipe counter of an H200."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_kernel_names_agree_with_the_hardware_counter(percent: float, kernel: st
         "void pytorch_flash::flash_fwd_kernel<pytorch_flash::Flash_fwd_kernel_traits<64, 128, 128, 4> >",
     ],
 )  # fmt: skip
-def test_known_tensor_core_kernels(kernel: str) -> None:
+def test_kernels_that_use_tensor_cores(kernel: str) -> None:
     assert uses_tensor_core(kernel)
 
 
@@ -42,7 +42,7 @@ def test_known_tensor_core_kernels(kernel: str) -> None:
         "void at::native::vectorized_elementwise_kernel<4, at::native::AddFunctor<float> >",
     ],
 )  # fmt: skip
-def test_kernels_of_the_cuda_cores(kernel: str) -> None:
+def test_kernels_that_use_cuda_cores(kernel: str) -> None:
     assert not uses_tensor_core(kernel)
 
 
@@ -54,5 +54,5 @@ def test_operators_with_a_tensor_core_implementation(operator: str) -> None:
 
 
 @pytest.mark.parametrize("operator", ["aten::add", "aten::convert_to", "Relu", "aten::_softmax", "BatchNormForward"])
-def test_operators_without_one(operator: str) -> None:
+def test_operators_without_a_tensor_core_implementation(operator: str) -> None:
     assert not can_use_tensor_core(operator)

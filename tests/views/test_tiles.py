@@ -1,4 +1,4 @@
-"""Tiles: nothing is lost at any level, and the longest event of a window is always there."""
+"""Tiles: no event is lost on any level, and the longest event of a window is always included."""
 
 from __future__ import annotations
 
@@ -17,44 +17,44 @@ Rows = list[tuple[int, int, int]]
 
 
 def trace_of(rows: Rows) -> Trace:
-    """Events (track, ts, dur) on three tracks, overlapping as they like."""
+    """Return a trace of events (track, ts, dur) on three tracks, which may overlap."""
     builder = TraceBuilder("made")
     tracks = [builder.track(kind, str(kind)) for kind in (TrackKind.THREAD, TrackKind.STREAM, TrackKind.THREAD)]
-    n = len(rows)
-    track, ts, dur = (np.array(c, np.int64) for c in zip(*rows, strict=True))
+    count = len(rows)
+    track, ts, dur = (np.array(column, np.int64) for column in zip(*rows, strict=True))
     builder.events(
         ts=ts,
         dur=dur,
-        name=np.zeros(n, int),
-        category=np.full(n, Category.OP),
+        name=np.zeros(count, int),
+        category=np.full(count, Category.OP),
         track=np.array(tracks)[track],
-        row=np.arange(n),
+        row=np.arange(count),
     )
     return builder.build()
 
 
 def tiles(trace: Trace, exponent: int) -> tuple[int, list[Tile]]:
-    origin, until = trace.span_ns
-    many = (until - origin >> exponent) // TILE_BUCKETS + 1
-    return origin, [cut_tile(trace, range(len(trace.tracks)), exponent, i) for i in range(many)]
+    origin, end = trace.span_ns
+    tile_count = (end - origin >> exponent) // TILE_BUCKETS + 1
+    return origin, [cut_tile(trace, range(len(trace.tracks)), exponent, index) for index in range(tile_count)]
 
 
 @settings(max_examples=80, deadline=None)
 @given(_events, st.integers(0, 16))
 def test_every_event_is_counted_once_at_every_level(rows: Rows, exponent: int) -> None:
     trace = trace_of(rows)
-    _, found = tiles(trace, exponent)
-    assert sum(int(t.count.sum()) for t in found) == len(rows)
+    _, entries_by_tile = tiles(trace, exponent)
+    assert sum(int(entries.count.sum()) for entries in entries_by_tile) == len(rows)
 
 
 @settings(max_examples=80, deadline=None)
 @given(_events, st.integers(0, 16))
 def test_the_longest_event_that_touches_a_tile_is_in_it(rows: Rows, exponent: int) -> None:
     trace = trace_of(rows)
-    origin, found = tiles(trace, exponent)
+    origin, entries_by_tile = tiles(trace, exponent)
     events = trace.events
     start, end = events.ts - origin, events.end - origin
-    for i, entries in enumerate(found):
+    for i, entries in enumerate(entries_by_tile):
         low, high = i * TILE_BUCKETS << exponent, (i + 1) * TILE_BUCKETS << exponent
         touching = np.flatnonzero((start < high) & ((end > low) | (start >= low)))
         if len(touching):
@@ -64,30 +64,30 @@ def test_the_longest_event_that_touches_a_tile_is_in_it(rows: Rows, exponent: in
 @settings(max_examples=80, deadline=None)
 @given(_events, st.integers(0, 16))
 def test_every_instant_of_every_event_is_covered_on_its_lane(rows: Rows, exponent: int) -> None:
-    """Hit-testing: at the start, middle and end of an event there is an entry of its lane there."""
+    """Hit testing: at the start and middle of an event there is an entry of its lane."""
     trace = trace_of(rows)
-    origin, found = tiles(trace, exponent)
+    origin, entries_by_tile = tiles(trace, exponent)
     events = trace.events
     for row in range(len(events)):
         lane = trace.pyramid.lane_of_track[events.track[row]] + events.depth[row]
-        for at in {int(events.ts[row]), int(events.ts[row] + max(0, events.dur[row]) // 2)}:
-            entries = found[(at - origin >> exponent) // TILE_BUCKETS]
-            mine = entries.lane == lane
-            assert ((entries.start[mine] <= at - origin) & (entries.end[mine] >= at - origin)).any()
+        for time in {int(events.ts[row]), int(events.ts[row] + max(0, events.dur[row]) // 2)}:
+            entries = entries_by_tile[(time - origin >> exponent) // TILE_BUCKETS]
+            is_lane = entries.lane == lane
+            assert ((entries.start[is_lane] <= time - origin) & (entries.end[is_lane] >= time - origin)).any()
 
 
 @given(_events)
 @settings(max_examples=40, deadline=None)
 def test_entries_of_single_events_are_exact(rows: Rows) -> None:
     trace = trace_of(rows)
-    origin, found = tiles(trace, 4)
-    for entries in found:
+    origin, entries_by_tile = tiles(trace, 4)
+    for entries in entries_by_tile:
         single = entries.count == 1
         np.testing.assert_array_equal(entries.start[single] + origin, trace.events.ts[entries.longest_event[single]])
         np.testing.assert_array_equal(entries.end[single] + origin, trace.events.end[entries.longest_event[single]])
 
 
-def test_levels_shrink_towards_one_entry_a_lane() -> None:
+def test_levels_shrink_to_one_entry_per_lane() -> None:
     pyramid = trace_of([(0, i * 10, 5) for i in range(5000)]).pyramid
     sizes = np.diff(np.append(pyramid.first[:, 0], len(pyramid.start))).tolist()
     assert sizes == sorted(sizes, reverse=True)
@@ -95,7 +95,7 @@ def test_levels_shrink_towards_one_entry_a_lane() -> None:
     assert sum(sizes) < 5000
 
 
-def test_tracks_share_a_group_while_their_lanes_fit() -> None:
+def test_tracks_share_a_group_as_long_as_their_lanes_fit() -> None:
     trace = trace_of([(0, 0, 100), (0, 10, 50), (1, 0, 5), (2, 3, 4)])
     assert track_groups(trace) == [range(3)]
 

@@ -1,4 +1,4 @@
-"""Where an event comes from, on hand-made traces and on a recording."""
+"""Where an event comes from, in hand-made traces and in a recording."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ def event(name: str, ts: float, dur: float, cat: str, tid: int = 1, **more: Any)
     return {"ph": "X", "cat": cat, "name": name, "pid": 1, "tid": tid, "ts": ts, "dur": dur, **more}
 
 
-def named(trace: Trace, name: str) -> dict[str, str]:
-    row = next(i for i, text in enumerate(trace.events.name) if trace.strings[int(text)] == name)
-    return {role: trace.strings[int(trace.events.name[place])] for role, place in launch_origin(trace, row)}
+def origin_names(trace: Trace, name: str) -> dict[str, str]:
+    row = next(index for index, text in enumerate(trace.events.name) if trace.strings[int(text)] == name)
+    return {role: trace.strings[int(trace.events.name[origin_row])] for role, origin_row in launch_origin(trace, row)}
 
 
 def test_a_backward_kernel_comes_from_the_line_that_ran_forward(write: Write) -> None:
@@ -41,17 +41,17 @@ def test_a_backward_kernel_comes_from_the_line_that_ran_forward(write: Write) ->
     arrow = [{"ph": "s", "tid": 1, "ts": 12, **flow}, {"ph": "f", "bp": "e", "tid": 2, "ts": 200, **flow}]
     trace = trace_of(write([*frames, *calls, *arrow]))
     program = {"module": "nn.Module: Linear_0", "source": "train.py(7): step"}
-    assert named(trace, "fwd") == {"operator": "aten::linear", **program}
-    assert named(trace, "bwd") == {"operator": "aten::mm", **program}
-    assert named(trace, "aten::linear") == program
-    assert named(trace, "train.py(7): step") == {}
+    assert origin_names(trace, "fwd") == {"operator": "aten::linear", **program}
+    assert origin_names(trace, "bwd") == {"operator": "aten::mm", **program}
+    assert origin_names(trace, "aten::linear") == program
+    assert origin_names(trace, "train.py(7): step") == {}
 
 
-def test_every_kernel_of_a_recording_has_its_operator_and_most_their_line() -> None:
+def test_every_kernel_has_its_operator_and_most_have_their_source_line() -> None:
     trace = trace_of(next((SAMPLES / "pytorch-h200").rglob("*transformer*.json*")))
     roles = [dict(launch_origin(trace, int(row))) for row in np.flatnonzero(is_kernel(trace))]
     assert len(roles) == 308
     assert all("operator" in one for one in roles)
     lines = [trace.strings[int(trace.events.name[one["source"]])] for one in roles if "source" in one]
-    assert len(lines) == 268  # the optimizer's own frames are torch's
+    assert len(lines) == 268  # the optimizer's frames are inside torch
     assert all(line.startswith("make_traces.py(") for line in lines)

@@ -1,4 +1,4 @@
-"""Events of ranks, small enough to work out by hand."""
+"""Events of ranks that are small enough to compute results by hand."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ def step(number: int, ts: float, dur: float) -> dict[str, Any]:
     return event(f"ProfilerStep#{number}", ts, dur, cat="user_annotation")
 
 
-def launched(name: str, ts: float, dur: float, call: int, stream: int = 7, **args: Any) -> list[dict[str, Any]]:
-    """A kernel with its call of 1 us; `call` is its correlation id and the time of the call."""
+def launched_kernel(name: str, ts: float, dur: float, call: int, stream: int = 7, **args: Any) -> list[dict[str, Any]]:
+    """Return a kernel and its launch call of 1 us; `call` is the correlation id and the time of the call."""
     kernel = {"device": 0, "stream": stream, "correlation": call, **args}
     return [
         event("cudaLaunchKernel", call, 1, cat="cuda_runtime", correlation=call),
@@ -22,23 +22,29 @@ def launched(name: str, ts: float, dur: float, call: int, stream: int = 7, **arg
     ]
 
 
-def met(name: str, ts: float, dur: float, call: int, group: str = "", **args: Any) -> list[dict[str, Any]]:
-    """The kernel of a collective or a message on its own stream, with what torch tells of it; 1,000,000 bytes."""
-    told = {"Collective name": name, "In msg nelems": 250_000, "Out msg nelems": 250_000, "dtype": "Float"}
-    return launched(
+def collective_kernel(
+    name: str, ts: float, dur: float, call: int, group: str = "", **args: Any
+) -> list[dict[str, Any]]:
+    """Return the kernel of a collective or message of 1,000,000 bytes on its own stream, with torch's arguments."""
+    arguments = {"Collective name": name, "In msg nelems": 250_000, "Out msg nelems": 250_000, "dtype": "Float"}
+    return launched_kernel(
         f"ncclDevKernel_{name}",
         ts,
         dur,
         call,
         stream=20,
-        **told,
+        **arguments,
         **({"Process Group Name": group} if group else {}),
         **args,
     )
 
 
-def told(rank: int, world: int, groups: dict[str, tuple[str, list[int]]]) -> dict[str, Any]:
-    """`distributedInfo` of a rank. groups: description and ranks by name."""
+def distributed_info(rank: int, world: int, groups: dict[str, tuple[str, list[int]]]) -> dict[str, Any]:
+    """Return the `distributedInfo` of a rank.
+
+    Args:
+        groups: Description and ranks by name.
+    """
     config = [
         {"pg_name": name, "pg_desc": description, "pg_size": len(ranks), "ranks": ranks}
         for name, (description, ranks) in groups.items()
