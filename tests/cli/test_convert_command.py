@@ -98,7 +98,7 @@ def test_converters_are_listed_with_what_they_lack(capfd: pytest.CaptureFixture[
         (["--to", "ort_level", "-o", "small.onnx"], "is there already", ""),
         (["--to", "ort_int8_static"], "input_error: Static int8 (QDQ) needs rows of your data", "--data"),
         (["--to", "ort_int8_static", "--data", "small.onnx"], "input_error: the data cannot be read", "numpy.savez"),
-        (["--to", "ort_fusion_off"], "model_error: ONNX Runtime does no SkipLayerNormFusion", "log: "),
+        (["--to", "ort_fusion_off"], "model_error: ONNX Runtime does not apply SkipLayerNormFusion", "log: "),
         (["--to", "onnx_shapes", "--timeout", "0.01"], "timeout: did not finish within 0.01 s", ""),
     ],
 )

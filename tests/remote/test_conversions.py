@@ -115,12 +115,12 @@ def test_a_speech_model_is_quantised_and_wrong(tmp_path: Path) -> None:
     ("model", "name", "error"),
     [
         ("models/onnx_real/basic_pitch_nmp.onnx", "ort_int4", "it has no MatMul with a weight"),
-        ("models/onnx/subgraphs_if_loop.onnx", "onnx_opset", "it has functions of its own"),
+        ("models/onnx/subgraphs_if_loop.onnx", "onnx_opset", "it has local functions"),
         ("models/onnx/subgraphs_if_loop.onnx", "onnxslim", "RecursionError"),
         ("models/onnx/subgraphs_if_loop.onnx", "openvino_ir", "No conversion rule found"),
         ("models/onnx/resnet10_static.onnx", "onnx_shapes", "none of its inputs has an open dimension"),
-        (BERT, "onnx_shapes", "nothing gives the dimension 'batch' a size"),
-        (RESNET, "ort_fusion_off", "does no SkipLayerNormFusion in this model"),
+        (BERT, "onnx_shapes", "the dimension 'batch' has no size"),
+        (RESNET, "ort_fusion_off", "does not apply SkipLayerNormFusion to this model"),
         (RESNET, "ort_int8_static", "needs rows of your data"),
     ],
 )
@@ -186,7 +186,7 @@ def test_a_torch_model_is_converted(
 
 @pytest.mark.long
 def test_torchscript_says_what_it_lacks_for_onnx(tmp_path: Path, net: tuple[Path, Any]) -> None:
-    with pytest.raises(TaskFailure, match="TorchScript does not say what it takes") as told:
+    with pytest.raises(TaskFailure, match="TorchScript does not declare its inputs") as told:
         convert("torchscript_onnx", net[0] / "net.pt", tmp_path / "work")
     assert "inputs=" in told.value.hint
 

@@ -1,7 +1,8 @@
-"""One file a converter, each with a `CONVERTER`; found by listing this folder.
+"""One file per converter, each with a `CONVERTER`; found by listing this folder.
 
-The files import nothing heavy at their top: server and agent read what a converter offers without its framework, which
-is imported where a model is converted: in a child of the interpreter that has it (`remote.child.convert`).
+The files have no heavy imports at the top: server and agent read the declarations without the frameworks. A framework
+is
+imported only when a model is converted, in a child of the interpreter that has it (`remote.child.convert`).
 """
 
 from __future__ import annotations
@@ -21,38 +22,43 @@ from typing import Any
 from visualprof.messages import msg
 from visualprof.remote.protocol import Input, TaskFailure
 
-MAX_CALIBRATION_ROWS = 512  # of the user's data that calibrate
+MAX_CALIBRATION_ROWS = 512
 _REQUIREMENT = re.compile(r"[A-Za-z0-9._-]+")
 
 Feeds = dict[str, Any]  # arrays of numpy by the input's name
-Shapes = Mapping[str, Sequence[Any]]  # sizes; what is no number is open
+Shapes = Mapping[str, Sequence[Any]]  # sizes; a value that is not a number is an open dimension
 
 
 class Rows:
-    """Rows of the user's data: arrays of numpy by the input's name, whose first dimension is the rows.
+    """Rows of the user's data: numpy arrays by the input's name, whose first dimension is the rows.
 
-    Those that calibrate a quantisation never judge it: of n rows, the 2nd, 4th, ... calibrate and the others evaluate.
+    Rows that calibrate a quantization never judge it: of n rows, the 2nd, 4th, ... calibrate and the others evaluate.
     """
 
     def __init__(self, arrays: Feeds) -> None:
-        """Takes arrays; those of one value and no dimension belong to every row.
+        """Take arrays. Arrays without dimensions belong to every row.
 
-        Raises: TaskFailure: they have not the same number of rows, or none.
+        Raises:
+            TaskFailure: The arrays have different numbers of rows, or none.
         """
         counts = {name: values.shape[0] for name, values in arrays.items() if values.ndim}
         if len(set(counts.values())) != 1 or not min(counts.values()):
-            told = ", ".join(f"{name}: {count}" for name, count in counts.items()) or "none"
+            row_counts = ", ".join(f"{name}: {count}" for name, count in counts.items()) or "none"
             hint = msg("converters.first_dimension_every_array", "the first dimension of every array is its rows")
             raise TaskFailure(
                 "input_error",
-                msg("converters.data_no_common_number", f"the data have no common number of rows ({told})"),
+                msg("converters.data_no_common_number", f"the data have no common number of rows ({row_counts})"),
                 hint,
             )
         self.arrays, self.count = arrays, next(iter(counts.values()))
 
     @classmethod
     def read(cls, path: Path) -> Rows:
-        """Those of an .npz; nothing is unpickled. Raises: TaskFailure: it is none."""
+        """Read the rows of an .npz. Nothing is unpickled.
+
+        Raises:
+            TaskFailure: The file is not an .npz.
+        """
         np: Any = importlib.import_module("numpy")
         try:
             with np.load(path, allow_pickle=False) as file:
@@ -64,74 +70,84 @@ class Rows:
             ) from error
 
     def calibration(self) -> Rows:
-        """The rows that calibrate, at most 512. Raises: TaskFailure: there is only one row, which evaluates."""
+        """Return the rows that calibrate, at most 512.
+
+        Raises:
+            TaskFailure: There is only one row, which evaluates.
+        """
         if self.count < 2:
             error = msg(
                 "converters.data_one_row_which",
-                "the data have one row, which is to judge the model and cannot calibrate it",
+                "the data have only one row, which is needed to judge the model",
             )
             raise TaskFailure(
                 "input_error",
                 error,
-                msg("converters.give_more_rows_every", "give it more rows: every second one calibrates"),
+                msg("converters.give_more_rows_every", "provide more rows: every second row is used for calibration"),
             )
-        return self._some(slice(1, 2 * MAX_CALIBRATION_ROWS, 2))
+        return self._select(slice(1, 2 * MAX_CALIBRATION_ROWS, 2))
 
     def evaluation(self) -> Rows:
-        """The rows that judge."""
-        return self._some(slice(0, None, 2))
+        """Return the rows that evaluate."""
+        return self._select(slice(0, None, 2))
 
-    def _some(self, which: slice) -> Rows:
-        return Rows({name: values[which] if values.ndim else values for name, values in self.arrays.items()})
+    def _select(self, rows: slice) -> Rows:
+        return Rows({name: values[rows] if values.ndim else values for name, values in self.arrays.items()})
 
     def feeds(self, shapes: Shapes, batch: int = 1) -> Iterator[Feeds]:
-        """What the model is fed, one run after the other.
+        """Yield the inputs of one run after the other.
 
-        An array with as many dimensions as its input is cut into batches: of the size that the model wants, else of
-        `batch`; one with a dimension more has a whole input in each row. Rows that fill no batch are left out.
+        An array with as many dimensions as its input is cut into batches, of the model's size or else of `batch`. An
+        array
+        with one dimension more has a whole input in each row. Incomplete batches are skipped.
 
         Args:
-            shapes: of the model's inputs.
-            batch: rows of a run where the model leaves it open.
-        Raises: TaskFailure: names or dimensions are not those of the model, or the rows are fewer than its batch.
+            shapes: Shapes of the model's inputs.
+            batch: Rows per run if the model leaves it open.
+
+        Raises:
+            TaskFailure: Names or dimensions differ from the model's, or there are fewer rows than its batch.
         """
         if missing := [name for name in shapes if name not in self.arrays]:
             hint = msg("converters.models_inputs", f"the model's inputs are {', '.join(shapes)}")
             raise TaskFailure("input_error", msg("converters.data_no", f"the data have no '{missing[0]}'"), hint)
-        whole = {name: self._has_all_dimensions(name, shape) for name, shape in shapes.items()}
-        fixed = {shape[0] for name, shape in shapes.items() if not whole[name] and shape}
-        sizes = {size for size in fixed if isinstance(size, int) and size > 0}
+        has_input_per_row = {name: self._has_all_dimensions(name, shape) for name, shape in shapes.items()}
+        fixed_sizes = {shape[0] for name, shape in shapes.items() if not has_input_per_row[name] and shape}
+        sizes = {size for size in fixed_sizes if isinstance(size, int) and size > 0}
         step = (
             1
-            if any(whole[name] and self.arrays[name].ndim for name in shapes)
+            if any(has_input_per_row[name] and self.arrays[name].ndim for name in shapes)
             else next(iter(sizes), min(batch, self.count))
         )
         if step > self.count:
             error = msg(
                 "converters.rows_data_left_model",
-                f"{self.count} rows of the data are left, the model takes {step} at once",
+                f"only {self.count} rows of the data remain, but the model takes {step} at once",
             )
             raise TaskFailure(
                 "input_error",
                 error,
-                msg("converters.give_more_rows_every", "give it more rows: every second one calibrates"),
+                msg("converters.give_more_rows_every", "provide more rows: every second row is used for calibration"),
             )
         for start in range(0, self.count - step + 1, step):
-            yield {name: self._cut(self.arrays[name], start, step, whole[name]) for name in shapes}
+            yield {name: self._cut(self.arrays[name], start, step, has_input_per_row[name]) for name in shapes}
 
     def _has_all_dimensions(self, name: str, shape: Sequence[int | str | None]) -> bool:
-        more = self.arrays[name].ndim - len(shape)
-        if more not in (0, 1):
+        extra = self.arrays[name].ndim - len(shape)
+        if extra not in (0, 1):
             error = msg(
                 "converters.data_dimensions_model_wants",
-                f"the data of '{name}' have {self.arrays[name].ndim} dimensions, the model wants {len(shape)}",
+                f"the data of '{name}' have {self.arrays[name].ndim} dimensions, the model has {len(shape)}",
             )
             raise TaskFailure(
                 "input_error",
                 error,
-                msg("converters.one_more_whole_input", "or one more, with a whole input in each row"),
+                msg(
+                    "converters.one_more_whole_input",
+                    "the data may also have one more dimension, with a whole input in each row",
+                ),
             )
-        return more == 1 or not shape
+        return extra == 1 or not shape
 
     @staticmethod
     def _cut(values: Any, start: int, step: int, whole: bool) -> Any:
@@ -142,23 +158,24 @@ class Rows:
 
 @dataclass(frozen=True)
 class Converter:
-    """A way to make another model of a model.
+    """A way to convert a model into another one.
 
     Args:
-        name: of the converter, and of its file.
-        title: what texts call it.
-        takes, makes: names of model formats, of `backends.FileFormat` and of `converters.formats`.
-        needs: requirements of pip by the module that is looked for; the first one names the environment.
-        convert: (model, target, options, rows) writes the target, and what belongs to it beside it. Raises whatever it
-            likes; TaskFailure where a reason and a hint are known.
-        applies: why a model is nothing for it, "" when it is something; cheap.
-        options: its options and their values, the default first; () any text.
-        calibrates: it needs rows of the user's data.
-        runtimes: backends that run what it makes, () all that load the format.
-        settings: options that those backends are to run it with.
-        suffix: of the target, "" the first of the format.
-        device: that it works on, "cpu" or "cuda:0".
-        minutes: after which somebody should stop to wait.
+        name: Name of the converter and of its file.
+        title: The name in texts.
+        takes: Name of the input's model format, as in `backends.FileFormat` and `converters.formats`.
+        makes: Name of the output's model format.
+        needs: pip requirements by module; the first one names the environment.
+        convert: (model, target, options, rows) writes the target, and further files next to it. Raises any exception;
+            `TaskFailure` if a reason and a hint are known.
+        unsuitable_reason: Returns why a model cannot be converted, "" if it can. Cheap.
+        options: Options with their values, the default first; () for any text.
+        calibrates: Whether rows of the user's data are required.
+        runtimes: Backends that can run the result; () for all that load the format.
+        settings: Options with which those backends must run the result.
+        suffix: Suffix of the target; "" for the first of the format.
+        device: The device that it uses, "cpu" or "cuda:0".
+        timeout_minutes: Time limit of a conversion, in minutes.
     """
 
     name: str
@@ -177,17 +194,18 @@ class Converter:
     timeout_minutes: float = 10.0
 
     def missing_packages(self) -> list[str]:
-        """Requirements that this interpreter does not have, found without an import."""
+        """Return the requirements that this interpreter does not have, without importing anything."""
         return [package for module, package in self.needs.items() if importlib.util.find_spec(module) is None]
 
     def tool_versions(self) -> dict[str, str]:
-        """Versions of what it needs, in this interpreter."""
+        """Return the versions of the required modules in this interpreter."""
         return {module: installed_version(module, package) for module, package in self.needs.items()}
 
     def resolve_options(self, options: Mapping[str, str]) -> dict[str, str]:
-        """The value of each option: the given one, else the default.
+        """Return the value of each option: the given one, otherwise the default.
 
-        Raises: TaskFailure: input_error for an option or a value that it does not have.
+        Raises:
+            TaskFailure: input_error for an unknown option or value.
         """
         for name, value in options.items():
             values = self.options.get(name)
@@ -204,7 +222,7 @@ class Converter:
 
 
 def installed_version(module: str, package: str) -> str:
-    """Version of a module; its distribution may have another name (onnxruntime-gpu)."""
+    """Return the version of a module. Its distribution may have another name (onnxruntime-gpu)."""
     match = _REQUIREMENT.match(package)
     try:
         return importlib.metadata.version(match[0] if match else module)
@@ -214,11 +232,16 @@ def installed_version(module: str, package: str) -> str:
 
 @dataclass(frozen=True)
 class Conversion:
-    """A conversion as it is asked for.
+    """A requested conversion.
 
-    model, data: paths; data: an .npz with rows of the user's, "" none. stem: of the made file, "" that of the model.
-    inputs, dims: what a job says of the model's inputs and their named dimensions, for the options `inputs` and `sizes`
-    where these are not given.
+    Attributes:
+        converter: Name of the converter.
+        model: Path of the model.
+        options: Options that differ from the default.
+        data: Path of an .npz with rows of the user's data, "" without.
+        stem: Stem of the converted file, "" for that of the model.
+        inputs: Inputs of the model as the job declares them; the default of the option `inputs`.
+        dims: Sizes of named dimensions in the job; the default of the option `sizes`.
     """
 
     converter: str
@@ -230,19 +253,27 @@ class Conversion:
     dims: dict[str, int] = field(default_factory=dict[str, int])
 
     def default_options(self) -> dict[str, str]:
-        """What the job says, as the texts of those options."""
-        inputs = (f"{one.name}={one.dtype}[{','.join(map(str, one.dims))}]" for one in self.inputs)
+        """Return the job's inputs and sizes as the texts of those options."""
+        inputs = (f"{tensor.name}={tensor.dtype}[{','.join(map(str, tensor.dims))}]" for tensor in self.inputs)
         return {"inputs": ";".join(inputs), "sizes": ",".join(f"{name}={size}" for name, size in self.dims.items())}
 
 
 @dataclass(frozen=True)
 class Converted:
-    """What a conversion made.
+    """The result of a conversion.
 
-    file: the model, in a folder of its own with what belongs to it. took_ns: of the conversion alone. changed: False
-    where the model has the operators, weights and types that it had before; None where nothing can tell.
-    before, after: how often it has each operator. options: all of them. tools: versions of what converted.
-    settings: options that a backend is to run it with. runtimes: backends that run it, () all that load the format.
+    Attributes:
+        converter: Name of the converter.
+        format: Format of the converted model.
+        file: The model, in a folder with the files that belong to it.
+        took_ns: Duration of the conversion.
+        changed: False if operators, weights and types are unchanged; `None` if unknown.
+        options: All options.
+        tools: Versions of the tools.
+        settings: Options with which a backend must run the model.
+        runtimes: Backends that run the model; () for all that load the format.
+        before: Count of each operator before the conversion.
+        after: Count of each operator after it.
     """
 
     converter: str
@@ -260,14 +291,15 @@ class Converted:
 
 @cache
 def all_converters() -> tuple[Converter, ...]:
-    """Every converter of the folder, by name."""
+    """Return every converter of the folder, sorted by name."""
     modules = (importlib.import_module(f"{__name__}.{m.name}") for m in pkgutil.iter_modules(__path__))
     return tuple(sorted((m.CONVERTER for m in modules if hasattr(m, "CONVERTER")), key=lambda c: c.name))
 
 
 def converter(name: str) -> Converter:
-    """The converter of that name.
+    """Return the converter of a name.
 
-    Raises: KeyError.
+    Raises:
+        KeyError: There is no such converter.
     """
-    return {each.name: each for each in all_converters()}[name]
+    return {kind.name: kind for kind in all_converters()}[name]

@@ -1,4 +1,4 @@
-"""A dumped graph of MegEngine as ONNX, for a stated set of operators, checked by running both."""
+"""Convert a dumped MegEngine graph to ONNX, for a fixed set of operators. The result is checked by running both."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ OPSET = 17
 CONSTANTS = ("ImmutableTensor", "SharedDeviceTensor", "MultipleDeviceTensorHolder")
 INPUT = "Host2DeviceCopy"
 FAR = 1 << 31  # past the end of any axis
-LARGEST_ERROR = 1e-3  # as a share of the largest number
-# Modes of Elemwise that are one operator of ONNX with the same inputs.
+LARGEST_ERROR = 1e-3  # relative to the largest value
+# Modes of Elemwise that equal one ONNX operator with the same inputs.
 PLAIN = {
     "ADD": "Add", "SUB": "Sub", "MUL": "Mul", "TRUE_DIV": "Div", "POW": "Pow", "MAX": "Max", "MIN": "Min",
     "RELU": "Relu", "SIGMOID": "Sigmoid", "TANH": "Tanh", "EXP": "Exp", "LOG": "Log", "ABS": "Abs", "NEGATE": "Neg",
@@ -36,7 +36,7 @@ ENDINGS = {"IDENTITY": "", "RELU": "Relu", "SIGMOID": "Sigmoid", "H_SWISH": "Har
 
 
 class Graph:
-    """The nodes and weights of the ONNX model so far. Values have the names that they have in MegEngine."""
+    """The nodes and weights of the ONNX model so far. Values keep their MegEngine names."""
 
     def __init__(self) -> None:
         self.helper: Any = importlib.import_module("onnx.helper")
@@ -47,46 +47,53 @@ class Graph:
         self._names: dict[int, str] = {}
 
     def name(self, var: Any) -> str:
-        """The name of a value, with its number where another one has that name."""
+        """Return the name of a value, with its number if another value has that name."""
         if var.id not in self._names:
             taken = var.name in self._names.values()
             self._names[var.id] = f"{var.name}:{var.id}" if taken else var.name
         return self._names[var.id]
 
     def add(self, kind: str, inputs: Sequence[Any], output: Any = None, **attributes: Any) -> str:
-        """A node; the name of its output. inputs: names or values. output: its value, None a new one."""
+        """Add a node and return the name of its output.
+
+        Args:
+            kind: Operator type.
+            inputs: Names or values.
+            output: Value of the output; `None` for a new name.
+            attributes: Attributes of the node.
+        """
         name = self.name(output) if output is not None else f"{kind}#{len(self.nodes)}"
-        given = [one if isinstance(one, str) else self.name(one) for one in inputs]
-        self.nodes.append(self.helper.make_node(kind, given, [name], f"{kind}#{len(self.nodes)}", **attributes))
+        names = [value if isinstance(value, str) else self.name(value) for value in inputs]
+        self.nodes.append(self.helper.make_node(kind, names, [name], f"{kind}#{len(self.nodes)}", **attributes))
         return name
 
     def weight(self, values: Any, name: str = "") -> str:
-        """A constant; its name."""
+        """Add a constant and return its name."""
         name = name or f"const#{len(self.weights)}"
         self.weights.append(self.arrays.from_array(self.np.ascontiguousarray(values), name))
         return name
 
     def longs(self, *values: int) -> str:
-        """A constant of int64."""
+        """Add a constant of int64 and return its name."""
         return self.weight(self.np.array(values, "int64"))
 
 
 class UnsupportedOperator(Exception):
-    """An operator, or a parameter of one, that is not in the set: `Reduce(mode=SUM_SQR)`."""
+    """An operator or parameter outside of the supported set: `Reduce(mode=SUM_SQR)`."""
 
     def __init__(self, kind: str, **parameters: object) -> None:
-        told = ", ".join(f"{name}={value}" for name, value in parameters.items())
-        super().__init__(f"{kind}({told})" if told else kind)
+        settings = ", ".join(f"{name}={value}" for name, value in parameters.items())
+        super().__init__(f"{kind}({settings})" if settings else kind)
 
 
 def constant_value(node: Any, var: Any) -> Any:
-    """The values of an input that has to be a constant."""
+    """Return the value of an input that must be a constant."""
     if var.owner.type not in CONSTANTS:
         raise UnsupportedOperator(node.type, input=var.owner.type)
     return var.value
 
 
-def _wants(node: Any, **values: str) -> None:
+def _require(node: Any, **values: str) -> None:
     for name, value in values.items():
         if node.params.get(name, value) != value:
             raise UnsupportedOperator(node.type, **{name: node.params[name]})
@@ -111,7 +118,7 @@ def _elemwise(graph: Graph, node: Any) -> None:
 
 
 def _filters(graph: Graph, node: Any) -> tuple[str, int]:
-    """The filters of a convolution, those of groups as ONNX has them, and the number of groups."""
+    """Return the filters of a convolution in ONNX's layout, and the number of groups."""
     weight = node.inputs[1]
     if node.params["sparse"] == "DENSE":
         return graph.name(weight), 1
@@ -121,13 +128,13 @@ def _filters(graph: Graph, node: Any) -> tuple[str, int]:
 
 
 def _convolution(graph: Graph, node: Any, more: Sequence[str] = (), output: Any = None) -> str:
-    _wants(node, format="NCHW", mode="CROSS_CORRELATION")
+    _require(node, format="NCHW", mode="CROSS_CORRELATION")
     filters, groups = _filters(graph, node)
-    of = node.params.__getitem__
+    param = node.params.__getitem__
     return graph.add(
         "Conv", [node.inputs[0], filters, *more], output,
-        strides=[of("stride_h"), of("stride_w")], pads=[of("pad_h"), of("pad_w")] * 2,
-        dilations=[of("dilate_h"), of("dilate_w")], group=groups,
+        strides=[param("stride_h"), param("stride_w")], pads=[param("pad_h"), param("pad_w")] * 2,
+        dilations=[param("dilate_h"), param("dilate_w")], group=groups,
     )  # fmt: skip
 
 
@@ -137,32 +144,32 @@ def _conv_bias(graph: Graph, node: Any) -> None:
         raise UnsupportedOperator(node.type, nonlineMode=ending, inputs=len(node.inputs))
     biases = [graph.weight(constant_value(node, bias).reshape(-1)) for bias in node.inputs[2:]]
     output = node.outputs[0]
-    made = _convolution(graph, node, biases, None if ENDINGS[ending] else output)
+    convolution = _convolution(graph, node, biases, None if ENDINGS[ending] else output)
     if ENDINGS[ending]:
-        graph.add(ENDINGS[ending], [made], output)
+        graph.add(ENDINGS[ending], [convolution], output)
 
 
 def _batch_norm(graph: Graph, node: Any) -> None:
-    _wants(node, fwd_mode="INFERENCE", param_dim="DIM_1C11")
-    kept = [graph.weight(constant_value(node, one).reshape(-1)) for one in node.inputs[1:]]
+    _require(node, fwd_mode="INFERENCE", param_dim="DIM_1C11")
+    weights = [graph.weight(constant_value(node, parameter).reshape(-1)) for parameter in node.inputs[1:]]
     epsilon = node.params["epsilon"]
-    graph.add("BatchNormalization", [node.inputs[0], *kept], node.outputs[-1], epsilon=epsilon)
+    graph.add("BatchNormalization", [node.inputs[0], *weights], node.outputs[-1], epsilon=epsilon)
 
 
 def _pooling(graph: Graph, node: Any) -> None:
-    _wants(node, format="NCHW")
+    _require(node, format="NCHW")
     if node.params["mode"] not in POOLS:
         raise UnsupportedOperator(node.type, mode=node.params["mode"])
     kind, more = POOLS[node.params["mode"]]
-    of = node.params.__getitem__
+    param = node.params.__getitem__
     graph.add(
-        kind, node.inputs[:1], node.outputs[0], kernel_shape=[of("window_h"), of("window_w")],
-        strides=[of("stride_h"), of("stride_w")], pads=[of("pad_h"), of("pad_w")] * 2, **more,
+        kind, node.inputs[:1], node.outputs[0], kernel_shape=[param("window_h"), param("window_w")],
+        strides=[param("stride_h"), param("stride_w")], pads=[param("pad_h"), param("pad_w")] * 2, **more,
     )  # fmt: skip
 
 
 def _matrix_mul(graph: Graph, node: Any) -> None:
-    _wants(node, format="DEFAULT")
+    _require(node, format="DEFAULT")
     transposed = {"transA": int(node.params["transposeA"]), "transB": int(node.params["transposeB"])}
     if len(node.outputs[0].shape) == 2:
         graph.add("Gemm", node.inputs, node.outputs[0], **transposed)
@@ -188,7 +195,7 @@ def _broadcast(graph: Graph, node: Any) -> None:
 
 
 def _reduce(graph: Graph, node: Any) -> None:
-    _wants(node, data_type="DEFAULT")
+    _require(node, data_type="DEFAULT")
     mode, axis = node.params["mode"], node.params["axis"]
     if mode not in REDUCTIONS or len(node.inputs) != 1:
         raise UnsupportedOperator(node.type, mode=mode, inputs=len(node.inputs))
@@ -206,28 +213,28 @@ def _dimshuffle(graph: Graph, node: Any) -> None:
 
 
 def _subtensor(graph: Graph, node: Any) -> None:
-    """A slice of each axis; a place alone takes its axis away, except the last one that is left."""
-    places = iter(node.inputs[1:])
+    """Slice each axis. An index removes its axis, except for the last remaining one."""
+    index_inputs = iter(node.inputs[1:])
     columns: tuple[list[int], list[int], list[int], list[int]] = ([], [], [], [])  # starts, ends, axes, steps
-    gone: list[int] = []
+    removed_axes: list[int] = []
     for item in node.params:
-        said = [name for name in ("begin", "end", "step", "idx") if item[name]]
-        given = {name: int(constant_value(node, next(places)).reshape(-1)[0]) for name in said}
-        step = given.get("step", 1)
-        if "idx" in given:
-            start, end = given["idx"], given["idx"] + 1 or FAR
-            gone.append(item["axis"])
+        present = [name for name in ("begin", "end", "step", "idx") if item[name]]
+        values = {name: int(constant_value(node, next(index_inputs)).reshape(-1)[0]) for name in present}
+        step = values.get("step", 1)
+        if "idx" in values:
+            start, end = values["idx"], values["idx"] + 1 or FAR
+            removed_axes.append(item["axis"])
         else:
-            start = given.get("begin", 0 if step > 0 else FAR)
-            end = given.get("end", FAR if step > 0 else -FAR)
+            start = values.get("begin", 0 if step > 0 else FAR)
+            end = values.get("end", FAR if step > 0 else -FAR)
         for column, number in zip(columns, (start, end, item["axis"], step), strict=True):
             column.append(number)
     rank = len(node.inputs[0].shape)
-    gone = gone if len(gone) < rank else gone[1:]
+    removed_axes = removed_axes if len(removed_axes) < rank else removed_axes[1:]
     inputs = [node.inputs[0], *(graph.longs(*column) for column in columns)]
-    made = graph.add("Slice", inputs, None if gone else node.outputs[0])
-    if gone:
-        graph.add("Squeeze", [made, graph.longs(*gone)], node.outputs[0])
+    slice_name = graph.add("Slice", inputs, None if removed_axes else node.outputs[0])
+    if removed_axes:
+        graph.add("Squeeze", [slice_name, graph.longs(*removed_axes)], node.outputs[0])
 
 
 def _gather(graph: Graph, node: Any) -> None:
@@ -246,7 +253,7 @@ def _cast(graph: Graph, node: Any) -> None:
 
 
 def _axes(graph: Graph, node: Any) -> None:
-    """Axes of size 1, taken away or put in one after the other."""
+    """Remove or insert axes of size 1, one after the other."""
     name: Any = node.inputs[0]
     steps = node.params["desc"]
     for i, step in enumerate(steps):
@@ -274,19 +281,19 @@ OPERATORS: dict[str, Callable[[Graph, Any], object]] = {
 }  # fmt: skip
 
 
-def _translated(path: Path) -> tuple[Graph, list[Any], list[Any], list[str]]:
-    """The graph in ONNX, values of its inputs and outputs, and whatever of it is not in the set."""
+def _translate(path: Path) -> tuple[Graph, list[Any], list[Any], list[str]]:
+    """Return the ONNX graph, the values of its inputs and outputs, and everything that is not supported."""
     tools: Any = importlib.import_module("megengine.utils.comp_graph_tools")
     outputs = megengine.read(path).output_vars_list
     graph, inputs, unfit = Graph(), list[Any](), dict[str, None]()
-    for one in tools.get_oprs_seq(outputs, prune_reshape=False, prune_immtensor=False):
-        params = json.loads(one.params or "{}")
-        node = SimpleNamespace(type=str(one.type), inputs=one.inputs, outputs=one.outputs, params=params)
+    for operator in tools.get_oprs_seq(outputs, prune_reshape=False, prune_immtensor=False):
+        params = json.loads(operator.params or "{}")
+        node = SimpleNamespace(type=str(operator.type), inputs=operator.inputs, outputs=operator.outputs, params=params)
         inputs += node.outputs if node.type == INPUT else []
         try:
             OPERATORS.get(node.type, _unknown)(graph, node)
-        except UnsupportedOperator as why:
-            unfit[str(why)] = None
+        except UnsupportedOperator as error:
+            unfit[str(error)] = None
     return graph, inputs, outputs, list(unfit)
 
 
@@ -295,14 +302,17 @@ def _unknown(graph: Graph, node: Any) -> None:
 
 
 def unsuitable_reason(path: Path) -> str:
-    """Which of its operators are not in the set, by name."""
-    unfit = _translated(path)[3]
-    return msg("converters.it_has", f"it has {', '.join(unfit)}") if unfit else ""
+    """Return the operators that are not supported, "" if there are none."""
+    unfit = _translate(path)[3]
+    return msg("converters.unsupported_operators", f"it has unsupported operators: {', '.join(unfit)}") if unfit else ""
 
 
 def convert(model: Path, target: Path, options: dict[str, str], rows: Rows | None) -> None:
-    """Operator by operator; a first dimension that all inputs share stays open. Both are run before it is kept."""
-    graph, inputs, outputs, _ = _translated(model)
+    """Convert operator by operator, and check the result by running both models.
+
+    A first dimension that all inputs share stays open.
+    """
+    graph, inputs, outputs, _ = _translate(model)
     shared = len({tuple(one.shape)[:1] for one in inputs}) == 1
 
     def value(var: Any, dims: list[Any]) -> Any:
@@ -310,32 +320,36 @@ def convert(model: Path, target: Path, options: dict[str, str], rows: Rows | Non
         return graph.helper.make_tensor_value_info(graph.name(var), kind, dims)
 
     sizes = [["batch" if shared and not i else int(size) for i, size in enumerate(one.shape)] for one in inputs]
-    begins = [value(one, dims) for one, dims in zip(inputs, sizes, strict=True)]
-    ends = [value(one, [None] * len(one.shape)) for one in outputs]  # they follow the inputs
-    whole = graph.helper.make_graph(graph.nodes, model.stem, begins, ends, graph.weights)
+    graph_inputs = [value(one, dims) for one, dims in zip(inputs, sizes, strict=True)]
+    graph_outputs = [value(one, [None] * len(one.shape)) for one in outputs]  # they follow the inputs
+    graph_proto = graph.helper.make_graph(graph.nodes, model.stem, graph_inputs, graph_outputs, graph.weights)
     opsets = [graph.helper.make_opsetid("", OPSET)]
-    made = graph.helper.make_model(whole, opset_imports=opsets, ir_version=8, producer_name="visualprof")
-    _compare(model, made, graph, inputs)
-    onnx.write(made, target)
+    result = graph.helper.make_model(graph_proto, opset_imports=opsets, ir_version=8, producer_name="visualprof")
+    _compare(model, result, graph, inputs)
+    onnx.write(result, target)
 
 
-def _compare(model: Path, made: Any, graph: Graph, inputs: Sequence[Any]) -> None:
-    """Runs both on random inputs of the sizes in the file. Raises: TaskFailure: they differ."""
+def _compare(model: Path, result: Any, graph: Graph, inputs: Sequence[Any]) -> None:
+    """Run both models on random inputs of the sizes in the file.
+
+    Raises:
+        TaskFailure: The outputs differ.
+    """
     np, rng = graph.np, graph.np.random.default_rng(0)
     feeds = {
-        one.name: rng.standard_normal(one.shape).astype(one.dtype)
-        if np.dtype(one.dtype).kind == "f"
-        else np.zeros(one.shape, one.dtype)  # numbers of rows: 0 is always one
-        for one in inputs
+        var.name: rng.standard_normal(var.shape).astype(var.dtype)
+        if np.dtype(var.dtype).kind == "f"
+        else np.zeros(var.shape, var.dtype)  # row numbers: 0 is always valid
+        for var in inputs
     }
-    evaluator: Any = importlib.import_module("onnx.reference").ReferenceEvaluator(made)
-    found = evaluator.run(None, {graph.name(one): feeds[one.name] for one in inputs})
-    for ours, theirs in zip(found, megengine.run(model, feeds), strict=True):
+    evaluator: Any = importlib.import_module("onnx.reference").ReferenceEvaluator(result)
+    outputs = evaluator.run(None, {graph.name(var): feeds[var.name] for var in inputs})
+    for ours, theirs in zip(outputs, megengine.run(model, feeds), strict=True):
         worst = np.abs(ours.astype("float64") - theirs).max() / max(float(np.abs(theirs).max()), 1e-30)
         if ours.shape != theirs.shape or not worst <= LARGEST_ERROR:
             error = msg(
                 "converters.made_model_gives_other",
-                f"the made model gives other numbers than MegEngine: an error of {worst:.2g}",
+                f"the converted model differs from MegEngine by an error of {worst:.2g}",
             )
             raise TaskFailure("model_error", error)
 

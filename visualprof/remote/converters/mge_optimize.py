@@ -1,4 +1,4 @@
-"""A dumped graph of MegEngine with one of its optimisations for inference."""
+"""Apply one of MegEngine's inference optimizations to a dumped graph."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from visualprof.messages import msg
 from visualprof.remote.converters import Converter, Rows
 from visualprof.remote.converters.formats import megengine
 
-# Some do not end, or crash, on processors that they are not for: what is made is run once.
+# Some hang or crash on unsuitable processors, so the result is run once.
 PASSES = (
     "fuse_conv_bias_nonlinearity", "fuse_conv_bias_with_z", "fuse_preprocess", "fuse_grain", "nchw44", "nchw44_dot",
     "nchw88", "nchw4", "nchw32", "nchw64", "chwn4", "hwcd4", "io16xc32", "ioc16",
@@ -18,7 +18,7 @@ PASSES = (
 
 
 def convert(model: Path, target: Path, options: dict[str, str], rows: Rows | None) -> None:
-    """By optimize_for_inference."""
+    """Apply optimize_for_inference."""
     graphs: Any = importlib.import_module("megengine.core.tensor.megbrain_graph")
     loaded = megengine.read(model)
     optimized, _ = graphs.optimize_for_inference(loaded.output_vars_list, **{f"enable_{options['optimize']}": True})
@@ -28,7 +28,7 @@ def convert(model: Path, target: Path, options: dict[str, str], rows: Rows | Non
 
 CONVERTER = Converter(
     name="mge_optimize",
-    title=msg("converters.megengine_optimised_inference", "MegEngine, optimised for inference"),
+    title=msg("converters.megengine_optimised_inference", "MegEngine, optimized for inference"),
     takes="megengine",
     makes="megengine",
     needs={"megengine": "megengine"},

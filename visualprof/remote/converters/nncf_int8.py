@@ -1,4 +1,4 @@
-"""Weights and activations in int8 for OpenVINO, with ranges that rows of the user's data have shown (NNCF)."""
+"""Quantize weights and activations to int8 for OpenVINO (NNCF), with ranges from rows of the user's data."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from visualprof.remote.converters.formats import onnx, openvino
 
 
 def convert(model: Path, target: Path, options: dict[str, str], rows: Rows | None) -> None:
-    """Post-training quantisation."""
+    """Apply post-training quantization."""
     assert rows is not None
     nncf: Any = importlib.import_module("nncf")
     read = importlib.import_module("openvino").convert_model(model)

@@ -1,4 +1,4 @@
-"""Weights in 8 or 4 bits for OpenVINO (NNCF); activations stay as they are."""
+"""Compress weights to 8 or 4 bits for OpenVINO (NNCF); activations are unchanged."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from visualprof.remote.converters.formats import openvino
 
 
 def convert(model: Path, target: Path, options: dict[str, str], rows: Rows | None) -> None:
-    """Compression of weights."""
+    """Compress the weights."""
     nncf: Any = importlib.import_module("nncf")
     mode = getattr(nncf.CompressWeightsMode, options["mode"].upper())
     openvino.write(nncf.compress_weights(importlib.import_module("openvino").convert_model(model), mode=mode), target)

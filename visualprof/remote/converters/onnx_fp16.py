@@ -1,4 +1,4 @@
-"""ONNX with its floats in 16 bits, inputs and outputs as they were."""
+"""Convert the floats of an ONNX model to 16 bits; inputs and outputs are unchanged."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from visualprof.remote.converters.formats import onnx
 
 
 def convert(model: Path, target: Path, options: dict[str, str], rows: Rows | None) -> None:
-    """By ONNX Runtime's own converter: that of onnxconverter-common makes files that do not load."""
+    """Use ONNX Runtime's converter, because onnxconverter-common writes files that do not load."""
     half: Any = importlib.import_module("onnxruntime.transformers.float16")
     keep = options["keep"].split(",") if options["keep"] else []
     blocked = [*half.DEFAULT_OP_BLOCK_LIST, *keep]

@@ -1,4 +1,4 @@
-"""ONNX with another version of its operators."""
+"""Convert an ONNX model to another operator version."""
 
 from __future__ import annotations
 
@@ -12,18 +12,14 @@ from visualprof.remote.converters.formats import onnx
 
 
 def convert(model: Path, target: Path, options: dict[str, str], rows: Rows | None) -> None:
-    """By ONNX's own converter."""
+    """Use ONNX's converter."""
     versions: Any = importlib.import_module("onnx.version_converter")
     onnx.write(versions.convert_version(onnx.read(model), int(options["version"])), target)
 
 
 def unsuitable_reason(path: Path) -> str:
-    """Its converter loses functions."""
-    return (
-        msg("converters.functions_own", "it has functions of its own")
-        if onnx.read(path, weights=False).functions
-        else ""
-    )
+    """Return a reason for models with functions, which the converter loses."""
+    return msg("converters.functions_own", "it has local functions") if onnx.read(path, weights=False).functions else ""
 
 
 CONVERTER = Converter(

@@ -1,4 +1,4 @@
-"""ONNX with its open dimensions fixed, so that a runtime knows every shape before it runs."""
+"""Fix the open dimensions of an ONNX model, so that a runtime knows every shape in advance."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from visualprof.remote.protocol import TaskFailure
 
 
 def convert(model: Path, target: Path, options: dict[str, str], rows: Rows | None) -> None:
-    """Gives dimensions their sizes; a single open one is 1 unless told.
+    """Set the sizes of the dimensions. A single open dimension defaults to 1.
 
-    Raises: TaskFailure: one has no size, or there is none of that name.
+    Raises:
+        TaskFailure: A dimension has no size, or there is no such dimension.
     """
     tools: Any = importlib.import_module("onnxruntime.tools.onnx_model_utils")
     graph, sizes = onnx.read(model), _sizes(options["sizes"])
@@ -27,7 +28,7 @@ def convert(model: Path, target: Path, options: dict[str, str], rows: Rows | Non
         if name not in sizes:
             raise TaskFailure(
                 "input_error",
-                msg("converters.nothing_gives_dimension_size", f"nothing gives the dimension '{name}' a size"),
+                msg("converters.nothing_gives_dimension_size", f"the dimension '{name}' has no size"),
                 hint,
             )
     for name, size in sizes.items():
@@ -43,7 +44,7 @@ def convert(model: Path, target: Path, options: dict[str, str], rows: Rows | Non
 
 
 def unsuitable_reason(path: Path) -> str:
-    """Whether it has open dimensions that have names."""
+    """Return a reason for models without named open dimensions."""
     return (
         ""
         if _open(onnx.read(path, weights=False))
@@ -61,7 +62,7 @@ def _sizes(text: str) -> dict[str, int]:
     if odd := [f"{name}={size}" for name, _, size in pairs if not (size.isdecimal() and int(size))]:
         raise TaskFailure(
             "input_error",
-            msg("converters.sizes_gives_no_dimension", f"sizes: {odd[0]!r} gives no dimension a size"),
+            msg("converters.sizes_gives_no_dimension", f"sizes: {odd[0]!r} is not NAME=SIZE"),
             "sizes=batch=1,seq=64",
         )
     return {name.strip(): int(size) for name, _, size in pairs}

@@ -1,4 +1,4 @@
-"""ONNX simplified by onnxsim."""
+"""Simplify an ONNX model with onnxsim."""
 
 from __future__ import annotations
 
@@ -13,7 +13,11 @@ from visualprof.remote.protocol import TaskFailure
 
 
 def convert(model: Path, target: Path, options: dict[str, str], rows: Rows | None) -> None:
-    """Folds constants and removes what does nothing. Raises: TaskFailure: its own check fails."""
+    """Fold constants and remove operators without effect.
+
+    Raises:
+        TaskFailure: The check of onnxsim fails.
+    """
     tool: Any = importlib.import_module("onnxsim")
     simple, same = tool.simplify(onnx.read(model))
     if not same:
@@ -21,7 +25,7 @@ def convert(model: Path, target: Path, options: dict[str, str], rows: Rows | Non
             "model_error",
             msg(
                 "converters.onnxsim_says_itself_simplified",
-                "onnxsim says itself that the simplified model computes something else",
+                "onnxsim reports that the simplified model computes other results",
             ),
         )
     onnx.write(simple, target)

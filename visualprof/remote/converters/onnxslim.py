@@ -1,4 +1,4 @@
-"""ONNX simplified by onnxslim."""
+"""Simplify an ONNX model with onnxslim."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from visualprof.remote.converters.formats import onnx
 
 
 def convert(model: Path, target: Path, options: dict[str, str], rows: Rows | None) -> None:
-    """Folds constants and removes what does nothing."""
+    """Fold constants and remove operators without effect."""
     tool: Any = importlib.import_module("onnxslim")
     onnx.write(tool.slim(onnx.read(model)), target)
 

@@ -1,4 +1,4 @@
-"""OpenVINO's own form of an ONNX model."""
+"""Convert an ONNX model to OpenVINO IR."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from visualprof.remote.converters.formats import openvino
 
 
 def convert(model: Path, target: Path, options: dict[str, str], rows: Rows | None) -> None:
-    """Operators of OpenVINO; weights in f16 are widened when it loads, where the device does not compute in f16."""
+    """Convert to OpenVINO operators. Weights in f16 are widened at load if the device does not compute in f16."""
     module = importlib.import_module("openvino")
     openvino.write(module.convert_model(model), target, half=options["weights"] == "f16")
 

@@ -1,4 +1,4 @@
-"""The graph as ONNX Runtime optimises it, but for one fusion: some slow a model down, on some versions."""
+"""Store the graph as optimized by ONNX Runtime except for one fusion: some fusions are slower on some versions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,11 @@ FUSIONS = (
 
 
 def convert(model: Path, target: Path, options: dict[str, str], rows: Rows | None) -> None:
-    """The optimised graph without the fusion. Raises: TaskFailure: it makes no difference."""
+    """Write the optimized graph without the fusion.
+
+    Raises:
+        TaskFailure: The fusion makes no difference.
+    """
     ort: Any = importlib.import_module("onnxruntime")
     level, fusion = ort.GraphOptimizationLevel.ORT_ENABLE_EXTENDED, options["fusion"]
     with tempfile.TemporaryDirectory() as folder:
@@ -32,14 +36,14 @@ def convert(model: Path, target: Path, options: dict[str, str], rows: Rows | Non
             target.unlink()
             raise TaskFailure(
                 "model_error",
-                msg("converters.onnx_runtime_no_model", f"ONNX Runtime does no {fusion} in this model"),
+                msg("converters.onnx_runtime_no_model", f"ONNX Runtime does not apply {fusion} to this model"),
                 msg("converters.try_another_fusion", "try another fusion"),
             )
 
 
 CONVERTER = Converter(
     name="ort_fusion_off",
-    title=msg("converters.graph_optimised_onnx_runtime", "Graph optimised by ONNX Runtime without one fusion"),
+    title=msg("converters.graph_optimised_onnx_runtime", "Graph optimized by ONNX Runtime without one fusion"),
     takes="onnx",
     makes="onnx",
     needs=onnx.NEEDS,

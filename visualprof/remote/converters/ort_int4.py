@@ -1,4 +1,4 @@
-"""Weights of products of matrices in 4 bits, in blocks with a scale each."""
+"""Quantize the weights of matrix products to 4 bits, in blocks with a scale each."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from visualprof.remote.converters.formats import onnx
 
 
 def convert(model: Path, target: Path, options: dict[str, str], rows: Rows | None) -> None:
-    """MatMulNBits in place of MatMul with a weight, computed in int8 where that is faster (accuracy 4)."""
+    """Replace MatMul with a weight by MatMulNBits, which computes in int8 where that is faster (accuracy 4)."""
     module: Any = importlib.import_module("onnxruntime.quantization.matmul_nbits_quantizer")
     settings = {"block_size": int(options["block"]), "accuracy_level": int(options["accuracy"])}
     quantizer = module.MatMulNBitsQuantizer(onnx.read(model), is_symmetric=True, **settings)

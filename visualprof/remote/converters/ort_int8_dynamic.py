@@ -1,4 +1,4 @@
-"""Weights in int8, activations quantised while the model runs."""
+"""Quantize weights to int8; activations are quantized while the model runs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ OPERATORS = {"matmul": ["MatMul", "Gemm"], "all": None}
 
 
 def convert(model: Path, target: Path, options: dict[str, str], rows: Rows | None) -> None:
-    """Of products of matrices alone unless told: convolutions with signed weights get 6 to 8 times slower on x86."""
+    """Quantize only matrix products by default: convolutions with signed weights get 6 to 8 times slower on x86."""
     quantization: Any = importlib.import_module("onnxruntime.quantization")
     kind = options["weights"] if options["weights"] != "auto" else "uint8" if options["operators"] == "all" else "int8"
     with onnx.writable_copy(model) as copy:

@@ -1,4 +1,4 @@
-"""Weights and activations in int8, with ranges that rows of the user's data have shown (QDQ)."""
+"""Quantize weights and activations to int8 (QDQ), with ranges from rows of the user's data."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from visualprof.remote.converters import Converter, Feeds, Rows
 from visualprof.remote.converters.formats import onnx
 
 METHODS = {"minmax": "MinMax", "entropy": "Entropy", "percentile": "Percentile"}
-BATCH = 8  # rows at once, where the model leaves it open
+BATCH = 8  # rows per run if the model leaves it open
 
 
 class Reader:
-    """Feeds in the form that ONNX Runtime reads."""
+    """A reader of inputs with the interface that ONNX Runtime expects."""
 
     def __init__(self, feeds: Iterator[Feeds]) -> None:
         self._feeds = feeds
 
     def get_next(self) -> Feeds | None:
-        """The next one, None after the last."""
+        """Return the next inputs, `None` after the last ones."""
         return next(self._feeds, None)
 
 
 def convert(model: Path, target: Path, options: dict[str, str], rows: Rows | None) -> None:
-    """Quantises with pairs of QuantizeLinear and DequantizeLinear, which other runtimes read too."""
+    """Insert pairs of QuantizeLinear and DequantizeLinear, which other runtimes also read."""
     assert rows is not None
     quantization: Any = importlib.import_module("onnxruntime.quantization")
     kinds = quantization.QuantType

@@ -1,4 +1,4 @@
-"""The graph as ONNX Runtime optimises it, saved: what every session does at its start is done once."""
+"""Store the graph as optimized by ONNX Runtime, so that a session does not optimize it at every start."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LEVELS = {"extended": "ORT_ENABLE_EXTENDED", "all": "ORT_ENABLE_ALL", "basic": "
 
 
 def convert(model: Path, target: Path, options: dict[str, str], rows: Rows | None) -> None:
-    """A session that writes its graph. The level `all` has layouts of this machine's processor in it."""
+    """Let a session write its graph. The level `all` includes layouts specific to this machine's processor."""
     ort: Any = importlib.import_module("onnxruntime")
     level = getattr(ort.GraphOptimizationLevel, LEVELS[options["level"]])
     onnx.write_optimized(model, target, level)
@@ -22,7 +22,7 @@ def convert(model: Path, target: Path, options: dict[str, str], rows: Rows | Non
 
 CONVERTER = Converter(
     name="ort_level",
-    title=msg("converters.graph_optimised_onnx_runtime_2", "Graph optimised by ONNX Runtime"),
+    title=msg("converters.graph_optimised_onnx_runtime_2", "Graph optimized by ONNX Runtime"),
     takes="onnx",
     makes="onnx",
     needs=onnx.NEEDS,

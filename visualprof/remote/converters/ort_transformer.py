@@ -1,4 +1,4 @@
-"""A transformer with its attention, embeddings and norms fused by ONNX Runtime's own tool."""
+"""Fuse the attention, embeddings and norms of a transformer with ONNX Runtime's tool."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from visualprof.remote.converters.formats import onnx
 
 
 def convert(model: Path, target: Path, options: dict[str, str], rows: Rows | None) -> None:
-    """Fuses what fits the patterns of the model's kind; heads and width are found in the graph."""
+    """Fuse patterns of the model's kind. Heads and width are read from the graph."""
     optimizer: Any = importlib.import_module("onnxruntime.transformers.optimizer")
     fused = optimizer.optimize_model(str(model), options["kind"], num_heads=0, hidden_size=0, opt_level=0)
     onnx.write(fused.model, target)

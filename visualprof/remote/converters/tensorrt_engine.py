@@ -1,4 +1,4 @@
-"""An engine of TensorRT, for the version and GPU that it is built on."""
+"""Build a TensorRT engine, for the version and GPU on which it is built."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ SIZES = "1:8:64"
 
 
 def convert(model: Path, target: Path, options: dict[str, str], rows: Rows | None) -> None:
-    """An open first dimension is the batch, from the least over the usual to the largest."""
+    """Build an engine. An open first dimension is the batch, with a minimum, an optimum and a maximum."""
     trt: Any = importlib.import_module("tensorrt")
     text = options["batch"] or SIZES
     if not re.fullmatch(r"[1-9]\d{0,5}(:[1-9]\d{0,5}){2}", text) or (sizes := _sizes(text)) != sorted(sizes):
         raise TaskFailure(
             "input_error",
             msg("converters.option_batch", f"the option batch is '{text}'"),
-            msg("converters.least_usual_largest", f"least, usual and largest: {SIZES}"),
+            msg("converters.least_usual_largest", f"minimum, optimum and maximum: {SIZES}"),
         )
     shapes: dict[str, list[tuple[int, ...]]] = {}
     for name, dims in onnx.shapes(model).items():
         if any(not isinstance(dim, int) for dim in dims[1:]):
-            hint = msg("converters.fix_sizes_first_onnx", "fix its sizes first: onnx_shapes")
+            hint = msg("converters.fix_sizes_first_onnx", "fix its sizes first with onnx_shapes")
             raise TaskFailure(
                 "input_error",
-                msg("converters.input_open_dimensions_behind", f"input '{name}' has open dimensions behind the first"),
+                msg("converters.input_open_dimensions_behind", f"input '{name}' has open dimensions after the first"),
                 hint,
             )
         fixed = [dim for dim in dims[1:] if isinstance(dim, int)]

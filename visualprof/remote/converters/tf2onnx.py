@@ -1,4 +1,4 @@
-"""A SavedModel as ONNX."""
+"""Convert a SavedModel to ONNX."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from visualprof.remote.converters.formats import onnx, tensorflow
 
 
 def convert(model: Path, target: Path, options: dict[str, str], rows: Rows | None) -> None:
-    """By tf2onnx, which numbers open dimensions: a leading one is called batch again."""
+    """Use tf2onnx. It numbers open dimensions, so a leading open dimension is renamed to batch."""
     name, shapes = tensorflow.signature(model)
     tool: Any = importlib.import_module("tf2onnx.convert")
     with saved_model_folder(model) as folder:
         words = ["--saved-model", folder, "--signature_def", name, "--opset", options["opset"], "--output", str(target)]
         with patch.object(sys, "argv", ["tf2onnx", *words]):
             tool.main()
-    made = onnx.read(target)
-    for given in made.graph.input:
-        dims = given.type.tensor_type.shape.dim
-        if given.name in shapes and dims and not dims[0].HasField("dim_value"):
+    result = onnx.read(target)
+    for graph_input in result.graph.input:
+        dims = graph_input.type.tensor_type.shape.dim
+        if graph_input.name in shapes and dims and not dims[0].HasField("dim_value"):
             dims[0].dim_param = "batch"
-    onnx.write(made, target)
+    onnx.write(result, target)
 
 
 CONVERTER = Converter(

@@ -1,4 +1,4 @@
-"""A SavedModel for LiteRT with weights in int8; activations are quantised while it runs."""
+"""Convert a SavedModel to LiteRT with int8 weights; activations are quantized while the model runs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from visualprof.remote.converters.formats import tensorflow, tflite
 
 
 def convert(model: Path, target: Path, options: dict[str, str], rows: Rows | None) -> None:
-    """Weights of at least 1,024 values; smaller ones stay in f32."""
+    """Quantize weights of at least 1,024 values; smaller ones stay in f32."""
 
     def prepare(tf: Any, converter: Any) -> None:
         converter.optimizations = [tf.lite.Optimize.DEFAULT]

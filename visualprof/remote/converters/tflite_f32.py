@@ -1,4 +1,4 @@
-"""A SavedModel for LiteRT, as it is."""
+"""Convert a SavedModel to LiteRT without quantization."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from visualprof.remote.converters.formats import tensorflow, tflite
 
 
 def convert(model: Path, target: Path, options: dict[str, str], rows: Rows | None) -> None:
-    """Fuses operators and folds constants."""
+    """Fuse operators and fold constants."""
     tflite.write(model, target, lambda tf, converter: None)
 
 

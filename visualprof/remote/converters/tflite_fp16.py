@@ -1,4 +1,4 @@
-"""A SavedModel for LiteRT with weights in f16, which a CPU widens when it loads them."""
+"""Convert a SavedModel to LiteRT with f16 weights, which a CPU widens at load."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from visualprof.remote.converters.formats import tensorflow, tflite
 
 
 def convert(model: Path, target: Path, options: dict[str, str], rows: Rows | None) -> None:
-    """Half the size."""
+    """Store the weights in half the size."""
 
     def prepare(tf: Any, converter: Any) -> None:
         converter.optimizations = [tf.lite.Optimize.DEFAULT]

@@ -1,4 +1,4 @@
-"""A SavedModel for LiteRT in int8, with ranges that rows of the user's data have shown."""
+"""Convert a SavedModel to LiteRT in int8, with ranges from rows of the user's data."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from visualprof.remote.converters.formats import tensorflow, tflite
 
 
 def convert(model: Path, target: Path, options: dict[str, str], rows: Rows | None) -> None:
-    """Inputs and outputs stay in f32, and operators without a form in int8."""
+    """Quantize the model. Inputs, outputs and operators without an int8 implementation stay in f32."""
     assert rows is not None
     feeds = list(rows.feeds(tensorflow.signature(model)[1]))
 

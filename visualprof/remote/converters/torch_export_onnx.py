@@ -1,4 +1,4 @@
-"""An exported program as ONNX."""
+"""Convert an exported program to ONNX."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from visualprof.remote.converters.formats import onnx, torch_export
 
 
 def convert(model: Path, target: Path, options: dict[str, str], rows: Rows | None) -> None:
-    """By torch.onnx; dimensions that the program leaves open stay so."""
+    """Use torch.onnx. Open dimensions of the program stay open."""
     torch: Any = importlib.import_module("torch")
     onnx.write(torch.onnx.export(torch_export.read(model), dynamo=True, verbose=False).model_proto, target)
 

@@ -1,4 +1,4 @@
-"""TorchScript in 16 bits, inputs and outputs as they were."""
+"""Convert TorchScript to 16 bits; inputs and outputs are unchanged."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from visualprof.remote.converters.formats import torchscript
 from visualprof.remote.protocol import TaskFailure
 
 TYPES = {"bf16": "bfloat16", "f16": "float16"}
-# TorchScript is compiled from a file, and a module within another keeps its own code.
+# TorchScript compiles from a file, and an inner module keeps its own code.
 CAST = """
 import torch
 from torch import Tensor
@@ -37,9 +37,10 @@ class Cast(torch.nn.Module):
 
 
 def convert(model: Path, target: Path, options: dict[str, str], rows: Rows | None) -> None:
-    """Casts the weights, and what goes in and comes out.
+    """Cast the weights, inputs and outputs.
 
-    Raises: TaskFailure: inputs or outputs are more than tensors.
+    Raises:
+        TaskFailure: Inputs or outputs are not only tensors.
     """
     torch: Any = importlib.import_module("torch")
     module = torchscript.read(model)
@@ -47,12 +48,12 @@ def convert(model: Path, target: Path, options: dict[str, str], rows: Rows | Non
     names = [f"x{i}" for i, argument in enumerate(schema.arguments[1:]) if str(argument.type) == "Tensor"]
     returned = schema.returns[0].type
     count = len(returned.elements()) if returned.kind() == "TupleType" else 0
-    plain = all(str(each) == "Tensor" for each in (returned.elements() if count else [returned]))
+    plain = all(str(element) == "Tensor" for element in (returned.elements() if count else [returned]))
     if len(names) < len(schema.arguments) - 1 or not plain:
         raise TaskFailure(
             "model_error",
-            msg("converters.not_only_tensors_go", f"not only tensors go in and come out: {schema}"),
-            msg("converters.save_wrapper", "save a wrapper of it"),
+            msg("converters.not_only_tensors_go", f"inputs and outputs must be tensors: {schema}"),
+            msg("converters.save_wrapper", "save a wrapper module with tensors only"),
         )
     source = CAST.format(
         dtype=dtype,

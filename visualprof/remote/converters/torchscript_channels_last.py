@@ -1,4 +1,4 @@
-"""TorchScript with the weights of its convolutions in the layout that processors prefer."""
+"""Store the convolution weights of TorchScript in the layout that processors prefer."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from visualprof.remote.converters.formats import torchscript
 
 
 def convert(model: Path, target: Path, options: dict[str, str], rows: Rows | None) -> None:
-    """Channels last; convolutions then pass that layout on."""
+    """Use channels last. Convolutions then pass this layout on."""
     torch: Any = importlib.import_module("torch")
     torchscript.read(model).to(memory_format=torch.channels_last).save(str(target))
 

@@ -1,4 +1,4 @@
-"""TorchScript with its weights in the graph: norms are folded into convolutions, constants computed once."""
+"""Freeze TorchScript: weights become constants, norms are folded into convolutions, constants are computed once."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from visualprof.remote.converters.formats import torchscript
 
 
 def convert(model: Path, target: Path, options: dict[str, str], rows: Rows | None) -> None:
-    """By torch.jit.freeze."""
+    """Use torch.jit.freeze."""
     torch: Any = importlib.import_module("torch")
     torch.jit.freeze(torchscript.read(model)).save(str(target))
 

@@ -1,4 +1,4 @@
-"""TorchScript as ONNX."""
+"""Convert TorchScript to ONNX."""
 
 from __future__ import annotations
 
@@ -13,12 +13,16 @@ from visualprof.remote.converters.formats import torchscript
 from visualprof.remote.protocol import DTYPES, TaskFailure
 
 EXAMPLE = "inputs=x=float32[batch,3,224,224];mask=int64[batch,64]"
-SAMPLE = 2  # size of an open dimension while it is recorded: 1 would become a constant
+SAMPLE = 2  # size of open dimensions during recording: 1 would become a constant
 _INPUT = re.compile(r"\s*([\w.]+)\s*=\s*(\w+)\s*\[([^\]]*)\]\s*")
 
 
 def convert(model: Path, target: Path, options: dict[str, str], rows: Rows | None) -> None:
-    """By the exporter that reads TorchScript. Raises: TaskFailure: `inputs` does not say what the model takes."""
+    """Use the exporter for TorchScript.
+
+    Raises:
+        TaskFailure: `inputs` does not describe the inputs of the model.
+    """
     torch: Any = importlib.import_module("torch")
     module, inputs = torchscript.read(model), _inputs(options["inputs"])
     sizes = [[int(d) if d.isdecimal() else SAMPLE for d in dims] for _, _, dims in inputs]
@@ -36,24 +40,24 @@ def convert(model: Path, target: Path, options: dict[str, str], rows: Rows | Non
         )
 
 
-def _inputs(text: str) -> list[tuple[str, str, list[str]]]:
-    found: list[tuple[str, str, list[str]]] = []
-    for one in filter(str.strip, text.split(";")):
-        match = _INPUT.fullmatch(one)
+def _inputs(option: str) -> list[tuple[str, str, list[str]]]:
+    inputs: list[tuple[str, str, list[str]]] = []
+    for text in filter(str.strip, option.split(";")):
+        match = _INPUT.fullmatch(text)
         if not match or match[2] not in DTYPES:
             raise TaskFailure(
                 "input_error",
-                msg("converters.inputs_no_input", f"inputs: {one!r} is no input"),
+                msg("converters.inputs_no_input", f"inputs: {text!r} is not an input"),
                 f"--option '{EXAMPLE}'",
             )
-        found.append((match[1], match[2], [d.strip() for d in match[3].split(",") if d.strip()]))
-    if not found:
+        inputs.append((match[1], match[2], [d.strip() for d in match[3].split(",") if d.strip()]))
+    if not inputs:
         raise TaskFailure(
             "input_error",
-            msg("converters.torchscript_not_say_what", "TorchScript does not say what it takes"),
+            msg("converters.torchscript_not_say_what", "TorchScript does not declare its inputs"),
             f"--option '{EXAMPLE}'",
         )
-    return found
+    return inputs
 
 
 CONVERTER = Converter(

@@ -1,7 +1,7 @@
-"""One file a model format that converters take or make, of its name; found by listing this folder.
+"""One file per model format of converters, named after the format; found by listing this folder.
 
-Each has `check(path)`, which loads the model as its runtime would and raises what that raises, and `content(path)`,
-which says what is in it.
+Each has `check(path)`, which loads the model as its runtime would and raises the runtime's errors, and `content(path)`,
+which returns the content of the model.
 """
 
 from __future__ import annotations
@@ -17,10 +17,13 @@ from typing import Protocol, cast
 
 @dataclass(frozen=True)
 class Content:
-    """What is in a model, whatever things are called in it.
+    """The content of a model, regardless of names in it.
 
-    operators: how often it has each. digest: of operators with their attributes, of weights and of types, without what
-    is connected with what: a conversion that changes nothing else changes nothing.
+    Attributes:
+        digest: Digest of the operators with their attributes, the weights and the types. Connections are not included:
+            a
+            conversion that changes only connections counts as no change.
+        operators: Count of each operator.
     """
 
     digest: str
@@ -28,29 +31,37 @@ class Content:
 
 
 class FormatTools(Protocol):
-    """A module of this folder."""
+    """The interface of a module of this folder."""
 
     def check(self, path: Path) -> object:
-        """Load a model. Raises: whatever the runtime raises."""
+        """Load a model.
+
+        Raises:
+            Exception: Any error of the runtime.
+        """
         ...
 
     def content(self, path: Path) -> Content:
-        """What is in it."""
+        """Return the content of a model."""
         ...
 
 
 def names() -> set[str]:
-    """The formats that this folder knows."""
+    """Return the formats of this folder."""
     return {module.name for module in pkgutil.iter_modules(__path__)}
 
 
 def format_tools(name: str) -> FormatTools:
-    """The module of a format. Raises: ImportError: there is none."""
+    """Return the module of a format.
+
+    Raises:
+        ImportError: There is no such format.
+    """
     return cast("FormatTools", importlib.import_module(f"{__name__}.{name}"))
 
 
 def content(parts: Iterable[object], operators: Mapping[str, int]) -> Content:
-    """A content of parts in any order."""
+    """Return a content of parts in any order."""
     digest = sha256()
     for part in sorted(map(repr, parts)):
         digest.update(part.encode("utf-8", "replace") + b"\n")

@@ -1,4 +1,4 @@
-"""MegEngine's dumped graphs."""
+"""Dumped MegEngine graphs."""
 
 from __future__ import annotations
 
@@ -17,19 +17,24 @@ HIDDEN = ("Host2DeviceCopy", *HOLDERS)
 
 
 def read(path: Path) -> Any:
-    """A loaded graph, not compiled."""
+    """Return a loaded graph, not compiled."""
     graphs: Any = importlib.import_module("megengine.core.tensor.megbrain_graph")
     with path.open("rb") as file:
         return graphs.load_graph(file)
 
 
 def check(path: Path) -> None:
-    """Loads and compiles it, and runs it once with zeros: some graphs fail there, or never end."""
+    """Load and compile a graph, and run it once with zeros, because some graphs fail or hang only then."""
     run(path, {})
 
 
 def run(path: Path, feeds: Mapping[str, Any]) -> list[Any]:
-    """The outputs of a run, as arrays. feeds: by the input's name; zeros for those that are not there."""
+    """Return the outputs of a run as arrays.
+
+    Args:
+        path: The graph.
+        feeds: Arrays by the input's name; missing inputs are zeros.
+    """
     np: Any = importlib.import_module("numpy")
     mge: Any = importlib.import_module("megengine")
     tools: Any = importlib.import_module("megengine.utils.comp_graph_tools")
@@ -50,7 +55,7 @@ def run(path: Path, feeds: Mapping[str, Any]) -> list[Any]:
 
 
 def content(path: Path) -> Content:
-    """Operators with their parameters and the types of their outputs, and the values that they keep."""
+    """Return operators with their parameters and output types, and the stored values."""
     tools: Any = importlib.import_module("megengine.utils.comp_graph_tools")
     operators: Counter[str] = Counter()
     parts: list[object] = []
@@ -61,9 +66,9 @@ def content(path: Path) -> Content:
     return formats.content(parts, +operators)
 
 
-def _output(out: Any, kept: bool) -> tuple[str, str, str]:
+def _output(out: Any, has_values: bool) -> tuple[str, str, str]:
     try:
         dtype = str(out.dtype)
-    except RuntimeError:  # room to work in has a type that numpy does not know
+    except RuntimeError:  # workspaces have a type that numpy does not have
         dtype = ""
-    return dtype, str(out.shape), sha256(out.value.tobytes()).hexdigest() if kept else ""
+    return dtype, str(out.shape), sha256(out.value.tobytes()).hexdigest() if has_values else ""

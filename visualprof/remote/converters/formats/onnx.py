@@ -1,4 +1,4 @@
-"""ONNX: what its converters share."""
+"""ONNX models: functions that its converters share."""
 
 from __future__ import annotations
 
@@ -18,34 +18,34 @@ from visualprof.messages import msg
 from visualprof.remote.converters import formats
 from visualprof.remote.converters.formats import Content
 
-MAX_FILE_BYTES = (2 << 30) - (16 << 20)  # of a file: protobuf ends at 2 GiB
-GRAPH, GRAPHS = 5, 10  # types of attributes
+MAX_FILE_BYTES = (2 << 30) - (16 << 20)  # protobuf files are limited to 2 GiB
+GRAPH, GRAPHS = 5, 10  # attribute types
 NEEDS = {"onnxruntime": "onnxruntime", "onnx": "onnx"}
 
 
 def read(path: Path, weights: bool = True) -> Any:
-    """A model; weights: also those in other files."""
+    """Return a model; `weights`: also load weights in other files."""
     onnx: Any = importlib.import_module("onnx")
     return onnx.load(str(path), load_external_data=weights)
 
 
 def write(model: Any, target: Path) -> None:
-    """Write a model, with its weights in a file beside it where one would be too large."""
+    """Write a model. Its weights go to a second file if one file would be too large."""
     onnx: Any = importlib.import_module("onnx")
-    beside = {"save_as_external_data": True, "location": f"{target.name}.data"} if exceeds_one_file(model) else {}
-    onnx.save(model, str(target), **beside)
+    options = {"save_as_external_data": True, "location": f"{target.name}.data"} if exceeds_one_file(model) else {}
+    onnx.save(model, str(target), **options)
 
 
 def exceeds_one_file(model: Any) -> bool:
-    """Whether one file cannot take a model."""
+    """Whether a model is too large for one file."""
     return model.ByteSize() > MAX_FILE_BYTES
 
 
 @contextmanager
 def writable_copy(path: Path) -> Generator[Path]:
-    """A copy in a folder that can be written, where quantisation leaves files beside it.
+    """Yield a copy in a writable folder, because quantization writes files next to its input.
 
-    Without shapes of its inner values: those of some exporters contradict what is inferred.
+    The copy has no shapes of inner values: those of some exporters contradict the inferred shapes.
     """
     model = read(path)
     del model.graph.value_info[:]
@@ -56,14 +56,21 @@ def writable_copy(path: Path) -> Generator[Path]:
 
 
 def write_optimized(path: Path, target: Path, level: Any, **settings: Any) -> None:
-    """Write the graph that ONNX Runtime makes of a model. level, settings: of its options."""
+    """Write the graph after ONNX Runtime's optimization.
+
+    Args:
+        path: The model.
+        target: The file to write.
+        level: Level of the optimization.
+        settings: Attributes of the session options.
+    """
     weights = {"session.optimized_model_external_initializers_file_name": f"{target.name}.data"}
     config = weights if exceeds_one_file(read(path)) else {}
     session(path, config, graph_optimization_level=level, optimized_model_filepath=str(target), **settings)
 
 
 def check(path: Path) -> None:
-    """Load a model: in ONNX Runtime where this interpreter has it, else by the rules of the format alone."""
+    """Load a model in ONNX Runtime if it is installed, otherwise check it against the rules of the format."""
     if importlib.util.find_spec("onnxruntime"):
         session(path)
     else:
@@ -72,7 +79,13 @@ def check(path: Path) -> None:
 
 
 def session(path: Path, config: Mapping[str, str] = MappingProxyType({}), **settings: Any) -> Any:
-    """A session of ONNX Runtime on the CPU. config: entries, settings: attributes of its options."""
+    """Return an ONNX Runtime session on the CPU.
+
+    Args:
+        path: The model.
+        config: Configuration entries.
+        settings: Attributes of the session options.
+    """
     ort: Any = importlib.import_module("onnxruntime")
     options = ort.SessionOptions()
     options.intra_op_num_threads = min(4, len(os.sched_getaffinity(0)))
@@ -88,40 +101,45 @@ def session(path: Path, config: Mapping[str, str] = MappingProxyType({}), **sett
 
 
 def shapes(path: Path) -> dict[str, list[int | str | None]]:
-    """Dimensions of its inputs; those that are open are no numbers."""
+    """Return the dimensions of the inputs. Open dimensions are not numbers."""
     graph = read(path, weights=False).graph
     weights = {tensor.name for tensor in graph.initializer}
     return {i.name: _dims(i.type.tensor_type) for i in graph.input if i.name not in weights}
 
 
 def operators(path: Path) -> Counter[str]:
-    """How often it has each operator, those of other domains with their domain."""
+    """Return the count of each operator; operators of other domains include the domain."""
     model = read(path, weights=False)
     parts = (model.graph, *model.functions)
     return Counter(_operator(node) for part in parts for node in nodes(part))
 
 
 def needs_operator(*kinds: str, weighted: bool = False) -> Callable[[Path], str]:
-    """An `applies`: whether a model has one of these operators; weighted: whose second input is a weight."""
+    """Return an `unsuitable_reason` for models without any of these operators.
 
-    def applies(path: Path) -> str:
+    Args:
+        kinds: Operator types.
+        weighted: Whether the second input of the operator must be a weight.
+    """
+
+    def unsuitable_reason(path: Path) -> str:
         graph = read(path, weights=False).graph
         weights = {tensor.name for tensor in graph.initializer}
-        found = (node for node in nodes(graph) if node.op_type in kinds)
-        if any(not weighted or (len(node.input) > 1 and node.input[1] in weights) for node in found):
+        matching = (node for node in nodes(graph) if node.op_type in kinds)
+        if any(not weighted or (len(node.input) > 1 and node.input[1] in weights) for node in matching):
             return ""
-        wanted = " or ".join(kinds)
+        alternatives = " or ".join(kinds)
         return (
-            msg("converters.no_weight", f"it has no {wanted} with a weight")
+            msg("converters.no_weight", f"it has no {alternatives} with a weight")
             if weighted
-            else msg("converters.no", f"it has no {wanted}")
+            else msg("converters.no", f"it has no {alternatives}")
         )
 
-    return applies
+    return unsuitable_reason
 
 
 def nodes(part: Any) -> Iterator[Any]:
-    """Nodes of a graph or a function, and of all graphs in them."""
+    """Yield the nodes of a graph or function and of all subgraphs."""
     for node in part.node:
         yield node
         for attribute in node.attribute:
@@ -130,9 +148,9 @@ def nodes(part: Any) -> Iterator[Any]:
 
 
 def content(path: Path) -> Content:
-    """Operators with their attributes, weights, types of inputs and outputs, and the versions of the operators."""
+    """Return operators with attributes, weights, types of inputs and outputs, and operator versions."""
     model = read(path)
-    parts: list[object] = [("opset", one.domain, one.version) for one in model.opset_import]
+    parts: list[object] = [("opset", opset.domain, opset.version) for opset in model.opset_import]
     for part in (model.graph, *model.functions):
         parts += _parts(part)
     return formats.content(parts, operators(path))
@@ -142,7 +160,7 @@ def _parts(part: Any) -> Iterator[object]:
     for tensor in getattr(part, "initializer", ()):
         yield _tensor(tensor)
     for value in (*part.input, *part.output):
-        if hasattr(value, "type"):  # those of functions are names
+        if hasattr(value, "type"):  # inputs of functions are plain names
             yield ("value", value.name, value.type.tensor_type.elem_type, _dims(value.type.tensor_type))
     for node in part.node:
         graphs = [a for a in node.attribute if a.type in (GRAPH, GRAPHS)]
@@ -162,11 +180,11 @@ def _attribute(attribute: Any) -> str:
 
 
 def _tensor(tensor: Any) -> tuple[object, ...]:
-    """A tensor by its values, wherever in the message they lie."""
+    """Return a tensor by its values, regardless of how the message stores them."""
     helper: Any = importlib.import_module("onnx.numpy_helper")
     try:
         data = helper.to_array(tensor).tobytes()
-    except (TypeError, ValueError):  # types that numpy does not have, in some versions
+    except (TypeError, ValueError):  # types that some numpy versions do not have
         data = tensor.SerializeToString(deterministic=True)
     return ("tensor", tensor.data_type, tuple(tensor.dims), sha256(data).hexdigest())
 

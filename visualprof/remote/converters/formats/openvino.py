@@ -1,4 +1,4 @@
-"""OpenVINO IR: an .xml with its weights in a .bin beside it."""
+"""OpenVINO IR: an .xml with its weights in a .bin next to it."""
 
 from __future__ import annotations
 
@@ -13,30 +13,32 @@ from visualprof.remote.converters.formats import Content
 
 
 def read(path: Path) -> Any:
-    """A model that is not compiled yet."""
+    """Return a model that is not compiled."""
     return importlib.import_module("openvino").Core().read_model(path)
 
 
 def write(model: Any, target: Path, half: bool = False) -> None:
-    """Write a model. half: weights in f16."""
+    """Write a model; `half`: weights in f16."""
     importlib.import_module("openvino").save_model(model, target, compress_to_fp16=half)
 
 
 def shapes(model: Any) -> dict[str, list[int | str | None]]:
-    """Dimensions of its inputs."""
-    found: dict[str, list[int | str | None]] = {}
-    for one in model.inputs:
-        found[one.get_any_name()] = [d.get_length() if d.is_static else None for d in one.get_partial_shape()]
-    return found
+    """Return the dimensions of the inputs."""
+    dimensions: dict[str, list[int | str | None]] = {}
+    for tensor in model.inputs:
+        dimensions[tensor.get_any_name()] = [
+            d.get_length() if d.is_static else None for d in tensor.get_partial_shape()
+        ]
+    return dimensions
 
 
 def check(path: Path) -> None:
-    """Compile it for the CPU."""
+    """Compile a model for the CPU."""
     importlib.import_module("openvino").Core().compile_model(path, "CPU")
 
 
 def content(path: Path) -> Content:
-    """Operators with the types and shapes of their outputs, and the weights."""
+    """Return operators with the types and shapes of their outputs, and the weights."""
     operators: Counter[str] = Counter()
     parts: list[object] = []
     for node in read(path).get_ordered_ops():

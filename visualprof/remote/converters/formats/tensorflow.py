@@ -1,4 +1,4 @@
-"""SavedModels: what their converters share."""
+"""SavedModels: functions that its converters share."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from visualprof.remote.protocol import Spec
 
 
 def needs_saved_model(path: Path) -> str:
-    """An `applies`: converters take SavedModels alone."""
+    """Return an `unsuitable_reason`: converters accept only SavedModels."""
     return (
         ""
         if path.read_bytes()[:1] == SAVED_MODEL_START
@@ -26,7 +26,7 @@ def needs_saved_model(path: Path) -> str:
 
 
 def signature(path: Path) -> tuple[str, dict[str, list[int | None]]]:
-    """The signature that is run, and the dimensions of its inputs."""
+    """Return the signature that is run, and the dimensions of its inputs."""
     tf: Any = importlib.import_module("tensorflow")
     with saved_model_folder(path) as folder:
         loaded = tf.saved_model.load(folder)
@@ -36,12 +36,12 @@ def signature(path: Path) -> tuple[str, dict[str, list[int | None]]]:
 
 
 def check(path: Path) -> None:
-    """Load it."""
+    """Load a model."""
     backend("tensorflow").load(path, Spec("check", "tensorflow"), dict.fromkeys(signature(path)[1]))
 
 
 def content(path: Path) -> Content:
-    """Operators of the graph and its functions, with their attributes, and the variables as they are saved."""
+    """Return operators of the graph and its functions with their attributes, and the saved variables."""
     pb2: Any = importlib.import_module("tensorflow.core.protobuf.saved_model_pb2")
     graph = pb2.SavedModel.FromString(path.read_bytes()).meta_graphs[0].graph_def
     nodes = [*graph.node, *(node for function in graph.library.function for node in function.node_def)]

@@ -1,4 +1,4 @@
-"""TensorRT's engines."""
+"""TensorRT engines."""
 
 from __future__ import annotations
 
@@ -15,24 +15,28 @@ from visualprof.remote.converters.formats import Content
 
 
 def read(path: Path) -> Any:
-    """An engine. Raises: ValueError: TensorRT does not load it here."""
+    """Return an engine.
+
+    Raises:
+        ValueError: TensorRT cannot load it here.
+    """
     trt: Any = importlib.import_module("tensorrt")
     engine = trt.Runtime(trt.Logger(trt.Logger.WARNING)).deserialize_cuda_engine(path.read_bytes())
     if engine is None:
-        raise ValueError(msg("converters.tensorrt_not_load_engine", "this TensorRT does not load the engine"))
+        raise ValueError(msg("converters.tensorrt_not_load_engine", "this TensorRT cannot load the engine"))
     return engine
 
 
 def check(path: Path) -> None:
-    """Load it."""
+    """Load an engine."""
     read(path)
 
 
 def content(path: Path) -> Content:
-    """Types of its layers, which it tells where it was built to, and the file as it is."""
+    """Return the types of the layers, if the engine was built to report them, and the file's digest."""
     trt: Any = importlib.import_module("tensorrt")
-    told = read(path).create_engine_inspector().get_engine_information(trt.LayerInformationFormat.JSON)
-    layers: list[object] = json.loads(told).get("Layers", [])
+    information = read(path).create_engine_inspector().get_engine_information(trt.LayerInformationFormat.JSON)
+    layers: list[object] = json.loads(information).get("Layers", [])
     objects = [cast("dict[str, object]", layer) for layer in layers if isinstance(layer, dict)]
     kinds = Counter(str(layer["LayerType"]) for layer in objects if "LayerType" in layer)
     return formats.content([sha256(path.read_bytes()).hexdigest()], kinds)

@@ -1,4 +1,4 @@
-"""LiteRT's models: how TensorFlow makes them, and what is in them."""
+"""LiteRT models: how TensorFlow converts them, and their content."""
 
 from __future__ import annotations
 
@@ -18,7 +18,13 @@ NEEDS = {"tensorflow": "tensorflow-cpu"}
 
 
 def write(model: Path, target: Path, prepare: Callable[[Any, Any], None]) -> None:
-    """Convert a SavedModel. prepare: gets TensorFlow and its converter, and sets what is wanted."""
+    """Convert a SavedModel.
+
+    Args:
+        model: The SavedModel.
+        target: The file to write.
+        prepare: Gets TensorFlow and its converter, and sets the options.
+    """
     tf: Any = importlib.import_module("tensorflow")
     name, _ = tensorflow.signature(model)
     with saved_model_folder(model) as folder:
@@ -28,24 +34,24 @@ def write(model: Path, target: Path, prepare: Callable[[Any, Any], None]) -> Non
 
 
 def _interpreter(path: Path) -> Any:
-    """LiteRT's own where this interpreter has it, else the one in TensorFlow."""
+    """Return LiteRT's interpreter if it is installed, otherwise that of TensorFlow."""
     if importlib.util.find_spec("ai_edge_litert"):
         module: Any = importlib.import_module("ai_edge_litert.interpreter")
         resolver = module.OpResolverType
     else:
         module = importlib.import_module("tensorflow").lite
         resolver = module.experimental.OpResolverType
-    plain = resolver.BUILTIN_WITHOUT_DEFAULT_DELEGATES  # which would hide the operators that it takes
+    plain = resolver.BUILTIN_WITHOUT_DEFAULT_DELEGATES  # a delegate would hide the operators that it runs
     return module.Interpreter(model_path=str(path), experimental_op_resolver_type=plain)
 
 
 def check(path: Path) -> None:
-    """Load it and plans its memory."""
+    """Load a model and plan its memory."""
     _interpreter(path).allocate_tensors()
 
 
 def content(path: Path) -> Content:
-    """Operators by their names, and the file as it is."""
+    """Return operators by name, and the file's digest."""
     interpreter = _interpreter(path)
     operators = Counter(str(row["op_name"]) for row in interpreter._get_ops_details())  # noqa: SLF001
     return formats.content([sha256(path.read_bytes()).hexdigest()], operators)

@@ -1,4 +1,4 @@
-"""TorchScript."""
+"""TorchScript models."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from visualprof.remote.converters.formats import Content
 
 
 def read(path: Path) -> Any:
-    """A module on the CPU, in its mode for inference."""
+    """Return a module on the CPU in inference mode."""
     torch: Any = importlib.import_module("torch")
     module = torch.jit.load(str(path), map_location="cpu")
     return module.eval() if hasattr(module, "training") else module
 
 
 def check(path: Path) -> None:
-    """Load it."""
+    """Load a module."""
     read(path)
 
 
 def needs_parameters(path: Path) -> str:
-    """An `applies`: whether its weights are those of the module, not constants of the graph."""
+    """Return an `unsuitable_reason` for a module whose weights are constants of the graph."""
     return (
         ""
         if next(read(path).parameters(), None) is not None
-        else msg("converters.weights_graph_frozen", "its weights are in its graph: it is frozen")
+        else msg("converters.weights_graph_frozen", "it is frozen: its weights are constants of its graph")
     )
 
 
 def content(path: Path) -> Content:
-    """Operators, weights with their layout in memory, and constants of the graph."""
+    """Return operators, weights with their layout in memory, and constants of the graph."""
     module = read(path)
     graph = module.inlined_graph
     operators = Counter(node.kind() for node in _nodes(graph))
@@ -46,12 +46,12 @@ def content(path: Path) -> Content:
 
 
 def _nodes(block: Any) -> list[Any]:
-    found: list[Any] = []
+    nodes: list[Any] = []
     for node in block.nodes():
-        found.append(node)
+        nodes.append(node)
         for inner in node.blocks():
-            found += _nodes(inner)
-    return found
+            nodes += _nodes(inner)
+    return nodes
 
 
 def _constant(node: Any) -> Any:
