@@ -132,7 +132,7 @@ def _rows(kind: Converter, conversion: Conversion) -> Rows | None:
     if not conversion.data:
         raise TaskFailure(
             "input_error",
-            msg("child.needs_rows_your_data", f"{kind.title} needs samples of your data"),
+            msg("child.needs_rows_your_data", f"{kind.title} needs rows of your data"),
             msg("child.data_inputs_npz", "--data inputs.npz"),
         )
     return Rows.read(Path(conversion.data)).calibration()
