@@ -1,4 +1,4 @@
-"""Messages to users: each has a stable id, its English text stands at the call, and catalogs hold the translations.
+"""Messages to users: each has a stable id, its English text is at the call, and catalogs hold the translations.
 
 `frontend/src/locales/server` holds the catalogs: `en.json` is extracted from the sources (`make messages`), the other
 languages are written by hand. Standard library only: agents and capture use this module as well.

@@ -93,7 +93,7 @@ def _inflate(file: BinaryIO, size: int, make_inflater: Callable[..., Any]) -> It
 
 
 def _next_member(file: BinaryIO, rest: bytes) -> bytes:
-    """Return the first bytes of the next member, skipping zero padding; empty if there is none."""
+    """Return the first bytes of the next member, skipping zero padding; empty if missing."""
     while len(rest := rest.lstrip(b"\0")) < len(GZIP_MAGIC) and (more := file.read(1 << 16)):
         rest += more
     return rest if rest.startswith(GZIP_MAGIC) else b""

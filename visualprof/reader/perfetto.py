@@ -162,7 +162,7 @@ class Interned:
         self._keys, self._values = key[order], value[order]
 
     def lookup(self, generation: Ints, iid: Ints) -> Ints:
-        """Return (m,) the values of numbers in generations, 0 if there is none."""
+        """Return (m,) the values of numbers in generations, 0 if missing."""
         if not len(self._keys):
             return np.zeros(len(iid), np.int64)
         iid_index = np.minimum(np.searchsorted(self._iids, iid), len(self._iids) - 1)

@@ -81,7 +81,7 @@ class Statistics:
         return column
 
     def texts(self, name: str, owners: int) -> Ints:
-        """Return the string id of a text per owner, (owners,), 0 if there is none."""
+        """Return the string id of a text per owner, (owners,), 0 if missing."""
         column = np.zeros(owners, np.int64)
         refers = self._rows_named(name) & (self._kind == _REFERENCE)
         numbers, place = np.unique(self._value[refers], return_inverse=True)
@@ -158,11 +158,11 @@ class Plane:
         self._event_statistics = self._statistics(stats.message.astype(np.int64), stats)
 
     def plane_number(self, name: str) -> int:
-        """Return an integer statistic of the plane itself, -1 if there is none."""
+        """Return an integer statistic of the plane itself, -1 if missing."""
         return int(self._plane_statistics.numbers(name, 1, -1)[0])
 
     def plane_text(self, name: str) -> str:
-        """Return a text statistic of the plane itself, "" if there is none."""
+        """Return a text statistic of the plane itself, "" if missing."""
         return self._texts.text(int(self._plane_statistics.texts(name, 1)[0]))
 
     def number(self, name: str, missing: int = -1) -> Ints:
@@ -175,7 +175,7 @@ class Plane:
         )
 
     def text(self, name: str) -> Ints:
-        """Return (n,) the string id of a text statistic per event, 0 if there is none."""
+        """Return (n,) the string id of a text statistic per event, 0 if missing."""
         values = self._event_statistics.texts(name, len(self.line))
         return np.where(
             values == 0, self._metadata_statistics.texts(name, len(self.event_names))[self._metadata], values

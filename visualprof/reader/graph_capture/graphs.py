@@ -182,9 +182,9 @@ def _windows(trace: Trace, calls: Ints) -> Iterator[_Window]:
         yield _Window(int(events.ts[begin_calls[i]]), int(close[i]), int(begin_calls[i]))
     if len(begin_calls):
         return
-    labelled = np.array([bool(_LABEL.match(name)) for name in trace.strings], bool)[events.name]
-    labelled &= (events.category == Category.ANNOTATION) & trace.track_mask(TrackKind.THREAD)
-    ranges = np.flatnonzero(labelled)
+    is_label = np.array([bool(_LABEL.match(name)) for name in trace.strings], bool)[events.name]
+    is_label &= (events.category == Category.ANNOTATION) & trace.track_mask(TrackKind.THREAD)
+    ranges = np.flatnonzero(is_label)
     for row in ranges.tolist():
         yield _Window(int(events.ts[row]), int(events.end[row]), row)
     if not len(ranges) and len(calls):

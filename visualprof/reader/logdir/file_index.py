@@ -42,7 +42,7 @@ _UNUSED_INDEX_S = 60 * 86400
 
 
 class _Finding(msgspec.Struct, array_like=True, frozen=True):
-    """What a file was at one time.
+    """The finding about a file at one time.
 
     Attributes:
         path: Path of the file.

@@ -70,7 +70,7 @@ class Version(msgspec.Struct, frozen=True):
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """What a file is.
+    """The kind of a file.
 
     Attributes:
         kind: One of:

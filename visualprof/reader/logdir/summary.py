@@ -16,7 +16,7 @@ from visualprof.reader.trace import Trace
 
 
 class Summary(msgspec.Struct, frozen=True):
-    """What a list of runs shows of a parsed file.
+    """Properties of a parsed file, as shown in a list of runs.
 
     Attributes:
         fingerprint: Fingerprint of the content.

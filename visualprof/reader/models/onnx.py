@@ -367,7 +367,7 @@ class _GraphReader:
 def _match_formal_values(
     type: str, body: Any, inputs: OptionalRows, outputs: OptionalRows
 ) -> tuple[OptionalRows, OptionalRows]:
-    """Return rows of the outer values that body inputs receive and body outputs produce, `None` if there is none."""
+    """Return rows of the outer values that body inputs receive and body outputs produce, else `None`."""
     first_input, first_output = FORMAL_COUNTS.get(type, (len(body.input), len(body.output)))
     count = len(body.input)
     outer_inputs = [None] * count + inputs  # aligned at the end: the Scan of opset 8 has one more input in front

@@ -348,7 +348,7 @@ def _functions(attribute: Message) -> list[str]:
 
 
 def _value(name: str, output: str, kind: str, attributes: Mapping[str, Message]) -> Value:
-    """An output by what the attributes of its node say of it."""
+    """Return an output, described by the attributes of its node."""
     if kind == "Const":
         tensor = attributes.get("value", Message()).message(8)
         dtype, shape = _dtype(tensor.number(1)), _shape(tensor.message(2))
@@ -380,7 +380,7 @@ def _shape(message: Message) -> tuple[int | str, ...] | None:
 
 
 def _attribute_texts(message: Message, attributes: Mapping[str, Message], references: Sequence[str]) -> dict[str, str]:
-    """Attribute that are no marks of the framework, the device, and what has to come before."""
+    """Return the attributes that are not internal to the framework, the device, and the control inputs."""
     texts = {
         name: _text(attribute)[:MAX_ATTRIBUTE_CHARS]
         for name, attribute in attributes.items()
@@ -393,7 +393,7 @@ def _attribute_texts(message: Message, attributes: Mapping[str, Message], refere
 
 
 def _text(attribute: Message) -> str:
-    """An attribute as text, by the field that it has."""
+    """Return an attribute as text, from the field that is set."""
     if 4 in attribute:
         return f"{attribute.real(4):g}"
     if 8 in attribute:

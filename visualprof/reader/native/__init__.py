@@ -61,7 +61,7 @@ def function(name: str, result: Any, *arguments: Any) -> Callable[..., Any] | No
 
 
 def _load(folder: Path) -> tuple[ctypes.CDLL | None, str]:
-    """Return the library in a folder, or the reason why there is none."""
+    """Return the library in a folder, or the reason why it is missing."""
     path = folder / ("_columns.dll" if os.name == "nt" else "_columns.so")
     if os.environ.get(SWITCH_VARIABLE) == "0":
         return None, f"{SWITCH_VARIABLE}=0"

@@ -80,7 +80,7 @@ def compiled() -> bool:
 
 
 def find_border(text: memoryview) -> int:
-    """Return the end of the last event that is probably followed by another, 0 if there is none.
+    """Return the end of the last event that is probably followed by another, 0 if missing.
 
     PADDING must follow the text.
     """

@@ -240,7 +240,7 @@ class Device(msgspec.Struct, frozen=True):
 
 
 class Meta(msgspec.Struct, frozen=True):
-    """What the file says about itself, and the reader's findings.
+    """Metadata of the file, and findings of the reader.
 
     Attributes:
         format: Id of the format.
@@ -296,7 +296,7 @@ class Trace(msgspec.Struct, frozen=True, dict=True):
         allocs: Memory events.
         steps: Training or inference steps.
         pyramid: Levels of detail of the timeline.
-        meta: What the file says about itself.
+        meta: Metadata of the file.
     """
 
     strings: tuple[str, ...]
