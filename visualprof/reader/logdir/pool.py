@@ -36,10 +36,10 @@ class Listener(Protocol[ListenerResult]):
     """Receives the events of a parser, in its threads."""
 
     def on_progress(self, key: str, progress: float) -> None:
-        """A job started (0.0) or advanced."""
+        """Handle progress: a job started (0.0) or advanced."""
 
     def on_finished(self, key: str, outcome: ListenerResult | Failure) -> None:
-        """A job finished and was not canceled."""
+        """Handle the end of a job that was not canceled."""
 
 
 class Parser(Protocol[ParserResult]):
