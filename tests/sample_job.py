@@ -41,7 +41,7 @@ def main(out: Path) -> None:
         runs.mkdir()
         with Server([runs], 0, Settings(data=data)) as server:
             server.start()
-            job = measured(server.url, server.remote.registration_token, Path(scratch) / "agent")
+            job = measured(server.url, server.job_service.registration_token, Path(scratch) / "agent")
         if job["state"] != "succeeded":
             sys.exit(json.dumps(job["tasks"], indent=1))
         (made,) = runs.glob(f"*-{job['id']}")

@@ -24,7 +24,7 @@ OUTSIDE_THE_UI = (
     "notebook.py",
     "remote/agent/",
     "server/api/agent_link.py",
-    "server/remote_service.py",
+    "server/job_service.py",
 )
 
 

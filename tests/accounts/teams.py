@@ -18,8 +18,8 @@ from visualprof.accounts.service import Accounts
 from visualprof.remote.protocol import PROTOCOL
 from visualprof.remote.queue import uploads
 from visualprof.remote.queue.check.inspect import Inspected, inspect_file
-from visualprof.server.remote_service import JobService, open_remote
-from visualprof.server.session_token import HEADER
+from visualprof.server.job_service import JobService, open_job_service
+from visualprof.server.session_token import TOKEN_HEADER
 
 PASSWORD = "four words are enough"
 SHELL = Actor(SINGLE_USER, "shell")
@@ -44,7 +44,7 @@ class Browser:
     token: str = ""
 
     def ask(self, method: str, path: str, **options: Any) -> TestResponse:
-        headers = {**({HEADER: self.token} if self.token else {}), **options.pop("headers", {})}
+        headers = {**({TOKEN_HEADER: self.token} if self.token else {}), **options.pop("headers", {})}
         return self.client.open(f"/api/v1/{path}", method=method, headers=headers, **options)
 
     def log_in(self, email: str, password: str = PASSWORD) -> TestResponse:
@@ -101,7 +101,7 @@ def _inspected(path: Path, name: str) -> Inspected:
 def team(make_site: MakeSite, monkeypatch: pytest.MonkeyPatch) -> Iterator[Team]:
     monkeypatch.setattr(uploads, "inspect_file", _inspected)
     site = make_site(accounts=True, registration="invitation")
-    remote = open_remote(site.logdir.roots[0])
+    remote = open_job_service(site.logdir.roots[0])
     accounts = Accounts(remote.open().database)
     ids = {
         name: accounts.users.create(SHELL, f"{name}@example.org", name, role, PASSWORD).id  # type: ignore[arg-type]

@@ -69,7 +69,7 @@ def submit(server: Server, page: dict[str, str], key: str) -> str:
     draft = ask(server.port, "POST", "jobs/draft", {"model": json.loads(text)["blob"]}, **page)["request"]
     spec = {"id": "cpu", "backend": "onnxruntime"}
     job = ask(server.port, "POST", "jobs", {**draft, "key": key, "specs": [spec]}, **page)["job"]["id"]
-    folder = f"{server.remote.open().jobs.get(job).folder}/cpu"
+    folder = f"{server.job_service.open().jobs.get(job).folder}/cpu"
     (server.logdir.roots[0].path / folder).mkdir(parents=True)
     (server.logdir.roots[0].path / folder / "trace.json").write_text(kineto())
     return folder
@@ -100,7 +100,7 @@ def test_a_restored_server_is_as_it_was(tmp_path: Path, kind: str, request: pyte
         subprocess.run(["bash", "-exc", text], env=variables, check=True)
 
     with serving(runs, url) as server:
-        queue = server.remote.open()
+        queue = server.job_service.open()
         for name, role in ROLES.items():
             Accounts(queue.database).users.create(SHELL, f"{name}@example.org", name, role, PASSWORD)  # type: ignore[arg-type]
         pages = {name: session(server.port, name) for name in ROLES}

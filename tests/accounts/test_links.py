@@ -15,7 +15,7 @@ from test_who_may_what import BY_LINK, OPEN, TABLE, Asked, asked, team_runs
 from tests.conftest import ROOT
 from visualprof.cli import main
 from visualprof.remote.queue.store.tables import links
-from visualprof.server.session_token import HEADER
+from visualprof.server.session_token import TOKEN_HEADER
 
 pytestmark = pytest.mark.both_databases
 
@@ -132,7 +132,7 @@ def test_a_link_beside_a_cookie_counts(team: Team) -> None:
     code = holder(team, root, "shared").token
     root.token = code
     assert root.ask("GET", "users").status_code == 404
-    assert root.ask("GET", "runs", headers={HEADER: ""}).status_code == 200
+    assert root.ask("GET", "runs", headers={TOKEN_HEADER: ""}).status_code == 200
 
 
 def test_a_report_without_a_run(team: Team) -> None:
@@ -154,7 +154,7 @@ def test_a_report_without_a_run(team: Team) -> None:
 def test_a_laptop_has_no_links(make_site: object) -> None:
     site = make_site(token="vp_s_x")  # type: ignore[operator]
     site.write("run/trace.json", kineto())
-    answer = site.client.get("/api/v1/links?run=run", headers={HEADER: "vp_s_x"})
+    answer = site.client.get("/api/v1/links?run=run", headers={TOKEN_HEADER: "vp_s_x"})
     assert (answer.status_code, answer.get_json()["hint"]) == (404, "start it with --accounts")
 
 

@@ -16,7 +16,7 @@ from visualprof.remote.queue.service import JobServices
 from visualprof.remote.queue.store.records import Agent
 from visualprof.remote.queue.store.tables import agents, bookings
 from visualprof.server.app import create_app
-from visualprof.server.remote_service import open_remote
+from visualprof.server.job_service import open_job_service
 from visualprof.server.settings import Settings
 
 pytestmark = pytest.mark.both_databases
@@ -86,7 +86,7 @@ def test_a_code_lasts_ten_minutes_and_as_long_as_its_users_rights(team: Team, mo
 
 def test_the_servers_token_opens_nothing_but_for_its_own_agent(team: Team, queue: JobServices) -> None:
     root = team.browser("root")
-    remote = open_remote(team.site.logdir.roots[0])  # the token is written down
+    remote = open_job_service(team.site.logdir.roots[0])  # the token is written down
     assert register(root, remote.registration_token).status_code == 401
     answer = root.ask("GET", "agents").get_json()
     assert (answer["command"], answer["by_code"]) == ("visualprof agent --server http://localhost", True)

@@ -22,7 +22,7 @@ Typed = Callable[..., str]
 def typed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Iterator[Typed]:
     """What a command of a user prints: standard output, or with an error what is wrong."""
     with served(tmp_path / "runs", accounts=True) as server:
-        accounts = Accounts(server.remote.open().database)
+        accounts = Accounts(server.job_service.open().database)
         tokens: dict[str, str] = {}
         for name, role in (("root", "admin"), ("ann", "member"), ("bob", "member")):
             user = accounts.users.create(SHELL, f"{name}@example.org", name, role, PASSWORD).id  # type: ignore[arg-type]

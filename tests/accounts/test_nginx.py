@@ -25,7 +25,7 @@ from tests.conftest import ROOT, until
 from visualprof.accounts.service import Accounts
 from visualprof.server import connections
 from visualprof.server.serve import Server
-from visualprof.server.session_token import HEADER
+from visualprof.server.session_token import TOKEN_HEADER
 from visualprof.server.settings import Settings
 
 HOST, ANN, CLIENT = "dash.example.org", "ann@example.org", "127.0.0.5"
@@ -96,7 +96,7 @@ def site(tmp_path: Path) -> Iterator[tuple[Server, Client]]:
         port = free.getsockname()[1]
         free.close()
         server.start()
-        Accounts(server.remote.open().database, "off").users.create(SHELL, ANN, "Ann", "admin", PASSWORD)
+        Accounts(server.job_service.open().database, "off").users.create(SHELL, ANN, "Ann", "admin", PASSWORD)
         with subprocess.Popen([str(NGINX), "-c", str(configured(tmp_path, server.port, port))]) as nginx:
             try:
                 until(lambda: _listens(port))
@@ -118,8 +118,8 @@ def test_people_and_agents_get_through_nginx(site: tuple[Server, Client], monkey
     forged = {"Origin": f"https://{HOST}", "Sec-Fetch-Site": "same-origin", "X-Forwarded-For": "203.0.113.9"}
     status, answer = ask("POST", "/api/v1/session", {"email": ANN, "password": PASSWORD}, **forged)
     assert status == 200, answer
-    ask.headers[HEADER] = answer["token"]
-    deeds = Accounts(server.remote.open().database, "off").audit_events(None, 1)
+    ask.headers[TOKEN_HEADER] = answer["token"]
+    deeds = Accounts(server.job_service.open().database, "off").audit_events(None, 1)
     assert [(deed.action, deed.address) for deed in deeds] == [("log in", CLIENT)], "whom nginx saw, not who they say"
 
     accepted, accept = list[object](), connections.Channel.__init__

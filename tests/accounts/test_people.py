@@ -11,7 +11,7 @@ import pytest
 from teams import PASSWORD, SHELL, Browser, Team
 
 from visualprof.accounts import login_attempts, passwords, sessions
-from visualprof.server.session_token import HEADER
+from visualprof.server.session_token import TOKEN_HEADER
 
 pytestmark = pytest.mark.both_databases
 
@@ -106,7 +106,7 @@ def test_a_cookie_alone_changes_nothing(team: Team) -> None:
     ann.token = ""
     refused = ann.ask("POST", "projects", json={"name": "x"})
     assert (refused.status_code, refused.get_json()["error"]) == (401, "this page has lost its session")
-    assert ann.ask("POST", "projects", json={"name": "x"}, headers={HEADER: bob.token}).status_code == 401
+    assert ann.ask("POST", "projects", json={"name": "x"}, headers={TOKEN_HEADER: bob.token}).status_code == 401
     foreign = {"Origin": "http://127.0.0.1:8150"}
     assert bob.ask("POST", "projects", json={"name": "x"}, headers=foreign).status_code == 403
 
@@ -143,7 +143,8 @@ def test_a_new_password_ends_sessions_and_tokens(team: Team) -> None:
     assert here.ask("POST", "account/password", json={"old": PASSWORD, "new": NEW}).status_code == 200
     assert there.ask("GET", "account").status_code == 401
     assert (
-        Browser(there.client.application.test_client()).ask("GET", "runs", headers={HEADER: token}).status_code == 401
+        Browser(there.client.application.test_client()).ask("GET", "runs", headers={TOKEN_HEADER: token}).status_code
+        == 401
     )
     assert team.browser().log_in("ann@example.org").status_code == 401
     assert team.browser().log_in("ann@example.org", NEW).status_code == 200
@@ -155,7 +156,7 @@ def test_a_token_may_no_more_than_it_says(team: Team) -> None:
     token = made["new_token"]
     assert token.startswith("vp_u_")
     shell = team.browser()
-    for headers in ({HEADER: token}, {"Authorization": f"Bearer {token}"}):
+    for headers in ({TOKEN_HEADER: token}, {"Authorization": f"Bearer {token}"}):
         assert shell.ask("GET", "runs", headers=headers).status_code == 200
         assert shell.ask("POST", "projects", json={"name": "x"}, headers=headers).status_code == 403
         assert shell.ask("GET", "users", headers=headers).status_code == 403
@@ -166,16 +167,16 @@ def test_a_token_may_no_more_than_it_says(team: Team) -> None:
 def test_a_token_ends(team: Team, monkeypatch: pytest.MonkeyPatch) -> None:
     ann, shell = team.browser("ann"), team.browser()
     token = ann.ask("POST", "account/tokens", json={"name": "ci", "days": 1}).get_json()["new_token"]
-    assert shell.ask("GET", "runs", headers={HEADER: token}).status_code == 200
+    assert shell.ask("GET", "runs", headers={TOKEN_HEADER: token}).status_code == 200
     (listed,) = ann.ask("GET", "account").get_json()["tokens"]
     assert listed["used_ns"]
     assert token not in ann.ask("GET", "account").get_data(as_text=True)
     now = time.time_ns()
     with monkeypatch.context() as later:
         later.setattr(time, "time_ns", lambda: now + 25 * 3600 * 10**9)
-        assert shell.ask("GET", "runs", headers={HEADER: token}).status_code == 401
+        assert shell.ask("GET", "runs", headers={TOKEN_HEADER: token}).status_code == 401
     assert ann.ask("DELETE", f"account/tokens/{listed['id']}").get_json()["tokens"] == []
-    assert shell.ask("GET", "runs", headers={HEADER: token}).status_code == 401
+    assert shell.ask("GET", "runs", headers={TOKEN_HEADER: token}).status_code == 401
 
 
 TOKENS: list[tuple[dict[str, Any], str]] = [

@@ -14,9 +14,9 @@ from werkzeug.test import TestResponse
 from visualprof.accounts.principal import Registration
 from visualprof.accounts.service import Accounts
 from visualprof.cli import main
-from visualprof.server.remote_service import open_remote
+from visualprof.server.job_service import open_job_service
 from visualprof.server.serve import Server
-from visualprof.server.session_token import HEADER
+from visualprof.server.session_token import TOKEN_HEADER
 from visualprof.server.settings import Settings
 
 PROXY, STRANGER = "10.1.2.3", "192.0.2.7"
@@ -31,12 +31,12 @@ class Proxied:
         self.site: Site = make_site(
             accounts=True, registration=registration, user_header=header, proxies=("10.0.0.0/8",)
         )
-        self.accounts = Accounts(open_remote(self.site.logdir.roots[0]).open().database, registration)
+        self.accounts = Accounts(open_job_service(self.site.logdir.roots[0]).open().database, registration)
 
     def ask(
         self, method: str, path: str, user: str = "", peer: str = PROXY, token: str = "", **options: Any
     ) -> TestResponse:
-        headers = {**({"X-Remote-User": user} if user else {}), **({HEADER: token} if token else {})}
+        headers = {**({"X-Remote-User": user} if user else {}), **({TOKEN_HEADER: token} if token else {})}
         headers |= options.pop("headers", {})
         base = {"REMOTE_ADDR": peer}
         return self.site.app.test_client().open(
@@ -198,7 +198,7 @@ def test_a_real_server_hears_of_the_proxy_who_asks_and_from_where(tmp_path: Path
         for name, said in (("X-Remote-User", "ann"), ("X_Remote_User", "bob")):
             headers = {name: said, "X-Forwarded-For": STRANGER}
             urllib.request.urlopen(urllib.request.Request(f"{server.url}api/v1/session", headers=headers)).close()
-        accounts = Accounts(server.remote.open().database)
+        accounts = Accounts(server.job_service.open().database)
         told = [(deed.email, deed.action, deed.address) for deed in accounts.audit_events(None, 9)]
     assert told == [("ann", "log in", STRANGER), ("ann", "make account", STRANGER)]
 

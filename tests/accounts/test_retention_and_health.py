@@ -11,8 +11,8 @@ from teams import Team, machine
 
 from visualprof.remote.queue.store.tables import agents, audit, tasks
 from visualprof.server.api import health as health_module
-from visualprof.server.cached_figures import Lately
-from visualprof.server.latency import Meter
+from visualprof.server.latency import LatencyMeter
+from visualprof.server.throttled_cache import ThrottledCache
 
 DAY_NS = 24 * 3600 * 10**9
 pytestmark = pytest.mark.both_databases
@@ -98,10 +98,10 @@ def test_a_job_says_why_it_waits_to_who_may_see_it(team: Team) -> None:
 def test_health_tells_what_is_there_and_warns(team: Team, monkeypatch: pytest.MonkeyPatch) -> None:
     root = team.browser("root")
     machine(root, "box")
-    monkeypatch.setattr(health_module, "LEAST_SHARE", 0.0)
-    monkeypatch.setattr(health_module, "BUSY", 1e6)
-    monkeypatch.setattr(health_module, "SLOW_NS", 10**18)
-    monkeypatch.setattr(health_module, "LEAST_BYTES", 0)
+    monkeypatch.setattr(health_module, "MIN_FREE_RATIO", 0.0)
+    monkeypatch.setattr(health_module, "MAX_LOAD_PER_CORE", 1e6)
+    monkeypatch.setattr(health_module, "SLOW_RESPONSE_NS", 10**18)
+    monkeypatch.setattr(health_module, "MIN_FREE_BYTES", 0)
     found = root.ask("GET", "health").get_json()
     assert (found["database"]["schema"], found["database"]["size_bytes"] > 0) == (found["database"]["known"], True)
     assert found["queue"]["waiting"] == 1
@@ -122,9 +122,9 @@ def test_what_is_wrong_is_a_warning_with_what_to_do(team: Team, monkeypatch: pyt
         row = {"email": "x", "action": "backup", "subject": "", "address": ""}
         connection.execute(insert(audit).values(at_ns=time.time_ns() - 9 * DAY_NS, **row))
         connection.exec_driver_sql("UPDATE alembic_version SET version_num = '9999'")
-    monkeypatch.setattr(health_module, "LEAST_SHARE", 1.0)
-    monkeypatch.setattr(health_module, "BUSY", -1)
-    monkeypatch.setattr(health_module, "SLOW_NS", 0)
+    monkeypatch.setattr(health_module, "MIN_FREE_RATIO", 1.0)
+    monkeypatch.setattr(health_module, "MAX_LOAD_PER_CORE", -1)
+    monkeypatch.setattr(health_module, "SLOW_RESPONSE_NS", 0)
     # The application has a queue of its own over the same database.
     application = root.client.application
     found_by_agent = {"Authorization": f"Bearer {machine(root, 'third')[1]}"}
@@ -146,18 +146,18 @@ def test_the_pace_is_that_of_the_last_minutes(monkeypatch: pytest.MonkeyPatch) -
 
     now = [0.0]
     monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
-    meter = Meter()
+    meter = LatencyMeter()
     meter.add(10**12, 500)
     now[0] = 301.0
     for took in range(1, 101):
         meter.add(took, 503 if took == 7 else 500 if took == 8 else 200)
-    pace = meter.pace()
+    pace = meter.stats()
     assert (pace.count, pace.p95_ns, pace.failed) == (100, 95, 1), "nearest rank of 1..100; 503 is no error"
-    assert Meter().pace().p95_ns is None
+    assert LatencyMeter().stats().p95_ns is None
 
 
 def test_what_takes_long_is_asked_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
-    from visualprof.server import cached_figures as module
+    from visualprof.server import throttled_cache as module
 
     now, asked = [0.0], list[str]()
 
@@ -167,14 +167,14 @@ def test_what_takes_long_is_asked_seldom(monkeypatch: pytest.MonkeyPatch) -> Non
         return [thing]
 
     monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
-    lately = Lately(ask, 10)
-    first = lately.of("a")
+    lately = ThrottledCache(ask, 10)
+    first = lately.get("a")
     now[0] = 62.9
-    assert lately.of("a") is first
+    assert lately.get("a") is first
     assert len(asked) == 1, "it took 3 s: not before 60 s later"
     now[0] = 63.0
-    assert (lately.of("a") is first, len(asked)) == (True, 2), "asked again, and the same"
-    assert (lately.of("b"), len(asked)) == (["b"], 3)
-    lately.forget()
-    lately.of("b")
+    assert (lately.get("a") is first, len(asked)) == (True, 2), "asked again, and the same"
+    assert (lately.get("b"), len(asked)) == (["b"], 3)
+    lately.invalidate()
+    lately.get("b")
     assert len(asked) == 4

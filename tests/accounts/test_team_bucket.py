@@ -30,7 +30,7 @@ from visualprof.remote.queue.store import s3 as s3_module
 from visualprof.remote.queue.store.bucket_url import parse_bucket_url
 from visualprof.remote.queue.store.quotas import Quota, set_quota
 from visualprof.server.app import create_app
-from visualprof.server.remote_service import JobService, open_remote
+from visualprof.server.job_service import JobService, open_job_service
 from visualprof.server.serve import Server
 from visualprof.server.settings import Settings
 
@@ -45,7 +45,7 @@ SHA256 = hashlib.sha256(MODEL).hexdigest()
 def site(swift: Swift, make_site: MakeSite) -> Iterator[tuple[Site, JobService]]:
     """People with accounts, and a bucket."""
     made = make_site()
-    remote = open_remote(made.logdir.roots[0], store=parse_bucket_url(swift.new()))
+    remote = open_job_service(made.logdir.roots[0], store=parse_bucket_url(swift.new()))
     made.app = create_app(made.logdir, Settings(accounts=True, store=remote._location), remote, made.reader)
     accounts = Accounts(remote.open().database)
     for name, role in (("ann", "member"), ("bob", "member"), ("root", "admin")):
@@ -212,11 +212,11 @@ def test_a_command_goes_on_where_it_broke_off(
 
 def leased(server: Server) -> tuple[Client, Lease]:
     """An agent with a task of an uploaded model."""
-    queue = server.remote.open()
+    queue = server.job_service.open()
     Commands(server.url).upload(MODEL_FILE, lambda *_: None)
     asked = request("k")
     queue.jobs.submit(replace(asked, model=replace(asked.model, blob=SHA256)))
-    agent = FakeAgent(server.url.rstrip("/"), server.remote.registration_token).register()
+    agent = FakeAgent(server.url.rstrip("/"), server.job_service.registration_token).register()
     lease = agent.lease()
     assert lease
     return Client(server.url, agent.own), build(Lease, lease)
@@ -265,5 +265,5 @@ def test_an_agents_result_goes_past_the_server_once_the_store_is_there(
     run = server.logdir.roots[0].path / lease.run
     assert (run / "trace.bin").read_bytes() == trace
     assert (run / "net.onnx").read_bytes() == MODEL
-    store = server.remote.open().store
+    store = server.job_service.open().store
     assert (store.list_names("incoming"), store.list_names("blobs")) == ([], [SHA256])

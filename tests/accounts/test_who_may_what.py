@@ -14,7 +14,7 @@ from werkzeug.test import TestResponse
 from tests.live_files import heartbeat
 from visualprof.accounts.notifications.store import notify
 from visualprof.remote.queue.uploads import graph_id
-from visualprof.server.session_token import HEADER
+from visualprof.server.session_token import TOKEN_HEADER
 
 pytestmark = pytest.mark.both_databases
 
@@ -400,7 +400,7 @@ def test_steps_of_a_run_are_recorded_by_its_owner_and_of_nobodys_by_every_member
     assert answers("shared") == [403, 201, 409]
     ann.ask("PUT", "runs/access", json={"run": team.run, "visibility": "public"})
     assert answers(team.run) == [403, 403, 201]
-    forged = ann.ask("POST", "live/record", json={"run": team.run}, headers={HEADER: "x"})
+    forged = ann.ask("POST", "live/record", json={"run": team.run}, headers={TOKEN_HEADER: "x"})
     assert forged.status_code == 401
 
 

@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from visualprof.mcp.answers import MOST_BYTES, ToolAnswer, bounded
-from visualprof.mcp.meanings import declared, meaning, says, unit_of
+from visualprof.mcp.answers import MAX_BYTES, ToolAnswer, shape_answer
+from visualprof.mcp.definitions import define, explain, field_definitions, unit
 from visualprof.views import view
 from visualprof.views.answers import kinds
 from visualprof.views.answers.table import Answer, Columns, Table
@@ -48,30 +48,30 @@ def test_the_package_of_the_protocol_is_installed() -> None:
 
 
 def shaped(body: dict[str, Any], limit: int = 20, kind: Any = None) -> ToolAnswer:
-    return bounded(body, kind, "", limit, {})
+    return shape_answer(body, kind, "", limit, {})
 
 
 def test_definitions_come_from_the_documentation_of_fields() -> None:
-    said = declared(WordsAnswer)
+    said = field_definitions(WordsAnswer)
     assert said["", "share"] == "of them that are rare."
     assert said["words", "calls"] == said["words", "total_ns"] == "of one word."
     assert said["words", "gap_ns"] == "between two."
-    assert ("pairs", "gap_ns") in declared(WordsAnswer)
-    assert ("", "long") not in declared(WordsAnswer)
+    assert ("pairs", "gap_ns") in field_definitions(WordsAnswer)
+    assert ("", "long") not in field_definitions(WordsAnswer)
 
 
 def test_definitions_come_from_a_list_of_attributes() -> None:
-    definitions = declared(ListedAnswer)
+    definitions = field_definitions(ListedAnswer)
     assert definitions["", "share"] == "Share of rare words."
     assert definitions["", "words"] == "Table of words."
 
 
 def test_the_page_says_what_a_column_is_where_it_does() -> None:
-    of_kernels = declared(view("kernel").answer_type)
-    assert meaning("kernel", "", "total_ns", "ns", of_kernels) == "Sum of the durations of all launches."
-    assert meaning("operator", "", "calls", "count", {}) == "Number of calls in the selected steps."
-    assert meaning("findings", "findings", "id", None, {}) == ""  # and not that of an operator's number in a graph
-    assert [unit_of(name, None) for name in ("start_ns", "size_bytes", "idle_ratio", "name")] == [
+    of_kernels = field_definitions(view("kernel").answer_type)
+    assert define("kernel", "", "total_ns", "ns", of_kernels) == "Sum of the durations of all launches."
+    assert define("operator", "", "calls", "count", {}) == "Number of calls in the selected steps."
+    assert define("findings", "findings", "id", None, {}) == ""  # and not that of an operator's number in a graph
+    assert [unit(name, None) for name in ("start_ns", "size_bytes", "idle_ratio", "name")] == [
         "ns",
         "bytes",
         "share, 0 to 1",
@@ -92,7 +92,7 @@ def test_the_page_says_what_a_column_is_where_it_does() -> None:
     ],
 )
 def test_words_are_spelt_out_with_their_numbers(scope: str, word: str, facts: dict[str, Any], text: str) -> None:
-    said = says(scope, word, facts)
+    said = explain(scope, word, facts)
     assert text in said
     assert bool(said) == bool(text)
 
@@ -100,7 +100,7 @@ def test_words_are_spelt_out_with_their_numbers(scope: str, word: str, facts: di
 def test_every_finding_and_verdict_can_be_spelt_out() -> None:
     from visualprof.views.rules import all_rules
 
-    assert [name for name in all_rules() if not says("findings", name, {})] == []
+    assert [name for name in all_rules() if not explain("findings", name, {})] == []
 
 
 def test_columns_become_rows_and_unknown_ones_are_named() -> None:
@@ -129,7 +129,7 @@ def test_single_values_are_named_by_their_path() -> None:
 )
 def test_no_answer_is_over_its_bytes_and_what_is_missing_is_said(body: dict[str, Any]) -> None:
     answer = shaped(body, limit=200)
-    assert len(msgspec.json.encode(answer)) < MOST_BYTES
+    assert len(msgspec.json.encode(answer)) < MAX_BYTES
     assert answer.left_out
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from mcp import Client, MCPError
 
 from tests.server.sites import InlineParser, kineto
-from visualprof.mcp.answers import MOST_BYTES
+from visualprof.mcp.answers import MAX_BYTES
 from visualprof.mcp.catalog import tools
 from visualprof.reader.cache import Cache
 
@@ -217,7 +217,7 @@ def test_any_arguments_are_answered_or_refused(assistant: Assistant, data: st.Da
     result = assistant.call(tool.name, **{**own, **strange})
     body = json.loads(text_of(result))
     assert body["error"] != "the server met an unexpected error" if result.is_error else body["note"]
-    assert len(text_of(result)) < MOST_BYTES * 2
+    assert len(text_of(result)) < MAX_BYTES * 2
 
 
 def test_a_thousand_runs_are_listed_in_pages(slow: Assistant) -> None:

@@ -12,7 +12,7 @@ from mcp import Client
 
 from tests.conftest import ROOT, SAMPLES, computed
 from tests.server.sites import kineto, stepped
-from visualprof.mcp.answers import MOST_BYTES, MOST_ROWS
+from visualprof.mcp.answers import MAX_BYTES, MAX_ROWS
 from visualprof.mcp.catalog import tools
 from visualprof.mcp.evidence import PAGES
 from visualprof.views import all_views
@@ -76,7 +76,7 @@ def test_parameters_of_a_view_reach_it(assistant: Assistant) -> None:
 def test_numbers_are_those_of_the_view(assistant: Assistant) -> None:
     file = SAMPLES / "pytorch-h200" / "transformer.pt.trace.json.gz"
     assistant.write("run/trace.json", file.read_bytes())
-    cells = columns(assistant.ask("view", view="operator", run="run", limit=MOST_ROWS)["tables"]["rows"])
+    cells = columns(assistant.ask("view", view="operator", run="run", limit=MAX_ROWS)["tables"]["rows"])
     whole = computed("operator", file).columns
     for name in ("calls", "device_self_ns", "device_total_ns", "host_self_ns", "host_total_ns"):
         assert cells[name] == list(getattr(whole, name))[: len(cells[name])]
@@ -141,7 +141,7 @@ def test_runs_are_listed_newest_first_and_files_of_one(assistant: Assistant) -> 
 
 
 def test_every_view_is_told_of_and_described(assistant: Assistant) -> None:
-    listed = columns(assistant.ask("list_views", limit=MOST_ROWS)["tables"]["views"])
+    listed = columns(assistant.ask("list_views", limit=MAX_ROWS)["tables"]["views"])
     assert listed["view"] == [view.name for view in all_views()]
     assert all(listed["tells"])
     described = assistant.ask("list_views", view="idle")["values"]
@@ -157,15 +157,15 @@ def test_every_view_of_every_sample_is_bounded_and_says_what_its_numbers_are(ass
 
     async def talk(client: Client) -> list[tuple[str, str]]:
         answers: list[tuple[str, str, dict[str, Any], int]] = []
-        runs = (await client.call_tool("list_runs", {"limit": MOST_ROWS})).structured_content["tables"]["runs"]
+        runs = (await client.call_tool("list_runs", {"limit": MAX_ROWS})).structured_content["tables"]["runs"]
         for run, views in zip(columns(runs)["run"], columns(runs)["views"], strict=True):
             for view in views or ():
-                result = await client.call_tool("view", {"view": view, "run": run, "limit": MOST_ROWS})
+                result = await client.call_tool("view", {"view": view, "run": run, "limit": MAX_ROWS})
                 assert not result.is_error, (run, view, result.content)
                 size = len(result.content[0].model_dump_json())
                 answers.append((run, view, result.structured_content, size))
         assert len(answers) > 100
-        assert max(size for *_, size in answers) < MOST_BYTES * 1.4  # with the quotes of JSON in JSON
+        assert max(size for *_, size in answers) < MAX_BYTES * 1.4  # with the quotes of JSON in JSON
         return [
             (view, column["name"])
             for _, view, answer, _ in answers

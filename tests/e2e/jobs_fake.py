@@ -26,7 +26,7 @@ from visualprof.remote.queue.store.records import Agent
 from visualprof.server.api.agents import AgentsAnswer
 from visualprof.server.api.evaluation import ReportsAnswer
 from visualprof.server.api.job_rows import JobAnswer, JobsAnswer, LogAnswer
-from visualprof.server.api.jobs import BackendsAnswer, FreedAnswer, measures
+from visualprof.server.api.jobs import BackendsAnswer, FreedAnswer, measure_entries
 from visualprof.server.api.uploads import FilesAnswer, UploadAnswer
 
 Json = dict[str, Any]
@@ -525,7 +525,7 @@ class JobsFake:
             }
             for name, package, formats, suffixes, options in BACKENDS
         ]
-        answer = {"backends": entries, "dtypes": list(DTYPES), "measures": msgspec.to_builtins(measures())}
+        answer = {"backends": entries, "dtypes": list(DTYPES), "measures": msgspec.to_builtins(measure_entries())}
         return 200, answer, BackendsAnswer
 
     def _evaluation(self, method: str, parts: list[str], query: dict[str, str], content: Any) -> tuple[int, Any, Any]:

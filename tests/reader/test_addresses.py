@@ -26,7 +26,7 @@ from visualprof.reader.logdir.pool import Pool
 from visualprof.reader.logdir.remote_folder import RemoteFolder, file_size, local_copy
 from visualprof.reader.logdir.scan import LogFile, Problem, Version
 from visualprof.reader.source import is_address
-from visualprof.server.parse import parse
+from visualprof.server.parse import parse_into_cache
 
 pytest.importorskip("fsspec", reason="needs pip install 'visualprof[cloud]'")
 
@@ -60,7 +60,7 @@ def listed(folder: RemoteFolder) -> dict[str, LogFile]:
 
 @contextmanager
 def directory(address: str, cache: Cache) -> Iterator[LogDirectory]:
-    logdir = LogDirectory([address], Pool(partial(parse, cache=cache), 1), cache, events=False, settle_s=0)
+    logdir = LogDirectory([address], Pool(partial(parse_into_cache, cache=cache), 1), cache, events=False, settle_s=0)
     try:
         yield logdir
     finally:

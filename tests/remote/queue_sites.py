@@ -212,8 +212,8 @@ def served(folder: Path, **settings: Any) -> Iterator[Server]:
     """A server in this process, with one uploaded model."""
     folder.mkdir(exist_ok=True)
     with Server([folder], 0, Settings(**settings)) as server:
-        if not server.remote.problem:
-            upload(server.remote)
+        if not server.job_service.problem:
+            upload(server.job_service)
         server.start()
         yield server
 

@@ -16,7 +16,7 @@ from visualprof.cli import main
 def test_the_shell_tells_of_health_rules_and_waiting(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     logdir = tmp_path / "runs"
     with served(logdir) as server:
-        server.remote.open()
+        server.job_service.open()
         code = main(["admin", "health", "--server", server.url, "--json"])
         found = json.loads(capsys.readouterr().out)
         assert code == (1 if found["warnings"] else 0)
@@ -24,7 +24,7 @@ def test_the_shell_tells_of_health_rules_and_waiting(tmp_path: Path, capsys: pyt
         assert "database   SQLite" in capsys.readouterr().out
         copy = tmp_path / "copy.sqlite"
         assert main(["admin", "--logdir", str(logdir), "backup", str(copy)]) == 0
-        assert server.remote.open().database.last_backup_ns() == pytest.approx(time.time_ns(), abs=60e9)
+        assert server.job_service.open().database.last_backup_ns() == pytest.approx(time.time_ns(), abs=60e9)
         assert sqlite3.connect(copy).execute("SELECT count(*) FROM audit").fetchone() == (0,)
     words = ["admin", "--logdir", str(logdir), "retention"]
     assert main([*words, "jobs", "30"]) == 0

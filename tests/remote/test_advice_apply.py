@@ -108,7 +108,7 @@ def test_one_click_makes_a_version_and_queues_its_evaluation_once(tmp_path: Path
 def test_a_server_that_has_no_file_of_a_result_applies_it_from_the_bucket(start: Start) -> None:
     first, other = start("first"), start("other")
     first.ask("jobs", "POST", submitted("k"))
-    agent = FakeAgent(first.server.url.rstrip("/"), first.server.remote.registration_token).register()
+    agent = FakeAgent(first.server.url.rstrip("/"), first.server.job_service.registration_token).register()
     lease = agent.lease()
     assert lease
     agent.succeed(lease, **{"advice.json": json.dumps(advice(ROWS[0])).encode(), MADE: relu()})
@@ -120,7 +120,7 @@ def test_a_server_that_has_no_file_of_a_result_applies_it_from_the_bucket(start:
     body = {"report": run, "candidates": []}
     (made,) = other.ask("advice/apply", "POST", body)["versions"]
     assert (made["address"], made["new"]) == ("net/1", True)
-    assert other.server.remote.open().blobs.path(hashlib.sha256(relu()).hexdigest()).read_bytes() == relu()
+    assert other.server.job_service.open().blobs.path(hashlib.sha256(relu()).hexdigest()).read_bytes() == relu()
     assert first.ask("advice/apply", "POST", body)["versions"] == [made | {"new": False}]
 
 

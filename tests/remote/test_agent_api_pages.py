@@ -23,9 +23,9 @@ from visualprof.remote.queue.store.tables import agents, tasks
 from visualprof.remote.queue.tasks.leases import TaskHeartbeat
 from visualprof.server.api.agents import AgentsAnswer
 from visualprof.server.api.job_rows import JobAnswer, JobsAnswer, LogAnswer
-from visualprof.server.api.jobs import BackendsAnswer, CheckAnswer, JobRefused
+from visualprof.server.api.jobs import BackendsAnswer, CheckAnswer, JobErrors
 from visualprof.server.app import create_app
-from visualprof.server.routes import MAX_BODY
+from visualprof.server.routes import MAX_BODY_BYTES
 from visualprof.server.settings import Settings
 
 
@@ -118,7 +118,7 @@ def test_the_same_key_for_another_job_is_a_conflict(client: FlaskClient, agent: 
 def test_a_wrong_job_is_refused_with_its_fields_and_not_queued(client: FlaskClient, agent: Agent) -> None:
     answer = client.post("/api/v1/jobs", json=submitted("k", Spec("s", "onnxruntime", agent="nobody")))
     assert answer.status_code == 400
-    refused = msgspec.json.decode(answer.data, type=JobRefused)
+    refused = msgspec.json.decode(answer.data, type=JobErrors)
     assert [each.field for each in refused.errors] == ["specs[0].agent"]
     assert refused.error.startswith("specs[0].agent: ")
     assert listed(client).jobs == []
@@ -134,7 +134,7 @@ def test_what_is_no_job_is_refused(client: FlaskClient, body: bytes) -> None:
 
 def test_a_job_that_is_too_large_is_refused(client: FlaskClient) -> None:
     for path in ("/api/v1/jobs", "/api/v1/jobs/check"):
-        large = b" " * (MAX_BODY + 1)
+        large = b" " * (MAX_BODY_BYTES + 1)
         assert client.post(path, data=large, content_type="application/json").status_code == 413
 
 

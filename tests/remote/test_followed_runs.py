@@ -25,7 +25,7 @@ from visualprof.remote.agent.link.client import RequestRejected, Unreachable
 from visualprof.remote.agent.work import run_mirror as agents
 from visualprof.remote.agent.work.run_mirror import RunMirror
 from visualprof.remote.queue.service import JobService
-from visualprof.server import followed as servers
+from visualprof.server import followed_runs as servers
 
 NAME = "rank0_node7_40.step1300.pt.trace.json.gz"
 

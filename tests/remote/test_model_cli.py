@@ -111,7 +111,7 @@ def test_figures_of_a_version_stand_beside_those_of_its_parent(site: Site, tmp_p
 def test_submit_takes_a_registered_model(site: Site, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Nothing is sent, and its configuration is what the job begins with; a file of that name goes first."""
     added = site.said("add", "net", str(small(tmp_path)))
-    queue, model = site.server.remote.open(), added["model"]["id"]
+    queue, model = site.server.job_service.open(), added["model"]["id"]
     configuration = {**added["version"]["configuration"], "min_batch": 2, "max_batch": 8}
     Client(site.server.url).send("PATCH", f"registry/{model}/1", {"configuration": configuration})
     submit = ["submit", "--server", site.server.url, "--backend", "onnxruntime", "--json"]

@@ -97,7 +97,7 @@ def test_a_task_has_no_more_points_than_a_sweep_has_sizes(remote: JobService) ->
 
 @pytest.mark.parametrize("name", ["points.jsonl/net.onnx", "deep", "POINTS.jsonl", "../net.onnx"])
 def test_a_model_that_would_take_the_place_of_a_files_is_refused(site: Server, name: str) -> None:
-    agent = FakeAgent(site.url, token_of(site.remote.root.path)).register()
+    agent = FakeAgent(site.url, token_of(site.job_service.root.path)).register()
     agent.http("POST", "/api/v1/jobs", submitted("k"))
     lease = agent.lease()
     assert lease
@@ -109,7 +109,7 @@ def test_a_model_that_would_take_the_place_of_a_files_is_refused(site: Server, n
     with pytest.raises(Refused) as refusal:
         agent.finish(lease, files=list(files))
     assert refusal.value.status == InvalidResult.status
-    assert not (site.remote.root.path / lease["run"]).exists()
+    assert not (site.job_service.root.path / lease["run"]).exists()
 
 
 # --- folders of others ---
@@ -117,7 +117,7 @@ def test_a_model_that_would_take_the_place_of_a_files_is_refused(site: Server, n
 
 @pytest.mark.parametrize("theirs", [{"notes.txt": b"mine"}, {"job.json": b'{"job": "another"}'}, {"job.json": b"[["}])
 def test_a_folder_of_somebody_else_is_not_replaced_by_a_result(site: Server, theirs: dict[str, bytes]) -> None:
-    root = site.remote.root.path
+    root = site.job_service.root.path
     agent = FakeAgent(site.url, token_of(root)).register()
     agent.http("POST", "/api/v1/jobs", submitted("k"))
     lease = agent.lease()
@@ -136,7 +136,7 @@ def test_a_folder_of_somebody_else_is_not_replaced_by_a_result(site: Server, the
 def test_a_server_that_ends_between_a_rename_and_its_note_publishes_again(
     site: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    root, queue = site.remote.root.path, site.remote.open()
+    root, queue = site.job_service.root.path, site.job_service.open()
     agent = FakeAgent(site.url, token_of(root)).register()
     agent.http("POST", "/api/v1/jobs", submitted("k"))
     lease = agent.lease()
@@ -201,10 +201,10 @@ def test_a_page_behind_a_proxy_that_is_allowed_may_submit(tmp_path: Path, monkey
 
 def test_a_database_that_is_damaged_while_it_is_used_is_named(site: Server) -> None:
     http = Http(site.url)
-    file = site.remote.folder / "jobs.sqlite"
-    site.remote.open().database.engine.dispose()  # nothing of it is in memory
+    file = site.job_service.folder / "jobs.sqlite"
+    site.job_service.open().database.engine.dispose()  # nothing of it is in memory
     for name in ("jobs.sqlite-wal", "jobs.sqlite-shm"):
-        (site.remote.folder / name).unlink(missing_ok=True)
+        (site.job_service.folder / name).unlink(missing_ok=True)
     with file.open("r+b") as out:
         out.write(os.urandom(file.stat().st_size))
     with pytest.raises(Refused) as refusal:
@@ -217,7 +217,7 @@ def test_a_database_that_is_damaged_while_it_is_used_is_named(site: Server) -> N
 
 
 def test_after_the_folder_of_the_queue_was_deleted_it_begins_anew(site: Server) -> None:
-    http, root = Http(site.url), site.remote.root.path
+    http, root = Http(site.url), site.job_service.root.path
     agent = FakeAgent(site.url, token_of(root)).register()
     http("POST", "/api/v1/jobs", submitted("k"))
     assert len(http("GET", "/api/v1/jobs")["jobs"]) == 1
@@ -227,7 +227,7 @@ def test_after_the_folder_of_the_queue_was_deleted_it_begins_anew(site: Server) 
     with pytest.raises(Refused) as refusal:
         agent.lease()
     assert refusal.value.status == 401
-    upload(site.remote)
+    upload(site.job_service)
     agent.register()  # with the token that it has
     again = http("POST", "/api/v1/jobs", submitted("again"))["job"]["id"]
     assert [job["id"] for job in http("GET", "/api/v1/jobs")["jobs"]] == [again]
@@ -344,7 +344,7 @@ def test_what_a_lost_agent_uploaded_goes_without_a_restart(tmp_path: Path, monke
         lease = agent.lease()
         assert lease
         agent.send(lease, {"status.json": b"{}"})
-        incoming = server.remote.folder / "incoming"
+        incoming = server.job_service.folder / "incoming"
         assert len(list(incoming.iterdir())) == 1
         end = time.monotonic() + 8
         while list(incoming.iterdir()) and time.monotonic() < end:

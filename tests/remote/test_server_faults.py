@@ -149,7 +149,7 @@ def test_a_restarted_server_goes_on_with_tokens_and_signed_addresses(tmp_path: P
 
 def test_an_upload_whose_connection_breaks_goes_on(tmp_path: Path) -> None:
     with served(tmp_path / "runs") as server:
-        agent = FakeAgent(server.url, server.remote.registration_token).register()
+        agent = FakeAgent(server.url, server.job_service.registration_token).register()
         agent.http("POST", "/api/v1/jobs", submitted("k"))
         lease = agent.lease()
         assert lease
@@ -185,7 +185,7 @@ def cut_put(server: str, url: str, rest: bytes, size: int) -> None:
 def test_many_jobs_and_agents_lose_nothing_and_run_nothing_twice(tmp_path: Path) -> None:
     count, runs = 120, list[str]()
     with served(tmp_path / "runs") as server:
-        agents = [FakeAgent(server.url, server.remote.registration_token, str(i)).register() for i in range(20)]
+        agents = [FakeAgent(server.url, server.job_service.registration_token, str(i)).register() for i in range(20)]
         ended = threading.Event()
 
         def act(number: int) -> None:
@@ -235,7 +235,7 @@ def patient(
 @pytest.mark.long
 def test_agents_that_wait_do_not_starve_the_page(tmp_path: Path) -> None:
     with served(tmp_path / "runs") as server:
-        agents = [FakeAgent(server.url, server.remote.registration_token, str(i)).register() for i in range(40)]
+        agents = [FakeAgent(server.url, server.job_service.registration_token, str(i)).register() for i in range(40)]
         ended, crowded = threading.Event(), list[int]()
 
         def act(number: int) -> None:
@@ -264,8 +264,8 @@ def test_agents_that_wait_do_not_starve_the_page(tmp_path: Path) -> None:
 
 def test_agents_that_come_back_after_a_while_get_a_job_though_others_wait(tmp_path: Path) -> None:
     with served(tmp_path / "runs") as server:
-        agents = [FakeAgent(server.url, server.remote.registration_token, str(i)).register() for i in range(20)]
-        late = FakeAgent(server.url, server.remote.registration_token, "late").register()
+        agents = [FakeAgent(server.url, server.job_service.registration_token, str(i)).register() for i in range(20)]
+        late = FakeAgent(server.url, server.job_service.registration_token, "late").register()
         waiting = [threading.Thread(target=patient, args=(a, 3, threading.Event())) for a in agents]
         [thread.start() for thread in waiting]
         time.sleep(0.3)
@@ -273,14 +273,14 @@ def test_agents_that_come_back_after_a_while_get_a_job_though_others_wait(tmp_pa
         lease = late.lease(0)
         assert lease
         assert lease["spec"]["agent"] == late.id
-        server.remote.release_waiters()
+        server.job_service.release_waiters()
         [thread.join() for thread in waiting]
         [agent.http.close() for agent in agents]
 
 
 def test_a_task_is_not_given_to_an_agent_that_is_gone(tmp_path: Path) -> None:
     with served(tmp_path / "runs") as server:
-        agent = FakeAgent(server.url, server.remote.registration_token).register()
+        agent = FakeAgent(server.url, server.job_service.registration_token).register()
         head = f"POST /api/v1/agent/lease HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {agent.own}\r\n"
         body = b'{"devices": ["cpu"], "wait_s": 20}'
         with socket.create_connection(("127.0.0.1", server.port)) as connection:
@@ -295,7 +295,7 @@ def test_a_task_is_not_given_to_an_agent_that_is_gone(tmp_path: Path) -> None:
 
 def test_a_closing_server_does_not_wait_for_its_agents(tmp_path: Path) -> None:
     with served(tmp_path / "runs") as server:
-        agent = FakeAgent(server.url, server.remote.registration_token).register()
+        agent = FakeAgent(server.url, server.job_service.registration_token).register()
 
         def wait() -> None:
             with pytest.raises((*_GONE, AssertionError)):
@@ -343,7 +343,7 @@ def test_a_result_is_a_run_of_the_dashboard(tmp_path: Path) -> None:
         b' "ts": 1, "dur": 5, "args": {"External id": 1}}]}'
     )
     with served(tmp_path / "runs") as server:
-        agent = FakeAgent(server.url, server.remote.registration_token).register()
+        agent = FakeAgent(server.url, server.job_service.registration_token).register()
         agent.http("POST", "/api/v1/jobs", submitted("k"))
         lease = agent.lease()
         assert lease
@@ -359,7 +359,7 @@ def test_a_poll_of_the_jobs_is_quick_with_a_thousand_of_them(tmp_path: Path) -> 
     from queue_sites import request
 
     with served(tmp_path / "runs") as server:
-        queue, http = server.remote.open(), Http(server.url)
+        queue, http = server.job_service.open(), Http(server.url)
         for i in range(1000):
             queue.jobs.submit(request(str(i)))
         http("GET", "/api/v1/jobs")

@@ -50,7 +50,7 @@ class Replica:
     """A server with a log directory and a cache of its own, over the database of all."""
 
     def __init__(self, server: Server) -> None:
-        self.server, self.root = server, server.remote.root.path
+        self.server, self.root = server, server.job_service.root.path
         self._http = Http(server.url.rstrip("/"))
 
     def ask(self, path: str, method: str = "GET", body: Any = None) -> Any:
@@ -102,7 +102,7 @@ def start(swift: Swift, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iter
                 store=parse_bucket_url(url), store_runs=store_runs, cache_bytes=cache_bytes, data=tmp_path / "data"
             )
             server = stack.enter_context(Server([tmp_path / name], 0, settings))
-            upload(server.remote)
+            upload(server.job_service)
             server.start()
             return Replica(server)
 
@@ -111,8 +111,8 @@ def start(swift: Swift, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iter
 
 def measured(on: Replica, key: str = "k", **more: bytes) -> str:
     """The run of a job that an agent has done."""
-    on.server.remote.open().jobs.submit(request(key))
-    agent = FakeAgent(on.server.url.rstrip("/"), on.server.remote.registration_token, key).register()
+    on.server.job_service.open().jobs.submit(request(key))
+    agent = FakeAgent(on.server.url.rstrip("/"), on.server.job_service.registration_token, key).register()
     lease = agent.lease()
     assert lease
     agent.succeed(lease, **FILES, **more)
@@ -124,7 +124,7 @@ def overview(run: str) -> str:
 
 
 def objects(on: Replica) -> list[str]:
-    bucket: Any = on.server.remote.open().store
+    bucket: Any = on.server.job_service.open().store
     return [row["Key"].removeprefix("runs/") for row in bucket._keys("list_objects_v2", "Contents", "runs/runs/")]
 
 
@@ -155,7 +155,7 @@ def test_the_log_and_the_model_of_a_run_come_from_the_bucket(start: Start, tmp_p
     for log in (tmp_path / "data" / "logs").glob("*"):
         log.unlink()
     assert other.patiently(f"tasks/{task}/log?offset=0")["text"] == "measured\n"
-    mirror = other.server.remote.open().mirror
+    mirror = other.server.job_service.open().mirror
     assert mirror
     mirror.ensure_local(str(other.root / run / "net.onnx"))
     assert (other.root / run / "net.onnx").read_bytes() == MODEL
@@ -191,10 +191,10 @@ def test_what_is_being_read_stays(start: Start, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(s3_module, "_IN_USE_NS", 10**9)
     first = start("first", cache_bytes=1)
     busy: set[str] = set()
-    first.server.remote.busy_paths = lambda: busy
+    first.server.job_service.busy_paths = lambda: busy
     run = measured(first)
     busy.add(str(first.root / run / "timeline.json"))
-    mirror = first.server.remote.open().mirror
+    mirror = first.server.job_service.open().mirror
     assert mirror
     mirror.ensure_local(str(first.root / run / "timeline.json"))
     mirror.ensure_local(str(first.root / run / "latencies.bin"))
@@ -230,7 +230,7 @@ def test_what_was_damaged_in_the_bucket_is_not_shown(swift: Swift, start: Start)
     first, other = start("first"), start("other")
     run = measured(first)
     until(lambda: other.report(run))
-    bucket: Any = first.server.remote.open().store
+    bucket: Any = first.server.job_service.open().store
     [key] = [key for key in objects(first) if "." in key.rpartition("/")[2]]
     swift.client().put_object(Bucket=bucket.location.bucket, Key=f"runs/{key}", Body=b"x" * len(TIMELINE))
     until(lambda: other.refusal(overview(run))[0] == 500)
@@ -244,7 +244,7 @@ def test_a_job_that_is_removed_goes_everywhere(start: Start, monkeypatch: pytest
     run = measured(first)
     until(lambda: other.report(run))
     other.patiently(overview(run))
-    queue = other.server.remote.open()
+    queue = other.server.job_service.open()
     job = queue.jobs.get_by_task(first.ask("jobs")["jobs"][0]["tasks"][0]["id"]).id
     kept = sum(map(len, result(job, f"{job}-0", **FILES).values()))
     assert queue.deleter.estimate(job).size_bytes >= kept
@@ -262,9 +262,9 @@ def test_a_job_that_is_removed_goes_everywhere(start: Start, monkeypatch: pytest
 @pytest.mark.long
 def test_a_later_attempt_takes_the_place_of_an_earlier_one(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     first, other = start("first"), start("other")
-    queue = first.server.remote.open()
+    queue = first.server.job_service.open()
     queue.jobs.submit(request("k"))
-    agent = FakeAgent(first.server.url.rstrip("/"), first.server.remote.registration_token).register()
+    agent = FakeAgent(first.server.url.rstrip("/"), first.server.job_service.registration_token).register()
     for state, timeline in (("failed", TIMELINE), ("succeeded", TIMELINE.replace(b"aten::mm", b"aten::add"))):
         lease = until(agent.lease)
         files = result(lease["job"], lease["task"], **{"timeline.json": timeline})

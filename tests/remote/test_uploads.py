@@ -20,7 +20,7 @@ from onnx import TensorProto, helper
 
 from tests.conftest import FIXTURES, shared
 from tests.server.sites import MakeSite, Site, make_site  # noqa: F401 - a fixture
-from visualprof.server.api.jobs import JobRefused
+from visualprof.server.api.jobs import JobErrors
 from visualprof.server.api.uploads import UploadAnswer
 
 pytestmark = pytest.mark.slow
@@ -238,7 +238,7 @@ def test_a_wrong_job_is_refused_with_its_field_and_not_queued(empty: Site, chang
     wanted = job(send(empty, "net.onnx", onnx_model())["blob"], **changes)
     answer = empty.client.post("/api/v1/jobs", json=wanted)
     assert answer.status_code == 400
-    body = msgspec.convert(answer.get_json(), JobRefused)
+    body = msgspec.convert(answer.get_json(), JobErrors)
     assert body.errors[0].field == field
     assert body.error.startswith(field)
     assert empty.client.get("/api/v1/jobs").get_json()["jobs"] == []

@@ -22,15 +22,15 @@ from visualprof.reader.logdir.models import ModelReader, cache_graph
 from visualprof.reader.logdir.pool import Listener
 from visualprof.reader.logdir.summary import Failure
 from visualprof.server.app import create_app
-from visualprof.server.parse import parse
-from visualprof.server.remote_service import open_remote
+from visualprof.server.job_service import open_job_service
+from visualprof.server.parse import parse_into_cache
 from visualprof.server.settings import Settings
 
 
 class InlineParser:
     """Parses when asked to, unless told to wait."""
 
-    def __init__(self, cache: Cache, task: Callable[..., Any] = parse) -> None:
+    def __init__(self, cache: Cache, task: Callable[..., Any] = parse_into_cache) -> None:
         self.cache = cache
         self.task = task
         self.asleep = False
@@ -100,7 +100,7 @@ def make_site(tmp_path: Path) -> Iterator[MakeSite]:
         models = InlineParser(cache, cache_graph)
         reader = ModelReader(models, cache)
         chosen = Settings(**{"dist": tmp_path / "dist", **settings})  # type: ignore[arg-type]
-        remote = open_remote(
+        remote = open_job_service(
             logdir.roots[0], chosen.data, read_only=chosen.read_only, database=chosen.database, store=chosen.store,
             cache_bytes=chosen.cache_bytes,
         )  # fmt: skip

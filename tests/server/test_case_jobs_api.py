@@ -16,7 +16,7 @@ from visualprof.reader.cache import Cache
 from visualprof.reader.logdir.directory import LogDirectory
 from visualprof.remote.cases.bundle import unpack
 from visualprof.server.app import create_app
-from visualprof.server.remote_service import open_remote
+from visualprof.server.job_service import open_job_service
 from visualprof.server.settings import Settings
 
 from sites import InlineParser  # isort: skip
@@ -29,7 +29,7 @@ class Site:
         (folder / "runs").mkdir()
         cache = Cache(folder / "cache")
         self._logdir = LogDirectory([folder / "runs"], InlineParser(cache), cache, events=False, settle_s=0)
-        self.remote = open_remote(self._logdir.roots[0])
+        self.remote = open_job_service(self._logdir.roots[0])
         self.client = create_app(self._logdir, Settings(dist=folder / "dist"), self.remote).test_client()
         known = capabilities(runtimes=[runtime(), runtime("openvino")])
         self.agent = member(self.remote.open(), "lab", known=known).id

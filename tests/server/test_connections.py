@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from visualprof.server.connections import AGENTS, LOG_INS, PAGES, Lanes
+from visualprof.server.connections import AGENT_THREADS, LOGIN_THREADS, UI_THREADS, ThreadPools
 
 
 class Task:
@@ -34,14 +34,14 @@ def end() -> Iterator[threading.Event]:
 
 
 def test_a_page_is_answered_while_agents_and_log_ins_wait(end: threading.Event) -> None:
-    lanes = Lanes()
-    asked = [Task("POST", "/api/v1/agent/heartbeat", end) for _ in range(AGENTS + 5)]
-    asked += [Task("POST", "/api/v1/session", end) for _ in range(LOG_INS + 5)]
-    pages = [Task("GET", "/api/v1/session", end) for _ in range(PAGES)]
+    lanes = ThreadPools()
+    asked = [Task("POST", "/api/v1/agent/heartbeat", end) for _ in range(AGENT_THREADS + 5)]
+    asked += [Task("POST", "/api/v1/session", end) for _ in range(LOGIN_THREADS + 5)]
+    pages = [Task("GET", "/api/v1/session", end) for _ in range(UI_THREADS)]
     for task in (*asked, *pages):
         lanes.add_task(task)
     assert all(page.begun.wait(5) for page in pages)
-    assert sum(task.begun.is_set() for task in asked) <= AGENTS + LOG_INS
+    assert sum(task.begun.is_set() for task in asked) <= AGENT_THREADS + LOGIN_THREADS
     late = Task("GET", "/", end)
     lanes.add_task(late)
     assert not late.begun.wait(0.1), "there are so many threads for pages"
@@ -51,8 +51,12 @@ def test_a_page_is_answered_while_agents_and_log_ins_wait(end: threading.Event) 
 
 
 def test_a_shutdown_gives_up_what_waits_in_every_lane(end: threading.Event) -> None:
-    lanes = Lanes()
-    ways = (("POST", "/api/v1/agent/lease", AGENTS), ("POST", "/api/v1/session", LOG_INS), ("GET", "/", PAGES))
+    lanes = ThreadPools()
+    ways = (
+        ("POST", "/api/v1/agent/lease", AGENT_THREADS),
+        ("POST", "/api/v1/session", LOGIN_THREADS),
+        ("GET", "/", UI_THREADS),
+    )
     answered = [Task(method, path, end) for method, path, threads in ways for _ in range(threads)]
     waiting = [Task(method, path, end) for method, path, _ in ways]
     for task in (*answered, *waiting):

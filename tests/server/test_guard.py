@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from sites import MakeSite, Site
 
-from visualprof.server.guard import POLICY
+from visualprof.server.guard import CONTENT_SECURITY_POLICY
 
 
 @pytest.mark.parametrize("host", ["localhost", "localhost:8040", "127.0.0.1:8040", "[::1]:8040", "LOCALHOST."])
@@ -45,8 +45,10 @@ def test_another_sites_page_may_not_reload(site: Site) -> None:
 @pytest.mark.parametrize("path", ["/", "/api/v1/status", "/api/v1/nope", "/nope.js"])
 def test_every_answer_carries_the_policy(site: Site, path: str) -> None:
     headers = site.client.get(path).headers
-    assert headers["Content-Security-Policy"] == POLICY
-    rules = {name: values for name, _, values in (rule.strip().partition(" ") for rule in POLICY.split(";"))}
+    assert headers["Content-Security-Policy"] == CONTENT_SECURITY_POLICY
+    rules = {
+        name: values for name, _, values in (rule.strip().partition(" ") for rule in CONTENT_SECURITY_POLICY.split(";"))
+    }
     assert rules.get("script-src", rules["default-src"]) == "'self'"  # no inline scripts
     assert headers["X-Content-Type-Options"] == "nosniff"
     assert headers["Referrer-Policy"] == "no-referrer"

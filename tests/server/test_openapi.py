@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from sites import Site
 
-from visualprof.server.api.openapi import digest, document
+from visualprof.server.api.openapi import build_document, digest
 from visualprof.server.api.runs import RunsAnswer, Status
 from visualprof.server.api.views import ChartsAnswer, ViewsAnswer
 from visualprof.views import view
@@ -28,26 +28,26 @@ def test_every_route_is_described(site: Site) -> None:
         for rule in site.app.url_map.iter_rules()
         if rule.rule.startswith("/api/") and not rule.rule.startswith("/api/v1/agent/")  # docs/remote.md has those
     }
-    described = set(document()["paths"])
+    described = set(build_document()["paths"])
     assert routes <= described
 
 
 def test_everything_described_is_there(site: Site) -> None:
     routes = site.app.url_map.bind("localhost")
-    for path, operations in document()["paths"].items():
+    for path, operations in build_document()["paths"].items():
         for method in operations:
             endpoint, _ = routes.match(re.sub(r"[{}]", "", path), method.upper())
             assert not endpoint.startswith("spa."), f"{method} {path}"
 
 
 def test_every_reference_leads_somewhere() -> None:
-    whole = document()
+    whole = build_document()
     for reference in re.findall(r'"\$ref": "#/components/schemas/(\w+)"', json.dumps(whole)):
         assert reference in whole["components"]["schemas"]
 
 
 def test_every_view_has_its_own_address_and_parameters() -> None:
-    operator = document()["paths"]["/api/v1/view/operator"]["get"]
+    operator = build_document()["paths"]["/api/v1/view/operator"]["get"]
     named = {each["name"]: each for each in operator["parameters"]}
     assert "shape" in named["group"]["schema"]["enum"]
     assert named["run"]["required"]

@@ -13,7 +13,7 @@ from werkzeug.test import TestResponse
 from tests.remote.test_onnxruntime_calls import model, profile
 from tests.results import write_result
 from visualprof.remote.operators import Call, decode_call
-from visualprof.server.operator_call import Nodes, call_of
+from visualprof.server.operator_call import Nodes, select_call
 from visualprof.views.calls import CallsAnswer
 
 SHAPES = [[4, 3], [3, 2]]
@@ -85,9 +85,9 @@ def test_calls_are_made_once_a_version_of_the_run_and_its_models(
 
     def counted(answer: CallsAnswer, operator: str, number: int, nodes: Nodes) -> Call:
         made.append(number)
-        return call_of(answer, operator, number, nodes)
+        return select_call(answer, operator, number, nodes)
 
-    monkeypatch.setattr("visualprof.server.api.replay.call_of", counted)
+    monkeypatch.setattr("visualprof.server.api.replay.select_call", counted)
     site = recorded(make_site)
     first = ask(site, "").get_json()
     assert (made, ask(site, "").get_json()) == ([0], first)

@@ -138,7 +138,7 @@ def test_one_at_a_time_and_none_for_whom_has_gone(built: Site, monkeypatch: pyte
         return b""
 
     with monkeypatch.context() as patched:
-        patched.setattr("visualprof.server.api.report_file.report", second)
+        patched.setattr("visualprof.server.api.report_file.build_report", second)
         assert built.client.get("/api/v1/report?run=run").status_code == 200
     assert asked == [503]
     gone = {"waitress.client_disconnected": lambda: True}

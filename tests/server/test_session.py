@@ -12,7 +12,7 @@ from sites import MakeSite, Site
 
 from visualprof.cli import main
 from visualprof.server.serve import Server
-from visualprof.server.session_token import HEADER, found, published
+from visualprof.server.session_token import TOKEN_HEADER, find_token, publish_token
 from visualprof.server.settings import Settings
 
 OURS = "http://127.0.0.1:8040"
@@ -101,7 +101,7 @@ CHANGES = [
 @pytest.mark.parametrize("given", ["", "vp_s_wrong", "\xe9"])
 def test_without_the_token_nothing_changes(make_site: MakeSite, method: str, path: str, given: str) -> None:
     site = make_site(token=TOKEN)
-    answer = site.client.open(f"/api/v1/{path}", method=method, json={}, headers={HEADER: given} if given else {})
+    answer = site.client.open(f"/api/v1/{path}", method=method, json={}, headers={TOKEN_HEADER: given} if given else {})
     assert answer.status_code == 401
     assert "link" in answer.get_json()["hint"]
     assert list(site.folder.iterdir()) == []
@@ -126,8 +126,8 @@ def test_no_route_changes_anything_without_the_token(make_site: MakeSite) -> Non
 
 def test_with_the_token_it_is_done(make_site: MakeSite) -> None:
     site = make_site(token=TOKEN)
-    assert reload(site, **{HEADER: TOKEN}) == 204
-    assert reload(site, **{HEADER: TOKEN, "Origin": "http://127.0.0.1:8150"}) == 403
+    assert reload(site, **{TOKEN_HEADER: TOKEN}) == 204
+    assert reload(site, **{TOKEN_HEADER: TOKEN, "Origin": "http://127.0.0.1:8150"}) == 403
 
 
 def test_a_stranger_reads_but_does_not_see_the_registration_token(make_site: MakeSite) -> None:
@@ -136,7 +136,7 @@ def test_a_stranger_reads_but_does_not_see_the_registration_token(make_site: Mak
     assert seen["token_hidden"]
     assert seen["command"].endswith("--token TOKEN")
     assert list(site.folder.iterdir()) == []
-    own = site.client.get("/api/v1/agents", headers={HEADER: TOKEN}).get_json()
+    own = site.client.get("/api/v1/agents", headers={TOKEN_HEADER: TOKEN}).get_json()
     assert not own["token_hidden"]
     assert "--token vp_r_" in own["command"]
 
@@ -146,7 +146,7 @@ def test_a_private_server_is_read_with_the_token(make_site: MakeSite) -> None:
     site.write("run/trace.json", "{}")
     for path in ("status", "runs", "models", "agents", "jobs", "openapi.json", "view/overview?run=run"):
         assert site.client.get(f"/api/v1/{path}").status_code == 401, path
-    assert site.client.get("/api/v1/runs", headers={HEADER: TOKEN}).status_code == 200
+    assert site.client.get("/api/v1/runs", headers={TOKEN_HEADER: TOKEN}).status_code == 200
     assert site.client.get("/").status_code == 200
     assert site.client.get("/agent.pyz").status_code == 200
 
@@ -154,25 +154,25 @@ def test_a_private_server_is_read_with_the_token(make_site: MakeSite) -> None:
 def test_the_page_can_try_a_token(make_site: MakeSite) -> None:
     client = make_site(token=TOKEN, private=True).client
     assert client.get("/api/v1/session").get_json()["trusted"] is False
-    assert client.get("/api/v1/session", headers={HEADER: TOKEN}).get_json()["trusted"] is True
+    assert client.get("/api/v1/session", headers={TOKEN_HEADER: TOKEN}).get_json()["trusted"] is True
 
 
 def test_the_token_of_a_running_server_is_its_users_alone(home: Path) -> None:
-    with published(TOKEN, ["0.0.0.0"], 8040):
+    with publish_token(TOKEN, ["0.0.0.0"], 8040):
         (file,) = home.iterdir()
-        assert found("127.0.0.1", 8040) == TOKEN
-        assert (found("127.0.0.2", 8040), found("::1", 8040), found("127.0.0.1", 8041)) == ("", "", "")
+        assert find_token("127.0.0.1", 8040) == TOKEN
+        assert (find_token("127.0.0.2", 8040), find_token("::1", 8040), find_token("127.0.0.1", 8041)) == ("", "", "")
         if os.name == "posix":
             assert [stat.S_IMODE(path.stat().st_mode) for path in (home, file)] == [0o700, 0o600]
     assert list(home.iterdir()) == []
 
 
 def test_a_server_that_ends_leaves_the_token_of_the_next(home: Path) -> None:
-    with published(TOKEN, ["127.0.0.1"], 8040):
-        with published("", ["127.0.0.1"], 8040):
+    with publish_token(TOKEN, ["127.0.0.1"], 8040):
+        with publish_token("", ["127.0.0.1"], 8040):
             pass
         next(home.iterdir()).write_text("vp_s_next")
-    assert found("127.0.0.1", 8040) == "vp_s_next"
+    assert find_token("127.0.0.1", 8040) == "vp_s_next"
 
 
 def test_commands_find_the_token_of_this_users_server(
@@ -181,7 +181,7 @@ def test_commands_find_the_token_of_this_users_server(
     (tmp_path / "runs").mkdir()
     with Server([tmp_path / "runs"], 0, Settings(token=TOKEN)) as server:
         server.start()
-        assert server.link == f"{server.url}?token={TOKEN}"
+        assert server.url_with_token == f"{server.url}?token={TOKEN}"
         for address in (server.url, f"http://localhost:{server.port}"):
             assert main(["machines", "--server", address, "new-token"]) == 0
         next(home.iterdir()).unlink()
@@ -189,4 +189,4 @@ def test_commands_find_the_token_of_this_users_server(
         assert main(["machines", "--server", server.url, "new-token"]) == 2
         assert "VISUALPROF_TOKEN" in capsys.readouterr().err
         assert main(["machines", "--server", server.url, "--token", TOKEN, "new-token"]) == 0
-        assert main(["machines", "--server", server.link, "new-token"]) == 0
+        assert main(["machines", "--server", server.url_with_token, "new-token"]) == 0

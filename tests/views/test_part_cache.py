@@ -11,7 +11,7 @@ from tests.conftest import SAMPLES
 from visualprof.reader.cache import Cache, open_trace
 from visualprof.reader.source import Source
 from visualprof.reader.trace import Trace
-from visualprof.server.parse import parse
+from visualprof.server.parse import parse_into_cache
 from visualprof.views import all_views, view
 from visualprof.views.answers.encoding import encode
 from visualprof.views.answers.part_cache import load_or_compute_part
@@ -51,6 +51,6 @@ def test_a_part_that_is_damaged_is_made_again(tmp_path: Path) -> None:
 
 def test_reading_ahead_makes_the_parts(tmp_path: Path) -> None:
     cache = Cache(tmp_path)
-    summary = parse(str(RANKS[0]), lambda _: None, cache=cache, parts=True)
+    summary = parse_into_cache(str(RANKS[0]), lambda _: None, cache=cache, parts=True)
     for name in ("distributed", "ranks"):
         load_or_compute_part(cache, view(name), summary.fingerprint, unopened)

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from visualprof.errors import BadParameter, VisualprofError
-from visualprof.server.hosts import is_address, is_this_machine
-from visualprof.server.session_token import HEADER, VARIABLE, found
+from visualprof.server.hosts import is_ip_address, is_loopback
+from visualprof.server.session_token import TOKEN_HEADER, TOKEN_VARIABLE, find_token
 
 Json = dict[str, Any]
 Progress = Callable[[int, int], None]
@@ -66,8 +66,8 @@ class Server:
         place, own_token = _local_server(parts)
         self.url = f"{parts.scheme}://{place}{parts.path.rstrip('/')}/"
         linked = "".join(urllib.parse.parse_qs(parts.query).get("token", []))
-        token = token or linked or os.environ.get(VARIABLE, "").strip() or own_token
-        self._token = {HEADER: token} if token else dict[str, str]()
+        token = token or linked or os.environ.get(TOKEN_VARIABLE, "").strip() or own_token
+        self._token = {TOKEN_HEADER: token} if token else dict[str, str]()
         self._opener = _opener(parts.hostname)
 
     def get(self, path: str) -> Json:
@@ -248,7 +248,7 @@ class Server:
 
 def _opener(host: str) -> urllib.request.OpenerDirector:
     """Return an opener that uses the environment's proxy, except for this machine, which a proxy cannot reach."""
-    return urllib.request.build_opener(*([urllib.request.ProxyHandler({})] if is_this_machine(host) else []))
+    return urllib.request.build_opener(*([urllib.request.ProxyHandler({})] if is_loopback(host) else []))
 
 
 class _Watched:
@@ -285,7 +285,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="",
         metavar="T",
         help=(
-            f"Token of the server, needed for changes. Set {VARIABLE} to keep it out of the process list "
+            f"Token of the server, needed for changes. Set {TOKEN_VARIABLE} to keep it out of the process list "
             "(default: the token of your own server on this machine)."
         ),
     )
@@ -312,7 +312,7 @@ def _local_server(parts: urllib.parse.SplitResult) -> tuple[str, str]:
         raise BadParameter(f"--server {parts.netloc!r} is no address", "for example: http://127.0.0.1:8040") from error
     host = parts.hostname or ""
     for address in ("127.0.0.1", "::1") if host == "localhost" else (host,):
-        token = found(address, port)
-        if token and is_address(address):
+        token = find_token(address, port)
+        if token and is_ip_address(address):
             return f"[{address}]:{port}" if ":" in address else f"{address}:{port}", token
     return parts.netloc, ""

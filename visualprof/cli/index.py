@@ -58,14 +58,16 @@ def run(args: argparse.Namespace) -> int:
     from visualprof.reader.logdir.directory import LogDirectory
     from visualprof.reader.logdir.parsers import open_parser
     from visualprof.reader.processors import usable_processors
-    from visualprof.server.parse import parse
+    from visualprof.server.parse import parse_into_cache
 
     cache = Cache.default()
     if not cache.is_writable():
         raise VisualprofError(f"{cache.folder} cannot be written", "name another folder in VISUALPROF_CACHE_DIR")
     began = time.monotonic()
     with contextlib.redirect_stdout(sys.stderr):  # Ray prints the state of its workers
-        parser = open_parser(partial(parse, cache=cache, parts=True), args.engine, args.workers or usable_processors())
+        parser = open_parser(
+            partial(parse_into_cache, cache=cache, parts=True), args.engine, args.workers or usable_processors()
+        )
         logdir = LogDirectory(args.paths, parser, cache, events=False, settle_s=0)
         try:
             logdir.rescan()

@@ -104,10 +104,10 @@ def _imported() -> tuple[ModuleType, ModuleType]:
 
 def _serve_http(args: argparse.Namespace, transports: ModuleType, server: object) -> None:
     """Serve over HTTP, and print the address and the token."""
-    from visualprof.server.session_token import chosen
+    from visualprof.server.session_token import choose_token
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that children stop and temporary files are removed
-    token = "" if args.no_token else chosen()
+    token = "" if args.no_token else choose_token()
     with transports.listen(args.host, args.port) as bound:
         name = f"[{bare}]" if ":" in (bare := args.host.strip("[]")) else bare
         address = f"http://{name}:{bound.getsockname()[1]}{transports.PATH}"

@@ -114,7 +114,7 @@ def _call(args: argparse.Namespace) -> Call:
     Raises:
         VisualprofError: The profile has no such call, or the call cannot be replayed alone.
     """
-    from visualprof.server.operator_call import OTHERS, WITHOUT, call_of, nodes_of
+    from visualprof.server.operator_call import OTHERS, WITHOUT, match_nodes, select_call
     from visualprof.views import view as view_of
 
     view.tune_for_short_process()
@@ -126,7 +126,7 @@ def _call(args: argparse.Namespace) -> Call:
         raise MissingData(f"{file.path.name} does not hold what operators take", hint)
     calls = cast("CallsAnswer", answer)
     models = [args.model] if args.model else sorted(file.path.parent.glob("*.onnx"))
-    return call_of(calls, args.operator, args.shape, nodes_of(calls, models))
+    return select_call(calls, args.operator, args.shape, match_nodes(calls, models))
 
 
 def _run_here(args: argparse.Namespace, call: Call) -> int:

@@ -145,10 +145,10 @@ def page_of(
     from visualprof.reader.cache import Cache
     from visualprof.reader.logdir.directory import LogDirectory
     from visualprof.reader.logdir.pool import Pool
-    from visualprof.server.parse import parse
+    from visualprof.server.parse import parse_into_cache
 
     cache = Cache.default()
-    logdir = LogDirectory(paths, Pool(partial(parse, cache=cache)), cache, events=False, settle_s=0)
+    logdir = LogDirectory(paths, Pool(partial(parse_into_cache, cache=cache)), cache, events=False, settle_s=0)
     logdir.start()
     try:
         logdir.rescan()

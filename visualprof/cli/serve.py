@@ -288,7 +288,7 @@ def run(args: argparse.Namespace) -> int:
         smtp_password=args.smtp_password,
         mail_from=args.mail_from or "",
         webhook_networks=tuple(args.webhook_network),
-        slower=args.slower / 100,
+        regression_threshold=args.slower / 100,
     )
     page = ""
     if len(paths) == 1 and (file := Path(paths[0])).is_file():
@@ -314,12 +314,12 @@ def _check_user(allow_root: bool) -> None:
 
 def token_of(args: argparse.Namespace) -> str:
     """Return the session token, "" if it is not wanted or there is nothing to protect."""
-    from visualprof.server.session_token import chosen
+    from visualprof.server.session_token import choose_token
 
     if getattr(args, "accounts", False):  # users have sessions instead
         return ""
     guards = args.private or not getattr(args, "read_only", False)
-    return chosen() if guards and not args.no_token else ""
+    return choose_token() if guards and not args.no_token else ""
 
 
 def serve(
@@ -351,8 +351,8 @@ def serve(
     with new_server as server:
         if port not in (0, server.port):
             print(f"visualprof: port {port} is in use, {server.port} is taken instead", file=sys.stderr)
-        print(f"visualprof shows {', '.join(paths)} at {server.link}{page}  (Ctrl-C ends it)", flush=True)
-        if server.lacks_people:
+        print(f"visualprof shows {', '.join(paths)} at {server.url_with_token}{page}  (Ctrl-C ends it)", flush=True)
+        if server.needs_first_user:
             hint = (
                 "--database URL"
                 if settings.database
@@ -364,7 +364,7 @@ def serve(
         if open_page:
             import webbrowser
 
-            webbrowser.open(server.link + page)
+            webbrowser.open(server.url_with_token + page)
         if then:
             threading.Thread(target=then, args=(server.url,), daemon=True).start()
         try:

@@ -5,17 +5,17 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from visualprof.mcp.listings import runs_listing, tells, views_listing
+from visualprof.mcp.listings import runs_listing, view_summary, views_listing
 from visualprof.mcp.tools import Tool, ViewTool
 from visualprof.server.api.cases import Cases
 from visualprof.server.api.diff import Diffs
 from visualprof.server.api.evaluation import Evaluation
 from visualprof.server.api.models import Graphs
-from visualprof.server.api.openapi import value_schema
+from visualprof.server.api.openapi import parameter_schema
 from visualprof.server.api.runs import Runs
 from visualprof.server.api.timeline import Timeline
 from visualprof.server.api.trend import Trends
-from visualprof.server.api.views import Views, parameters
+from visualprof.server.api.views import Views, list_parameters
 from visualprof.views import View, all_views
 from visualprof.views.measure.replay.change import EXAMPLES
 
@@ -40,17 +40,20 @@ here only reads.
 """
 _TEXT: Json = {"type": "string"}
 _OFFSET: Json = {"type": "integer", "minimum": 0, "default": 0, "description": "rows to skip"}
-_NOT_OF_RUNS = ("model", "reports", "top", "format")
+_NOT_FOR_RUNS = ("model", "reports", "top", "format")
 _ROWS = ("table", "sort", "order", "search", "offset")
 
 
 @cache
 def tools() -> dict[str, Tool]:
     """Every tool by its name."""
-    return {tool.name: tool for tool in (*_lists(), *_views(), *_comparisons(), *_events(), *_measured())}
+    return {
+        tool.name: tool
+        for tool in (*_list_tools(), *_view_tools(), *_comparison_tools(), *_event_tools(), *_evaluation_tools())
+    }
 
 
-def _lists() -> tuple[Tool, ...]:
+def _list_tools() -> tuple[Tool, ...]:
     return (
         Tool(
             "list_runs",
@@ -86,8 +89,8 @@ def _lists() -> tuple[Tool, ...]:
     )
 
 
-def _views() -> tuple[Tool, ...]:
-    named = [f"{one.name}: {tells(one)}" for one in all_views()]
+def _view_tools() -> tuple[Tool, ...]:
+    named = [f"{one.name}: {view_summary(one)}" for one in all_views()]
     return (
         ViewTool(
             "view",
@@ -116,7 +119,7 @@ def _views() -> tuple[Tool, ...]:
             "forecast), `change` (for whatif), `code` (the remedy in code), and where on the timeline it is seen. "
             "`obstacle` tells why there is no forecast at all.",
             Views.view,
-            hidden=(*_NOT_OF_RUNS, *_ROWS),
+            hidden=(*_NOT_FOR_RUNS, *_ROWS),
             required=("run",),
             view="findings",
         ),
@@ -127,7 +130,7 @@ def _views() -> tuple[Tool, ...]:
             "earlier, what did not wait stays. Without `changes`: ranks the changes that the recording has something "
             "of by their gain. Do not trust a forecast with an `obstacle`.",
             Views.view,
-            hidden=(*_NOT_OF_RUNS, *_ROWS),
+            hidden=(*_NOT_FOR_RUNS, *_ROWS),
             further={
                 "changes": {
                     "type": "array",
@@ -145,8 +148,8 @@ def view_parameters(views: tuple[View, ...]) -> Json:
     """The parameters of all views as one JSON schema; each says which views take it."""
     merged: dict[str, Json] = {}
     for one in views:
-        for parameter in parameters(one):
-            schema = value_schema(parameter)
+        for parameter in list_parameters(one):
+            schema = parameter_schema(parameter)
             known = merged.setdefault(parameter.name, {"type": schema["type"], "views": []})
             values = ", ".join(filter(None, schema.get("enum", ())))
             known["views"].append(f"{one.name} ({values})" if values else one.name)
@@ -157,7 +160,7 @@ def view_parameters(views: tuple[View, ...]) -> Json:
     return {"type": "object", "properties": merged, "additionalProperties": False}
 
 
-def _comparisons() -> tuple[Tool, ...]:
+def _comparison_tools() -> tuple[Tool, ...]:
     return (
         Tool(
             "diff",
@@ -185,7 +188,7 @@ def _comparisons() -> tuple[Tool, ...]:
     )
 
 
-def _events() -> tuple[Tool, ...]:
+def _event_tools() -> tuple[Tool, ...]:
     return (
         Tool(
             "search_events",
@@ -221,7 +224,7 @@ def _events() -> tuple[Tool, ...]:
     )
 
 
-def _measured() -> tuple[Tool, ...]:
+def _evaluation_tools() -> tuple[Tool, ...]:
     return (
         Tool(
             "list_evaluations",

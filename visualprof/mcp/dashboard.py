@@ -18,7 +18,7 @@ from visualprof.reader.logdir.directory import LogDirectory
 from visualprof.reader.logdir.listing import Listing
 from visualprof.reader.logdir.pool import Parser, Pool
 from visualprof.reader.logdir.summary import Summary
-from visualprof.server.parse import parse
+from visualprof.server.parse import parse_into_cache
 from visualprof.server.routes import ROOT
 from visualprof.server.settings import Settings
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _DECODER = msgspec.json.Decoder()
 
 
-class Waiting(VisualprofError):
+class StillReading(VisualprofError):
     """The file is being read. progress: 0 to 1."""
 
     def __init__(self, error: str, hint: str, progress: float) -> None:
@@ -62,7 +62,7 @@ class Dashboard:
             return body
         error, hint = body["error"], body.get("hint") or ""
         if response.status_code == 503 and body.get("state") != "growing":
-            raise Waiting(error, hint, body.get("progress") or 0.0)
+            raise StillReading(error, hint, body.get("progress") or 0.0)
         raise VisualprofError(error, hint)
 
     def listing(self) -> Listing:
@@ -88,7 +88,7 @@ class Dashboard:
         from visualprof.reader.logdir.models import open_model_reader
         from visualprof.server.app import create_app  # half a second of imports
 
-        parser = self._parser or Pool(partial(parse, cache=self._cache))
+        parser = self._parser or Pool(partial(parse_into_cache, cache=self._cache))
         logdir = LogDirectory(self._paths, parser, self._cache, settle_s=0, follow_outside=False)
         self._resources.callback(logdir.close)
         logdir.start()

@@ -20,15 +20,15 @@ PAGES = {
     "heatmap": "distributed",
     "serving": "overview", "captured": "kernel", "counters": "kernel", "compiled": "flame", "calls": "operator",
 }  # fmt: skip
-_SPAN = ("run", "worker", "span")
+_SPAN_IDS = ("run", "worker", "span")
 _RENAMED = {  # parameters that a page, or a comparison on it, calls otherwise
     ("operator", "operator"): "is.name", ("trace", "text"): "search",
     ("diff", "group"): "diff_group", ("diff", "sort"): "diff_sort", ("diff", "order"): "diff_order",
 }  # fmt: skip
-_NOT_SHOWN = ("limit", "offset", "table", "view", "start_ns", "end_ns")
+_API_ONLY = ("limit", "offset", "table", "view", "start_ns", "end_ns")
 
 
-def evidence(server: str, path: str, query: Query, listing: Listing, page: str) -> dict[str, Any]:
+def build_evidence(server: str, path: str, query: Query, listing: Listing, page: str) -> dict[str, Any]:
     """What stands behind an answer.
 
     Args:
@@ -40,7 +40,7 @@ def evidence(server: str, path: str, query: Query, listing: Listing, page: str) 
     """
     page = query.get("view", page)  # of a comparison
     side = "diff" if "base" in query else page
-    shown = {_RENAMED.get((side, name), name): text for name, text in query.items() if name not in _NOT_SHOWN}
+    shown = {_RENAMED.get((side, name), name): text for name, text in query.items() if name not in _API_ONLY}
     if page == "trace" and "end_ns" in query:
         shown["win"] = f"{query.get('start_ns', 0)}~{query['end_ns']}"
     return {
@@ -50,14 +50,16 @@ def evidence(server: str, path: str, query: Query, listing: Listing, page: str) 
     }
 
 
-def timeline(server: str, query: Query, listing: Listing, event: str, start_ns: int = 0, duration_ns: int = 0) -> str:
+def timeline_link(
+    server: str, query: Query, listing: Listing, event: str, start_ns: int = 0, duration_ns: int = 0
+) -> str:
     """The timeline with an event selected, in the middle where its time since the first event is known."""
     run = next((run for run in listing.runs if run.id == query.get("run")), None)
     workers = [worker.id for worker in run.workers] if run else []
     place = workers.index(query["worker"]) if query.get("worker") in workers else 0
     margin = max(1, duration_ns)
     around = {"win": f"{max(0, start_ns - margin)}~{start_ns + 2 * margin}"} if start_ns or duration_ns else {}
-    return _link(server, "/#/trace", {**{name: query[name] for name in _SPAN if name in query}, **around}) + (
+    return _link(server, "/#/trace", {**{name: query[name] for name in _SPAN_IDS if name in query}, **around}) + (
         f"&sel={place}.{event}"
     )
 

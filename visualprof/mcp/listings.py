@@ -9,12 +9,12 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from visualprof.errors import BadParameter, NotFound
-from visualprof.server.api.spans import within
+from visualprof.server.api.spans import check_range
 from visualprof.views import View, view
 
 Json = dict[str, Any]
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
-_OF_SPAN = (
+_SPAN_FIELDS = (
     "state", "progress", "format", "framework", "events", "duration_ns", "steps", "views", "warnings", "error", "hint",
 )  # fmt: skip
 
@@ -43,15 +43,24 @@ def views_listing(body: Json, arguments: Mapping[str, str]) -> Json:
     if name := arguments.get("view"):
         chosen = view(name)
         documented = {"answer": chosen.answer_type, "how": chosen.compute, "parameters": chosen.params}
-        return {"view": name, "tells": tells(chosen), **{key: inspect.getdoc(it) for key, it in documented.items()}}
+        return {
+            "view": name,
+            "tells": view_summary(chosen),
+            **{key: inspect.getdoc(it) for key, it in documented.items()},
+        }
     every = [
-        {"view": one["name"], "tells": tells(view(one["name"])), "of": one["subject"], "parameters": one["parameters"]}
+        {
+            "view": one["name"],
+            "tells": view_summary(view(one["name"])),
+            "of": one["subject"],
+            "parameters": one["parameters"],
+        }
         for one in body["views"]
     ]
     return {"views": _table(every, arguments)}
 
 
-def tells(chosen: View) -> str:
+def view_summary(chosen: View) -> str:
     """What a view tells, in a sentence."""
     return (sys.modules[chosen.compute.__module__].__doc__ or "").strip()
 
@@ -76,7 +85,7 @@ def _files(run: Json) -> list[Json]:
     return [
         {"worker": worker["id"], "rank": worker["rank"], "span": span["id"], "file": span["file"]}
         | {"size_bytes": span["size_bytes"], "modified": _time(span["modified_ns"])}
-        | {name: span[name] for name in _OF_SPAN}
+        | {name: span[name] for name in _SPAN_FIELDS}
         for worker in run["workers"]
         for span in worker["spans"]
     ]
@@ -95,7 +104,7 @@ def _table(rows: Sequence[Json], arguments: Mapping[str, str]) -> Json:
     text = arguments.get("offset", "0")
     if not text.isdecimal():
         raise BadParameter(f"offset={text[:40]!r} is not a whole number")
-    offset = within("offset", int(text[:20]), 2**53)
+    offset = check_range("offset", int(text[:20]), 2**53)
     shown = rows[offset:]
     columns = {name: [row[name] for row in shown] for name in (rows[0] if rows else ())}
     return {"columns": columns, "total_rows": len(rows), "offset": offset}

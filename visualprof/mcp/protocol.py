@@ -26,14 +26,14 @@ from mcp_types import Tool as ToolDeclaration
 
 from visualprof import __version__
 from visualprof.errors import VisualprofError
-from visualprof.mcp.answers import ToolAnswer, bounded
+from visualprof.mcp.answers import ToolAnswer, shape_answer
 from visualprof.mcp.catalog import INSTRUCTIONS, tools
-from visualprof.mcp.dashboard import Dashboard, Waiting
-from visualprof.mcp.evidence import evidence, timeline
-from visualprof.mcp.tools import Question, Tool
+from visualprof.mcp.dashboard import Dashboard, StillReading
+from visualprof.mcp.evidence import build_evidence, timeline_link
+from visualprof.mcp.tools import ApiRequest, Tool
 
 _PAUSES_S = (0.05, 0.1, 0.2, 0.5, 1.0)  # between questions after a file that is being read; the last one goes on
-_AT_ONCE = 6  # answers that are worked out side by side
+_MAX_CONCURRENT = 6  # answers that are worked out side by side
 _log = logging.getLogger(__name__)
 _ENCODER = msgspec.json.Encoder()
 
@@ -45,10 +45,10 @@ def make_server(dashboard: Dashboard, address: str = "") -> Server[Any]:
         dashboard: that is asked.
         address: of a dashboard in a browser over the same log directories, for links; "" where none is known.
     """
-    calls = Calls(dashboard, address)
+    calls = ToolCalls(dashboard, address)
 
     async def list_tools(_: ServerRequestContext, __: PaginatedRequestParams | None) -> ListToolsResult:
-        return ListToolsResult(tools=declarations())
+        return ListToolsResult(tools=tool_declarations())
 
     async def call_tool(context: ServerRequestContext, params: CallToolRequestParams) -> CallToolResult:
         tool = tools().get(params.name)
@@ -67,7 +67,7 @@ def make_server(dashboard: Dashboard, address: str = "") -> Server[Any]:
 
 
 @cache
-def declarations() -> list[ToolDeclaration]:
+def tool_declarations() -> list[ToolDeclaration]:
     """The tools as a client sees them."""
     (reference,), components = msgspec.json.schema_components([ToolAnswer])
     answer = {"type": "object", **components.pop(reference["$ref"].rpartition("/")[2]), "$defs": components}
@@ -86,7 +86,7 @@ def declarations() -> list[ToolDeclaration]:
     ]
 
 
-class Calls:
+class ToolCalls:
     """Answers calls of tools, several side by side; one that waits for a file keeps no other waiting."""
 
     def __init__(self, dashboard: Dashboard, address: str) -> None:
@@ -106,13 +106,13 @@ class Calls:
             return _result({"error": "the server met an unexpected error", "hint": "its log says more"}, is_error=True)
         return _result(msgspec.to_builtins(answer))
 
-    async def _asked(self, context: ServerRequestContext, question: Question) -> dict[str, Any]:
+    async def _asked(self, context: ServerRequestContext, question: ApiRequest) -> dict[str, Any]:
         """The API's answer, once the file is read; its progress is told meanwhile."""
         told = -1.0  # the protocol wants it to grow
         for pause in chain(_PAUSES_S, repeat(_PAUSES_S[-1])):
             try:
                 return await self._worked_out(partial(self._dashboard.ask, question.path, question.query))
-            except Waiting as waiting:
+            except StillReading as waiting:
                 if waiting.progress > told:
                     told = waiting.progress
                     await context.session.report_progress(told, 1.0, waiting.error)
@@ -121,35 +121,35 @@ class Calls:
 
     async def _worked_out(self, work: Any) -> Any:
         """What a function gives, in a thread of its own; whoever cancels does not wait for it."""
-        self._limiter = self._limiter or anyio.CapacityLimiter(_AT_ONCE)
+        self._limiter = self._limiter or anyio.CapacityLimiter(_MAX_CONCURRENT)
         return await run_sync(work, abandon_on_cancel=True, limiter=self._limiter)
 
-    def _shaped(self, tool: Tool, question: Question, further: Mapping[str, str], body: dict[str, Any]) -> ToolAnswer:
+    def _shaped(self, tool: Tool, question: ApiRequest, further: Mapping[str, str], body: dict[str, Any]) -> ToolAnswer:
         listing = self._dashboard.listing()
         query = {name: text if name != "limit" else str(question.limit) for name, text in question.query.items()}
-        sources = evidence(self._address, question.path, query, listing, question.page)
+        sources = build_evidence(self._address, question.path, query, listing, question.page)
         shown = tool.listing(body, further) if tool.listing else body
-        answer = bounded(shown, question.kind, question.scope, question.limit, sources, query.get("table", ""))
+        answer = shape_answer(shown, question.kind, question.scope, question.limit, sources, query.get("table", ""))
         if "run" in question.query:
             if isinstance(event := body.get("event"), int):
                 start, duration = body["start_ns"], body["duration_ns"]
-                sources["page"] = timeline(self._address, question.query, listing, str(event), start, duration)
+                sources["page"] = timeline_link(self._address, question.query, listing, str(event), start, duration)
             elif any(column.name == "event" for table in answer.tables.values() for column in table.columns):
-                sources["page_of_event"] = timeline(self._address, question.query, listing, "EVENT")
+                sources["page_of_event"] = timeline_link(self._address, question.query, listing, "EVENT")
         return answer
 
 
 def _result(body: dict[str, Any], *, is_error: bool = False) -> CallToolResult:
     """Both forms of a body: as structure, and as text for clients that read no other."""
-    text = _ENCODER.encode(_readable(body)).decode()
+    text = _ENCODER.encode(_encodable(body)).decode()
     structure = None if is_error else msgspec.json.decode(text)
     return CallToolResult(content=[TextContent(text=text)], structured_content=structure, is_error=is_error)
 
 
-def _readable(value: Any) -> Any:
+def _encodable(value: Any) -> Any:
     """The same with texts that UTF-8 can say: half a surrogate pair becomes "?"."""
     if isinstance(value, str):
         return value.encode("utf-8", "replace").decode()
     if isinstance(value, dict):
-        return {_readable(key): _readable(member) for key, member in cast("dict[str, Any]", value).items()}
-    return [_readable(member) for member in cast("list[Any]", value)] if isinstance(value, list) else value
+        return {_encodable(key): _encodable(member) for key, member in cast("dict[str, Any]", value).items()}
+    return [_encodable(member) for member in cast("list[Any]", value)] if isinstance(value, list) else value

@@ -16,10 +16,10 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from visualprof.errors import VisualprofError
-from visualprof.server.routes import MAX_BODY
-from visualprof.server.session_token import HEADER, VARIABLE
+from visualprof.server.routes import MAX_BODY_BYTES
+from visualprof.server.session_token import TOKEN_HEADER, TOKEN_VARIABLE
 
-PATH = "/mcp"
+MCP_PATH = "/mcp"
 _LOCAL = ("localhost", "127.0.0.1", "[::1]")
 _CLOSE_S = 3  # for answers under way
 
@@ -71,7 +71,7 @@ def http_app(server: Server[Any], token: str, names: Sequence[str]) -> ASGIApp:
         allowed_origins=list(_origins(hosts)),
     )
     app = server.streamable_http_app(
-        streamable_http_path=PATH, transport_security=security, max_request_body_size=MAX_BODY
+        streamable_http_path=MCP_PATH, transport_security=security, max_request_body_size=MAX_BODY_BYTES
     )
     return _Guard(app, token) if token else app
 
@@ -91,7 +91,7 @@ class _Guard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and not self._has_token(scope["headers"]):
-            hint = f"send Authorization: Bearer TOKEN; {VARIABLE} sets it for the server"
+            hint = f"send Authorization: Bearer TOKEN; {TOKEN_VARIABLE} sets it for the server"
             body = {"error": "this needs the server's token", "hint": hint}
             headers = {"WWW-Authenticate": "Bearer"}
             await JSONResponse(body, 401, headers)(scope, receive, send)
@@ -101,6 +101,6 @@ class _Guard:
     def _has_token(self, headers: Sequence[tuple[bytes, bytes]]) -> bool:
         said = dict(headers)
         scheme, _, bearer = said.get(b"authorization", b"").partition(b" ")
-        own = said.get(HEADER.lower().encode(), b"")
+        own = said.get(TOKEN_HEADER.lower().encode(), b"")
         sent = bearer.strip() if scheme.lower() == b"bearer" else own
         return hmac.compare_digest(sent, self._token)

@@ -14,7 +14,6 @@ from visualprof.reader.cache import Cache
 from visualprof.reader.logdir.directory import LogDirectory
 from visualprof.reader.logdir.models import ModelReader, open_model_reader
 from visualprof.server import guard, spa
-from visualprof.server.answers import ErrorBody, answer, finish
 from visualprof.server.api.advice import Advices
 from visualprof.server.api.agent_link import AgentFiles, AgentLink, refuse_agents
 from visualprof.server.api.agent_runs import AgentRuns
@@ -29,9 +28,8 @@ from visualprof.server.api.links import Links
 from visualprof.server.api.live import Live
 from visualprof.server.api.model_match import Matches
 from visualprof.server.api.models import Graphs, Models
-from visualprof.server.api.notices import NoticesOf
+from visualprof.server.api.notices import Notices
 from visualprof.server.api.openapi import OpenApi
-from visualprof.server.api.people import People
 from visualprof.server.api.quotas import QuotaRoutes
 from visualprof.server.api.registry import Registry
 from visualprof.server.api.replay import Replays
@@ -43,10 +41,12 @@ from visualprof.server.api.teams import Teams
 from visualprof.server.api.timeline import Timeline
 from visualprof.server.api.trend import Trends
 from visualprof.server.api.uploads import Uploads
+from visualprof.server.api.users import Users
 from visualprof.server.api.views import Views
-from visualprof.server.identity import identified
-from visualprof.server.latency import Meter
-from visualprof.server.remote_service import JobService, open_remote
+from visualprof.server.identity import create_identifier
+from visualprof.server.job_service import JobService, open_job_service
+from visualprof.server.latency import LatencyMeter
+from visualprof.server.responses import ErrorBody, finish_response, json_response
 from visualprof.server.settings import Settings
 from visualprof.server.visible import Visible
 
@@ -58,30 +58,30 @@ if TYPE_CHECKING:
     from visualprof.accounts.service import Accounts
 
 # Among the application's extensions: what tells who sends a request, and what reads lists before they are asked for.
-IDENTIFY, PREPARE = "visualprof.identify", "visualprof.prepare"
+IDENTIFY_KEY, PREPARE_KEY = "visualprof.identify", "visualprof.prepare"
 _log = logging.getLogger(__name__)
 
 
 def create_app(
     logdir: LogDirectory,
     settings: Settings | None = None,
-    remote: JobService | None = None,
+    job_service: JobService | None = None,
     reader: ModelReader | None = None,
 ) -> Flask:
     """The WSGI application over a log directory, its models and the queue of its jobs; somebody else closes them."""
     settings = settings or Settings()
-    remote = remote or open_remote(
+    job_service = job_service or open_job_service(
         logdir.home, settings.data, read_only=settings.read_only, database=settings.database,
         store=settings.store, cache_bytes=settings.cache_bytes, store_runs=settings.store_runs,
     )  # fmt: skip
     reader = reader or open_model_reader(Cache.default())
     app = Flask("visualprof", static_folder=None)
-    accounts = _accounts(settings, remote) if settings.accounts else None
-    visible = Visible(logdir, remote, accounts)
-    meter = Meter()
-    models, reports = Models(logdir, visible, reader), Reports(logdir, visible, remote)
-    jobs = Jobs(remote, visible)
-    app.extensions[PREPARE] = jobs.prepare
+    accounts = _open_accounts(settings, job_service) if settings.accounts else None
+    visible = Visible(logdir, job_service, accounts)
+    meter = LatencyMeter()
+    models, reports = Models(logdir, visible, reader), Reports(logdir, visible, job_service)
+    jobs = Jobs(job_service, visible)
+    app.extensions[PREPARE_KEY] = jobs.prepare
     views = Views(logdir, visible, models, reports)
     shown = (
         Runs(logdir, visible, reader, settings.language, settings.read_only, settings.private),
@@ -95,56 +95,58 @@ def create_app(
         ReportFile(settings.dist, logdir, visible, *shown),
         Graphs(logdir, visible, models, settings.read_only),
         Matches(logdir, visible, models),
-        Uploads(remote, visible, models),
-        Registry(remote, visible, reports),
-        Advices(logdir, remote, visible, reports),
+        Uploads(job_service, visible, models),
+        Registry(job_service, visible, reports),
+        Advices(logdir, job_service, visible, reports),
         jobs,
-        Agents(remote, accounts, settings.base_url),
-        Session(settings, accounts, *_ways_in(settings, accounts)),
-        People(settings, accounts),
+        Agents(job_service, accounts, settings.base_url),
+        Session(settings, accounts, *_login_providers(settings, accounts)),
+        Users(settings, accounts),
         QuotaRoutes(accounts),
-        Retention(remote, accounts),
-        Health(logdir, remote, meter),
+        Retention(job_service, accounts),
+        Health(logdir, job_service, meter),
         Teams(visible, reports),
         Links(visible, reports),
-        NoticesOf(settings, accounts),
+        Notices(settings, accounts),
         Evaluation(logdir, visible, reports),
         Trends(logdir, visible, reports),
         Cases(logdir, visible, reports),
-        CaseSubmissions(remote, visible),
+        CaseSubmissions(job_service, visible),
         Replays(views, reports, models),
         OpenApi(),
-        AgentLink(remote, accounts),
-        AgentFiles(remote),
-        AgentRuns(remote, logdir.home),
+        AgentLink(job_service, accounts),
+        AgentFiles(job_service),
+        AgentRuns(job_service, logdir.home),
     )
     for resource in resources:
         app.register_blueprint(resource.blueprint())
     app.register_blueprint(spa.blueprint(settings.dist))
-    proxied = _proxied(settings, remote) if accounts and settings.user_header else None
-    app.extensions[IDENTIFY] = identify = identified(settings, accounts, proxied)
+    proxied = _proxy_auth(settings, job_service) if accounts and settings.user_header else None
+    app.extensions[IDENTIFY_KEY] = identify = create_identifier(settings, accounts, proxied)
     meter.install(app)
     guard.install(app, settings, identify)
     app.before_request(refuse_agents)
-    app.register_error_handler(Exception, _failure)
-    app.after_request(finish)
+    app.register_error_handler(Exception, _error_response)
+    app.after_request(finish_response)
     return app
 
 
-def _accounts(settings: Settings, remote: JobService) -> Accounts:
+def _open_accounts(settings: Settings, job_service: JobService) -> Accounts:
     from visualprof.accounts.service import Accounts  # a server without accounts opens no database to begin with
 
-    return Accounts(remote.open().database, settings.registration)
+    return Accounts(job_service.open().database, settings.registration)
 
 
-def _proxied(settings: Settings, remote: JobService) -> ProxyAuth:
+def _proxy_auth(settings: Settings, job_service: JobService) -> ProxyAuth:
     from visualprof.accounts.proxy_login import ProxyAuth
 
-    queue = remote.open()
+    queue = job_service.open()
     return ProxyAuth(queue.database, settings.registration, queue.signer)
 
 
-def _ways_in(settings: Settings, accounts: Accounts | None) -> tuple[OidcLogin | None, AccountLinkMailer | None]:
+def _login_providers(
+    settings: Settings, accounts: Accounts | None
+) -> tuple[OidcLogin | None, AccountLinkMailer | None]:
     """Besides passwords that people know: an issuer, and links by e-mail."""
     if accounts is None:
         return None, None
@@ -152,7 +154,7 @@ def _ways_in(settings: Settings, accounts: Accounts | None) -> tuple[OidcLogin |
     from visualprof.accounts.issuer import Issuer
     from visualprof.accounts.mail_links import AccountLinkMailer
 
-    issued, mail = None, mail_of(settings)
+    issued, mail = None, create_mailer(settings)
     if settings.oidc:
         back = f"{settings.base_url}/"
         issuer = Issuer(settings.oidc, settings.oidc_client, settings.oidc_secret, back, settings.oidc_admin_group)
@@ -161,7 +163,7 @@ def _ways_in(settings: Settings, accounts: Accounts | None) -> tuple[OidcLogin |
     return issued, AccountLinkMailer(accounts.database, mail, settings.base_url) if mail and settings.base_url else None
 
 
-def mail_of(settings: Settings) -> Mailer | None:
+def create_mailer(settings: Settings) -> Mailer | None:
     """Sends e-mail, where a server for it was named.
 
     Raises: BadParameter: e-mail would have no sender.
@@ -171,22 +173,22 @@ def mail_of(settings: Settings) -> Mailer | None:
     return Mailer(settings.smtp, settings.smtp_password, settings.mail_from) if settings.smtp else None
 
 
-def _failure(error: Exception) -> Response:
+def _error_response(error: Exception) -> Response:
     if isinstance(error, VisualprofError):
         state, progress = getattr(error, "state", None), getattr(error, "progress", None)
         body = ErrorBody(error.error, error.hint or None, state, progress)
-        response = answer(body, error.status)
+        response = json_response(body, error.status)
         if error.status == 503:
             response.headers["Retry-After"] = "1"
         return response
     if isinstance(error, HTTPException):
-        response = answer(ErrorBody(f"{error.code} {error.name}"), error.code or 500)
+        response = json_response(ErrorBody(f"{error.code} {error.name}"), error.code or 500)
         for name, value in error.get_headers():
             if name == "Allow":
                 response.headers[name] = value
         return response
     _log.exception("a request failed")
-    return answer(
+    return json_response(
         ErrorBody(
             msg("server.server_met_unexpected_error", "the server met an unexpected error"),
             msg("server.log_says_more", "its log says more"),

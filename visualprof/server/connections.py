@@ -10,28 +10,28 @@ from typing import Any
 from waitress.channel import HTTPChannel
 from waitress.task import ThreadedTaskDispatcher
 
-MOST = 1000  # an agent that waits for work holds one
-SPARE = 200  # those that are about to be closed
-PAGES = 24  # threads
-AGENTS = 32  # of which half may wait for work
-LOG_INS = 8  # those that `Passwords` lets hash or wait for it, and one that refuses the others
+MAX_CONNECTIONS = 1000  # an agent that waits for work holds one
+CLOSING_CONNECTIONS = 200  # those that are about to be closed
+UI_THREADS = 24  # threads
+AGENT_THREADS = 32  # of which half may wait for work
+LOGIN_THREADS = 8  # those that `Passwords` lets hash or wait for it, and one that refuses the others
 
 
-def limit() -> int:
+def connection_limit() -> int:
     """How many this process may hold: half of its files, of which it takes as many as it may have."""
     try:
         import resource
     except ImportError:  # Windows, where select() knows 512
         return 256
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = 4 * MOST if hard == resource.RLIM_INFINITY else min(4 * MOST, hard)
+    wanted = 4 * MAX_CONNECTIONS if hard == resource.RLIM_INFINITY else min(4 * MAX_CONNECTIONS, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
         soft = wanted
-    return MOST if soft == resource.RLIM_INFINITY else min(MOST, soft // 2)
+    return MAX_CONNECTIONS if soft == resource.RLIM_INFINITY else min(MAX_CONNECTIONS, soft // 2)
 
 
-class Lanes(ThreadedTaskDispatcher):
+class ThreadPools(ThreadedTaskDispatcher):
     """Threads that answer, some for agents and some for log-ins alone.
 
     Many of those wait for their turn to write, or to hash: pages, which mostly read, must not wait behind them.
@@ -44,7 +44,7 @@ class Lanes(ThreadedTaskDispatcher):
     def __init__(self) -> None:
         super().__init__()
         self._agents, self._log_ins = ThreadedTaskDispatcher(), ThreadedTaskDispatcher()
-        for lane, threads in ((self._agents, AGENTS), (self._log_ins, LOG_INS), (super(), PAGES)):
+        for lane, threads in ((self._agents, AGENT_THREADS), (self._log_ins, LOGIN_THREADS), (super(), UI_THREADS)):
             lane.set_thread_count(threads)
         self._agents.queue_logger = self._log_ins.queue_logger = self.queue_logger
 
@@ -81,7 +81,7 @@ class Channel(HTTPChannel):
         parser: Any = partial(server.parser, addr[0])
         self.parser_class = parser
         there = [one for one in map.values() if isinstance(one, Channel) and not one.will_close]
-        if len(there) > adj.connection_limit - SPARE:
+        if len(there) > adj.connection_limit - CLOSING_CONNECTIONS:
             idle = [one for one in there if not one.requests and one is not self]
             if idle:
                 many = Counter(one.addr[0] for one in idle)

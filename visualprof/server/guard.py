@@ -16,14 +16,14 @@ from flask import Flask, Response, g, request
 
 from visualprof.errors import Forbidden
 from visualprof.messages import msg
-from visualprof.server.hosts import is_address, is_this_machine
-from visualprof.server.identity import Identify, Needs, admit
+from visualprof.server.hosts import is_ip_address, is_loopback
+from visualprof.server.identity import Identify, RequiredRole, authorize
 from visualprof.server.settings import Settings
 
 _LOCAL = ("localhost", "127.0.0.1", "::1")
 
 # What is not named, as scripts, connections and fonts, is the default.
-POLICY = (
+CONTENT_SECURITY_POLICY = (
     "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; worker-src 'self' blob:; "
     "object-src 'none'; base-uri 'none'; frame-ancestors 'self'"
 )
@@ -35,41 +35,43 @@ def install(app: Flask, settings: Settings, identify: Identify) -> None:
     further = [*settings.allowed_hosts, *([public] if public else [])]
     names = {_host_name(name) for name in (*_LOCAL, bound, *further)}
     origins = {name.lower() for name in further}
-    everywhere = not is_this_machine(bound)
+    everywhere = not is_loopback(bound)
     if everywhere:
         names.add(socket.gethostname().lower())
 
     def check() -> None:
         host = _host_name(request.headers.get("Host", ""))
         # An address cannot be rebound, only a name can.
-        if "*" not in names and host not in names and not (everywhere and is_address(host)):
+        if "*" not in names and host not in names and not (everywhere and is_ip_address(host)):
             raise Forbidden(
                 msg("server.server_not_answer_name", f"this server does not answer to the name {host[:100]!r}"),
                 msg("server.start_allow_host", f"start it with --allow-host {host[:100]}"),
             )
         acts = request.method not in ("GET", "HEAD", "OPTIONS")
-        if acts and _foreign(origins):
+        if acts and _is_cross_origin(origins):
             raise Forbidden(
                 msg("server.only_dashboards_own_page", "only the dashboard's own page may do this"),
                 msg("server.proxy_front_must_pass", "a proxy in front of it must pass Host on"),
             )
         g.proxies = settings.proxies
         g.principal = identify(request.remote_addr or "", lambda name: request.headers.get(name, ""))
-        admit(needs_of(app, request.endpoint, acts), settings.accounts, acts)
+        authorize(required_role(app, request.endpoint, acts), settings.accounts, acts)
 
     app.before_request(check)
     # The page's own connections, and those to the bucket that takes its files.
     connects = (f"connect-src 'self' {settings.store.origin};",) if settings.store else ()
-    app.after_request(partial(_headers, " ".join((*connects, POLICY, *settings.embedded_in))))
+    app.after_request(
+        partial(_add_security_headers, " ".join((*connects, CONTENT_SECURITY_POLICY, *settings.embedded_in)))
+    )
 
 
-def needs_of(app: Flask, endpoint: str | None, acts: bool) -> Needs:
+def required_role(app: Flask, endpoint: str | None, acts: bool) -> RequiredRole:
     """What a route needs; an address that is none, as others do."""
     default = "member" if acts else "viewer"
     return getattr(app.view_functions[endpoint], "needs", "admin") if endpoint else default
 
 
-def _foreign(origins: set[str]) -> bool:
+def _is_cross_origin(origins: set[str]) -> bool:
     """Was it sent by a page that is not ours? Our origin is what the browser calls `Host`, its port included.
 
     Browsers say so in Sec-Fetch-Site, but not towards an address without TLS that is not this machine: `Origin` tells
@@ -88,7 +90,7 @@ def _foreign(origins: set[str]) -> bool:
     return browser or any(name.startswith("Sec-") for name, _ in headers)
 
 
-def _headers(policy: str, response: Response) -> Response:
+def _add_security_headers(policy: str, response: Response) -> Response:
     response.headers["Content-Security-Policy"] = policy
     response.headers["X-Content-Type-Options"] = "nosniff"
     response.headers["Referrer-Policy"] = "no-referrer"
@@ -100,4 +102,4 @@ def _host_name(header: str) -> str:
     """The name in a Host header, without port and brackets, in lower case."""
     if header.startswith("["):
         return header[1:].partition("]")[0].lower()
-    return header.lower() if is_address(header) else header.partition(":")[0].lower().rstrip(".")
+    return header.lower() if is_ip_address(header) else header.partition(":")[0].lower().rstrip(".")

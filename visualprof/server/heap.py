@@ -7,19 +7,19 @@ from collections.abc import Callable
 from functools import cache
 
 
-def give_back() -> None:
+def trim_heap() -> None:
     """Free what is free.
 
     The allocator of glibc keeps what a thread has freed for that thread: after the views of 1,024 ranks, each answered
     by another one, 0.9 of 1.1 GB of the process. It takes 10 to 90 ms.
     """
-    trim = _trim()
+    trim = _malloc_trim()
     if trim:
         trim(0)
 
 
 @cache
-def _trim() -> Callable[[int], int] | None:
+def _malloc_trim() -> Callable[[int], int] | None:
     """`malloc_trim`; None where the allocator is another one."""
     try:
         return ctypes.CDLL(None).malloc_trim

@@ -6,7 +6,7 @@ import ipaddress
 from collections.abc import Sequence
 
 
-def is_address(host: str) -> bool:
+def is_ip_address(host: str) -> bool:
     """Is it an IP address, in brackets or not, rather than a name?"""
     try:
         ipaddress.ip_address(host.strip("[]"))
@@ -15,12 +15,12 @@ def is_address(host: str) -> bool:
     return True
 
 
-def is_this_machine(host: str) -> bool:
+def is_loopback(host: str) -> bool:
     """Is it the loopback, by name or by address?"""
-    return host == "localhost" or (is_address(host) and ipaddress.ip_address(host.strip("[]")).is_loopback)
+    return host == "localhost" or (is_ip_address(host) and ipaddress.ip_address(host.strip("[]")).is_loopback)
 
 
-def sender_of(peer: str, forwarded: Sequence[str], proxies: Sequence[str]) -> str:
+def original_client(peer: str, forwarded: Sequence[str], proxies: Sequence[str]) -> str:
     """Who sent a request: the nearest address that is no proxy of ours.
 
     Args:
@@ -36,7 +36,7 @@ def sender_of(peer: str, forwarded: Sequence[str], proxies: Sequence[str]) -> st
 
 def is_proxy(peer: str, proxies: Sequence[str]) -> bool:
     """Is it one of ours? proxies: their networks."""
-    if not is_address(peer):
+    if not is_ip_address(peer):
         return False
     address = ipaddress.ip_address(peer.strip("[]"))
     return any(address in ipaddress.ip_network(proxy, strict=False) for proxy in proxies)

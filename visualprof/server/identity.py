@@ -13,8 +13,8 @@ from visualprof.accounts.principal import ANONYMOUS, LINK_PREFIX, READER, SINGLE
 from visualprof.errors import Forbidden, NotFound
 from visualprof.messages import msg
 from visualprof.remote.queue.errors import Unauthenticated
-from visualprof.server.hosts import is_proxy, sender_of
-from visualprof.server.session_token import HEADER, VARIABLE
+from visualprof.server.hosts import is_proxy, original_client
+from visualprof.server.session_token import TOKEN_HEADER, TOKEN_VARIABLE
 from visualprof.server.settings import Settings
 
 if TYPE_CHECKING:
@@ -23,41 +23,41 @@ if TYPE_CHECKING:
 
 # What a route needs: nothing, a token of a machine that it looks at itself, a role; or, for what shows a run, a link to
 # it or the role of a viewer.
-Needs = Literal["anyone", "agent", "link", "viewer", "member", "admin"]
+RequiredRole = Literal["anyone", "agent", "link", "viewer", "member", "admin"]
 
 
-def who() -> Principal:
+def current_principal() -> Principal:
     """Who sends the present request."""
     return g.principal
 
 
-def actor() -> Actor:
+def current_actor() -> Actor:
     """Who sends the present request, and from where."""
-    return Actor(g.principal, sender())
+    return Actor(g.principal, client_address())
 
 
-def sender() -> str:
+def client_address() -> str:
     """The address that the present request comes from."""
-    return sender_of(request.remote_addr or "", request.headers.getlist("X-Forwarded-For"), g.proxies)
+    return original_client(request.remote_addr or "", request.headers.getlist("X-Forwarded-For"), g.proxies)
 
 
-Headers = Callable[[str], str]  # the value of a header, "" without one
-Identify = Callable[[str, Headers], Principal]  # by the address that is connected, and what it says
+HeaderGetter = Callable[[str], str]  # the value of a header, "" without one
+Identify = Callable[[str, HeaderGetter], Principal]  # by the address that is connected, and what it says
 
 
-def identified(settings: Settings, accounts: Accounts | None, proxied: ProxyAuth | None = None) -> Identify:
+def create_identifier(settings: Settings, accounts: Accounts | None, proxied: ProxyAuth | None = None) -> Identify:
     """Tell by the headers of a request who sends it. proxied: people are logged in by a proxy, and not here."""
 
-    def by_token(_: str, header: Headers) -> Principal:
-        said = header(HEADER).encode("utf-8", "replace")
+    def by_token(_: str, header: HeaderGetter) -> Principal:
+        said = header(TOKEN_HEADER).encode("utf-8", "replace")
         if not settings.token or hmac.compare_digest(said, settings.token.encode()):
             return SINGLE_USER
         return ANONYMOUS if settings.private else READER
 
-    def by_account(peer: str, header: Headers) -> Principal:
+    def by_account(peer: str, header: HeaderGetter) -> Principal:
         assert accounts is not None
         scheme, _, bearer = header("Authorization").partition(" ")
-        said = bearer.strip() if scheme.lower() == "bearer" else header(HEADER)
+        said = bearer.strip() if scheme.lower() == "bearer" else header(TOKEN_HEADER)
         if said.startswith(TOKEN_PREFIX):  # then the cookie is none of its business
             return accounts.sessions.principal_for_token(said)
         if said.startswith(LINK_PREFIX):
@@ -66,14 +66,14 @@ def identified(settings: Settings, accounts: Accounts | None, proxied: ProxyAuth
             name = header(settings.user_header)
             if not (name and is_proxy(peer, settings.proxies)):  # anybody else only claims to be somebody
                 return ANONYMOUS
-            return proxied.principal(name, sender_of(peer, [header("X-Forwarded-For")], settings.proxies))
+            return proxied.principal(name, original_client(peer, [header("X-Forwarded-For")], settings.proxies))
         cookie = parse_cookie(header("Cookie")).get(cookie_name(settings), "")
         return accounts.sessions.principal_for_cookie(cookie) if cookie else ANONYMOUS
 
     return by_account if accounts else by_token
 
 
-def admit(needs: Needs, accounts: bool, acts: bool) -> None:
+def authorize(needs: RequiredRole, accounts: bool, acts: bool) -> None:
     """Let a request pass, or not.
 
     Args:
@@ -86,7 +86,7 @@ def admit(needs: Needs, accounts: bool, acts: bool) -> None:
         Forbidden: The role may not.
         NotFound: The link of a run does not lead there.
     """
-    principal = who()
+    principal = current_principal()
     if principal.scope is not None and needs not in ("anyone", "agent", "link"):
         raise NotFound(
             msg("server.link_one_run_opens", "a link to one run opens nothing else"), msg("server.log", "log in")
@@ -94,7 +94,7 @@ def admit(needs: Needs, accounts: bool, acts: bool) -> None:
     role = "viewer" if needs == "link" else needs
     if role in ("anyone", "agent") or principal.may(role):
         if principal.csrf and acts and needs != "agent":
-            said = request.headers.get(HEADER, "").encode("utf-8", "replace")
+            said = request.headers.get(TOKEN_HEADER, "").encode("utf-8", "replace")
             if not hmac.compare_digest(said, principal.csrf.encode()):
                 raise Unauthenticated(
                     msg("server.page_lost_session", "this page has lost its session"), msg("server.reload", "reload it")
@@ -103,12 +103,13 @@ def admit(needs: Needs, accounts: bool, acts: bool) -> None:
     if not accounts:
         hint = msg(
             "server.link_server_printed_commands",
-            f"it is in the link that the server printed; commands take --token T or {VARIABLE}",
+            f"it is in the link that the server printed; commands take --token T or {TOKEN_VARIABLE}",
         )
         raise Unauthenticated(msg("server.needs_servers_token", "this needs the server's token"), hint)
     if principal.role is None:
         hint = msg(
-            "server.commands_take_token_t", f"commands take --token T or {VARIABLE}, with a token of the Account page"
+            "server.commands_take_token_t",
+            f"commands take --token T or {TOKEN_VARIABLE}, with a token of the Account page",
         )
         raise Unauthenticated(msg("server.nobody_logged", "nobody is logged in"), hint)
     raise Forbidden(

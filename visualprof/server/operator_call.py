@@ -18,7 +18,7 @@ from visualprof.remote.backends import all_backends
 from visualprof.remote.operators import RECORDED_KEYS, TITLES, Call
 from visualprof.views.calls import TEXTS, CallsAnswer
 
-MOST_MODELS, LARGEST = 16, 1 << 29  # that are looked at, and bytes of one
+MAX_MODELS, MAX_MODEL_BYTES = 16, 1 << 29  # that are looked at, and bytes of one
 HINT = msg("server.docs_replay_md_says", "docs/replay.md says what can be run alone")
 WITHOUT = {
     "pytorch": msg("server.torch_profiler_writes_them", "torch.profiler writes them with record_shapes=True"),
@@ -34,7 +34,7 @@ OTHERS = msg(
 Nodes = Mapping[NodeKey, OnnxNode]
 
 
-def call_of(answer: CallsAnswer, operator: str, number: int, nodes: Nodes) -> Call:
+def select_call(answer: CallsAnswer, operator: str, number: int, nodes: Nodes) -> Call:
     """The call of that operator that is its `number`th, the longest first.
 
     Args: answer: of the view, for that operator. nodes: of the ONNX model that ran; none where it is not known.
@@ -50,7 +50,7 @@ def call_of(answer: CallsAnswer, operator: str, number: int, nodes: Nodes) -> Ca
         )
         raise NotFound(msg("server.profile_no_call", f"the profile has no call {number} of {operator[:100]!r}"), there)
     row = {name: str(getattr(columns, name)[number] or "") for name in ("name", "node", *TEXTS)}
-    recorded: dict[str, object] = {name: _known(getattr(columns, name)[number]) for name in RECORDED_KEYS}
+    recorded: dict[str, object] = {name: _int_or_none(getattr(columns, name)[number]) for name in RECORDED_KEYS}
     recorded["device"] = answer.device or ""
     framework = "torch" if answer.framework == "pytorch" else answer.framework
     made = importlib.import_module(f"visualprof.server.recorded.{framework}")
@@ -60,7 +60,7 @@ def call_of(answer: CallsAnswer, operator: str, number: int, nodes: Nodes) -> Ca
         raise MissingData(str(error), HINT) from None
 
 
-def nodes_of(answer: CallsAnswer, files: Iterable[Path]) -> Nodes:
+def match_nodes(answer: CallsAnswer, files: Iterable[Path]) -> Nodes:
     """Nodes of that ONNX model which has most of the operators that ran; none where no file has any.
 
     Files that cannot be read, or are too large to be read here, have none; behind one that has all operators no other
@@ -70,18 +70,18 @@ def nodes_of(answer: CallsAnswer, files: Iterable[Path]) -> Nodes:
         return {}
     ran = {*zip(answer.columns.node, answer.columns.name, strict=True)}
     best: Nodes = {}
-    for file in islice(files, MOST_MODELS):
+    for file in islice(files, MAX_MODELS):
         with suppress(VisualprofError, OSError):
             state = file.stat()
-            known = best if state.st_size > LARGEST else _nodes(file, state.st_mtime_ns, state.st_size)
+            known = best if state.st_size > MAX_MODEL_BYTES else _read_nodes(file, state.st_mtime_ns, state.st_size)
             best = max(best, known, key=lambda nodes: len(ran & nodes.keys()))
         if ran <= best.keys():
             break
     return best
 
 
-@lru_cache(MOST_MODELS)
-def _nodes(file: Path, _changed_ns: int, _size: int) -> Nodes:
+@lru_cache(MAX_MODELS)
+def _read_nodes(file: Path, _changed_ns: int, _size: int) -> Nodes:
     return read_nodes(Source(file))
 
 
@@ -94,6 +94,6 @@ def check_backend(framework: str) -> None:
         )
 
 
-def _known(value: float | None) -> int | None:
+def _int_or_none(value: float | None) -> int | None:
     """A whole number of ns or calls; None where it is unknown."""
     return None if value is None or math.isnan(value) else round(value)

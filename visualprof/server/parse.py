@@ -9,19 +9,19 @@ from visualprof.reader.source import Progress
 from visualprof.reader.trace import Trace
 
 
-def parse(path: str, progress: Progress, *, cache: Cache, parts: bool = False) -> Summary:
+def parse_into_cache(path: str, progress: Progress, *, cache: Cache, parts: bool = False) -> Summary:
     """Read a file into the cache and says which views it has data for.
 
     parts: makes what views of the whole run take of it, too, which they otherwise do when somebody asks.
     """
     with local_copy(path, progress) as (file, of_file):
-        summary = summarize(file, of_file, cache, _views)
+        summary = summarize(file, of_file, cache, _available_views)
     if parts:
-        _make_parts(summary, cache)
+        _compute_parts(summary, cache)
     return summary
 
 
-def _make_parts(summary: Summary, cache: Cache) -> None:
+def _compute_parts(summary: Summary, cache: Cache) -> None:
     from visualprof.views import all_views
     from visualprof.views.answers.part_cache import load_or_compute_part
 
@@ -31,7 +31,7 @@ def _make_parts(summary: Summary, cache: Cache) -> None:
             load_or_compute_part(cache, view, summary.fingerprint, lambda trace=trace: trace)
 
 
-def _views(trace: Trace) -> tuple[str, ...]:
+def _available_views(trace: Trace) -> tuple[str, ...]:
     from visualprof.views import all_views
 
     return tuple(view.name for view in all_views() if view.needs(trace))

@@ -26,17 +26,19 @@ from visualprof.messages import msg
 from visualprof.views.diff.side import Viewed
 from visualprof.views.measure.tiles import TILE_BUCKETS
 
-MOST_BYTES = 3_000_000
-_ROWS = (1000, 200, 40)  # of a table: fewer where names are long
-_EVENTS = 300  # of the timeline with all that is known of them
-_TILES = 1500  # of slices
+MAX_REPORT_BYTES = 3_000_000
+_ROW_LIMITS = (1000, 200, 40)  # of a table: fewer where names are long
+_MAX_EVENTS = 300  # of the timeline with all that is known of them
+_MAX_TILES = 1500  # of slices
 _SCREEN_LEVELS = 5  # of the whole: down to 256 << 4 buckets
-_NAMES = 65_536  # the API's limit
-_TOPS = ("5", "20", "1000")  # besides 10 (top-control.vue)
-_WINDOW_ROWS = 2000
+_NAMES_PER_REQUEST = 65_536  # the API's limit
+_TOP_CHOICES = ("5", "20", "1000")  # besides 10 (top-control.vue)
+_MAX_WINDOW_ROWS = 2000
 
 # A page of a file has no headers: it says itself that it asks nobody.
-POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:"
+CONTENT_SECURITY_POLICY = (
+    "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:"
+)
 _PAGE = """<!doctype html>
 <html lang="en">
 <head>
@@ -68,19 +70,19 @@ _PAGE = """<!doctype html>
 """
 
 
-class Unbuilt(VisualprofError):
+class WebUiNotBuilt(VisualprofError):
     """There is no page to put the answers in."""
 
     status = 409
 
 
-class Oversize(VisualprofError):
+class ReportTooLarge(VisualprofError):
     """Even few rows are too many bytes."""
 
     status = 413
 
 
-class Place(NamedTuple):
+class SpanRef(NamedTuple):
     """A span by its ids; "" is the first."""
 
     run: str
@@ -88,7 +90,7 @@ class Place(NamedTuple):
     span: str = ""
 
 
-class Ask(Protocol):
+class AskApi(Protocol):
     """Asks the API as whoever wants the report; the body of the answer."""
 
     def __call__(self, route: str, **query: object) -> bytes:
@@ -96,7 +98,7 @@ class Ask(Protocol):
         ...
 
 
-def report(ask: Ask, span: Place, base: Place | None, dist: Path, version: str) -> bytes:
+def build_report(ask: AskApi, span: SpanRef, base: SpanRef | None, dist: Path, version: str) -> bytes:
     """The report of a span and of what its run shows as a whole, as HTML in UTF-8.
 
     Args:
@@ -107,48 +109,48 @@ def report(ask: Ask, span: Place, base: Place | None, dist: Path, version: str) 
 
     Raises: Unbuilt. Oversize: over `MOST_BYTES`.
     """
-    style, code = (_packed(dist / f"report.{kind}") for kind in ("css", "js"))
-    room = MOST_BYTES - len(style) - len(code) - len(_PAGE) - 1000
-    for rows in _ROWS:
-        held = _Held(_Asked(ask, span, base), rows)
+    style, code = (_compressed_file(dist / f"report.{kind}") for kind in ("css", "js"))
+    room = MAX_REPORT_BYTES - len(style) - len(code) - len(_PAGE) - 1000
+    for rows in _ROW_LIMITS:
+        held = _ReportContents(_SpanApi(ask, span, base), rows)
         held.add_answers(version)
         held.add_timeline(room * 3 // 4 - held.packed_bytes)
-        packed = _text(held.bytes())
+        packed = _compressed_text(held.bytes())
         if len(packed) <= room:
             title = escape(f"{held.name} · visualprof")
-            page = _PAGE.format(policy=POLICY, title=title, style=style, code=code, held=packed)
+            page = _PAGE.format(policy=CONTENT_SECURITY_POLICY, title=title, style=style, code=code, held=packed)
             return page.encode("utf-8", "replace")
-    raise Oversize(
-        msg("server.report_would_over_mb", f"the report would be over {MOST_BYTES // 1_000_000} MB"),
+    raise ReportTooLarge(
+        msg("server.report_would_over_mb", f"the report would be over {MAX_REPORT_BYTES // 1_000_000} MB"),
         msg("server.names_too_long", "its names are too long"),
     )
 
 
-def _text(data: bytes) -> str:
+def _compressed_text(data: bytes) -> str:
     """Packed, in signs that end no element."""
     return base64.b64encode(gzip.compress(data, 9, mtime=0)).decode()
 
 
 @lru_cache(maxsize=4)
-def _packed_version(path: Path, mtime_ns: int) -> str:
+def _compressed_version(path: Path, mtime_ns: int) -> str:
     del mtime_ns
-    return _text(path.read_bytes())
+    return _compressed_text(path.read_bytes())
 
 
-def _packed(path: Path) -> str:
+def _compressed_file(path: Path) -> str:
     try:
-        return _packed_version(path, path.stat().st_mtime_ns)
+        return _compressed_version(path, path.stat().st_mtime_ns)
     except OSError:
-        raise Unbuilt(
+        raise WebUiNotBuilt(
             msg("server.there_no_page", f"there is no {path.name} of the page"),
             msg("server.checkout_make_page_builds", "in a checkout, `make page` builds it"),
         ) from None
 
 
-class _Asked:
+class _SpanApi:
     """The API, asked about one span."""
 
-    def __init__(self, ask: Ask, span: Place, base: Place | None) -> None:
+    def __init__(self, ask: AskApi, span: SpanRef, base: SpanRef | None) -> None:
         self.span, self.base = span, base
         self._ask = ask
 
@@ -159,15 +161,15 @@ class _Asked:
         return json.loads(self.raw(route, **query))
 
 
-def _key(route: str, query: Mapping[str, object]) -> str:
+def _answer_key(route: str, query: Mapping[str, object]) -> str:
     """Return the key of an answer, without row selection and defaults, as offline-report.ts computes it."""
     return "&".join([route, *(f"{name}={value}" for name, value in sorted(query.items()))])
 
 
-class _Held:
+class _ReportContents:
     """What the file holds: answers by their key, and tiles."""
 
-    def __init__(self, asked: _Asked, rows: int) -> None:
+    def __init__(self, asked: _SpanApi, rows: int) -> None:
         self._asked, self._rows = asked, rows
         self._answers: dict[str, Any] = {}
         self._tiles: dict[str, tuple[int, int]] = {}
@@ -218,15 +220,15 @@ class _Held:
         """The run with the one span that the report is of, and the one that it is compared with."""
         everything = self._asked.json("runs/changes")
         asked = self._asked
-        run, asked.span = _only(everything["runs"], asked.span)
+        run, asked.span = _single_span(everything["runs"], asked.span)
         runs = [run]
         if asked.base:
-            base, asked.base = _only(everything["runs"], asked.base)
+            base, asked.base = _single_span(everything["runs"], asked.base)
             runs.append(base)
         self._span, self.name = run["workers"][0]["spans"][0], run["name"] or run["id"]
         self._answers["runs/changes"] = {**everything, "since": None, "runs": runs, "removed": [], "skipped": []}
 
-    def _add_change(self, view: str, query: Mapping[str, str], base: Place) -> None:
+    def _add_change(self, view: str, query: Mapping[str, str], base: SpanRef) -> None:
         """What changed since the base in a view that is compared."""
         if view not in get_args(Viewed) or query.get("group", "shape") != "shape":
             return
@@ -234,7 +236,9 @@ class _Held:
         asked = {**query, "view": view}
         with contextlib.suppress(MissingData):
             answer = self._asked.json("diff", **asked, **others, limit=self._rows)
-            self._answers[_key("diff", {name: text for name, text in asked.items() if text != "overview"})] = answer
+            self._answers[_answer_key("diff", {name: text for name, text in asked.items() if text != "overview"})] = (
+                answer
+            )
 
     def _variants(self, view: Mapping[str, Any]) -> Iterator[dict[str, str]]:
         """Which questions the page may put: the whole and one step, by each way of grouping, of each device."""
@@ -252,17 +256,19 @@ class _Held:
             answer = self._asked.json(f"view/{name}", **query, limit=self._rows)
         except MissingData:
             return
-        self._answers[_key(f"view/{name}", query)] = answer
-        for table in _bare(answer):
+        self._answers[_answer_key(f"view/{name}", query)] = answer
+        for table in _plain_tables(answer):
             asked = {**query, "table": table}
-            self._answers[_key(f"view/{name}", asked)] = self._asked.json(f"view/{name}", **asked, limit=self._rows)
+            self._answers[_answer_key(f"view/{name}", asked)] = self._asked.json(
+                f"view/{name}", **asked, limit=self._rows
+            )
         if name == "overview" and not query:
-            self._steps = _longest(answer)
+            self._steps = _longest_step(answer)
         if view["charts"]:
-            tops = _TOPS if name in ("operator", "kernel") else ()
+            tops = _TOP_CHOICES if name in ("operator", "kernel") else ()
             for more in ({}, *({"top": top} for top in tops)):
                 asked = {**query, **more}
-                self._answers[_key(f"charts/{name}", asked)] = self._asked.json(f"charts/{name}", **asked)
+                self._answers[_answer_key(f"charts/{name}", asked)] = self._asked.json(f"charts/{name}", **asked)
         if name == "memory" and not query:
             for device in answer["devices"]:
                 self._add_view(view, {"device": str(device["id"])})
@@ -273,18 +279,18 @@ class _Held:
             return
         meta = self._asked.json("timeline/meta")
         self._answers["timeline/meta"] = meta
-        low, high = _stretch(meta, self._steps)
+        low, high = _initial_window(meta, self._steps)
         for start, end in {(low, high), *self._pointed()}:
             stretch = {"start_ns": start, "end_ns": end}
-            window = self._asked.json("timeline/window", **stretch, limit=_WINDOW_ROWS)
-            self._answers[_key("timeline/window", stretch)] = window
+            window = self._asked.json("timeline/window", **stretch, limit=_MAX_WINDOW_ROWS)
+            self._answers[_answer_key("timeline/window", stretch)] = window
         self._first = {"win": f"{low}~{high}", "area": f"{low}~{high}"}
         events: dict[int, float] = {}
         used: set[int] = set()
         count = taken = 0
         for level, tiles in _levels(meta, low, high, path="critical" in self._span["views"]):
             count += sum(tile.key.startswith("g") for tile in tiles)
-            if count > _TILES and taken:
+            if count > _MAX_TILES and taken:
                 break
             bodies = [(tile.key, self._asked.raw(tile.route, **tile.query)) for tile in tiles]
             taken += len(zlib.compress(b"".join(body for _, body in bodies), 3)) * 4 // 3
@@ -293,11 +299,11 @@ class _Held:
             for key, body in bodies:
                 self._tiles[key] = len(self._blob), len(body)
                 self._blob += body
-                used |= _look(key, body, level, (low, high), events)
+                used |= _scan_tile(key, body, level, (low, high), events)
         self._add_names(used)
-        for event in sorted(events, key=events.__getitem__, reverse=True)[:_EVENTS]:
+        for event in sorted(events, key=events.__getitem__, reverse=True)[:_MAX_EVENTS]:
             details = self._asked.json("timeline/event", event=event, arguments=0)
-            self._answers[_key("timeline/event", {"event": event})] = details
+            self._answers[_answer_key("timeline/event", {"event": event})] = details
 
     def _pointed(self) -> Iterator[tuple[int, int]]:
         """Where the findings point, ns since the first event."""
@@ -308,20 +314,20 @@ class _Held:
 
     def _add_names(self, used: set[int]) -> None:
         """Those that the tiles number."""
-        for first in sorted({name - name % _NAMES for name in used}):
-            page = self._asked.json("timeline/strings", offset=first, limit=_NAMES)["strings"]
+        for first in sorted({name - name % _NAMES_PER_REQUEST for name in used}):
+            page = self._asked.json("timeline/strings", offset=first, limit=_NAMES_PER_REQUEST)["strings"]
             self._names |= {name: page[name - first] for name in used if 0 <= name - first < len(page)}
 
 
-def _only(runs: Sequence[dict[str, Any]], place: Place) -> tuple[dict[str, Any], Place]:
+def _single_span(runs: Sequence[dict[str, Any]], place: SpanRef) -> tuple[dict[str, Any], SpanRef]:
     """A run with one span alone, and the place of that."""
     run = next(one for one in runs if one["id"] == place.run)
     worker = next(one for one in run["workers"] if place.worker in ("", one["id"]))
     span = next(one for one in worker["spans"] if place.span in ("", one["id"]))
-    return {**run, "workers": [{**worker, "spans": [span]}]}, Place(run["id"], worker["id"], span["id"])
+    return {**run, "workers": [{**worker, "spans": [span]}]}, SpanRef(run["id"], worker["id"], span["id"])
 
 
-def _bare(answer: Mapping[str, Any]) -> list[str]:
+def _plain_tables(answer: Mapping[str, Any]) -> list[str]:
     """The tables of an answer that stand in it as columns alone; by themselves they come with their kinds."""
     parts = {name: cast("dict[str, object]", field) for name, field in answer.items() if isinstance(field, dict)}
     return [
@@ -331,14 +337,14 @@ def _bare(answer: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _longest(overview: Mapping[str, Any]) -> list[str]:
+def _longest_step(overview: Mapping[str, Any]) -> list[str]:
     """The longest step, where there are several."""
     steps: Mapping[str, list[Any]] = overview["steps"]
     known = list(zip(steps["total_ns"], steps["name"], strict=True))
     return [max(known)[1]] if len(known) > 1 else []
 
 
-def _stretch(meta: Mapping[str, Any], steps: list[str]) -> tuple[int, int]:
+def _initial_window(meta: Mapping[str, Any], steps: list[str]) -> tuple[int, int]:
     """The longest step on the timeline, ns since its first event, or all of it."""
     for step in meta["steps"]:
         if [step["name"]] == steps:
@@ -384,7 +390,7 @@ def _levels(meta: Mapping[str, Any], low: int, high: int, *, path: bool) -> Iter
         )
 
 
-def _look(key: str, body: bytes, level: int, within: tuple[int, int], events: dict[int, float]) -> set[int]:
+def _scan_tile(key: str, body: bytes, level: int, within: tuple[int, int], events: dict[int, float]) -> set[int]:
     """The names in a tile of slices; its events that touch a stretch of time get their length, ns."""
     count = struct.unpack_from("<I", body, 4)[0]
     if not key.startswith("g") or not count:

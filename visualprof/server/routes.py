@@ -1,14 +1,15 @@
-"""How a resource of the API declares its routes: once, as methods; parsing, answers and OpenAPI come from that.
+"""Declare the API's routes as methods. Request parsing, responses and the OpenAPI document follow from them.
 
     class Runs(Resource):
         @get("/status")
         def status(self) -> Status: ...
 
-        @get("/timeline/event", refuses=SPAN)
+        @get("/timeline/event", errors=SPAN_ERRORS)
         def event(self, query: EventQuery) -> Event: ...
 
-A parameter named `query` is the question's parameters, one named `body` its JSON, others are parts of the path. What a
-method returns is encoded; a Response (bytes, CSV) goes out as it is. The first line of its docstring describes it.
+A method parameter named `query` receives the query string, `body` the JSON body, and the others receive parts of the
+path. The returned value is encoded as JSON; a Flask Response (bytes, CSV) is sent unchanged. The first line of the
+method's docstring becomes the summary in the OpenAPI document.
 """
 
 from __future__ import annotations
@@ -25,22 +26,22 @@ from msgspec import NODEFAULT, Meta
 from visualprof.errors import BadParameter, WrongType
 from visualprof.messages import msg
 from visualprof.remote.queue.errors import PayloadTooLarge
-from visualprof.server.answers import answer
-from visualprof.server.identity import Needs
+from visualprof.server.identity import RequiredRole
+from visualprof.server.responses import json_response
 
 ROOT = "/api/v1"
 JSON = "application/json"
-MAX_BODY = 1 << 20
+MAX_BODY_BYTES = 1 << 20
 
-# Refusals that several resources share: status and meaning.
-SPAN: Mapping[int, str] = {
+# Error responses that several resources share: status and meaning.
+SPAN_ERRORS: Mapping[int, str] = {
     400: "a parameter has a wrong name or value",
     404: "there is no such run, worker, span or view",
     409: "the view needs data that this file does not have",
     422: "the file cannot be read",
     503: "the file is being parsed; `Retry-After` says when to ask again",
 }
-READ_ONLY: Mapping[int, str] = {403: msg("server.server_read_only", "the server is read-only")}
+READ_ONLY_ERROR: Mapping[int, str] = {403: msg("server.server_read_only", "the server is read-only")}
 
 T = TypeVar("T")
 QueryT = TypeVar("QueryT", bound="Query")
@@ -48,13 +49,13 @@ Handler = TypeVar("Handler", bound=Callable[..., Any])
 
 
 class Query(msgspec.Struct, kw_only=True):
-    """Parameters of a request, by name. Without a default it must be there; `others` takes the other names."""
+    """The query parameters of a request. A field without a default is required; `others` collects unknown names."""
 
     hint: ClassVar[str] = msg("server.ids_listed_api_v1_runs", "ids are listed by /api/v1/runs")
 
 
 class SpanQuery(Query):
-    """The span that is asked for."""
+    """A span of a worker of a run."""
 
     run: Annotated[str, Meta(description="id of a run")]
     worker: Annotated[str, Meta(description="id of a worker; the first one when absent")] = ""
@@ -63,10 +64,17 @@ class SpanQuery(Query):
 
 @dataclass(frozen=True)
 class Route:
-    """What a method is declared to answer.
+    """The declaration of a route.
 
-    path: below root, with its parts as `<name>`. status: of success. media: of the answer, JSON by default. content:
-    type of an uploaded body that is no JSON. refuses: statuses of refusals with their meaning. needs: who may ask.
+    Attributes:
+        method: HTTP method.
+        path: Path below `root`, with variable parts as `<name>`.
+        root: Prefix of the path.
+        status: HTTP status of a successful response.
+        media: Content types of the response.
+        content: Content type of an uploaded body that is not JSON, or "".
+        errors: HTTP statuses of error responses with their meanings.
+        needs: Role that a request needs.
     """
 
     method: str
@@ -75,32 +83,32 @@ class Route:
     status: int = 200
     media: tuple[str, ...] = (JSON,)
     content: str = ""
-    refuses: Mapping[int, str] | None = None
-    needs: Needs = "viewer"
+    errors: Mapping[int, str] | None = None
+    needs: RequiredRole = "viewer"
 
-    def declared(self, handler: Callable[..., Any]) -> tuple[type[Query] | None, Any, Any]:
-        """The types of the query, of the body and of the answer."""
+    def parameter_types(self, handler: Callable[..., Any]) -> tuple[type[Query] | None, Any, Any]:
+        """Return the types of a handler's query, body and answer."""
         hints = get_type_hints(handler, include_extras=True)
         return hints.get("query"), hints.get("body"), hints["return"]
 
 
 def get(
-    path: str, *, root: str = ROOT, media: tuple[str, ...] = (JSON,), refuses: Mapping[int, str] | None = None,
-    needs: Needs = "viewer",
+    path: str, *, root: str = ROOT, media: tuple[str, ...] = (JSON,), errors: Mapping[int, str] | None = None,
+    needs: RequiredRole = "viewer",
 ) -> Callable[[Handler], Handler]:  # fmt: skip
-    """Declares a question."""
-    return _declare(Route("GET", path, root, media=media, refuses=refuses, needs=needs))
+    """Declare a GET route."""
+    return _declare_route(Route("GET", path, root, media=media, errors=errors, needs=needs))
 
 
-def change(
-    method: str, path: str, *, status: int = 200, content: str = "", refuses: Mapping[int, str] | None = None,
-    needs: Needs = "member",
+def mutation(
+    method: str, path: str, *, status: int = 200, content: str = "", errors: Mapping[int, str] | None = None,
+    needs: RequiredRole = "member",
 ) -> Callable[[Handler], Handler]:  # fmt: skip
-    """Declares what changes something, or a question that is too long for an address."""
-    return _declare(Route(method, path, status=status, content=content, refuses=refuses, needs=needs))
+    """Declare a route that changes data, or a query that is too long for a URL."""
+    return _declare_route(Route(method, path, status=status, content=content, errors=errors, needs=needs))
 
 
-def _declare(route: Route) -> Callable[[Handler], Handler]:
+def _declare_route(route: Route) -> Callable[[Handler], Handler]:
     def mark(handler: Handler) -> Handler:
         cast("Any", handler).route = route
         return handler
@@ -109,50 +117,54 @@ def _declare(route: Route) -> Callable[[Handler], Handler]:
 
 
 class Resource:
-    """Routes over some state."""
+    """A group of routes that share state."""
 
     @classmethod
     def routes(cls) -> Iterator[tuple[Route, Callable[..., Any]]]:
-        """Every declared route with its method."""
+        """Yield each declared route with its method."""
         for handler in vars(cls).values():
             if hasattr(handler, "route"):
                 yield handler.route, handler
 
     def blueprint(self) -> Blueprint:
-        """The routes for an application."""
-        made = Blueprint(type(self).__name__.lower(), __name__)
+        """Return the routes as a Flask blueprint."""
+        blueprint = Blueprint(type(self).__name__.lower(), __name__)
         for route, handler in self.routes():
-            made.add_url_rule(
+            blueprint.add_url_rule(
                 f"{route.root}{route.path}",
                 handler.__name__,
-                _responder(route, getattr(self, handler.__name__)),
+                _make_endpoint(route, getattr(self, handler.__name__)),
                 methods=[route.method],
             )
-        return made
+        return blueprint
 
 
-def _responder(route: Route, method: Callable[..., Any]) -> Callable[..., Response]:
-    query, body, _ = route.declared(method)
-    # Bytes, annotated with their type, are decoded by the method itself. Made once: see `reader.trace.codec`.
+def _make_endpoint(route: Route, method: Callable[..., Any]) -> Callable[..., Response]:
+    query, body, _ = route.parameter_types(method)
+    # The method itself decodes a body of annotated bytes. One decoder per route: see `reader.trace.codec`.
     decoder = None if body is None or get_origin(body) is Annotated else msgspec.json.Decoder(body)
 
     def respond(**path: Any) -> Response:
         if query is not None:
-            path["query"] = parse(request.args.to_dict(), query)
+            path["query"] = parse_query(request.args.to_dict(), query)
         if body is not None:
-            _expect_json()
-            path["body"] = decoded(decoder) if decoder else read(MAX_BODY)
-        made = method(**path)
+            _require_json()
+            path["body"] = decode_body(decoder) if decoder else read_body(MAX_BODY_BYTES)
+        result = method(**path)
         if route.status == 204:
             return Response(status=204)
-        return made if isinstance(made, Response) else answer(made, route.status)
+        return result if isinstance(result, Response) else json_response(result, route.status)
 
     respond.needs = route.needs  # pyright: ignore[reportFunctionMemberAccess]
     return respond
 
 
-def _expect_json() -> None:
-    """Raises: WrongType: the body does not say that it is JSON; any page may send a form or plain text."""
+def _require_json() -> None:
+    """Check the content type of the body.
+
+    Raises:
+        WrongType: The body is not declared as JSON. Any website can make a browser send a form or plain text.
+    """
     if request.mimetype != JSON:
         content_type = request.mimetype[:100] or msg("server.no_type", "of no type")
         raise WrongType(
@@ -161,26 +173,29 @@ def _expect_json() -> None:
         )
 
 
-def read(limit: int) -> bytes:
-    """The body of the request.
+def read_body(limit: int) -> bytes:
+    """Return the body of the request.
 
-    Raises: PayloadTooLarge.
+    Raises:
+        PayloadTooLarge: The body has more than `limit` bytes.
     """
     if (request.content_length or 0) > limit:
         raise PayloadTooLarge(msg("server.body_over_kib", f"the body is over {limit >> 10:,} KiB"))
-    data = request.stream.read(limit + 1)  # a length may be missing
+    data = request.stream.read(limit + 1)  # Content-Length may be missing
     if len(data) > limit:
         raise PayloadTooLarge(msg("server.body_over_kib", f"the body is over {limit >> 10:,} KiB"))
     return data
 
 
-def decoded(decoder: msgspec.json.Decoder[T]) -> T:
-    """The body's JSON as a value of the decoder's type.
+def decode_body(decoder: msgspec.json.Decoder[T]) -> T:
+    """Decode the JSON body of the request.
 
-    Raises: BadParameter, PayloadTooLarge.
+    Raises:
+        BadParameter: The body is not valid JSON of the decoder's type.
+        PayloadTooLarge: The body has more than `MAX_BODY_BYTES`.
     """
     try:
-        return decoder.decode(read(MAX_BODY))
+        return decoder.decode(read_body(MAX_BODY_BYTES))
     except (ValueError, RecursionError) as error:
         raise BadParameter(
             msg("server.body_not_what_expected", f"the body is not what is expected here: {error}"),
@@ -191,27 +206,28 @@ def decoded(decoder: msgspec.json.Decoder[T]) -> T:
 _fields = lru_cache(msgspec.structs.fields)
 
 
-def parse(texts: Mapping[str, str], kind: type[QueryT]) -> QueryT:
-    """The parameters of a request as a struct; empty ones count as absent, unknown ones are left out.
+def parse_query(texts: Mapping[str, str], kind: type[QueryT]) -> QueryT:
+    """Parse query parameters into a struct. Empty parameters count as absent, unknown ones are ignored.
 
-    Raises: BadParameter: one is missing, or of a wrong value.
+    Raises:
+        BadParameter: A parameter is missing or has a wrong value.
     """
     values: dict[str, Any] = {}
-    known = _fields(kind)
-    for field in known:
+    fields = _fields(kind)
+    for field in fields:
         text = texts.get(field.name, "")
         if field.name == "others":
-            names = {parameter.name for parameter in known}
+            names = {parameter.name for parameter in fields}
             values["others"] = {name: value for name, value in texts.items() if name not in names}
         elif text:
-            values[field.name] = _value(field.name, text, field.type)
+            values[field.name] = _convert_value(field.name, text, field.type)
         elif field.default is NODEFAULT and field.default_factory is NODEFAULT:
             raise BadParameter(msg("server.parameter_missing", f"the parameter {field.name!r} is missing"), kind.hint)
     return kind(**values)
 
 
-def schemas(kind: type[Query]) -> Iterator[tuple[str, dict[str, Any], bool]]:
-    """The parameters of a request but `others`: name, JSON schema with default and description, and is it required?"""
+def query_schemas(kind: type[Query]) -> Iterator[tuple[str, dict[str, Any], bool]]:
+    """Yield name, JSON schema and whether it is required of each query parameter except `others`."""
     for field in _fields(kind):
         if field.name != "others":
             yield field.name, _schema(field), field.required
@@ -226,19 +242,19 @@ def _schema(field: msgspec.structs.FieldInfo) -> dict[str, Any]:
     return schema
 
 
-def _value(name: str, text: str, kind: Any) -> Any:
+def _convert_value(name: str, text: str, kind: Any) -> Any:
     try:
         return msgspec.convert(text, kind, strict=False)
     except msgspec.ValidationError as error:
         schema = msgspec.json.schema(kind)
-        raise BadParameter(msg("server.not", f"{name}={text[:40]!r} is not {_expected(schema)}")) from error
+        raise BadParameter(msg("server.not", f"{name}={text[:40]!r} is not {_describe_schema(schema)}")) from error
 
 
-def _expected(schema: dict[str, Any]) -> str:
-    """What a schema takes, in words."""
+def _describe_schema(schema: dict[str, Any]) -> str:
+    """Return a description of the values that a schema accepts."""
     if "anyOf" in schema:
         members: list[dict[str, Any]] = schema["anyOf"]
-        return " or ".join(_expected(member) for member in members if member.get("type") != "null")
+        return " or ".join(_describe_schema(member) for member in members if member.get("type") != "null")
     if "enum" in schema:
         choices: list[str] = schema["enum"]
         return msg("server.one", f"one of {', '.join(filter(None, choices))}")

@@ -24,14 +24,14 @@ from visualprof.reader.logdir.directory import LogDirectory
 from visualprof.reader.logdir.parsers import PROCESSES, open_parser
 from visualprof.remote.protocol import agent_unsupported_reason
 from visualprof.server import connections, session_token
-from visualprof.server.parse import parse
+from visualprof.server.parse import parse_into_cache
 from visualprof.server.settings import Settings
 
 if TYPE_CHECKING:
     from flask import Flask
 
     from visualprof.accounts.notifications.sender import NotificationSender
-    from visualprof.server.remote_service import LocalAgent
+    from visualprof.server.job_service import LocalAgent
 
 _log = logging.getLogger(__name__)
 
@@ -62,22 +62,22 @@ class Server:
         cache = self._cache()
         engine = self._settings.engine
         self.logdir = LogDirectory(
-            paths, open_parser(partial(parse, cache=cache, parts=engine != PROCESSES), engine), cache
+            paths, open_parser(partial(parse_into_cache, cache=cache, parts=engine != PROCESSES), engine), cache
         )
         if not self._settings.store:
             self.logdir.start()
         # Half a second of imports, in which the files are looked into and the first ones read.
         from visualprof.reader.logdir.models import open_model_reader
-        from visualprof.server.app import IDENTIFY, PREPARE, create_app
-        from visualprof.server.bodies import Parser
-        from visualprof.server.remote_service import open_remote
+        from visualprof.server.app import IDENTIFY_KEY, PREPARE_KEY, create_app
+        from visualprof.server.body_limits import RequestParser
+        from visualprof.server.job_service import open_job_service
 
-        self.remote = open_remote(
+        self.job_service = open_job_service(
             self.logdir.home,
             self._settings.data,
             read_only=self._settings.read_only,
             lease_s=self._settings.lease_s,
-            waiters=connections.AGENTS // 2,
+            waiters=connections.AGENT_THREADS // 2,
             database=self._settings.database,
             store=self._settings.store,
             cache_bytes=self._settings.cache_bytes,
@@ -85,16 +85,16 @@ class Server:
         )
         self.models = open_model_reader(cache)
         if self._settings.store:
-            self._mirror()
+            self._show_stored_runs()
         self._resources.callback(self.models.close)
-        self._resources.callback(self.remote.close)
+        self._resources.callback(self.job_service.close)
         self._resources.callback(self.logdir.close)  # first: what the queue tidies up is no news
         self._sockets: dict[int, Any] = {}
         self._thread: threading.Thread | None = None
         self._agent: LocalAgent | None = None
-        self._post: NotificationSender | None = None
-        app = create_app(self.logdir, self._settings, self.remote, self.models)
-        self._prepare = app.extensions[PREPARE]
+        self._notifications: NotificationSender | None = None
+        app = create_app(self.logdir, self._settings, self.job_service, self.models)
+        self._prepare = app.extensions[PREPARE_KEY]
         tries = range(port, min(port + ports, 65536)) if port else [0]
         try:
             self._waitress = self._bind(tries, app=app)
@@ -103,16 +103,19 @@ class Server:
             raise
         listeners: list[Any] = [one for one in self._sockets.values() if isinstance(one, BaseWSGIServer)]
         for listener in listeners:
-            listener.channel_class, listener.parser = connections.Channel, partial(Parser, app.extensions[IDENTIFY])
-        self._resources.enter_context(session_token.published(self._settings.token, self._addresses(), self.port))
+            listener.channel_class, listener.parser = (
+                connections.Channel,
+                partial(RequestParser, app.extensions[IDENTIFY_KEY]),
+            )
+        self._resources.enter_context(session_token.publish_token(self._settings.token, self._addresses(), self.port))
 
-    def _mirror(self) -> None:
+    def _show_stored_runs(self) -> None:
         """Has the log directory show what is in the bucket, too, from its first look on."""
-        from visualprof.server.remote_service import StoredRuns
+        from visualprof.server.job_service import StoredRuns
 
         if not self._settings.read_only:
-            self.logdir.add_remote_source(StoredRuns(self.remote))
-            self.remote.busy_paths = lambda: self.logdir.busy_paths() | self.models.busy_paths()
+            self.logdir.add_remote_source(StoredRuns(self.job_service))
+            self.job_service.busy_paths = lambda: self.logdir.busy_paths() | self.models.busy_paths()
         self.logdir.start()
 
     def _bind(self, ports: Sequence[int], app: Flask, **options: Any) -> Any:
@@ -127,8 +130,8 @@ class Server:
                 map=self._sockets,
                 host=host,
                 port=ports[0],
-                _dispatcher=connections.Lanes(),
-                connection_limit=connections.limit() + connections.SPARE,
+                _dispatcher=connections.ThreadPools(),
+                connection_limit=connections.connection_limit() + connections.CLOSING_CONNECTIONS,
                 channel_timeout=_SILENT_S,
                 cleanup_interval=_SILENT_S // 4,
                 channel_request_lookahead=1,  # tells when an agent that waits is gone
@@ -152,18 +155,18 @@ class Server:
         return f"http://{f'[{host}]' if ':' in host else host}:{self.port}/"
 
     @property
-    def link(self) -> str:
+    def url_with_token(self) -> str:
         """The same with the token, which the page keeps and takes out of its address."""
         return f"{self.url}?token={self._settings.token}" if self._settings.token else self.url
 
     @property
-    def lacks_people(self) -> bool:
+    def needs_first_user(self) -> bool:
         """Should people log in, and does nobody have an account yet?"""
         if not self._settings.accounts:
             return False
         from visualprof.accounts.users import has_users
 
-        return not has_users(self.remote.open().database)
+        return not has_users(self.job_service.open().database)
 
     @property
     def port(self) -> int:
@@ -194,14 +197,14 @@ class Server:
         """
         self._thread = threading.Thread(target=self._waitress.run, name="http", daemon=True)
         self._thread.start()
-        self.remote.start(self._prepare)
-        self._post = self._begun_post()
+        self.job_service.start(self._prepare)
+        self._notifications = self._start_notifications()
         if self._settings.with_agent:
-            from visualprof.server.remote_service import LocalAgent
+            from visualprof.server.job_service import LocalAgent
 
-            self._agent = LocalAgent(self.remote, self.url)
+            self._agent = LocalAgent(self.job_service, self.url)
 
-    def _begun_post(self) -> NotificationSender | None:
+    def _start_notifications(self) -> NotificationSender | None:
         """Tells people of what happens, where there are people.
 
         Raises: BadParameter: e-mail would have no sender.
@@ -210,29 +213,34 @@ class Server:
         if not settings.accounts:
             return None
         from visualprof.accounts.notifications.sender import NotificationSender
-        from visualprof.server.app import mail_of
+        from visualprof.server.app import create_mailer
         from visualprof.views.measure.regression import find_regressions
 
-        database, compare = self.remote.open().database, partial(find_regressions, margin=settings.slower)
+        database, compare = (
+            self.job_service.open().database,
+            partial(find_regressions, margin=settings.regression_threshold),
+        )
         networks = settings.webhook_networks
-        post = NotificationSender(database, settings.lease_s, mail_of(settings), networks, settings.base_url, compare)
+        post = NotificationSender(
+            database, settings.lease_s, create_mailer(settings), networks, settings.base_url, compare
+        )
         post.start()
         return post
 
     def close(self) -> None:
         """Ends everything, also the parsing processes and the agent."""
-        if self._post:
-            self._post.close()
+        if self._notifications:
+            self._notifications.close()
         if self._agent:
             self._agent.close()  # first, while somebody listens to how it ends
-        self.remote.release_waiters()
+        self.job_service.release_waiters()
         self._waitress.task_dispatcher.shutdown()  # answers under way still find their sockets
         if self._thread and self._thread.is_alive():
-            self._end_thread(self._thread)
+            self._close_from_thread(self._thread)
         self._close_sockets()
         self._resources.close()
 
-    def _end_thread(self, thread: threading.Thread) -> None:
+    def _close_from_thread(self, thread: threading.Thread) -> None:
         """Has the sockets closed by the thread that waits for them.
 
         A pull first notes what is to be done, and then writes a byte. If somebody else's byte wakes the thread in
@@ -255,7 +263,7 @@ class Server:
         for socket in list(self._sockets.values()):
             if isinstance(socket, trigger):
                 # A request that outlasts the dispatcher's patience would write to it when it ends.
-                socket.pull_trigger = _nobody_waits
+                socket.pull_trigger = _noop_trigger
         wasyncore.close_all(self._sockets, ignore_all=True)
 
     def __enter__(self) -> Server:
@@ -277,7 +285,7 @@ class Server:
         return Cache(Path(folder), cache.max_bytes)
 
 
-def _nobody_waits(thunk: object = None) -> None:
+def _noop_trigger(thunk: object = None) -> None:
     """Pulls a trigger whose loop has ended."""
 
 

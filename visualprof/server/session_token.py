@@ -18,18 +18,18 @@ from pathlib import Path
 
 import platformdirs
 
-HEADER = "X-Visualprof-Token"
-VARIABLE = "VISUALPROF_TOKEN"
+TOKEN_HEADER = "X-Visualprof-Token"
+TOKEN_VARIABLE = "VISUALPROF_TOKEN"
 _log = logging.getLogger(__name__)
 
 
-def chosen() -> str:
+def choose_token() -> str:
     """That of the environment, else a new one."""
-    return os.environ.get(VARIABLE, "").strip() or f"vp_s_{secrets.token_urlsafe(24)}"
+    return os.environ.get(TOKEN_VARIABLE, "").strip() or f"vp_s_{secrets.token_urlsafe(24)}"
 
 
 @contextlib.contextmanager
-def published(token: str, addresses: Iterable[str], port: int) -> Generator[None]:
+def publish_token(token: str, addresses: Iterable[str], port: int) -> Generator[None]:
     """Where commands of this user find it, until the block ends. addresses: that the server listens on."""
     files = [_file(_connectable(address), port) for address in addresses] if token else []
     try:
@@ -46,7 +46,7 @@ def published(token: str, addresses: Iterable[str], port: int) -> Generator[None
                     path.unlink()
 
 
-def found(address: str, port: int) -> str:
+def find_token(address: str, port: int) -> str:
     """The token of this user's server at an address (no name) of this machine; "" where there is none."""
     try:
         return _file(_connectable(address), port).read_text()

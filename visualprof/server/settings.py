@@ -66,7 +66,7 @@ class Settings:
     smtp_password: str = field(default="", repr=False)
     mail_from: str = ""
     webhook_networks: tuple[str, ...] = ()
-    slower: float = 0.05
+    regression_threshold: float = 0.05
 
     @property
     def secure(self) -> bool:

@@ -16,7 +16,7 @@ from werkzeug.security import safe_join
 
 from visualprof.errors import NotFound
 from visualprof.messages import msg
-from visualprof.server.answers import raw
+from visualprof.server.responses import bytes_response
 
 _TYPES = {
     ".html": "text/html",
@@ -35,7 +35,7 @@ _TYPES = {
     ".txt": "text/plain",
 }
 
-_MISSING = """<!doctype html><html lang="en"><meta charset="utf-8"><title>visualprof</title>
+_NOT_BUILT_PAGE = """<!doctype html><html lang="en"><meta charset="utf-8"><title>visualprof</title>
 <style>body{{font:16px/1.5 system-ui,sans-serif;max-width:44rem;margin:4rem auto;padding:0 1rem}}
 :root{{color-scheme:light dark}}
 code{{background:#8883;padding:.1em .4em;border-radius:.3em}}</style>
@@ -60,27 +60,29 @@ def blueprint(dist: Path) -> Blueprint:
             )
         built = safe_join(str(dist), path) if path else None
         if built and Path(built).is_file():
-            return _file(Path(built), hashed=path.startswith("assets/"))
+            return _file_response(Path(built), hashed=path.startswith("assets/"))
         if "." in path.rpartition("/")[2]:
             raise NotFound(msg("server.there_no_file", f"there is no file {path[:200]!r}"))
         index = dist / "index.html"  # any other address is one of the page's own
         if index.is_file():
-            return _file(index, hashed=False)
-        return raw(_MISSING.format(dist=escape(str(dist))).encode(), "text/html", 200 if not path else 404)
+            return _file_response(index, hashed=False)
+        return bytes_response(
+            _NOT_BUILT_PAGE.format(dist=escape(str(dist))).encode(), "text/html", 200 if not path else 404
+        )
 
     file.needs = "anyone"  # pyright: ignore[reportFunctionMemberAccess]
     return routes
 
 
-def _file(path: Path, hashed: bool) -> Response:
-    response = raw(_bytes(path), _TYPES.get(path.suffix.lower(), "application/octet-stream"))
+def _file_response(path: Path, hashed: bool) -> Response:
+    response = bytes_response(_bytes(path), _TYPES.get(path.suffix.lower(), "application/octet-stream"))
     if hashed:
-        _pack(response, path)
+        _compress(response, path)
     response.headers["Cache-Control"] = "public, max-age=31536000, immutable" if hashed else "no-cache"
     return response
 
 
-def _pack(response: Response, path: Path) -> None:
+def _compress(response: Response, path: Path) -> None:
     """Pack a file of the page as small as the browser can read: by what the build made with Brotli, or gzip."""
     brotli = path.with_name(f"{path.name}.br")
     if request.accept_encodings["br"] > 0 and brotli.is_file():
@@ -93,11 +95,11 @@ def _pack(response: Response, path: Path) -> None:
 
 def _bytes(path: Path, gzipped: bool = False) -> bytes:
     status = path.stat()
-    return _kept(path, status.st_mtime_ns, status.st_size, gzipped)
+    return _read_cached(path, status.st_mtime_ns, status.st_size, gzipped)
 
 
 @lru_cache(maxsize=512)
-def _kept(path: Path, mtime_ns: int, size: int, gzipped: bool) -> bytes:
+def _read_cached(path: Path, mtime_ns: int, size: int, gzipped: bool) -> bytes:
     """Kept, as long as the file stays the same. An answer of the API is packed faster and larger."""
     del mtime_ns, size
     return gzip.compress(path.read_bytes(), 9, mtime=0) if gzipped else path.read_bytes()

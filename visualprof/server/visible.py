@@ -15,28 +15,28 @@ from visualprof.reader.logdir.listing import Changes, Listing
 from visualprof.remote.protocol import Intervals
 from visualprof.remote.queue.service import JobService
 from visualprof.remote.queue.store.records import Agent, Job
-from visualprof.server.identity import who
-from visualprof.server.remote_service import JobServices
+from visualprof.server.identity import current_principal
+from visualprof.server.job_service import JobServices
 
 if TYPE_CHECKING:
     from visualprof.accounts.service import Accounts
 
-_KEPT = 256  # people
+_MAX_VIEWERS = 256  # people
 
-Rule = Callable[[str], bool]
+PathFilter = Callable[[str], bool]
 T = TypeVar("T")
 
 
-class Told:
+class RevisionTracker:
     """Which revision each person was told last, and how far nothing that they may see has changed since.
 
     They are told no other one before that: the work of others does not show in a number.
     """
 
     def __init__(self) -> None:
-        self._of = _People[tuple[int, int]]()
+        self._of = _PerViewer[tuple[int, int]]()
 
-    def begin(self, viewer: str | None, since: int) -> int:
+    def start_revision(self, viewer: str | None, since: int) -> int:
         """From which revision on changes are to be looked at for whoever knows that one."""
         told, until = self._of.get(viewer) or (since, since)
         return until if told == since else since
@@ -48,11 +48,11 @@ class Told:
         return told
 
 
-class Shown:
+class ListSnapshot:
     """The list that each person saw last, with the revision which they were told: it stays while the list does."""
 
     def __init__(self) -> None:
-        self._of = _People[tuple[Sequence[object], int]]()
+        self._of = _PerViewer[tuple[Sequence[object], int]]()
 
     def revision(self, viewer: str | None, things: Sequence[object], now: int) -> int:
         """What somebody is told of a list as it is at the revision `now`."""
@@ -63,7 +63,7 @@ class Shown:
         return before[1]
 
 
-class _People(Generic[T]):
+class _PerViewer(Generic[T]):
     """Something of each of those who asked lately; of who sees everything nothing is kept."""
 
     def __init__(self) -> None:
@@ -78,7 +78,7 @@ class _People(Generic[T]):
             with self._lock:
                 self._of[viewer] = what
                 self._of.move_to_end(viewer)
-                if len(self._of) > _KEPT:
+                if len(self._of) > _MAX_VIEWERS:
                     self._of.popitem(last=False)
 
 
@@ -88,17 +88,17 @@ class Visible:
     accounts: None where there are none.
     """
 
-    def __init__(self, logdir: LogDirectory, remote: JobService, accounts: Accounts | None) -> None:
-        self._logdir, self._remote, self.accounts = logdir, remote, accounts
-        self._rules = lru_cache(_KEPT)(self._rule_of)
-        self._listings = lru_cache(_KEPT)(self._listing_of)
-        self._told, self._shown = Told(), Shown()
+    def __init__(self, logdir: LogDirectory, job_service: JobService, accounts: Accounts | None) -> None:
+        self._logdir, self._job_service, self.accounts = logdir, job_service, accounts
+        self._filters = lru_cache(_MAX_VIEWERS)(self._filter_for)
+        self._listings = lru_cache(_MAX_VIEWERS)(self._listing_for)
+        self._revisions, self._snapshots = RevisionTracker(), ListSnapshot()
         self._shared = (-1, -1)  # the latest revision of what is shared, and that of the log directories it came with
 
     @property
     def version(self) -> tuple[str | None, int]:
         """Differs between people who may see different things, and when that changes."""
-        viewer = who().viewer
+        viewer = current_principal().viewer
         return viewer, 0 if viewer is None or self.accounts is None else self.accounts.sharing.revision()
 
     def listing(self) -> Listing:
@@ -114,12 +114,12 @@ class Visible:
         if self._shared[0] != revision:
             self._shared = revision, self._logdir.bump_revision()
         since = None if since is None or since < self._shared[1] else since
-        now = self._logdir.changes(since if since is None else self._told.begin(viewer, since))
+        now = self._logdir.changes(since if since is None else self._revisions.start_revision(viewer, since))
         since = since if now.since is not None else None
-        rule = self.rule  # asked for after the runs: what says who may see one is there before it
+        rule = self.can_see  # asked for after the runs: what says who may see one is there before it
         runs = tuple(run for run in now.runs if rule(run.id))
         removed = tuple(run for run in now.removed if rule(run))
-        told = self._told.revision(viewer, since, now.revision, bool(runs or removed))
+        told = self._revisions.revision(viewer, since, now.revision, bool(runs or removed))
         return Changes(told, since, runs, removed, None if since is not None else ())
 
     @property
@@ -128,18 +128,18 @@ class Visible:
 
         Raises: VisualprofError: it cannot be opened.
         """
-        return self._remote.open()
+        return self._job_service.open()
 
     @property
-    def rule(self) -> Rule:
+    def can_see(self) -> PathFilter:
         """Tell whether whoever asks may see a run, or a file of the log directories, as they are called towards users.
 
         By a link to a run the files in its folder are not seen by their own names, but as the run's.
         """
         viewer, shared = self.version
-        return (lambda _: True) if viewer is None else self._rules(viewer, shared)
+        return (lambda _: True) if viewer is None else self._filters(viewer, shared)
 
-    def key(self, path: str) -> str:
+    def sharing_key(self, path: str) -> str:
         """What a run is called where its sharing is kept: that outlives other log directories beside its own."""
         home = self._logdir.home
         for root in self._logdir.roots:
@@ -152,81 +152,81 @@ class Visible:
 
         Raises: NotFound: also when it is another's.
         """
-        return queue.jobs.get(job, who().viewer)
+        return queue.jobs.get(job, current_principal().viewer)
 
-    def own_job(self, queue: JobServices, job: str) -> str:
+    def changeable_job(self, queue: JobServices, job: str) -> str:
         """A job that whoever asks may change; its id.
 
         Raises: NotFound. Forbidden: it is another's, which they may see.
         """
-        principal = who()
+        principal = current_principal()
         if principal.viewer is not None and self.job(queue, job).owner != principal.user:
             raise Forbidden(
                 msg("server.only_whoever_submitted_job", "only whoever submitted a job and administrators change it")
             )
         return job
 
-    def holds(self, sha256: str) -> bool:
+    def has_upload(self, sha256: str) -> bool:
         """Did whoever asks upload this file? Knowing its sha256 opens nothing."""
-        return who().viewer is None or self.own_name(sha256) is not None
+        return current_principal().viewer is None or self.upload_name(sha256) is not None
 
-    def own_name(self, sha256: str) -> str | None:
+    def upload_name(self, sha256: str) -> str | None:
         """By which whoever asks uploaded a file; None where they did not."""
-        queue = self._remote.open_existing()
-        return queue.blobs.names([sha256], who().viewer).get(sha256) if queue else None
+        queue = self._job_service.open_existing()
+        return queue.blobs.names([sha256], current_principal().viewer).get(sha256) if queue else None
 
-    def refuse_bytes(self, more: int) -> None:
+    def check_upload_quota(self, more: int) -> None:
         """Before an upload. more: its bytes, and others of whoever asks that the queue does not know.
 
         Raises: QuotaExceeded: they may not have so many.
         """
-        user = who().user
+        user = current_principal().user
         if user is not None:
-            self._remote.open().quotas.check_upload(user, more)
+            self._job_service.open().quotas.check_upload(user, more)
 
-    def _rule_of(self, viewer: str, shared: int) -> Rule:
+    def _filter_for(self, viewer: str, shared: int) -> PathFilter:
         """Of whoever asks now. viewer, shared: their version."""
         del shared
-        scope = who().scope
+        scope = current_principal().scope
         if scope is not None:
-            return lambda path: self.key(path) == scope
+            return lambda path: self.sharing_key(path) == scope
         assert self.accounts  # without them everybody sees all
         of_keys = self.accounts.sharing.visibility_filter(viewer)
-        return lambda path: of_keys(self.key(path))
+        return lambda path: of_keys(self.sharing_key(path))
 
-    def _listing_of(self, revision: int, viewer: str, shared: int) -> Listing:
+    def _listing_for(self, revision: int, viewer: str, shared: int) -> Listing:
         """Of whoever asks now, at that revision or, where it has grown meanwhile, at a later one."""
         del revision, shared
         now = self._logdir.listing()
-        rule = self.rule  # see `changes`
+        rule = self.can_see  # see `changes`
         runs = tuple(run for run in now.runs if rule(run.id))
-        return Listing(self._shown.revision(viewer, runs, now.revision), runs, ())
+        return Listing(self._snapshots.revision(viewer, runs, now.revision), runs, ())
 
 
-class Seen:
+class ScopedQueueView:
     """The files and machines that whoever asks may name in a job. Has the shape of `check.job.Known`."""
 
-    def __init__(self, remote: JobService, visible: Visible) -> None:
-        self._remote, self._visible = remote, visible
+    def __init__(self, job_service: JobService, visible: Visible) -> None:
+        self._job_service, self._visible = job_service, visible
 
     def inspection(self, sha256: str) -> dict[str, Any] | None:
         """What inspection found in a file, under the name of whoever asks; None also for another's."""
-        if who().viewer is None:
-            return self._remote.inspection(sha256)
-        name = self._visible.own_name(sha256)
-        found = self._remote.inspection(sha256) if name else None
+        if current_principal().viewer is None:
+            return self._job_service.inspection(sha256)
+        name = self._visible.upload_name(sha256)
+        found = self._job_service.inspection(sha256) if name else None
         return found and {**found, "name": name}
 
     def agents(self) -> list[Agent]:
         """The machines. An administrator sees others' private ones, but they do not work for them."""
-        return self._remote.agents(who().user)
+        return self._job_service.agents(current_principal().user)
 
     @property
     def urgent(self) -> bool:
         """Administrators decide what is more urgent than the work of others."""
-        return who().may("admin")
+        return current_principal().may("admin")
 
     @property
     def intervals(self) -> Intervals:
         """Who was not heard of for a lease is not there."""
-        return self._remote.intervals
+        return self._job_service.intervals

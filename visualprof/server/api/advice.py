@@ -21,13 +21,13 @@ from visualprof.remote.queue.store.model_records import Lineage, ModelVersion, O
 from visualprof.remote.queue.store.records import Job
 from visualprof.remote.queue.uploads import graph_id
 from visualprof.server.api.evaluation import Reports
-from visualprof.server.api.registry_rows import asker
-from visualprof.server.identity import who
-from visualprof.server.remote_service import JobService, JobServices
-from visualprof.server.routes import READ_ONLY, Resource, change
-from visualprof.server.visible import Seen, Visible
+from visualprof.server.api.registry_rows import current_requester
+from visualprof.server.identity import current_principal
+from visualprof.server.job_service import JobService, JobServices
+from visualprof.server.routes import READ_ONLY_ERROR, Resource, mutation
+from visualprof.server.visible import ScopedQueueView, Visible
 
-MOST = 32
+MAX_CANDIDATES = 32
 
 
 class ApplyBody(msgspec.Struct, forbid_unknown_fields=True):
@@ -64,35 +64,35 @@ class AppliedAnswer(msgspec.Struct):
 class Advices(Resource):
     """The routes over the advice of reports."""
 
-    def __init__(self, logdir: LogDirectory, remote: JobService, visible: Visible, reports: Reports) -> None:
-        self._logdir, self._remote, self._visible, self._reports = logdir, remote, visible, reports
-        self._known = Seen(remote, visible)
+    def __init__(self, logdir: LogDirectory, job_service: JobService, visible: Visible, reports: Reports) -> None:
+        self._logdir, self._job_service, self._visible, self._reports = logdir, job_service, visible, reports
+        self._queue_view = ScopedQueueView(job_service, visible)
 
-    @change(
+    @mutation(
         "POST", "/advice/apply", status=201,
-        refuses={
-            **READ_ONLY, 400: "a candidate cannot be applied", 404: "there is no such report, or its job is gone",
+        errors={
+            **READ_ONLY_ERROR, 400: "a candidate cannot be applied", 404: "there is no such report, or its job is gone",
             429: "a quota is used up",
         },
     )  # fmt: skip
     def apply(self, body: ApplyBody) -> AppliedAnswer:
         """Make versions of candidates, and queue the evaluation of each."""
-        self._remote.require_writable()
-        queue, report = self._remote.open(), self._reports.find(body.report)
-        rows = chosen(report, body.candidates)
+        self._job_service.require_writable()
+        queue, report = self._job_service.open(), self._reports.find(body.report)
+        rows = select_candidates(report, body.candidates)
         job = self._visible.job(queue, report.job)
         return AppliedAnswer([self._applied(queue, job, report, row, body.model) for row in rows])
 
     def _applied(self, queue: JobServices, job: Job, report: Report, row: AdviceRow, name: str) -> AppliedRow:
         made = self._version(job, report, row, name) if row.files else None
         ref = made[1].ref if made else job.request.model
-        request = evaluation_of(job.request, report, row, ref, f"{made[0].name}/{made[1].number}" if made else "")
-        errors, _ = check_request(request, self._known)
+        request = evaluation_request(job.request, report, row, ref, f"{made[0].name}/{made[1].number}" if made else "")
+        errors, _ = check_request(request, self._queue_view)
         if errors:
             raise InvalidRequest(errors)
-        queued, _ = queue.jobs.submit(request, who().user)
+        queued, _ = queue.jobs.submit(request, current_principal().user)
         model, version, new = made or (None, None, False)
-        parent = self._remote.inspection(job.request.model.blob) or {}
+        parent = self._job_service.inspection(job.request.model.blob) or {}
         return AppliedRow(
             candidate=row.candidate,
             address=f"{model.name}/{version.number}" if model and version else None,
@@ -107,11 +107,11 @@ class Advices(Resource):
     def _version(
         self, job: Job, report: Report, row: AdviceRow, name: str
     ) -> tuple[RegisteredModel, ModelVersion, bool]:
-        ref = store_local_files(self._remote, who().user, self._files(report, row))
+        ref = store_local_files(self._job_service, current_principal().user, self._files(report, row))
         parent = content_sha256(job.request.model)
         return register_model(
-            self._remote,
-            asker(),
+            self._job_service,
+            current_requester(),
             name or self._name(parent, job.request.model.name),
             ref,
             source=Origin("job", job=job.id, candidate=row.candidate),
@@ -127,8 +127,10 @@ class Advices(Resource):
 
     def _name(self, parent: str, file: str) -> str:
         """That of the model which the parent is a version of, else the file's."""
-        registry = self._remote.open().registry
-        mine = (m for m in registry.list_visible(who().viewer) if m.can_be_changed_by(asker()))
+        registry = self._job_service.open().registry
+        mine = (
+            m for m in registry.list_visible(current_principal().viewer) if m.can_be_changed_by(current_requester())
+        )
         named = (m.name for m in mine for version in m.versions if version.sha256 == parent)
         return next(named, PurePosixPath(file).stem)
 
@@ -153,13 +155,13 @@ class Advices(Resource):
         return found
 
 
-def chosen(report: Report, names: list[str]) -> list[AdviceRow]:
+def select_candidates(report: Report, names: list[str]) -> list[AdviceRow]:
     """The candidates of those names; without names those that pass.
 
     Raises: BadParameter: there is none of that name, it was found wrong or failed, or nothing passes.
     """
     rows = {row.candidate: row for row in report.advice.rows if row.kind != "original"} if report.advice else {}
-    wanted = names[:MOST] or [name for name, row in rows.items() if row.passes]
+    wanted = names[:MAX_CANDIDATES] or [name for name, row in rows.items() if row.passes]
     if not wanted:
         raise BadParameter(
             msg("server.no_candidate_report_passes", "no candidate of this report passes"),
@@ -180,7 +182,7 @@ def chosen(report: Report, names: list[str]) -> list[AdviceRow]:
     return [rows[name] for name in dict.fromkeys(wanted)]
 
 
-def evaluation_of(asked: Request, report: Report, row: AdviceRow, model: ModelRef, address: str) -> Request:
+def evaluation_request(asked: Request, report: Report, row: AdviceRow, model: ModelRef, address: str) -> Request:
     """The job that measures a candidate as the original was measured, without advice.
 
     Its key is made of all that the click decides, so that the same click gives the same job; a version that was deleted

@@ -21,18 +21,18 @@ from visualprof.remote.queue.tasks.messages import (
     TaskReport,
     parse_batch,
 )
-from visualprof.server.answers import answer
-from visualprof.server.identity import sender
-from visualprof.server.remote_service import JobService, JobServices
-from visualprof.server.routes import Query, Resource, change, get, read
+from visualprof.server.identity import client_address
+from visualprof.server.job_service import JobService, JobServices
+from visualprof.server.responses import json_response
+from visualprof.server.routes import Query, Resource, get, mutation, read_body
 
 if TYPE_CHECKING:
     from visualprof.accounts.service import Accounts
 
-LOG_PIECE = 64 << 10
+MAX_LOG_BYTES = 64 << 10
 MAX_OFFERS = 1000
-_BROWSER = ("Origin", "Sec-Fetch-Site", "Sec-Fetch-Mode")
-_RANGE = re.compile(r"bytes (?:(\d{1,15})-(\d{1,15})|\*)/(\d{1,15}|\*)")
+_BROWSER_HEADERS = ("Origin", "Sec-Fetch-Site", "Sec-Fetch-Mode")
+_CONTENT_RANGE = re.compile(r"bytes (?:(\d{1,15})-(\d{1,15})|\*)/(\d{1,15}|\*)")
 
 
 class Registration(msgspec.Struct):
@@ -51,7 +51,7 @@ RegistrationBody = Annotated[bytes, Registration]
 _REGISTRATION = msgspec.json.Decoder(Registration)
 
 
-class Registered(msgspec.Struct):
+class RegistrationAnswer(msgspec.Struct):
     """Answer of `register`."""
 
     agent: str
@@ -67,7 +67,7 @@ class Heartbeat(msgspec.Struct):
     clock_ns: int | None = None
 
 
-class Beaten(msgspec.Struct):
+class HeartbeatAnswer(msgspec.Struct):
     """Answer of `heartbeat`."""
 
     cancel: list[str]
@@ -75,7 +75,7 @@ class Beaten(msgspec.Struct):
     intervals: Intervals
 
 
-class Wish(msgspec.Struct):
+class LeaseOffer(msgspec.Struct):
     """Body of `lease`. begun: jobs whose specs take turns on a device of the agent, and that device.
 
     fleet: what the free nodes of a fleet can run.
@@ -101,14 +101,14 @@ class LogQuery(LeaseQuery, kw_only=True):
     offset: Annotated[int, Meta(ge=0, lt=10**15)]
 
 
-class Size(msgspec.Struct, omit_defaults=True):
+class FileSize(msgspec.Struct, omit_defaults=True):
     """Bytes of a file that are there. cut: some are beyond the cap."""
 
     size: int
     cut: bool = False
 
 
-class Announcement(msgspec.Struct):
+class UploadAnnouncement(msgspec.Struct):
     """Body of `uploads`."""
 
     files: list[AnnouncedFile]
@@ -117,37 +117,37 @@ class Announcement(msgspec.Struct):
 class AgentLink(Resource):
     """The routes for agents: who sends is asked before anything is read."""
 
-    def __init__(self, remote: JobService, accounts: Accounts | None) -> None:
-        self._remote = remote
+    def __init__(self, job_service: JobService, accounts: Accounts | None) -> None:
+        self._job_service = job_service
         self._machines = accounts.machines if accounts else None
 
     def blueprint(self) -> Blueprint:
         """The routes for an application."""
         made = super().blueprint()
         made.before_request(self._admit)
-        made.register_error_handler(UploadOffsetMismatch, _elsewhere)
+        made.register_error_handler(UploadOffsetMismatch, _offset_mismatch)
         return made
 
     def _admit(self) -> None:
         refuse_browsers()
-        self._remote.require_writable()
+        self._job_service.require_writable()
         if request.path.endswith("/register"):
-            g.local = _registers(self._remote, self._machines is not None)
+            g.local = _is_local_agent(self._job_service, self._machines is not None)
         else:
-            g.sender = sender_of(self._remote)
+            g.sender = authenticate_agent(self._job_service)
 
-    @change("POST", "/agent/register", needs="agent")
-    def register(self, body: RegistrationBody) -> Registered:
+    @mutation("POST", "/agent/register", needs="agent")
+    def register(self, body: RegistrationBody) -> RegistrationAnswer:
         """Register an agent."""
         asked = self._registration(body)
         if asked.protocol != PROTOCOL:
             error = f"this server speaks version {PROTOCOL} of the protocol, not {asked.protocol}"
             raise BadParameter(error, "install the same version of visualprof on both sides")
-        address, known = asked.address or sender(), (asked.agent, asked.token)
-        agents, local = self._remote.open().agents, bool(g.local)
-        join = self._machines.join(_bearer(), asked.name, sender()) if self._machines else None
+        address, known = asked.address or client_address(), (asked.agent, asked.token)
+        agents, local = self._job_service.open().agents, bool(g.local)
+        join = self._machines.join(_bearer_token(), asked.name, client_address()) if self._machines else None
         agent, token = agents.register(asked.name, asked.public, local, address, asked.capabilities, known, join)
-        return Registered(agent, token, self._remote.intervals)
+        return RegistrationAnswer(agent, token, self._job_service.intervals)
 
     def _registration(self, body: bytes) -> Registration:
         """The body, of somebody who may register.
@@ -162,48 +162,48 @@ class AgentLink(Resource):
             )
         else:
             refused = Unauthenticated("this is not the server's token", "the Machines page shows it")
-        may = g.local is not None or (self._machines is not None and self._machines.is_join_code(_bearer()))
+        may = g.local is not None or (self._machines is not None and self._machines.is_join_code(_bearer_token()))
         try:
             asked = _REGISTRATION.decode(body)
         except (ValueError, RecursionError) as error:
             if not may:
                 raise refused from error
             raise BadParameter(f"this is no registration: {error}", "docs/remote.md describes it") from error
-        queue = self._remote.open_existing()
+        queue = self._job_service.open_existing()
         if not may and not (queue and queue.agents.is_registered((asked.agent, asked.token))):
             raise refused
         return asked
 
-    @change("POST", "/agent/heartbeat", needs="agent")
-    def heartbeat(self, body: Heartbeat) -> Beaten:
+    @mutation("POST", "/agent/heartbeat", needs="agent")
+    def heartbeat(self, body: Heartbeat) -> HeartbeatAnswer:
         """Keep leases alive, and hear of those that are over."""
-        agent, queue = sending()
+        agent, queue = current_agent()
         queue.agents.mark_seen(agent, body.capabilities, body.clock_ns)
         cancel, stale = queue.leases.heartbeat(agent, body.tasks)
-        return Beaten(cancel, stale, self._remote.intervals)
+        return HeartbeatAnswer(cancel, stale, self._job_service.intervals)
 
-    @change("POST", "/agent/lease", needs="agent")
-    def lease(self, body: Wish) -> Lease | Response:
+    @mutation("POST", "/agent/lease", needs="agent")
+    def lease(self, body: LeaseOffer) -> Lease | Response:
         """Ask for a task, and wait for one."""
-        agent, queue = sending()
+        agent, queue = current_agent()
         queue.agents.mark_seen(agent)
-        wait_s = min(body.wait_s, self._remote.intervals.poll_s)
+        wait_s = min(body.wait_s, self._job_service.intervals.poll_s)
         gone = request.environ.get("waitress.client_disconnected", lambda: False)
         begun, fleet = dict(list(body.begun.items())[:64]), body.fleet[:MAX_OFFERS]
         return queue.leases.lease(agent, body.devices[:64], wait_s, gone, begun, fleet) or Response(status=204)
 
-    @change("POST", "/agent/tasks/<task>/log", needs="agent")
-    def log(self, task: str, query: LogQuery) -> Size:
+    @mutation("POST", "/agent/tasks/<task>/log", needs="agent")
+    def log(self, task: str, query: LogQuery) -> FileSize:
         """Append to a task's log."""
-        agent, queue = sending()
+        agent, queue = current_agent()
         held = queue.leases.leased_task(agent, task, query.lease)
-        return Size(*queue.logs.append(held, query.offset, read(LOG_PIECE)))
+        return FileSize(*queue.logs.append(held, query.offset, read_body(MAX_LOG_BYTES)))
 
-    @change("POST", "/agent/tasks/<task>/points", needs="agent")
+    @mutation("POST", "/agent/tasks/<task>/points", needs="agent")
     def points(self, task: str, query: LeaseQuery) -> dict[str, Any]:
         """Report a point."""
-        agent, queue = sending()
-        text = read(MAX_POINT_BYTES)
+        agent, queue = current_agent()
+        text = read_body(MAX_POINT_BYTES)
         try:
             batch = parse_batch(text)
             point: dict[str, Any] = msgspec.json.decode(text)
@@ -212,24 +212,24 @@ class AgentLink(Resource):
         queue.leases.save_point(agent, task, query.lease, batch, point)
         return {}
 
-    @change("POST", "/agent/tasks/<task>/files", needs="agent")
+    @mutation("POST", "/agent/tasks/<task>/files", needs="agent")
     def files(self, task: str, query: LeaseQuery) -> dict[str, Any]:
         """What a task needs, with new addresses."""
-        agent, queue = sending()
+        agent, queue = current_agent()
         return {"files": queue.leases.files(queue.leases.leased_task(agent, task, query.lease))}
 
-    @change("POST", "/agent/tasks/<task>/uploads", needs="agent")
-    def uploads(self, task: str, query: LeaseQuery, body: Announcement) -> dict[str, Any]:
+    @mutation("POST", "/agent/tasks/<task>/uploads", needs="agent")
+    def uploads(self, task: str, query: LeaseQuery, body: UploadAnnouncement) -> dict[str, Any]:
         """Announce files of the result; answers where they go."""
-        agent, queue = sending()
+        agent, queue = current_agent()
         return {"files": queue.results.begin_uploads(queue.leases.leased_task(agent, task, query.lease), body.files)}
 
-    @change("POST", "/agent/tasks/<task>/finish", needs="agent")
+    @mutation("POST", "/agent/tasks/<task>/finish", needs="agent")
     def finish(self, task: str, query: LeaseQuery, body: TaskReport) -> dict[str, Any]:
         """Report how a task ended."""
         if body.state not in ("succeeded", "failed", "cancelled"):
             raise BadParameter(f"a task does not end in state {body.state}")
-        agent, queue = sending()
+        agent, queue = current_agent()
         queue.finalizer.finish(agent, task, query.lease, body)
         return {}
 
@@ -237,20 +237,20 @@ class AgentLink(Resource):
 class AgentFiles(Resource):
     """Files of the local store: uploaded ones are read, results written. The signed address is the permission."""
 
-    def __init__(self, remote: JobService) -> None:
-        self._remote = remote
+    def __init__(self, job_service: JobService) -> None:
+        self._job_service = job_service
 
     def blueprint(self) -> Blueprint:
         """The routes for an application."""
         made = super().blueprint()
-        made.before_request(self._remote.require_writable)
-        made.register_error_handler(UploadOffsetMismatch, _elsewhere)
+        made.before_request(self._job_service.require_writable)
+        made.register_error_handler(UploadOffsetMismatch, _offset_mismatch)
         return made
 
     @get("/agent/files/<path:key>", needs="agent")
     def read_file(self, key: str) -> Response:
         """A file."""
-        queue = self._remote.require("no file is kept here")
+        queue = self._job_service.require("no file is kept here")
         facts = queue.signer.verify_url("get", key, request.args)
         path = queue.store.path(key)
         if not path.is_file():
@@ -260,12 +260,12 @@ class AgentFiles(Resource):
         response.headers["Cache-Control"] = "private, no-store"
         return response
 
-    @change("PUT", "/agent/files/<path:key>", status=201, needs="agent")
-    def write(self, key: str) -> Size:
+    @mutation("PUT", "/agent/files/<path:key>", status=201, needs="agent")
+    def write(self, key: str) -> FileSize:
         """Append to a file of a result."""
-        queue = self._remote.require("no file is kept here")
+        queue = self._job_service.require("no file is kept here")
         limit = int(queue.signer.verify_url("put", key, request.args)["size"])
-        return Size(queue.store.append(key, _start(limit), request.stream.read, limit))
+        return FileSize(queue.store.append(key, _start_offset(limit), request.stream.read, limit))
 
 
 def refuse_browsers() -> None:
@@ -273,7 +273,7 @@ def refuse_browsers() -> None:
 
     Raises: Forbidden.
     """
-    if any(name in request.headers for name in _BROWSER) or request.cookies:
+    if any(name in request.headers for name in _BROWSER_HEADERS) or request.cookies:
         raise Forbidden("this address is for agents", "a browser uses the Run page")
 
 
@@ -288,49 +288,49 @@ def refuse_agents() -> None:
         raise Forbidden("an agent's token is of no use here", "agents use /api/v1/agent/")
 
 
-def _elsewhere(error: UploadOffsetMismatch) -> Response:
-    return answer({"error": error.error, "hint": error.hint, "size": error.size}, error.status)
+def _offset_mismatch(error: UploadOffsetMismatch) -> Response:
+    return json_response({"error": error.error, "hint": error.hint, "size": error.size}, error.status)
 
 
-def _registers(remote: JobService, accounts: bool) -> bool | None:
+def _is_local_agent(job_service: JobService, accounts: bool) -> bool | None:
     """Is the sender the agent that this server started? None: it has no token by which a new one may register.
 
     That of the server is none where people have accounts.
 
     Raises: Unauthenticated: it has none at all.
     """
-    token = _bearer().encode("utf-8", "replace")
-    if not accounts and hmac.compare_digest(token, remote.registration_token.encode()):
+    token = _bearer_token().encode("utf-8", "replace")
+    if not accounts and hmac.compare_digest(token, job_service.registration_token.encode()):
         return False
-    if hmac.compare_digest(token, remote.local_token.encode()):
+    if hmac.compare_digest(token, job_service.local_token.encode()):
         return True
     return None
 
 
-def sender_of(remote: JobService) -> tuple[Agent, JobServices]:
+def authenticate_agent(job_service: JobService) -> tuple[Agent, JobServices]:
     """The agent that sends, and the queue.
 
     Raises: Unauthenticated.
     """
-    token, queue = _bearer(), remote.open_existing()
+    token, queue = _bearer_token(), job_service.open_existing()
     if queue is None:
         raise Unauthenticated("this agent is not registered here", "register it again, with the server's token")
     return queue.agents.authenticate(token), queue
 
 
-def sending() -> tuple[Agent, JobServices]:
+def current_agent() -> tuple[Agent, JobServices]:
     """Who sends the request, once it is admitted."""
     return g.sender
 
 
-def _bearer() -> str:
+def _bearer_token() -> str:
     scheme, _, token = request.headers.get("Authorization", "").partition(" ")
     if scheme.lower() != "bearer" or not token:
         raise Unauthenticated("this needs a token", "send Authorization: Bearer TOKEN")
     return token.strip()
 
 
-def _start(size: int) -> int:
+def _start_offset(size: int) -> int:
     """Where the body begins in the whole file.
 
     Raises: BadParameter: the header contradicts the announcement or the body.
@@ -338,7 +338,7 @@ def _start(size: int) -> int:
     header = request.headers.get("Content-Range")
     if header is None:
         return 0
-    match = _RANGE.fullmatch(header)
+    match = _CONTENT_RANGE.fullmatch(header)
     if match is None or (match[3] != "*" and int(match[3]) != size):
         raise BadParameter(f"Content-Range {header[:80]!r} does not fit", f"bytes START-END/{size}")
     if match[1] is None:

@@ -7,17 +7,17 @@ from typing import Any
 from flask import Blueprint, g
 
 from visualprof.reader.logdir.scan import Root
-from visualprof.server.api.agent_link import refuse_browsers, sender_of, sending
-from visualprof.server.followed import AnnouncedFiles, ArrivedFile, AskedOfRun, Followed, SaidOfRun
-from visualprof.server.remote_service import JobService
-from visualprof.server.routes import Resource, change
+from visualprof.server.api.agent_link import authenticate_agent, current_agent, refuse_browsers
+from visualprof.server.followed_runs import AnnouncedRecordings, FollowedRuns, RunCommands, RunUpdate, UploadedRecording
+from visualprof.server.job_service import JobService
+from visualprof.server.routes import Resource, mutation
 
 
 class AgentRuns(Resource):
     """The routes for agents that follow a folder."""
 
-    def __init__(self, remote: JobService, root: Root) -> None:
-        self._remote, self._followed = remote, Followed(root)
+    def __init__(self, job_service: JobService, root: Root) -> None:
+        self._job_service, self._followed = job_service, FollowedRuns(root)
 
     def blueprint(self) -> Blueprint:
         """The routes for an application."""
@@ -27,21 +27,21 @@ class AgentRuns(Resource):
 
     def _admit(self) -> None:
         refuse_browsers()
-        self._remote.require_writable()
-        g.sender = sender_of(self._remote)
+        self._job_service.require_writable()
+        g.sender = authenticate_agent(self._job_service)
 
-    @change("POST", "/agent/runs", needs="agent")
-    def hear(self, body: SaidOfRun) -> AskedOfRun:
+    @mutation("POST", "/agent/runs", needs="agent")
+    def update(self, body: RunUpdate) -> RunCommands:
         """Tell what is new in a run; answers what is asked of it."""
-        return self._followed.hear(*sending(), body)
+        return self._followed.update(*current_agent(), body)
 
-    @change("POST", "/agent/runs/uploads", needs="agent")
-    def announce(self, body: AnnouncedFiles) -> dict[str, Any]:
+    @mutation("POST", "/agent/runs/uploads", needs="agent")
+    def begin_uploads(self, body: AnnouncedRecordings) -> dict[str, Any]:
         """Announce recordings of a run; answers where they go."""
-        return {"files": self._followed.announce(*sending(), body)}
+        return {"files": self._followed.begin_uploads(*current_agent(), body)}
 
-    @change("POST", "/agent/runs/finish", needs="agent")
-    def finish(self, body: ArrivedFile) -> dict[str, Any]:
+    @mutation("POST", "/agent/runs/finish", needs="agent")
+    def finish_upload(self, body: UploadedRecording) -> dict[str, Any]:
         """Put a recording that was sent into its run."""
-        self._followed.finish(*sending(), body)
+        self._followed.finish_upload(*current_agent(), body)
         return {}

@@ -15,20 +15,20 @@ from visualprof.messages import msg
 from visualprof.remote.protocol import Capabilities, Phase
 from visualprof.remote.queue.errors import Conflict
 from visualprof.remote.queue.store.records import Agent, Standing
-from visualprof.server.answers import row
-from visualprof.server.api.session import existing
-from visualprof.server.identity import actor, who
-from visualprof.server.remote_service import JobService, JobServices
-from visualprof.server.routes import READ_ONLY, Resource, change, get
+from visualprof.server.api.session import require_accounts
+from visualprof.server.identity import current_actor, current_principal
+from visualprof.server.job_service import JobService, JobServices
+from visualprof.server.responses import build_row
+from visualprof.server.routes import READ_ONLY_ERROR, Resource, get, mutation
 
 if TYPE_CHECKING:
     from visualprof.accounts.machines import Booking, MachineAccess
     from visualprof.accounts.service import Accounts
 
-INSTALL = "visualprof agent install-runtime onnxruntime"
-LOST_AFTER = 10  # leases
-CHANGED = {403: "the server is read-only, or the machine is another's", 404: "there is no such agent"}
-When = Annotated[int, Meta(ge=0, lt=2**62)]
+INSTALL_COMMAND = "visualprof agent install-runtime onnxruntime"
+LOST_AFTER_LEASES = 10  # leases
+CHANGE_ERRORS = {403: "the server is read-only, or the machine is another's", 404: "there is no such agent"}
+TimestampNs = Annotated[int, Meta(ge=0, lt=2**62)]
 
 
 class AgentTask(msgspec.Struct):
@@ -105,7 +105,7 @@ class AgentChange(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True
     standing: Standing | None = None
 
 
-class Enrolment(msgspec.Struct):
+class Enrollment(msgspec.Struct):
     """What to type on the machine that is to be added, once and within the time; it belongs to whoever asked."""
 
     command: str
@@ -122,28 +122,30 @@ class NewGrant(msgspec.Struct, forbid_unknown_fields=True):
 class NewBooking(msgspec.Struct, forbid_unknown_fields=True):
     """When a machine is to be kept. email: for whom; "" is maintenance."""
 
-    from_ns: When
-    until_ns: When
+    from_ns: TimestampNs
+    until_ns: TimestampNs
     email: str = ""
 
 
 class Agents(Resource):
     """The routes over the queue of a server."""
 
-    def __init__(self, remote: JobService, accounts: Accounts | None, base_url: str = "") -> None:
-        self._remote, self._accounts, self._base_url = remote, accounts, base_url
+    def __init__(self, job_service: JobService, accounts: Accounts | None, base_url: str = "") -> None:
+        self._job_service, self._accounts, self._base_url = job_service, accounts, base_url
 
     @get("/agents")
     def agents(self) -> AgentsAnswer:
         """Every agent."""
         return self._agents()
 
-    @change("PATCH", "/agents/<agent>", refuses={**CHANGED, 409: "it belongs to the server, which cannot put it out"})
+    @mutation(
+        "PATCH", "/agents/<agent>", errors={**CHANGE_ERRORS, 409: "it belongs to the server, which cannot put it out"}
+    )
     def change_agent(self, agent: str, body: AgentChange) -> AgentsAnswer:
         """Change an agent."""
         if body.name is not None and not (body.name.isprintable() and 0 < len(body.name.strip()) <= 200):
             raise BadParameter(msg("server.name_1_200_visible", "name: 1 to 200 visible characters"))
-        if body.public is not None and not who().may("admin"):
+        if body.public is not None and not current_principal().may("admin"):
             raise Forbidden(
                 msg("server.only_administrators_make_machine", "only administrators make a machine public or private")
             )
@@ -151,16 +153,16 @@ class Agents(Resource):
         queue.agents.update(agent, body.name, body.public, body.standing, self._allow(agent, told))
         return self._agents()
 
-    @change("DELETE", "/agents/<agent>", refuses={**CHANGED, 409: "it is online, and was not put out"})
+    @mutation("DELETE", "/agents/<agent>", errors={**CHANGE_ERRORS, 409: "it is online, and was not put out"})
     def forget(self, agent: str) -> AgentsAnswer:
         """Forget an agent."""
         self._changing().agents.delete(agent, self._allow(agent, "removed"))
         return self._agents()
 
-    @change("POST", "/agents/token", refuses={**READ_ONLY, 409: "machines join by codes here"}, needs="admin")
+    @mutation("POST", "/agents/token", errors={**READ_ONLY_ERROR, 409: "machines join by codes here"}, needs="admin")
     def rotate(self) -> AgentsAnswer:
         """Make another registration token; machines that are registered stay."""
-        self._remote.require_writable()
+        self._job_service.require_writable()
         if self._accounts:
             raise Conflict(
                 msg(
@@ -169,37 +171,37 @@ class Agents(Resource):
                 ),
                 "POST /agents/codes",
             )
-        self._remote.rotate_registration_token()
+        self._job_service.rotate_registration_token()
         return self._agents()
 
-    @change("POST", "/agents/codes", status=201, refuses={404: "there are no accounts"})
-    def enrol(self) -> Enrolment:
+    @mutation("POST", "/agents/codes", status=201, errors={404: "there are no accounts"})
+    def enrol(self) -> Enrollment:
         """Make a code by which one machine registers."""
-        code = self._machines.create_join_code(actor())
-        return Enrolment(self._command(f" --token {code}"), code)
+        code = self._machines.create_join_code(current_actor())
+        return Enrollment(self._command(f" --token {code}"), code)
 
-    @change("POST", "/agents/<agent>/grants", refuses=CHANGED)
+    @mutation("POST", "/agents/<agent>/grants", errors=CHANGE_ERRORS)
     def grant(self, agent: str, body: NewGrant) -> AgentsAnswer:
         """Let a private machine work for somebody else."""
-        self._machines.grant(actor(), agent, body.email, body.project)
+        self._machines.grant(current_actor(), agent, body.email, body.project)
         return self._agents()
 
-    @change("DELETE", "/agents/<agent>/grants/<holder>", refuses=CHANGED)
+    @mutation("DELETE", "/agents/<agent>/grants/<holder>", errors=CHANGE_ERRORS)
     def revoke(self, agent: str, holder: str) -> AgentsAnswer:
         """Take that back."""
-        self._machines.revoke(actor(), agent, holder)
+        self._machines.revoke(current_actor(), agent, holder)
         return self._agents()
 
-    @change("POST", "/agents/<agent>/bookings", refuses={**CHANGED, 409: "another one overlaps"}, needs="admin")
+    @mutation("POST", "/agents/<agent>/bookings", errors={**CHANGE_ERRORS, 409: "another one overlaps"}, needs="admin")
     def book(self, agent: str, body: NewBooking) -> AgentsAnswer:
         """Keep a machine for somebody, or for maintenance."""
-        self._machines.book(actor(), agent, body.email, body.from_ns, body.until_ns)
+        self._machines.book(current_actor(), agent, body.email, body.from_ns, body.until_ns)
         return self._agents()
 
-    @change("DELETE", "/agents/<agent>/bookings/<booking>", refuses=CHANGED, needs="admin")
+    @mutation("DELETE", "/agents/<agent>/bookings/<booking>", errors=CHANGE_ERRORS, needs="admin")
     def free(self, agent: str, booking: str) -> AgentsAnswer:
         """End that."""
-        self._machines.cancel_booking(actor(), agent, booking)
+        self._machines.cancel_booking(current_actor(), agent, booking)
         return self._agents()
 
     @get("/agent.pyz", media=("application/octet-stream",), root="", needs="anyone")
@@ -213,60 +215,68 @@ class Agents(Resource):
 
     @property
     def _machines(self) -> MachineAccess:
-        return existing(self._accounts).machines
+        return require_accounts(self._accounts).machines
 
     def _allow(self, agent: str, what: str) -> Callable[[Any], None]:
         """Who changes it is asked, and noted, where there are accounts."""
-        return self._accounts.machines.authorize_change(actor(), agent, what) if self._accounts else lambda _: None
+        return (
+            self._accounts.machines.authorize_change(current_actor(), agent, what) if self._accounts else lambda _: None
+        )
 
     def _changing(self) -> JobServices:
-        self._remote.require_writable()
-        return self._remote.require(msg("server.there_no_such_agent", "there is no such agent"))
+        self._job_service.require_writable()
+        return self._job_service.require(msg("server.there_no_such_agent", "there is no such agent"))
 
     def _command(self, token: str) -> str:
         return f"visualprof agent --server {(self._base_url or request.host_url).rstrip('/')}{token}"
 
     def _agents(self) -> AgentsAnswer:
-        remote, by_code, queue = self._remote, self._accounts is not None, self._remote.open_existing()
+        job_service, by_code, queue = self._job_service, self._accounts is not None, self._job_service.open_existing()
         rows = self._rows(queue) if queue else []
-        hidden = not (by_code or who().may("admin"))
+        hidden = not (by_code or current_principal().may("admin"))
         token = (
-            "" if remote.problem or by_code else " --token TOKEN" if hidden else f" --token {remote.registration_token}"
+            ""
+            if job_service.problem or by_code
+            else " --token TOKEN"
+            if hidden
+            else f" --token {job_service.registration_token}"
         )
-        return AgentsAnswer(rows, self._command(token), hidden, by_code, INSTALL, remote.local_agent)
+        return AgentsAnswer(rows, self._command(token), hidden, by_code, INSTALL_COMMAND, job_service.local_agent)
 
     def _rows(self, queue: JobServices) -> list[AgentRow]:
-        busy, lease_s, me = _busy(queue), self._remote.intervals.lease_s, who()
+        busy, lease_s, me = _running_tasks(queue), self._job_service.intervals.lease_s, current_principal()
         team = self._accounts.machines if self._accounts else None
         owners, grants, bookings = (team.owners(), team.grants(), team.bookings()) if team else ({}, {}, {})
 
         def shown(agent: Agent) -> AgentRow:
             owned = me.user is not None and agent.owner == me.user and me.may("member")
             mine = me.sees_all or me.may("admin") or owned
-            return row(
+            return build_row(
                 AgentRow, agent,
-                online=agent.online(lease_s), lost=not agent.online(LOST_AFTER * lease_s), last_seen_ns=agent.seen_ns,
+                online=agent.online(lease_s), lost=not agent.online(LOST_AFTER_LEASES * lease_s), last_seen_ns=agent.seen_ns,
                 tasks=busy.get(agent.id, []), owner=owners.get(agent.id) if mine else None, changeable=mine,
                 grants=grants.get(agent.id, []) if mine else [],
-                bookings=[_booking(booking, mine) for booking in bookings.get(agent.id, ())],
+                bookings=[_booking_row(booking, mine) for booking in bookings.get(agent.id, ())],
             )  # fmt: skip
 
         return [shown(agent) for agent in queue.agents.list_visible(me.viewer)]
 
 
-def _booking(booking: Booking, told: bool) -> BookingRow:
+def _booking_row(booking: Booking, told: bool) -> BookingRow:
     kind = "reservation" if booking.user else "maintenance"
-    mine = booking.user is not None and booking.user == who().user
+    mine = booking.user is not None and booking.user == current_principal().user
     email = booking.email if told or mine else None
     return BookingRow(booking.id, kind, mine, email, booking.from_ns, booking.until_ns)
 
 
-def _busy(queue: JobServices) -> dict[str, list[AgentTask]]:
+def _running_tasks(queue: JobServices) -> dict[str, list[AgentTask]]:
     """What machines are doing, as far as whoever asks may see it."""
     busy = dict[str, list[AgentTask]]()
-    for job in queue.jobs.running(who().viewer):
+    for job in queue.jobs.running(current_principal().viewer):
         for task in job.tasks:
             if task.state == "running" and task.agent:
                 name = job.request.name or job.request.model.name
-                busy.setdefault(task.agent, []).append(row(AgentTask, task, task=task.id, name=name, spec=task.spec.id))
+                busy.setdefault(task.agent, []).append(
+                    build_row(AgentTask, task, task=task.id, name=name, spec=task.spec.id)
+                )
     return busy

@@ -22,24 +22,24 @@ from visualprof.remote.protocol import Request, TaskFailure
 from visualprof.remote.queue.check.job import InvalidRequest, check_request
 from visualprof.remote.queue.service import JobService
 from visualprof.remote.queue.uploads import save_local_files
-from visualprof.server.api.cases import ShippedCase, described
-from visualprof.server.identity import who
-from visualprof.server.remote_service import JobServices
-from visualprof.server.routes import READ_ONLY, Resource, change
-from visualprof.server.visible import Seen, Visible
+from visualprof.server.api.cases import ShippedCase, shipped_case_row
+from visualprof.server.identity import current_principal
+from visualprof.server.job_service import JobServices
+from visualprof.server.routes import READ_ONLY_ERROR, Resource, mutation
+from visualprof.server.visible import ScopedQueueView, Visible
 
-JOBS_MAX = 64
-CHANGED = {**READ_ONLY, 400: "no case, or nothing that could run it", 404: "there is no such case or file"}
+MAX_JOBS = 64
+CHANGE_ERRORS = {**READ_ONLY_ERROR, 400: "no case, or nothing that could run it", 404: "there is no such case or file"}
 
 
-class SentCase(msgspec.Struct, forbid_unknown_fields=True):
+class UploadedCase(msgspec.Struct, forbid_unknown_fields=True):
     """A zip of a case's folder that was uploaded as a part. blob: its sha256. name: of the file."""
 
     blob: str
     name: str
 
 
-class CaseWish(msgspec.Struct, forbid_unknown_fields=True):
+class CaseRequest(msgspec.Struct, forbid_unknown_fields=True):
     """A case that is to run with each compiler on each machine: a job each.
 
     case: one that ships, or sent: a zip. framework: "" where it has one, or says which. agents: ids of machines.
@@ -47,13 +47,13 @@ class CaseWish(msgspec.Struct, forbid_unknown_fields=True):
     step, null none of its own.
     """
 
-    agents: Annotated[list[str], Meta(min_length=1, max_length=JOBS_MAX)]
+    agents: Annotated[list[str], Meta(min_length=1, max_length=MAX_JOBS)]
     case: str = ""
-    sent: SentCase | None = None
+    sent: UploadedCase | None = None
     framework: str = ""
     vendor: str = "cpu"
-    compilers: Annotated[list[str], Meta(max_length=JOBS_MAX)] = []
-    settings: Annotated[dict[str, str], Meta(max_length=JOBS_MAX)] = {}
+    compilers: Annotated[list[str], Meta(max_length=MAX_JOBS)] = []
+    settings: Annotated[dict[str, str], Meta(max_length=MAX_JOBS)] = {}
     timeout_s: float = 3600.0
     step_timeout_s: float | None = None
 
@@ -67,32 +67,32 @@ class CaseJobs(msgspec.Struct):
 class CaseSubmissions(Resource):
     """The routes over the queue of a server."""
 
-    def __init__(self, remote: JobService, visible: Visible) -> None:
-        self._remote, self._visible = remote, visible
-        self._known = Seen(remote, visible)
+    def __init__(self, job_service: JobService, visible: Visible) -> None:
+        self._job_service, self._visible = job_service, visible
+        self._queue_view = ScopedQueueView(job_service, visible)
 
-    @change("POST", "/cases/sent", refuses=CHANGED)
-    def sent(self, body: SentCase) -> ShippedCase:
+    @mutation("POST", "/cases/sent", errors=CHANGE_ERRORS)
+    def sent(self, body: UploadedCase) -> ShippedCase:
         """What a case is that was sent as a zip; nothing of it is run."""
-        self._remote.require_writable()
-        with self._case(self._remote.open(), "", body) as case:
-            return described(case)
+        self._job_service.require_writable()
+        with self._case(self._job_service.open(), "", body) as case:
+            return shipped_case_row(case)
 
-    @change("POST", "/cases/jobs", status=201, refuses={**CHANGED, 429: "a quota is used up"})
-    def submit(self, body: CaseWish) -> CaseJobs:
+    @mutation("POST", "/cases/jobs", status=201, errors={**CHANGE_ERRORS, 429: "a quota is used up"})
+    def submit(self, body: CaseRequest) -> CaseJobs:
         """Submit a case with each compiler on each machine."""
-        self._remote.require_writable()
-        queue, vendor = self._remote.open(), _vendor(body)
+        self._job_service.require_writable()
+        queue, vendor = self._job_service.open(), _vendor(body)
         with self._case(queue, body.case, body.sent) as case:
             requests = list(_requests(body, case, vendor, self._packed(queue, case)))
         for request in requests:  # all of them, or none
-            errors, _ = check_request(request, self._known)
+            errors, _ = check_request(request, self._queue_view)
             if errors:
                 raise InvalidRequest(errors)
-        return CaseJobs([queue.jobs.submit(request, who().user)[0] for request in requests])
+        return CaseJobs([queue.jobs.submit(request, current_principal().user)[0] for request in requests])
 
     @contextmanager
-    def _case(self, queue: JobServices, name: str, sent: SentCase | None) -> Generator[Case]:
+    def _case(self, queue: JobServices, name: str, sent: UploadedCase | None) -> Generator[Case]:
         """A case with its files, as long as it is looked at."""
         if sent is None:
             if name not in shipped_cases():
@@ -102,27 +102,27 @@ class CaseSubmissions(Resource):
                 )
             yield read_case(shipped_cases()[name])
             return
-        if not self._visible.holds(sent.blob):
+        if not self._visible.has_upload(sent.blob):
             raise NotFound(
                 msg("server.file_not_here", "this file is not here"),
                 msg("server.upload_zip_first", "upload the zip first"),
             )
-        with tempfile.TemporaryDirectory(prefix="visualprof-case-") as folder, _failing():
+        with tempfile.TemporaryDirectory(prefix="visualprof-case-") as folder, _as_bad_parameter():
             yield read_uploaded_case(queue.blobs.path(sent.blob), sent.name, Path(folder))
 
     def _packed(self, queue: JobServices, case: Case) -> str:
         """Keep the bundle of a case; its sha256."""
-        with tempfile.TemporaryDirectory(prefix="visualprof-case-") as folder, _failing():
+        with tempfile.TemporaryDirectory(prefix="visualprof-case-") as folder, _as_bad_parameter():
             packed, name = Path(folder, "packed"), f"{case.name}{SUFFIX}"
             pack(case, packed)
-            (upload,) = save_local_files(self._remote, {name: packed}, part=True)
-        if (user := who().user) is not None:
+            (upload,) = save_local_files(self._job_service, {name: packed}, part=True)
+        if (user := current_principal().user) is not None:
             queue.blobs.add_holder(user, {upload.blob: (name, upload.size)})
         return upload.blob
 
 
 @contextmanager
-def _failing() -> Generator[None]:
+def _as_bad_parameter() -> Generator[None]:
     """What is wrong with a case is a refusal."""
     try:
         yield
@@ -130,7 +130,7 @@ def _failing() -> Generator[None]:
         raise BadParameter(failure.error, failure.hint) from None
 
 
-def _vendor(body: CaseWish) -> Vendor:
+def _vendor(body: CaseRequest) -> Vendor:
     vendors = all_vendors()
     if body.vendor not in vendors:
         raise BadParameter(
@@ -140,7 +140,7 @@ def _vendor(body: CaseWish) -> Vendor:
     return vendors[body.vendor]
 
 
-def _requests(body: CaseWish, case: Case, vendor: Vendor, blob: str) -> Generator[Request]:
+def _requests(body: CaseRequest, case: Case, vendor: Vendor, blob: str) -> Generator[Request]:
     """A job for each compiler on each machine."""
     framework = body.framework or case.framework
     if framework not in case.frameworks:
@@ -148,9 +148,9 @@ def _requests(body: CaseWish, case: Case, vendor: Vendor, blob: str) -> Generato
             f"{case.name} has {', '.join(case.frameworks)}",
             msg("server.choose_one_frameworks", "choose one of these frameworks"),
         )
-    if len(body.agents) * len(body.compilers) > JOBS_MAX:
+    if len(body.agents) * len(body.compilers) > MAX_JOBS:
         raise BadParameter(
-            msg("server.more_than_jobs", f"these are more than {JOBS_MAX} jobs"),
+            msg("server.more_than_jobs", f"these are more than {MAX_JOBS} jobs"),
             msg("server.choose_fewer_compilers_machines", "choose fewer compilers or machines"),
         )
     settings = {key: parse_value(text) for key, text in body.settings.items()}

@@ -17,8 +17,8 @@ from visualprof.messages import msg
 from visualprof.reader.logdir.directory import LogDirectory
 from visualprof.reader.logdir.scan import Version
 from visualprof.reader.results.case import CASE_FILE, CaseResult, read_case
-from visualprof.server.answers import csv_file, raw, row
 from visualprof.server.api.evaluation import Reports
+from visualprof.server.responses import build_row, bytes_response, csv_response
 from visualprof.server.routes import Query, Resource, get
 from visualprof.server.visible import Visible
 from visualprof.views.answers.charts import Option
@@ -42,7 +42,7 @@ from visualprof.views.measure.cases import (
 if TYPE_CHECKING:
     from visualprof.remote.cases.folder import Case
 
-LOG, LOG_TAIL = "log.txt", 1 << 16
+LOG_FILE, LOG_TAIL_BYTES = "log.txt", 1 << 16
 
 
 class CasesQuery(Query):
@@ -146,7 +146,7 @@ class Cases(Resource):
         self._seen = -1
         self._lock = threading.Lock()
 
-    @get("/cases", media=("application/json", "text/csv", "text/markdown"), refuses={400: "there is no such figure"})
+    @get("/cases", media=("application/json", "text/csv", "text/markdown"), errors={400: "there is no such figure"})
     def listing(self, query: CasesQuery) -> CasesAnswer | Response:
         """Cases that ship, and the results of cases."""
         if query.metric and query.metric not in METRICS:
@@ -156,19 +156,19 @@ class Cases(Resource):
             )
         every = self._results()
         rows = columns_of(leader_columns(every))
-        chosen = {run: one for run, one in every.items() if _wanted(run, one, query)}
+        chosen = {run: one for run, one in every.items() if _matches(run, one, query)}
         chosen = newest_results(chosen) if query.newest else chosen
         table = leader_columns(chosen)
         if query.format == "csv":
-            return csv_file(Table(columns=table).to_csv(), "cases")
+            return csv_response(Table(columns=table).to_csv(), "cases")
         if query.format == "flagperf":
             in_order = [chosen[run] for run in table.run]
-            return raw(flagperf_table(in_order, with_case=True).encode(), "text/markdown")
+            return bytes_response(flagperf_table(in_order, with_case=True).encode(), "text/markdown")
         known = [name for name in METRICS if any(value is not None for value in columns_of(table)[name])]
         metric = query.metric or next(iter(known), next(iter(METRICS)))
         return CasesAnswer(
-            shipped=shipped(),
-            makers=makers(),
+            shipped=shipped_case_rows(),
+            makers=vendor_rows(),
             results=table,
             cases=sorted(set(rows["case"])),
             vendors=sorted(set(rows["vendor"])),
@@ -178,7 +178,7 @@ class Cases(Resource):
             charts={"figure": option} if (option := metric_chart(chosen, metric)) else {},
         )
 
-    @get("/cases/result", refuses={404: "there is no such result"})
+    @get("/cases/result", errors={404: "there is no such result"})
     def result(self, query: ResultQuery) -> CaseAnswer:
         """What stands behind a result of a case."""
         result = self._results().get(query.run)
@@ -189,11 +189,11 @@ class Cases(Resource):
             )
         report = next((one for one in self._reports.current()[1] if one.id == query.run), None)
         log, cut = self._log(query.run)
-        return row(
+        return build_row(
             CaseAnswer,
             result,
             run=query.run,
-            facts=row(CaseFacts, result, batch_size=result.batch_size or None),
+            facts=build_row(CaseFacts, result, batch_size=result.batch_size or None),
             passes=pass_columns(result),
             steps=step_columns(result),
             settings=setting_columns(result),
@@ -217,47 +217,47 @@ class Cases(Resource):
                     else (file.version, read_case(Path(file.path)))
                     for run, file in files.items()
                 }  # fmt: skip
-            seen = self._visible.rule
+            seen = self._visible.can_see
             return {run: result for run, (_, result) in self._known.items() if result and seen(run)}
 
     def _log(self, run: str) -> tuple[str, bool]:
         """The end of the log of a result, and whether there is more before it; "" without one."""
-        name = LOG if run == "." else f"{run}/{LOG}"
-        for file in self._logdir.files(LOG.__eq__):
+        name = LOG_FILE if run == "." else f"{run}/{LOG_FILE}"
+        for file in self._logdir.files(LOG_FILE.__eq__):
             if file.file == name:
                 self._logdir.ensure_local(file.path)
                 try:
                     with Path(file.path).open("rb") as log:
-                        start = max(log.seek(0, 2) - LOG_TAIL, 0)
+                        start = max(log.seek(0, 2) - LOG_TAIL_BYTES, 0)
                         log.seek(start)
-                        return log.read(LOG_TAIL).decode("utf-8", "replace"), start > 0
+                        return log.read(LOG_TAIL_BYTES).decode("utf-8", "replace"), start > 0
                 except OSError:
                     break
         return "", False
 
 
-def _wanted(run: str, result: CaseResult, query: CasesQuery) -> bool:
+def _matches(run: str, result: CaseResult, query: CasesQuery) -> bool:
     (machine,) = leader_columns({run: result}).machine
     pairs = ((query.case, result.case), (query.vendor, result.vendor), (query.machine, machine))
     return all(not wanted or wanted == value for wanted, value in pairs)
 
 
 @lru_cache(1)
-def shipped() -> list[ShippedCase]:
+def shipped_case_rows() -> list[ShippedCase]:
     """The cases that come with visualprof: their descriptions are read, none of their code is."""
     from visualprof.remote.cases.folder import read_case as case_of
     from visualprof.remote.cases.folder import shipped_cases
 
-    return [described(case_of(path)) for path in shipped_cases().values()]
+    return [shipped_case_row(case_of(path)) for path in shipped_cases().values()]
 
 
-def described(case: Case) -> ShippedCase:
+def shipped_case_row(case: Case) -> ShippedCase:
     """What a page says of a case."""
     return ShippedCase(case.name, case.title, list(case.frameworks), case.framework, case.case.get("compiler"))
 
 
 @lru_cache(1)
-def makers() -> list[CaseVendor]:
+def vendor_rows() -> list[CaseVendor]:
     """The vendors, with what a machine needs for each of their compilers."""
     from visualprof.remote.cases import all_vendors
 

@@ -11,9 +11,9 @@ from visualprof.errors import MissingData
 from visualprof.messages import msg
 from visualprof.reader.logdir.directory import LogDirectory
 from visualprof.server.api.evaluation import Reports
-from visualprof.server.api.spans import columns_of, summary_of
-from visualprof.server.api.views import TABS, Results, RowsQuery, rows_of, shown
-from visualprof.server.routes import SPAN, Resource, get
+from visualprof.server.api.spans import load_trace, require_summary
+from visualprof.server.api.views import TSV_TYPE, ResultCache, RowsQuery, row_selection, table_response
+from visualprof.server.routes import SPAN_ERRORS, Resource, get
 from visualprof.server.visible import Visible
 from visualprof.views.answers.disk_cache import CachedAnswer
 from visualprof.views.answers.table import Answer
@@ -47,19 +47,21 @@ class Diffs(Resource):
     """The route over what the log directories hold. The sides are kept, pairs take milliseconds."""
 
     def __init__(self, logdir: LogDirectory, visible: Visible, reports: Reports) -> None:
-        self._logdir, self._visible, self._reports, self._sides = logdir, visible, reports, Results[Any]()
+        self._logdir, self._visible, self._reports, self._sides = logdir, visible, reports, ResultCache[Any]()
 
-    @get("/diff", media=("application/json", "text/csv", TABS), refuses=SPAN, needs="link")
+    @get("/diff", media=("application/json", "text/csv", TSV_TYPE), errors=SPAN_ERRORS, needs="link")
     def diff(self, query: DiffQuery) -> DiffAnswer | Response:
         """A run compared with another."""
-        rows = rows_of(query)
+        rows = row_selection(query)
         if query.view == "evaluation":
             base_report, new_report = self._reports.find(query.base), self._reports.find(query.run)
             points = compare_reports(query.base, [base_report], query.run, [new_report])
-            return cast("DiffAnswer | Response", shown("diff", points, query, rows))
+            return cast("DiffAnswer | Response", table_response("diff", points, query, rows))
         base = self._side(query, query.base, query.base_worker, query.base_span, query.base_step or self._beside(query))
         new = self._side(query, query.run, query.worker, query.span, query.step)
-        return cast("DiffAnswer | Response", shown("diff", compare(query.view, base, new, query.phase), query, rows))
+        return cast(
+            "DiffAnswer | Response", table_response("diff", compare(query.view, base, new, query.phase), query, rows)
+        )
 
     def _beside(self, query: DiffQuery) -> str:
         """The base's step beside the one that is asked for: of its name, else of its place."""
@@ -76,7 +78,7 @@ class Diffs(Resource):
         Raises: NotFound: there is no such run for whoever asks. Parsing. Unreadable. MissingData: it has nothing.
         """
         span = self._visible.listing().find(run, worker, span_id)
-        summary = summary_of(self._logdir, span)
+        summary = require_summary(self._logdir, span)
         params = SIDE.parse({"view": query.view, "step": step, "group": query.group})
         if "overview" not in summary.views:
             raise MissingData(
@@ -86,7 +88,7 @@ class Diffs(Resource):
 
         def worked_out() -> Answer:
             place = CachedAnswer(self._logdir.cache, SIDE, params, (summary.fingerprint,))
-            return place.load_or_compute(lambda: compute(columns_of(self._logdir, span), params))
+            return place.load_or_compute(lambda: compute(load_trace(self._logdir, span), params))
 
         return Named(
             span.log_file.file,

@@ -27,13 +27,13 @@ from visualprof.reader.results.report import (
 )
 from visualprof.reader.trace import Trace
 from visualprof.remote.protocol import State
-from visualprof.server.answers import Polled, csv_file, row
-from visualprof.server.api.partial_reports import Making
-from visualprof.server.api.spans import columns_of
-from visualprof.server.identity import who
-from visualprof.server.remote_service import JobService
+from visualprof.server.api.partial_reports import RunningReports
+from visualprof.server.api.spans import load_trace
+from visualprof.server.identity import current_principal
+from visualprof.server.job_service import JobService
+from visualprof.server.responses import VersionedResponse, build_row, csv_response
 from visualprof.server.routes import Query, Resource, get
-from visualprof.server.visible import Shown, Visible
+from visualprof.server.visible import ListSnapshot, Visible
 from visualprof.views.answers.charts import Option
 from visualprof.views.answers.table import Answer
 from visualprof.views.evaluation import EvaluationParams, compute, overlay_charts
@@ -55,10 +55,10 @@ from visualprof.views.measure.point import (
 )
 from visualprof.views.measure.setting_search import SearchColumns, SearchedColumns
 
-MOST_REPORTS = 100
-NO_REPORT = {400: "a parameter has a wrong name or value", 404: "there is no such report or point"}
+MAX_REPORTS = 100
+REPORT_ERRORS = {400: "a parameter has a wrong name or value", 404: "there is no such report or point"}
 
-_Place = dict[str, str]
+_SpanIds = dict[str, str]
 _Versions = tuple[tuple[str, Version], ...]
 
 
@@ -154,10 +154,10 @@ class PointAnswer(Answer):
 class Reports:
     """The reports below the log directories, read again when their files change, and those in the making."""
 
-    def __init__(self, logdir: LogDirectory, visible: Visible, remote: JobService) -> None:
+    def __init__(self, logdir: LogDirectory, visible: Visible, job_service: JobService) -> None:
         self._logdir, self._visible = logdir, visible
-        self._making = Making(remote)
-        self._shown = Shown()
+        self._making = RunningReports(job_service)
+        self._snapshots = ListSnapshot()
         self._made: dict[str, Report] = {}
         self._known: dict[str, tuple[_Versions, Report | None]] = {}
         self._seen = -1
@@ -169,17 +169,17 @@ class Reports:
         with self._lock:
             if self._seen != self._logdir.files_revision:
                 self._seen = self._logdir.files_revision
-                self._look()
+                self._refresh()
             known = {name: report for name, (_, report) in self._known.items() if report}
             made = self._making.current(known)
             self._revision += made != self._made
             self._made = made
             reports = sorted((known | made).values(), key=lambda r: (-r.finished_ns, r.id))
-            seen = self._visible.rule
+            seen = self._visible.can_see
             mine = [report for report in reports if seen(report.id)]
-            return self._shown.revision(who().viewer, mine, self._revision), mine
+            return self._snapshots.revision(current_principal().viewer, mine, self._revision), mine
 
-    def _look(self) -> None:
+    def _refresh(self) -> None:
         now = find_result_folders(self._logdir.files(RESULT_FILES.__contains__))
         known = {name: kept for name, kept in self._known.items() if name in now}
         changed = len(known) != len(self._known)
@@ -191,7 +191,7 @@ class Reports:
         self._known = known
         self._revision += changed
 
-    def page_of(self, run: str) -> str:
+    def page_url(self, run: str) -> str:
         """The page that shows a run, or a report without one.
 
         Raises: NotFound.
@@ -217,7 +217,7 @@ class Reports:
             msg("server.ids_listed_api_v1", "ids are listed by /api/v1/evaluation"),
         )
 
-    def chosen(self, names: Sequence[str]) -> list[Report]:
+    def select(self, names: Sequence[str]) -> list[Report]:
         """The reports of those ids; a text may hold several, separated by commas.
 
         Raises: BadParameter: none, or too many. NotFound.
@@ -229,10 +229,10 @@ class Reports:
             raise BadParameter(
                 msg("server.parameter_reports_missing", "the parameter 'reports' is missing"), OverlayQuery.hint
             )
-        if len(wanted) > MOST_REPORTS:
+        if len(wanted) > MAX_REPORTS:
             raise BadParameter(
                 msg("server.reports_once", f"{len(wanted)} reports at once"),
-                msg("server.most", f"at most {MOST_REPORTS}"),
+                msg("server.most", f"at most {MAX_REPORTS}"),
             )
         return [known[name] if name in known else self.find(name) for name in wanted]
 
@@ -242,7 +242,7 @@ class Evaluation(Resource):
 
     def __init__(self, logdir: LogDirectory, visible: Visible, reports: Reports) -> None:
         self._logdir, self._visible, self._reports = logdir, visible, reports
-        self._latest = Polled()
+        self._latest = VersionedResponse()
 
     @get("/evaluation", needs="link")
     def listing(self) -> ReportsAnswer | Response:
@@ -251,13 +251,13 @@ class Evaluation(Resource):
         version = revision, self._logdir.revision, self._visible.version
         return self._latest.answer(version, lambda: ReportsAnswer(revision, self._rows(reports)))
 
-    @get("/evaluation/overlay", media=("application/json", "text/csv"), refuses=NO_REPORT, needs="link")
+    @get("/evaluation/overlay", media=("application/json", "text/csv"), errors=REPORT_ERRORS, needs="link")
     def overlay(self, query: OverlayQuery) -> EvaluationAnswer | Response:
         """Reports laid over each other."""
-        chosen = self._reports.chosen(request.args.getlist("reports"))
+        chosen = self._reports.select(request.args.getlist("reports"))
         result = compute(chosen, EvaluationParams(query.slo_ns))
         if query.format == "csv":
-            return csv_file(result.to_csv(), "evaluation")
+            return csv_response(result.to_csv(), "evaluation")
         return EvaluationAnswer(
             reports=self._rows(chosen),
             table=result.columns,
@@ -270,7 +270,7 @@ class Evaluation(Resource):
             charts=overlay_charts(chosen),
         )
 
-    @get("/evaluation/point", refuses=NO_REPORT, needs="link")
+    @get("/evaluation/point", errors=REPORT_ERRORS, needs="link")
     def point(self, query: PointQuery) -> PointAnswer:
         """One point of a report."""
         report = self._reports.find(query.report)
@@ -281,16 +281,16 @@ class Evaluation(Resource):
                 msg("server.report_no_point_batch", f"the report {report.id!r} has no point of batch {query.batch}"),
                 msg("server.batches", f"batches: {some}"),
             )
-        return _point(self._logdir, self._visible.listing(), report, point)
+        return _point_answer(self._logdir, self._visible.listing(), report, point)
 
     def _rows(self, reports: Sequence[Report]) -> list[ReportRow]:
         runs = {run.id for run in self._visible.listing().runs}
-        return [_row(report, runs) for report in reports]
+        return [_report_row(report, runs) for report in reports]
 
 
-def _row(report: Report, runs: set[str]) -> ReportRow:
+def _report_row(report: Report, runs: set[str]) -> ReportRow:
     top = HIGHEST_THROUGHPUT.best(report.points)
-    return row(
+    return build_row(
         ReportRow,
         report,
         precision=effective_precision(report),
@@ -301,7 +301,7 @@ def _row(report: Report, runs: set[str]) -> ReportRow:
     )
 
 
-def _point(logdir: LogDirectory, now: Listing, report: Report, point: Point) -> PointAnswer:
+def _point_answer(logdir: LogDirectory, now: Listing, report: Report, point: Point) -> PointAnswer:
     """Everything about a point; a trace that is still being parsed is waited for by a 503."""
     if report.latencies:
         logdir.ensure_local(report.latencies)
@@ -320,7 +320,7 @@ def _point(logdir: LogDirectory, now: Listing, report: Report, point: Point) -> 
         measured |= {"start_ns": window[0], "end_ns": window[1]}
     charts |= {name: share_chart(columns) for name, columns in (("kernels", kernels), ("runtime", calls)) if columns}
     return PointAnswer(
-        report=_row(report, {run.id for run in now.runs}),
+        report=_report_row(report, {run.id for run in now.runs}),
         facts=point_facts(report, point, **measured),
         kernels=kernels,
         runtime=calls,
@@ -332,7 +332,7 @@ def _point(logdir: LogDirectory, now: Listing, report: Report, point: Point) -> 
 
 def _profile(
     logdir: LogDirectory, now: Listing, report: Report, point: Point
-) -> tuple[Profile | None, Trace | None, _Place | None]:
+) -> tuple[Profile | None, Trace | None, _SpanIds | None]:
     """The profile of this size, or else the first one, with its columns and its place."""
     usable = sorted((p for p in report.profiles if not p.error), key=lambda p: p.batch != point.batch)
     for profile in usable:
@@ -342,17 +342,17 @@ def _profile(
     return None, None, None
 
 
-def _recording(logdir: LogDirectory, now: Listing, file: str) -> tuple[Trace | None, _Place | None]:
+def _recording(logdir: LogDirectory, now: Listing, file: str) -> tuple[Trace | None, _SpanIds | None]:
     """The columns of a file of the log directory and its place; without columns where it cannot be read."""
     for run in now.runs:
         for worker in run.workers:
             for span in worker.spans:
                 if span.log_file.file == file:
                     place = {"run": run.id, "worker": worker.id, "span": span.id}
-                    return (columns_of(logdir, span) if _readable(span) else None), place
+                    return (load_trace(logdir, span) if _is_readable(span) else None), place
     return None, None
 
 
-def _readable(span: Span) -> bool:
+def _is_readable(span: Span) -> bool:
     """Is it parsed, or will it be? A file of which nothing can be told keeps nobody waiting."""
     return span.summary is not None or (span.failure is None and span.state in ("waiting", "parsing", "growing"))

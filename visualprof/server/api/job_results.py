@@ -10,10 +10,10 @@ import msgspec
 from visualprof.reader.logdir.scan import LogFile, Root, Version
 from visualprof.reader.results.report import RESULT_FILES, Report, read_report
 from visualprof.remote.queue.store.records import Task
-from visualprof.server.answers import row
+from visualprof.server.responses import build_row
 from visualprof.views.measure.evaluation import Verdict, effective_precision, find_joint_verdicts, find_verdicts
 
-_KEPT = 512
+_MAX_CACHED_REPORTS = 512
 
 
 class ResultRow(msgspec.Struct):
@@ -36,44 +36,46 @@ class ResultRow(msgspec.Struct):
     verdicts: list[Verdict]
 
 
-class Results:
+class JobResults:
     """The results of tasks, read from their folders: the watcher may not have seen them yet."""
 
     def __init__(self, root: Root) -> None:
         self._root = root
-        self._kept: dict[tuple[str, int, int], Report] = {}
+        self._reports: dict[tuple[str, int, int], Report] = {}
 
-    def of_all(self, tasks: Sequence[Task]) -> tuple[list[ResultRow], list[Verdict]]:
+    def get_all(self, tasks: Sequence[Task]) -> tuple[list[ResultRow], list[Verdict]]:
         """The results of tasks, and what is to be known of them beside each other."""
-        found = [(task.id, report) for task in tasks if (report := self._of(task))]
-        return [_row(task, report) for task, report in found], find_joint_verdicts([report for _, report in found])
+        found = [(task.id, report) for task in tasks if (report := self._get(task))]
+        return [_result_row(task, report) for task, report in found], find_joint_verdicts(
+            [report for _, report in found]
+        )
 
-    def _of(self, task: Task) -> Report | None:
+    def _get(self, task: Task) -> Report | None:
         """The result of a task; None before it has one, or when its folder is gone."""
         if task.run is None:
             return None
         key = (task.run, task.attempt, task.updated_ns)
-        report = self._kept.get(key) or self._read(task.run)
+        report = self._reports.get(key) or self._read(task.run)
         if report:
-            if len(self._kept) >= _KEPT:
-                self._kept.clear()
-            self._kept[key] = report
+            if len(self._reports) >= _MAX_CACHED_REPORTS:
+                self._reports.clear()
+            self._reports[key] = report
         return report
 
     def _read(self, run: str) -> Report | None:
-        parts = {name: file for name in RESULT_FILES if (file := _file(self._root, run, name))}
+        parts = {name: file for name in RESULT_FILES if (file := _result_file(self._root, run, name))}
         folder = f"{self._root.prefix}/{run}".lstrip("/")
         return read_report(folder, parts) if "points.jsonl" in parts else None
 
 
-def _row(task: str, report: Report) -> ResultRow:
-    return row(
+def _result_row(task: str, report: Report) -> ResultRow:
+    return build_row(
         ResultRow, report, task=task, report=report.id, precision=effective_precision(report),
         verdicts=find_verdicts([report]), environment=dict(report.environment), effective=dict(report.effective),
     )  # fmt: skip
 
 
-def _file(root: Root, run: str, name: str) -> LogFile | None:
+def _result_file(root: Root, run: str, name: str) -> LogFile | None:
     path = Path(root.path, run, name)
     try:
         status = path.stat()

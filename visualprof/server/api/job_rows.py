@@ -17,18 +17,18 @@ from visualprof.remote.protocol import FINAL, Phase, Reason, Request, State
 from visualprof.remote.queue.check.matching import eligible_agents
 from visualprof.remote.queue.store.records import Job, Task, Wait
 from visualprof.remote.queue.tasks.messages import PointHead
-from visualprof.server.answers import row
-from visualprof.server.api.job_results import ResultRow, Results
-from visualprof.server.cached_figures import Lately
-from visualprof.server.identity import who
-from visualprof.server.remote_service import JobService, JobServices
+from visualprof.server.api.job_results import JobResults, ResultRow
+from visualprof.server.identity import current_principal
+from visualprof.server.job_service import JobService, JobServices
+from visualprof.server.responses import build_row
 from visualprof.server.routes import Query
-from visualprof.server.visible import Told, Visible
+from visualprof.server.throttled_cache import ThrottledCache
+from visualprof.server.visible import RevisionTracker, Visible
 from visualprof.views.answers.encoding import encode
 from visualprof.views.measure.evaluation import MARGIN_FIELDS, Verdict, confidence_margin
 
-_WAITS_S, _LEAVING_S = 2.0, 60.0  # how old what a list says of that may be
-_TOLD = 500  # jobs of which a list says why they wait
+_WAITS_MAX_AGE_S, _LEAVING_MAX_AGE_S = 2.0, 60.0  # how old what a list says of that may be
+_MAX_WAITS = 500  # jobs of which a list says why they wait
 _SOON_NS = 7 * 24 * 3600 * 10**9
 
 
@@ -158,7 +158,7 @@ class LogAnswer(msgspec.Struct):
     cut: int
 
 
-class _Kept(NamedTuple):
+class _CachedJob(NamedTuple):
     """A job as it is answered, encoded. revision: of the list with which it came. idle: nothing of it runs."""
 
     revision: int
@@ -172,19 +172,19 @@ class _Kept(NamedTuple):
 class JobList:
     """Every job of a queue, newest first."""
 
-    def __init__(self, remote: JobService, visible: Visible) -> None:
-        self._remote, self._visible = remote, visible
-        self._results = Results(remote.root)
+    def __init__(self, job_service: JobService, visible: Visible) -> None:
+        self._job_service, self._visible = job_service, visible
+        self._results = JobResults(job_service.root)
         self._lock = threading.Lock()
-        self._told_of = Told()
+        self._revisions = RevisionTracker()
         self._of: JobServices | None = None
-        self._waits = Lately(self._all_waits, _WAITS_S)
-        self._leaving = Lately(_soon_removed, _LEAVING_S)
+        self._waits = ThrottledCache(self._all_waits, _WAITS_MAX_AGE_S)
+        self._leaving = ThrottledCache(_soon_removed, _LEAVING_MAX_AGE_S)
         self._begin()
 
     def _begin(self) -> None:
         """Nothing is known yet."""
-        self._rows: dict[str, _Kept] = {}  # the latest changed last
+        self._rows: dict[str, _CachedJob] = {}  # the latest changed last
         self._revision = self._oldest = self._shared = -1  # oldest: from then on nothing but jobs changed
 
     def queue(self) -> JobServices:
@@ -192,7 +192,7 @@ class JobList:
 
         Raises: NotFound: nothing was ever submitted here.
         """
-        return self._remote.require(msg("server.no_job_ever_submitted", "no job was ever submitted here"))
+        return self._job_service.require(msg("server.no_job_ever_submitted", "no job was ever submitted here"))
 
     @contextmanager
     def refreshed(self, queue: JobServices | None) -> Generator[None]:
@@ -208,24 +208,24 @@ class JobList:
 
     def listing(self, since: int | None = None) -> JobsAnswer:
         """The jobs that whoever asks may see, as far as they changed; polled by every open page."""
-        queue, viewer = self._remote.open_existing(), who().viewer
-        problem = self._remote.problem  # which it may just have met
+        queue, viewer = self._job_service.open_existing(), current_principal().viewer
+        problem = self._job_service.problem  # which it may just have met
         with self.refreshed(queue):
             rows, revision = self._rows, self._revision
             since = since if since is not None and self._oldest <= since <= revision else None
-            begin = -1 if since is None else self._told_of.begin(viewer, since)
+            begin = -1 if since is None else self._revisions.start_revision(viewer, since)
             new = list(takewhile(lambda kept: kept.revision > begin, reversed(rows.values())))
-        seen = self._visible.rule
+        seen = self._visible.can_see
         mine = sorted((kept for kept in new if seen(kept.folder)), key=lambda kept: (-kept.submitted_ns, kept.id))
-        waits, leaving = (self._waits.of(queue), self._leaving.of(queue)) if queue else ({}, {})
+        waits, leaving = (self._waits.get(queue), self._leaving.get(queue)) if queue else ({}, {})
         told = ((id, wait) for id, wait in waits.items() if id in rows and rows[id].idle and seen(rows[id].folder))
         gone = {id: at_ns for id, at_ns in leaving.items() if id in rows and seen(rows[id].folder)}
         error, hint = problem or (None, None)
         jobs = cast("list[JobRow]", [kept.row for kept in mine])
-        told_revision = self._told_of.revision(viewer, since, max(revision, 0), bool(mine))
-        return JobsAnswer(told_revision, since, jobs, dict(islice(told, _TOLD)), gone, error, hint)
+        told_revision = self._revisions.revision(viewer, since, max(revision, 0), bool(mine))
+        return JobsAnswer(told_revision, since, jobs, dict(islice(told, _MAX_WAITS)), gone, error, hint)
 
-    def one(self, name: str) -> JobAnswer:
+    def get(self, name: str) -> JobAnswer:
         """A job with its points.
 
         Raises: NotFound.
@@ -234,9 +234,9 @@ class JobList:
         job = self._visible.job(queue, name)
         points = queue.jobs.points(job)
         rows = [_point_row(task, point) for task in job.tasks for point in points[task.id]]
-        online = [a for a in queue.agents.list_visible(job.owner) if a.online(self._remote.intervals.lease_s)]
+        online = [a for a in queue.agents.list_visible(job.owner) if a.online(self._job_service.intervals.lease_s)]
         unserved = [spec.id for spec in job.request.specs if not eligible_agents(spec, online)]
-        results, verdicts = self._results.of_all(job.tasks)
+        results, verdicts = self._results.get_all(job.tasks)
         counts = {task: len(measured) for task, measured in points.items()}
         shown = self._job_rows(queue, [job], counts)[0]
         waits = {} if job.state in FINAL else self._waiting_reasons(queue, name)
@@ -250,14 +250,14 @@ class JobList:
         """
         queue = self.queue()
         queue.retention.set_kept(name, kept)
-        self._leaving.forget()
-        return self.one(name)
+        self._leaving.invalidate()
+        return self.get(name)
 
     def _waiting_reasons(self, queue: JobServices, job: str = "") -> dict[str, Wait]:
         """Why tasks wait, of a job or of all."""
         from visualprof.remote.queue.tasks.wait_reasons import wait_reasons  # with the libraries of the database
 
-        return wait_reasons(queue.database, self._remote.intervals.lease_s, job)
+        return wait_reasons(queue.database, self._job_service.intervals.lease_s, job)
 
     def _all_waits(self, queue: JobServices) -> dict[str, Wait]:
         """Why jobs wait: that which is the first of its tasks to be taken."""
@@ -270,7 +270,7 @@ class JobList:
         self._revision, shared, jobs, count = queue.jobs.changes_since(self._revision)
         for job, shown in zip(jobs, self._job_rows(queue, jobs, queue.jobs.point_counts(jobs)), strict=True):
             self._rows.pop(job.id, None)
-            kept = _Kept(
+            kept = _CachedJob(
                 self._revision,
                 job.submitted_ns,
                 job.id,
@@ -299,7 +299,7 @@ class JobList:
         request = job.request
         arrays = [(source.blob, job.owner) for source in request.inputs if source.fill == "file"]
         data = [files[array][0] for array in arrays if array in files]
-        return row(
+        return build_row(
             JobRow,
             job,
             name=request.name,
@@ -315,8 +315,8 @@ class JobList:
 
     def _task(self, task: Task, agents: dict[str, str], points: int) -> TaskRow:
         agent = None if task.state == "waiting" else task.agent
-        prefix = self._remote.root.prefix
-        return row(
+        prefix = self._job_service.root.prefix
+        return build_row(
             TaskRow,
             task,
             spec=task.spec.id,
@@ -331,7 +331,7 @@ class JobList:
         )
 
 
-def _published(queue: JobServices, task: Task, attempt: int) -> Path | None:
+def _published_log(queue: JobServices, task: Task, attempt: int) -> Path | None:
     """The log in a run of the bucket, where this server has no other."""
     if queue.mirror is None or task.run is None or attempt != task.attempt or queue.logs.path(task, attempt).is_file():
         return None
@@ -353,30 +353,30 @@ def _point_row(task: Task, point: dict[str, object]) -> PointRow:
     return msgspec.structs.replace(shown, **margins)
 
 
-def piece(queue: JobServices, name: str, query: LogQuery) -> LogAnswer:
+def read_log_part(queue: JobServices, name: str, query: LogQuery) -> LogAnswer:
     """What the request asks for: bytes from `offset`, or the last ones when it is negative.
 
     Raises: NotFound. NotReady: it is being fetched. StoreUnavailable.
     """
-    task = queue.jobs.get_by_task(name, who().viewer).task(name)
+    task = queue.jobs.get_by_task(name, current_principal().viewer).task(name)
     attempt = task.attempt if query.attempt is None else query.attempt
-    data, begin, size = queue.logs.read(task, attempt, query.offset, published=_published(queue, task, attempt))
+    data, begin, size = queue.logs.read(task, attempt, query.offset, published=_published_log(queue, task, attempt))
     ended = attempt < task.attempt or task.state in FINAL
-    lead = _lead(data) if begin else 0
+    lead = _continuation_bytes(data) if begin else 0
     more = begin + len(data) < size or not ended
-    data = data[lead : _end_of_text(data) if more else None]
+    data = data[lead : _text_end(data) if more else None]
     begin += lead
     cut = task.log_cut if attempt == task.attempt else 0
     done = ended and begin + len(data) >= size
     return LogAnswer(data.decode("utf-8", "replace"), begin, begin + len(data), size, done, cut)
 
 
-def _lead(data: bytes) -> int:
+def _continuation_bytes(data: bytes) -> int:
     """Bytes that belong to a character before."""
     return next((i for i, byte in enumerate(data[:3]) if byte & 0xC0 != 0x80), min(3, len(data)))
 
 
-def _end_of_text(data: bytes) -> int:
+def _text_end(data: bytes) -> int:
     """Where the last whole character of UTF-8 ends; a cut one comes with the next piece."""
     for back in range(1, min(4, len(data)) + 1):
         byte = data[-back]

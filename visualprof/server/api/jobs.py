@@ -14,15 +14,15 @@ from visualprof.remote.queue.check.job import FieldError, InvalidRequest, check_
 from visualprof.remote.queue.draft.compose import DEFAULT_TEXTS, MEASURE_FIELDS, compose, draft_from_request
 from visualprof.remote.queue.draft.forms import CheckedDraft, Draft
 from visualprof.remote.queue.draft.loads import LOAD_FIELDS
-from visualprof.server.answers import answer, row
-from visualprof.server.api.job_rows import JobAnswer, JobList, JobsAnswer, JobsQuery, LogAnswer, LogQuery, piece
-from visualprof.server.identity import who
-from visualprof.server.remote_service import JobService, JobServices
-from visualprof.server.routes import READ_ONLY, Query, Resource, change, get
-from visualprof.server.visible import Seen, Visible
+from visualprof.server.api.job_rows import JobAnswer, JobList, JobsAnswer, JobsQuery, LogAnswer, LogQuery, read_log_part
+from visualprof.server.identity import current_principal
+from visualprof.server.job_service import JobService, JobServices
+from visualprof.server.responses import build_row, json_response
+from visualprof.server.routes import READ_ONLY_ERROR, Query, Resource, get, mutation
+from visualprof.server.visible import ScopedQueueView, Visible
 
-NO_JOB = {404: "there is no such job"}
-CHANGED = {**READ_ONLY, **NO_JOB, 409: "its state does not allow it"}
+JOB_ERRORS = {404: "there is no such job"}
+CHANGE_ERRORS = {**READ_ONLY_ERROR, **JOB_ERRORS, 409: "its state does not allow it"}
 RequestBody = Annotated[bytes, Request]
 
 
@@ -32,7 +32,7 @@ class TaskQuery(Query):
     task: Annotated[str, Meta(description="only this one; all when absent")] = ""
 
 
-class Kept(msgspec.Struct, forbid_unknown_fields=True):
+class KeepRequest(msgspec.Struct, forbid_unknown_fields=True):
     """Whether a job stays."""
 
     kept: bool
@@ -46,7 +46,7 @@ class CheckAnswer(msgspec.Struct):
     points: int
 
 
-class JobRefused(msgspec.Struct):
+class JobErrors(msgspec.Struct):
     """400 of a submission: `error` is the first of `errors`."""
 
     error: str
@@ -78,7 +78,7 @@ class MeasureEntry(msgspec.Struct):
     load: bool = False
 
 
-def measures() -> list[MeasureEntry]:
+def measure_entries() -> list[MeasureEntry]:
     """Everything of that kind."""
     chosen = {"mlperf": SCENARIOS}
     plain = [MeasureEntry(name, field, DEFAULT_TEXTS[name]) for name, field in MEASURE_FIELDS.items()]
@@ -105,10 +105,10 @@ class FreedAnswer(msgspec.Struct):
 class Jobs(Resource):
     """The routes over the queue of a server."""
 
-    def __init__(self, remote: JobService, visible: Visible) -> None:
-        self._remote, self._visible = remote, visible
-        self._jobs = JobList(remote, visible)
-        self._known = Seen(remote, visible)
+    def __init__(self, job_service: JobService, visible: Visible) -> None:
+        self._job_service, self._visible = job_service, visible
+        self._jobs = JobList(job_service, visible)
+        self._queue_view = ScopedQueueView(job_service, visible)
 
     def prepare(self, queue: JobServices) -> None:
         """Read every job, and who may see it, before somebody asks for them: it takes a second of 10,000 jobs."""
@@ -122,10 +122,10 @@ class Jobs(Resource):
         """Every job, or those that changed since a revision."""
         return self._jobs.listing(query.since)
 
-    @change(
+    @mutation(
         "POST", "/jobs", status=201,
-        refuses={
-            **READ_ONLY, 400: "the job is wrong; `errors` has all that is", 409: "jobs cannot be run here",
+        errors={
+            **READ_ONLY_ERROR, 400: "the job is wrong; `errors` has all that is", 409: "jobs cannot be run here",
             429: "a quota is used up",
         },
     )  # fmt: skip
@@ -133,92 +133,96 @@ class Jobs(Resource):
         """Submit a job; 200 and the job of the same key where it was submitted before."""
         queue = self._changing()
         request = parse_request(body)
-        known = queue.jobs.find(request, who().user)  # what was accepted stays so, whatever has changed since
+        known = queue.jobs.find(
+            request, current_principal().user
+        )  # what was accepted stays so, whatever has changed since
         if known is not None:
-            return answer(self._jobs.one(known))
-        errors, _ = check_request(request, self._known)
+            return json_response(self._jobs.get(known))
+        errors, _ = check_request(request, self._queue_view)
         if errors:
             raise InvalidRequest(errors)
-        job, new = queue.jobs.submit(request, who().user)
-        return answer(self._jobs.one(job), 201 if new else 200)
+        job, new = queue.jobs.submit(request, current_principal().user)
+        return json_response(self._jobs.get(job), 201 if new else 200)
 
-    @change("POST", "/jobs/check", refuses={400: "this is no job at all"})
+    @mutation("POST", "/jobs/check", errors={400: "this is no job at all"})
     def check(self, body: RequestBody) -> CheckAnswer:
         """Check a job without submitting it."""
         request = parse_request(body)
-        errors, warnings = check_request(request, self._known)
-        return CheckAnswer(_fields(errors), _fields(warnings), point_count(request) if request.specs else 0)
+        errors, warnings = check_request(request, self._queue_view)
+        return CheckAnswer(_field_errors(errors), _field_errors(warnings), point_count(request) if request.specs else 0)
 
-    @change("POST", "/jobs/draft", refuses={400: "this is no draft"})
+    @mutation("POST", "/jobs/draft", errors={400: "this is no draft"})
     def draft(self, body: Draft) -> CheckedDraft:
         """A complete job of what somebody typed."""
-        return compose(body, self._known)
+        return compose(body, self._queue_view)
 
-    @get("/jobs/<job>/draft", refuses=NO_JOB)
+    @get("/jobs/<job>/draft", errors=JOB_ERRORS)
     def template(self, job: str) -> Draft:
         """What somebody would type to get this job."""
-        return draft_from_request(self._visible.job(self._jobs.queue(), job).request, self._known.agents())
+        return draft_from_request(self._visible.job(self._jobs.queue(), job).request, self._queue_view.agents())
 
-    @get("/jobs/<job>", refuses=NO_JOB)
+    @get("/jobs/<job>", errors=JOB_ERRORS)
     def one(self, job: str) -> JobAnswer:
         """One job."""
-        return self._jobs.one(job)
+        return self._jobs.get(job)
 
-    @change("POST", "/jobs/<job>/cancel", refuses=CHANGED)
+    @mutation("POST", "/jobs/<job>/cancel", errors=CHANGE_ERRORS)
     def cancel(self, job: str) -> JobAnswer:
         """Cancel a job."""
         queue = self._changing()
-        queue.jobs.cancel(self._visible.own_job(queue, job))
-        return self._jobs.one(job)
+        queue.jobs.cancel(self._visible.changeable_job(queue, job))
+        return self._jobs.get(job)
 
-    @change("POST", "/jobs/<job>/retry", refuses=CHANGED)
+    @mutation("POST", "/jobs/<job>/retry", errors=CHANGE_ERRORS)
     def retry(self, job: str, query: TaskQuery) -> JobAnswer:
         """Run what failed or was cancelled again."""
         queue = self._changing()
-        queue.jobs.retry(self._visible.own_job(queue, job), query.task)
-        return self._jobs.one(job)
+        queue.jobs.retry(self._visible.changeable_job(queue, job), query.task)
+        return self._jobs.get(job)
 
-    @change("PUT", "/jobs/<job>/kept", refuses=CHANGED)
-    def keep(self, job: str, body: Kept) -> JobAnswer:
+    @mutation("PUT", "/jobs/<job>/kept", errors=CHANGE_ERRORS)
+    def keep(self, job: str, body: KeepRequest) -> JobAnswer:
         """Keep a job, whatever the server's rules say of its age, or no more."""
-        return self._jobs.keep(self._visible.own_job(self._changing(), job), body.kept)
+        return self._jobs.keep(self._visible.changeable_job(self._changing(), job), body.kept)
 
-    @get("/jobs/<job>/space", refuses=NO_JOB)
+    @get("/jobs/<job>/space", errors=JOB_ERRORS)
     def space(self, job: str) -> FreedAnswer:
         """What removing a job would free."""
         queue = self._jobs.queue()
-        return row(FreedAnswer, queue.deleter.estimate(self._visible.job(queue, job).id))
+        return build_row(FreedAnswer, queue.deleter.estimate(self._visible.job(queue, job).id))
 
-    @change("DELETE", "/jobs/<job>", refuses=CHANGED)
+    @mutation("DELETE", "/jobs/<job>", errors=CHANGE_ERRORS)
     def remove(self, job: str) -> FreedAnswer:
         """Remove a job that has ended, with its results."""
         queue = self._changing()
-        return row(FreedAnswer, queue.deleter.delete(self._visible.own_job(queue, job)))
+        return build_row(FreedAnswer, queue.deleter.delete(self._visible.changeable_job(queue, job)))
 
-    @get("/tasks/<task>/log", refuses={404: "there is no such task"})
+    @get("/tasks/<task>/log", errors={404: "there is no such task"})
     def log(self, task: str, query: LogQuery) -> LogAnswer:
         """A piece of a task's log."""
-        return piece(self._jobs.queue(), task, query)
+        return read_log_part(self._jobs.queue(), task, query)
 
     @get("/backends")
     def backends(self) -> BackendsAnswer:
         """Every backend."""
-        return BackendsAnswer([row(BackendEntry, backend) for backend in all_backends()], list(DTYPES), measures())
+        return BackendsAnswer(
+            [build_row(BackendEntry, backend) for backend in all_backends()], list(DTYPES), measure_entries()
+        )
 
     def blueprint(self) -> Blueprint:
         """The routes for an application; a refused job answers with all that is wrong with it."""
         made = super().blueprint()
-        made.register_error_handler(InvalidRequest, _refused)
+        made.register_error_handler(InvalidRequest, _job_errors_response)
         return made
 
     def _changing(self) -> JobServices:
-        self._remote.require_writable()
-        return self._remote.open()
+        self._job_service.require_writable()
+        return self._job_service.open()
 
 
-def _fields(errors: list[FieldError]) -> list[FieldError]:
+def _field_errors(errors: list[FieldError]) -> list[FieldError]:
     return [FieldError(error.field, error.error, error.hint or None) for error in errors]
 
 
-def _refused(refusal: InvalidRequest) -> Response:
-    return answer(JobRefused(refusal.error, refusal.hint or None, _fields(refusal.errors)), 400)
+def _job_errors_response(refusal: InvalidRequest) -> Response:
+    return json_response(JobErrors(refusal.error, refusal.hint or None, _field_errors(refusal.errors)), 400)

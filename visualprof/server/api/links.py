@@ -8,15 +8,15 @@ import msgspec
 
 from visualprof.accounts.principal import MAX_LINK_HOURS
 from visualprof.messages import msg
-from visualprof.server.answers import row
 from visualprof.server.api.evaluation import Reports
-from visualprof.server.api.session import existing
+from visualprof.server.api.session import require_accounts
 from visualprof.server.api.teams import RunQuery
-from visualprof.server.identity import actor
-from visualprof.server.routes import Resource, change, get
+from visualprof.server.identity import current_actor
+from visualprof.server.responses import build_row
+from visualprof.server.routes import Resource, get, mutation
 from visualprof.server.visible import Visible
 
-NO_RUN = {
+RUN_ERRORS = {
     403: msg("server.only_owner_administrators_share", "only its owner and administrators share a run"),
     404: msg("server.there_no_such_run", "there is no such run or report"),
 }
@@ -52,24 +52,24 @@ class Links(Resource):
     def __init__(self, visible: Visible, reports: Reports) -> None:
         self._visible, self._reports = visible, reports
 
-    @get("/links", refuses=NO_RUN, needs="member")
+    @get("/links", errors=RUN_ERRORS, needs="member")
     def links(self, query: RunQuery) -> LinksAnswer:
         """The links to a run."""
-        self._reports.page_of(query.run)
-        return self._of(self._visible.key(query.run))
+        self._reports.page_url(query.run)
+        return self._of(self._visible.sharing_key(query.run))
 
-    @change("POST", "/links", status=201, refuses={**NO_RUN, 400: f"hours: 1 to {MAX_LINK_HOURS}"})
+    @mutation("POST", "/links", status=201, errors={**RUN_ERRORS, 400: f"hours: 1 to {MAX_LINK_HOURS}"})
     def make(self, body: NewLink) -> LinksAnswer:
         """Make a link to a run."""
-        page, key = self._reports.page_of(body.run), self._visible.key(body.run)
-        code = existing(self._visible.accounts).links.create(actor(), key, body.hours)
+        page, key = self._reports.page_url(body.run), self._visible.sharing_key(body.run)
+        code = require_accounts(self._visible.accounts).links.create(current_actor(), key, body.hours)
         return self._of(key, f"?{urlencode({'link': code})}#/{page}")
 
-    @change("DELETE", "/links/<link>", refuses={404: "there is no such link"})
+    @mutation("DELETE", "/links/<link>", errors={404: "there is no such link"})
     def end(self, link: str) -> LinksAnswer:
         """End a link."""
-        return self._of(existing(self._visible.accounts).links.revoke(actor(), link))
+        return self._of(require_accounts(self._visible.accounts).links.revoke(current_actor(), link))
 
     def _of(self, key: str, path: str | None = None) -> LinksAnswer:
-        found = existing(self._visible.accounts).links.for_run(actor(), key)
-        return LinksAnswer([row(LinkRow, link) for link in found], path)
+        found = require_accounts(self._visible.accounts).links.for_run(current_actor(), key)
+        return LinksAnswer([build_row(LinkRow, link) for link in found], path)

@@ -24,17 +24,17 @@ from visualprof.messages import msg
 from visualprof.reader.logdir.listing import Run, RunExtras
 from visualprof.reader.logdir.scan import is_real_subfolder
 from visualprof.reader.results.steps import RecordingReason, StepTimes, read_step_times
-from visualprof.server.identity import who
-from visualprof.server.routes import Query, Resource, change, get
+from visualprof.server.identity import current_principal
+from visualprof.server.routes import Query, Resource, get, mutation
 from visualprof.server.visible import Visible
 from visualprof.views.answers.charts import Option
 from visualprof.views.measure.step_times import step_times_chart
 
-_FRESH_S, _OVER_S = 0.5, 10.0  # how old an answer may be, and that of a run in which nothing lives
-_SHARE = 20  # of the time at most a twentieth is spent on a run
-_SHOWN_NS = 3600 * 10**9  # so long those are named that ended
+_MAX_AGE_S, _ENDED_MAX_AGE_S = 0.5, 10.0  # how old an answer may be, and that of a run in which nothing lives
+_IDLE_FACTOR = 20  # of the time at most a twentieth is spent on a run
+_SHOW_ENDED_NS = 3600 * 10**9  # so long those are named that ended
 
-Doing = Literal["listening", "armed", "recording", "writing", "ended", "silent", "hung"]
+ProcessState = Literal["listening", "armed", "recording", "writing", "ended", "silent", "hung"]
 ProgressState = Literal[
     "asked", "armed", "recording", "writing", "done", "late", "refused", "failed", "ended", "silent", "hung"
 ]
@@ -54,7 +54,7 @@ class LiveProcess(msgspec.Struct):
     host: str
     pid: int
     framework: str | None
-    state: Doing
+    state: ProcessState
     since_ns: int
     step: int
     step_ns: int | None
@@ -64,7 +64,7 @@ class LiveProcess(msgspec.Struct):
     at: str | None
 
 
-class LiveTurn(msgspec.Struct):
+class WorkerRecording(msgspec.Struct):
     """How far a process is with a recording. file: what it wrote, as `/runs` calls it."""
 
     worker: str
@@ -82,7 +82,7 @@ class LiveRecording(msgspec.Struct):
     steps: int
     asked_ns: int
     over: bool
-    workers: list[LiveTurn]
+    workers: list[WorkerRecording]
 
 
 class LiveRun(msgspec.Struct):
@@ -154,9 +154,9 @@ class Live(Resource):
         may = {row.run: self._may_record(row.run) for row in found}
         return LiveAnswer([msgspec.structs.replace(row, recordable=may[row.run]) for row in found])
 
-    @change(
+    @mutation(
         "POST", "/live/record", status=201,
-        refuses={
+        errors={
             403: "the server is read-only, or the run another's", 404: "there is no such run, or nothing of it listens",
             409: "another recording is not over, or nothing can be recorded",
         },
@@ -185,9 +185,9 @@ class Live(Resource):
             raise CaptureBusy(error.error, error.hint) from error
         with self._lock:
             self._or_none.pop(run.extras.live, None)
-        return _recording(run.id, folder, asked, time.time_ns())
+        return _live_recording(run.id, folder, asked, time.time_ns())
 
-    @get("/live/steps", refuses={404: "there is no such run, or it has no times of steps"}, needs="link")
+    @get("/live/steps", errors={404: "there is no such run, or it has no times of steps"}, needs="link")
     def steps(self, query: StepTimesQuery) -> StepTimesAnswer:
         """How long the steps of a process took, over time."""
         beside = self._run(query.run).extras
@@ -200,7 +200,7 @@ class Live(Resource):
         worker = query.worker or min(paths)
         if worker not in paths:
             raise NotFound(msg("server.there_no_times_steps", f"there are no times of steps of {worker[:200]!r}"))
-        return _times(read_step_times(paths[worker]), sorted(paths))
+        return _step_times_answer(read_step_times(paths[worker]), sorted(paths))
 
     def _run(self, wanted: str) -> Run:
         run = next((run for run in self._visible.listing().runs if run.id == wanted), None)
@@ -210,10 +210,10 @@ class Live(Resource):
 
     def _may_record(self, run: str) -> bool:
         """Everybody may whose run it is, and, as of one that nobody put there by a job, all who change things."""
-        principal, accounts = who(), self._visible.accounts
+        principal, accounts = current_principal(), self._visible.accounts
         if self._read_only or not principal.may("member"):
             return False
-        access = accounts.sharing.access(self._visible.key(run)) if accounts else None
+        access = accounts.sharing.access(self._visible.sharing_key(run)) if accounts else None
         return access is None or access.owner is None or access.can_be_shared_by(principal)
 
     def _look(self, run: str, beside: RunExtras) -> LiveRun | None:
@@ -223,35 +223,38 @@ class Live(Resource):
             until, row = self._or_none.get(beside.live, (0.0, None))
             if begun < until:
                 return row
-        fresh = _beats(beside.live) and is_real_subfolder(beside.root, beside.live)
+        fresh = _changed_recently(beside.live) and is_real_subfolder(beside.root, beside.live)
         row = _live_run(run, Path(beside.live).parent) if fresh else None
         lives = row is not None and any(one.state != "ended" for one in row.processes)
         end = time.monotonic()
         with self._lock:
-            self._or_none[beside.live] = end + max(_FRESH_S if lives else _OVER_S, _SHARE * (end - begun)), row
+            self._or_none[beside.live] = (
+                end + max(_MAX_AGE_S if lives else _ENDED_MAX_AGE_S, _IDLE_FACTOR * (end - begun)),
+                row,
+            )
         return row
 
 
-def _beats(path: str) -> bool:
+def _changed_recently(path: str) -> bool:
     """Was anything written there within the last hour? Thousands of runs may have been live once."""
     try:
-        return time.time_ns() - os.stat(path).st_mtime_ns < _SHOWN_NS
+        return time.time_ns() - os.stat(path).st_mtime_ns < _SHOW_ENDED_NS
     except OSError:
         return False
 
 
 def _live_run(run: str, folder: Path) -> LiveRun | None:
     now_ns = time.time_ns()
-    processes = [one for beat in files.beats(folder) if (one := _process(beat, now_ns))]
-    if not any(one.state != "ended" or now_ns - one.seen_ns < _SHOWN_NS for one in processes):
+    processes = [one for beat in files.beats(folder) if (one := _live_process(beat, now_ns))]
+    if not any(one.state != "ended" or now_ns - one.seen_ns < _SHOW_ENDED_NS for one in processes):
         return None
     asked = files.request(folder)
-    return LiveRun(run, False, processes, _recording(run, folder, asked, now_ns) if asked else None)
+    return LiveRun(run, False, processes, _live_recording(run, folder, asked, now_ns) if asked else None)
 
 
-def _process(beat: files.Heartbeat, now_ns: int) -> LiveProcess | None:
+def _live_process(beat: files.Heartbeat, now_ns: int) -> LiveProcess | None:
     state, since_ns = files.health(beat, now_ns)
-    if state not in get_args(Doing):
+    if state not in get_args(ProcessState):
         return None
     return LiveProcess(
         worker=beat.worker,
@@ -260,7 +263,7 @@ def _process(beat: files.Heartbeat, now_ns: int) -> LiveProcess | None:
         host=beat.host,
         pid=beat.pid,
         framework=beat.framework or None,
-        state=cast("Doing", state),
+        state=cast("ProcessState", state),
         since_ns=since_ns,
         step=beat.step,
         step_ns=beat.step_ns,
@@ -271,24 +274,24 @@ def _process(beat: files.Heartbeat, now_ns: int) -> LiveProcess | None:
     )
 
 
-def _recording(run: str, folder: Path, asked: files.Request, now_ns: int) -> LiveRecording:
+def _live_recording(run: str, folder: Path, asked: files.Request, now_ns: int) -> LiveRecording:
     ranks = {beat.worker: beat.rank for beat in files.beats(folder)}
     turns = [turn for turn in files.turns(folder, asked, now_ns) if turn.state in get_args(ProgressState)]
     over = all(turn.state in files.FINAL for turn in turns)
     workers = [
-        LiveTurn(
+        WorkerRecording(
             worker=turn.worker,
             rank=_or_none(ranks.get(turn.worker, -1)),
             state=cast("ProgressState", turn.state),
             why=turn.why or None,
-            file=_file(run, turn.file),
+            file=_run_file(run, turn.file),
         )
         for turn in turns
     ]
     return LiveRecording(asked.id, asked.by, asked.count, asked.t_ns, over, workers)
 
 
-def _file(run: str, name: str) -> str | None:
+def _run_file(run: str, name: str) -> str | None:
     """A file of the run as users see it."""
     return (name if run == "." else f"{run}/{name}") if name else None
 
@@ -297,7 +300,7 @@ def _or_none(number: int) -> int | None:
     return number if number >= 0 else None
 
 
-def _times(times: StepTimes, workers: Sequence[str]) -> StepTimesAnswer:
+def _step_times_answer(times: StepTimes, workers: Sequence[str]) -> StepTimesAnswer:
     durations = times.durations
     return StepTimesAnswer(
         workers=list(workers),

@@ -14,17 +14,17 @@ from visualprof.messages import msg
 from visualprof.reader.logdir.directory import LogDirectory
 from visualprof.reader.trace import Trace
 from visualprof.server.api.models import Entry, Models
-from visualprof.server.api.spans import columns_of
-from visualprof.server.routes import SPAN, Resource, SpanQuery, get
+from visualprof.server.api.spans import load_trace
+from visualprof.server.routes import SPAN_ERRORS, Resource, SpanQuery, get
 from visualprof.server.visible import Visible
 from visualprof.views.measure.graph_join import join_times
 
-FITS = 0.5  # of the measured time: names such as Conv_0, which many models have, match less by chance
-SURE = 0.99  # better than this none can be: the models that are still being read need not be waited for
-ABOUT = 0.05  # models that differ by less fit about as well
-COMPARED = 200  # models at most, those beside the run and the newest
-KEPT = 10_000
-SLICE_S = 0.3  # of computing an answer may take; what is left is "reading"
+MIN_MATCH_RATIO = 0.5  # of the measured time: names such as Conv_0, which many models have, match less by chance
+CERTAIN_MATCH_RATIO = 0.99  # better than this none can be: the models that are still being read need not be waited for
+RIVAL_MARGIN = 0.05  # models that differ by less fit about as well
+MAX_MODELS = 200  # models at most, those beside the run and the newest
+MAX_CACHED_RESULTS = 10_000
+MAX_COMPUTE_S = 0.3  # of computing an answer may take; what is left is "reading"
 
 
 class ModelMatch(msgspec.Struct):
@@ -61,17 +61,17 @@ class Matches(Resource):
         self._known: OrderedDict[object, tuple[float | None, float]] = OrderedDict()
         self._lock = threading.Lock()
 
-    @get("/models/match", refuses=SPAN, needs="link")
+    @get("/models/match", errors=SPAN_ERRORS, needs="link")
     def match(self, query: SpanQuery) -> MatchesAnswer:
         """Models by how much of a run's time finds its node in them; ask again while some are still being read."""
         span = self._visible.listing().find(query.run, query.worker, query.span)
-        trace = columns_of(self._logdir, span)
+        trace = load_trace(self._logdir, span)
         fingerprint = span.summary.fingerprint if span.summary else ""
         entries = sorted(self._models.listing()[0], key=lambda e: (e[0].run != query.run, -e[0].modified_ns))
         matches: list[ModelMatch] = []
-        reading, unread = 0, max(0, len(entries) - COMPARED)
-        until = time.monotonic() + SLICE_S
-        for entry in entries[:COMPARED]:
+        reading, unread = 0, max(0, len(entries) - MAX_MODELS)
+        until = time.monotonic() + MAX_COMPUTE_S
+        for entry in entries[:MAX_MODELS]:
             model = entry[0]
             try:
                 matched, covered = self._one(entry, trace, fingerprint, until)
@@ -82,8 +82,8 @@ class Matches(Resource):
                 unread += 1
         changed = {model.id: model.modified_ns for model, _ in entries}
         matches.sort(key=lambda m: (*_fitness(m), -changed[m.model]))
-        best, rivals = chosen(matches)
-        if reading and not (best and (best.matched_ratio or 0) >= SURE):
+        best, rivals = select_best(matches)
+        if reading and not (best and (best.matched_ratio or 0) >= CERTAIN_MATCH_RATIO):
             best, rivals = None, []
         return MatchesAnswer(matches, best.model if best else None, [m.model for m in rivals], reading, unread)
 
@@ -109,22 +109,22 @@ class Matches(Resource):
         matched = joined.matched_ns / joined.total_ns if joined.total_ns else None
         with self._lock:
             self._known[key] = matched, sum(timed) / max(1, len(timed))
-            while len(self._known) > KEPT:
+            while len(self._known) > MAX_CACHED_RESULTS:
                 self._known.popitem(last=False)
             return self._known[key]
 
 
-def chosen(matches: Sequence[ModelMatch]) -> tuple[ModelMatch | None, list[ModelMatch]]:
+def select_best(matches: Sequence[ModelMatch]) -> tuple[ModelMatch | None, list[ModelMatch]]:
     """The run's model and those that fit about as well, of matches the best first.
 
     A model in the run's folder is preferred to others that fit alike. Where none fits, it is the one in that folder.
     """
-    fitting = [m for m in matches if m.matched_ratio is not None and m.matched_ratio >= FITS]
+    fitting = [m for m in matches if m.matched_ratio is not None and m.matched_ratio >= MIN_MATCH_RATIO]
     if not fitting:
         beside = [m for m in matches if m.beside]
         return (beside[0], []) if len(beside) == 1 else (None, [])
     best = fitting[0]
-    least = (best.matched_ratio or 0) - ABOUT
+    least = (best.matched_ratio or 0) - RIVAL_MARGIN
     return best, [m for m in fitting[1:] if (m.matched_ratio or 0) >= least and m.beside == best.beside]
 
 

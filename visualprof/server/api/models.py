@@ -27,17 +27,17 @@ from visualprof.reader.logdir.scan import LogFile
 from visualprof.reader.models import model_suffixes, recognize_model
 from visualprof.reader.source import Source
 from visualprof.server.api.runs import SkippedFile
-from visualprof.server.api.spans import columns_of, within
-from visualprof.server.identity import who
-from visualprof.server.routes import READ_ONLY, SPAN, Query, Resource, SpanQuery, change, get
+from visualprof.server.api.spans import check_range, load_trace
+from visualprof.server.identity import current_principal
+from visualprof.server.routes import READ_ONLY_ERROR, SPAN_ERRORS, Query, Resource, SpanQuery, get, mutation
 from visualprof.server.visible import Visible
 from visualprof.views import graph
 from visualprof.views.measure.graph_compare import GraphComparison, compare_graphs
 
-MAX_UPLOAD = 2 << 30
-CHUNK = 1 << 20
+MAX_UPLOAD_BYTES = 2 << 30
+CHUNK_BYTES = 1 << 20
 WAIT_S = 1.0  # for a model that is being read: most are read by then
-UPLOADS = 4  # at once: each takes a thread of the server until its model is read
+MAX_UPLOADS = 4  # at once: each takes a thread of the server until its model is read
 UPLOAD_WAIT_S = MODEL_LIMITS.timeout_s + 10
 
 
@@ -106,10 +106,10 @@ class Models:
         self._uploads: dict[tuple[str, str | None], tuple[Entry, str | None]] = {}  # by id and owner
         self._folder = ""
         self._others: list[tuple[Callable[[str], Iterable[Entry]], Callable[[Path], None]]] = []
-        self._uploading = threading.BoundedSemaphore(UPLOADS)
+        self._uploading = threading.BoundedSemaphore(MAX_UPLOADS)
         self._lock = threading.Lock()
 
-    def also(self, others: Callable[[str], Iterable[Entry]], fetch: Callable[[Path], None]) -> None:
+    def add_source(self, others: Callable[[str], Iterable[Entry]], fetch: Callable[[Path], None]) -> None:
         """Adds models that somebody else keeps, asked for at every listing.
 
         others: the latest of them, or that of an id, which may be an older one. fetch: brings one to its path.
@@ -120,7 +120,7 @@ class Models:
         """All models, uploaded ones first, and files that should be models and are none."""
         kept = {model.id: (model, path) for others, _ in self._others for model, path in others("")}
         entries, skipped = self._in_folders()
-        viewer, sees = who().viewer, self._visible.rule
+        viewer, sees = current_principal().viewer, self._visible.can_see
         if viewer is not None:
             entries, skipped = (
                 [entry for entry in entries if sees(entry[0].id) or (entry[0].run and sees(entry[0].run))],
@@ -183,26 +183,26 @@ class Models:
         model, path = entry
         return self._reader.graph(path, model.name, (model.modified_ns, model.size_bytes), wait_s)
 
-    def keep(self, name: str, read: Callable[[int], bytes]) -> ModelEntry:
+    def save_upload(self, name: str, read: Callable[[int], bytes]) -> ModelEntry:
         """Keep an uploaded model until the server ends.
 
         Raises: BadParameter: too large. FormatError: it cannot be read; nothing is kept. Busy.
         """
         if not self._uploading.acquire(blocking=False):
-            raise Busy(
-                msg("server.other_models_being_uploaded", f"{UPLOADS} other models are being uploaded"),
+            raise TooManyUploads(
+                msg("server.other_models_being_uploaded", f"{MAX_UPLOADS} other models are being uploaded"),
                 msg("server.try_again_moment", "try again in a moment"),
             )
         try:
-            return self._keep(name, read)
+            return self._save_upload(name, read)
         finally:
             self._uploading.release()
 
-    def kept_bytes(self, user: str | None) -> int:
+    def uploaded_bytes(self, user: str | None) -> int:
         """Of the models that somebody uploaded to be shown."""
         return sum(entry[0].size_bytes for entry, owner in list(self._uploads.values()) if owner == user)
 
-    def _keep(self, name: str, read: Callable[[int], bytes]) -> ModelEntry:
+    def _save_upload(self, name: str, read: Callable[[int], bytes]) -> ModelEntry:
         with self._lock:
             if not self._folder:
                 self._folder = tempfile.mkdtemp(prefix="visualprof-models-")
@@ -212,11 +212,11 @@ class Models:
         digest, size = hashlib.blake2b(digest_size=8), 0
         try:
             with os.fdopen(handle, "wb") as file:
-                while piece := read(CHUNK):
+                while piece := read(CHUNK_BYTES):
                     size += len(piece)
-                    if size > MAX_UPLOAD:
-                        raise TooLarge(
-                            msg("server.over_gib", f"{safe} is over {MAX_UPLOAD >> 30} GiB"),
+                    if size > MAX_UPLOAD_BYTES:
+                        raise UploadTooLarge(
+                            msg("server.over_gib", f"{safe} is over {MAX_UPLOAD_BYTES >> 30} GiB"),
                             msg("server.put_into_log_directory", "put it into the log directory instead"),
                         )
                     digest.update(piece)
@@ -226,9 +226,9 @@ class Models:
         except BaseException:  # the sender may also have gone away
             Path(path).unlink(missing_ok=True)
             raise
-        entry = uploaded(f"upload:{digest.hexdigest()}", safe, model.format, size, changed_ns)
+        entry = uploaded_entry(f"upload:{digest.hexdigest()}", safe, model.format, size, changed_ns)
         with self._lock:
-            self._uploads[entry.id, who().user] = (entry, Path(path)), who().user
+            self._uploads[entry.id, current_principal().user] = (entry, Path(path)), current_principal().user
         return entry
 
     def _candidates(self) -> Iterable[LogFile]:
@@ -259,11 +259,11 @@ class Models:
         return heads[key]
 
 
-class Busy(NotReady):
+class TooManyUploads(NotReady):
     """Every thread that may wait for an uploaded model does."""
 
 
-class TooLarge(BadParameter):
+class UploadTooLarge(BadParameter):
     """An upload beyond the limit."""
 
     status = 413
@@ -281,39 +281,43 @@ class Graphs(Resource):
         entries, skipped = self._models.listing()
         return ModelsAnswer([model for model, _ in entries], skipped)
 
-    @change(
+    @mutation(
         "POST", "/models", status=201, content="application/octet-stream",
-        refuses={**READ_ONLY, 413: "too large", 429: "a quota is used up", 422: SPAN[422], 503: "too many at once"},
+        errors={**READ_ONLY_ERROR, 413: "too large", 429: "a quota is used up", 422: SPAN_ERRORS[422], 503: "too many at once"},
     )  # fmt: skip
-    def keep_model(self, query: UploadQuery) -> ModelEntry:
+    def upload_model(self, query: UploadQuery) -> ModelEntry:
         """Keep an uploaded model."""
         if self._read_only:
             raise Forbidden(
                 msg("server.server_read_only_2", "this server is read-only"),
                 msg("server.put_file_into_log", "put the file into the log directory"),
             )
-        self._visible.refuse_bytes((request.content_length or 0) + self._models.kept_bytes(who().user))
-        return self._models.keep(query.name, request.stream.read)
+        self._visible.check_upload_quota(
+            (request.content_length or 0) + self._models.uploaded_bytes(current_principal().user)
+        )
+        return self._models.save_upload(query.name, request.stream.read)
 
-    @get("/graph", refuses=SPAN, needs="link")
+    @get("/graph", errors=SPAN_ERRORS, needs="link")
     def graph(self, query: ModelQuery) -> graph.Graph:
         """A model as a graph."""
         return graph.drawn(self._models.graph(query.model), query.model)
 
-    @get("/graph/node", refuses=SPAN, needs="link")
+    @get("/graph/node", errors=SPAN_ERRORS, needs="link")
     def node(self, query: NodeQuery) -> graph.NodeDetails:
         """One node."""
         model = self._models.graph(query.model)
-        return graph.node_details(model, within("node", query.node, len(graph.cached_hierarchy(model).drawn_nodes) - 1))
+        return graph.node_details(
+            model, check_range("node", query.node, len(graph.cached_hierarchy(model).drawn_nodes) - 1)
+        )
 
-    @get("/graph/profile", refuses=SPAN, needs="link")
+    @get("/graph/profile", errors=SPAN_ERRORS, needs="link")
     def profile(self, query: ModelSpanQuery) -> graph.GraphProfile:
         """Measured time on the nodes."""
         model = self._models.graph(query.model)
         span = self._visible.listing().find(query.run, query.worker, query.span)
-        return graph.measured(model, columns_of(self._logdir, span))
+        return graph.measured(model, load_trace(self._logdir, span))
 
-    @get("/graph/compare", refuses=SPAN, needs="link")
+    @get("/graph/compare", errors=SPAN_ERRORS, needs="link")
     def comparison(self, query: ComparisonQuery) -> GraphComparison:
         """Two models compared."""
         return compare_graphs(self._models.graph(query.model), self._models.graph(query.other))
@@ -323,6 +327,6 @@ def _version(file: LogFile) -> tuple[str, int, int]:
     return file.path, file.version.mtime_ns, file.version.size
 
 
-def uploaded(name: str, file: str, format: str, size: int, modified_ns: int) -> ModelEntry:
+def uploaded_entry(name: str, file: str, format: str, size: int, modified_ns: int) -> ModelEntry:
     """A model of no log directory. name: its id."""
     return ModelEntry(name, file, file, format, None, size, modified_ns, uploaded=True)

@@ -11,16 +11,16 @@ from msgspec import Meta
 from visualprof.accounts.notifications.kinds import Kind, Language, Notification
 from visualprof.errors import BadParameter
 from visualprof.messages import msg
-from visualprof.server.answers import row
-from visualprof.server.api.session import existing
-from visualprof.server.identity import actor, who
-from visualprof.server.routes import Query, Resource, change, get
+from visualprof.server.api.session import require_accounts
+from visualprof.server.identity import current_actor, current_principal
+from visualprof.server.responses import build_row
+from visualprof.server.routes import Query, Resource, get, mutation
 from visualprof.server.settings import Settings
 
 if TYPE_CHECKING:
     from visualprof.accounts.service import Accounts
 
-NO_ACCOUNTS = {404: msg("server.there_no_accounts", "there are no accounts")}
+ACCOUNT_ERRORS = {404: msg("server.there_no_accounts", "there are no accounts")}
 
 
 class NoticesAnswer(msgspec.Struct):
@@ -69,54 +69,58 @@ class ContactAnswer(msgspec.Struct):
     new_secret: str | None = None
 
 
-class NoticesOf(Resource):
+class Notices(Resource):
     """The routes over one's own notices."""
 
     def __init__(self, settings: Settings, accounts: Accounts | None) -> None:
         self._settings, self._accounts = settings, accounts
 
-    @get("/notices", refuses=NO_ACCOUNTS)
+    @get("/notices", errors=ACCOUNT_ERRORS)
     def notices(self, query: NoticesQuery) -> NoticesAnswer:
         """What one is told of."""
         return self._listed(query.before, query.limit)
 
-    @change("POST", "/notices/read", refuses=NO_ACCOUNTS, needs="viewer")
+    @mutation("POST", "/notices/read", errors=ACCOUNT_ERRORS, needs="viewer")
     def read_notices(self, body: ReadUpTo) -> NoticesAnswer:
         """One has seen them."""
-        existing(self._accounts).notifications.mark_read(who().user or "", body.upto)
+        require_accounts(self._accounts).notifications.mark_read(current_principal().user or "", body.upto)
         return self._listed(None, 20)
 
-    @get("/account/contact", refuses=NO_ACCOUNTS)
+    @get("/account/contact", errors=ACCOUNT_ERRORS)
     def contact(self) -> ContactAnswer:
         """How one is told."""
         return self._chosen()
 
-    @change("PUT", "/account/contact", refuses={400: "the webhook is no address, or no e-mail is sent"}, needs="viewer")
+    @mutation(
+        "PUT", "/account/contact", errors={400: "the webhook is no address, or no e-mail is sent"}, needs="viewer"
+    )
     def choose_contact(self, body: ContactChange) -> ContactAnswer:
         """Choose how one is told."""
-        contacts = existing(self._accounts).contacts
+        contacts = require_accounts(self._accounts).contacts
         if body.mail and not self._settings.smtp:
             raise BadParameter(
                 msg("server.mail_server_sends_no", "mail: this server sends no e-mail"),
                 msg("server.administrator_can_name_mail", "an administrator can name a mail server: --smtp"),
             )
-        if body.mail and "@" not in who().email:
+        if body.mail and "@" not in current_principal().email:
             raise BadParameter(msg("server.mail_your_account_no", "mail: your account has no e-mail address"))
         kinds = list(dict.fromkeys(body.kinds))
-        secret = contacts.update(actor(), kinds, body.language, body.mail, body.webhook.strip())
+        secret = contacts.update(current_actor(), kinds, body.language, body.mail, body.webhook.strip())
         return self._chosen(secret or None)
 
-    @change("POST", "/account/contact/trial", refuses={429: "one a minute"}, needs="viewer")
+    @mutation("POST", "/account/contact/trial", errors={429: "one a minute"}, needs="viewer")
     def try_contact(self) -> ContactAnswer:
         """Get a notice that says nothing, by every way that one has chosen."""
-        existing(self._accounts).notifications.send_test(actor(), time.time_ns())
+        require_accounts(self._accounts).notifications.send_test(current_actor(), time.time_ns())
         return self._chosen()
 
     def _listed(self, before: int | None, limit: int) -> NoticesAnswer:
-        unread, found = existing(self._accounts).notifications.list_for_user(who().user or "", before, limit)
+        unread, found = require_accounts(self._accounts).notifications.list_for_user(
+            current_principal().user or "", before, limit
+        )
         return NoticesAnswer(unread, found)
 
     def _chosen(self, new_secret: str | None = None) -> ContactAnswer:
-        contact = existing(self._accounts).contacts.get(who().user or "")
+        contact = require_accounts(self._accounts).contacts.get(current_principal().user or "")
         mine = {"kinds": list(contact.kinds), "sends_mail": bool(self._settings.smtp), "new_secret": new_secret}
-        return row(ContactAnswer, contact, **mine)
+        return build_row(ContactAnswer, contact, **mine)

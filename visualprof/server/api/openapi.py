@@ -20,7 +20,6 @@ import msgspec
 from flask import Response
 
 from visualprof import __version__
-from visualprof.server.answers import ErrorBody
 from visualprof.server.api.advice import Advices
 from visualprof.server.api.agents import Agents
 from visualprof.server.api.case_jobs import CaseSubmissions
@@ -28,13 +27,12 @@ from visualprof.server.api.cases import Cases
 from visualprof.server.api.diff import Diffs
 from visualprof.server.api.evaluation import Evaluation
 from visualprof.server.api.health import Health
-from visualprof.server.api.jobs import JobRefused, Jobs
+from visualprof.server.api.jobs import JobErrors, Jobs
 from visualprof.server.api.links import Links
 from visualprof.server.api.live import Live
 from visualprof.server.api.model_match import Matches
 from visualprof.server.api.models import Graphs
-from visualprof.server.api.notices import NoticesOf
-from visualprof.server.api.people import People
+from visualprof.server.api.notices import Notices
 from visualprof.server.api.quotas import QuotaRoutes
 from visualprof.server.api.registry import Registry
 from visualprof.server.api.replay import Replays
@@ -46,8 +44,10 @@ from visualprof.server.api.teams import Teams
 from visualprof.server.api.timeline import Timeline
 from visualprof.server.api.trend import Trends
 from visualprof.server.api.uploads import Uploads
-from visualprof.server.api.views import ChartsAnswer, Parameter, Views, parameters
-from visualprof.server.routes import Query, Resource, Route, get, schemas
+from visualprof.server.api.users import Users
+from visualprof.server.api.views import ChartsAnswer, Parameter, Views, list_parameters
+from visualprof.server.responses import ErrorBody
+from visualprof.server.routes import Query, Resource, Route, get, query_schemas
 from visualprof.views import View, all_views
 from visualprof.views.answers.kinds import schema_of_column
 
@@ -63,23 +63,23 @@ class OpenApi(Resource):
     @get("/openapi.json")
     def openapi(self) -> dict[str, Any]:
         """This document."""
-        return document()
+        return build_document()
 
 
 RESOURCES: tuple[type[Resource], ...] = (
-    Runs, Live, Views, Diffs, Timeline, Graphs, Matches, Uploads, Registry, Advices, Jobs, Agents, Session, People,
+    Runs, Live, Views, Diffs, Timeline, Graphs, Matches, Uploads, Registry, Advices, Jobs, Agents, Session, Users,
     QuotaRoutes,
-    Teams, Links, NoticesOf, Evaluation, Trends, Cases, CaseSubmissions, Replays, Retention, Health, ReportFile,
+    Teams, Links, Notices, Evaluation, Trends, Cases, CaseSubmissions, Replays, Retention, Health, ReportFile,
     OpenApi,
 )  # fmt: skip
 
 
-def document() -> Json:
+def build_document() -> Json:
     """The whole API. Each view also stands under its own address, with its own parameters and answer."""
     paths: Json = {}
     for resource in RESOURCES:
         for route, handler in resource.routes():
-            paths.setdefault(_address(route), {})[route.method.lower()] = _operation(route, handler)
+            paths.setdefault(_url_template(route), {})[route.method.lower()] = _operation(route, handler)
     for view in all_views():
         paths |= _view_paths(view, paths)
     return {
@@ -90,17 +90,17 @@ def document() -> Json:
             "description": "Times are integer ns, sizes bytes, ratios 0..1.",
         },
         "paths": paths,
-        "components": components(),
+        "components": build_components(),
     }
 
 
-def components() -> Json:
+def build_components() -> Json:
     """Every type of an answer or a body."""
-    kinds = [ErrorBody, JobRefused, *(view.answer_type for view in all_views())]
+    kinds = [ErrorBody, JobErrors, *(view.answer_type for view in all_views())]
     for resource in RESOURCES:
         for route, handler in resource.routes():
-            _, body, made = route.declared(handler)
-            kinds += [kind for kind in (*_answers(made), _body(body)) if _is_struct(kind)]
+            _, body, made = route.parameter_types(handler)
+            kinds += [kind for kind in (*_answer_types(made), _body_type(body)) if _is_struct(kind)]
     schemas = _components(dict.fromkeys(kinds))[1]
     for schema in schemas.values():
         schema["description"] = cleandoc(schema.get("description", ""))  # Python 3.13 has done so already
@@ -109,53 +109,55 @@ def components() -> Json:
 
 def digest() -> str:
     """Changes with every type."""
-    return hashlib.blake2b(json.dumps(_bare(components()), sort_keys=True).encode(), digest_size=8).hexdigest()
+    return hashlib.blake2b(
+        json.dumps(_without_descriptions(build_components()), sort_keys=True).encode(), digest_size=8
+    ).hexdigest()
 
 
-def _address(route: Route) -> str:
+def _url_template(route: Route) -> str:
     return f"{route.root}{route.path}".replace("<", "{").replace(">", "}")
 
 
 def _operation(route: Route, handler: Callable[..., Any]) -> Json:
-    query, body, made = route.declared(handler)
+    query, body, made = route.parameter_types(handler)
     summary = (getdoc(handler) or "").partition("\n")[0].rstrip(".")
     in_path = [part.strip("<>") for part in route.path.split("/") if part.startswith("<")]
     listed = [_parameter(name, {"type": "string"}, "path", f"id or name of a {name}", True) for name in in_path]
     answers: Json = {str(route.status): {"description": summary, "content": _content(route, made)}}
     if route.method == "GET":
         answers["304"] = {"description": "nothing changed"}
-    for status, meaning in (route.refuses or {}).items():
-        answers[str(status)] = {"description": meaning, "content": _json(_ref(ErrorBody))}
+    for status, meaning in (route.errors or {}).items():
+        answers[str(status)] = {"description": meaning, "content": _json_content(_reference(ErrorBody))}
     made_of: Json = {"summary": summary, "parameters": [*listed, *_query(query)], "responses": answers}
     if route.content:
         made_of["requestBody"] = {"required": True, "content": {route.content: {}}}
     elif body is not None:
-        made_of["requestBody"] = {"required": True, "content": _json(_ref(_body(body)))}
+        made_of["requestBody"] = {"required": True, "content": _json_content(_reference(_body_type(body)))}
     return made_of
 
 
 def _content(route: Route, made: Any) -> Json:
     content: Json = {}
     for media in route.media:
-        kinds = _answers(made)
+        kinds = _answer_types(made)
         content[media] = {"schema": _schema(kinds)} if media == "application/json" and route.status != 204 else {}
     return content if route.status != 204 else {}
 
 
 def _schema(kinds: list[Any]) -> Json:
-    return _ref(kinds[0]) if kinds and _is_struct(kinds[0]) else {"type": "object"}
+    return _reference(kinds[0]) if kinds and _is_struct(kinds[0]) else {"type": "object"}
 
 
 def _query(query: type[Query] | None) -> Iterator[Json]:
-    for name, schema, required in schemas(query) if query else ():
+    for name, schema, required in query_schemas(query) if query else ():
         description = schema.pop("description", "")
         yield _parameter(name, schema, "query", description, required)
 
 
 def _view_paths(view: View, paths: Json) -> Json:
     own = [
-        _parameter(parameter.name, value_schema(parameter), "query", f"parameter of {view.name}", False)
-        for parameter in parameters(view)
+        _parameter(parameter.name, parameter_schema(parameter), "query", f"parameter of {view.name}", False)
+        for parameter in list_parameters(view)
     ]
     made: Json = {}
     for kind, answer in (("view", view.answer_type), ("charts", ChartsAnswer)):
@@ -165,7 +167,7 @@ def _view_paths(view: View, paths: Json) -> Json:
         shared = [{**p, "required": p["name"] == needed} for p in general["parameters"] if p["name"] not in hidden]
         success = {
             **general["responses"]["200"],
-            "content": {**general["responses"]["200"]["content"], **_json(_ref(answer))},
+            "content": {**general["responses"]["200"]["content"], **_json_content(_reference(answer))},
         }
         made[f"/api/v1/{kind}/{view.name}"] = {
             "get": {
@@ -176,7 +178,7 @@ def _view_paths(view: View, paths: Json) -> Json:
     return made
 
 
-def value_schema(parameter: Parameter) -> Json:
+def parameter_schema(parameter: Parameter) -> Json:
     """What a parameter of a view takes, as JSON schema."""
     value: Json = {"type": _SCHEMA_TYPES[parameter.type]}
     if parameter.choices is not None:
@@ -190,13 +192,13 @@ def _parameter(name: str, schema: Json, place: str, description: str, required: 
     return {"name": name, "in": place, "required": required, "schema": schema, "description": description}
 
 
-def _answers(made: Any) -> list[Any]:
+def _answer_types(made: Any) -> list[Any]:
     """The types that a method may return, plain responses aside."""
     kinds = get_args(made) if get_origin(made) in (Union, UnionType) else (made,)
     return [kind for kind in kinds if kind not in (Response, NoneType, None)]
 
 
-def _body(body: Any) -> Any:
+def _body_type(body: Any) -> Any:
     """The type of a body; bytes tell it in their annotation."""
     return get_args(body)[1] if get_origin(body) is Annotated else body
 
@@ -207,7 +209,7 @@ def _is_struct(kind: Any) -> bool:
 
 
 @cache
-def _ref(kind: Any) -> Json:
+def _reference(kind: Any) -> Json:
     return dict(_components((kind,))[0][0])
 
 
@@ -220,20 +222,20 @@ def _components(kinds: Iterable[Any]) -> tuple[tuple[Json, ...], Json]:
     return tuple(references), named
 
 
-def _json(schema: Json) -> Json:
+def _json_content(schema: Json) -> Json:
     return {"application/json": {"schema": schema}}
 
 
-def _bare(schema: Any, named: bool = False) -> Any:
+def _without_descriptions(schema: Any, named: bool = False) -> Any:
     """A schema without its words. named: its keys are names of fields."""
     if isinstance(schema, dict):
         kept = cast("Json", schema).items()
         words = () if named else ("title", "description", "default")
-        return {key: _bare(value, key == "properties") for key, value in kept if key not in words}
-    return [_bare(value) for value in cast("list[Any]", schema)] if isinstance(schema, list) else schema
+        return {key: _without_descriptions(value, key == "properties") for key, value in kept if key not in words}
+    return [_without_descriptions(value) for value in cast("list[Any]", schema)] if isinstance(schema, list) else schema
 
 
 if __name__ == "__main__":
     types = {"openapi": "3.1.0", "info": {"title": "visualprof", "version": "0"}, "paths": {}}
-    print(json.dumps(types | {"components": _bare(components())}))  # noqa: T201
+    print(json.dumps(types | {"components": _without_descriptions(build_components())}))  # noqa: T201
     print(digest(), file=sys.stderr)  # noqa: T201

@@ -8,14 +8,14 @@ from dataclasses import replace
 from visualprof.errors import NotFound, VisualprofError
 from visualprof.reader.results.report import Report, build_report
 from visualprof.remote.queue.store.records import Agent, Job, Task
-from visualprof.server.remote_service import JobService, JobServices
+from visualprof.server.job_service import JobService, JobServices
 
 
-class Making:
+class RunningReports:
     """The reports of running tasks, by the ids that their results will have; not for several threads at a time."""
 
-    def __init__(self, remote: JobService) -> None:
-        self._remote = remote
+    def __init__(self, job_service: JobService) -> None:
+        self._job_service = job_service
         self._seen: tuple[JobServices | None, int] = (None, -1)
         self._made: dict[str, Report] = {}  # by task
 
@@ -24,7 +24,7 @@ class Making:
 
         A task that has ended counts until its result was seen there, so that its report never goes away in between.
         """
-        queue = self._remote.open_existing()
+        queue = self._job_service.open_existing()
         try:
             seen = queue, queue.jobs.revision() if queue else 0
             if seen != self._seen:
@@ -58,7 +58,7 @@ class Making:
             queue.mirror.sync()
             if queue.mirror.contains(run):
                 return True
-        return (self._remote.root.path / run).is_dir()
+        return (self._job_service.root.path / run).is_dir()
 
     def _report(self, job: Job, task: Task, agent: Agent | None, points: list[dict[str, object]], run: str) -> Report:
         from visualprof.remote.queue.tasks.task_finalizer import result_documents  # with the libraries of the database
@@ -71,4 +71,4 @@ class Making:
         return build_report(self._listed_name(run), told["job"], told["env"], told["status"], points)
 
     def _listed_name(self, run: str) -> str:
-        return f"{self._remote.root.prefix}/{run}".lstrip("/")
+        return f"{self._job_service.root.prefix}/{run}".lstrip("/")

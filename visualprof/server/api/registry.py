@@ -15,62 +15,62 @@ from visualprof.remote.protocol import ModelRef, Part
 from visualprof.remote.queue.draft.forms import Draft
 from visualprof.remote.queue.model_registration import configuration_from_request, draft_from_version, register_model
 from visualprof.remote.queue.store.model_records import Lineage, ModelVersion, Origin, RegisteredModel
-from visualprof.server.answers import answer
 from visualprof.server.api.evaluation import Reports
 from visualprof.server.api.registry_rows import (
     AddressQuery,
     AliasTarget,
     FileQuery,
     ForceQuery,
-    LossesAnswer,
     ModelChange,
     NewVersionBody,
     RegisteredAnswer,
     RegistryAnswer,
-    Shown,
+    RemovalImpact,
+    RowBuilder,
     VersionAnswer,
     VersionChange,
-    asker,
+    current_requester,
 )
-from visualprof.server.api.session import existing
-from visualprof.server.api.uploads import FilesAnswer, files_of
-from visualprof.server.identity import who
-from visualprof.server.remote_service import JobService, JobServices
-from visualprof.server.routes import READ_ONLY, Resource, change, get
+from visualprof.server.api.session import require_accounts
+from visualprof.server.api.uploads import FilesAnswer, job_files
+from visualprof.server.identity import current_principal
+from visualprof.server.job_service import JobService, JobServices
+from visualprof.server.responses import json_response
+from visualprof.server.routes import READ_ONLY_ERROR, Resource, get, mutation
 from visualprof.server.visible import Visible
 
-NO_MODEL = {404: msg("server.there_no_such_model", "there is no such model or version")}
-CHANGED = {**READ_ONLY, **NO_MODEL, 403: "the server is read-only, or the model is another's"}
-_NOBODY = msg("server.no_model_ever_registered", "no model was ever registered here")
+MODEL_ERRORS = {404: msg("server.there_no_such_model", "there is no such model or version")}
+CHANGE_ERRORS = {**READ_ONLY_ERROR, **MODEL_ERRORS, 403: "the server is read-only, or the model is another's"}
+_NO_MODELS = msg("server.no_model_ever_registered", "no model was ever registered here")
 
 
 class Registry(Resource):
     """The routes over the registered models of a server."""
 
-    def __init__(self, remote: JobService, visible: Visible, reports: Reports) -> None:
-        self._remote, self._visible, self._reports = remote, visible, reports
+    def __init__(self, job_service: JobService, visible: Visible, reports: Reports) -> None:
+        self._job_service, self._visible, self._reports = job_service, visible, reports
 
     @get("/registry")
     def models(self) -> RegistryAnswer:
         """Every registered model."""
-        queue, problem = self._remote.open_existing(), self._remote.problem
-        found = queue.registry.list_visible(who().viewer) if queue else []
-        shown = Shown(found, self._reports.current()[1])
+        queue, problem = self._job_service.open_existing(), self._job_service.problem
+        found = queue.registry.list_visible(current_principal().viewer) if queue else []
+        shown = RowBuilder(found, self._reports.current()[1])
         return RegistryAnswer([shown.model(model) for model in found], *(problem or (None, None)))
 
-    @get("/registry/version", refuses=NO_MODEL)
+    @get("/registry/version", errors=MODEL_ERRORS)
     def at(self, query: AddressQuery) -> VersionAnswer:
         """A version by its address."""
-        model, version = self._queue().registry.resolve(query.address, asker())
+        model, version = self._queue().registry.resolve(query.address, current_requester())
         return self._version(model, version)
 
-    @change(
+    @mutation(
         "POST", "/registry", status=201,
-        refuses={**READ_ONLY, 403: "the server is read-only, or the model is another's", 404: "a file is not here"},
+        errors={**READ_ONLY_ERROR, 403: "the server is read-only, or the model is another's", 404: "a file is not here"},
     )  # fmt: skip
     def add(self, body: NewVersionBody) -> Response:
         """Add a version of a model; 200 and the one that there is where its content is the same."""
-        queue, by = self._changing(), asker()
+        queue, by = self._changing(), current_requester()
         ref = ModelRef(body.blob, body.file, [Part(path, blob) for path, blob in body.parts.items()])
         source, configuration = Origin("path" if body.path else "upload", body.path[:1000]), body.configuration
         if body.job:
@@ -78,29 +78,29 @@ class Registry(Resource):
             ref, source = request.model, Origin("job", job=body.job)
             configuration = configuration or configuration_from_request(request)
         for blob in (ref.blob, *(part.blob for part in ref.parts)):
-            if not self._visible.holds(blob):
+            if not self._visible.has_upload(blob):
                 raise NotFound(
                     msg("server.file_not_here_2", f"the file {blob[:64]!r} is not here"),
                     msg("server.upload_first", "upload it first"),
                 )
         if not ref.name:
             kept = queue.blobs.inspection(ref.blob) or {}
-            ref = replace(ref, name=self._visible.own_name(ref.blob) or str(kept.get("name", "")))
+            ref = replace(ref, name=self._visible.upload_name(ref.blob) or str(kept.get("name", "")))
         lineage = body.lineage
         if body.parent:
             lineage = replace(lineage or Lineage(), parent=queue.registry.resolve(body.parent, by)[1].sha256)
         model, version, new = register_model(
-            self._remote, by, body.name, ref, source=source, lineage=lineage, notes=body.notes,
+            self._job_service, by, body.name, ref, source=source, lineage=lineage, notes=body.notes,
             configuration=configuration,
         )  # fmt: skip
-        return answer(self._version(model, version, new), 201 if new else 200)
+        return json_response(self._version(model, version, new), 201 if new else 200)
 
-    @get("/registry/<model>", refuses=NO_MODEL)
+    @get("/registry/<model>", errors=MODEL_ERRORS)
     def one(self, model: str) -> RegisteredAnswer:
         """A model with its versions."""
-        return self._registered(self._queue().registry.get(model, who().viewer))
+        return self._registered(self._queue().registry.get(model, current_principal().viewer))
 
-    @change("PATCH", "/registry/<model>", refuses={**CHANGED, 409: "the name is taken"})
+    @mutation("PATCH", "/registry/<model>", errors={**CHANGE_ERRORS, 409: "the name is taken"})
     def edit(self, model: str, body: ModelChange) -> RegisteredAnswer:
         """Change name, notes, tags, or who may see a model."""
         values = {name: value for name, value in msgspec.structs.asdict(body).items() if value is not UNSET}
@@ -112,56 +112,60 @@ class Registry(Resource):
             )
         else:
             self._refuse_project(body.project)
-        return self._registered(self._changing().registry.update(model, asker(), **values))
+        return self._registered(self._changing().registry.update(model, current_requester(), **values))
 
-    @change("DELETE", "/registry/<model>", refuses={**CHANGED, 409: "a job uses a version"})
-    def remove(self, model: str, query: ForceQuery) -> LossesAnswer:
+    @mutation("DELETE", "/registry/<model>", errors={**CHANGE_ERRORS, 409: "a job uses a version"})
+    def remove(self, model: str, query: ForceQuery) -> RemovalImpact:
         """Remove a model with all its versions."""
         return self._remove(model, None, query.force)
 
-    @get("/registry/<model>/losses", refuses=NO_MODEL)
-    def losses(self, model: str) -> LossesAnswer:
+    @get("/registry/<model>/losses", errors=MODEL_ERRORS)
+    def losses(self, model: str) -> RemovalImpact:
         """What is left without a model."""
         return self._losses(model, None)
 
-    @change("PUT", "/registry/<model>/aliases/<alias>", refuses=CHANGED)
+    @mutation("PUT", "/registry/<model>/aliases/<alias>", errors=CHANGE_ERRORS)
     def alias(self, model: str, alias: str, body: AliasTarget) -> RegisteredAnswer:
         """Move an alias to a version."""
-        return self._registered(self._changing().registry.set_alias(model, alias, body.number, asker()))
+        return self._registered(self._changing().registry.set_alias(model, alias, body.number, current_requester()))
 
-    @change("DELETE", "/registry/<model>/aliases/<alias>", refuses=CHANGED)
+    @mutation("DELETE", "/registry/<model>/aliases/<alias>", errors=CHANGE_ERRORS)
     def unalias(self, model: str, alias: str) -> RegisteredAnswer:
         """Take an alias away."""
-        return self._registered(self._changing().registry.set_alias(model, alias, None, asker()))
+        return self._registered(self._changing().registry.set_alias(model, alias, None, current_requester()))
 
-    @change("PATCH", "/registry/<model>/<version>", refuses=CHANGED)
+    @mutation("PATCH", "/registry/<model>/<version>", errors=CHANGE_ERRORS)
     def annotate(self, model: str, version: str, body: VersionChange) -> RegisteredAnswer:
         """Change the notes of a version, or what its next job begins with."""
         values = {name: value for name, value in msgspec.structs.asdict(body).items() if value is not UNSET}
-        return self._registered(self._changing().registry.update_version(model, _number(version), asker(), **values))
+        return self._registered(
+            self._changing().registry.update_version(model, _number(version), current_requester(), **values)
+        )
 
-    @change("DELETE", "/registry/<model>/<version>", refuses={**CHANGED, 409: "a job uses it"})
-    def remove_version(self, model: str, version: str, query: ForceQuery) -> LossesAnswer:
+    @mutation("DELETE", "/registry/<model>/<version>", errors={**CHANGE_ERRORS, 409: "a job uses it"})
+    def remove_version(self, model: str, version: str, query: ForceQuery) -> RemovalImpact:
         """Remove a version."""
         return self._remove(model, _number(version), query.force)
 
-    @get("/registry/<model>/<version>/losses", refuses=NO_MODEL)
-    def losses_of_version(self, model: str, version: str) -> LossesAnswer:
+    @get("/registry/<model>/<version>/losses", errors=MODEL_ERRORS)
+    def losses_of_version(self, model: str, version: str) -> RemovalImpact:
         """What is left without a version."""
         return self._losses(model, _number(version))
 
-    @get("/registry/<model>/<version>/draft", refuses=NO_MODEL)
+    @get("/registry/<model>/<version>/draft", errors=MODEL_ERRORS)
     def draft(self, model: str, version: str) -> Draft:
         """What somebody would type to measure a version."""
         return draft_from_version(*self._chosen(model, version))
 
-    @get("/registry/<model>/<version>/files", refuses=NO_MODEL)
+    @get("/registry/<model>/<version>/files", errors=MODEL_ERRORS)
     def files(self, model: str, version: str) -> FilesAnswer:
         """The files of a version, as jobs have them."""
         chosen = self._chosen(model, version)[1]
-        return files_of(self._remote, chosen.ref, [file.sha256 for file in chosen.files[1:]], who().viewer)
+        return job_files(
+            self._job_service, chosen.ref, [file.sha256 for file in chosen.files[1:]], current_principal().viewer
+        )
 
-    @get("/registry/<model>/<version>/file", media=("application/octet-stream",), refuses=NO_MODEL)
+    @get("/registry/<model>/<version>/file", media=("application/octet-stream",), errors=MODEL_ERRORS)
     def file(self, model: str, version: str, query: FileQuery) -> Response:
         """A file of a version as it is."""
         chosen = self._chosen(model, version)[1].files
@@ -174,14 +178,14 @@ class Registry(Resource):
         return response
 
     def _queue(self) -> JobServices:
-        return self._remote.require(_NOBODY)
+        return self._job_service.require(_NO_MODELS)
 
     def _changing(self) -> JobServices:
-        self._remote.require_writable()
-        return self._remote.open()
+        self._job_service.require_writable()
+        return self._job_service.open()
 
     def _chosen(self, model: str, version: str) -> tuple[RegisteredModel, ModelVersion]:
-        found, number = self._queue().registry.get(model, who().viewer), _number(version)
+        found, number = self._queue().registry.get(model, current_principal().viewer), _number(version)
         for one in found.versions:
             if one.number == number:
                 return found, one
@@ -189,30 +193,32 @@ class Registry(Resource):
 
     def _refuse_project(self, project: str | None) -> None:
         """Raises: NotFound: whoever asks is in no such project."""
-        accounts = existing(self._visible.accounts)
-        if project is not None and project not in {one.id for one in accounts.projects.list_visible(who().viewer)}:
+        accounts = require_accounts(self._visible.accounts)
+        if project is not None and project not in {
+            one.id for one in accounts.projects.list_visible(current_principal().viewer)
+        }:
             raise NotFound(msg("server.there_no_project", f"there is no project {project[:40]!r}"))
 
     def _registered(self, model: RegisteredModel) -> RegisteredAnswer:
-        shown = Shown(self._queue().registry.list_visible(who().viewer), self._reports.current()[1])
+        shown = RowBuilder(self._queue().registry.list_visible(current_principal().viewer), self._reports.current()[1])
         return RegisteredAnswer(shown.model(model), [shown.version(model, one) for one in model.versions])
 
     def _version(self, model: RegisteredModel, version: ModelVersion, new: bool = False) -> VersionAnswer:
-        shown = Shown(self._queue().registry.list_visible(who().viewer), self._reports.current()[1])
+        shown = RowBuilder(self._queue().registry.list_visible(current_principal().viewer), self._reports.current()[1])
         return VersionAnswer(shown.model(model), shown.version(model, version), new)
 
-    def _remove(self, model: str, number: int | None, force: bool) -> LossesAnswer:
+    def _remove(self, model: str, number: int | None, force: bool) -> RemovalImpact:
         before = self._losses(model, number)
-        self._changing().registry.delete(model, number, asker(), force)
+        self._changing().registry.delete(model, number, current_requester(), force)
         return before
 
-    def _losses(self, model: str, number: int | None) -> LossesAnswer:
-        registry, viewer = self._queue().registry, who().viewer
+    def _losses(self, model: str, number: int | None) -> RemovalImpact:
+        registry, viewer = self._queue().registry, current_principal().viewer
         lost, found = registry.removal_impact(model, number, viewer), registry.get(model, viewer)
         gone = [version for version in found.versions if number in (None, version.number)]
         files = {version.files[0].sha256 for version in gone}
         reports = [report.id for report in self._reports.current()[1] if report.model_sha256 in files]
-        return LossesAnswer([f"{found.name}/{one.number}" for one in gone], **asdict(lost), evaluations=reports)
+        return RemovalImpact([f"{found.name}/{one.number}" for one in gone], **asdict(lost), evaluations=reports)
 
 
 def _number(version: str) -> int:

@@ -21,8 +21,8 @@ from visualprof.remote.queue.store.model_records import (
     Requester,
 )
 from visualprof.remote.queue.uploads import graph_id
-from visualprof.server.answers import row
-from visualprof.server.identity import who
+from visualprof.server.identity import current_principal
+from visualprof.server.responses import build_row
 from visualprof.server.routes import Query
 from visualprof.views.measure.best_points import HIGHEST_THROUGHPUT, LOWEST_LATENCY
 
@@ -49,7 +49,7 @@ class ForceQuery(Query):
     force: Annotated[bool, Meta(description="also while a job uses it")] = False
 
 
-class Measured(msgspec.Struct):
+class ReportSummary(msgspec.Struct):
     """A report of a version's model file. best: over its batch sizes."""
 
     id: str
@@ -61,7 +61,7 @@ class Measured(msgspec.Struct):
     best_p50_ns: int | None
 
 
-class Beside(msgspec.Struct):
+class ParentComparison(msgspec.Struct):
     """The newest pair of reports of a version and its parent that one machine measured in one way, at one batch size.
 
     That of the sizes of both at which the version is fastest.
@@ -109,10 +109,10 @@ class VersionRow(msgspec.Struct):
     created_ns: int
     aliases: list[str]
     graph: str | None
-    evaluations: list[Measured]
+    evaluations: list[ReportSummary]
     best_samples_per_s: float | None
     best_p50_ns: int | None
-    beside: Beside | None
+    beside: ParentComparison | None
 
 
 class ModelRow(msgspec.Struct):
@@ -200,7 +200,7 @@ class AliasTarget(msgspec.Struct, forbid_unknown_fields=True):
     number: int
 
 
-class LossesAnswer(msgspec.Struct):
+class RemovalImpact(msgspec.Struct):
     """What is left without something that is removed.
 
     evaluations: ids of reports; they stay. children: addresses of versions that were made of it; they stay, too.
@@ -214,12 +214,12 @@ class LossesAnswer(msgspec.Struct):
     evaluations: list[str]
 
 
-def asker() -> Requester:
+def current_requester() -> Requester:
     """Who sends the present request."""
-    return Requester(who().user, who().viewer)
+    return Requester(current_principal().user, current_principal().viewer)
 
 
-class Shown:
+class RowBuilder:
     """Models in the words of the API. models: all that may be seen, among which parents are looked for."""
 
     def __init__(self, models: Sequence[RegisteredModel], reports: Sequence[Report]) -> None:
@@ -234,8 +234,8 @@ class Shown:
     def model(self, model: RegisteredModel) -> ModelRow:
         """A model of a list."""
         best = [self._best(version) for version in model.versions]
-        return row(
-            ModelRow, model, changeable=model.can_be_changed_by(asker()), versions=len(model.versions),
+        return build_row(
+            ModelRow, model, changeable=model.can_be_changed_by(current_requester()), versions=len(model.versions),
             newest=self.version(model, model.versions[0]) if model.versions else None,
             best_samples_per_s=max((most for most, _ in best if most is not None), default=None),
             best_p50_ns=min((least for _, least in best if least is not None), default=None),
@@ -245,21 +245,21 @@ class Shown:
         """A version with its parent and what was measured of it."""
         parent, (most, least) = self._parent(model, version), self._best(version)
         operators = version.facts.operators
-        return row(
+        return build_row(
             VersionRow, version, address=f"{model.name}/{version.number}", format=version.facts.format,
             parameters=version.facts.parameters, nodes=None if operators is None else sum(operators.values()),
-            operators=operators, graph=_graph(version), best_samples_per_s=most, best_p50_ns=least,
+            operators=operators, graph=_graph_id(version), best_samples_per_s=most, best_p50_ns=least,
             parent=_parent_row(*parent) if parent else None,
             aliases=[name for name, number in model.aliases.items() if number == version.number],
-            evaluations=[_measured(report) for report in self._reports(version)],
-            beside=_beside(self._reports(version), self._reports(parent[1])) if parent else None,
+            evaluations=[_report_summary(report) for report in self._reports(version)],
+            beside=_compare_with_parent(self._reports(version), self._reports(parent[1])) if parent else None,
         )  # fmt: skip
 
     def _reports(self, version: ModelVersion) -> list[Report]:
         return self._of_file.get(version.files[0].sha256, [])
 
     def _best(self, version: ModelVersion) -> tuple[float | None, int | None]:
-        of = [_measured(report) for report in self._reports(version)]
+        of = [_report_summary(report) for report in self._reports(version)]
         most = max((one.best_samples_per_s for one in of if one.best_samples_per_s is not None), default=None)
         return most, min((one.best_p50_ns for one in of if one.best_p50_ns is not None), default=None)
 
@@ -271,33 +271,33 @@ class Shown:
 
 def _parent_row(model: RegisteredModel, version: ModelVersion) -> ParentRow:
     address = f"{model.name}/{version.number}"
-    return ParentRow(address, version.size_bytes, version.facts.parameters, _graph(version))
+    return ParentRow(address, version.size_bytes, version.facts.parameters, _graph_id(version))
 
 
-def _graph(version: ModelVersion) -> str | None:
+def _graph_id(version: ModelVersion) -> str | None:
     return graph_id(version.files[0].sha256, version.facts.format)
 
 
-def _measured(report: Report) -> Measured:
+def _report_summary(report: Report) -> ReportSummary:
     most, least = HIGHEST_THROUGHPUT.best(report.points), LOWEST_LATENCY.best(report.points)
-    return row(
-        Measured, report, best_samples_per_s=most.samples_per_s if most else None,
+    return build_row(
+        ReportSummary, report, best_samples_per_s=most.samples_per_s if most else None,
         best_p50_ns=least.p50_ns if least else None,
     )  # fmt: skip
 
 
-def _beside(mine: Sequence[Report], theirs: Sequence[Report]) -> Beside | None:
+def _compare_with_parent(mine: Sequence[Report], theirs: Sequence[Report]) -> ParentComparison | None:
     """Of reports that differ in the model alone, as far as they tell."""
     for one, other in product(mine, theirs):
         batches = {point.batch for point in other.points}
         best = HIGHEST_THROUGHPUT.best(point for point in one.points if point.batch in batches)
         before = other.point(best.batch) if best else None
-        if best and before and _way(one) == _way(other):
-            return Beside(
+        if best and before and _measurement_setup(one) == _measurement_setup(other):
+            return ParentComparison(
                 one.spec, one.agent, best.batch, best.samples_per_s, before.samples_per_s, best.p50_ns, before.p50_ns
             )
     return None
 
 
-def _way(report: Report) -> tuple[object, ...]:
+def _measurement_setup(report: Report) -> tuple[object, ...]:
     return report.agent, report.backend, report.version, report.device, report.precision, report.threads

@@ -15,18 +15,18 @@ from visualprof.reader.results.report import Report
 from visualprof.remote.operators import Call
 from visualprof.remote.operators.alone import call_suffix, parse_result
 from visualprof.remote.operators.script import file_name, script
-from visualprof.server.answers import raw
 from visualprof.server.api.evaluation import Reports
 from visualprof.server.api.models import Entry, Models
-from visualprof.server.api.views import Results, SubjectQuery, Views
-from visualprof.server.operator_call import Nodes, call_of, check_backend, nodes_of
-from visualprof.server.routes import SPAN, Resource, SpanQuery, get
+from visualprof.server.api.views import ResultCache, SubjectQuery, Views
+from visualprof.server.operator_call import Nodes, check_backend, match_nodes, select_call
+from visualprof.server.responses import bytes_response
+from visualprof.server.routes import SPAN_ERRORS, Resource, SpanQuery, get
 from visualprof.views.answers import kinds
 from visualprof.views.answers.table import Columns, Table, from_rows
 from visualprof.views.calls import CallsAnswer
 
-PYTHON, FILE = "text/x-python", "application/octet-stream"
-KEPT = 16  # operators, each with its calls
+PYTHON_TYPE, FILE_TYPE = "text/x-python", "application/octet-stream"
+MAX_CACHED_OPERATORS = 16  # operators, each with its calls
 
 
 class ReplaysQuery(SpanQuery, kw_only=True):
@@ -91,15 +91,15 @@ class Replays(Resource):
 
     def __init__(self, views: Views, reports: Reports, models: Models) -> None:
         self._views, self._reports, self._models = views, reports, models
-        self._calls = Results[_Calls](KEPT)
+        self._calls = ResultCache[_Calls](MAX_CACHED_OPERATORS)
 
-    @get("/replay", refuses=SPAN, needs="link")
+    @get("/replay", errors=SPAN_ERRORS, needs="link")
     def replay(self, query: ReplaysQuery) -> ReplaysAnswer:
         """What jobs measured of the calls of an operator, alone."""
-        subject, models = _subject(query), self._models_of(query)
+        subject, models = _calls_query(query), self._models_of(query)
         versions = [(model.id, model.modified_ns, model.size_bytes) for model, _ in models]
         key = self._views.version("calls", subject), query.operator, *versions
-        calls = self._calls.get(key, lambda: _calls(self._answer(subject), query.operator, models))
+        calls = self._calls.get(key, lambda: _split_calls(self._answer(subject), query.operator, models))
         reports = [one for one in self._reports.current()[1] if one.state == "succeeded"]
         rows = [
             _row(one, number, calls.found[number])
@@ -109,25 +109,25 @@ class Replays(Resource):
         refused = from_rows(RefusedColumns, [*calls.refused.items()])
         return ReplaysAnswer(columns=from_rows(ReplayColumns, rows), refused=Table(columns=refused))
 
-    @get("/replay/script", media=(PYTHON,), refuses=SPAN, needs="link")
+    @get("/replay/script", media=(PYTHON_TYPE,), errors=SPAN_ERRORS, needs="link")
     def script(self, query: ReplayQuery) -> Response:
         """A script that runs a call alone, and needs its framework only."""
         call = self._call(query)
-        return _file(script(call).encode(), PYTHON, file_name(call, ".py"))
+        return _attachment(script(call).encode(), PYTHON_TYPE, file_name(call, ".py"))
 
-    @get("/replay/call", media=(FILE,), refuses=SPAN, needs="link")
+    @get("/replay/call", media=(FILE_TYPE,), errors=SPAN_ERRORS, needs="link")
     def call(self, query: ReplayQuery) -> Response:
         """A call as a file that a job takes in the place of a model."""
         call = self._call(query)
         check_backend(call.framework)
-        return _file(call.encoded(), FILE, file_name(call, call_suffix(call.framework)))
+        return _attachment(call.encoded(), FILE_TYPE, file_name(call, call_suffix(call.framework)))
 
     def _answer(self, subject: SubjectQuery) -> CallsAnswer:
         return cast("CallsAnswer", self._views.answer("calls", subject))
 
     def _call(self, query: ReplayQuery) -> Call:
-        answer = self._answer(_subject(query))
-        return call_of(answer, query.operator, query.shape, _nodes(answer, self._models_of(query)))
+        answer = self._answer(_calls_query(query))
+        return select_call(answer, query.operator, query.shape, _model_nodes(answer, self._models_of(query)))
 
     def _models_of(self, query: ReplaysQuery) -> list[Entry]:
         """What may be the run's model: those in its folder, then uploaded ones."""
@@ -136,27 +136,27 @@ class Replays(Resource):
         return [*beside, *(one for one in entries if one[0].uploaded)]
 
 
-def _subject(query: ReplaysQuery) -> SubjectQuery:
+def _calls_query(query: ReplaysQuery) -> SubjectQuery:
     return SubjectQuery(query.run, query.worker, query.span, others={"operator": query.operator})
 
 
-def _nodes(answer: CallsAnswer, models: list[Entry]) -> Nodes:
-    return nodes_of(answer, [path for _, path in models])
+def _model_nodes(answer: CallsAnswer, models: list[Entry]) -> Nodes:
+    return match_nodes(answer, [path for _, path in models])
 
 
-def _calls(answer: CallsAnswer, operator: str, models: list[Entry]) -> _Calls:
-    nodes = _nodes(answer, models)
-    tried = [(number, _tried(answer, operator, number, nodes)) for number in range(len(answer.columns.name))]
+def _split_calls(answer: CallsAnswer, operator: str, models: list[Entry]) -> _Calls:
+    nodes = _model_nodes(answer, models)
+    tried = [(number, _call_or_reason(answer, operator, number, nodes)) for number in range(len(answer.columns.name))]
     return _Calls(
         {number: call for number, call in tried if isinstance(call, Call)},
         {number: reason for number, reason in tried if isinstance(reason, str)},
     )
 
 
-def _tried(answer: CallsAnswer, operator: str, number: int, nodes: Nodes) -> Call | str:
+def _call_or_reason(answer: CallsAnswer, operator: str, number: int, nodes: Nodes) -> Call | str:
     """A call, or why it cannot be run alone. Cost: 0.08 ms."""
     try:
-        return call_of(answer, operator, number, nodes)
+        return select_call(answer, operator, number, nodes)
     except MissingData as error:
         return error.error
 
@@ -170,7 +170,7 @@ def _row(report: Report, number: int, call: Call) -> tuple[object, ...]:
     return (*place, result["median_ns"], profiled, *(ratio or None for ratio in ratios))
 
 
-def _file(data: bytes, media: str, name: str) -> Response:
-    response = raw(data, media)
+def _attachment(data: bytes, media: str, name: str) -> Response:
+    response = bytes_response(data, media)
     response.headers["Content-Disposition"] = f'attachment; filename="{name}"'
     return response

@@ -14,15 +14,15 @@ from visualprof import __version__
 from visualprof.errors import BadParameter, NotReady
 from visualprof.messages import msg
 from visualprof.reader.logdir.directory import LogDirectory
-from visualprof.server.answers import raw
-from visualprof.server.api.spans import summary_of
-from visualprof.server.report import Oversize, Place, report
-from visualprof.server.routes import SPAN, Resource, SpanQuery, get, parse
+from visualprof.server.api.spans import require_summary
+from visualprof.server.report import ReportTooLarge, SpanRef, build_report
+from visualprof.server.responses import bytes_response
+from visualprof.server.routes import SPAN_ERRORS, Resource, SpanQuery, get, parse_query
 from visualprof.server.visible import Visible
 from visualprof.views.answers.encoding import encode
 
 
-class Gone(NotReady):
+class ClientDisconnected(NotReady):
     """Whoever asked waits no longer."""
 
 
@@ -45,34 +45,39 @@ class ReportFile(Resource):
         self._logdir, self._visible = logdir, visible
         self._dist, self._making = dist, threading.Lock()
         self._methods = {
-            route.path.strip("/"): (getattr(resource, handler.__name__), route.declared(handler)[0])
+            route.path.strip("/"): (getattr(resource, handler.__name__), route.parameter_types(handler)[0])
             for resource in resources
             for route, handler in resource.routes()
             if route.method == "GET"
         }
 
-    @get("/report", media=("text/html",), refuses={**SPAN, Oversize.status: "it would be too large"}, needs="link")
+    @get(
+        "/report",
+        media=("text/html",),
+        errors={**SPAN_ERRORS, ReportTooLarge.status: "it would be too large"},
+        needs="link",
+    )
     def report(self, query: ReportQuery) -> Response:
         """A run as one file that needs no server."""
-        span = Place(query.run, query.worker, query.span)
-        base = Place(query.base, query.base_worker, query.base_span) if query.base else None
+        span = SpanRef(query.run, query.worker, query.span)
+        base = SpanRef(query.base, query.base_worker, query.base_span) if query.base else None
         if base and base.run == span.run:
             raise BadParameter(
                 msg("server.report_compares_two_runs", "a report compares two runs"),
                 msg("server.name_another_one_base", "name another one as base"),
             )
         for place in filter(None, (span, base)):
-            summary_of(self._logdir, self._visible.listing().find(*place))
+            require_summary(self._logdir, self._visible.listing().find(*place))
         if not self._making.acquire(blocking=False):  # another would make both slower, and hold a second thread
             raise NotReady(
                 msg("server.another_report_being_made", "another report is being made"),
                 msg("server.ask_again_moment", "ask again in a moment"),
             )
         try:
-            page = report(self._ask, span, base, self._dist, __version__)
+            page = build_report(self._ask, span, base, self._dist, __version__)
         finally:
             self._making.release()
-        response = raw(page, "text/html")
+        response = bytes_response(page, "text/html")
         name = re.sub(r"[^A-Za-z0-9._-]", "_", query.run)[-100:] or "report"
         response.headers["Content-Disposition"] = f'attachment; filename="{name}.html"'
         return response
@@ -84,7 +89,7 @@ class ReportFile(Resource):
         """
         gone = request.environ.get("waitress.client_disconnected")
         if gone and gone():
-            raise Gone(
+            raise ClientDisconnected(
                 msg("server.whoever_asked_report_gone", "whoever asked for the report is gone"),
                 msg("server.ask_again", "ask again"),
             )
@@ -92,6 +97,6 @@ class ReportFile(Resource):
         method, kind = self._methods[route if route in self._methods else f"{head}/<name>"]
         path: dict[str, object] = {} if route in self._methods else {"name": name}
         if kind is not None:
-            path["query"] = parse({key: str(value) for key, value in query.items()}, kind)
+            path["query"] = parse_query({key: str(value) for key, value in query.items()}, kind)
         made = method(**path)
         return made.get_data() if isinstance(made, Response) else encode(made)

@@ -10,17 +10,17 @@ from msgspec import Meta
 
 from visualprof.messages import msg
 from visualprof.remote.queue.store.records import RetentionKind, RetentionRule
-from visualprof.server.answers import row
-from visualprof.server.identity import actor
-from visualprof.server.remote_service import JobService
-from visualprof.server.routes import READ_ONLY, Query, Resource, change, get
+from visualprof.server.identity import current_actor
+from visualprof.server.job_service import JobService
+from visualprof.server.responses import build_row
+from visualprof.server.routes import READ_ONLY_ERROR, Query, Resource, get, mutation
 
 if TYPE_CHECKING:
     from visualprof.accounts.service import Accounts
 
 KINDS: tuple[RetentionKind, ...] = get_args(RetentionKind)
 Days = Annotated[int, Meta(ge=1, le=36_500)]
-CHANGED = {400: "no such number of days", 404: "there is no such project"}
+CHANGE_ERRORS = {400: "no such number of days", 404: "there is no such project"}
 
 
 class RuleRow(msgspec.Struct, forbid_unknown_fields=True):
@@ -68,36 +68,36 @@ class RemovedAnswer(msgspec.Struct):
 class Retention(Resource):
     """The routes over the rules of a server."""
 
-    def __init__(self, remote: JobService, accounts: Accounts | None) -> None:
-        self._remote, self._accounts = remote, accounts
+    def __init__(self, job_service: JobService, accounts: Accounts | None) -> None:
+        self._job_service, self._accounts = job_service, accounts
 
     @get("/retention", needs="admin")
     def rules(self) -> RetentionAnswer:
         """What is removed when."""
         projects = self._accounts.projects.list_visible(None) if self._accounts else ()
-        queue = self._remote.open_existing()
+        queue = self._job_service.open_existing()
         kinds = KINDS if self._accounts else KINDS[:2]
-        rules = [row(RuleRow, rule) for rule in queue.retention.rules() if rule.kind in kinds] if queue else []
+        rules = [build_row(RuleRow, rule) for rule in queue.retention.rules() if rule.kind in kinds] if queue else []
         return RetentionAnswer(rules, {project.id: project.name for project in projects})
 
-    @get("/retention/removes", refuses=CHANGED, needs="admin")
+    @get("/retention/removes", errors=CHANGE_ERRORS, needs="admin")
     def removes(self, query: RuleQuery) -> RemovedAnswer:
         """What a rule would remove now."""
-        queue = self._remote.require(msg("server.nothing_ever_kept_here", "nothing was ever kept here"))
-        return row(RemovedAnswer, queue.retention.preview(RetentionRule(query.kind, query.project, query.days)))
+        queue = self._job_service.require(msg("server.nothing_ever_kept_here", "nothing was ever kept here"))
+        return build_row(RemovedAnswer, queue.retention.preview(RetentionRule(query.kind, query.project, query.days)))
 
-    @change("PUT", "/retention", refuses={**READ_ONLY, **CHANGED}, needs="admin")
+    @mutation("PUT", "/retention", errors={**READ_ONLY_ERROR, **CHANGE_ERRORS}, needs="admin")
     def set_rule(self, body: RuleRow) -> RetentionAnswer:
         """Set a rule; the server follows it within an hour."""
-        self._remote.require_writable()
-        self._remote.open().retention.change(RetentionRule(body.kind, body.project, body.days), **self._noted)
+        self._job_service.require_writable()
+        self._job_service.open().retention.change(RetentionRule(body.kind, body.project, body.days), **self._noted)
         return self.rules()
 
-    @change("DELETE", "/retention/<project>", refuses=READ_ONLY, needs="admin")
+    @mutation("DELETE", "/retention/<project>", errors=READ_ONLY_ERROR, needs="admin")
     def drop(self, project: str) -> RetentionAnswer:
         """Let the jobs of a project follow the rule of all others."""
-        self._remote.require_writable()
-        self._remote.open().retention.drop(project, **self._noted)
+        self._job_service.require_writable()
+        self._job_service.open().retention.drop(project, **self._noted)
         return self.rules()
 
     @property
@@ -108,5 +108,7 @@ class Retention(Resource):
         from visualprof.accounts.audit import record_event  # with the libraries of the database
 
         return {
-            "record": partial(record_event, actor=actor(), action=msg("server.change_retention", "change retention"))
+            "record": partial(
+                record_event, actor=current_actor(), action=msg("server.change_retention", "change retention")
+            )
         }

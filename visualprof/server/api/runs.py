@@ -17,15 +17,15 @@ from visualprof.reader.logdir import listing
 from visualprof.reader.logdir.directory import LogDirectory
 from visualprof.reader.logdir.models import ModelReader
 from visualprof.reader.logdir.scan import Problem
-from visualprof.server.answers import Polled
-from visualprof.server.api.session import Person, person_of
-from visualprof.server.identity import who
-from visualprof.server.routes import READ_ONLY, Query, Resource, change, get
+from visualprof.server.api.session import CurrentUser, current_user
+from visualprof.server.identity import current_principal
+from visualprof.server.responses import VersionedResponse
+from visualprof.server.routes import READ_ONLY_ERROR, Query, Resource, get, mutation
 from visualprof.server.visible import Visible
 from visualprof.views.answers.encoding import encode
 
 # What is known of a file once it is parsed, with what is said of it before.
-_PARSED: dict[str, Any] = {
+_UNPARSED_DEFAULTS: dict[str, Any] = {
     "framework": None, "events": None, "duration_ns": None, "steps": (), "views": (), "warnings": (),
 }  # fmt: skip
 
@@ -45,7 +45,7 @@ class Status(msgspec.Struct):
     private: bool
     logdirs: list[str]
     watching: Literal["events", "polling"]
-    person: Person | None
+    person: CurrentUser | None
     link_ends_ns: int | None
 
 
@@ -145,18 +145,18 @@ class Runs(Resource):
     ) -> None:
         self._logdir, self._visible, self._reader = logdir, visible, reader
         self._language, self._read_only, self._private = language, read_only, private
-        self._latest = Polled()
+        self._latest = VersionedResponse()
         self._encoded: dict[str, tuple[listing.Run, msgspec.Raw]] = {}
 
     @get("/status", needs="link")
     def status(self) -> Status:
         """The server itself."""
-        me = who()
+        me = current_principal()
         roots = [] if me.scope is not None else [root.address or str(root.path) for root in self._logdir.roots]
         watching = "events" if self._logdir.watching == "events" else "polling"
         return Status(
             __version__, native.describe_state(), self._language or None, self._read_only, self._private, roots,
-            watching, person_of(me), me.ends_ns,
+            watching, current_user(me), me.ends_ns,
         )  # fmt: skip
 
     @get("/runs", needs="link")
@@ -171,14 +171,14 @@ class Runs(Resource):
     @get("/runs/changes", needs="link")
     def changes(self, query: ChangesQuery) -> ChangesAnswer:
         """What changed of the runs since a revision; the files of the shown one are read first."""
-        if query.shown and self._visible.rule(query.shown):
+        if query.shown and self._visible.can_see(query.shown):
             self._logdir.set_active_run(query.shown)
         now = self._visible.changes(query.since)
         runs = self._all(now) if now.since is None else self._rows(now.runs)
         skipped = None if now.skipped is None else _skipped(now.skipped)
         return ChangesAnswer(now.revision, now.since, runs, list(now.removed), skipped)
 
-    @change("POST", "/reload", status=204, refuses=READ_ONLY)
+    @mutation("POST", "/reload", status=204, errors=READ_ONLY_ERROR)
     def reload(self) -> None:
         """Read the log directories again."""
         if self._read_only:
@@ -204,7 +204,7 @@ class Runs(Resource):
         for run in runs:
             kept = self._encoded.get(run.id)
             if kept is None or kept[0] is not run:
-                kept = self._encoded[run.id] = run, msgspec.Raw(encode(_run(run)))
+                kept = self._encoded[run.id] = run, msgspec.Raw(encode(_run_row(run)))
             rows.append(kept[1])
         return cast("list[Run]", rows)
 
@@ -213,9 +213,9 @@ def _skipped(problems: Iterable[Problem]) -> list[SkippedFile]:
     return [SkippedFile(problem.file, problem.error, problem.hint or None) for problem in problems]
 
 
-def _run(run: listing.Run) -> Run:
+def _run_row(run: listing.Run) -> Run:
     workers = [
-        Worker(worker.id, worker.id, worker.rank if worker.rank >= 0 else None, [_span(s) for s in worker.spans])
+        Worker(worker.id, worker.id, worker.rank if worker.rank >= 0 else None, [_span_row(s) for s in worker.spans])
         for worker in run.workers
     ]
     frameworks = {span.framework for worker in workers for span in worker.spans if span.framework}
@@ -224,7 +224,7 @@ def _run(run: listing.Run) -> Run:
     return Run(run.id, run.name, sorted(frameworks), run.modified_ns, live, series, workers)
 
 
-def _span(span: listing.Span) -> Span:
+def _span_row(span: listing.Span) -> Span:
     failure = span.failure
     return Span(
         id=span.id,
@@ -237,5 +237,5 @@ def _span(span: listing.Span) -> Span:
         format=span.format or None,
         error=failure.error if failure else None,
         hint=(failure.hint or None) if failure else None,
-        **{name: getattr(span.summary, name, unknown) for name, unknown in _PARSED.items()},
+        **{name: getattr(span.summary, name, unknown) for name, unknown in _UNPARSED_DEFAULTS.items()},
     )

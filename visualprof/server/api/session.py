@@ -13,9 +13,9 @@ from visualprof.accounts.notifications.kinds import Language
 from visualprof.accounts.principal import ANONYMOUS, Actor, Principal, Registration, Role
 from visualprof.errors import Forbidden, NotFound
 from visualprof.messages import msg
-from visualprof.server.answers import answer, row
-from visualprof.server.identity import actor, cookie_name, sender, set_cookie, who
-from visualprof.server.routes import Resource, change, get, read
+from visualprof.server.identity import client_address, cookie_name, current_actor, current_principal, set_cookie
+from visualprof.server.responses import build_row, json_response
+from visualprof.server.routes import Resource, get, mutation, read_body
 from visualprof.server.settings import Settings
 
 if TYPE_CHECKING:
@@ -23,17 +23,20 @@ if TYPE_CHECKING:
     from visualprof.accounts.mail_links import AccountLinkMailer
     from visualprof.accounts.service import Accounts
 
-NO_ISSUER = {404: msg("server.there_none_there_no", "there is none, or there are no accounts")}
-COOKIE, COOKIE_S = "visualprof-log-in", 600  # of a log-in at the issuer
-ISSUED, LONGEST = "visualprof-issued", 3500  # keeps the ID token until the session ends, where a cookie has room for it
-FORM, LONGEST_FORM = "application/x-www-form-urlencoded", 64 << 10
-NO_LOG_OUT = {
-    **NO_ISSUER,
+ISSUER_ERRORS = {404: msg("server.there_none_there_no", "there is none, or there are no accounts")}
+LOGIN_COOKIE, LOGIN_COOKIE_S = "visualprof-log-in", 600  # of a log-in at the issuer
+ID_TOKEN_COOKIE, MAX_ID_TOKEN_CHARS = (
+    "visualprof-issued",
+    3500,
+)  # keeps the ID token until the session ends, where a cookie has room for it
+FORM_TYPE, MAX_FORM_BYTES = "application/x-www-form-urlencoded", 64 << 10
+LOG_OUT_ERRORS = {
+    **ISSUER_ERRORS,
     400: msg("server.token_not_issuers_another", "the token is not the issuer's, of another time, or was used"),
     429: msg("server.too_many_attempts", "too many attempts"),
     502: msg("server.issuer_not_answer", "the issuer does not answer"),
 }
-REFUSED = {
+LOGIN_ERRORS = {
     403: msg("server.proxy_logs_people", "a proxy logs people in"),
     401: msg("server.address_password_wrong", "the address or the password are wrong"),
     404: msg("server.there_no_accounts", "there are no accounts"),
@@ -41,7 +44,7 @@ REFUSED = {
 }
 
 
-class Person(msgspec.Struct):
+class CurrentUser(msgspec.Struct):
     """Somebody with an account. session: they logged in here, and can log out."""
 
     id: str
@@ -64,7 +67,7 @@ class SessionAnswer(msgspec.Struct):
     trusted: bool
     accounts: bool
     registration: Registration
-    person: Person | None
+    person: CurrentUser | None
     token: str
     by_proxy: bool
     issuer: str
@@ -73,27 +76,27 @@ class SessionAnswer(msgspec.Struct):
     leave: str = ""
 
 
-class LogIn(msgspec.Struct, forbid_unknown_fields=True):
+class LoginRequest(msgspec.Struct, forbid_unknown_fields=True):
     """Who somebody is, and the proof."""
 
     email: str
     password: str
 
 
-class Register(LogIn, kw_only=True):
+class RegistrationRequest(LoginRequest, kw_only=True):
     """An account to be made. code: of the invitation."""
 
     name: str = ""
     code: str = ""
 
 
-class IssuerAddress(msgspec.Struct):
+class IssuerUrl(msgspec.Struct):
     """Where somebody logs in; from there they come back."""
 
     address: str
 
 
-class Issued(msgspec.Struct, forbid_unknown_fields=True):
+class IssuerCallback(msgspec.Struct, forbid_unknown_fields=True):
     """What the issuer gave to whom it sent back. error: instead of a code."""
 
     state: str
@@ -101,7 +104,7 @@ class Issued(msgspec.Struct, forbid_unknown_fields=True):
     error: str = ""
 
 
-class LinkWish(msgspec.Struct, forbid_unknown_fields=True):
+class LinkRequest(msgspec.Struct, forbid_unknown_fields=True):
     """A link that somebody wants by e-mail: to make an account (confirm), or to set a new password (reset)."""
 
     email: str
@@ -131,55 +134,55 @@ class Session(Resource):
     @get("/session", needs="anyone")
     def session(self) -> SessionAnswer:
         """Who asks, and may they act?"""
-        return self._answer(who())
+        return self._answer(current_principal())
 
-    @change("POST", "/session", refuses=REFUSED, needs="anyone")
-    def log_in(self, body: LogIn) -> SessionAnswer | Response:
+    @mutation("POST", "/session", errors=LOGIN_ERRORS, needs="anyone")
+    def log_in(self, body: LoginRequest) -> SessionAnswer | Response:
         """Log in; the cookie is that of a new session."""
-        accounts = with_passwords(self._accounts, self._settings)
-        return self._begin(accounts, accounts.users.log_in(body.email, body.password, sender()).id)
+        accounts = require_password_login(self._accounts, self._settings)
+        return self._begin(accounts, accounts.users.log_in(body.email, body.password, client_address()).id)
 
-    @change("POST", "/session/issuer", refuses={**NO_ISSUER, 502: "it does not answer"}, needs="anyone")
-    def begin_issuer(self) -> IssuerAddress | Response:
+    @mutation("POST", "/session/issuer", errors={**ISSUER_ERRORS, 502: "it does not answer"}, needs="anyone")
+    def begin_issuer(self) -> IssuerUrl | Response:
         """Begin to log in at the issuer; a cookie keeps what the way back needs."""
-        kept, address = self._known_issuer().start(sender())
-        response = answer(IssuerAddress(address))
-        set_cookie(response, self._settings, kept, COOKIE, COOKIE_S)
+        kept, address = self._known_issuer().start(client_address())
+        response = json_response(IssuerUrl(address))
+        set_cookie(response, self._settings, kept, LOGIN_COOKIE, LOGIN_COOKIE_S)
         return response
 
-    @change("POST", "/session/issued", refuses={**NO_ISSUER, 401: "it vouches for nobody who may"}, needs="anyone")
-    def log_in_issued(self, body: Issued) -> SessionAnswer | Response:
+    @mutation("POST", "/session/issued", errors={**ISSUER_ERRORS, 401: "it vouches for nobody who may"}, needs="anyone")
+    def log_in_issued(self, body: IssuerCallback) -> SessionAnswer | Response:
         """Log in with what the issuer gave; the cookie is that of a new session."""
-        issued, kept = self._known_issuer(), request.cookies.get(cookie_name(self._settings, COOKIE), "")
+        issued, kept = self._known_issuer(), request.cookies.get(cookie_name(self._settings, LOGIN_COOKIE), "")
         said = issued.issuer.finish_login(kept, body.state, body.code, body.error)
-        user, name = issued.log_in(said, sender()), issued.session_digest(said)
-        response = self._begin(existing(self._accounts), user, said.token, name)
-        set_cookie(response, self._settings, "", COOKIE)
+        user, name = issued.log_in(said, client_address()), issued.session_digest(said)
+        response = self._begin(require_accounts(self._accounts), user, said.token, name)
+        set_cookie(response, self._settings, "", LOGIN_COOKIE)
         return response
 
-    @change("POST", "/session/logged-out", status=204, content=FORM, refuses=NO_LOG_OUT, needs="anyone")
+    @mutation("POST", "/session/logged-out", status=204, content=FORM_TYPE, errors=LOG_OUT_ERRORS, needs="anyone")
     def log_out_issued(self) -> None:
         """The issuer ends sessions that began there: its logout token says which."""
-        said = parse_qs(read(LONGEST_FORM).decode("utf-8", "replace"))
-        self._known_issuer().log_out(said.get("logout_token", [""])[0], sender())
+        said = parse_qs(read_body(MAX_FORM_BYTES).decode("utf-8", "replace"))
+        self._known_issuer().log_out(said.get("logout_token", [""])[0], client_address())
 
-    @change("DELETE", "/session", refuses=REFUSED, needs="viewer")
+    @mutation("DELETE", "/session", errors=LOGIN_ERRORS, needs="viewer")
     def log_out(self) -> SessionAnswer | Response:
         """Log out."""
-        accounts = existing(self._accounts)
-        if who().session:
-            accounts.sessions.end(actor(), who().session)
-        token = request.cookies.get(cookie_name(self._settings, ISSUED), "")
+        accounts = require_accounts(self._accounts)
+        if current_principal().session:
+            accounts.sessions.end(current_actor(), current_principal().session)
+        token = request.cookies.get(cookie_name(self._settings, ID_TOKEN_COOKIE), "")
         leave = self._issued.issuer.end_session_url(token) if self._issued and token else ""
-        response = answer(replace(self._answer(ANONYMOUS), leave=leave))
-        for of in ("visualprof", ISSUED):
+        response = json_response(replace(self._answer(ANONYMOUS), leave=leave))
+        for of in ("visualprof", ID_TOKEN_COOKIE):
             set_cookie(response, self._settings, "", of)
         return response
 
-    @change("POST", "/session/register", refuses={**REFUSED, 409: "the address is taken"}, needs="anyone")
-    def register(self, body: Register) -> SessionAnswer | Response:
+    @mutation("POST", "/session/register", errors={**LOGIN_ERRORS, 409: "the address is taken"}, needs="anyone")
+    def register(self, body: RegistrationRequest) -> SessionAnswer | Response:
         """Make an account, and log in."""
-        accounts = with_passwords(self._accounts, self._settings)
+        accounts = require_password_login(self._accounts, self._settings)
         self._refuse_register()
         if self._by_mail and accounts.registration == "open" and not body.code:
             raise Forbidden(
@@ -187,14 +190,14 @@ class Session(Resource):
                 msg("server.ask_link", "ask for a link to it"),
             )
         user = accounts.users.register(
-            Actor(ANONYMOUS, sender()), body.email, body.name, body.password, accounts.registration, body.code
+            Actor(ANONYMOUS, client_address()), body.email, body.name, body.password, accounts.registration, body.code
         )
         return self._begin(accounts, user.id)
 
-    @change("POST", "/session/link", refuses={**REFUSED, 400: "it is no address"}, needs="anyone")
-    def send_link(self, body: LinkWish) -> SessionAnswer:
+    @mutation("POST", "/session/link", errors={**LOGIN_ERRORS, 400: "it is no address"}, needs="anyone")
+    def send_link(self, body: LinkRequest) -> SessionAnswer:
         """Have a link sent to one's address. The answer is the same whether it has an account."""
-        accounts = with_passwords(self._accounts, self._settings)
+        accounts = require_password_login(self._accounts, self._settings)
         if body.wish == "confirm":
             self._refuse_register()
         if self._by_mail is None or (body.wish == "confirm" and accounts.registration != "open"):
@@ -202,18 +205,21 @@ class Session(Resource):
                 msg("server.server_sends_no_such", "this server sends no such links"),
                 msg("server.ask_administrator_one", "ask an administrator for one"),
             )
-        self._by_mail.request(Actor(ANONYMOUS, sender()), body.email, body.wish, body.language)
-        return self._answer(who())
+        self._by_mail.request(Actor(ANONYMOUS, client_address()), body.email, body.wish, body.language)
+        return self._answer(current_principal())
 
-    @change(
-        "POST", "/session/password", refuses={**REFUSED, 400: "the code or the password are of no use"}, needs="anyone"
+    @mutation(
+        "POST",
+        "/session/password",
+        errors={**LOGIN_ERRORS, 400: "the code or the password are of no use"},
+        needs="anyone",
     )
     def reset(self, body: NewPassword) -> SessionAnswer:
         """Set a new password by a code; whoever has it logs in with that."""
-        with_passwords(self._accounts, self._settings).users.reset_password(
-            Actor(ANONYMOUS, sender()), body.code, body.password
+        require_password_login(self._accounts, self._settings).users.reset_password(
+            Actor(ANONYMOUS, client_address()), body.code, body.password
         )
-        return self._answer(who())
+        return self._answer(current_principal())
 
     def _known_issuer(self) -> IssuedAccounts:
         if self._issued is None:
@@ -231,28 +237,32 @@ class Session(Resource):
             )
 
     def _begin(self, accounts: Accounts, user: str, token: str = "", issued: str | None = None) -> Response:
-        cookie = accounts.sessions.create(user, sender(), request.headers.get("User-Agent", ""), issued)
-        response = answer(self._answer(accounts.sessions.principal_for_cookie(cookie)))
+        cookie = accounts.sessions.create(user, client_address(), request.headers.get("User-Agent", ""), issued)
+        response = json_response(self._answer(accounts.sessions.principal_for_cookie(cookie)))
         set_cookie(response, self._settings, cookie)
         if self._issued:
-            set_cookie(response, self._settings, token if len(token) <= LONGEST else "", ISSUED)
+            set_cookie(response, self._settings, token if len(token) <= MAX_ID_TOKEN_CHARS else "", ID_TOKEN_COOKIE)
         return response
 
     def _answer(self, principal: Principal) -> SessionAnswer:
         registration = self._accounts.registration if self._accounts else "off"
-        person, trusted = person_of(principal), principal.may("member")
+        person, trusted = current_user(principal), principal.may("member")
         return SessionAnswer(
             trusted, bool(self._accounts), registration, person, principal.csrf, bool(self._settings.user_header),
             urlsplit(self._settings.oidc).hostname or "", self._by_mail is not None, self._settings.store is not None,
         )  # fmt: skip
 
 
-def person_of(principal: Principal) -> Person | None:
+def current_user(principal: Principal) -> CurrentUser | None:
     """Who is logged in; None for nobody, and where there are no accounts."""
-    return row(Person, principal, id=principal.user, session=bool(principal.session)) if principal.user else None
+    return (
+        build_row(CurrentUser, principal, id=principal.user, session=bool(principal.session))
+        if principal.user
+        else None
+    )
 
 
-def existing(accounts: Accounts | None) -> Accounts:
+def require_accounts(accounts: Accounts | None) -> Accounts:
     """The accounts.
 
     Raises: NotFound: the server has none.
@@ -265,7 +275,7 @@ def existing(accounts: Accounts | None) -> Accounts:
     return accounts
 
 
-def with_passwords(accounts: Accounts | None, settings: Settings) -> Accounts:
+def require_password_login(accounts: Accounts | None, settings: Settings) -> Accounts:
     """The accounts, where people log in by passwords.
 
     Raises: NotFound: the server has none. Forbidden: a proxy does it.
@@ -275,4 +285,4 @@ def with_passwords(accounts: Accounts | None, settings: Settings) -> Accounts:
             msg("server.proxy_front_server_logs", "the proxy in front of this server logs people in"),
             msg("server.passwords_changed_there", "passwords are changed there"),
         )
-    return existing(accounts)
+    return require_accounts(accounts)

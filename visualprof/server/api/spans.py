@@ -12,7 +12,7 @@ from visualprof.reader.logdir.summary import Summary
 from visualprof.reader.trace import Trace
 
 
-class Parsing(NotReady):
+class StillParsing(NotReady):
     """With what the page shows meanwhile."""
 
     def __init__(self, span: Span) -> None:
@@ -28,7 +28,7 @@ class Parsing(NotReady):
         self.progress = round(span.progress, 3)
 
 
-class Unreadable(SourceError):
+class UnreadableFile(SourceError):
     """A file whose parse failed, with the status of that failure."""
 
     def __init__(self, span: Span) -> None:
@@ -37,33 +37,33 @@ class Unreadable(SourceError):
         self.status = failure.status if failure else 422
 
 
-def summary_of(logdir: LogDirectory, span: Span) -> Summary:
+def require_summary(logdir: LogDirectory, span: Span) -> Summary:
     """What is known of a span since it was parsed.
 
     Raises: Unreadable: its parse failed. Parsing: it is not there yet, and jumps the queue.
     """
     if span.state == "failed":
-        raise Unreadable(span)
+        raise UnreadableFile(span)
     if span.summary is None:
         logdir.prioritize(span)
-        raise Parsing(span)
+        raise StillParsing(span)
     return span.summary
 
 
-def columns_of(logdir: LogDirectory, span: Span) -> Trace:
+def load_trace(logdir: LogDirectory, span: Span) -> Trace:
     """The columns of a span.
 
     Raises: like `summary_of`; Parsing, too, when they are gone from the cache.
     """
-    summary_of(logdir, span)
+    require_summary(logdir, span)
     trace = logdir.open(span)
     if trace is None:
         logdir.prioritize(span)
-        raise Parsing(span)
+        raise StillParsing(span)
     return trace
 
 
-def whole_run(
+def worker_spans(
     logdir: LogDirectory, listing: Listing, run: str, span_id: str, workers: Sequence[str] = ()
 ) -> list[tuple[str, Span]]:
     """Some workers of a run, or all, each with its span of that id, or its first one.
@@ -79,12 +79,12 @@ def whole_run(
     ]
     readable = [(worker, span) for worker, span in chosen if span.state != "failed"]
     if not readable:
-        raise Unreadable(first)
+        raise UnreadableFile(first)
     logdir.prioritize(*(span for _, span in readable))
     return readable
 
 
-def within(name: str, value: int, most: int, least: int = 0) -> int:
+def check_range(name: str, value: int, most: int, least: int = 0) -> int:
     """A number of the request that must not exceed what the data has.
 
     Raises: BadParameter.

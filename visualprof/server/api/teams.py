@@ -10,18 +10,18 @@ from msgspec import Meta
 from visualprof.accounts.principal import Visibility
 from visualprof.accounts.records import Project
 from visualprof.messages import msg
-from visualprof.server.answers import row
 from visualprof.server.api.evaluation import Reports
-from visualprof.server.api.session import existing
-from visualprof.server.identity import actor, who
-from visualprof.server.routes import Query, Resource, change, get
+from visualprof.server.api.session import require_accounts
+from visualprof.server.identity import current_actor, current_principal
+from visualprof.server.responses import build_row
+from visualprof.server.routes import Query, Resource, get, mutation
 from visualprof.server.visible import Visible
 
 if TYPE_CHECKING:
     from visualprof.accounts.service import Accounts
 
-NO_PROJECT = {404: msg("server.there_no_such_project", "there is no such project")}
-NO_RUN = {
+PROJECT_ERRORS = {404: msg("server.there_no_such_project", "there is no such project")}
+RUN_ERRORS = {
     403: msg("server.only_owner_administrators_share", "only its owner and administrators share a run"),
     404: msg("server.there_no_such_run", "there is no such run or report"),
 }
@@ -79,63 +79,71 @@ class Teams(Resource):
     def __init__(self, visible: Visible, reports: Reports) -> None:
         self._visible, self._reports = visible, reports
 
-    @get("/projects", refuses={404: "there are no accounts"})
+    @get("/projects", errors={404: "there are no accounts"})
     def projects(self) -> ProjectsAnswer:
         """One's projects."""
         return self._projects()
 
-    @change("POST", "/projects", status=201, refuses={409: "the name is taken"})
+    @mutation("POST", "/projects", status=201, errors={409: "the name is taken"})
     def create(self, body: ProjectName) -> ProjectsAnswer:
         """Make a project."""
-        self._accounts.projects.create(actor(), body.name)
+        self._accounts.projects.create(current_actor(), body.name)
         return self._projects()
 
-    @change("PATCH", "/projects/<project>", refuses={**NO_PROJECT, 409: "the name is taken"})
+    @mutation("PATCH", "/projects/<project>", errors={**PROJECT_ERRORS, 409: "the name is taken"})
     def rename(self, project: str, body: ProjectName) -> ProjectsAnswer:
         """Rename a project."""
-        self._accounts.projects.rename(actor(), project, body.name)
+        self._accounts.projects.rename(current_actor(), project, body.name)
         return self._projects()
 
-    @change("DELETE", "/projects/<project>", refuses=NO_PROJECT)
+    @mutation("DELETE", "/projects/<project>", errors=PROJECT_ERRORS)
     def remove(self, project: str) -> ProjectsAnswer:
         """Remove a project; its runs become private."""
-        self._accounts.projects.delete(actor(), project)
+        self._accounts.projects.delete(current_actor(), project)
         return self._projects()
 
-    @change("POST", "/projects/<project>/members", refuses=NO_PROJECT)
+    @mutation("POST", "/projects/<project>/members", errors=PROJECT_ERRORS)
     def add(self, project: str, body: NewMember) -> ProjectsAnswer:
         """Take somebody in."""
-        self._accounts.projects.add_member(actor(), project, body.email)
+        self._accounts.projects.add_member(current_actor(), project, body.email)
         return self._projects()
 
-    @change("DELETE", "/projects/<project>/members/<user>", refuses=NO_PROJECT)
+    @mutation("DELETE", "/projects/<project>/members/<user>", errors=PROJECT_ERRORS)
     def leave(self, project: str, user: str) -> ProjectsAnswer:
         """Take somebody out."""
-        self._accounts.projects.remove_member(actor(), project, user)
+        self._accounts.projects.remove_member(current_actor(), project, user)
         return self._projects()
 
-    @get("/runs/access", refuses=NO_RUN)
+    @get("/runs/access", errors=RUN_ERRORS)
     def access(self, query: RunQuery) -> AccessAnswer:
         """Who may see a run."""
         return self._access(query.run)
 
-    @change("PUT", "/runs/access", refuses=NO_RUN)
+    @mutation("PUT", "/runs/access", errors=RUN_ERRORS)
     def share(self, body: NewAccess) -> AccessAnswer:
         """Change who may see a run."""
-        self._reports.page_of(body.run)
-        self._accounts.sharing.share(actor(), self._visible.key(body.run), body.visibility, body.project)
+        self._reports.page_url(body.run)
+        self._accounts.sharing.share(
+            current_actor(), self._visible.sharing_key(body.run), body.visibility, body.project
+        )
         return self._access(body.run)
 
     @property
     def _accounts(self) -> Accounts:
-        return existing(self._visible.accounts)
+        return require_accounts(self._visible.accounts)
 
     def _projects(self) -> ProjectsAnswer:
-        return ProjectsAnswer(self._accounts.projects.list_visible(who().viewer))
+        return ProjectsAnswer(self._accounts.projects.list_visible(current_principal().viewer))
 
     def _access(self, run: str) -> AccessAnswer:
-        self._reports.page_of(run)
-        key = self._visible.key(run)
+        self._reports.page_url(run)
+        key = self._visible.sharing_key(run)
         access = self._accounts.sharing.access(key)
         job, removed_ns = self._visible.queue.retention.job_of_run(key)
-        return row(AccessAnswer, access, changeable=access.can_be_shared_by(who()), job=job, removed_ns=removed_ns)
+        return build_row(
+            AccessAnswer,
+            access,
+            changeable=access.can_be_shared_by(current_principal()),
+            job=job,
+            removed_ns=removed_ns,
+        )

@@ -17,10 +17,10 @@ from visualprof.reader.chrome.values import json_object
 from visualprof.reader.logdir.directory import LogDirectory
 from visualprof.reader.logdir.listing import Span
 from visualprof.reader.trace import Category, Trace, TrackKind
-from visualprof.server.answers import raw
-from visualprof.server.api.spans import columns_of, summary_of, whole_run, within
-from visualprof.server.heap import give_back
-from visualprof.server.routes import SPAN, Query, Resource, SpanQuery, get
+from visualprof.server.api.spans import check_range, load_trace, require_summary, worker_spans
+from visualprof.server.heap import trim_heap
+from visualprof.server.responses import bytes_response
+from visualprof.server.routes import SPAN_ERRORS, Query, Resource, SpanQuery, get
 from visualprof.server.visible import Visible
 from visualprof.views import view
 from visualprof.views.answers.part_cache import load_or_compute_part
@@ -53,9 +53,9 @@ from visualprof.views.measure.window import (
 )
 
 MAX_LEVEL = 62
-MAX_EXPORT = 200_000
-BINARY = ("application/octet-stream",)
-Time = Annotated[int, Meta(ge=-(2**53), le=2**53, description="ns since the first event")]
+MAX_EXPORTED_EVENTS = 200_000
+BINARY_TYPE = ("application/octet-stream",)
+TimeNs = Annotated[int, Meta(ge=-(2**53), le=2**53, description="ns since the first event")]
 
 
 class MetaQuery(SpanQuery):
@@ -128,8 +128,8 @@ class OccurrenceQuery(SpanQuery, kw_only=True):
 class WindowQuery(SpanQuery):
     """A window of time on some tracks."""
 
-    start_ns: Time = 0
-    end_ns: Time | None = None
+    start_ns: TimeNs = 0
+    end_ns: TimeNs | None = None
     tracks: Annotated[str, Meta(description="ids, comma-separated; all when absent")] = ""
 
 
@@ -196,9 +196,9 @@ class Timeline(Resource):
 
     def _chosen(self, query: SpanQuery) -> tuple[Span, Trace]:
         span = self._visible.listing().find(query.run, query.worker, query.span)
-        return span, columns_of(self._logdir, span)
+        return span, load_trace(self._logdir, span)
 
-    @get("/timeline/meta", refuses=SPAN, needs="link")
+    @get("/timeline/meta", errors=SPAN_ERRORS, needs="link")
     def meta(self, query: MetaQuery) -> TimelineMeta:
         """What is on the timeline."""
         span, trace = self._chosen(query)
@@ -207,48 +207,48 @@ class Timeline(Resource):
         minimap = {name: np.round(share, 4).tolist() for name, share in profile.items()}
         return timeline_meta(trace, span.summary.fingerprint if span.summary else "", minimap)
 
-    @get("/timeline/tile", media=BINARY, refuses=SPAN, needs="link")
+    @get("/timeline/tile", media=BINARY_TYPE, errors=SPAN_ERRORS, needs="link")
     def tile(self, query: TileQuery) -> Response:
         """A tile of a group of tracks."""
         trace = self._chosen(query)[1]
         groups = track_groups(trace)
-        group = groups[within("group", query.group, len(groups) - 1)]
-        return _immutable(tile_bytes(trace, group, query.level, query.index), query)
+        group = groups[check_range("group", query.group, len(groups) - 1)]
+        return _tile_response(tile_bytes(trace, group, query.level, query.index), query)
 
-    @get("/timeline/counter", media=BINARY, refuses=SPAN, needs="link")
+    @get("/timeline/counter", media=BINARY_TYPE, errors=SPAN_ERRORS, needs="link")
     def counter(self, query: CounterQuery) -> Response:
         """A tile of a counter."""
         trace = self._chosen(query)[1]
         counter = counter_tracks(trace).get(query.track)
         if counter is None:
             raise BadParameter(msg("server.track_no_counter_trace", f"track={query.track} is no counter of this trace"))
-        return _immutable(counter_bytes(trace.span_ns[0], counter, query.level, query.index), query)
+        return _tile_response(counter_bytes(trace.span_ns[0], counter, query.level, query.index), query)
 
-    @get("/timeline/path", media=BINARY, refuses=SPAN, needs="link")
+    @get("/timeline/path", media=BINARY_TYPE, errors=SPAN_ERRORS, needs="link")
     def path(self, query: PathQuery) -> Response:
         """A tile of the critical path; its lanes are tracks."""
         trace = self._chosen(query)[1]
-        return _immutable(path_tile_bytes(trace, path_pieces(trace), query.level, query.index), query)
+        return _tile_response(path_tile_bytes(trace, path_pieces(trace), query.level, query.index), query)
 
-    @get("/timeline/strings", refuses=SPAN, needs="link")
+    @get("/timeline/strings", errors=SPAN_ERRORS, needs="link")
     def strings(self, query: StringsQuery) -> TimelineStrings:
         """The dictionary that tiles number."""
         every = self._chosen(query)[1].strings
         return TimelineStrings(list(every[query.offset : query.offset + query.limit]), len(every))
 
-    @get("/timeline/event", refuses=SPAN, needs="link")
+    @get("/timeline/event", errors=SPAN_ERRORS, needs="link")
     def event(self, query: EventQuery) -> TimelineEvent:
         """Everything about one event."""
         span, trace = self._chosen(query)
-        row = within("event", query.event, len(trace.events) - 1)
+        row = check_range("event", query.event, len(trace.events) - 1)
         event = event_details(trace, row)
         if query.arguments != "0":  # they stand in the file itself, which takes longer than all the rest
             self._logdir.ensure_local(span.log_file.path)
-            event.arguments = _arguments(span.log_file.path, int(trace.events.row[row]))
+            event.arguments = _read_arguments(span.log_file.path, int(trace.events.row[row]))
             event.slack_ns = slack_ns(trace, row)
         return event
 
-    @get("/timeline/search", refuses=SPAN, needs="link")
+    @get("/timeline/search", errors=SPAN_ERRORS, needs="link")
     def search(self, query: SearchQuery) -> TimelineHits:
         """Events by name."""
         trace = self._chosen(query)[1]
@@ -256,7 +256,7 @@ class Timeline(Resource):
         rows: list[int] = hits.rows[: query.limit].tolist()
         return TimelineHits(hits.total, [event_location(trace, row) for row in rows], hits.ticks.tolist())
 
-    @get("/timeline/longest", refuses=SPAN, needs="link")
+    @get("/timeline/longest", errors=SPAN_ERRORS, needs="link")
     def longest(self, query: LongestQuery) -> EventLocation:
         """The longest event of a name."""
         trace = self._chosen(query)[1]
@@ -268,13 +268,13 @@ class Timeline(Resource):
             )
         return event_location(trace, row)
 
-    @get("/timeline/occurrence", refuses=SPAN, needs="link")
+    @get("/timeline/occurrence", errors=SPAN_ERRORS, needs="link")
     def occurrence(self, query: OccurrenceQuery) -> Occurrence:
         """The same event in another trace: of its name, as often before it in the step."""
         trace = self._chosen(query)[1]
         return find_occurrence(trace, query.name, TrackKind[query.kind.upper()], query.step or None, query.nth)
 
-    @get("/timeline/window", refuses=SPAN, needs="link")
+    @get("/timeline/window", errors=SPAN_ERRORS, needs="link")
     def window(self, query: WindowTableQuery) -> TimelineWindow:
         """What ran in a window."""
         trace = self._chosen(query)[1]
@@ -287,21 +287,21 @@ class Timeline(Resource):
         )
         return select_rows(answer, Selection(sort=query.sort, descending=query.order == "desc", limit=query.limit))
 
-    @get("/timeline/export", refuses=SPAN, needs="link")
+    @get("/timeline/export", errors=SPAN_ERRORS, needs="link")
     def export(self, query: WindowQuery) -> Response:
         """A window as Chrome JSON."""
         span, trace = self._chosen(query)
         self._logdir.ensure_local(span.log_file.path)
-        response = raw(_chrome_json(trace, *_window(trace, query), span.log_file.path), "application/json")
+        response = bytes_response(_chrome_json(trace, *_window(trace, query), span.log_file.path), "application/json")
         response.headers["Content-Disposition"] = 'attachment; filename="window.trace.json"'
         return response
 
-    @get("/timeline/alignment", refuses=SPAN, needs="link")
+    @get("/timeline/alignment", errors=SPAN_ERRORS, needs="link")
     def alignment(self, query: AlignmentQuery) -> AlignmentAnswer:
         """Clock offsets of the workers of a run."""
         listing = self._visible.listing()
         named = [name for name in query.workers.split(",") if name]
-        spans = whole_run(self._logdir, listing, query.run, query.span, named)
+        spans = worker_spans(self._logdir, listing, query.run, query.span, named)
         parts = [self._part(span) for _, span in spans]
         calls = match_calls([part.collectives for part in parts])
         chosen = np.concatenate([part.is_in_step(query.step) for part in parts]) if query.step else None
@@ -309,27 +309,27 @@ class Timeline(Resource):
         found = clock_offsets(clocks, calls, chosen)
         later = [clock.first_ns - clocks[0].first_ns for clock in clocks]
         rows = zip(spans, found, later, strict=True)
-        give_back()
-        return AlignmentAnswer([_alignment(name, offset, ns) for (name, _), offset, ns in rows])
+        trim_heap()
+        return AlignmentAnswer([_alignment_row(name, offset, ns) for (name, _), offset, ns in rows])
 
     def _part(self, span: Span) -> RankSummary:
         """What views of a run take of a worker; no events are opened where it is kept."""
-        fingerprint, distributed = summary_of(self._logdir, span).fingerprint, view("distributed")
+        fingerprint, distributed = require_summary(self._logdir, span).fingerprint, view("distributed")
         part = load_or_compute_part(
-            self._logdir.cache, distributed, fingerprint, lambda: columns_of(self._logdir, span)
+            self._logdir.cache, distributed, fingerprint, lambda: load_trace(self._logdir, span)
         )
         return cast("RankSummary", part)
 
 
-def _immutable(body: bytes, query: TileQuery | PathQuery) -> Response:
+def _tile_response(body: bytes, query: TileQuery | PathQuery) -> Response:
     """A tile: its address holds the file's version, so it never changes."""
-    response = raw(body, "application/octet-stream")
+    response = bytes_response(body, "application/octet-stream")
     if query.v:
         response.headers["Cache-Control"] = "private, max-age=31536000, immutable"
     return response
 
 
-def _alignment(worker: str, offset: ClockOffset, later_ns: int) -> Alignment:
+def _alignment_row(worker: str, offset: ClockOffset, later_ns: int) -> Alignment:
     """For times that count from a trace's first event, which is `later_ns` after the first trace's own.
 
     Without clocks the page lets all traces begin together, and the residual tells what that leaves.
@@ -343,15 +343,15 @@ def _alignment(worker: str, offset: ClockOffset, later_ns: int) -> Alignment:
     )
 
 
-def _arguments(path: str, row: int) -> object:
+def _read_arguments(path: str, row: int) -> object:
     """The raw arguments of an event, None when its file is gone."""
     try:
-        return _args_of(raw_events(path, {row}).get(row))
+        return _parse_arguments(raw_events(path, {row}).get(row))
     except SourceError:
         return None
 
 
-def _args_of(text: str | None) -> object:
+def _parse_arguments(text: str | None) -> object:
     """The arguments in an event's text, None when it is damaged."""
     try:
         entry: object = json.loads(text) if text else None
@@ -372,15 +372,18 @@ def _window(trace: Trace, query: WindowQuery) -> tuple[int, int, list[int]]:
     if not query.tracks:
         return low, high, timeline_tracks(trace)
     last = len(trace.tracks) - 1
-    return low, high, [within("tracks", int(t) if t.isdecimal() else -1, last) for t in query.tracks.split(",")]
+    return low, high, [check_range("tracks", int(t) if t.isdecimal() else -1, last) for t in query.tracks.split(",")]
 
 
 def _chrome_json(trace: Trace, low: int, high: int, tracks: list[int], path: str) -> bytes:
     """The events of a window with their arguments, in a form that Perfetto opens."""
     rows = events_in_window(trace, low, high, tracks)
-    if len(rows) > MAX_EXPORT:
+    if len(rows) > MAX_EXPORTED_EVENTS:
         raise BadParameter(
-            msg("server.window_holds_events_over", f"the window holds {len(rows):,} events, over {MAX_EXPORT:,}"),
+            msg(
+                "server.window_holds_events_over",
+                f"the window holds {len(rows):,} events, over {MAX_EXPORTED_EVENTS:,}",
+            ),
             msg("server.select_shorter_window_fewer", "select a shorter window or fewer tracks"),
         )
     texts = raw_events(path, {int(r) for r in trace.events.row[rows]})
@@ -400,5 +403,5 @@ def _chrome_event(trace: Trace, row: int, text: str | None) -> dict[str, Any]:
         "ts": events.ts[row].item() / 1000,
         "dur": max(0, events.dur[row].item()) / 1000,
     }
-    args = _args_of(text)
+    args = _parse_arguments(text)
     return entry | {"args": args} if args else entry

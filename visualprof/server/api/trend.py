@@ -13,7 +13,7 @@ from visualprof.messages import msg
 from visualprof.reader.logdir.directory import LogDirectory
 from visualprof.reader.logdir.listing import Run, Span
 from visualprof.server.api.evaluation import Reports
-from visualprof.server.api.views import Results
+from visualprof.server.api.views import ResultCache
 from visualprof.server.routes import Query, Resource, get
 from visualprof.server.visible import Visible
 from visualprof.views.answers import kinds
@@ -54,7 +54,7 @@ class TrendAnswer(Trend):
     charts: dict[str, Option]
 
 
-class Following:
+class FigureCollector:
     """Figures of recordings, worked out one after another by a thread while somebody asks for them."""
 
     def __init__(self, logdir: LogDirectory) -> None:
@@ -64,7 +64,7 @@ class Following:
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
 
-    def of(self, spans: Iterable[Span]) -> dict[str, Figures]:
+    def get(self, spans: Iterable[Span]) -> dict[str, Figures]:
         """What is known by now of parsed spans, by fingerprint; the others are next."""
         asked = {span.summary.fingerprint: span for span in spans if span.summary}
         with self._lock:
@@ -105,15 +105,15 @@ class Trends(Resource):
 
     def __init__(self, logdir: LogDirectory, visible: Visible, reports: Reports) -> None:
         self._visible, self._reports = visible, reports
-        self._following, self._results = Following(logdir), Results[TrendAnswer]()
+        self._following, self._results = FigureCollector(logdir), ResultCache[TrendAnswer]()
 
-    @get("/trend", refuses={400: "there is no such figure"}, needs="link")
+    @get("/trend", errors={400: "there is no such figure"}, needs="link")
     def trend(self, query: TrendQuery) -> TrendAnswer:
         """A figure of everything that was measured more than once, what became worse first."""
         listing, (revision, reports) = self._visible.listing(), self._reports.current()
-        recordings = _several(listing.runs)
+        recordings = _repeated_recordings(listing.runs)
         spans = [span for _, span in recordings]
-        known = self._following.of(spans)
+        known = self._following.get(spans)
         waiting = sum(span.state in ("waiting", "parsing") for span in spans)
         waiting += sum(span.summary is not None and span.summary.fingerprint not in known for span in spans)
 
@@ -146,7 +146,7 @@ class Trends(Resource):
         return self._results.get(key, worked_out)
 
 
-def _several(runs: Iterable[Run]) -> list[tuple[Run, Span]]:
+def _repeated_recordings(runs: Iterable[Run]) -> list[tuple[Run, Span]]:
     """The newest recordings of each name that more than one has, with their runs."""
     every = [(series_named(run), run, span) for run, span in followed_recordings(runs)]
     every.sort(key=lambda one: -one[2].version.mtime_ns)

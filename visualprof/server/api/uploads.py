@@ -30,16 +30,16 @@ from visualprof.remote.queue.uploads import (
     stored_models,
     stored_uploads,
 )
-from visualprof.server.answers import row
-from visualprof.server.api.models import Entry, Models, UploadQuery, uploaded
-from visualprof.server.identity import who
-from visualprof.server.routes import READ_ONLY, Resource, change, get
+from visualprof.server.api.models import Entry, Models, UploadQuery, uploaded_entry
+from visualprof.server.identity import current_principal
+from visualprof.server.responses import build_row
+from visualprof.server.routes import READ_ONLY_ERROR, Resource, get, mutation
 from visualprof.server.visible import Visible
 
 _log = logging.getLogger(__name__)
 
-_DIRECT = {
-    **READ_ONLY,
+_DIRECT_ERRORS = {
+    **READ_ONLY_ERROR,
     404: msg("server.upload_not_awaited", "this upload is not awaited"),
     409: msg("server.files_come_through_server", "files come through this server"),
     503: msg("server.store_not_answer", "the store does not answer"),
@@ -86,7 +86,7 @@ class JobUploadQuery(UploadQuery, kw_only=True):
     part: Annotated[bool, Meta(description="it has weights of a model: nothing is looked for in it")] = False
 
 
-class KnownFile(msgspec.Struct):
+class ExistingFile(msgspec.Struct):
     """A file for a job that may be here. blob: its sha256. part: it has weights of a model."""
 
     blob: str
@@ -106,7 +106,7 @@ class AnnouncedFile(msgspec.Struct, forbid_unknown_fields=True):
     part: bool = False
 
 
-class Way(msgspec.Struct):
+class UploadTarget(msgspec.Struct):
     """Where bytes go: each part by PUT, of so many bytes from there on, to its own address, good for 15 minutes.
 
     have_bytes: that are there. parts: those that are missing, of a large file the next ones; none: all is there.
@@ -126,71 +126,77 @@ class FilesAnswer(msgspec.Struct):
 class Uploads(Resource):
     """The routes; models: those of the Graph page, which then has the uploaded ones too."""
 
-    def __init__(self, remote: JobService, visible: Visible, models: Models) -> None:
-        self._remote, self._visible = remote, visible
-        models.also(lambda id: _entries(remote, id), lambda path: ensure_local(remote, path))
+    def __init__(self, job_service: JobService, visible: Visible, models: Models) -> None:
+        self._job_service, self._visible = job_service, visible
+        models.add_source(lambda id: _model_entries(job_service, id), lambda path: ensure_local(job_service, path))
 
-    @change(
+    @mutation(
         "POST", "/uploads", status=201, content="application/octet-stream",
-        refuses={
-            **READ_ONLY, 409: "files go to a bucket", 413: "too large", 422: "no model or array that can be used",
+        errors={
+            **READ_ONLY_ERROR, 409: "files go to a bucket", 413: "too large", 422: "no model or array that can be used",
             429: "a quota is used up",
             507: "the disk is full",
         },
     )  # fmt: skip
     def upload(self, query: JobUploadQuery) -> UploadAnswer:
         """Keep a model, a file with weights of it, or arrays for jobs."""
-        self._visible.refuse_bytes(request.content_length or 0)
+        self._visible.check_upload_quota(request.content_length or 0)
         return self._combined_answer(
-            save_upload(self._remote, query.name, request.stream.read, query.part, self._visible.holds)
+            save_upload(self._job_service, query.name, request.stream.read, query.part, self._visible.has_upload)
         )
 
-    @change("POST", "/uploads/direct", status=201, refuses={**_DIRECT, 413: "too large", 429: "a quota is used up"})
-    def announce(self, body: AnnouncedFile) -> Way:
+    @mutation(
+        "POST", "/uploads/direct", status=201, errors={**_DIRECT_ERRORS, 413: "too large", 429: "a quota is used up"}
+    )
+    def announce(self, body: AnnouncedFile) -> UploadTarget:
         """Announce a file that is sent to the bucket; the answer says where."""
-        upload, way = begin_upload(self._remote, who().user, body.name, body.size_bytes, body.blob, body.part)
-        return Way(upload, way.have, way.parts)
+        upload, way = begin_upload(
+            self._job_service, current_principal().user, body.name, body.size_bytes, body.blob, body.part
+        )
+        return UploadTarget(upload, way.have, way.parts)
 
-    @get("/uploads/direct/<upload>", refuses=_DIRECT, needs="member")
-    def missing(self, upload: str) -> Way:
+    @get("/uploads/direct/<upload>", errors=_DIRECT_ERRORS, needs="member")
+    def missing(self, upload: str) -> UploadTarget:
         """What is missing of an announced file, with new addresses."""
-        way = resume_upload(self._remote, who().user, upload)
-        return Way(upload, way.have, way.parts)
+        way = resume_upload(self._job_service, current_principal().user, upload)
+        return UploadTarget(upload, way.have, way.parts)
 
-    @change(
+    @mutation(
         "POST", "/uploads/direct/<upload>", status=201,
-        refuses={**_DIRECT, 422: "not all there, or not what was announced, or of no use", 429: "a quota is used up"},
+        errors={**_DIRECT_ERRORS, 422: "not all there, or not what was announced, or of no use", 429: "a quota is used up"},
     )  # fmt: skip
     def arrived(self, upload: str) -> UploadAnswer:
         """Keep an announced file, once all of it was sent."""
-        return self._combined_answer(finish_upload(self._remote, who().user, upload, self._visible.holds))
+        return self._combined_answer(
+            finish_upload(self._job_service, current_principal().user, upload, self._visible.has_upload)
+        )
 
-    @change("DELETE", "/uploads/direct/<upload>", status=204, refuses=_DIRECT)
+    @mutation("DELETE", "/uploads/direct/<upload>", status=204, errors=_DIRECT_ERRORS)
     def give_up(self, upload: str) -> None:
         """Await an announced file no more."""
-        cancel_upload(self._remote, who().user, upload)
+        cancel_upload(self._job_service, current_principal().user, upload)
 
-    @change("POST", "/uploads/known", refuses=READ_ONLY)
-    def known(self, body: KnownFile) -> FilesAnswer:
+    @mutation("POST", "/uploads/known", errors=READ_ONLY_ERROR)
+    def known(self, body: ExistingFile) -> FilesAnswer:
         """Keep a file that is here already under another name, without its bytes."""
-        if not self._visible.holds(body.blob):
+        if not self._visible.has_upload(body.blob):
             return FilesAnswer([])
         try:
-            file = reuse_upload(self._remote, body.blob, body.name, body.part)
+            file = reuse_upload(self._job_service, body.blob, body.name, body.part)
         except NotFound:
             return FilesAnswer([])
         self._hold([file])
         return FilesAnswer([_upload_answer(file)])
 
-    @get("/jobs/<job>/files", refuses={404: "there is no such job"})
+    @get("/jobs/<job>/files", errors={404: "there is no such job"})
     def files(self, job: str) -> FilesAnswer:
         """The model and arrays of a job."""
         found = self._visible.job(
-            self._remote.require(msg("server.no_job_ever_submitted", "no job was ever submitted here")), job
+            self._job_service.require(msg("server.no_job_ever_submitted", "no job was ever submitted here")), job
         )
         submitted = found.request
         others = [blob for blob in submitted.blobs if blob != submitted.model.blob]
-        return files_of(self._remote, submitted.model, others, found.owner)
+        return job_files(self._job_service, submitted.model, others, found.owner)
 
     def _combined_answer(self, uploads: Sequence[UploadedFile]) -> UploadAnswer:
         self._hold(uploads)
@@ -199,28 +205,30 @@ class Uploads(Resource):
         return answer
 
     def _hold(self, uploads: Sequence[UploadedFile]) -> None:
-        user = who().user
+        user = current_principal().user
         if user is not None:
-            self._remote.open().blobs.add_holder(user, {upload.blob: (upload.name, upload.size) for upload in uploads})
+            self._job_service.open().blobs.add_holder(
+                user, {upload.blob: (upload.name, upload.size) for upload in uploads}
+            )
 
 
-def files_of(remote: JobService, model: ModelRef, others: Sequence[str], owner: str | None) -> FilesAnswer:
+def job_files(job_service: JobService, model: ModelRef, others: Sequence[str], owner: str | None) -> FilesAnswer:
     """A model and other files as their owner calls them."""
-    files = [_upload_answer(upload) for upload in stored_uploads(remote, [model.blob, *others], owner)]
+    files = [_upload_answer(upload) for upload in stored_uploads(job_service, [model.blob, *others], owner)]
     for file in files:
         if file.blob == model.blob:
             file.name = model.name  # others may have uploaded it under another
     return FilesAnswer(files)
 
 
-def _entries(remote: JobService, id: str) -> list[Entry]:
+def _model_entries(job_service: JobService, id: str) -> list[Entry]:
     """The uploaded models, or that of an id; without them the Graph page still has those of the log directories."""
     try:
-        models = stored_models(remote, who().viewer, id)
+        models = stored_models(job_service, current_principal().viewer, id)
     except VisualprofError as error:
         _log.warning("uploaded models are not shown: %s", error.error)
         return []
-    return [(uploaded(m.id, m.name, m.format, m.size, m.kept_ns), m.path) for m in models]
+    return [(uploaded_entry(m.id, m.name, m.format, m.size, m.kept_ns), m.path) for m in models]
 
 
 def _upload_answer(upload: UploadedFile) -> UploadAnswer:
@@ -229,5 +237,5 @@ def _upload_answer(upload: UploadedFile) -> UploadAnswer:
         return UploadAnswer(blob, upload.name, upload.size, "array", None, content, None)
     if isinstance(content, InspectedPart):
         return UploadAnswer(blob, upload.name, upload.size, "part", None, None, None)
-    model = row(UploadedModel, content)
+    model = build_row(UploadedModel, content)
     return UploadAnswer(blob, upload.name, upload.size, "model", model, None, graph_id(blob, content.format))

@@ -17,12 +17,12 @@ from visualprof.errors import BadParameter, MissingData
 from visualprof.messages import msg
 from visualprof.reader.logdir.directory import LogDirectory
 from visualprof.reader.logdir.listing import Span
-from visualprof.server.answers import csv_file, raw
 from visualprof.server.api.evaluation import Reports
 from visualprof.server.api.models import Models
-from visualprof.server.api.spans import columns_of, summary_of, whole_run, within
-from visualprof.server.heap import give_back
-from visualprof.server.routes import SPAN, Query, Resource, get
+from visualprof.server.api.spans import check_range, load_trace, require_summary, worker_spans
+from visualprof.server.heap import trim_heap
+from visualprof.server.responses import bytes_response, csv_response
+from visualprof.server.routes import SPAN_ERRORS, Query, Resource, get
 from visualprof.server.visible import Visible
 from visualprof.views import Subject, View, all_views, view
 from visualprof.views.answers.charts import Option
@@ -30,12 +30,12 @@ from visualprof.views.answers.disk_cache import CachedAnswer
 from visualprof.views.answers.part_cache import load_or_compute_part
 from visualprof.views.answers.table import Answer, Selection, Table, named_table, select_rows
 
-KEPT = 64  # results
-KEPT_WHOLE = 4  # runs, of which views take what all workers have: at most 200 MB each
+MAX_RESULTS = 64  # results
+MAX_RUN_RESULTS = 4  # runs, of which views take what all workers have: at most 200 MB each
 _DEFAULT_LIMIT = 200
 _MAX_LIMIT = 10_000
 _MAX_TOP = 1000
-TABS = "text/tab-separated-values"
+TSV_TYPE = "text/tab-separated-values"
 ROW_FILTERS = ("search.", "is.", "min.", "max.")
 _SCALARS: dict[Any, Literal["text", "integer", "number", "boolean"]] = {
     int: "integer",
@@ -131,10 +131,10 @@ class _Entry(Generic[T]):
     result: T | None = None
 
 
-class Results(Generic[T]):
+class ResultCache(Generic[T]):
     """The most recently used results. Who asks for one that is being computed waits for it."""
 
-    def __init__(self, kept: int = KEPT) -> None:
+    def __init__(self, kept: int = MAX_RESULTS) -> None:
         self._kept = kept
         self._entries: OrderedDict[object, _Entry[T]] = OrderedDict()
         self._lock = threading.Lock()
@@ -157,29 +157,29 @@ class Views(Resource):
 
     def __init__(self, logdir: LogDirectory, visible: Visible, models: Models, reports: Reports) -> None:
         self._logdir, self._visible = logdir, visible
-        self._models, self._reports, self._results = models, reports, Results[Answer]()
-        self._whole = Results[msgspec.Struct](KEPT_WHOLE)
+        self._models, self._reports, self._results = models, reports, ResultCache[Answer]()
+        self._whole = ResultCache[msgspec.Struct](MAX_RUN_RESULTS)
 
     @get("/views", needs="link")
     def views(self) -> ViewsAnswer:
         """Every view, in the order of the tabs."""
-        return ViewsAnswer([ViewInfo(v.name, v.subject, parameters(v), v.charts is not None) for v in all_views()])
+        return ViewsAnswer([ViewInfo(v.name, v.subject, list_parameters(v), v.charts is not None) for v in all_views()])
 
-    @get("/view/<name>", media=("application/json", "text/csv", TABS), refuses=SPAN, needs="link")
+    @get("/view/<name>", media=("application/json", "text/csv", TSV_TYPE), errors=SPAN_ERRORS, needs="link")
     def view(self, name: str, query: ViewQuery) -> Answer | Response:
         """A view."""
         chosen = view(name)
-        rows = rows_of(query)
+        rows = row_selection(query)
         # Of a run of a thousand ranks every table has thousands of rows.
         beside = _DEFAULT_LIMIT if chosen.subject == "run" else _MAX_LIMIT
-        return shown(name, self._compute(chosen, query)[1], query, rows, beside)
+        return table_response(name, self._compute(chosen, query)[1], query, rows, beside)
 
-    @get("/charts/<name>", refuses=SPAN, needs="link")
+    @get("/charts/<name>", errors=SPAN_ERRORS, needs="link")
     def charts(self, name: str, query: SubjectQuery) -> ChartsAnswer:
         """The charts of a view."""
         chosen = view(name)
         params, result = self._compute(chosen, query)
-        top = 10 if query.top is None or hasattr(params, "top") else within("top", query.top, _MAX_TOP, 1)
+        top = 10 if query.top is None or hasattr(params, "top") else check_range("top", query.top, _MAX_TOP, 1)
         return ChartsAnswer(chosen.charts(result, params, top) if chosen.charts else {})
 
     def answer(self, name: str, query: SubjectQuery) -> Answer:
@@ -206,7 +206,7 @@ class Views(Resource):
             place = CachedAnswer(self._logdir.cache, chosen, params, version)
             answer = place.load_or_compute(lambda: chosen.compute(subject(), params))
             if chosen.subject == "run":  # of which a thousand parts were there for a moment
-                give_back()
+                trim_heap()
             return answer
 
         return params, self._results.get((version, chosen.name, params), worked_out)
@@ -217,12 +217,12 @@ class Views(Resource):
             model = self._models.graph(_required(query, "model"))
             return (model,), lambda: model
         if chosen.subject == "reports":
-            reports = self._reports.chosen([_required(query, "reports")])
+            reports = self._reports.select([_required(query, "reports")])
             return (self._reports.current()[0], *(report.id for report in reports)), lambda: reports
         run = _required(query, "run")
         if chosen.subject == "run":
-            spans = whole_run(self._logdir, self._visible.listing(), run, query.span)
-            summaries = [summary_of(self._logdir, span) for _, span in spans]
+            spans = worker_spans(self._logdir, self._visible.listing(), run, query.span)
+            summaries = [require_summary(self._logdir, span) for _, span in spans]
             if not any(chosen.name in summary.views for summary in summaries):
                 raise MissingData(
                     msg("server.run_no_data_view", f"the run {run!r} has no data for the view {chosen.name!r}"),
@@ -232,13 +232,13 @@ class Views(Resource):
             version = tuple(versions)
             return version, lambda: self._merged(chosen, version, spans, asked)
         span = self._visible.listing().find(run, query.worker, query.span)
-        summary = summary_of(self._logdir, span)
+        summary = require_summary(self._logdir, span)
         if chosen.name not in summary.views:
             raise MissingData(
                 msg("server.no_data_view", f"{span.log_file.name} has no data for the view {chosen.name!r}"),
                 msg("server.data", f"it has data for: {', '.join(summary.views)}"),
             )
-        return (summary.fingerprint,), lambda: columns_of(self._logdir, span)
+        return (summary.fingerprint,), lambda: load_trace(self._logdir, span)
 
     def _merged(self, chosen: View, version: tuple[object, ...], spans: list[tuple[str, Span]], asked: str) -> Any:
         """What a view of a run takes of all workers; what several views or questions share is kept."""
@@ -251,13 +251,13 @@ class Views(Resource):
 
     def _worker(self, chosen: View, span: Span, asked: str) -> msgspec.Struct:
         """What a view of a run takes of one worker."""
-        fingerprint = summary_of(self._logdir, span).fingerprint
+        fingerprint = require_summary(self._logdir, span).fingerprint
         return load_or_compute_part(
-            self._logdir.cache, chosen, fingerprint, lambda: columns_of(self._logdir, span), asked
+            self._logdir.cache, chosen, fingerprint, lambda: load_trace(self._logdir, span), asked
         )
 
 
-def parameters(chosen: View) -> list[Parameter]:
+def list_parameters(chosen: View) -> list[Parameter]:
     """The parameters of a view, read off its dataclass, in the order of its fields."""
     hints = get_type_hints(chosen.params)
     listed: list[Parameter] = []
@@ -271,23 +271,23 @@ def parameters(chosen: View) -> list[Parameter]:
     return listed
 
 
-def shown(
+def table_response(
     name: str, result: Answer, query: ViewQuery | RowsQuery, rows: Selection, beside: int = _MAX_LIMIT
 ) -> Answer | Response:
     """An answer, or the rows of one of its tables, as they were asked for. beside: rows of others at most."""
     if query.format == "tsv":
         text = select_rows(named_table(result, query.table), rows).to_csv("\t")
-        return raw(text.encode("utf-8", "replace"), TABS)
+        return bytes_response(text.encode("utf-8", "replace"), TSV_TYPE)
     if query.format == "csv":
         text = select_rows(named_table(result, query.table), rows).to_csv()
-        return csv_file(text, f"{name}-{query.table}" if query.table else name)
+        return csv_response(text, f"{name}-{query.table}" if query.table else name)
     if query.table:
         return select_rows(named_table(result, query.table), rows)
     whole = select_rows(cast("Table[Any]", result), rows) if isinstance(result, Table) else result
-    return _cut(whole, query.limit or beside)
+    return _limit_tables(whole, query.limit or beside)
 
 
-def rows_of(query: ViewQuery | RowsQuery) -> Selection:
+def row_selection(query: ViewQuery | RowsQuery) -> Selection:
     """Which rows of a table a request asks for."""
     filters: dict[str, dict[str, str]] = {prefix: {} for prefix in ROW_FILTERS}
     for name, text in query.others.items():
@@ -335,7 +335,7 @@ def _required(query: SubjectQuery, name: str) -> str:
     return value
 
 
-def _cut(result: Answer, limit: int) -> Answer:
+def _limit_tables(result: Answer, limit: int) -> Answer:
     """The tables beside the main one with at most so many rows; `table=` has the rest."""
     tables: dict[str, Table[Any]] = {
         name: cast("Table[Any]", value)

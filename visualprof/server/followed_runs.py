@@ -40,16 +40,16 @@ from visualprof.remote.recordings import (
     MAX_TOTAL_BYTES,
     RECORDING,
 )  # fmt: skip
-from visualprof.server.remote_service import JobServices
+from visualprof.server.job_service import JobServices
 
-OWN = ".agent"
-MOST_RUNS = 10_000  # of a machine
-SKEW_NS = 2 * 10**9  # clocks that differ less are taken for the same
-_SAID = re.compile(r"(ack\.)?[0-9A-Za-z_-]{1,150}\.json")
+MARKER_FILE = ".agent"
+MAX_RUNS = 10_000  # of a machine
+MAX_CLOCK_SKEW_NS = 2 * 10**9  # clocks that differ less are taken for the same
+_LIVE_FILE_NAME = re.compile(r"(ack\.)?[0-9A-Za-z_-]{1,150}\.json")
 T = TypeVar("T", live.Heartbeat, live.Request, live.Ack)
 
 
-class OfRun(msgspec.Struct):
+class RunRef(msgspec.Struct):
     """Which run an agent speaks of. folder: by which it calls the one that it follows; clock_ns: of its machine."""
 
     folder: Annotated[str, Meta(pattern="^[0-9a-f]{32}$")]
@@ -57,14 +57,14 @@ class OfRun(msgspec.Struct):
     run: Annotated[str, Meta(min_length=1, max_length=400)]
 
 
-class Kept(msgspec.Struct):
+class StoredFile(msgspec.Struct):
     """A recording that is there."""
 
     name: str
     size_bytes: int
 
 
-class Grown(msgspec.Struct):
+class FileChunk(msgspec.Struct):
     """A growing file. head: its first line, which tells it from another of its name; data: from `offset` on."""
 
     name: str
@@ -74,15 +74,15 @@ class Grown(msgspec.Struct):
     data: Annotated[bytes, Meta(max_length=MAX_REQUEST_BYTES)]
 
 
-class SaidOfRun(OfRun, kw_only=True):
+class RunUpdate(RunRef, kw_only=True):
     """What is new in a run. live: the files of its `.live`, by name."""
 
     live: dict[str, Annotated[str, Meta(max_length=MAX_LIVE_FILE_BYTES)]]
-    files: Annotated[list[Kept], Meta(max_length=MAX_FILES)]
-    grown: Annotated[list[Grown], Meta(max_length=MAX_FILES)]
+    files: Annotated[list[StoredFile], Meta(max_length=MAX_FILES)]
+    grown: Annotated[list[FileChunk], Meta(max_length=MAX_FILES)]
 
 
-class AskedOfRun(msgspec.Struct):
+class RunCommands(msgspec.Struct):
     """What an agent is to do. want: recordings to be sent; have: bytes of growing files; request: for its `.live`."""
 
     want: list[str]
@@ -90,13 +90,13 @@ class AskedOfRun(msgspec.Struct):
     request: str | None = None
 
 
-class AnnouncedFiles(OfRun, kw_only=True):
+class AnnouncedRecordings(RunRef, kw_only=True):
     """Recordings that are going to be sent."""
 
     files: Annotated[list[AnnouncedFile], Meta(max_length=MAX_FILES)]
 
 
-class ArrivedFile(OfRun, kw_only=True):
+class UploadedRecording(RunRef, kw_only=True):
     """A recording that was sent."""
 
     file: AnnouncedFile
@@ -112,7 +112,7 @@ class _Marker(msgspec.Struct):
 _MARKER = msgspec.json.Decoder(_Marker)
 
 
-class Followed:
+class FollowedRuns:
     """The runs of other machines in the first log directory."""
 
     def __init__(self, root: Root) -> None:
@@ -120,7 +120,7 @@ class Followed:
         self._lock = threading.Lock()
         self._places: dict[tuple[str, str | None], Path] = {}
 
-    def hear(self, agent: Agent, queue: JobServices, said: SaidOfRun) -> AskedOfRun:
+    def update(self, agent: Agent, queue: JobServices, said: RunUpdate) -> RunCommands:
         """Take what is new in a run; what its agent is to do now.
 
         Raises: InvalidResult: a name is none. DiskFull. Conflict.
@@ -128,30 +128,34 @@ class Followed:
         with disk_errors(str(self._root.path)):
             run = self._run(agent, queue, said)
             if run is None:
-                return AskedOfRun([], {grown.name: grown.size_bytes for grown in said.grown})
+                return RunCommands([], {grown.name: grown.size_bytes for grown in said.grown})
             here = run / LIVE_FOLDER
             here.mkdir(exist_ok=True)
             self._refuse_links(here)
             ahead = said.clock_ns - time.time_ns()
-            ahead = ahead if abs(ahead) > SKEW_NS else 0
+            ahead = ahead if abs(ahead) > MAX_CLOCK_SKEW_NS else 0
             listed = {file.name: file.size_bytes for file in said.files if RECORDING.fullmatch(file.name)}
-            want = [name for name, size in listed.items() if size <= MAX_FILE_BYTES and _size(run / name) != size]
+            want = [name for name, size in listed.items() if size <= MAX_FILE_BYTES and _file_size(run / name) != size]
             for name, text in said.live.items():
-                _take(run, name, text, -ahead, want)
-            have = {grown.name: _grow(run / grown.name, grown) for grown in said.grown if GROWING.fullmatch(grown.name)}
-            _trim(run, listed)
-            asked = _handed(run, notes.decode(said.live.get(live.REQUEST, ""), live.Request), ahead)
-        return AskedOfRun(want, have, asked)
+                _save_live_file(run, name, text, -ahead, want)
+            have = {
+                grown.name: _append_chunk(run / grown.name, grown)
+                for grown in said.grown
+                if GROWING.fullmatch(grown.name)
+            }
+            _delete_unlisted(run, listed)
+            asked = _pending_request(run, notes.decode(said.live.get(live.REQUEST, ""), live.Request), ahead)
+        return RunCommands(want, have, asked)
 
-    def announce(self, agent: Agent, queue: JobServices, body: AnnouncedFiles) -> list[dict[str, Any]]:
+    def begin_uploads(self, agent: Agent, queue: JobServices, body: AnnouncedRecordings) -> list[dict[str, Any]]:
         """Where recordings go that are not there.
 
         Raises: InvalidResult, PayloadTooLarge, DiskFull, QuotaExceeded. NotFound: the run was removed.
         """
         run = self._there(agent, queue, body)
         for file in body.files:
-            _check(file)
-        missing = [file for file in body.files if _size(run / file.name) != file.size_bytes]
+            _check_file(file)
+        missing = [file for file in body.files if _file_size(run / file.name) != file.size_bytes]
         made: list[dict[str, Any]] = []
         for file in missing:
             arrival, new = queue.pending_uploads.begin(agent.owner, file.name, file.size_bytes, file.sha256, part=False)
@@ -159,14 +163,14 @@ class Followed:
             made.append({"name": file.name, "url": way.url, "have": way.have, "parts": way.parts})
         return made
 
-    def finish(self, agent: Agent, queue: JobServices, body: ArrivedFile) -> None:
+    def finish_upload(self, agent: Agent, queue: JobServices, body: UploadedRecording) -> None:
         """Verify a recording that was sent, and puts it into its run.
 
         Raises: InvalidResult: it is not there, or differs. NotFound: the run was removed. DiskFull.
         """
         run, file = self._there(agent, queue, body), body.file
-        _check(file)
-        if _size(run / file.name) == file.size_bytes:
+        _check_file(file)
+        if _file_size(run / file.name) == file.size_bytes:
             return
         arrival, _ = queue.pending_uploads.begin(agent.owner, file.name, file.size_bytes, file.sha256, part=False)
         if (size := queue.store.received_bytes(arrival.key, file.size_bytes)) < file.size_bytes:
@@ -191,13 +195,13 @@ class Followed:
                 msg("server.upload_again", "upload it again"),
             )
 
-    def _there(self, agent: Agent, queue: JobServices, body: OfRun) -> Path:
+    def _there(self, agent: Agent, queue: JobServices, body: RunRef) -> Path:
         run = self._run(agent, queue, body)
         if run is None:
             raise NotFound(msg("server.run_removed_server", "this run was removed from the server"))
         return run
 
-    def _run(self, agent: Agent, queue: JobServices, body: OfRun) -> Path | None:
+    def _run(self, agent: Agent, queue: JobServices, body: RunRef) -> Path | None:
         """The folder of a run, which is made; None where it was made once, and somebody removed it."""
         check_name(body.run)
         with self._lock:
@@ -205,24 +209,24 @@ class Followed:
             run = place / body.run
             if body.run in marker.runs:
                 return self._refuse_links(run) if run.exists() else None
-            if len(marker.runs) >= MOST_RUNS:
+            if len(marker.runs) >= MAX_RUNS:
                 raise PayloadTooLarge(
-                    msg("server.runs_machine_shown", f"{MOST_RUNS:,} runs of this machine were shown"),
+                    msg("server.runs_machine_shown", f"{MAX_RUNS:,} runs of this machine were shown"),
                     msg("server.move_elsewhere", f"move {place} elsewhere"),
                 )
             queue.agents.assign_folder(agent, f"{place.name}/{body.run}")  # before anybody can see it
             run.mkdir(parents=True, exist_ok=True)
             self._refuse_links(run)
             marker.runs.append(body.run)
-            _write(place / OWN, msgspec.json.encode(marker))
+            _write_file(place / MARKER_FILE, msgspec.json.encode(marker))
         return run
 
     def _place(self, agent: Agent, folder: str) -> tuple[Path, _Marker]:
         """The folder of a machine, by the one that it follows: agents that share that one have the same owner."""
         whose = folder, agent.owner
         known = self._places.get(whose)
-        for place in [known] if known else sorted(path.parent for path in self._root.path.glob(f"*/{OWN}")):
-            marker = _marker(place)
+        for place in [known] if known else sorted(path.parent for path in self._root.path.glob(f"*/{MARKER_FILE}")):
+            marker = _read_marker(place)
             if marker and (marker.folder, marker.owner) == whose:
                 self._places[whose] = place
                 return place, marker
@@ -231,7 +235,7 @@ class Followed:
         place = next(path for path in map(self._root.path.joinpath, names) if not os.path.lexists(path))
         place.mkdir(parents=True)
         marker = _Marker(folder, agent.owner, [])
-        _write(place / OWN, msgspec.json.encode(marker))
+        _write_file(place / MARKER_FILE, msgspec.json.encode(marker))
         self._places[whose] = place
         return place, marker
 
@@ -244,7 +248,7 @@ class Followed:
         return folder
 
 
-def _check(file: AnnouncedFile) -> None:
+def _check_file(file: AnnouncedFile) -> None:
     if not RECORDING.fullmatch(file.name) or not re.fullmatch("[0-9a-f]{64}", file.sha256):
         raise InvalidResult(
             msg("server.no_recording", f"{file.name[:100]!r} is no recording"),
@@ -254,7 +258,7 @@ def _check(file: AnnouncedFile) -> None:
         raise PayloadTooLarge(msg("server.recording_most_gib", f"a recording has at most {MAX_FILE_BYTES >> 30} GiB"))
 
 
-def _size(path: Path) -> int:
+def _file_size(path: Path) -> int:
     """-1 where there is no such file."""
     try:
         return path.lstat().st_size
@@ -262,16 +266,16 @@ def _size(path: Path) -> int:
         return -1
 
 
-def _marker(place: Path) -> _Marker | None:
+def _read_marker(place: Path) -> _Marker | None:
     try:
-        if place.is_symlink() or (place / OWN).is_symlink():
+        if place.is_symlink() or (place / MARKER_FILE).is_symlink():
             return None
-        return _MARKER.decode((place / OWN).read_bytes())
+        return _MARKER.decode((place / MARKER_FILE).read_bytes())
     except (OSError, ValueError, RecursionError):
         return None
 
 
-def _write(path: Path, content: bytes) -> None:
+def _write_file(path: Path, content: bytes) -> None:
     part = path.with_name(f"{path.name}.{uuid.uuid4().hex}")
     try:
         part.write_bytes(content)
@@ -280,10 +284,10 @@ def _write(path: Path, content: bytes) -> None:
         part.unlink(missing_ok=True)
 
 
-def _take(run: Path, name: str, text: str, shift_ns: int, want: list[str]) -> None:
+def _save_live_file(run: Path, name: str, text: str, shift_ns: int, want: list[str]) -> None:
     """One file of `.live`, by the clock of this machine. A request counts where it is the newest."""
     path = run / LIVE_FOLDER / name
-    if not _SAID.fullmatch(name):
+    if not _LIVE_FILE_NAME.fullmatch(name):
         return
     if name == live.REQUEST:
         asked, known = notes.decode(text, live.Request), live.request(run)
@@ -292,20 +296,20 @@ def _take(run: Path, name: str, text: str, shift_ns: int, want: list[str]) -> No
             and live.is_sound(asked)
             and not (known and (known.id == asked.id or known.t_ns > asked.t_ns + shift_ns))
         ):
-            live.write(path, _shifted(asked, shift_ns))
+            live.write(path, _shift_times(asked, shift_ns))
     elif name.startswith("ack."):
         ack = notes.decode(text, live.Ack)
-        if ack and (said := _delivered(run, _shifted(ack, shift_ns), want)) != live.read(path, live.Ack):
+        if ack and (said := _delivered_ack(run, _shift_times(ack, shift_ns), want)) != live.read(path, live.Ack):
             live.write(path, said)
     else:
         beat = notes.decode(text, live.Heartbeat)
         if beat and f"{beat.worker}.json" == name:
-            live.write(path, _shifted(beat, shift_ns))
+            live.write(path, _shift_times(beat, shift_ns))
 
 
-def _delivered(run: Path, ack: live.Ack, want: list[str]) -> live.Ack:
+def _delivered_ack(run: Path, ack: live.Ack, want: list[str]) -> live.Ack:
     """An answer is final when its file is here."""
-    if ack.state != "done" or (RECORDING.fullmatch(ack.file) and _size(run / ack.file) >= 0):
+    if ack.state != "done" or (RECORDING.fullmatch(ack.file) and _file_size(run / ack.file) >= 0):
         return ack
     if ack.file in want:
         return dataclasses.replace(ack, state="writing")
@@ -317,13 +321,13 @@ def _delivered(run: Path, ack: live.Ack, want: list[str]) -> live.Ack:
     )
 
 
-def _shifted(said: T, by_ns: int) -> T:
+def _shift_times(said: T, by_ns: int) -> T:
     times = ("t_ns", "stepped_ns", "expires_ns")
     moved = {name: max(0, getattr(said, name) + by_ns) for name in times if hasattr(said, name)}
     return dataclasses.replace(said, **moved) if by_ns else said
 
 
-def _handed(run: Path, theirs: live.Request | None, ahead_ns: int) -> str | None:
+def _pending_request(run: Path, theirs: live.Request | None, ahead_ns: int) -> str | None:
     """What was asked for here and its processes do not know, with steps to begin at that are not over."""
     asked = live.request(run)
     if not asked or (theirs and theirs.id == asked.id) or asked.expires_ns < time.time_ns():
@@ -331,10 +335,10 @@ def _handed(run: Path, theirs: live.Request | None, ahead_ns: int) -> str | None
     fresh = live.renew_starts(asked, live.beats(run))
     if fresh != asked:
         live.write(run / LIVE_FOLDER / live.REQUEST, fresh)
-    return msgspec.json.encode(_shifted(fresh, ahead_ns)).decode()
+    return msgspec.json.encode(_shift_times(fresh, ahead_ns)).decode()
 
 
-def _grow(path: Path, grown: Grown) -> int:
+def _append_chunk(path: Path, grown: FileChunk) -> int:
     """Add to a file, or begins another one of its name; how many bytes of it are there now."""
     size, same = 0, False
     with (
@@ -348,14 +352,14 @@ def _grow(path: Path, grown: Grown) -> int:
             with os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0)), "ab") as out:
                 out.write(grown.data)
         else:
-            _write(path, grown.data)
+            _write_file(path, grown.data)
         size += len(grown.data)
     return size
 
 
-def _trim(run: Path, listed: dict[str, int]) -> None:
+def _delete_unlisted(run: Path, listed: dict[str, int]) -> None:
     """Of too many recordings those go that the machine does not name any more."""
-    there = {path: _size(path) for path in run.iterdir() if RECORDING.fullmatch(path.name)}
+    there = {path: _file_size(path) for path in run.iterdir() if RECORDING.fullmatch(path.name)}
     if len(there) > MAX_FILES or sum(there.values()) > MAX_TOTAL_BYTES:
         for path in there:
             if path.name not in listed:

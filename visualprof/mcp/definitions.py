@@ -23,11 +23,11 @@ _UNITS: dict[Kind, str] = {
 }  # fmt: skip
 _BY_ENDING = {"_ns": "ns", "_bytes": "bytes", "_ratio": _UNITS["ratio"], "_per_s": "per second"}
 _SCOPES = {"average_step": "steps", "distributed": "rank_steps"}  # of tables and views whose texts have another name
-_OF_FIELDS = re.compile(r"(?:^|(?<=[.;] ))(\w+(?:, \w+)*): ")
+_FIELD_NAMES = re.compile(r"(?:^|(?<=[.;] ))(\w+(?:, \w+)*): ")
 _FACT = re.compile(r"[{%](\w+)[}%]")
 _OPTIONAL = re.compile(r"\[([^\]]*)\]")  # said where its facts are known
 
-Meanings = dict[tuple[str, str], str]  # by table, "" being the answer itself, and column
+Definitions = dict[tuple[str, str], str]  # by table, "" being the answer itself, and column
 
 
 @cache
@@ -37,7 +37,7 @@ def texts() -> dict[str, Any]:
     return {section: words for file in files for section, words in file.items()}
 
 
-def says(scope: str, word: str, facts: Mapping[str, Any]) -> str:
+def explain(scope: str, word: str, facts: Mapping[str, Any]) -> str:
     """What the page says where an answer has a mere word: a finding, a verdict, a note, why there is no forecast.
 
     "" of other words. scope: as in `meaning`. facts: what stands beside the word, to fill in.
@@ -69,12 +69,12 @@ def _quantity(name: str, value: Any) -> str:
     return f"{value:.1%}" if name in ("error", "unexplained") or name.endswith("ratio") else f"{value:.4g}"
 
 
-def unit_of(name: str, kind: Kind | None) -> str:
+def unit(name: str, kind: Kind | None) -> str:
     """The unit of a column or value; "" for texts."""
     return _UNITS.get(kind, "") if kind else next((u for end, u in _BY_ENDING.items() if name.endswith(end)), "")
 
 
-def meaning(scope: str, table: str, name: str, kind: Kind | None, declared: Meanings) -> str:
+def define(scope: str, table: str, name: str, kind: Kind | None, declared: Definitions) -> str:
     """What the page says of a column, or else what its declaration says; "" where neither does.
 
     scope: the view, or what else answers. kind: None of what is no column of numbers or names.
@@ -89,30 +89,32 @@ def meaning(scope: str, table: str, name: str, kind: Kind | None, declared: Mean
 
 
 @cache
-def declared(kind: Any) -> Meanings:
+def field_definitions(kind: Any) -> Definitions:
     """What the documentation of an answer's structures says of their fields, by the table that they stand in."""
-    return dict(_declared(kind, "", ()))
+    return dict(_nested_definitions(kind, "", ()))
 
 
-def _declared(hint: Any, path: str, within: tuple[Any, ...]) -> Iterator[tuple[tuple[str, str], str]]:
+def _nested_definitions(hint: Any, path: str, within: tuple[Any, ...]) -> Iterator[tuple[tuple[str, str], str]]:
     if get_origin(hint) is Annotated:
         hint = get_args(hint)[0]
     kind = get_origin(hint) or hint
     if not (isinstance(kind, type) and issubclass(kind, Struct)):
         for inner in get_args(hint):
-            yield from _declared(inner, path, within)
+            yield from _nested_definitions(inner, path, within)
         return
     if kind in within:
         return
-    documented = dict(_sentences(kind))
+    documented = dict(_documented_fields(kind))
     for name, inner in get_type_hints(kind, include_extras=True).items():
         if name in documented:
             yield (path, name), documented[name]
         below = path if isinstance(inner, TypeVar) else f"{path}.{name}".lstrip(".")
-        yield from _declared(_columns(hint) if isinstance(inner, TypeVar) else inner, below, (*within, kind))
+        yield from _nested_definitions(
+            _columns_type(hint) if isinstance(inner, TypeVar) else inner, below, (*within, kind)
+        )
 
 
-def _columns(table: Any) -> Any:
+def _columns_type(table: Any) -> Any:
     """The type of a table's columns."""
     if args := get_args(table):
         return args[0]
@@ -124,11 +126,11 @@ def _columns(table: Any) -> Any:
     )
 
 
-def _sentences(kind: type[Struct]) -> Iterator[tuple[str, str]]:
+def _documented_fields(kind: type[Struct]) -> Iterator[tuple[str, str]]:
     """Field and text of the sentences of a documentation that begin with names of fields, such as `calls: of it`."""
     text = " ".join((inspect.getdoc(kind) or "").replace("Attributes:", "").split())
     known = set(kind.__struct_fields__)
-    starts = [match for match in _OF_FIELDS.finditer(text) if known.issuperset(match[1].split(", "))]
+    starts = [match for match in _FIELD_NAMES.finditer(text) if known.issuperset(match[1].split(", "))]
     for match, following in zip_longest(starts, starts[1:]):
         for name in match[1].split(", "):
             yield name, text[match.end() : following.start() if following else None].strip()

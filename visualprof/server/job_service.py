@@ -24,7 +24,7 @@ from visualprof.remote.queue.store.bucket_url import DEFAULT_CACHE_BYTES, Bucket
 if TYPE_CHECKING:
     from visualprof.remote.queue.tasks.mirror import Mirror
 
-__all__ = ["JobService", "JobServices", "LocalAgent", "StoredRuns", "intervals_of", "open_remote"]
+__all__ = ["JobService", "JobServices", "LocalAgent", "StoredRuns", "intervals_for", "open_job_service"]
 
 _log = logging.getLogger(__name__)
 
@@ -33,13 +33,13 @@ _POLL_S = 20.0
 _PATIENCE_S = 15  # an agent ends its child within ten
 
 
-def intervals_of(lease_s: float) -> Intervals:
+def intervals_for(lease_s: float) -> Intervals:
     """What agents are told: all times in proportion to the lease."""
     poll = min(_POLL_S, max(lease_s * _POLL_S / _LEASE_S, 1.0))
     return Intervals(lease_s=lease_s, heartbeat_s=lease_s / 3, poll_s=poll)
 
 
-def open_remote(
+def open_job_service(
     root: Root,
     data: Path | None = None,
     *,
@@ -52,7 +52,7 @@ def open_remote(
     store_runs: bool = False,
 ) -> JobService:
     """The queue of a log directory; nothing is made before it is needed."""
-    intervals = intervals_of(lease_s)
+    intervals = intervals_for(lease_s)
     return JobService(
         root, data, read_only=read_only, intervals=intervals, waiters=waiters, database=database, store=store,
         cache_bytes=cache_bytes, store_runs=store_runs,
@@ -62,8 +62,8 @@ def open_remote(
 class StoredRuns:
     """The files of runs that the queue keeps in its bucket. A `RemoteFileSource`."""
 
-    def __init__(self, remote: JobService) -> None:
-        self._remote = remote
+    def __init__(self, job_service: JobService) -> None:
+        self._job_service = job_service
 
     def files(self) -> list[LogFile] | None:
         """All of them; None as long as the database was not looked at."""
@@ -85,7 +85,7 @@ class StoredRuns:
             mirror.ensure_local(path)
 
     def _mirror(self) -> Mirror | None:
-        queue = self._remote.open_existing()
+        queue = self._job_service.open_existing()
         return queue.mirror if queue else None
 
 
@@ -101,18 +101,18 @@ class LocalAgent:
     """An agent in a process of its own, which ends with this one.
 
     Args:
-        remote: whose agent it is; its state is kept beside the queue.
+        job_service: whose agent it is; its state is kept beside the queue.
         url: of the server.
 
     Raises: VisualprofError: nothing can be run here.
     """
 
-    def __init__(self, remote: JobService, url: str) -> None:
-        remote.open()
-        remote.local_agent = True
+    def __init__(self, job_service: JobService, url: str) -> None:
+        job_service.open()
+        job_service.local_agent = True
         command = [sys.executable, "-m", "visualprof", "agent", "--server", url, "--name", "local", "--public"]
-        command += ["--exit-with-parent", "--state", str(_agent_state(remote.folder))]
-        environment = {**os.environ, "VISUALPROF_AGENT_TOKEN": remote.local_token}
+        command += ["--exit-with-parent", "--state", str(_agent_state(job_service.folder))]
+        environment = {**os.environ, "VISUALPROF_AGENT_TOKEN": job_service.local_token}
         try:
             self._process = subprocess.Popen(
                 command, env=environment, stdin=subprocess.DEVNULL, start_new_session=True, close_fds=True

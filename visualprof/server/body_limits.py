@@ -14,14 +14,14 @@ from waitress.utilities import RequestEntityTooLarge
 
 from visualprof.messages import msg
 from visualprof.remote.queue.store.files import MAX_BLOB_BYTES
-from visualprof.server.answers import ErrorBody
 from visualprof.server.identity import Identify
-from visualprof.server.routes import JSON, MAX_BODY
+from visualprof.server.responses import ErrorBody
+from visualprof.server.routes import JSON, MAX_BODY_BYTES
 
-MAX_PART = 32 << 20  # of a result; an agent sends 8 MiB at once
+MAX_PART_BYTES = 32 << 20  # of a result; an agent sends 8 MiB at once
 
 
-class TooLong(RequestEntityTooLarge):
+class BodyTooLarge(RequestEntityTooLarge):
     """The refusal of a body of which nothing more is read; in JSON, as every other."""
 
     # Its types say str, its code is bytes.
@@ -35,7 +35,7 @@ class TooLong(RequestEntityTooLarge):
         return f"{self.code} {self.reason}", [("Content-Type", JSON)], body
 
 
-class Parser(HTTPRequestParser):
+class RequestParser(HTTPRequestParser):
     """Reads a request, of its body no more than its sender may send to that address."""
 
     path: str
@@ -55,7 +55,7 @@ class Parser(HTTPRequestParser):
         """Bytes of `data` that belong to this request."""
         consumed = super().received(data)
         if isinstance(self.error, RequestEntityTooLarge):
-            self.error = TooLong(f"{self._most() >> 10:,}")
+            self.error = BodyTooLarge(f"{self._most() >> 10:,}")
         return consumed
 
     def _header(self, name: str) -> str:
@@ -63,5 +63,5 @@ class Parser(HTTPRequestParser):
 
     def _most(self) -> int:
         if self.path.endswith(("/api/v1/uploads", "/api/v1/models")):
-            return MAX_BLOB_BYTES if self._identify(self._peer, self._header).may("member") else MAX_BODY
-        return MAX_PART if "/api/v1/agent/files/" in self.path else MAX_BODY
+            return MAX_BLOB_BYTES if self._identify(self._peer, self._header).may("member") else MAX_BODY_BYTES
+        return MAX_PART_BYTES if "/api/v1/agent/files/" in self.path else MAX_BODY_BYTES

@@ -13,19 +13,19 @@ from visualprof.accounts.principal import Role
 from visualprof.accounts.records import AuditEvent, Token, User
 from visualprof.errors import BadParameter
 from visualprof.messages import msg
-from visualprof.server.answers import csv_file, row
-from visualprof.server.api.quotas import QuotaRow, UsedRow
-from visualprof.server.api.session import existing, with_passwords
-from visualprof.server.identity import actor, who
-from visualprof.server.routes import Query, Resource, change, get
+from visualprof.server.api.quotas import QuotaRow, UsageRow
+from visualprof.server.api.session import require_accounts, require_password_login
+from visualprof.server.identity import current_actor, current_principal
+from visualprof.server.responses import build_row, csv_response
+from visualprof.server.routes import Query, Resource, get, mutation
 from visualprof.server.settings import Settings
 from visualprof.views.answers.table import Table
 
 if TYPE_CHECKING:
     from visualprof.accounts.service import Accounts
 
-NO_USER = {404: msg("server.there_no_such_user", "there is no such user")}
-MOST_DEEDS = 1000
+USER_ERRORS = {404: msg("server.there_no_such_user", "there is no such user")}
+MAX_AUDIT_EVENTS = 1000
 
 
 class SessionRow(msgspec.Struct):
@@ -48,7 +48,7 @@ class AccountAnswer(msgspec.Struct):
     sessions: list[SessionRow]
     tokens: list[Token]
     quota: QuotaRow
-    used: UsedRow
+    used: UsageRow
     password: bool
     new_token: str | None = None
 
@@ -104,7 +104,7 @@ class AuditQuery(Query):
     """A page of the log."""
 
     before: Annotated[int, Meta(ge=1, le=2**53, description="only rows with a lower number")] | None = None
-    limit: Annotated[int, Meta(ge=1, le=MOST_DEEDS, description="rows at most")] = 100
+    limit: Annotated[int, Meta(ge=1, le=MAX_AUDIT_EVENTS, description="rows at most")] = 100
     format: Annotated[str, Meta(pattern="^(json|csv)$", description="json or csv")] = "json"
 
 
@@ -114,66 +114,70 @@ class AuditAnswer(msgspec.Struct):
     deeds: list[AuditEvent]
 
 
-class People(Resource):
+class Users(Resource):
     """The routes over the accounts of a server."""
 
     def __init__(self, settings: Settings, accounts: Accounts | None) -> None:
         self._settings, self._accounts = settings, accounts
 
-    @get("/account", refuses={404: "there are no accounts"})
+    @get("/account", errors={404: "there are no accounts"})
     def account(self) -> AccountAnswer:
         """One's own account."""
         return self._own()
 
-    @change("POST", "/account/password", refuses={401: "the old one is wrong"}, needs="viewer")
+    @mutation("POST", "/account/password", errors={401: "the old one is wrong"}, needs="viewer")
     def password(self, body: PasswordChange) -> AccountAnswer:
         """Change one's own password; every session and token ends."""
-        with_passwords(self._accounts, self._settings).users.change_password(actor(), body.old, body.new)
+        require_password_login(self._accounts, self._settings).users.change_password(
+            current_actor(), body.old, body.new
+        )
         return self._own()
 
-    @change("DELETE", "/account/sessions/<session>", refuses={404: "there is no such session"}, needs="viewer")
+    @mutation("DELETE", "/account/sessions/<session>", errors={404: "there is no such session"}, needs="viewer")
     def end_session(self, session: str) -> AccountAnswer:
         """Log out another browser."""
-        existing(self._accounts).sessions.end(actor(), session)
+        require_accounts(self._accounts).sessions.end(current_actor(), session)
         return self._own()
 
-    @change("POST", "/account/tokens", status=201, refuses={400: "a wrong name, role or time"}, needs="viewer")
+    @mutation("POST", "/account/tokens", status=201, errors={400: "a wrong name, role or time"}, needs="viewer")
     def make_token(self, body: NewToken) -> AccountAnswer:
         """Make a token."""
-        return self._own(existing(self._accounts).sessions.create_token(actor(), body.name, body.role, body.days))
+        return self._own(
+            require_accounts(self._accounts).sessions.create_token(current_actor(), body.name, body.role, body.days)
+        )
 
-    @change("DELETE", "/account/tokens/<token>", refuses={404: "there is no such token"}, needs="viewer")
+    @mutation("DELETE", "/account/tokens/<token>", errors={404: "there is no such token"}, needs="viewer")
     def end_token(self, token: str) -> AccountAnswer:
         """End a token."""
-        existing(self._accounts).sessions.revoke_token(actor(), token)
+        require_accounts(self._accounts).sessions.revoke_token(current_actor(), token)
         return self._own()
 
-    @get("/users", refuses={404: "there are no accounts"}, needs="admin")
+    @get("/users", errors={404: "there are no accounts"}, needs="admin")
     def users(self) -> UsersAnswer:
         """Everybody."""
         return self._everybody()
 
-    @change("POST", "/users", status=201, refuses={409: "the address is taken"}, needs="admin")
+    @mutation("POST", "/users", status=201, errors={409: "the address is taken"}, needs="admin")
     def create(self, body: NewUser) -> UsersAnswer:
         """Make an account."""
-        existing(self._accounts).users.create(actor(), body.email, body.name, body.role, body.password)
+        require_accounts(self._accounts).users.create(current_actor(), body.email, body.name, body.role, body.password)
         return self._everybody()
 
-    @change("PATCH", "/users/<user>", refuses={**NO_USER, 409: "nobody would be administrator"}, needs="admin")
+    @mutation("PATCH", "/users/<user>", errors={**USER_ERRORS, 409: "nobody would be administrator"}, needs="admin")
     def change_user(self, user: str, body: UserChange) -> UsersAnswer:
         """Change somebody's account."""
-        users = existing(self._accounts).users
+        users = require_accounts(self._accounts).users
         if body.password is not None:
-            users.set_password(actor(), user, body.password)
-        users.update(actor(), user, body.name, body.role, body.disabled)
+            users.set_password(current_actor(), user, body.password)
+        users.update(current_actor(), user, body.name, body.role, body.disabled)
         return self._everybody()
 
-    @change("POST", "/users/<user>/password", refuses=NO_USER, needs="admin")
+    @mutation("POST", "/users/<user>/password", errors=USER_ERRORS, needs="admin")
     def offer_password(self, user: str) -> UsersAnswer:
         """A code by which somebody sets a new password."""
-        return self._everybody(existing(self._accounts).users.reset_code(actor(), user))
+        return self._everybody(require_accounts(self._accounts).users.reset_code(current_actor(), user))
 
-    @change("POST", "/invitations", status=201, refuses={400: "no address"}, needs="admin")
+    @mutation("POST", "/invitations", status=201, errors={400: "no address"}, needs="admin")
     def invite(self, body: Invitation) -> UsersAnswer:
         """A code by which somebody registers."""
         if not body.email.strip() and (self._settings.user_header or self._settings.oidc):
@@ -183,26 +187,26 @@ class People(Resource):
                     "email: people are invited here by their address alone, because others log them in",
                 )
             )
-        return self._everybody(existing(self._accounts).users.invite(actor(), body.email, body.role))
+        return self._everybody(require_accounts(self._accounts).users.invite(current_actor(), body.email, body.role))
 
-    @get("/audit", media=("application/json", "text/csv"), refuses={404: "there are no accounts"}, needs="admin")
+    @get("/audit", media=("application/json", "text/csv"), errors={404: "there are no accounts"}, needs="admin")
     def log(self, query: AuditQuery) -> AuditAnswer | Response:
         """What was done."""
-        rows = existing(self._accounts).audit_events(query.before, query.limit)
+        rows = require_accounts(self._accounts).audit_events(query.before, query.limit)
         if query.format == "json":
             return AuditAnswer(rows)
         columns = {
             name: [getattr(deed, name) for deed in rows] for name in (field.name for field in fields(AuditEvent))
         }
-        return csv_file(Table(columns=columns).to_csv(), "audit")
+        return csv_response(Table(columns=columns).to_csv(), "audit")
 
     def _own(self, new_token: str | None = None) -> AccountAnswer:
-        accounts, me = existing(self._accounts), who()
-        mine = [row(SessionRow, s, current=s.id == me.session) for s in accounts.sessions.for_user(me.user or "")]
+        accounts, me = require_accounts(self._accounts), current_principal()
+        mine = [build_row(SessionRow, s, current=s.id == me.session) for s in accounts.sessions.for_user(me.user or "")]
         tokens = accounts.sessions.tokens_for_user(me.user or "")
         quota, used = accounts.quotas.get(me.user or "")
         password = not self._settings.user_header and accounts.users.has_password(me.user or "")
-        return AccountAnswer(mine, tokens, row(QuotaRow, quota), row(UsedRow, used), password, new_token)
+        return AccountAnswer(mine, tokens, build_row(QuotaRow, quota), build_row(UsageRow, used), password, new_token)
 
     def _everybody(self, code: str | None = None) -> UsersAnswer:
-        return UsersAnswer(existing(self._accounts).users.list_all(), code)
+        return UsersAnswer(require_accounts(self._accounts).users.list_all(), code)
