@@ -21,9 +21,9 @@ MS = 1_000_000
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is kept from one question to the next."""
-    monkeypatch.setattr(api, "_FRESH_S", 0.0)
-    monkeypatch.setattr(api, "_OVER_S", 0.0)
-    monkeypatch.setattr(api, "_SHARE", 0)
+    monkeypatch.setattr(api, "_MAX_AGE_S", 0.0)
+    monkeypatch.setattr(api, "_ENDED_MAX_AGE_S", 0.0)
+    monkeypatch.setattr(api, "_IDLE_FACTOR", 0)
 
 
 def live(site: Site) -> list[dict[str, Any]]:
@@ -200,7 +200,7 @@ def test_a_recording_beside_joins_its_run(site: Site) -> None:
 
 
 def test_many_pages_read_the_files_once(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(api, "_FRESH_S", 60.0)
+    monkeypatch.setattr(api, "_MAX_AGE_S", 60.0)
     heartbeat(site.folder / "job", 0)
     reads: list[object] = []
     original = files.beats

@@ -118,13 +118,13 @@ def test_fewer_rows_where_it_grows_too_large(built: Site, monkeypatch: pytest.Mo
     built.write("many/trace.json", kineto(300))
     rows = {held(report(built, "many"))[0]["answers"]["view/operator"]["total_rows"]}
     whole = len(report(built, "many"))
-    monkeypatch.setattr(made, "MOST_BYTES", whole - 4000)
+    monkeypatch.setattr(made, "MAX_REPORT_BYTES", whole - 4000)
     smaller = report(built, "many")
     answer = held(smaller)[0]["answers"]["view/operator"]
     assert len(smaller) <= whole - 4000
     assert rows == {answer["total_rows"]} == {300}
     assert len(answer["columns"]["name"]) in (200, 40, 300)
-    monkeypatch.setattr(made, "MOST_BYTES", 4000)
+    monkeypatch.setattr(made, "MAX_REPORT_BYTES", 4000)
     refused = built.client.get("/api/v1/report?run=many")
     assert (refused.status_code, refused.get_json()["hint"]) == (413, "its names are too long")
 

@@ -15,7 +15,7 @@ RUN = sorted((SAMPLES / "synthetic-4gpu").glob("*.json.gz"))
 # A thread holds one of a hundred blocks, between which 200 MB are free.
 FREED = """
 import threading
-from visualprof.server.heap import give_back
+from visualprof.server.heap import trim_heap
 
 def resident():
     return int(next(line for line in open("/proc/self/status") if line.startswith("VmRSS")).split()[1]) / 1e3
@@ -29,7 +29,7 @@ thread = threading.Thread(target=work)
 thread.start()
 thread.join()
 before = resident()
-give_back()
+trim_heap()
 print(before - resident())
 """
 

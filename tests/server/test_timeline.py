@@ -293,7 +293,7 @@ def test_an_exported_window_reads_like_the_file(site: Site) -> None:
 
 
 def test_too_large_an_export_is_refused(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(timeline, "MAX_EXPORT", 3)
+    monkeypatch.setattr(timeline, "MAX_EXPORTED_EVENTS", 3)
     answer = ask(site, "export")
     assert answer.status_code == 400
     assert "12 events" in answer.get_json()["error"]

@@ -110,7 +110,7 @@ def _serve_http(args: argparse.Namespace, transports: ModuleType, server: object
     token = "" if args.no_token else choose_token()
     with transports.listen(args.host, args.port) as bound:
         name = f"[{bare}]" if ":" in (bare := args.host.strip("[]")) else bare
-        address = f"http://{name}:{bound.getsockname()[1]}{transports.PATH}"
+        address = f"http://{name}:{bound.getsockname()[1]}{transports.MCP_PATH}"
         shown = f"; send Authorization: Bearer {token}" if token else ""
         print(f"visualprof answers assistants at {address}{shown}  (Ctrl-C ends it)", file=sys.stderr, flush=True)
         transports.serve_http(server, bound, token, [name, *args.allow_host])
