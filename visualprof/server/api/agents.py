@@ -253,7 +253,8 @@ class Agents(Resource):
             mine = me.sees_all or me.may("admin") or owned
             return build_row(
                 AgentRow, agent,
-                online=agent.online(lease_s), lost=not agent.online(LOST_AFTER_LEASES * lease_s), last_seen_ns=agent.seen_ns,
+                online=agent.online(lease_s), lost=not agent.online(LOST_AFTER_LEASES * lease_s),
+                last_seen_ns=agent.seen_ns,
                 tasks=busy.get(agent.id, []), owner=owners.get(agent.id) if mine else None, changeable=mine,
                 grants=grants.get(agent.id, []) if mine else [],
                 bookings=[_booking_row(booking, mine) for booking in bookings.get(agent.id, ())],

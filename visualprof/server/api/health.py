@@ -185,8 +185,8 @@ class Health(Resource):
         children = [size for child in me.children(recursive=True) if (size := _resident_bytes(child)) is not None]
         load = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
         return ProcessHealth(
-            _resident_bytes(me) or 0, len(children), sum(children), states.count("parsing"), states.count("waiting"), load,
-            os.cpu_count() or 1,
+            _resident_bytes(me) or 0, len(children), sum(children), states.count("parsing"), states.count("waiting"),
+            load, os.cpu_count() or 1,
         )  # fmt: skip
 
 

@@ -283,7 +283,8 @@ class Graphs(Resource):
 
     @mutation(
         "POST", "/models", status=201, content="application/octet-stream",
-        errors={**READ_ONLY_ERROR, 413: "too large", 429: "a quota is used up", 422: SPAN_ERRORS[422], 503: "too many at once"},
+        errors={**READ_ONLY_ERROR, 413: "too large", 429: "a quota is used up", 422: SPAN_ERRORS[422],
+                503: "too many at once"},
     )  # fmt: skip
     def upload_model(self, query: UploadQuery) -> ModelEntry:
         """Keep an uploaded model."""

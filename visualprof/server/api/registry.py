@@ -66,7 +66,8 @@ class Registry(Resource):
 
     @mutation(
         "POST", "/registry", status=201,
-        errors={**READ_ONLY_ERROR, 403: "the server is read-only, or the model is another's", 404: "a file is not here"},
+        errors={**READ_ONLY_ERROR, 403: "the server is read-only, or the model is another's",
+                404: "a file is not here"},
     )  # fmt: skip
     def add(self, body: NewVersionBody) -> Response:
         """Add a version of a model; 200 and the one that there is where its content is the same."""

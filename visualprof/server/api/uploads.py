@@ -163,7 +163,8 @@ class Uploads(Resource):
 
     @mutation(
         "POST", "/uploads/direct/<upload>", status=201,
-        errors={**_DIRECT_ERRORS, 422: "not all there, or not what was announced, or of no use", 429: "a quota is used up"},
+        errors={**_DIRECT_ERRORS, 422: "not all there, or not what was announced, or of no use",
+                429: "a quota is used up"},
     )  # fmt: skip
     def arrived(self, upload: str) -> UploadAnswer:
         """Keep an announced file, once all of it was sent."""
