@@ -183,8 +183,8 @@ def test_tools_only_read() -> None:
 
 def test_what_tools_say_of_views_is_true() -> None:
     catalog = (ROOT / "visualprof/frontend/src/state/catalog.ts").read_text(encoding="utf-8")
-    (within,) = re.findall(r"WITHIN = new Set\(\[(.*?)\]\)", catalog, re.DOTALL)
-    assert set(PAGES) == set(re.findall(r'"(\w+)"', within))
+    (embedded,) = re.findall(r"EMBEDDED_VIEWS = new Set\(\[(.*?)\]\)", catalog, re.DOTALL)
+    assert set(PAGES) == set(re.findall(r'"(\w+)"', embedded))
     pages = {path.parent.name for path in (ROOT / "visualprof/frontend/src/pages").glob("*/page.vue")}
     shown = {tool.page for tool in tools().values()} | {PAGES.get(view.name, view.name) for view in all_views()}
     assert shown - {""} <= pages

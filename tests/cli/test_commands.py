@@ -323,7 +323,7 @@ def test_the_version_is_told_without_loading_other_commands() -> None:
 def test_a_server_loads_the_libraries_of_the_database_with_the_queue_only(tmp_path: Path) -> None:
     loaded = modules_after(
         "from visualprof.server.serve import Server\n"
-        f"with Server([{str(tmp_path)!r}], 0) as server:\n assert not server.lacks_people; server.start()"
+        f"with Server([{str(tmp_path)!r}], 0) as server:\n assert not server.needs_first_user; server.start()"
     )
     assert "visualprof.server.api.jobs" in loaded
     assert not {"sqlalchemy", "alembic", "sqlite3"} & set(loaded)
