@@ -136,5 +136,8 @@ def test_what_ships_is_described_without_a_framework(get: Any) -> None:
     shipped = {one["name"]: one for one in get()["shipped"]}
     assert shipped["digits"]["frameworks"] == ["megengine", "pytorch", "tensorflow"]
     assert shipped["digits"]["compiler"] == "onnxruntime"
-    code = "import sys; from visualprof.server.api.cases import shipped_cases; shipped_cases(); print('torch' in sys.modules)"
+    code = (
+        "import sys; from visualprof.server.api.cases import shipped_cases; shipped_cases(); "
+        "print('torch' in sys.modules)"
+    )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
