@@ -137,7 +137,7 @@ def test_what_ships_is_described_without_a_framework(get: Any) -> None:
     assert shipped["digits"]["frameworks"] == ["megengine", "pytorch", "tensorflow"]
     assert shipped["digits"]["compiler"] == "onnxruntime"
     code = (
-        "import sys; from visualprof.server.api.cases import shipped_cases; shipped_cases(); "
+        "import sys; from visualprof.server.api.cases import shipped_case_rows; shipped_case_rows(); "
         "print('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
