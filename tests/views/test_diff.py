@@ -68,7 +68,7 @@ def pair(write: Write) -> tuple[Path, Path]:
     return write(run(BASE), "base.json"), write(run(NEW), "new.json")
 
 
-def test_an_added_a_removed_a_replaced_and_a_slower_kernel(pair: tuple[Path, Path]) -> None:
+def test_added_removed_replaced_and_slower_kernels_are_reported(pair: tuple[Path, Path]) -> None:
     # a step takes 10 + 100 + 100 + 50 + 60 = 320 us, then 10 + 100 + 150 + 80 + 70 = 410
     answer = diffed(*pair, "kernel")
     assert answer["step"] | {"low_ns": 0, "high_ns": 0} == {
@@ -90,7 +90,7 @@ def test_an_added_a_removed_a_replaced_and_a_slower_kernel(pair: tuple[Path, Pat
     assert columns["share_of_change"][replaced] == pytest.approx(10 / 90)
 
 
-def test_every_instant_of_the_overview_is_of_one_row(pair: tuple[Path, Path]) -> None:
+def test_overview_rows_add_up_to_the_step(pair: tuple[Path, Path]) -> None:
     # the operators run in the 10 us without a kernel: 4 of them for 1 us each, 6 us are idle in both
     answer = diffed(*pair)
     found = table(answer, "part", "base_ns", "new_ns")
@@ -111,7 +111,7 @@ def test_runs_of_different_length_compare_per_step(write: Write) -> None:
     assert table(answer, "base_calls", "new_calls", "delta_ns")["add"] == [1, 1, 0]
 
 
-def test_an_operator_that_chose_other_kernels_is_one_row_though_both_are_there_on_both_sides(write: Write) -> None:
+def test_replaced_kernels_are_one_row_if_both_occur_on_both_sides(write: Write) -> None:
     # aten::conv launches wgrad 3 times and scudnn once, then once and 3 times; wgrad of another operator stays
     def work(first: int, second: int) -> list[Work]:
         own = [("aten::conv", "wgrad", 20)] * first + [("aten::conv", "scudnn", 30)] * second
@@ -124,7 +124,7 @@ def test_an_operator_that_chose_other_kernels_is_one_row_though_both_are_there_o
     }
 
 
-def test_the_v100_pair_has_the_difference_of_the_asserted_overviews() -> None:
+def test_the_v100_pair_differs_as_its_asserted_overviews() -> None:
     # traces/kineto/README.md, us: kernel, memcpy, memset, runtime, dataloader, cpu, other
     before = [98589, 1915, 89, 2908, 59262, 13674, 1156]
     after = [99044, 2885, 98, 10581, 292, 14313, 15596]
@@ -184,7 +184,7 @@ HTA: dict[str, tuple[list[tuple[str, str]], list[int], dict[str, list[int]]]] = 
 
 
 @pytest.mark.parametrize("name", HTA)
-def test_rows_differ_as_in_htas_trace_diff(name: str) -> None:
+def test_rows_differ_as_in_the_trace_diff_of_hta(name: str) -> None:
     pair, whole, rows = HTA[name]
     view = name.partition(" ")[0]
     sides = [compute(trace_of(shared(path)), SIDE.parse({"view": view, "step": step})) for path, step in pair]
@@ -198,7 +198,7 @@ def test_rows_differ_as_in_htas_trace_diff(name: str) -> None:
 
 
 @pytest.mark.parametrize(("base", "new"), [("cnn", "transformer"), ("transformer", "chains")])
-def test_operators_differ_as_in_torchs_own_tables(base: str, new: str) -> None:
+def test_operators_differ_as_in_the_tables_of_torch(base: str, new: str) -> None:
     folder = FIXTURES / "torch_tables"
     torch = json.loads((folder / "tables.json").read_text())
     own = [{key: values[2] for key, *values in torch[name]["by_name"]} for name in (base, new)]
@@ -215,37 +215,37 @@ def test_operators_differ_as_in_torchs_own_tables(base: str, new: str) -> None:
     assert len(found) + 2 * len(replaced) <= len(expected)
 
 
-def test_two_recordings_of_one_script_have_no_row_that_changed() -> None:
+def test_two_recordings_of_a_script_have_no_changed_rows() -> None:
     assert sum(bool(called(tried(QUIET, 1.0, seed))) for seed in range(20)) <= 1
     assert sum(bool(called(tried(BUSY, 1.0, seed))) for seed in range(20)) <= 1
 
 
-def test_on_a_busy_host_neither_many_steps_nor_other_recordings_make_rows_that_changed() -> None:
+def test_noise_of_a_busy_host_changes_no_rows() -> None:
     """Of 60 pairs of equal runs: 4 with discoveries controlled at 0.05, all 60 without what lies between recordings."""
     assert sum(bool(called(tried(replace(BUSY, steps=50), 1.0, seed))) for seed in range(60)) <= 3
     assert sum(bool(called(tried(replace(HOST, steps=50), 1.0, seed))) for seed in range(60)) <= 3
     assert sum(bool(called(tried(replace(HOST, steps=50), 3.0, seed))) for seed in range(10)) == 10
 
 
-def test_a_kernel_that_is_a_tenth_slower_is_found_in_15_quiet_steps() -> None:
+def test_a_kernel_10_percent_slower_is_detected_in_15_quiet_steps() -> None:
     assert sum("kernel 20" in called(tried(QUIET, 1.1, seed)) for seed in range(20)) >= 19
 
 
-def test_a_busy_host_says_from_which_change_on_it_would_be_seen() -> None:
+def test_the_detectable_change_of_a_busy_host_is_reported() -> None:
     quiet, busy = (tried(noise, 1.0, 0).detectable_ratio for noise in (QUIET, BUSY))
     assert quiet is not None
     assert busy is not None
     assert quiet < 0.05 < busy
 
 
-def test_what_all_kernels_share_is_the_clock_and_no_change() -> None:
+def test_a_common_change_of_all_kernels_is_clock_drift() -> None:
     answer = tried(QUIET, 1.0, 3)
     drift = {note.id: note.ratio for note in answer.notes}["drift"]
     means = [sum(values) for values in (answer.rows.columns.base_ns, answer.rows.columns.new_ns)]
     assert drift == pytest.approx(means[1] / means[0] - 1, abs=0.01)
 
 
-def test_steps_that_resemble_their_neighbours_are_no_change() -> None:
+def test_correlated_steps_do_not_cause_changes() -> None:
     rng = np.random.default_rng(0)
 
     def walk() -> Any:
@@ -262,7 +262,7 @@ def test_steps_that_resemble_their_neighbours_are_no_change() -> None:
     assert slower.low < 0.2 < slower.high
 
 
-def test_of_few_steps_that_go_up_all_the_time_the_interval_is_wide_and_no_more() -> None:
+def test_a_few_rising_steps_give_a_wide_finite_interval() -> None:
     # two recordings on a busy host, ms; as if half a step of each were independent the interval went up to 6.5 s
     base = np.array([15.7, 16.5, 19.3, 20.2, 19.6, 20.0, 19.3, 20.1, 20.8, 19.3])
     new = np.array([14.5, 12.3, 12.3, 15.0, 15.2, 16.5, 15.7, 15.2, 17.4, 16.1])
@@ -273,21 +273,21 @@ def test_of_few_steps_that_go_up_all_the_time_the_interval_is_wide_and_no_more()
     assert change.detectable < 1
 
 
-def test_with_fewer_than_five_steps_nothing_is_called_sure(write: Write) -> None:
+def test_fewer_than_five_steps_give_no_significance(write: Write) -> None:
     answer = diffed(write(run(BASE, 4), "a.json"), write(run(NEW, 9), "b.json"), "kernel")
     assert (answer["step"]["significant"], answer["step"]["low_ns"]) == (None, None)
     assert {row[0] for row in table(answer, "significant").values()} == {None}
     assert {"id": "few_steps", "base": "4", "new": "9", "ratio": None} in answer["notes"]
 
 
-def test_the_same_file_twice_differs_in_nothing_and_says_so(pair: tuple[Path, Path]) -> None:
+def test_comparing_a_file_with_itself_reports_a_note_and_no_differences(pair: tuple[Path, Path]) -> None:
     answer = diffed(pair[0], pair[0])
     assert answer["notes"][0]["id"] == "same_file"
     assert (answer["step"]["delta_ns"], answer["explained_ratio"]) == (0, None)
     assert {row[0] for row in table(answer, "status").values()} == {"same"}
 
 
-def test_steps_against_none_are_no_pair(write: Write) -> None:
+def test_a_recording_without_steps_does_not_compare_with_steps(write: Write) -> None:
     marked, bare = write(run(BASE), "a.json"), write(run(BASE, marked=False), "b.json")
     with pytest.raises(MissingData, match=r"b\.json has no steps, a\.json has"):
         diffed(marked, bare)
@@ -297,7 +297,7 @@ def test_steps_against_none_are_no_pair(write: Write) -> None:
     assert answer["step"]["significant"] is None
 
 
-def test_an_empty_one_and_a_view_that_neither_has_are_refused(write: Write) -> None:
+def test_recordings_without_data_for_the_view_are_rejected(write: Write) -> None:
     empty = write([host("cpu_instant_event", "x", 0, 0)], "empty.json")
     assert not SIDE.needs(trace_of(empty))
     cpu = write([host("cpu_op", "a", 0, 5)], "cpu.json")
@@ -305,7 +305,7 @@ def test_an_empty_one_and_a_view_that_neither_has_are_refused(write: Write) -> N
         diffed(cpu, cpu, "kernel")
 
 
-def test_a_file_that_still_grows_is_compared_as_far_as_it_is_written(write: Write) -> None:
+def test_a_growing_file_is_compared_up_to_its_current_end(write: Write) -> None:
     whole, cut = write(run(BASE), "a.json"), write(run(BASE, 9), "b.json")
     cut.write_bytes(cut.read_bytes()[:-700])
     answer = diffed(whole, cut)
@@ -313,7 +313,7 @@ def test_a_file_that_still_grows_is_compared_as_far_as_it_is_written(write: Writ
     assert answer["step"]["delta_ns"] == 0
 
 
-def test_frameworks_meet_in_the_families_of_their_operators() -> None:
+def test_operators_of_different_frameworks_match_by_family() -> None:
     torch, paddle = SAMPLES / "pytorch-cpu" / "gpt.pt.trace.json.gz", next((SAMPLES / "paddle-cpu").iterdir())
     answer = diffed(torch, paddle, "operator")
     assert "framework" in [note["id"] for note in answer["notes"]]
@@ -339,7 +339,7 @@ def test_frameworks_meet_in_the_families_of_their_operators() -> None:
         ("my_own", ""),
     ],
 )
-def test_kernels_of_one_family_have_one_name(name: str, family: str) -> None:
+def test_kernels_map_to_their_family(name: str, family: str) -> None:
     assert kernel_family(name) == family
 
 
@@ -352,7 +352,7 @@ def test_kernels_of_one_family_have_one_name(name: str, family: str) -> None:
         ("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", "dataloader"), ("aten::copy_", "copy"),
     ],
 )  # fmt: skip
-def test_operators_of_one_family_have_one_name(name: str, family: str) -> None:
+def test_operators_map_to_their_family(name: str, family: str) -> None:
     assert operator_family(name) == family
 
 
@@ -368,7 +368,7 @@ def products(first_us: int, second_us: int, batch: int) -> list[Event]:
     return events
 
 
-def test_the_input_is_that_of_the_first_product_whichever_takes_longer(write: Write) -> None:
+def test_the_input_shape_is_that_of_the_first_product(write: Write) -> None:
     base = write(products(300, 200, 2), "base.json")
     alike = diffed(base, write(products(200, 300, 2), "new.json"))["notes"]
     assert not {"inputs", "batch"} & {note["id"] for note in alike}
@@ -377,13 +377,13 @@ def test_the_input_is_that_of_the_first_product_whichever_takes_longer(write: Wr
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])
-def test_the_page_has_words_for_every_note(language: str) -> None:
+def test_every_note_has_a_text(language: str) -> None:
     words: dict[str, str] = ui_texts(language)["compare"]["note"]
     assert set(words) == set(get_args(get_type_hints(DiffNote)["id"]))
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])
-def test_every_family_has_a_word_of_the_page(language: str) -> None:
+def test_every_family_has_a_text(language: str) -> None:
     """Functors and Triton's kernels keep their names."""
     tables = [family for table in (families._KERNELS, families._OPERATORS) for _, family in table]  # pyright: ignore[reportPrivateUsage]
     named = {"allreduce", "allgather", "reducescatter", "broadcast", "reduce", "sendrecv"}  # by what the pattern finds

@@ -43,7 +43,7 @@ def rows(found: Any, *names: str) -> list[tuple[Any, ...]]:
     return list(zip(*(columns[name] for name in names), strict=True))
 
 
-def test_only_decode_is_slower(write: Write) -> None:
+def test_a_slower_decode_phase_is_reported(write: Write) -> None:
     found = diffed(*pair(write, SERVED, slower(SERVED, DECODE, 90)))
     shown = ("phase", "base_steps", "new_steps", "base_ns", "new_ns", "delta_ns", "status", "significant")
     assert rows(found, *shown) == [
@@ -57,7 +57,7 @@ def test_only_decode_is_slower(write: Write) -> None:
     assert found["rows"]["columns"]["name"] == ["decode_kernel"]  # nothing of the other phase is among the rows
 
 
-def test_a_phase_is_asked_for(write: Write) -> None:
+def test_a_requested_phase_is_compared(write: Write) -> None:
     files = pair(write, SERVED, slower(SERVED, DECODE, 90))
     found = diffed(*files, phase="prefill")
     assert (found["phase"], found["step"]["base_ns"], found["step"]["delta_ns"]) == ("prefill", 90_000, 0)
@@ -66,7 +66,7 @@ def test_a_phase_is_asked_for(write: Write) -> None:
         diffed(*files, phase="mixed")
 
 
-def test_another_share_of_phases_is_no_change(write: Write) -> None:
+def test_a_different_mix_of_phases_is_not_a_change(write: Write) -> None:
     """Averaged together, the steps would be 9 us longer."""
     found = diffed(*pair(write, SERVED, [PREFILL, DECODE] * 8))
     assert {status for (status,) in rows(found, "status")} == {"same"}
@@ -74,7 +74,7 @@ def test_another_share_of_phases_is_no_change(write: Write) -> None:
     assert "load" not in {note["id"] for note in found["notes"]}
 
 
-def test_a_phase_of_one_side_is_said_to_be_so(write: Write) -> None:
+def test_a_phase_on_one_side_is_reported(write: Write) -> None:
     found = diffed(*pair(write, SERVED, [PREFILL, MIXED] * 6))
     assert sorted(rows(found, "phase", "base_steps", "new_steps", "base_ns", "new_ns", "delta_ns", "status")) == [
         ("decode", 15, 0, 60_000, None, None, "removed"),
@@ -84,12 +84,12 @@ def test_a_phase_of_one_side_is_said_to_be_so(write: Write) -> None:
     assert found["phase"] == "prefill"
 
 
-def test_recordings_without_a_phase_in_common_are_no_pair(write: Write) -> None:
+def test_recordings_without_a_common_phase_are_rejected(write: Write) -> None:
     with pytest.raises(MissingData, match=r"has steps of prefill, .* of decode: none alike"):
         diffed(*pair(write, [PREFILL] * 6, [DECODE] * 6))
 
 
-def test_other_loads_are_a_note(write: Write) -> None:
+def test_a_different_load_is_a_note(write: Write) -> None:
     twice = [(0, 0, 8, 60)] * 6
     notes = diffed(*pair(write, [DECODE] * 6, twice))["notes"]
     assert {"id": "load", "base": "4", "new": "8", "ratio": None} in notes
@@ -112,7 +112,7 @@ def test_the_command_shows_phases(write: Write, capsys: pytest.CaptureFixture[st
     assert main(["diff", base, new, "--phase", "decode", "--fail-on", "step.total>3%"]) == 3
 
 
-def test_real_servers_of_other_phases_are_told_apart() -> None:
+def test_real_servers_are_compared_by_phase() -> None:
     decode = shared("traces/tracelens/vllm_decode/graph_execution.json.gz")
     with pytest.raises(MissingData, match=r"of decode, .* of prefill: none alike"):
         diffed(decode, shared("traces/tracelens/sglang_prefill.json.gz"))

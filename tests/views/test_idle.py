@@ -55,9 +55,7 @@ def two_streams(write: Write) -> Any:
 
 
 @pytest.mark.parametrize(("begin", "cause"), [(130, "host_wait"), (400, "other")])
-def test_work_queued_behind_what_is_not_recorded_does_not_wait_for_the_host(
-    write: Write, begin: int, cause: str
-) -> None:
+def test_work_queued_behind_unrecorded_work_does_not_wait_for_the_host(write: Write, begin: int, cause: str) -> None:
     """A server's step cut out of a longer recording: asked for at 90 to 95, begun when the step before it ended."""
     found = answer("idle", write([step(0, 0, 100), launch(90, 1), kernel(begin, 50, 1)]))
     (waits,) = rows(found["steps"])
@@ -66,7 +64,7 @@ def test_work_queued_behind_what_is_not_recorded_does_not_wait_for_the_host(
     }  # fmt: skip
 
 
-def test_each_gap_has_the_cause_that_the_launches_tell(two_streams: Any) -> None:
+def test_launches_determine_the_cause_of_each_gap(two_streams: Any) -> None:
     whole, seven, twenty = rows(two_streams)
     assert (whole["stream"], seven["stream"], twenty["stream"]) == (None, "stream 7", "stream 20")
     # [100, 410): busy but for [150, 160), [200, 250) and [392, 400).
@@ -79,12 +77,12 @@ def test_each_gap_has_the_cause_that_the_launches_tell(two_streams: Any) -> None
     assert (twenty["idle_ns"], twenty["gaps"], twenty["longest_gap_ns"]) == (0, 0, None)
 
 
-def test_a_smaller_threshold_leaves_the_pace_of_queued_work_without_a_name(write: Write) -> None:
+def test_a_smaller_threshold_classifies_kernel_waits_as_other(write: Write) -> None:
     whole = rows(answer("idle", write([*HOST, *WORK, BESIDE]), kernel_wait_ns="9000"))[0]
     assert us([whole["kernel_wait_ns"], whole["other_ns"]]) == [8, 10]
 
 
-def test_what_the_host_did_meanwhile_is_its_own_time(two_streams: Any) -> None:
+def test_host_activity_in_gaps_is_self_time(two_streams: Any) -> None:
     """From b's end at 200 to d's launch at 240: 3 outside, load 4 of its own, cat 30, 3 outside."""
     did = rows(two_streams["host"])
     assert [(row["name"], row["self_ns"] / 1000) for row in did] == [("aten::cat", 30), ("", 6), ("load", 4)]
@@ -94,7 +92,7 @@ def test_what_the_host_did_meanwhile_is_its_own_time(two_streams: Any) -> None:
     assert (longest["after"], longest["before"], longest["duration_ns"]) == ("b", "d", 50_000)
 
 
-def test_steps_add_up_and_the_first_wait_of_a_step_counts(write: Write) -> None:
+def test_causes_add_up_per_step_and_include_its_first_wait(write: Write) -> None:
     """Step 0 [0, 300): kernels [100, 150), launched at 90, and [250, 300). Step 1 [300, 500): [480, 500)."""
     events = [
         step(0, 0, 300), step(1, 300, 200), launch(90, 1), kernel(100, 50, 1), launch(110, 2), kernel(250, 50, 2),
@@ -113,7 +111,7 @@ def test_without_launches_the_cause_is_unknown(write: Write) -> None:
     assert us([found["idle_ns"], found["unknown_ns"], found["host_wait_ns"]]) == [90, 90, 0]
 
 
-def test_a_launch_with_several_kernels_is_one(write: Write) -> None:
+def test_a_launch_of_several_kernels_counts_once(write: Write) -> None:
     """A graph's launch at 0 (4 us) with kernels [10, 12), [13, 14); a short one launched at 5, begun at 15."""
     events: list[Event] = [
         host("cuda_runtime", "cudaGraphLaunch", 0, 4, correlation=1), kernel(10, 2, 1, "x"), kernel(13, 1, 1, "y"),
@@ -166,7 +164,7 @@ def seen_by_hta(trace: Trace, known: dict[str, Any]) -> list[WorkSequence]:
 
 
 @pytest.mark.parametrize("name", HTA_FILES)
-def test_idle_time_launches_and_queues_equal_those_of_hta(name: str) -> None:
+def test_idle_time_launches_and_queues_match_hta(name: str) -> None:
     """HTA 0.5.0 drops parts of a microsecond, so recordings that have them differ by less than 1 us an event."""
     path = shared(f"traces/kineto/{name}.json.gz")
     known = json.loads(shared("traces/kineto/expected_hta.json").read_text())[f"kineto/{name}.json.gz"]

@@ -56,7 +56,7 @@ def shown(answer: Answer, by: View) -> list[object]:
 
 
 @pytest.mark.parametrize("name", PROFILES)
-def test_a_kept_answer_shows_the_same(name: str, cache: Cache) -> None:
+def test_a_cached_answer_is_shown_identically(name: str, cache: Cache) -> None:
     trace = trace_of(SAMPLES / name)
     for one in all_views():
         if one.subject in ("trace", "run") and one.needs(trace):
@@ -89,7 +89,7 @@ def some(name: str = "some") -> View:
     return View(name, 1, bool, Asked, compute)
 
 
-def test_it_is_of_its_view_parameters_and_files(cache: Cache) -> None:
+def test_the_cache_key_covers_view_parameters_and_files(cache: Cache) -> None:
     answer_of(CachedAnswer(cache, some(), Asked(), ("f",)))
     assert CachedAnswer(cache, some(), Asked(), ("f",)).load() is not None
     others = [(some("other"), Asked(), ("f",)), (some(), Asked(top=4), ("f",)), (some(), Asked(step="1"), ("f",))]
@@ -97,13 +97,13 @@ def test_it_is_of_its_view_parameters_and_files(cache: Cache) -> None:
         assert CachedAnswer(cache, *other).load() is None
 
 
-def test_other_code_makes_other_answers(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_changed_code_invalidates_cached_answers(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
     answer_of(CachedAnswer(cache, some(), Asked(), ("f",)))
     monkeypatch.setattr(disk_cache, "reader_version", lambda *folders: f"changed {folders}")
     assert CachedAnswer(cache, some(), Asked(), ("f",)).load() is None
 
 
-def test_one_with_a_wrong_bit_counts_as_absent(cache: Cache) -> None:
+def test_a_corrupt_entry_counts_as_missing(cache: Cache) -> None:
     place = CachedAnswer(cache, some(), Asked(), ("f",))
     answer_of(place)
     (path,) = cache.folder.glob("*.vpanswer")
@@ -115,7 +115,7 @@ def test_one_with_a_wrong_bit_counts_as_absent(cache: Cache) -> None:
     assert place.load() is not None
 
 
-def test_what_was_there_soon_or_is_very_large_is_not_kept(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fast_and_very_large_answers_are_not_cached(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
     place = CachedAnswer(cache, some(), Asked(), ("f",))
     place.compute_and_store(lambda: Table(columns={"x": [2**40] * 10}, kinds={"x": "count"}), store=False)
     monkeypatch.setattr(disk_cache, "_MAX_BYTES", 50)
@@ -125,14 +125,14 @@ def test_what_was_there_soon_or_is_very_large_is_not_kept(cache: Cache, monkeypa
     assert place.load() is None
 
 
-def test_names_that_are_no_text_are_shown_but_not_kept(cache: Cache) -> None:
+def test_answers_with_invalid_utf8_names_are_not_cached(cache: Cache) -> None:
     place = CachedAnswer(cache, some(), Asked(), ("f",))
     answer = place.compute_and_store(lambda: Table(columns={"x": ["\udc80"]}, kinds={"x": "name"}))
     assert list(answer.tables()[""].columns_by_name()["x"]) == ["\udc80"]
     assert place.load() is None
 
 
-def test_the_command_opens_no_columns_twice(
+def test_the_command_opens_columns_once(
     cache: Cache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
     path = tmp_path / "mine.json.gz"
