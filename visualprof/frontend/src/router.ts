@@ -1,5 +1,5 @@
 import { createMemoryHistory, createRouter, createWebHashHistory } from "vue-router";
-import { pageTexts, SHARED_TEXTS, speak } from "./locales";
+import { pageTexts, SHARED_TEXTS, setLanguage } from "./locales";
 import { language } from "./state/preferences";
 
 /** By path, `.../pages/ID/page.vue`; ID is the id of the view that the page shows. */
@@ -26,5 +26,7 @@ export function addPages(pages: Pages): void {
 
 // The first page needs neither the texts of other pages nor the definitions of metrics.
 router.beforeResolve(async (to) =>
-  to.name === FIRST_PAGE ? undefined : await speak(language.value, to.name ? pageTexts(String(to.name)) : SHARED_TEXTS),
+  to.name === FIRST_PAGE
+    ? undefined
+    : await setLanguage(language.value, to.name ? pageTexts(String(to.name)) : SHARED_TEXTS),
 );

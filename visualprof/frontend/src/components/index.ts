@@ -18,7 +18,7 @@ export { default as ProgressBar } from "./progress-bar.vue";
 export type { RowLink } from "./row-links";
 export { default as SearchBox } from "./search-box.vue";
 export { default as Segmented } from "./segmented.vue";
-export { createColumns as columnsOf, type Column } from "./table-columns";
+export { createColumns, type Column } from "./table-columns";
 export { default as TablePanel, type RowOf } from "./table-panel.vue";
 export { default as TopControl } from "./top-control.vue";
 export { useVisibleColumns } from "./visible-columns";

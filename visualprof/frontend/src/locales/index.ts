@@ -1,5 +1,5 @@
 // Texts in the language of the web UI.
-export { locale, setLanguage as speak, t, te } from "./i18n";
+export { locale, setLanguage, t, te } from "./i18n";
 export * from "./languages";
 export * from "./server-messages";
 export * from "./text";

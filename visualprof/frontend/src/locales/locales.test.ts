@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { importGraph, reachable, sources } from "../../tests/imports";
-import { ALL_TEXTS, FIRST_TEXTS, LANGUAGES, locale, pageTexts, SHARED_TEXTS, speak, t } from "./index";
+import { ALL_TEXTS, FIRST_TEXTS, LANGUAGES, locale, pageTexts, SHARED_TEXTS, setLanguage, t } from "./index";
 
 const files = import.meta.glob<object>(["./*/*.json", "!./server/*"], { import: "default", eager: true });
 
@@ -44,15 +44,15 @@ describe("locales", () => {
   });
 
   it("contain only messages that are read as plain text", async () => {
-    await speak("en", ALL_TEXTS);
+    await setLanguage("en", ALL_TEXTS);
     for (const [key, text] of english)
       if (slots(text).every((slot) => slot.startsWith("%")) && !text.includes(" | ")) expect(t(key)).toBe(text);
   });
 
   it("are switched to the language requested last, whichever loads first", async () => {
-    await speak("en", ALL_TEXTS);
-    const before = speak("zh", ALL_TEXTS);
-    await Promise.all([speak("en", ALL_TEXTS), before]);
+    await setLanguage("en", ALL_TEXTS);
+    const before = setLanguage("zh", ALL_TEXTS);
+    await Promise.all([setLanguage("en", ALL_TEXTS), before]);
     expect(locale.value).toBe("en");
   });
 

@@ -1,10 +1,10 @@
 import { expect, it } from "vitest";
-import { loadServerMessages, translateMessage, speak } from ".";
+import { loadServerMessages, translateMessage, setLanguage } from ".";
 import en from "./server/en.json";
 import zh from "./server/zh.json";
 
 it("translates every message of the server", async () => {
-  await speak("zh");
+  await setLanguage("zh");
   await loadServerMessages("zh");
   const filled = (text: string) => text.replace(/\{(\d+)\}/g, (_slot, index: string) => `v${index}`);
   const translations = new Map<string, Set<string>>();
@@ -32,6 +32,6 @@ it.each([
 ])("translates nested messages: %s", (english, chinese) => expect(translateMessage(english)).toBe(chinese));
 
 it("does not translate English", async () => {
-  await speak("en");
+  await setLanguage("en");
   expect(translateMessage("the server is read-only")).toBe("the server is read-only");
 });

@@ -1,8 +1,8 @@
 import { beforeAll, describe, expect, it } from "vitest";
-import { ALL_TEXTS, speak } from "./index";
+import { ALL_TEXTS, setLanguage } from "./index";
 import { chartText, columnLabels, counterName, counterLabel, runtimeText } from "./text";
 
-beforeAll(() => speak("en", ALL_TEXTS));
+beforeAll(() => setLanguage("en", ALL_TEXTS));
 
 describe("counterName", () => {
   it("translates the monitor's counters and keeps the unit", () =>
@@ -37,7 +37,7 @@ describe("columnLabels", () => {
   it("omit the unit if no other heading is equal", () =>
     expect(labels()).toEqual(["Name", "Busy (time)", "Busy (share)", "Idle"]));
   it("do so in any language", async () => {
-    await speak("zh", ALL_TEXTS);
+    await setLanguage("zh", ALL_TEXTS);
     expect(labels()).toEqual(["名称", "Busy（时间）", "Busy（占比）", "Idle"]);
   });
 });

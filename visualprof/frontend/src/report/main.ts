@@ -1,6 +1,6 @@
 // The entry point of a report: the same web UI, answered from the content of its file (visualprof/server/report.py).
 import { setOfflineReport } from "../api/client";
-import { ALL_TEXTS, speak } from "../locales";
+import { ALL_TEXTS, setLanguage } from "../locales";
 import { addPages, router } from "../router";
 import { rememberQuery } from "../state/address";
 import { language } from "../state/preferences";
@@ -19,7 +19,7 @@ rememberQuery("/trace", reportFile.first);
 
 async function startReport(): Promise<void> {
   addPages(REPORT_PAGES);
-  await speak(language.value, ALL_TEXTS);
+  await setLanguage(language.value, ALL_TEXTS);
   const target = router.resolve(/^#\/./.test(location.hash) ? location.hash.slice(1) : "/overview");
   if (!("run" in target.query))
     await router.replace({ path: target.path, query: { ...reportFile.shown, ...target.query } });

@@ -1,11 +1,11 @@
 import { defineAsyncComponent, type Component } from "vue";
-import { SHARED_TEXTS, speak } from "../locales";
+import { SHARED_TEXTS, setLanguage } from "../locales";
 import { language } from "../state";
 
 /** Return a component that most first pages do not need; its texts are loaded with it. */
 export function lazyComponent(load: () => Promise<{ default: Component }>): Component {
   return defineAsyncComponent(async () => {
-    await speak(language.value, SHARED_TEXTS);
+    await setLanguage(language.value, SHARED_TEXTS);
     return load();
   });
 }

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import type { ReportRow } from "../../api/model";
 import { reportLabels, joinList, newestReports, parseList, parsePoint } from "../../state/selected-reports";
-import { ALL_TEXTS, speak } from "../../locales";
+import { ALL_TEXTS, setLanguage } from "../../locales";
 import { withLatencyAxis, withLimit } from "./latency-limit";
 import { loadFacts, orderedRows, missingSamples, valueText } from "./points";
 
@@ -85,7 +85,7 @@ describe("a load", () => {
   >[0];
   it("has no facts if runs did not overlap", () => expect(loadFacts(facts)).not.toHaveProperty("scenario"));
   it("uses the texts of the locale", async () => {
-    await speak("en", ALL_TEXTS);
+    await setLanguage("en", ALL_TEXTS);
     expect(loadFacts({ ...facts, concurrency: 4, verdict: "FAIL" })).toMatchObject({
       concurrency: 4,
       verdict: "exceeded",

@@ -1,6 +1,6 @@
 import { beforeAll, describe, expect, it } from "vitest";
 import { fits, readHeads, mismatchText, type ModelInput } from "./npz";
-import { ALL_TEXTS, speak } from "../../locales";
+import { ALL_TEXTS, setLanguage } from "../../locales";
 
 /** An .npz as numpy.savez writes it: stored entries followed by a directory. */
 function npz(arrays: Record<string, string>): Blob {
@@ -45,7 +45,7 @@ const INPUTS = [
   { name: "scale", dtype: "float32", dims: [] },
 ] as unknown as ModelInput[];
 
-beforeAll(() => speak("en", ALL_TEXTS));
+beforeAll(() => setLanguage("en", ALL_TEXTS));
 
 describe("the user's own data", () => {
   it("is read from the headers of the arrays", async () => {
