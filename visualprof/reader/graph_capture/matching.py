@@ -76,7 +76,7 @@ def best_match(
         batch = sizes[graph.batch_counts_requests]
         if 0 <= graph.batch < batch:
             reason = msg(
-                "reader.graph_capture_batch_launch",
+                "reader.captured_batch_launch",
                 f"it was captured for a batch of {graph.batch}, and the launch was for {batch}",
             )
             mismatches.append(Mismatch(graph, reason))
@@ -99,7 +99,7 @@ def best_match(
         )
     elif 0 < MAX_PADDING * batch < smallest_batch:
         doubt = msg(
-            "reader.graph_capture_batch_launch_shapes",
+            "reader.captured_batch_launch_shapes",
             f"it was captured for a batch of {smallest_batch:,}, and the launch was for {batch:,}: "
             "shapes may be too large",
         )
