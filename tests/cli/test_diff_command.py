@@ -91,7 +91,7 @@ def test_what_is_no_limit(limit: str) -> None:
     ("pair", "arguments", "told"),
     [
         (("before.json", "gone.json"), (), "gone.json: No such file"),
-        (("before.json", "notes.txt"), (), "no profile format recognises"),
+        (("before.json", "notes.txt"), (), "no profile format recognizes"),
         (("before.json", "bare.json"), (), "bare.json has no steps, before.json has"),
         (("before.json", "empty.json"), (), "nothing that could be compared"),
         (

@@ -383,7 +383,7 @@ class JobsFake:
             return 201, self.uploads[name], UploadAnswer
         return (
             422,
-            {"error": f"{name}: no model format recognises its content", "hint": "ONNX, MegEngine and TorchScript are"},
+            {"error": f"{name}: no model format recognizes the content", "hint": "ONNX, MegEngine and TorchScript are"},
             None,
         )
 

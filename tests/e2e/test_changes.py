@@ -128,7 +128,7 @@ def test_unreadable_files_are_listed_with_their_reasons_and_hide_nothing(
     table(page, "Operators")
     page.get_by_role("button", name="Skipped files: 1").click()
     expect(page.locator(".notes")).to_contain_text("notes.json")
-    expect(page.locator(".notes")).to_contain_text("no profile format recognises its content")
+    expect(page.locator(".notes")).to_contain_text("no profile format recognizes the content")
     page.keyboard.press("Escape")
     page.get_by_role("button", name="Run: first").click()
     page.get_by_role("option", name="deep").click()

@@ -179,7 +179,7 @@ def test_a_file_that_is_no_model_is_refused_and_the_rest_stays(
     page = with_model(open_page())
     choose(page, "notes.bin")
     refusal = page.get_by_role("alert").filter(has_text="notes.bin")
-    expect(refusal).to_contain_text("no model format recognises its content")
+    expect(refusal).to_contain_text("no model format recognizes the content")
     expect(page.get_by_role("table", name="Configurations")).to_be_visible()
     refusal.get_by_role("button", name="Dismiss").click()
     expect(refusal).to_have_count(0)

@@ -146,7 +146,7 @@ def test_wrong_types_lose_the_argument_and_not_the_event(file: WriteFile) -> Non
 def test_entries_that_are_no_events_are_counted(file: WriteFile) -> None:
     trace = read_trace(file(document(EVENT % (1, 1), "7", '"x"', EVENT % ('"no number"', 1), "null")))
     assert len(trace.events) == 1
-    assert "4 entries are no events" in trace.meta.warnings[0]
+    assert "4 entries are not events" in trace.meta.warnings[0]
 
 
 def test_numbers_as_text_are_numbers(file: WriteFile) -> None:
@@ -431,7 +431,7 @@ def test_a_damaged_last_event_leaves_the_keys_behind_the_list(file: WriteFile) -
 def test_a_damaged_head_leaves_the_events(file: WriteFile) -> None:
     trace = read_trace(file(document(*events(5)).replace('"schemaVersion":1', '"schemaVersion":1, "x":}')))
     assert len(trace.events) == 5
-    assert "what stands before the list of events is not valid JSON" in trace.meta.warnings[0]
+    assert "the text before the list of events is not valid JSON" in trace.meta.warnings[0]
 
 
 def test_half_a_surrogate_pair_is_repaired(file: WriteFile) -> None:

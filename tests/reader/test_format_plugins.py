@@ -138,7 +138,7 @@ def test_a_file_with_the_suffix_of_a_format_that_is_none_is_worth_a_word(plugins
     (logdir / "stacks.folded").write_text("nothing of that kind")
     result = program_with(plugins, COMMAND, "view", "operator", str(logdir))
     assert result.returncode != 0
-    assert "stacks.folded: no profile format recognises its content" in result.stderr
+    assert "stacks.folded: no profile format recognizes the content" in result.stderr
 
 
 def test_a_strangers_hint_names_every_format(plugins: Path, logdir: Path) -> None:

@@ -181,7 +181,7 @@ def test_strangers_are_listed_with_the_reason(logs: Fixture) -> None:
     assert logs.states() == {}
     (skipped,) = logs.logdir.listing().skipped
     assert skipped.file == "notes.json"
-    assert "no profile format recognises" in skipped.error
+    assert "no profile format recognizes" in skipped.error
     assert not skipped.error.startswith("notes.json")
 
 
@@ -207,7 +207,7 @@ def test_what_ends_before_its_format_and_does_not_change_is_not_being_written(
     assert span.state == "failed"
     assert span.failure
     assert text in span.failure.error
-    assert "nobody writes to it any more" in span.failure.hint
+    assert "it is no longer being written" in span.failure.hint
     logs.write("a.json", content + " ", age_s=0)
     assert logs.states() == {"a.json": "growing"}
     logs.write("a.json")

@@ -96,7 +96,7 @@ def test_what_a_program_prints_is_no_row(table: Path) -> None:
     table.write_text(details().replace("==PROF== Disc", "loss: 3.1, 4\n\n==PROF== Disc"))
     trace = read_trace(table)
     assert len(trace.events) == 2
-    assert "1 lines that are no rows of the table were left out" in trace.meta.warnings
+    assert "1 lines outside of the table were left out" in trace.meta.warnings
 
 
 def test_the_page_raw(tmp_path: Path) -> None:

@@ -99,7 +99,7 @@ def test_what_did_not_run_on_its_own_is_left_out_and_counted(file: Write) -> Non
     trace = read_trace(file(document))
     assert names(trace) == ["a"]
     assert trace.meta.warnings[0].startswith("2 of 3 operators did not run on their own")
-    assert "records durations, no times" in trace.meta.warnings[1]
+    assert "records durations, no start times" in trace.meta.warnings[1]
 
 
 def test_several_runs_are_steps(file: Write) -> None:

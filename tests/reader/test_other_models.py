@@ -345,7 +345,7 @@ def flat(model: Flat) -> bytes:
 
 def test_hostile_flatbuffers_are_refused(tmp_path: Path) -> None:
     whole = (MODELS / "tflite_control.tflite").read_bytes()
-    refused(tmp_path / "far.tflite", struct.pack("<I", 1 << 31) + whole[4:], "lies outside")
+    refused(tmp_path / "far.tflite", struct.pack("<I", 1 << 31) + whole[4:], "is outside of the file")
     tensor: Flat = {0: (4,)}
     many: Flat = [{0: 0, 1: (0,) * 10_000, 2: (0,)}] * 100_000
     add: Flat = [{3: 0}]

@@ -216,7 +216,7 @@ BROKEN = [
 @pytest.mark.parametrize("text", BROKEN)
 def test_broken_programs_are_errors(tmp_path: Path, text: bytes) -> None:
     path = rewrite(EXPORTED, tmp_path / "x.pt2", lambda name, data: text if name.endswith("model.json") else data)
-    with pytest.raises(FormatError, match="no exported program"):
+    with pytest.raises(FormatError, match="not an exported program"):
         read_model(path)
 
 
@@ -234,7 +234,7 @@ def test_every_damaged_field_is_an_error_or_a_model(tmp_path: Path) -> None:
             try:
                 read_model(path)
             except FormatError as error:
-                assert "no exported program" in error.error  # noqa: PT017
+                assert "not an exported program" in error.error  # noqa: PT017
 
 
 def test_names_in_the_head_of_an_archive() -> None:

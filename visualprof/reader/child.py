@@ -32,7 +32,8 @@ _POLL_INTERVAL_S = 0.1
 _HEAVY_BYTES = 512 * 1024**2
 
 _EXPANSION_HINT = msg(
-    "reader.content_multiplies_while_read", "its content multiplies while it is read: export it again, simplified"
+    "reader.content_multiplies_while_read",
+    "its content expands while it is read: simplify the model and export it again",
 )
 # Calls that run at once, as each may need several GiB, and threads that may wait for a slot.
 _MAX_RUNNING_CALLS, _MAX_WAITING_CALLS = 2, 6

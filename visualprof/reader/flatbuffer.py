@@ -34,7 +34,7 @@ class _Buffer:
             FlatbufferError: The offset is outside the file, or the budget is spent.
         """
         if not 0 <= offset <= len(self.data) - kind.size:
-            raise FlatbufferError(msg("reader.byte_lies_outside", f"byte {offset:,} lies outside"))
+            raise FlatbufferError(msg("reader.byte_lies_outside", f"byte {offset:,} is outside of the file"))
         self.spend(kind.size)
         return kind.unpack_from(self.data, offset)[0]
 

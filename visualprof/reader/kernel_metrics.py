@@ -119,7 +119,7 @@ def add_kernels(builder: TraceBuilder, kernels: Sequence[MeasuredKernel]) -> Non
     builder.warn(
         msg(
             "reader.nsight_compute_runs_each",
-            "Nsight Compute runs each kernel alone, often several times: kernels stand end to end, without gaps",
+            "Nsight Compute runs each kernel alone, often several times: kernels are shown end to end, without gaps",
         )
     )
 

@@ -134,7 +134,7 @@ def _varint(data: memoryview, offset: int) -> tuple[int, int]:
 
 def _signed(value: int | bytes | memoryview, field: int) -> int:
     if not isinstance(value, int):
-        raise ProtobufError(msg("reader.field_no_number", f"field {field} is no number"))
+        raise ProtobufError(msg("reader.field_no_number", f"field {field} is not a number"))
     return value - (1 << 64) if value >> 63 else value
 
 
@@ -152,5 +152,5 @@ def _reals(value: int | memoryview, field: int, width: int = 0) -> Iterator[floa
     data = _bytes(value, field)
     width = width or len(data)
     if width not in (4, 8) or len(data) % width:
-        raise ProtobufError(msg("reader.field_no_float", f"field {field} is no float"))
+        raise ProtobufError(msg("reader.field_no_float", f"field {field} is not a float"))
     return (number for (number,) in struct.iter_unpack("<f" if width == 4 else "<d", data))

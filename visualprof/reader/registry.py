@@ -143,6 +143,6 @@ def recognize(source: Source) -> Format:
         if candidate.start(head) and candidate.sniff(head):
             return candidate
     raise UnknownFormat(
-        msg("reader.no_profile_format_recognises", f"{source.name}: no profile format recognises its content"),
+        msg("reader.no_profile_format_recognises", f"{source.name}: no profile format recognizes the content"),
         msg("reader.visualprof_reads_plain_gzipped", f"visualprof reads {labels(all_formats())}, plain or gzipped"),
     )

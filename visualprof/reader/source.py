@@ -27,7 +27,9 @@ ALWAYS_ALLOWED_BYTES = 256 * 1024 * 1024
 MAX_LISTED_OFFSETS = 5
 # An address in a bucket, or on a file system of fsspec.
 ADDRESS = re.compile(r"([a-z][a-z0-9+.-]+)://[^?#]+(\?[^#]*)?")
-GROWING_HINT = msg("reader.may_still_being_written", "it may still be being written; it opens by itself once complete")
+GROWING_HINT = msg(
+    "reader.may_still_being_written", "it may still be being written; it opens automatically once complete"
+)
 
 # Errors of a decoder: the text is not complete JSON, has unexpected types, or is nested too deeply.
 DECODE_ERRORS = (msgspec.MsgspecError, UnicodeError, RecursionError)

@@ -329,7 +329,7 @@ class _DecodedColumns:
             warnings.append(
                 msg(
                     "reader.entries_no_events_ignored",
-                    f"{len(self._dropped):,} entries are no events and were ignored; the first: {self._dropped[0]}",
+                    f"{len(self._dropped):,} entries are not events and were ignored; the first: {self._dropped[0]}",
                 )
             )
         return warnings

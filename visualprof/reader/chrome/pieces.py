@@ -206,12 +206,12 @@ class EventPieces:
                 self._warn(
                     msg(
                         "reader.what_stands_before_list",
-                        "what stands before the list of events is not valid JSON and was ignored",
+                        "the text before the list of events is not valid JSON and was ignored",
                     )
                 )
                 return data[matches[0].end() :]
         raise self._read_error or FormatError(
-            msg("reader.there_no_list_events", f"{self.name}: there is no list of events ('traceEvents') in it"),
+            msg("reader.there_no_list_events", f"{self.name} has no list of events ('traceEvents')"),
             msg("reader.profile_copied_whole", "is it a profile, and was it copied whole?"),
         )
 

@@ -76,7 +76,7 @@ def _load(source: Source) -> Json:
     document = load_object(source, kind)
     for section in ("graph_exec", "profiler"):
         if not isinstance(document.get(section), dict):
-            raise source.error(msg("formats.not_no_object", f"not {kind} ({section} is no object)"), GROWING_HINT)
+            raise source.error(msg("formats.not_no_object", f"not {kind} ({section} is not an object)"), GROWING_HINT)
     return document
 
 
@@ -117,7 +117,7 @@ def _spans(times: Json, builder: TraceBuilder) -> list[_Span]:
         builder.warn(
             msg(
                 "formats.operators_no_times_times",
-                f"{invalid:,} operators have no times, or times that cannot be, and were left out",
+                f"{invalid:,} operators without valid times were left out",
             )
         )
     return spans

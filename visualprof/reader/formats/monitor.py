@@ -112,7 +112,7 @@ def read(source: Source, builder: TraceBuilder) -> None:
     if samples.rows == 0:
         raise EmptyFile(
             msg("formats.no_samples_yet", f"{source.name} has no samples yet"),
-            msg("formats.opens_itself_once_first", "it opens by itself once the first one is written"),
+            msg("formats.opens_itself_once_first", "it opens automatically once the first sample is written"),
         )
     _TrackWriter(samples, builder).add()
     if samples.skipped.count:

@@ -93,9 +93,7 @@ def _read_table(source: Source, builder: TraceBuilder, text: str) -> Iterator[li
             GROWING_HINT,
         ) from error
     if skipped:
-        builder.warn(
-            msg("formats.lines_no_rows_table", f"{skipped:,} lines that are no rows of the table were left out")
-        )
+        builder.warn(msg("formats.lines_no_rows_table", f"{skipped:,} lines outside of the table were left out"))
 
 
 def _kernels_from_metric_rows(head: Sequence[str], rows: Iterator[list[str]]) -> list[tuple[MeasuredKernel, str]]:

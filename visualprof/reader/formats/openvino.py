@@ -65,7 +65,7 @@ def read(source: Source, builder: TraceBuilder) -> None:
     builder.warn(
         msg(
             "formats.openvino_records_durations_no",
-            "OpenVINO records durations, no times: the operators stand end to end in the executor's order, "
+            "OpenVINO records durations, no start times: the operators are shown end to end in the executor's order, "
             "without gaps",
         )
     )

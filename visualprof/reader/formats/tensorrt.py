@@ -72,7 +72,7 @@ def _add_layers(rows: Sequence[Json], builder: TraceBuilder) -> None:
     builder.warn(
         msg(
             "formats.tensorrt_records_mean_durations",
-            f"TensorRT records mean durations of {runs or '?'} runs, no times: the layers stand end to end, "
+            f"TensorRT records mean durations of {runs or '?'} runs, no start times: the layers are shown end to end, "
             "without gaps",
         )
     )

@@ -138,7 +138,8 @@ class _BucketStore(RemoteStore):
         super().__init__(address)
         if unknown := options.keys() - {"endpoint", "region"}:
             raise BadParameter(
-                msg("logdir.no_part_address", f"{bare}: {min(unknown)} is no part of an address"), _ADDRESS_HINT
+                msg("logdir.no_part_address", f"{bare}: {min(unknown)} is not a valid part of an address"),
+                _ADDRESS_HINT,
             )
         client: dict[str, Any] = {"timeout": "1h"}  # for a whole file
         if options.get("endpoint", os.environ.get("AWS_ENDPOINT_URL", "")).startswith("http://"):
@@ -183,7 +184,7 @@ class _FsspecStore(RemoteStore):
         except ImportError as error:
             problem = msg("logdir.needs_another_package", f"{address} needs another package: {error}")
             raise VisualprofError(
-                problem, msg("logdir.install_beside_visualprof", "install it beside visualprof")
+                problem, msg("logdir.install_beside_visualprof", "install it in the environment of visualprof")
             ) from error
         self._prefix = f"{path.rstrip('/')}/" if path else ""
 
@@ -214,7 +215,7 @@ def open_store(address: str) -> RemoteStore:
     """
     match = ADDRESS.fullmatch(address)
     if match is None:
-        raise BadParameter(msg("logdir.no_address", f"{address!r} is no address"), _ADDRESS_HINT)
+        raise BadParameter(msg("logdir.no_address", f"{address!r} is not an address"), _ADDRESS_HINT)
     if match[1] not in _BUCKET_SCHEMES:
         return _FsspecStore(address)
     bare, _, query = address.partition("?")

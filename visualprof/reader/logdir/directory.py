@@ -35,7 +35,7 @@ _SETTLING_SCAN_S = 0.25
 _GROWING_SCAN_S = 1.0  # growth causes no file events
 _ABANDONED_HINT = msg(
     "logdir.nobody_writes_any_more",
-    "nobody writes to it any more, so it was cut short or recorded nothing; it opens by itself if it is completed",
+    "it is no longer being written, so it is incomplete or recorded nothing; it opens automatically once complete",
 )
 _NOT_FETCHED = ("waiting", None)  # state and summary of a remote file until it is requested
 _MIN_PROGRESS_STEP = 0.02

@@ -91,7 +91,7 @@ def read_model(path: str | Path, progress: Progress | None = None) -> ModelGraph
     model = recognize_model(source)
     if model is None:
         raise rejection_reason(source.name, source.head()) or UnknownFormat(
-            msg("models.no_model_format_recognises", f"{source.name}: no model format recognises its content"),
+            msg("models.no_model_format_recognises", f"{source.name}: no model format recognizes the content"),
             msg("models.visualprof_reads", f"visualprof reads {labels(model_formats())}"),
         )
     return model.graph(source)

@@ -59,7 +59,7 @@ def read(source: Source) -> ModelGraph:
         _add_program(builder, msgspec.json.decode(data))
     except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:  # DecodeError is a ValueError
         problem = msg(
-            "models.no_exported_program", f"{graphs[0]} is no exported program ({type(error).__name__}: {error})"
+            "models.no_exported_program", f"{graphs[0]} is not an exported program ({type(error).__name__}: {error})"
         )
         raise source.error(
             problem, msg("models.save_again_torch_export", "save it again with torch.export.save")

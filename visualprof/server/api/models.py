@@ -253,7 +253,7 @@ class Models:
             heads[key] = chosen.name if chosen else ""
         if not heads[key] and file.name.lower().endswith(model_suffixes(shared=False)):
             raise UnknownFormat(
-                msg("server.no_model_format_recognises", f"{file.name}: no model format recognises its content"),
+                msg("server.no_model_format_recognises", f"{file.name}: no model format recognizes the content"),
                 msg("server.cut_while_being_copied", "was it cut while being copied?"),
             )
         return heads[key]
