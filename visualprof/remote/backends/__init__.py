@@ -1,6 +1,6 @@
-"""One file a runtime, each with a `BACKEND`; found by listing this folder.
+"""One file per runtime, each with a `BACKEND`; found by listing this folder.
 
-The files import nothing heavy at their top: server and agent read what a backend offers without its runtime.
+The files have no heavy imports at the top: server and agent read a backend's declarations without its runtime.
 """
 
 from __future__ import annotations
@@ -20,17 +20,21 @@ from visualprof.remote.operators import TITLES, file_magic
 from visualprof.remote.operators.alone import call_suffix, measure_file, read_call
 from visualprof.remote.protocol import Input, Precision, Spec, TaskFailure
 
-MAX_OPTION_VALUE = 1024  # of threads or streams
+MAX_OPTION_VALUE = 1024  # threads or streams
 
-Feeds = dict[str, Any]  # arrays of numpy by the input's name, in the order of the request
+Feeds = dict[str, Any]  # numpy arrays by the input's name, in the order of the request
 
 
 @dataclass(frozen=True)
 class ProfileFile:
-    """A file that a profile pass wrote. name: below the result's folder. start_ns: epoch of its time 0, -1 unknown.
+    """A file that a profile pass wrote.
 
-    counters: how the monitor's samples can be added to it: "chrome_list" (a list of events), "chrome_object"
-    (`traceEvents`), "" not at all. Time stamps of both are us since start_ns.
+    Attributes:
+        name: Path below the result's folder.
+        start_ns: Time 0 of the file, ns since the epoch; -1 if unknown.
+        counters: How the monitor's samples can be added: "chrome_list" (a list of events), "chrome_object"
+            (`traceEvents`),
+            "" not at all. Both have time stamps in us since start_ns.
     """
 
     name: str
@@ -39,71 +43,72 @@ class ProfileFile:
 
 
 class Session(Protocol):
-    """A loaded model. One run is `fetch(infer(prepare(feeds)))`, of which `infer` alone is the latency."""
+    """A loaded model. A run is `fetch(infer(prepare(feeds)))`, of which only `infer` counts as latency."""
 
     def prepare(self, feeds: Feeds) -> Any:
-        """Inputs as the runtime wants them, on the device."""
+        """Return the inputs on the device, as the runtime needs them."""
         return feeds
 
     def infer(self, prepared: Any) -> Any:
-        """One run; the device has finished when it returns."""
+        """Run once. The device has finished when this function returns."""
         ...
 
     def fetch(self, outputs: Any) -> list[Any]:
-        """Outputs as numpy arrays."""
+        """Return the outputs as numpy arrays."""
         return list(outputs)
 
     def concurrent_sessions(self, count: int) -> Sequence[Session]:
-        """Sessions of the loaded model that run at once: each is prepared, run and closed by a thread of its own.
+        """Return sessions of the loaded model that run concurrently, each prepared, run and closed by its own thread.
 
-        As it is here: threads can share the session, which has nothing to close.
+        By default, all threads share this session.
         """
         return [self] * count
 
     def best_concurrency(self) -> int:
-        """How many of them give the most runs a second, as far as the runtime knows."""
+        """Return the number of concurrent sessions with the most runs per second, as far as the runtime knows."""
         return 1
 
     def effective(self) -> dict[str, str]:
-        """What really runs: precision, providers, threads, ..."""
+        """Return the settings that really run: precision, providers, threads, ..."""
         return {}
 
     def operator_placement(self) -> dict[str, dict[str, int]]:
-        """How many operators of each kind run where, as the runtime tells: providers, delegates, precisions.
+        """Return the count of each operator type by the place that runs it (provider, delegate, precision).
 
-        {} where it does not tell.
+        {} if the runtime does not report it.
         """
         return {}
 
     def memory_bytes(self) -> int | None:
-        """Peak memory of the device since the last `prepare`, None where it is the host's or not known."""
+        """Return the device's peak memory since the last `prepare`; `None` on the host or if unknown."""
         return None
 
     def close(self) -> None:
-        """Leave the modes that it entered; memory is freed with the process."""
+        """Leave the session's modes. Memory is freed when the process ends."""
         return
 
 
 @dataclass(frozen=True)
 class FileFormat:
-    """A format of model files, and what a job has to know of it.
+    """A format of model files, and what a job must know about it.
 
     Args:
-        name: of the format; that of `reader.models` where a reader knows it.
-        title: what texts call it.
-        suffixes: of its files in lower case; a file with none of them gets the first.
-        fixed_inputs: the file says names, types and dimensions of its inputs for good; else a job may change them.
-        typed_inputs: the file says the types of its inputs.
-        free_batch: sizes follow the data: a first dimension that all inputs share is the batch, whatever the file
-            says, and a job starts with the file's size of it.
-        leads_batch: it cannot name dimensions: one without a size that comes first is the batch.
-        sweep_hint: how to save a model whose sizes can be swept.
-        near: what to do with a file that is no model, by its suffix.
-        own_inputs: the file says what it is run on, so that nothing is fed.
-        runs_code: to open a file may run what its maker wished: that is done in a sandbox alone.
-        sniff: whether the first 64 KiB of a file are of this format; for one that no reader knows.
-        inputs: inputs that such a file declares, read on the server without the runtime; texts among the dimensions
-            can be swept. Raises TaskFailure for a damaged file.
+        name: Name of the format; that of `reader.models` if a reader exists.
+        title: The name in texts.
+        suffixes: Suffixes in lower case; a file without any of them gets the first.
+        fixed_inputs: Whether the file fixes names, types and dimensions of the inputs; otherwise a job may change them.
+        typed_inputs: Whether the file declares the types of its inputs.
+        free_batch: Whether a first dimension shared by all inputs is the batch, whatever the file says. A job starts
+            with
+            the file's size.
+        leading_batch: Whether a leading dimension without a size is the batch, because dimensions have no names.
+        sweep_hint: How to save a model whose sizes can be swept.
+        suffix_hints: Hints for files that are not models, by suffix.
+        self_contained: Whether the file includes its inputs, so that nothing is fed.
+        runs_code: Whether opening a file may run arbitrary code; such files are opened only in a sandbox.
+        sniff: Whether the first 64 KiB of a file have this format; for formats without a reader.
+        inputs: Reads the declared inputs on the server without the runtime. Named dimensions can be swept. Raises
+            TaskFailure for a damaged file.
     """
 
     name: str
@@ -134,7 +139,7 @@ ONNX = FileFormat(
 
 
 def call_format(framework: str) -> FileFormat:
-    """The files with calls of a framework, as its backend loads them."""
+    """Return the file format of a framework's operator calls."""
 
     def inputs(path: Path) -> list[Input]:
         read_call(path)
@@ -153,26 +158,26 @@ def call_format(framework: str) -> FileFormat:
 
 
 class OperatorSession(Session):
-    """One call of an operator in the place of a model. It gives nothing back: its values are random."""
+    """One operator call instead of a model. It returns no outputs, because its values are random."""
 
     def __init__(self, path: Path, spec: Spec) -> None:
         self._operator, self._measured = measure_file(path, spec)
 
     def prepare(self, feeds: Feeds) -> Any:
-        """A call; nothing is fed."""
+        """Return a call; nothing is fed."""
         return self._operator.prepare_call()
 
     def infer(self, prepared: Any) -> Any:
-        """One run; waits for the device."""
+        """Run once and wait for the device."""
         prepared()
         self._operator.synchronize()
 
     def fetch(self, outputs: Any) -> list[Any]:
-        """Nothing."""
+        """Return no outputs."""
         return []
 
     def effective(self) -> dict[str, str]:
-        """What it takes alone, too."""
+        """Return the settings, including the times of the operator alone."""
         return {"precision": msg("backends.run", "as in the run"), "form": "operator", **self._measured}
 
 
@@ -185,24 +190,25 @@ class Backend:
     """A runtime.
 
     Args:
-        name: of the backend.
-        package: the distribution that pip installs, with its version.
-        module: what is imported.
-        files: formats of the models that it loads.
-        devices: lists the devices that the runtime can use; called in its own interpreter.
+        name: Name of the backend.
+        package: The pip distribution, whose version counts.
+        module: The module to import.
+        files: Formats of the models that it loads.
+        devices: Lists the devices that the runtime can use; called in its own interpreter.
         load: (path, spec, feeds) -> Session. May compile. feeds: inputs of the first point, for runtimes that need
             shapes.
-        passes: profile passes by name: (path, spec, feeds, runs, folder) -> files. Each is run in a process of its
-            own: loads the model again with profiling on, warms up, runs it and writes files into the folder.
-        precisions: that a spec may ask for beside "", as far as no device is needed to know. "auto" is for those that
-            choose another one than the model's by themselves; without it they must not.
-        options: the backend's own options and their values, the default first; () any text.
-        requires: further requirements for pip, e.g. "numpy<2".
-        python: versions it has packages for, e.g. "3.9 3.10", "" any.
-        short: its name in the ids of specs, "" the name itself.
-        lanes: whether several runs of a loaded model can go on at once.
-        cpu: whether it runs models on a CPU, so that any machine may have it.
-        cpu_index: where pip finds the package without the libraries of a GPU, "" where it has none.
+        passes: Profile passes by name: (path, spec, feeds, runs, folder) -> files. Each runs in a separate process: it
+            loads the model with profiling enabled, warms up, runs and writes files into the folder.
+        precisions: Precisions that a run configuration may request besides "", as far as known without a device. "auto"
+            is
+            for runtimes that may choose another precision than the model's; without it they must not.
+        options: The backend's options with their values, the default first; () for any text.
+        requires: Further pip requirements, such as "numpy<2".
+        python: Python versions with packages, such as "3.9 3.10"; "" for any.
+        short: Its name in the ids of run configurations, "" for the name itself.
+        concurrent_sessions: Whether several runs of a loaded model can overlap.
+        cpu: Whether it runs models on a CPU, so that any machine may have it.
+        cpu_index: pip index with the package without GPU libraries, "" if there is none.
     """
 
     name: str
@@ -222,7 +228,7 @@ class Backend:
     cpu_index: str = ""
 
     def version(self) -> str:
-        """Version of the runtime in this interpreter; the distribution may have another name (onnxruntime-gpu)."""
+        """Return the version in this interpreter. The distribution may have another name (onnxruntime-gpu)."""
         try:
             return importlib.metadata.version(self.package)
         except importlib.metadata.PackageNotFoundError:
@@ -230,40 +236,41 @@ class Backend:
 
     @property
     def formats(self) -> tuple[str, ...]:
-        """Names of the model formats that it loads."""
+        """Return the names of the model formats that it loads."""
         return tuple(file.name for file in self.files)
 
     @property
     def suffixes(self) -> tuple[str, ...]:
-        """Suffixes of the files that it loads."""
+        """Return the suffixes of the files that it loads."""
         return tuple(suffix for file in self.files for suffix in file.suffixes)
 
 
 @cache
 def all_backends() -> tuple[Backend, ...]:
-    """Every backend of the folder, by name."""
+    """Return every backend of the folder, sorted by name."""
     modules = (importlib.import_module(f"{__name__}.{m.name}") for m in pkgutil.iter_modules(__path__))
     return tuple(sorted((m.BACKEND for m in modules if hasattr(m, "BACKEND")), key=lambda b: b.name))
 
 
 @cache
 def all_formats() -> dict[str, FileFormat]:
-    """Every format that some backend loads, by name, in the order of how many load it."""
+    """Return every format by name, the formats that most backends load first."""
     files = [file for backend in all_backends() for file in backend.files]
     loaders = Counter(file.name for file in files)
     return {file.name: file for file in sorted(files, key=lambda file: (-loaders[file.name], file.name))}
 
 
 def backend(name: str) -> Backend:
-    """The backend of that name.
+    """Return the backend of a name.
 
-    Raises: KeyError.
+    Raises:
+        KeyError: There is no such backend.
     """
     return {backend.name: backend for backend in all_backends()}[name]
 
 
 def count_operators(operators: Iterable[tuple[str, str]]) -> dict[str, dict[str, int]]:
-    """`Session.places` of the place and the kind of each operator."""
+    """Return `Session.operator_placement` from the place and the type of each operator."""
     places: dict[str, dict[str, int]] = {}
     for place, kind in operators:
         kinds = places.setdefault(place, {})
@@ -274,24 +281,26 @@ def count_operators(operators: Iterable[tuple[str, str]]) -> dict[str, dict[str,
 def check_inputs(job: Iterable[str], model: Iterable[str]) -> None:
     """Compare the names of a job's inputs with those of its model.
 
-    Raises: TaskFailure: input_error that names the first one that is missing or unknown.
+    Raises:
+        TaskFailure: input_error that names the first missing or unknown input.
     """
-    ours, names = list(job), list(model)
+    job_names, names = list(job), list(model)
     hint = msg("backends.models_inputs", f"the model's inputs are {', '.join(names) or 'none'}")
     for name in names:
-        if name not in ours:
+        if name not in job_names:
             raise TaskFailure(
                 "input_error", msg("backends.input_model_missing", f"input '{name}' of the model is missing"), hint
             )
-    for name in ours:
+    for name in job_names:
         if name not in names:
             raise TaskFailure("input_error", msg("backends.model_no_input", f"the model has no input '{name}'"), hint)
 
 
 def resolve_options(spec: Spec, options: dict[str, tuple[str, ...]]) -> dict[str, str]:
-    """The value of each option of a backend: what the spec says, else the first of its values ("" for any text).
+    """Return the value of each option: that of the run configuration, otherwise the first value ("" for any text).
 
-    Raises: TaskFailure: input_error for an option or a value that the backend does not have.
+    Raises:
+        TaskFailure: input_error for an unknown option or value.
     """
     for name, value in spec.options.items():
         values = options.get(name)
@@ -312,15 +321,16 @@ def resolve_options(spec: Spec, options: dict[str, tuple[str, ...]]) -> dict[str
 
 
 def integer_option(spec: Spec, options: dict[str, str], name: str) -> int:
-    """The number that an option is; 0 where it is not given.
+    """Return an option as a number; 0 if it is not set.
 
-    Raises: TaskFailure: input_error for anything that is no number of 1 to 1024.
+    Raises:
+        TaskFailure: input_error unless it is a number from 1 to 1024.
     """
     text = options[name]
     if text and not (text.isdecimal() and 1 <= int(text) <= MAX_OPTION_VALUE):
         raise TaskFailure(
             "input_error",
             msg("backends.spec_option", f"spec '{spec.id}': option {name} is '{text}'"),
-            msg("backends.number_1", f"a number of 1 to {MAX_OPTION_VALUE}"),
+            msg("backends.number_1", f"use a number from 1 to {MAX_OPTION_VALUE}"),
         )
     return int(text or 0)

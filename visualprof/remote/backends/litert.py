@@ -1,4 +1,4 @@
-"""LiteRT, once TensorFlow Lite: `.tflite` on the CPU."""
+"""LiteRT (formerly TensorFlow Lite): `.tflite` on the CPU."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ RESOLVERS = {"xnnpack": "AUTO", "none": "BUILTIN_WITHOUT_DEFAULT_DELEGATES"}
 
 
 class LiteRtSession(Session):
-    """An interpreter, which one thread can use."""
+    """An interpreter for one thread."""
 
     def __init__(self, path: Path, spec: Spec) -> None:
         self._path, self._spec = path, spec
@@ -39,7 +39,7 @@ class LiteRtSession(Session):
         self.inputs, self._outputs = self._ends()
 
     def _ends(self) -> tuple[dict[str, dict[str, Any]], list[int]]:
-        """Inputs by name, numbers of the outputs: as the only signature names them, else as the graph does."""
+        """Return inputs by name and numbers of outputs, from the only signature or else from the graph."""
         if len(self._interpreter.get_signature_list()) == 1:
             signature = self._interpreter.get_signature_runner()
             outputs = signature.get_output_details()
@@ -48,7 +48,7 @@ class LiteRtSession(Session):
         return {one["name"]: one for one in inputs}, [one["index"] for one in self._interpreter.get_output_details()]
 
     def prepare(self, feeds: Feeds) -> Any:
-        """Plans memory for these sizes and copies the inputs to their places."""
+        """Plan memory for these sizes and copy the inputs."""
         for name, values in feeds.items():
             if values.dtype != self.inputs[name]["dtype"]:
                 wanted = self.inputs[name]["dtype"].__name__
@@ -66,15 +66,15 @@ class LiteRtSession(Session):
         return None
 
     def infer(self, prepared: Any) -> Any:
-        """One run."""
+        """Run once."""
         self._interpreter.invoke()
 
     def fetch(self, outputs: Any) -> list[Any]:
-        """Copies of the outputs, in the order of their names."""
+        """Return copies of the outputs, sorted by name."""
         return [self._interpreter.get_tensor(number) for number in self._outputs]
 
     def effective(self) -> dict[str, str]:
-        """Precision, threads, options; a delegate takes what it can."""
+        """Return precision, threads and options. A delegate runs the operators that it supports."""
         return {
             "precision": msg("backends.model", "as the model"),
             "threads": str(self._spec.threads or 1),
@@ -82,13 +82,13 @@ class LiteRtSession(Session):
         }
 
     def operator_placement(self) -> dict[str, dict[str, int]]:
-        """Operators of the first graph by the delegate that took them, or LiteRT's own kernels."""
-        nodes: list[dict[str, Any]] = self._interpreter._get_ops_details()  # noqa: SLF001 - nothing else tells
+        """Return the operators of the first graph by the delegate or LiteRT's own kernels."""
+        nodes: list[dict[str, Any]] = self._interpreter._get_ops_details()  # noqa: SLF001 - no public function reports it
         own = {int(tensor): node for node in nodes if node["op_name"] != DELEGATE for tensor in node["outputs"]}
         taken: set[int] = set()
         for node in nodes:
             ends = [int(tensor) for tensor in node["outputs"]] if node["op_name"] == DELEGATE else []
-            while ends:  # what it took lies between its outputs and its inputs
+            while ends:  # it replaced the operators between its outputs and inputs
                 made = own.get(ends.pop())
                 if made is not None and made["index"] not in taken:
                     taken.add(made["index"])
@@ -100,17 +100,17 @@ class LiteRtSession(Session):
         )
 
     def concurrent_sessions(self, count: int) -> Sequence[Session]:
-        """An interpreter each."""
+        """Return one interpreter per session."""
         return [LiteRtSession(self._path, self._spec) for _ in range(count)]
 
 
 def devices() -> list[str]:
-    """The CPU alone."""
+    """Return the CPU, the only device."""
     return ["cpu"]
 
 
 def load(path: Path, spec: Spec, feeds: Feeds) -> Session:
-    """Read the model; its memory is planned when sizes come."""
+    """Read the model. Memory is planned when sizes are known."""
     session = LiteRtSession(path, spec)
     check_inputs(feeds, session.inputs)
     return session

@@ -1,4 +1,4 @@
-"""MegEngine: dumped graphs (.mge) on CPU and CUDA. The package `megengine.core` is its only way to run one.
+"""MegEngine: dumped graphs (.mge) on CPU and CUDA, which only the package `megengine.core` can run.
 
 A TracedModule (.tm) is dumped first.
 """
@@ -35,7 +35,7 @@ from visualprof.remote.protocol import Spec, TaskFailure
 
 LAYOUTS = ("nchw4", "nchw88", "nchw44", "nchw44_dot", "nchw32", "nchw64", "chwn4", "hwcd4")
 FUSIONS = ("fuse_conv_bias_nonlinearity", "fuse_conv_bias_with_z", "fuse_preprocess")
-# How algorithms are chosen: by rule, or by trying each; of those that give the same bits every time.
+# How algorithms are chosen: by rule, or by trying each; "reproducible": only those with bitwise equal results.
 STRATEGIES = {"0": ("HEURISTIC",), "1": ("PROFILE",), "reproducible": ("PROFILE", "REPRODUCIBLE")}
 OPTIONS = {
     "fast_run": tuple(STRATEGIES),
@@ -49,7 +49,7 @@ Build = tuple[Any, dict[str, Any], dict[str, Any], Any]  # graph, inputs and out
 
 
 class MegEngineSession(Session):
-    """A compiled graph. Its inputs have to be set, and its outputs taken, once a run: otherwise it waits for ever."""
+    """A compiled graph. In each run its inputs must be set and its outputs taken; otherwise it blocks forever."""
 
     def __init__(self, graph: Any, inputs: dict[str, Any], outputs: dict[str, Any], spec: Spec) -> None:
         self._mge: Any = importlib.import_module("megengine")
@@ -57,13 +57,13 @@ class MegEngineSession(Session):
         self._spec = spec
 
     def prepare(self, feeds: Feeds) -> Any:
-        """Each input with its values on the device; the device's peak of memory begins anew."""
+        """Return each input with its values on the device, and reset the device's peak memory."""
         if self._spec.device != "cpu":
             self._mge.reset_max_memory_stats("gpu0")
         return [(self._inputs[name], self._mge.Tensor(values)._dev_tensor()) for name, values in feeds.items()]  # noqa: SLF001
 
     def infer(self, prepared: Any) -> Any:
-        """One run; waits for the device."""
+        """Run once and wait for the device."""
         for place, values in prepared:
             place.set_value(values)
         self._graph.execute()
@@ -71,11 +71,11 @@ class MegEngineSession(Session):
         return [output.get_value() for output in self._outputs]
 
     def fetch(self, outputs: Any) -> list[Any]:
-        """Outputs as arrays."""
+        """Return outputs as arrays."""
         return [values.numpy() for values in outputs]
 
     def effective(self) -> dict[str, str]:
-        """Options, device, threads."""
+        """Return options, device and threads."""
         options, device = resolve_options(self._spec, OPTIONS), self._spec.device
         threads = {"threads": "1"} if device == "cpu" else {}
         return {
@@ -86,12 +86,12 @@ class MegEngineSession(Session):
         }
 
     def memory_bytes(self) -> int | None:
-        """Peak of the allocator on CUDA since the last `prepare`."""
+        """Return the allocator's peak on CUDA since the last `prepare`."""
         return int(self._mge.get_max_allocated_memory("gpu0")) if self._spec.device != "cpu" else None
 
 
 def devices() -> list[str]:
-    """The CPU, and each CUDA device."""
+    """Return the CPU and each CUDA device."""
     mge: Any = importlib.import_module("megengine")
     with _without_banner():
         count = int(mge.get_device_count("gpu")) if mge.is_cuda_available() else 0
@@ -99,14 +99,14 @@ def devices() -> list[str]:
 
 
 def load(path: Path, spec: Spec, feeds: Feeds) -> Session:
-    """Reads and compiles a graph; sizes of its inputs may differ from those in the file."""
+    """Read and compile a graph. Sizes of its inputs may differ from those in the file."""
     if alone.is_call(path, "megengine"):
         return OperatorSession(path, spec)
     return MegEngineSession(*_build(path, spec, feeds)[:3], spec)
 
 
 def static(path: Path, spec: Spec, feeds: Feeds, runs: int, out: Path) -> list[ProfileFile]:
-    """Writes `profile.json`: each operator of the last run, with its footprint."""
+    """Write `profile.json`: each operator of the last run, with its memory."""
     if alone.is_call(path, "megengine"):
         (out / "profile.json").write_text(
             json.dumps(alone.open_operator(path, spec).static_profiles(runs)[-1]), "utf-8"
@@ -123,9 +123,9 @@ def static(path: Path, spec: Spec, feeds: Feeds, runs: int, out: Path) -> list[P
 
 
 def timeline(path: Path, spec: Spec, feeds: Feeds, runs: int, out: Path) -> list[ProfileFile]:
-    """Writes `timeline.json`: each run as a step with its operators on host and device.
+    """Write `timeline.json`: each run is a step with its operators on host and device.
 
-    One format a profiler, since a second one crashes it; no `Profiler.step()`, which crashes at random.
+    Only one format per profiler, because a second one crashes it, and no `Profiler.step()`, which crashes at random.
     """
     if alone.is_call(path, "megengine"):
         operator = alone.open_operator(path, spec)
@@ -162,7 +162,7 @@ def _recorded(run: Callable[[], Any], runs: int, out: Path) -> list[ProfileFile]
 
 
 def _without_warm_up(source: Path, target: Path) -> int:
-    """Copy a timeline without the events before its start, which the graph's profiler records too; its epoch, ns."""
+    """Copy a timeline without events before its start, which the graph's profiler also records. Return its epoch."""
     document: dict[str, Any] = json.loads(source.read_bytes())
     document["traceEvents"] = [e for e in document["traceEvents"] if e.get("ts", 0) >= 0]
     target.write_text(json.dumps(document, ensure_ascii=False), "utf-8")
@@ -170,7 +170,7 @@ def _without_warm_up(source: Path, target: Path) -> int:
 
 
 def memory(path: Path, spec: Spec, feeds: Feeds, runs: int, out: Path) -> list[ProfileFile]:
-    """Writes `memory.json`: where the lite runtime plans each tensor; MegEngine itself allocates as it goes."""
+    """Write `memory.json`: the lite runtime's memory plan of each tensor; MegEngine itself allocates dynamically."""
     if alone.is_call(path, "megengine"):
         raise TaskFailure(
             "input_error",
@@ -194,7 +194,14 @@ def memory(path: Path, spec: Spec, feeds: Feeds, runs: int, out: Path) -> list[P
 
 
 def _build(path: Path, spec: Spec, feeds: Feeds, plugin: Callable[[Any], Any] | None = None) -> Build:
-    """Loads and compiles a graph. plugin: a profiler, which has to be there before the graph is compiled."""
+    """Load and compile a graph.
+
+    Args:
+        path: The model.
+        spec: The run configuration.
+        feeds: The inputs.
+        plugin: A profiler, which must exist before the graph is compiled.
+    """
     options = resolve_options(spec, OPTIONS)
     _check(spec)
     mge: Any = importlib.import_module("megengine")
@@ -223,12 +230,12 @@ def _build(path: Path, spec: Spec, feeds: Feeds, plugin: Callable[[Any], Any] | 
 
 
 def _dumped(path: Path, feeds: Feeds) -> Path:
-    """The graph of a TracedModule for inputs of these sizes, which may run any code; another model as it is."""
+    """Return a TracedModule dumped for these sizes, which may run any code; other models unchanged."""
     if path.suffix.lower() not in TRACED.suffixes:
         return path
     mge: Any = importlib.import_module("megengine")
     jit: Any = importlib.import_module("megengine.jit")
-    names = [one.name for one in traced_module.read_inputs(path)]
+    names = [tensor.name for tensor in traced_module.read_inputs(path)]
     check_inputs(feeds, names)
     module = mge.load(str(path))
     module.eval()
@@ -267,23 +274,23 @@ def _check(spec: Spec) -> None:
 
 
 def _check_inputs(sources: list[Any], feeds: Feeds) -> None:
-    """Checks names, dtypes and ranks; a wrong dtype would fail only deep inside an operator."""
+    """Check names, dtypes and ranks. A wrong dtype would otherwise fail deep inside an operator."""
     check_inputs(feeds, [source.name for source in sources])
     for source in sources:
         values, dtype, rank = feeds[source.name], source.dtype, len(source.shape)
         if values.dtype != dtype or values.ndim != rank:
-            wanted = msg(
+            expected = msg(
                 "backends.dimensions", f"{dtype.__name__ if isinstance(dtype, type) else dtype} with {rank} dimensions"
             )
             error = msg(
                 "backends.input_model_wants_not_2",
-                f"input '{source.name}': the model wants {wanted}, not {values.dtype}{list(values.shape)}",
+                f"input '{source.name}': the model wants {expected}, not {values.dtype}{list(values.shape)}",
             )
             raise TaskFailure("input_error", error)
 
 
 def _choose_device(mge: Any, spec: Spec) -> None:
-    """Shows CUDA the wanted device alone, for a loaded graph takes the first that CUDA shows, else the CPU."""
+    """Show only the requested device to CUDA, because a loaded graph uses the first visible device."""
     os.environ["CUDA_VISIBLE_DEVICES"] = "" if spec.device == "cpu" else str(spec.device_number)
     with _without_banner():
         cuda = bool(mge.is_cuda_available())
@@ -295,7 +302,7 @@ def _choose_device(mge: Any, spec: Spec) -> None:
 
 @contextmanager
 def _without_banner() -> Generator[None]:
-    """Keeps MegEngine's lines about a missing CUDA off stderr; everything else is passed on afterwards."""
+    """Hide MegEngine's lines about a missing CUDA from stderr. Other lines are passed on afterwards."""
     sys.stderr.flush()
     with tempfile.TemporaryFile() as file:
         real = os.dup(2)
@@ -327,8 +334,8 @@ BACKEND = Backend(
     passes={"static": static, "timeline": timeline, "memory": memory},
     precisions=("f32",),
     options=OPTIONS,
-    requires=("numpy<2",),  # built before numpy 2, which it cannot import
+    requires=("numpy<2",),  # it was built before numpy 2 and cannot import it
     python="3.10",
     short="mge",
-    concurrent_sessions=False,  # a graph has one place for each input
+    concurrent_sessions=False,  # a graph has one buffer per input
 )

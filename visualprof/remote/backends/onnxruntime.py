@@ -29,12 +29,12 @@ from visualprof.remote.backends import (
 from visualprof.remote.operators import alone
 from visualprof.remote.protocol import Spec, TaskFailure
 
-# The default first, as everywhere.
+# The first value is the default.
 OPTIONS: dict[str, tuple[str, ...]] = {
     "optimization": ("all", "extended", "basic", "disable"),
     "execution": ("sequential", "parallel"),
-    "inter_op_threads": (),  # of parallel execution
-    "disabled_optimizers": (),  # by ONNX Runtime's names, with commas between
+    "inter_op_threads": (),  # for parallel execution
+    "disabled_optimizers": (),  # ONNX Runtime's names, separated by commas
 }
 LEVELS = {
     "all": "ORT_ENABLE_ALL",
@@ -48,7 +48,7 @@ RUN = ("model_run", "SequentialExecutor::Execute")
 
 
 class OnnxRuntimeSession(Session):
-    """On CPU: inputs and outputs are numpy arrays."""
+    """A session on the CPU: inputs and outputs are numpy arrays."""
 
     def __init__(self, session: Any, settings: dict[str, str], places: Places) -> None:
         self.operator_placement = places
@@ -57,23 +57,23 @@ class OnnxRuntimeSession(Session):
         self._settings = settings
 
     def infer(self, prepared: Any) -> Any:
-        """One run."""
+        """Run once."""
         return self._run(None, prepared)
 
     def effective(self) -> dict[str, str]:
-        """Providers, options, threads."""
+        """Return providers, options and threads."""
         return {**self._settings, "providers": ", ".join(self._session.get_providers())}
 
 
 class CudaSession(OnnxRuntimeSession):
-    """On CUDA: inputs and outputs are bound to the device, so that a run copies nothing."""
+    """A session on CUDA: inputs and outputs are bound to the device, so that a run copies nothing."""
 
     def __init__(self, session: Any, settings: dict[str, str], places: Places, number: int) -> None:
         super().__init__(session, settings, places)
         self._number = number
 
     def prepare(self, feeds: Feeds) -> Any:
-        """A binding with the inputs on the device."""
+        """Return a binding with the inputs on the device."""
         ort: Any = importlib.import_module("onnxruntime")
         binding = self._session.io_binding()
         for name, values in feeds.items():
@@ -84,7 +84,7 @@ class CudaSession(OnnxRuntimeSession):
         return binding
 
     def infer(self, prepared: Any) -> Any:
-        """One run; waits for the device."""
+        """Run once and wait for the device."""
         self._session.run_with_iobinding(prepared)
         prepared.synchronize_outputs()
         return prepared
@@ -95,7 +95,7 @@ class CudaSession(OnnxRuntimeSession):
 
 
 def devices() -> list[str]:
-    """The CPU, and each CUDA device in a build for CUDA."""
+    """Return the CPU, and each CUDA device if the build supports CUDA."""
     ort: Any = importlib.import_module("onnxruntime")
     if "CUDAExecutionProvider" not in ort.get_available_providers():
         return ["cpu"]
@@ -103,7 +103,7 @@ def devices() -> list[str]:
 
 
 def load(path: Path, spec: Spec, feeds: Feeds) -> Session:
-    """Reads and optimises the model."""
+    """Read and optimize the model."""
     if alone.is_call(path, "onnxruntime"):
         return OperatorSession(path, spec)
     options = resolve_options(spec, OPTIONS)
@@ -124,7 +124,7 @@ def load(path: Path, spec: Spec, feeds: Feeds) -> Session:
 
 
 def _places(path: Path, spec: Spec, feeds: Feeds) -> dict[str, dict[str, int]]:
-    """Operators by their provider, as a run of another session records them, with the copies between devices."""
+    """Return operators by provider, including copies between devices, as a run of another session records them."""
     options = _session_options(spec, resolve_options(spec, OPTIONS))
     options.enable_profiling = True
     with tempfile.TemporaryDirectory() as folder:
@@ -137,26 +137,26 @@ def _places(path: Path, spec: Spec, feeds: Feeds) -> dict[str, dict[str, int]]:
 
 
 def operators_by_provider(events: list[dict[str, Any]]) -> dict[str, dict[str, int]]:
-    """The operators of a profile by their provider; one that a loop runs again counts once."""
+    """Return the operators of a profile by provider. An operator that a loop repeats counts once."""
     run = [(one["name"], one["args"]) for one in events if one["cat"] == "Node" and "provider" in one["args"]]
     distinct = {(args["provider"], args["op_name"], args["node_index"], name) for name, args in run}
     return count_operators((provider, kind) for provider, kind, *_ in sorted(distinct))
 
 
 def timeline(path: Path, spec: Spec, feeds: Feeds, runs: int, out: Path) -> list[ProfileFile]:
-    """Writes `timeline.json`, and `executed.onnx`: the graph after optimisation, whose names the timeline has."""
+    """Write `timeline.json`, and `executed.onnx`: the graph after optimization, to which the timeline's names refer."""
     if alone.is_call(path, "onnxruntime"):
         written, start_ns = alone.open_operator(path, spec).record(1 + runs, str(out))
         return _timeline(Path(written), start_ns, out)
     options = _session_options(spec, resolve_options(spec, OPTIONS))
     options.enable_profiling = True
-    options.log_severity_level = 3  # it warns that the file below fits this machine alone
+    options.log_severity_level = 3  # otherwise it warns that the optimized file is specific to this machine
     options.profile_file_prefix = str(out / "ort_profile")
     options.optimized_model_filepath = str(out / "executed.onnx")
     inner = _open(path, spec, feeds, options)
     session = _session(inner, spec, {}, dict)
     prepared = session.prepare(feeds)
-    for _ in range(1 + runs):  # memory is planned in the first
+    for _ in range(1 + runs):  # the first run plans memory
         session.infer(prepared)
     start_ns = int(inner.get_profiling_start_time_ns())
     return _timeline(Path(inner.end_profiling()), start_ns, out)
@@ -175,10 +175,11 @@ def _session(inner: Any, spec: Spec, settings: dict[str, str], places: Places) -
 
 
 def _converted(path: Path, spec: Spec) -> str | bytes:
-    """The model as it is run: ONNX Runtime computes as the model says, so that another precision is another model.
+    """Return the model to run. ONNX Runtime computes as the model says, so another precision requires another model.
 
-    f16: weights and operators by its own converter, inputs and outputs as saved. int8: its dynamic quantisation, whose
-    weights are int8, and whose activations are quantised while it runs.
+    f16: weights and operators from its own converter, with unchanged inputs and outputs. int8: its dynamic
+        quantization,
+    with int8 weights and activations quantized at run time.
     """
     if spec.precision not in CONVERTED:
         return str(path)
@@ -189,7 +190,7 @@ def _converted(path: Path, spec: Spec) -> str | bytes:
             converter: Any = importlib.import_module("onnxruntime.transformers.float16")
             onnx.save(converter.convert_float_to_float16(onnx.load(path), keep_io_types=True), target)
         else:
-            logging.disable(logging.WARNING)  # it advises a preparation of the model at each call
+            logging.disable(logging.WARNING)  # it recommends preprocessing at each call
             quantization: Any = importlib.import_module("onnxruntime.quantization")
             quantization.quantize_dynamic(path, target)
         return target.read_bytes()
@@ -262,15 +263,15 @@ def _providers(ort: Any, spec: Spec) -> list[Any]:
 
 
 def _leave_out_first_run(source: Path, target: Path) -> None:
-    """Copy a profile without its first run, up to 15 times as long as the others: recording cannot begin later."""
+    """Copy a profile without its first run, which takes up to 15 times as long: recording cannot start later."""
     events: list[dict[str, Any]] = json.loads(source.read_bytes())
     end = min((e["ts"] + e["dur"] for e in events if e["name"] == "model_run"), default=0)
-    kept = [e for e in events if e["ts"] >= end or not (e["cat"] == "Node" or e["name"] in RUN)]
-    target.write_text("[\n" + ",\n".join(json.dumps(e, ensure_ascii=False) for e in kept) + "\n]\n", "utf-8")
+    remaining = [e for e in events if e["ts"] >= end or not (e["cat"] == "Node" or e["name"] in RUN)]
+    target.write_text("[\n" + ",\n".join(json.dumps(e, ensure_ascii=False) for e in remaining) + "\n]\n", "utf-8")
 
 
 def _cuda_count() -> int:
-    """Devices that the driver shows; ONNX Runtime does not tell."""
+    """Return the number of devices in the driver; ONNX Runtime does not report it."""
     count = ctypes.c_int(0)
     try:
         driver = ctypes.CDLL("libcuda.so.1")
@@ -289,6 +290,6 @@ BACKEND = Backend(
     passes={"timeline": timeline},
     precisions=("auto", "f32", "f16", "int8"),
     options=OPTIONS,
-    requires=("numpy", "onnx"),  # its converters need both
+    requires=("numpy", "onnx"),  # its converters require both
     short="ort",
 )

@@ -1,4 +1,4 @@
-"""OpenVINO: .onnx and its own .xml on the devices that its plugins know."""
+"""OpenVINO: .onnx and its own .xml, on the devices of its plugins."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from visualprof.remote.backends import (
 )
 from visualprof.remote.protocol import Spec, TaskFailure
 
-# What it compiles for; none: one stream, for one run after another.
+# Performance hints; none: one stream, for one run after another.
 HINTS = {
     "none": "",
     "latency": "LATENCY",
@@ -33,9 +33,9 @@ HINTS = {
 OPTIONS: dict[str, tuple[str, ...]] = {"hint": tuple(HINTS), "streams": ()}
 PRECISIONS = {"float32": "f32", "float16": "f16", "bfloat16": "bf16"}
 TOLD = {"layerType", "primitiveType", "runtimePrecision"}
-PASSIVE = ("Const", "Input", "Output", "Reshape")  # nothing is computed
-REFERENCE = " (reference)"  # plain loops, for want of an implementation for the processor
-WARM_UP = 3  # layers are prepared for a shape when it comes first
+PASSIVE = ("Const", "Input", "Output", "Reshape")  # operators that compute nothing
+REFERENCE = " (reference)"  # plain loops, without an implementation for the processor
+WARM_UP = 3  # layers are prepared when a shape first occurs
 COLUMNS = (
     "layerType", "originalLayersNames", "primitiveType", "execOrder", "execTimeMcs", "runtimePrecision",
     "outputLayouts", "outputPrecisions",
@@ -57,15 +57,15 @@ class OpenVinoSession(Session):
         return feeds
 
     def infer(self, prepared: Any) -> Any:
-        """One run; outputs are views of the request's own memory."""
+        """Run once. Outputs are views of the request's memory."""
         return self.request.infer(share_outputs=True)
 
     def fetch(self, outputs: Any) -> list[Any]:
-        """Copies of the outputs."""
+        """Return copies of the outputs."""
         return [values.copy() for values in outputs.values()]
 
     def effective(self) -> dict[str, str]:
-        """What the plugin decided; with "auto" it takes bfloat16 where the CPU is fast with it."""
+        """Return the plugin's decisions. With "auto", it uses bfloat16 where the CPU is fast with it."""
         settings = {
             "precision": _precision(self._compiled),
             "threads": _property(self._compiled, "INFERENCE_NUM_THREADS"),
@@ -77,7 +77,7 @@ class OpenVinoSession(Session):
         return {name: value for name, value in settings.items() if value}
 
     def operator_placement(self) -> dict[str, dict[str, int]]:
-        """Layers that are executed, by device and precision; apart those without an implementation for the device."""
+        """Return executed layers by device and precision; layers without an optimized implementation are separate."""
         device = _property(self._compiled, "EXECUTION_DEVICES")
         layers = [_layer(operator) for operator in self._compiled.get_runtime_model().get_ops()]
         active = [one for one in layers if one.keys() >= TOLD and one["layerType"] not in PASSIVE]
@@ -88,30 +88,30 @@ class OpenVinoSession(Session):
         )
 
     def concurrent_sessions(self, count: int) -> Sequence[Session]:
-        """A request each, run by the plugin's streams."""
+        """Return one request per session, run by the plugin's streams."""
         return [ConcurrentOpenVinoSession(self._compiled) for _ in range(count)]
 
     def best_concurrency(self) -> int:
-        """What the plugin recommends for its streams."""
+        """Return the number of requests that the plugin recommends."""
         return int(_property(self._compiled, "OPTIMAL_NUMBER_OF_INFER_REQUESTS") or 1)
 
 
 class ConcurrentOpenVinoSession(OpenVinoSession):
-    """A request that is started and waited for, so that the plugin's streams share all of them."""
+    """A request that is started asynchronously, so that the plugin's streams share all requests."""
 
     def infer(self, prepared: Any) -> Any:
-        """One run."""
+        """Run once."""
         self.request.start_async(share_inputs=True)
         self.request.wait()
         return self.request
 
     def fetch(self, outputs: Any) -> list[Any]:
-        """Copies of the outputs."""
+        """Return copies of the outputs."""
         return [tensor.data.copy() for tensor in outputs.output_tensors]
 
 
 def devices() -> list[str]:
-    """The CPU, and each GPU of Intel."""
+    """Return the CPU, and each Intel GPU."""
     ov: Any = importlib.import_module("openvino")
     names: list[str] = ov.Core().available_devices
     gpus = [name for name in names if name.partition(".")[0] == "GPU"]
@@ -119,12 +119,12 @@ def devices() -> list[str]:
 
 
 def load(path: Path, spec: Spec, feeds: Feeds) -> Session:
-    """Reads and compiles the model; named dimensions stay open."""
+    """Read and compile the model; named dimensions stay open."""
     return OpenVinoSession(_compile(path, spec, feeds))
 
 
 def layers(path: Path, spec: Spec, feeds: Feeds, runs: int, out: Path) -> list[ProfileFile]:
-    """Writes `profile.json`: what each layer took in each run, and the graph that was executed."""
+    """Write `profile.json`: the time of each layer in each run, and the executed graph."""
     ov: Any = importlib.import_module("openvino")
     compiled = _compile(path, spec, feeds, PERF_COUNT=True)
     session = OpenVinoSession(compiled)
@@ -187,18 +187,18 @@ def _compile(path: Path, spec: Spec, feeds: Feeds, **properties: Any) -> Any:
 
 
 def _weights(path: Path) -> Path | None:
-    """The .bin beside an .xml, which an agent may have given a plainer name; None where it finds them by itself."""
+    """Return the .bin of an .xml that has another name; `None` if OpenVINO finds it itself."""
     by_name = path.suffix.lower() != ".xml" or path.with_suffix(".bin").exists()
     return None if by_name else next(path.parent.glob("*.bin"), None)
 
 
 def _device(name: str) -> str:
-    """`cpu` -> `CPU`, `gpu:1` -> `GPU.1`."""
+    """Convert `cpu` to `CPU` and `gpu:1` to `GPU.1`."""
     return name.upper().replace(":", ".")
 
 
 def _name(model_input: Any, feeds: Feeds) -> str:
-    """The name of an input that the job uses, of several that it may have."""
+    """Return the name of an input that the job uses; an input may have several names."""
     names: set[str] = model_input.get_names()
     return next((name for name in feeds if name in names), min(names, default="?"))
 
@@ -211,7 +211,7 @@ def _precision(compiled: Any) -> str:
 
 
 def _property(compiled: Any, name: str) -> str:
-    """A property as text, "" where the plugin does not have it."""
+    """Return a property as text, "" if the plugin does not have it."""
     try:
         value = compiled.get_property(name)
     except RuntimeError:

@@ -1,4 +1,4 @@
-"""TensorFlow: SavedModel and frozen GraphDef (`.pb`), on CPU and CUDA, by its executor or compiled by XLA."""
+"""TensorFlow: SavedModel and frozen GraphDef (`.pb`), on CPU and CUDA, with its executor or XLA."""
 
 from __future__ import annotations
 
@@ -32,49 +32,49 @@ SILENT = (*SOURCES, "Const", "NoOp")
 
 
 class TensorFlowSession(Session):
-    """A function of a model. CUDA has the wanted device alone, as its first."""
+    """A function of a model. Only the requested CUDA device is visible, as the first one."""
 
     def __init__(self, tf: Any, function: Callable[..., Any], spec: Spec, settings: dict[str, str]) -> None:
         self._tf, self._function, self._settings = tf, function, settings
         self._cuda = spec.device != "cpu"
 
     def prepare(self, feeds: Feeds) -> Any:
-        """Tensors on the device; the device's peak of memory begins anew."""
+        """Return tensors on the device, and reset the device's peak memory."""
         if self._cuda:
             self._tf.config.experimental.reset_memory_stats("GPU:0")
         with self._tf.device("GPU:0" if self._cuda else "CPU:0"):
             return {name: self._tf.identity(values) for name, values in feeds.items()}
 
     def infer(self, prepared: Any) -> Any:
-        """One run; waits for the device."""
+        """Run once and wait for the device."""
         outputs = self._function(**prepared)
         if self._cuda:
             self._tf.test.experimental.sync_devices()
         return outputs
 
     def fetch(self, outputs: Any) -> list[Any]:
-        """Outputs as arrays, in the order of their names; bfloat16 as float32, which numpy has."""
+        """Return outputs as arrays, sorted by name; bfloat16 as float32, because numpy has no bfloat16."""
         tensors: list[Any] = self._tf.nest.flatten(outputs)
         bfloat16 = self._tf.bfloat16
         return [(self._tf.cast(t, "float32") if t.dtype == bfloat16 else t).numpy() for t in tensors]
 
     def effective(self) -> dict[str, str]:
-        """Precision, device, threads, options."""
+        """Return precision, device, threads and options."""
         return self._settings
 
     def memory_bytes(self) -> int | None:
-        """Peak of the allocator on CUDA since the last `prepare`."""
+        """Return the allocator's peak on CUDA since the last `prepare`."""
         return int(self._tf.config.experimental.get_memory_info("GPU:0")["peak"]) if self._cuda else None
 
 
 def devices() -> list[str]:
-    """The CPU, and each CUDA device."""
+    """Return the CPU and each CUDA device."""
     tf: Any = importlib.import_module("tensorflow")
     return ["cpu", *(f"cuda:{i}" for i in range(len(tf.config.list_physical_devices("GPU"))))]
 
 
 def load(path: Path, spec: Spec, feeds: Feeds) -> Session:
-    """Read the model; XLA compiles it for each size when that comes first."""
+    """Read the model. XLA compiles it when a size first occurs."""
     options = resolve_options(spec, OPTIONS)
     tf: Any = importlib.import_module("tensorflow")
     _choose_device(tf, spec)
@@ -99,10 +99,10 @@ def load(path: Path, spec: Spec, feeds: Feeds) -> Session:
 
 
 def _choose_device(tf: Any, spec: Spec) -> None:
-    """Shows TensorFlow the wanted device alone: what has no device of its own goes to the first."""
-    found: list[Any] = tf.config.list_physical_devices("GPU")
-    wanted = found[spec.device_number : spec.device_number + 1] if spec.device != "cpu" else []
-    if spec.device != "cpu" and not wanted:
+    """Show only the requested device to TensorFlow, because operators without a device go to the first one."""
+    gpus: list[Any] = tf.config.list_physical_devices("GPU")
+    visible = gpus[spec.device_number : spec.device_number + 1] if spec.device != "cpu" else []
+    if spec.device != "cpu" and not visible:
         error = msg("backends.tensorflow_sees_no_device", f"this TensorFlow sees no device {spec.device}")
         raise TaskFailure(
             "model_error",
@@ -111,14 +111,14 @@ def _choose_device(tf: Any, spec: Spec) -> None:
                 "backends.cuda_needs_tensorflow_cuda", f"it has {', '.join(devices())}; CUDA needs tensorflow[and-cuda]"
             ),
         )
-    tf.config.set_visible_devices(wanted, "GPU")
-    for gpu in wanted:
+    tf.config.set_visible_devices(visible, "GPU")
+    for gpu in visible:
         tf.config.experimental.set_memory_growth(gpu, True)
-    tf.config.experimental.enable_tensor_float_32_execution(spec.precision == "auto")  # by itself it is on
+    tf.config.experimental.enable_tensor_float_32_execution(spec.precision == "auto")  # on by default
 
 
 def _read(tf: Any, path: Path) -> tuple[str, list[str], Callable[..., Any]]:
-    """What a file is, the names of its inputs, and its function, which takes them as keywords."""
+    """Return the form of a file, the names of its inputs, and its function, which takes them as keywords."""
     if path.read_bytes()[:1] == SAVED_MODEL_START:
         return _saved(tf, path)
     graph = tf.compat.v1.GraphDef.FromString(path.read_bytes())
@@ -137,7 +137,7 @@ def _read(tf: Any, path: Path) -> tuple[str, list[str], Callable[..., Any]]:
 
 @contextmanager
 def saved_model_folder(path: Path) -> Generator[str]:
-    """A folder in which a SavedModel has the name that TensorFlow looks for, beside its other files."""
+    """Yield a folder in which a SavedModel has the name that TensorFlow expects, next to its other files."""
     with tempfile.TemporaryDirectory() as folder:
         for part in path.parent.iterdir():
             os.symlink(part.absolute(), Path(folder, "saved_model.pb" if part == path else part.name))
@@ -145,9 +145,10 @@ def saved_model_folder(path: Path) -> Generator[str]:
 
 
 def signature_name(loaded: Any) -> str:
-    """The signature of a SavedModel that is run.
+    """Return the signature of a SavedModel that is run.
 
-    Raises: TaskFailure: it has none.
+    Raises:
+        TaskFailure: There is no signature.
     """
     names = sorted(loaded.signatures)
     if not names:
@@ -165,13 +166,13 @@ def _saved(tf: Any, path: Path) -> tuple[str, list[str], Callable[..., Any]]:
         loaded = tf.saved_model.load(folder)
     name = signature_name(loaded)
     function = loaded.signatures[name]
-    function.model = loaded  # its variables live as long as that does
+    function.model = loaded  # keeps its variables alive
     wanted: list[str] = list(function.structured_input_signature[1])
     return f"SavedModel, {name}", wanted, function
 
 
 def timeline(path: Path, spec: Spec, feeds: Feeds, runs: int, out: Path) -> list[ProfileFile]:
-    """Writes `timeline.xplane.pb`: each run as a step with its operators, as TensorFlow's own profiler records it."""
+    """Write `timeline.xplane.pb` with TensorFlow's profiler: each run is a step with its operators."""
     tf: Any = importlib.import_module("tensorflow")
     session = load(path, spec, feeds)
     prepared = session.prepare(feeds)

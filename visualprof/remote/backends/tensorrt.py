@@ -1,4 +1,4 @@
-"""TensorRT: engines (`.engine`) and ONNX, of which it builds one for each size, on CUDA."""
+"""TensorRT on CUDA: engines (`.engine`), and ONNX, from which it builds one engine per size."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from visualprof.remote.backends import (
 )
 from visualprof.remote.protocol import Precision, Spec, TaskFailure
 
-OPTIONS = {"effort": ("3", "0", "1", "2", "4", "5")}  # of its builder: more tries longer
+OPTIONS = {"effort": ("3", "0", "1", "2", "4", "5")}  # builder optimization level: a higher level searches longer
 FLAGS: dict[Precision, str] = {"f16": "FP16", "bf16": "BF16"}
 WARM_UP = 5
 
@@ -31,12 +31,17 @@ Sizes = Mapping[str, Sequence[int]]
 def build_engine(
     trt: Any, path: Path, sizes: Mapping[str, Sequence[Sequence[int]]], precision: str, effort: str
 ) -> bytes:
-    """An engine of an ONNX model.
+    """Return an engine of an ONNX model.
 
     Args:
-        sizes: the least, the usual and the largest size of each input that it is to take.
-        precision: as of a spec: of operators, where the builder finds that faster.
-    Raises: TaskFailure: it does not take the model, or has not the precision.
+        trt: The module tensorrt.
+        path: The model.
+        sizes: Minimum, optimum and maximum size of each input.
+        precision: Precision of a run configuration, for operators where the builder finds it faster.
+        effort: Level of the builder.
+
+    Raises:
+        TaskFailure: TensorRT does not support the model or the precision.
     """
     logger = trt.Logger(trt.Logger.WARNING)
     builder = trt.Builder(logger)
@@ -52,7 +57,7 @@ def build_engine(
     config.builder_optimization_level = int(effort)
     config.profiling_verbosity = trt.ProfilingVerbosity.DETAILED
     if precision != "auto":
-        config.clear_flag(trt.BuilderFlag.TF32)  # by itself it is on
+        config.clear_flag(trt.BuilderFlag.TF32)  # on by default
     if precision in FLAGS:
         if not hasattr(trt.BuilderFlag, FLAGS[precision]):
             error = msg(
@@ -79,7 +84,13 @@ def build_engine(
 
 
 class TensorRtSession(Session):
-    """An engine with its memory. plan: the engine for the sizes of the inputs."""
+    """An engine with its memory.
+
+    Args:
+        plan: Returns the engine for the sizes of the inputs.
+        spec: The run configuration.
+        settings: Effective settings.
+    """
 
     def __init__(self, plan: Callable[[Sizes], bytes], spec: Spec, settings: dict[str, str]) -> None:
         self._trt: Any = importlib.import_module("tensorrt")
@@ -94,7 +105,11 @@ class TensorRtSession(Session):
         self._outputs: dict[str, tuple[Any, Any]] = {}  # place on the device, array
 
     def _checked(self, answer: Any) -> Any:
-        """What a call of CUDA gives. Raises: RuntimeError: it failed."""
+        """Return the result of a CUDA call.
+
+        Raises:
+            RuntimeError: The call failed.
+        """
         error, *values = answer
         if int(error):
             raise RuntimeError(msg("backends.cuda", f"CUDA: {error}"))
@@ -106,7 +121,7 @@ class TensorRtSession(Session):
         return place
 
     def prepare(self, feeds: Feeds) -> Any:
-        """The engine for these sizes, and the inputs on the device."""
+        """Select the engine for these sizes, and copy the inputs to the device."""
         np: Any = importlib.import_module("numpy")
         sizes = {name: values.shape for name, values in feeds.items()}
         key = json.dumps(sizes)
@@ -151,7 +166,7 @@ class TensorRtSession(Session):
         return None
 
     def infer(self, prepared: Any) -> Any:
-        """One run; waits for the device."""
+        """Run once and wait for the device."""
         if not self.context.execute_async_v3(int(self._stream)):
             raise RuntimeError(msg("backends.tensorrt_did_not_run", "TensorRT did not run the engine"))
         self._checked(self._cuda.cudaStreamSynchronize(self._stream))
@@ -164,11 +179,11 @@ class TensorRtSession(Session):
         return [array.copy() for _, array in self._outputs.values()]
 
     def effective(self) -> dict[str, str]:
-        """Precision, device, options."""
+        """Return precision, device and options."""
         return {**self._settings, "device": self._spec.device}
 
     def operator_placement(self) -> dict[str, dict[str, int]]:
-        """Layers of the engine: all of them run on its GPU."""
+        """Return the number of the engine's layers, all of which run on its GPU."""
         return {self._spec.device: {"Layer": int(self.engine.num_layers)}}
 
     def _free(self) -> None:
@@ -181,21 +196,21 @@ class TensorRtSession(Session):
 
 
 def _tensors(trt: Any, engine: Any) -> Iterator[tuple[str, bool]]:
-    """Names of an engine's tensors, and whether each is an input."""
+    """Yield the names of an engine's tensors, and whether each is an input."""
     for i in range(engine.num_io_tensors):
         name = str(engine.get_tensor_name(i))
         yield name, engine.get_tensor_mode(name) == trt.TensorIOMode.INPUT
 
 
 def devices() -> list[str]:
-    """Each CUDA device; nothing without one."""
+    """Return each CUDA device."""
     cuda: Any = importlib.import_module("cuda.bindings.runtime")
     error, count = cuda.cudaGetDeviceCount()
     return [] if int(error) else [f"cuda:{i}" for i in range(count)]
 
 
 def load(path: Path, spec: Spec, feeds: Feeds) -> TensorRtSession:
-    """Build the engine of an ONNX model for the sizes of the feeds, and for others when they come; or reads one."""
+    """Read an engine, or build one from an ONNX model for the sizes of the feeds; other sizes when they occur."""
     options = resolve_options(spec, OPTIONS)
     trt: Any = importlib.import_module("tensorrt")
     if not spec.device.startswith("cuda"):
@@ -234,7 +249,7 @@ def load(path: Path, spec: Spec, feeds: Feeds) -> TensorRtSession:
 
 
 def layers(path: Path, spec: Spec, feeds: Feeds, runs: int, out: Path) -> list[ProfileFile]:
-    """Writes `profile.json` and `layers.json` as trtexec does with --exportProfile and --exportLayerInfo."""
+    """Write `profile.json` and `layers.json` like trtexec with --exportProfile and --exportLayerInfo."""
     trt: Any = importlib.import_module("tensorrt")
     session = load(path, spec, feeds)
     prepared = session.prepare(feeds)
@@ -262,7 +277,7 @@ def layers(path: Path, spec: Spec, feeds: Feeds, runs: int, out: Path) -> list[P
 
 ENGINE = FileFormat(
     "tensorrt", msg("backends.tensorrt_engine", "TensorRT engine"), (".engine",)
-)  # only its runtime can say what it takes
+)  # only its runtime can read its inputs
 BACKEND = Backend(
     name="tensorrt",
     package="tensorrt",
@@ -276,5 +291,5 @@ BACKEND = Backend(
     requires=("numpy", "cuda-python"),
     short="trt",
     cpu=False,
-    concurrent_sessions=False,  # a context has one place for each input
+    concurrent_sessions=False,  # a context has one address per input
 )

@@ -1,4 +1,4 @@
-"""PyTorch: TorchScript, torch.export, single operators, on CPU and CUDA. What had to be unpickled is refused."""
+"""PyTorch: TorchScript, torch.export and single operators, on CPU and CUDA. Files that need unpickling are rejected."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ from visualprof.remote.operators import alone
 from visualprof.remote.protocol import Spec, TaskFailure
 
 OPTIONS = {
-    "mode": ("eager", "compile"),  # of a .pt2: operator by operator, or torch.compile
-    "optimize": ("none", "freeze", "optimize_for_inference"),  # of TorchScript
+    "mode": ("eager", "compile"),  # for a .pt2: operator by operator, or torch.compile
+    "optimize": ("none", "freeze", "optimize_for_inference"),  # for TorchScript
     "memory_format": (msg("backends.model", "as the model"), "channels_last"),
-    "lower_by": ("autocast", "cast"),  # of the precisions f16 and bf16
+    "lower_by": ("autocast", "cast"),  # for the precisions f16 and bf16
 }
 TYPES = {"f16": "float16", "bf16": "bfloat16"}
-IMAGES = 4  # dimensions of what channels_last orders
-SIZES = 1024  # that torch.compile may compile a model for
-WARM_UP = 5  # TorchScript specialises in its first runs
+IMAGES = 4  # dimensions of the tensors that channels_last reorders
+SIZES = 1024  # input sizes for which torch.compile may compile a model
+WARM_UP = 5  # TorchScript specializes in its first runs
 SAVE = msg("backends.save_torch_jit_save", "save it with torch.jit.save or torch.export.save")
 BASE = re.compile(rb'"baseTimeNanoseconds"\s*:\s*(\d+)')
 
@@ -44,7 +44,7 @@ Call = tuple[tuple[Any, ...], dict[str, Any]]
 
 
 class TorchSession(Session):
-    """A module with the modes that it runs in, which hold in this thread until it is closed."""
+    """A module with its inference modes, which are active in this thread until the session is closed."""
 
     def __init__(self, module: Any, call: Callable[[Feeds], Call], spec: Spec, options: dict[str, str]) -> None:
         self._torch: Any = importlib.import_module("torch")
@@ -67,7 +67,7 @@ class TorchSession(Session):
         return modes
 
     def prepare(self, feeds: Feeds) -> Any:
-        """Arguments of the module on the device; the device's peak of memory begins anew."""
+        """Return the module's arguments on the device, and reset the device's peak memory."""
         if self._cuda:
             self._torch.cuda.reset_peak_memory_stats(self.device)
         tensors = {name: self._placed(self._torch.from_numpy(values)) for name, values in feeds.items()}
@@ -76,35 +76,35 @@ class TorchSession(Session):
         return self._call(tensors)
 
     def _placed(self, tensor: Any) -> Any:
-        """An input on the device, of the type and the order in memory that the weights have."""
+        """Move an input to the device, with the type and memory order of the weights."""
         dtype = self._dtype if self._casts and tensor.is_floating_point() else tensor.dtype
         last = self._channels_last and tensor.ndim == IMAGES
         order = self._torch.channels_last if last else self._torch.preserve_format
         return tensor.to(self.device, dtype, memory_format=order)
 
     def infer(self, prepared: Any) -> Any:
-        """One run; waits for the device."""
+        """Run once and wait for the device."""
         outputs = self.call(prepared)
         if self._cuda:
             self._torch.cuda.synchronize(self.device)
         return outputs
 
     def call(self, prepared: Any) -> Any:
-        """One run, without waiting for the device."""
+        """Run once without waiting for the device."""
         return self._module(*prepared[0], **prepared[1])
 
     def fetch(self, outputs: Any) -> list[Any]:
-        """Every tensor among the outputs as an array, bfloat16 as float32, which numpy has."""
+        """Return every output tensor as an array, bfloat16 as float32, because numpy has no bfloat16."""
         leaves: list[Any] = self._torch.utils._pytree.tree_leaves(outputs)  # noqa: SLF001
         tensors = [leaf.detach().cpu() for leaf in leaves if isinstance(leaf, self._torch.Tensor)]
         return [(t.float() if t.dtype == self._torch.bfloat16 else t).numpy() for t in tensors]
 
     def effective(self) -> dict[str, str]:
-        """Precision, device, threads, options."""
+        """Return precision, device, threads and options."""
         return {**self._settings, "device": str(self.device), "threads": str(self._torch.get_num_threads())}
 
     def memory_bytes(self) -> int | None:
-        """Peak that tensors took on the device since the last `prepare`."""
+        """Return the peak memory of tensors on the device since the last `prepare`."""
         return int(self._torch.cuda.max_memory_allocated(self.device)) if self._cuda else None
 
     def close(self) -> None:
@@ -112,12 +112,12 @@ class TorchSession(Session):
         self._modes.close()
 
     def concurrent_sessions(self, count: int) -> Sequence[Session]:
-        """The module in threads, on CUDA with a stream each."""
+        """Return the module for several threads, on CUDA with one stream each."""
         return [ConcurrentTorchSession(self, self._torch.cuda if self._cuda else None) for _ in range(count)]
 
 
 class OperatorSession(TorchSession):
-    """One call of an operator in the place of a module. It gives nothing back: its values are random."""
+    """One operator call instead of a module. It returns no outputs, because its values are random."""
 
     def __init__(self, path: Path, spec: Spec) -> None:
         operator, self._measured = alone.measure_file(path, spec)
@@ -129,23 +129,28 @@ class OperatorSession(TorchSession):
         )
 
     def fetch(self, outputs: Any) -> list[Any]:
-        """Nothing."""
+        """Return no outputs."""
         return []
 
     def effective(self) -> dict[str, str]:
-        """What it takes alone, too."""
+        """Return the settings, including the times of the operator alone."""
         return {"precision": msg("backends.run", "as in the run"), "form": "operator", **self._measured}
 
 
 class ConcurrentTorchSession(Session):
-    """A session in a thread of its own. cuda: `torch.cuda`, where it has a stream."""
+    """A session for one of several threads.
+
+    Args:
+        session: The shared session.
+        cuda: `torch.cuda` if the thread has a stream.
+    """
 
     def __init__(self, session: TorchSession, cuda: Any) -> None:
         self._session, self._cuda = session, cuda
         self._modes = ExitStack()
 
     def prepare(self, feeds: Feeds) -> Any:
-        """Enter the modes, which hold in one thread."""
+        """Enter the modes in this thread and prepare the inputs."""
         self._modes = self._session.modes()
         if self._cuda:
             self._stream = self._cuda.Stream(self._session.device)
@@ -153,7 +158,7 @@ class ConcurrentTorchSession(Session):
         return self._session.prepare(feeds)
 
     def infer(self, prepared: Any) -> Any:
-        """One run; waits for its stream."""
+        """Run once and wait for the stream."""
         outputs = self._session.call(prepared)
         if self._cuda:
             self._stream.synchronize()
@@ -165,13 +170,13 @@ class ConcurrentTorchSession(Session):
 
 
 def devices() -> list[str]:
-    """The CPU, and each CUDA device."""
+    """Return the CPU and each CUDA device."""
     torch: Any = importlib.import_module("torch")
     return ["cpu", *(f"cuda:{i}" for i in range(torch.cuda.device_count()))]
 
 
 def timeline(path: Path, spec: Spec, feeds: Feeds, runs: int, out: Path) -> list[ProfileFile]:
-    """Writes `timeline.json`, in which each run is a step."""
+    """Write `timeline.json`, in which each run is a step."""
     session = load(path, spec, feeds)
     prepared = session.prepare(feeds)
     for _ in range(WARM_UP):
@@ -197,13 +202,13 @@ def timeline(path: Path, spec: Spec, feeds: Feeds, runs: int, out: Path) -> list
 
 
 def load(path: Path, spec: Spec, feeds: Feeds) -> TorchSession:
-    """Load each format, told apart by content. Inputs of TorchScript go by their order, of .pt2 by name."""
+    """Load a file; its content determines the format. TorchScript inputs go by order, .pt2 inputs by name."""
     torch: Any = importlib.import_module("torch")
     if spec.device.startswith("cuda") and not torch.cuda.is_available():
         raise TaskFailure(
             "model_error",
             msg("backends.pytorch_sees_no_device", f"this PyTorch sees no device {spec.device}"),
-            msg("backends.build_cpu_alone", "it is a build for the CPU alone"),
+            msg("backends.build_cpu_alone", "it is a build for the CPU only"),
         )
     if spec.threads:
         torch.set_num_threads(spec.threads)
@@ -211,7 +216,7 @@ def load(path: Path, spec: Spec, feeds: Feeds) -> TorchSession:
         return OperatorSession(path, spec)
     options = resolve_options(spec, OPTIONS)
     if spec.device != "cpu":
-        torch.backends.cudnn.allow_tf32 = spec.precision == "auto"  # by itself it is on
+        torch.backends.cudnn.allow_tf32 = spec.precision == "auto"  # on by default
     if _is_export(path):
         return _exported(torch, path, spec, options, feeds)
     if options["mode"] == "compile":
@@ -233,7 +238,7 @@ def load(path: Path, spec: Spec, feeds: Feeds) -> TorchSession:
 
 
 def _exported(torch: Any, path: Path, spec: Spec, options: dict[str, str], feeds: Feeds) -> TorchSession:
-    """A .pt2; compiled for the sizes of the feeds, and for others when they come."""
+    """Load a .pt2, compiled for the sizes of the feeds; other sizes are compiled when they occur."""
     if options["optimize"] != "none":
         raise _refused(
             spec,
@@ -253,7 +258,7 @@ def _exported(torch: Any, path: Path, spec: Spec, options: dict[str, str], feeds
 
 
 def from_module(module: Any, spec: Spec) -> TorchSession:
-    """A module in memory, whose inputs go by their order; what is compiled is compiled when sizes come."""
+    """Return a session of a module in memory, whose inputs go by order. Sizes are compiled when they occur."""
     options = resolve_options(spec, OPTIONS)
     torch: Any = importlib.import_module("torch")
     module = _lowered(torch, module.eval(), spec, options)
@@ -263,16 +268,19 @@ def from_module(module: Any, spec: Spec) -> TorchSession:
 
 
 def _compiled(torch: Any, module: Any, whole: bool) -> Any:
-    """A module that is compiled for each size. whole: as one graph, else what Python does between graphs stays."""
+    """Return a module that is compiled for each size; `whole`: as one graph without Python between graphs."""
     dynamo: Any = importlib.import_module("torch._dynamo")
-    for limit in ("recompile_limit", "cache_size_limit"):  # beyond it a size would not be compiled; names by version
+    for limit in (
+        "recompile_limit",
+        "cache_size_limit",
+    ):  # above the limit, sizes are not compiled; the name depends on the version
         if hasattr(dynamo.config, limit):
             setattr(dynamo.config, limit, SIZES)
     return torch.compile(module, fullgraph=whole, dynamic=False)
 
 
 def _lowered(torch: Any, module: Any, spec: Spec, options: dict[str, str]) -> Any:
-    """A module with weights of the type and the order in memory that the options ask for."""
+    """Return a module whose weights have the type and memory order of the options."""
     if options["lower_by"] == "cast" and spec.precision not in TYPES:
         raise _refused(
             spec,
@@ -285,15 +293,15 @@ def _lowered(torch: Any, module: Any, spec: Spec, options: dict[str, str]) -> An
 
 
 def _settings(spec: Spec, options: dict[str, str]) -> dict[str, str]:
-    """What is told of a session beside its device and threads."""
-    own = (
+    """Return the settings of a session, without its device and threads."""
+    model_precision = (
         msg("backends.model_tf32_convolutions", "as the model, tf32 in convolutions")
         if spec.precision == "auto" and spec.device != "cpu"
         else msg("backends.model", "as the model")
     )
-    precision = f"{spec.precision} by {options['lower_by']}" if spec.precision in TYPES else own
-    told = ("form", "optimize" if options["form"] == "TorchScript" else "mode", "memory_format")
-    return {"precision": precision, **{name: options[name] for name in told}}
+    precision = f"{spec.precision} by {options['lower_by']}" if spec.precision in TYPES else model_precision
+    names = ("form", "optimize" if options["form"] == "TorchScript" else "mode", "memory_format")
+    return {"precision": precision, **{name: options[name] for name in names}}
 
 
 def _refused(spec: Spec, error: str, option: str) -> TaskFailure:
@@ -307,7 +315,8 @@ def _refused(spec: Spec, error: str, option: str) -> TaskFailure:
 def _is_export(path: Path) -> bool:
     """Whether a file is a .pt2, by the names in its archive.
 
-    Raises: TaskFailure: it is neither.
+    Raises:
+        TaskFailure: The file is neither a .pt2 nor TorchScript.
     """
     try:
         with zipfile.ZipFile(path) as archive:
@@ -337,14 +346,18 @@ def _by_order(tensors: Feeds) -> Call:
 
 
 def load_program(torch: Any, path: Path) -> Any:
-    """The program of a .pt2. Raises: TaskFailure: it holds code."""
+    """Return the program of a .pt2.
+
+    Raises:
+        TaskFailure: The file contains code.
+    """
     with _nothing_executed(torch):
         return torch.export.load(str(path))
 
 
 def _load_export(torch: Any, path: Path, device: str, feeds: Feeds) -> tuple[Any, Callable[[Feeds], Call]]:
     program = load_program(torch, path)
-    if device != "cpu":  # an exported graph has the device in its nodes
+    if device != "cpu":  # the nodes of an exported graph name the device
         program = importlib.import_module("torch.export.passes").move_to_device_pass(program, device)
     wanted: list[str] = list(program.graph_signature.user_inputs)
     positional, named = _arguments(program.call_spec.in_spec)
@@ -367,14 +380,14 @@ def _load_export(torch: Any, path: Path, device: str, feeds: Feeds) -> tuple[Any
 
 
 def _arguments(spec: Any) -> tuple[int, list[str]]:
-    """How many inputs of an exported program go by place, and the names of the others."""
+    """Return the number of positional inputs of an exported program, and the names of the other inputs."""
     places, keywords = spec.child(0), spec.child(1)
     return places.num_leaves, [str(name) for name in keywords.context or ()]
 
 
 @contextmanager
 def _nothing_executed(torch: Any) -> Generator[None]:
-    """Keeps `torch.export.load` from unpickling parts of a .pt2 and from loading native code in it."""
+    """Prevent `torch.export.load` from unpickling parts of a .pt2 and from loading native code."""
     load, package = torch.load, None
     with suppress(ImportError):
         package = importlib.import_module("torch.export.pt2_archive._package")
@@ -404,12 +417,12 @@ def _code_inside() -> TaskFailure:
     return TaskFailure(
         "model_error",
         error,
-        msg("backends.export_anew_torch_export", "export it anew with torch.export.save, without custom objects"),
+        msg("backends.export_anew_torch_export", "export it again with torch.export.save, without custom objects"),
     )
 
 
 def _start_ns(file: Path) -> int:
-    """Epoch of a trace's time 0, which is `baseTimeNanoseconds`; older versions count from 1970."""
+    """Return the epoch of a trace's time 0, `baseTimeNanoseconds`; 0 for older versions, which count from 1970."""
     base = BASE.search(file.read_bytes())
     return int(base[1]) if base else 0
 
@@ -435,5 +448,5 @@ BACKEND = Backend(
     precisions=("auto", "f32", "f16", "bf16"),
     options=OPTIONS,
     requires=("numpy",),
-    cpu_index="https://download.pytorch.org/whl/cpu",  # 0.2 GB in place of 5
+    cpu_index="https://download.pytorch.org/whl/cpu",  # 0.2 GB instead of 5
 )

@@ -1,9 +1,9 @@
-"""One call of an operator, which can be run alone: the operator, its tensors' shapes, strides and types, its numbers.
+"""One operator call that can run alone: the operator, shapes, strides and types of its tensors, and its numbers.
 
-Two parts a framework: `server/recorded/FRAMEWORK` makes a call of what a profile holds, `FRAMEWORK_call` runs it.
-`script` makes a file of that, and the framework's backend measures it on an agent. A call holds no text of a profile
-beside the operator's name and words such as SAME_UPPER, and of the values of tensors a few whole numbers alone: shapes
-and axes.
+Each framework has two parts: `server/recorded/FRAMEWORK` creates a call from a profile, `FRAMEWORK_call` runs it.
+`script` turns the latter into a file, and the framework's backend measures a call on an agent. A call contains no
+text of a profile except the operator's name and words such as SAME_UPPER, and of tensor values only a few whole
+numbers: shapes and axes.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from typing import Any, TypeGuard
 from visualprof.messages import msg
 from visualprof.remote.protocol import TaskFailure
 
-# Each has a file `FRAMEWORK_call.py`.
+# Each framework has a file `FRAMEWORK_call.py`.
 TITLES = {
     "torch": "PyTorch",
     "onnxruntime": msg("remote.onnx_runtime", "ONNX Runtime"),
     "megengine": "MegEngine",
     "paddle": "Paddle",
 }
-MAGIC = b"visualprof operator 1"  # no profile begins like that
+MAGIC = b"visualprof operator 1"  # no profile starts like this
 NAME = re.compile(r"([A-Za-z_][\w.]{0,99}::)?[A-Za-z_]\w{0,99}", re.ASCII)
 WORD = re.compile(r"[A-Za-z_][\w,.>-]{0,79}|", re.ASCII)  # SAME_UPPER, bij,bjk->bik
 DTYPES = (
@@ -34,7 +34,7 @@ TENSOR_KEYS = {"shape", "strides", "dtype"}
 NOT_FINITE = ("inf", "-inf", "nan")
 MAX_ARGUMENTS, MAX_PARTS, MAX_DIMENSIONS, MAX_SIZE = 128, 4096, 64, 1 << 48
 INTEGER_LIMIT = 1 << 63
-MAX_VALUES = 64  # of a tensor that says a shape or axes
+MAX_VALUES = 64  # of a tensor that holds a shape or axes
 MAX_BYTES = 1 << 20
 RECORDED_KEYS = ("calls", "host_ns", "device_ns", "peak_ns")
 DEVICE = re.compile(r"[\w .:()/+-]{0,80}", re.ASCII)
@@ -44,10 +44,16 @@ Argument = Any  # a tensor or tensors as a dict, a number, a list of numbers, No
 
 @dataclass(frozen=True)
 class Call:
-    """operator: `namespace::name` or `name`. arguments: in its order, as `FRAMEWORK_call.Operator` takes them.
+    """One call of an operator.
 
-    recorded: of the run: calls, median host_ns and device_ns of one, peak_ns at the roof of its device, and device.
-    attributes: by name, numbers, words, lists of them. form: what else the framework has to know, alike.
+    Attributes:
+        operator: `namespace::name` or `name`.
+        arguments: The arguments in order, as `FRAMEWORK_call.Operator` takes them.
+        recorded: Values of the run: `calls`, median `host_ns` and `device_ns` per call, `peak_ns` at the device's
+            roofline, and `device`.
+        framework: Name of the framework.
+        attributes: Attributes by name: numbers, words, and lists of them.
+        form: Further values that the framework needs, of the same types.
     """
 
     operator: str
@@ -58,25 +64,26 @@ class Call:
     form: dict[str, Any] = field(default_factory=dict[str, Any])
 
     def parts(self) -> dict[str, Any]:
-        """What is run, without what was recorded of it."""
-        more = {"attributes": self.attributes, "form": self.form}
-        whole = {"operator": self.operator, "arguments": self.arguments}
-        return whole | {name: value for name, value in more.items() if value}
+        """Return what is run, without the recorded values."""
+        optional = {"attributes": self.attributes, "form": self.form}
+        required = {"operator": self.operator, "arguments": self.arguments}
+        return required | {name: value for name, value in optional.items() if value}
 
     def encoded(self) -> bytes:
-        """A file of it; the same call gives the same bytes."""
+        """Return the call as a file; the same call gives the same bytes."""
         return file_magic(self.framework) + json.dumps(self.parts() | {"recorded": self.recorded}, indent=1).encode()
 
 
 def file_magic(framework: str) -> bytes:
-    """How a file with a call of that framework begins."""
+    """Return the start of a file with a call of a framework."""
     return MAGIC + (b"\n" if framework == "torch" else f" {framework}\n".encode())
 
 
 def decode_call(data: bytes) -> Call:
-    """The call of a file.
+    """Return the call of a file.
 
-    Raises: TaskFailure: it is none, or not one that is run.
+    Raises:
+        TaskFailure: The file is not a call, or the call may not run.
     """
     try:
         framework = next((name for name in TITLES if data.startswith(file_magic(name))), None)
@@ -84,7 +91,7 @@ def decode_call(data: bytes) -> Call:
             raise ValueError(
                 msg(
                     "remote.not_begin_over_kib",
-                    f"it does not begin with {MAGIC.decode()!r}, or has over {MAX_BYTES >> 10:,} KiB",
+                    f"it does not start with {MAGIC.decode()!r}, or exceeds {MAX_BYTES >> 10:,} KiB",
                 )
             )
         body = json.loads(data[len(file_magic(framework)) :])
@@ -93,15 +100,19 @@ def decode_call(data: bytes) -> Call:
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise TaskFailure(
             "model_error",
-            msg("remote.no_call_operator", f"this is no call of an operator: {error}"),
-            msg("remote.visualprof_replay_makes_one", "`visualprof replay` makes one"),
+            msg("remote.no_call_operator", f"this is not an operator call: {error}"),
+            msg("remote.visualprof_replay_makes_one", "create one with `visualprof replay`"),
         ) from None
 
 
 def check_call(call: Call) -> Call:
-    """The same call. Raises: ValueError, TypeError: it is not one that may become code."""
+    """Return the call if it may become code.
+
+    Raises:
+        ValueError, TypeError: The call is invalid.
+    """
     if not NAME.fullmatch(call.operator):
-        raise ValueError(msg("remote.no_name_operator", f"{call.operator[:100]!r} is no name of an operator"))
+        raise ValueError(msg("remote.no_name_operator", f"{call.operator[:100]!r} is not a name of an operator"))
     if len(call.arguments) > MAX_ARGUMENTS or not all(map(_is_argument, call.arguments)):
         raise ValueError(msg("remote.argument_neither_tensor_nor", "an argument is neither a tensor nor a number"))
     if call.framework not in TITLES or not (_are_named(call.attributes) and _are_named(call.form)):
@@ -109,9 +120,9 @@ def check_call(call: Call) -> Call:
     numbers = [call.recorded.get(name) for name in RECORDED_KEYS]
     known = {*RECORDED_KEYS, "device"}.issuperset(call.recorded)
     if not known or not all(number is None or _is_number(number) for number in numbers):
-        raise ValueError(msg("remote.what_recorded_no_numbers", "what was recorded of it are no numbers"))
+        raise ValueError(msg("remote.what_recorded_no_numbers", "its recorded values are not numbers"))
     if not DEVICE.fullmatch(call.recorded.get("device") or ""):
-        raise ValueError(msg("remote.name_device_none", "the name of its device is none"))
+        raise ValueError(msg("remote.name_device_none", "the name of its device is invalid"))
     return call
 
 
@@ -125,7 +136,7 @@ def _is_argument(value: object) -> bool:
 
 
 def _are_named(values: object) -> bool:
-    """Attributes: by words, each a number, a word, a small tensor, or a list of numbers, words and such lists."""
+    """Whether attributes are words with numbers, words, small tensors, or lists of numbers, words and such lists."""
     return (
         _is_object(values)
         and len(values) <= MAX_ARGUMENTS
@@ -135,12 +146,12 @@ def _are_named(values: object) -> bool:
 
 def _is_attribute(value: object, depth: int = 3) -> bool:
     if is_list(value):
-        return depth > 0 and len(value) <= MAX_PARTS and all(_is_attribute(one, depth - 1) for one in value)
+        return depth > 0 and len(value) <= MAX_PARTS and all(_is_attribute(item, depth - 1) for item in value)
     return value is None or _is_number(value) or _is_tensor(value) or is_word(value)
 
 
 def is_word(value: object) -> bool:
-    """A name of a mode."""
+    """Whether a value is a word, such as the name of a mode."""
     return isinstance(value, str) and WORD.fullmatch(value) is not None
 
 
@@ -172,7 +183,7 @@ def _is_number(value: object) -> bool:
 
 
 def is_list(value: object) -> TypeGuard[list[Any]]:
-    """Whether it is a list."""
+    """Whether a value is a list."""
     return isinstance(value, list)
 
 

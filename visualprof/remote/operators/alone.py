@@ -1,4 +1,4 @@
-"""A file with a call of an operator, run alone in the place of a model."""
+"""A file with an operator call, which runs alone instead of a model."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from visualprof.remote.operators.clock import OperatorRejected, RunnableOperator
 from visualprof.remote.protocol import Spec, TaskFailure
 
 SUFFIX = ".operator"
-REPEATS = "repeats"  # an option that only such a file has: timed calls, "" as many as take a second
+REPEATS = "repeats"  # an option of such files: number of timed calls, "" for about a second of calls
 NOT_ASSUMED = "nothing"
 TEXT_KEYS = ("overload", "device", "runtime")
 NUMBER_KEYS = (
@@ -29,19 +29,20 @@ NUMBER_KEYS = (
 
 
 def call_suffix(framework: str) -> str:
-    """Of the files with calls of a framework: each backend has its own."""
+    """Return the suffix of files with calls of a framework; each backend has its own."""
     return SUFFIX if framework == "torch" else f".{framework}_operator"
 
 
 def is_call(path: Path, framework: str) -> bool:
-    """Whether a file, by its name, has a call of that framework."""
+    """Whether a file, by its name, holds a call of a framework."""
     return path.suffix == call_suffix(framework)
 
 
 def measure_file(path: Path, spec: Spec) -> tuple[RunnableOperator, dict[str, str]]:
-    """The operator of a file, and what it takes alone: `clock.measure` as texts.
+    """Return the operator of a file, and the results of `clock.measure_operator` as texts.
 
-    Raises: TaskFailure: it does not run here, or the spec asks for what an operator has not.
+    Raises:
+        TaskFailure: The operator cannot run here, or the run configuration has settings that operators do not support.
     """
     operator = open_operator(path, spec)
     try:
@@ -53,16 +54,20 @@ def measure_file(path: Path, spec: Spec) -> tuple[RunnableOperator, dict[str, st
 
 
 def open_operator(path: Path, spec: Spec) -> Any:
-    """The operator of a file on its device, as `Runs`. Raises: TaskFailure: as `measured`."""
-    others = sorted(spec.options.keys() - {REPEATS})
-    if spec.precision or others:
+    """Return the operator of a file on its device.
+
+    Raises:
+        TaskFailure: As for `measure_file`.
+    """
+    unsupported = sorted(spec.options.keys() - {REPEATS})
+    if spec.precision or unsupported:
         error = msg(
-            "remote.spec_operator_alone_runs", f"spec '{spec.id}': an operator alone runs in the types of its inputs"
+            "remote.spec_operator_alone_runs", f"spec '{spec.id}': a single operator runs in the types of its inputs"
         )
         raise TaskFailure(
             "input_error",
             error,
-            msg("remote.leave_out_option", f"leave out the option {others[0] if others else 'precision'}"),
+            msg("remote.leave_out_option", f"leave out the option {unsupported[0] if unsupported else 'precision'}"),
         )
     call = read_call(path)
     runner = importlib.import_module(f"visualprof.remote.operators.{call.framework}_call")
@@ -81,7 +86,7 @@ def _failure(path: Path, refusal: OperatorRejected) -> TaskFailure:
 
 
 def parse_result(effective: Mapping[str, str]) -> dict[str, Any]:
-    """What `clock.measure` gave, from the texts of `measured`; None for numbers that are none."""
+    """Return the result of `clock.measure_operator` from the texts of `measure_file`; `None` for invalid numbers."""
     texts: dict[str, Any] = {name: effective.get(name, "") for name in TEXT_KEYS}
     numbers = {name: _whole(effective.get(name, "")) for name in NUMBER_KEYS}
     assumed = effective.get("assumed", NOT_ASSUMED)
@@ -93,6 +98,10 @@ def _whole(text: str) -> int | None:
 
 
 def read_call(path: Path) -> Call:
-    """The call of a file. Raises: TaskFailure: it is none."""
+    """Return the call of a file.
+
+    Raises:
+        TaskFailure: The file is not a call.
+    """
     with path.open("rb") as file:
         return decode_call(file.read(MAX_BYTES + 1))

@@ -1,14 +1,14 @@
-"""What an operator took alone beside what it took in the run and what its device could do at best."""
+"""Compare the time of an operator alone with its time in the run and with the best possible time of its device."""
 
 from typing import Any
 
 
 def comparison_lines(result: dict[str, Any], recorded: dict[str, Any]) -> list[str]:
-    """The lines that say what it took alone, in the run, and what the device could do at best."""
+    """Return lines with the operator's time alone, in the run, and at the device's peak."""
     where = "device" if result["profiled_device_ns"] else "host"
     profiled, before, peak = result[f"profiled_{where}_ns"], recorded.get(f"{where}_ns"), recorded.get("peak_ns")
     spread = f"{result['min_ns'] / 1e3:,.2f} to {result['max_ns'] / 1e3:,.2f} us"
-    nothing = f"a call of nothing {result['clock_ns'] / 1e3:,.2f} us"
+    nothing = f"an empty call {result['clock_ns'] / 1e3:,.2f} us"
     lines = [
         f"{result['overload']} on {result['device']}, {result['runtime']}, {result['threads']} threads",
         _line("alone", result["median_ns"], f"median of {result['repeats']}, {spread}; {nothing}"),
@@ -24,7 +24,7 @@ def comparison_lines(result: dict[str, Any], recorded: dict[str, Any]) -> list[s
         lines.append(_line("at the peak", peak, f"of the device of the run{share}"))
     if result["assumed"]:
         lines.append(f"not in the profile, assumed: {', '.join(result['assumed'])}")
-    return [*lines, "alone: inputs lie in caches, clocks may be higher, nothing else runs; values are random"]
+    return [*lines, "alone: inputs are in caches, clocks may be higher, nothing else runs; values are random"]
 
 
 def _line(what: str, ns: float, more: str) -> str:
