@@ -1,6 +1,6 @@
-"""Runs one operator of MegEngine alone: inputs like those of the run, clock, and the profiler of a graph of it.
+"""Run one MegEngine operator alone, with inputs like those of the run, and the profiler of a graph of it.
 
-Of MegEngine and the standard library: `script.py` makes a file of its own of it, and agents run it as it is.
+Uses MegEngine and the standard library: `script.py` creates a file from this module, and agents import it.
 """
 
 import importlib
@@ -58,12 +58,12 @@ class Operator:
         self._tensors = [mge.Tensor(self._values(place)) for place in range(len(self._arguments))]
 
     def prepare_call(self) -> Callable[[], Any]:
-        """One call."""
+        """Return one call."""
         operator, tensors, apply = self._operator, self._tensors, core.apply
         return lambda: apply(operator, *tensors)
 
     def synchronize(self) -> None:
-        """Until everything is done."""
+        """Wait until all work has finished."""
         mge._full_sync()  # noqa: SLF001 - nothing public waits for all
 
     def check_run(self) -> None:
@@ -85,20 +85,20 @@ class Operator:
             )
 
     def time_calls(self, count: int) -> tuple[list[float], list[float]]:
-        """Times in ns of calls, and of waiting for nothing."""
+        """Return times in ns of calls, and of empty calls."""
         return time_on_host(self.prepare_call, count, self.synchronize), time_on_host(
             lambda: do_nothing, count, self.synchronize
         )
 
     def profile(self, count: int) -> tuple[float | None, float | None]:
-        """Median ns on the device, by the profiler of a graph of this operator; on the host the profile has none."""
+        """Return the median ns on the device from the profiler of a graph of this operator. It has no host times."""
         try:
             return None, median_or_none([_device_ns(profile) for profile in self.static_profiles(count)])
         except RuntimeError:  # a graph takes shapes as tensors alone
             return None, None
 
     def static_profiles(self, count: int) -> list[dict[str, Any]]:
-        """Static profiles of so many runs."""
+        """Return static profiles of some runs."""
         apply, operator = core.apply, self._operator
 
         def run(*tensors: Any) -> Any:
@@ -145,7 +145,7 @@ class Operator:
             ) from error
 
     def _told(self) -> dict[str, Any]:
-        """Parameters that the profile has no words for, by the shapes of the run."""
+        """Return parameters that the profile does not contain, derived from the shapes of the run."""
         shapes: list[list[int]] = [one["shape"] for one in self._arguments]
         outputs: list[list[int]] = self._form.get("outputs") or [[]]
         if self._name == "LayerNorm":
@@ -161,7 +161,7 @@ class Operator:
         return {"items": items} if items else {}
 
     def _assume(self, names: set[str], default: Any) -> None:
-        """Says which parameters have their defaults, of those that change what is computed."""
+        """Record which parameters that affect the result have their defaults."""
         missing = sorted(names & {"axis", "eps", "epsilon"}) if self._name not in (*SHAPED, "GetVarShape") else []
         self.assumed += [f"{name}={getattr(default, name)!r}" for name in missing]
 
@@ -188,7 +188,7 @@ class Operator:
         return np.asarray(self._random.random(shape, np.float32), dtype)
 
     def _other_type(self) -> str:
-        """The type of the first input of which it is known."""
+        """Return the type of the first input with a known type."""
         known: list[str] = [one["dtype"] for one in self._arguments if one.get("dtype")]
         return [*known, "float32"][0]
 
@@ -216,7 +216,7 @@ class Operator:
 
 
 def _axes(before: list[int], after: list[int], *, removed: bool) -> list[int]:
-    """Where sides of 1 go, or come from, one after the other."""
+    """Return the axes of size 1 that are removed or added, one after the other."""
     left, rest, axes = list(before if removed else after), list(after if removed else before), list[int]()
     place = 0
     while place < len(left):
@@ -241,7 +241,7 @@ def _device_ns(profile: dict[str, Any]) -> float:
 
 
 def operator(call: dict[str, Any], device: str, _threads: int) -> Operator:
-    """The operator of a call; a CPU computes on one thread."""
+    """Return the operator of a call. A CPU uses one thread."""
     return Operator(call, device)
 
 

@@ -1,6 +1,6 @@
-"""Runs one operator of ONNX Runtime alone: a model of that node, inputs like those of the run, clock.
+"""Run one ONNX Runtime operator alone: a model of that node with inputs like those of the run.
 
-Of onnxruntime, onnx and the standard library: `script.py` makes a file of its own of it, and agents run it as it is.
+Uses onnxruntime, onnx and the standard library: `script.py` creates a file from this module, and agents import it.
 """
 
 import importlib
@@ -74,12 +74,12 @@ class Operator:
         self._session, self._binding = self._open(self._options())
 
     def prepare_call(self) -> Callable[[], Any]:
-        """One call; inputs and outputs lie on the device."""
+        """Return one call, with inputs and outputs on the device."""
         run, binding = self._session.run_with_iobinding, self._binding
         return lambda: run(binding)
 
     def synchronize(self) -> None:
-        """Until the device has done everything."""
+        """Wait until the device has finished."""
         self._binding.synchronize_outputs()
 
     def check_run(self) -> None:
@@ -93,7 +93,7 @@ class Operator:
             ) from error
 
     def time_calls(self, count: int) -> tuple[list[float], list[float]]:
-        """Times in ns of calls, and of a session that gives one number back."""
+        """Return times in ns of calls, and of a session that returns one number."""
         call: dict[str, Any] = {
             "operator": "Identity",
             "arguments": [{"shape": [], "dtype": "float32"}],
@@ -105,7 +105,7 @@ class Operator:
         )
 
     def profile(self, count: int) -> tuple[float | None, float | None]:
-        """Medians of ONNX Runtime's profiler, ns: of the node, and of all kernels of a run on the device."""
+        """Return medians of ONNX Runtime's profiler in ns: of the node, and of all kernels of a run on the device."""
         with tempfile.TemporaryDirectory() as folder:
             events = json.loads(Path(self.record(count + 1, folder)[0]).read_bytes())  # memory is planned in the first
         own = [one for one in events if one["cat"] == "Node" and one["name"].endswith("_kernel_time")]
@@ -114,7 +114,7 @@ class Operator:
         return median_or_none(host), sum(kernels) / (count + 1) if kernels else None
 
     def record(self, count: int, folder: str) -> tuple[str, int]:
-        """Write a profile of so many runs; its path, and the epoch of its time 0, ns."""
+        """Write a profile of some runs. Return its path, and the epoch of its time 0 in ns."""
         options = self._options()
         options.enable_profiling, options.profile_file_prefix = True, os.path.join(folder, "ort_profile")
         session, binding = self._open(options)
@@ -152,7 +152,7 @@ class Operator:
         return session, binding
 
     def _model(self) -> tuple[Any, dict[str, Any]]:
-        """The model, and values of its inputs."""
+        """Return the model, and values of its inputs."""
         helper, names, inputs, weights = onnx.helper, list[str](), list[Any](), list[Any]()
         feeds = dict[str, Any]()
         for place, one in enumerate(self._arguments):
@@ -186,7 +186,7 @@ class Operator:
         return helper.make_model(graph, opset_imports=opsets, ir_version=IR), feeds
 
     def _attribute(self, value: Any) -> Any:
-        """A tensor by its values, everything else as it is."""
+        """Return a tensor attribute by its values, other attributes unchanged."""
         if not _is_tensor(value):
             return value
         return _weight(self._values(value, -1), "value", _kind(value["dtype"]))
@@ -212,7 +212,7 @@ class Operator:
         return np.asarray(self._random.random(shape, np.float32), "float32" if dtype == "bfloat16" else dtype)
 
     def _bounds(self, place: int) -> tuple[int, int]:
-        """Whole numbers of an input: places in another one, else small ones."""
+        """Return the range of whole numbers of an input: valid indices of another input, otherwise small numbers."""
         at, of = PLACES.get(self._name, (-1, -1))
         if place != at:
             return 1, 8
@@ -256,7 +256,7 @@ def _bytes(one: dict[str, Any]) -> int:
 
 
 def _weight(values: Any, name: str, kind: int) -> Any:
-    """A constant of a model."""
+    """Return a constant of a model."""
     if kind == onnx.TensorProto.BFLOAT16:
         raw = (values.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16).tobytes()
         return onnx.helper.make_tensor(name, kind, values.shape, raw, raw=True)
@@ -272,7 +272,7 @@ def _placed(values: Any, kind: int) -> tuple[Any, Any]:
 
 
 def operator(call: dict[str, Any], device: str, threads: int) -> Operator:
-    """The operator of a call. threads: of the CPU, 0 as ONNX Runtime chooses."""
+    """Return the operator of a call; `threads`: of the CPU, 0 for ONNX Runtime's choice."""
     return Operator(call, device, threads)
 
 

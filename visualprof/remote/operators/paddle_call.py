@@ -1,6 +1,6 @@
-"""Runs one operator of Paddle alone: inputs like those of the run, attributes by default, clock.
+"""Run one Paddle operator alone, with inputs like those of the run and default attributes.
 
-Of Paddle and the standard library: `script.py` makes a file of its own of it.
+Uses Paddle and the standard library: `script.py` creates a file from this module.
 """
 
 import importlib
@@ -56,12 +56,12 @@ class Operator:
         self._values = [self._value(place, one) for place, one in enumerate(self._arguments)]
 
     def prepare_call(self) -> Callable[[], Any]:
-        """One call."""
+        """Return one call."""
         call, values = self._call, self._values
         return lambda: call(*values)
 
     def synchronize(self) -> None:
-        """Until the device has done everything."""
+        """Wait until the device has finished."""
         if self.device_name != "cpu":
             paddle.device.synchronize()
 
@@ -76,13 +76,13 @@ class Operator:
             ) from error
 
     def time_calls(self, count: int) -> tuple[list[float], list[float]]:
-        """Times in ns of calls, and of calls of nothing."""
+        """Return times in ns of calls, and of empty calls."""
         return time_on_host(self.prepare_call, count, self.synchronize), time_on_host(
             lambda: do_nothing, count, self.synchronize
         )
 
     def profile(self, count: int) -> tuple[float | None, float | None]:
-        """Medians of Paddle's profiler, ns: of the operator, and of all kernels of a run on the device."""
+        """Return medians of Paddle's profiler in ns: of the operator, and of all kernels of a run on the device."""
         tools, run = importlib.import_module("paddle.profiler"), self.prepare_call()
         targets = [tools.ProfilerTarget.CPU] + ([tools.ProfilerTarget.GPU] if self.device_name != "cpu" else [])
         with tempfile.TemporaryDirectory() as folder:
@@ -99,7 +99,11 @@ class Operator:
         return median_or_none(host), sum(device) / count if device else None
 
     def _found(self) -> Any:
-        """Paddle's function of that name, which is one of its operators. Raises: Refused: there is none."""
+        """Return Paddle's function of that name if it is an operator.
+
+        Raises:
+            OperatorRejected: There is no such operator.
+        """
         name = RENAMED.get(self._name, re.sub(r"_v2$|2$", "", self._name))
         known = NAME.fullmatch(name) and not UNSAFE.search(name) and hasattr(paddle._C_ops, name)  # noqa: SLF001
         found = getattr(paddle, name, None) or getattr(paddle.nn.functional, name, None) if known else None
@@ -147,13 +151,13 @@ def _each(value: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _ns(event: dict[str, Any]) -> float:
-    """How long an event took; its arguments have the digits that `dur` lost."""
+    """Return the duration of an event. Its arguments have the digits that `dur` lost."""
     begin, end = (str(event["args"].get(key, "")).removesuffix(" us") for key in ("start_time", "end_time"))
     return ((float(end) - float(begin)) if begin and end else float(event["dur"])) * 1e3
 
 
 def operator(call: dict[str, Any], device: str, _threads: int) -> Operator:
-    """The operator of a call; how many threads compute is Paddle's choice."""
+    """Return the operator of a call. Paddle chooses the number of threads."""
     return Operator(call, device)
 
 

@@ -1,6 +1,6 @@
-"""Runs one operator of PyTorch alone: inputs like those of the run, overload by PyTorch's own schemas, clock.
+"""Run one PyTorch operator alone, with inputs like those of the run and the overload that PyTorch's schemas select.
 
-Of PyTorch and the standard library: `script.py` makes a file of its own of it, and agents run it as it is.
+Uses PyTorch and the standard library: `script.py` creates a file from this module, and agents import it.
 """
 
 import importlib
@@ -34,14 +34,16 @@ BATCH = 20  # calls that it launches meanwhile
 
 
 class Operator:
-    """An operator with its inputs on a device.
+    """An operator with its inputs on a device. Attributes as in `RunnableOperator`.
 
     Args:
-        name: `namespace::name`. arguments: in the order of its schema, of which more may follow that have defaults: a
-            tensor as {"shape", "strides", "dtype"}, {"tensors": [...]}, a number, a list of numbers, or None where the
-            profile has no value.
-    Attributes: overload: the whole name. assumed: what the profile does not say. at_once: calls that fit into memory.
-    Raises: Refused.
+        name: `namespace::name`.
+        arguments: In the order of the schema; missing ones have defaults. A tensor is {"shape", "strides", "dtype"},
+            several are {"tensors": [...]}; others are numbers, lists of numbers, or `None` if the profile has no value.
+        device: The device.
+
+    Raises:
+        OperatorRejected: The operator cannot run here.
     """
 
     def __init__(self, name: str, arguments: Sequence[Any], device: str) -> None:
@@ -61,7 +63,7 @@ class Operator:
         self._values = {one.name: self._value(one) for one in self._schema.arguments}
 
     def prepare_call(self) -> Callable[[], Any]:
-        """One call. What changes its inputs gets new ones, with the same values."""
+        """Return one call. An operator that changes its inputs gets copies with the same values."""
         again: Callable[[Any], Any] = _copied if self.writes else lambda value: value
         values = {name: again(value) for name, value in self._values.items()}
         places = [values[one.name] for one in self._schema.arguments if not one.kwarg_only]
@@ -74,7 +76,7 @@ class Operator:
         return run
 
     def synchronize(self) -> None:
-        """Until the device has done everything."""
+        """Wait until the device has finished."""
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
 
@@ -93,7 +95,7 @@ class Operator:
             ) from error
 
     def time_calls(self, count: int) -> tuple[list[float], list[float]]:
-        """Times in ns of calls and of calls of nothing: by events of CUDA, or by the host's clock."""
+        """Return times in ns of calls and of empty calls, by CUDA events or by the host's clock."""
         if self.device.type == "cuda":
             return self._device_times(self.prepare_call, count), self._device_times(lambda: do_nothing, count)
         return time_on_host(self.prepare_call, count, self.synchronize), time_on_host(
@@ -101,7 +103,7 @@ class Operator:
         )
 
     def _device_times(self, prepared: Callable[[], Callable[[], Any]], count: int) -> list[float]:
-        """Times in ns by events. The device begins when the host has launched a batch: launches are not in them."""
+        """Return times in ns by events. The device waits until the host has launched a batch, so launches do not count."""
         times = list[float]()
         while len(times) < count:
             calls = [prepared() for _ in range(min(BATCH, count - len(times), self.max_prepared_calls))]
@@ -117,7 +119,7 @@ class Operator:
         return times
 
     def profile(self, count: int) -> tuple[float | None, float | None]:
-        """Medians of PyTorch's profiler, ns: on the host, and of the work on the device."""
+        """Return medians of PyTorch's profiler in ns, on the host and on the device."""
         kinds = [torch.profiler.ProfilerActivity.CPU]
         if self.device.type == "cuda":
             kinds.append(torch.profiler.ProfilerActivity.CUDA)
@@ -148,7 +150,7 @@ class Operator:
         return recorded
 
     def _tensor(self, described: dict[str, Any], name: str) -> Any:
-        """A tensor of random values, in memory as it was in the run."""
+        """Return a tensor of random values with the memory layout of the run."""
         shape, strides, dtype = described["shape"], described.get("strides"), described.get("dtype")
         if strides is None:
             self.assumed.append(f"{name}: contiguous")
@@ -160,7 +162,7 @@ class Operator:
         return torch.as_strided(flat, shape, strides)
 
     def _other_type(self) -> str:
-        """The type of the first tensor of which it is known."""
+        """Return the type of the first tensor with a known type."""
         types = (one.get("dtype") for value in self._recorded.values() for one in _tensors(value))
         return next(filter(None, types), "float32")
 
@@ -176,7 +178,7 @@ class Operator:
         return values.to(dtype)
 
     def _whole(self, count: int, name: str) -> Any:
-        """Whole numbers: places in another tensor where they are that, else small ones."""
+        """Return whole numbers: valid indices if the input indexes another tensor, otherwise small ones."""
         if name.startswith("cum_seq") and count > 1:  # where the sequences of a batch begin, and its end
             total = self._size("key" if name.endswith("_k") else "query", 0) or 0
             return (torch.arange(count, device=self.device) * total) // (count - 1)
@@ -186,7 +188,7 @@ class Operator:
         return torch.randint(0, max(bound, 1), (count,), device=self.device)
 
     def _bound(self, name: str) -> int:
-        """What such places stay below; 1 where that is unknown, so that all are 0."""
+        """Return the exclusive upper bound of such indices; 1 if unknown, so that all are 0."""
         base = self._name.partition("::")[2].strip("_")
         if "offset" in name:
             return 1
@@ -201,7 +203,7 @@ class Operator:
         return math.prod(self._shape("self")) if base in ("take", "put") else 1
 
     def _shape(self, name: str) -> list[int]:
-        """Sides of an input; none of what is no tensor."""
+        """Return the shape of an input, empty if it is not a tensor."""
         value = self._recorded.get(name)
         return value.get("shape", []) if _has_tensors(value) else []
 
@@ -210,7 +212,7 @@ class Operator:
         return shape[dim] if -len(shape) <= dim < len(shape) else None
 
     def _check_memory(self, arguments: Sequence[Any]) -> None:
-        """Raises: Refused: the inputs do not fit into the memory that is free."""
+        """Check that the inputs fit into the free memory."""
         needed = 0
         for one in (one for value in arguments for one in _tensors(value)):
             size = torch.empty(0, dtype=getattr(torch, one.get("dtype") or "float32")).element_size()
@@ -221,9 +223,10 @@ class Operator:
 
 
 def overload_of(name: str, arguments: Sequence[Any]) -> Any:
-    """The first schema that the arguments fit, one with as many of them before others.
+    """Return the first schema that fits the arguments; schemas with the same number of arguments come first.
 
-    Raises: Refused: there is none.
+    Raises:
+        OperatorRejected: No schema fits.
     """
     if not NAME.fullmatch(name) or name.partition("::")[2].strip("_").startswith(UNSAFE):
         raise OperatorRejected(msg("remote.no_operator_run_alone", f"{name!r} is no operator that is run alone"))
@@ -292,7 +295,7 @@ def _has_tensors(value: Any) -> TypeGuard[dict[str, Any]]:
 
 
 def _tensors(value: Any) -> list[dict[str, Any]]:
-    """The tensors of an argument."""
+    """Return the tensors of an argument."""
     if not _has_tensors(value):
         return []
     tensors: list[dict[str, Any]] = value.get("tensors", [value])
@@ -307,12 +310,12 @@ def _contiguous(shape: list[int]) -> list[int]:
 
 
 def _extent(shape: list[int], strides: list[int]) -> int:
-    """Elements of the memory in which a tensor lies."""
+    """Return the number of elements of the memory that a tensor spans."""
     return 0 if 0 in shape else 1 + sum((side - 1) * stride for side, stride in zip(shape, strides, strict=True))
 
 
 def _copied(value: Any) -> Any:
-    """Tensors with memory of their own, laid out alike."""
+    """Return tensors copied to separate memory with the same layout."""
     if _is_list(value):
         return [_copied(one) for one in value]
     if not isinstance(value, torch.Tensor):
@@ -323,7 +326,7 @@ def _copied(value: Any) -> Any:
 
 
 def operator(call: dict[str, Any], device: str, threads: int) -> Operator:
-    """The operator of a call. threads: of the CPU, 0 as PyTorch chooses."""
+    """Return the operator of a call; `threads`: of the CPU, 0 for PyTorch's choice."""
     if threads > 0:
         torch.set_num_threads(threads)
     return Operator(call["operator"], call["arguments"], device)
