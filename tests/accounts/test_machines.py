@@ -68,7 +68,7 @@ def test_a_machine_joins_by_a_code_and_is_its_users_alone(team: Team) -> None:
     assert shown(team.browser("root"))["box"]["owner"] == "ann@example.org"
     assert deeds(team)[:2] == [("ann@example.org", "add machine"), ("ann@example.org", "make machine code")]
     again = register(ann, code, "second")
-    assert (again.status_code, again.get_json()["error"]) == (401, "this code was used, or is none")
+    assert (again.status_code, again.get_json()["error"]) == (401, "invalid or already used join code")
 
 
 def test_a_code_lasts_ten_minutes_and_as_long_as_its_users_rights(team: Team, monkeypatch: pytest.MonkeyPatch) -> None:

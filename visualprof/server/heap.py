@@ -1,4 +1,4 @@
-"""Memory that a large answer needed, back to the system."""
+"""Return memory that a large answer needed to the operating system."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from functools import cache
 
 
 def trim_heap() -> None:
-    """Free what is free.
+    """Return freed memory to the operating system. Takes 10 to 90 ms.
 
-    The allocator of glibc keeps what a thread has freed for that thread: after the views of 1,024 ranks, each answered
-    by another one, 0.9 of 1.1 GB of the process. It takes 10 to 90 ms.
+    The allocator of glibc keeps freed memory per thread. After views of 1,024 ranks, answered by different threads,
+    that was 0.9 of the 1.1 GB of the process.
     """
     trim = _malloc_trim()
     if trim:
@@ -20,7 +20,7 @@ def trim_heap() -> None:
 
 @cache
 def _malloc_trim() -> Callable[[int], int] | None:
-    """`malloc_trim`; None where the allocator is another one."""
+    """Return `malloc_trim`, `None` if the allocator is not glibc's."""
     try:
         return ctypes.CDLL(None).malloc_trim
     except (AttributeError, OSError, TypeError):  # of macOS, musl; Windows

@@ -1,4 +1,4 @@
-"""Names and addresses of machines, as they stand in URLs and headers."""
+"""Names and addresses of machines in URLs and headers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 
 def is_ip_address(host: str) -> bool:
-    """Is it an IP address, in brackets or not, rather than a name?"""
+    """Whether a host is an IP address, with or without brackets, and not a name."""
     try:
         ipaddress.ip_address(host.strip("[]"))
     except ValueError:
@@ -16,17 +16,17 @@ def is_ip_address(host: str) -> bool:
 
 
 def is_loopback(host: str) -> bool:
-    """Is it the loopback, by name or by address?"""
+    """Whether a host is the loopback, by name or by address."""
     return host == "localhost" or (is_ip_address(host) and ipaddress.ip_address(host.strip("[]")).is_loopback)
 
 
 def original_client(peer: str, forwarded: Sequence[str], proxies: Sequence[str]) -> str:
-    """Who sent a request: the nearest address that is no proxy of ours.
+    """Return the address of the client: the nearest one that is not a trusted proxy.
 
     Args:
-        peer: who is connected.
-        forwarded: headers in which proxies say for whom they ask; from anybody else they are no more than a claim.
-        proxies: networks of our proxies, such as 10.0.0.0/8.
+        peer: Address of the connection.
+        forwarded: `X-Forwarded-For` headers, which are trusted only if a trusted proxy sent them.
+        proxies: Networks of trusted proxies, such as 10.0.0.0/8.
     """
     chain = [part.strip() for header in forwarded for part in header.split(",") if header]
     while chain and is_proxy(peer, proxies):
@@ -35,7 +35,7 @@ def original_client(peer: str, forwarded: Sequence[str], proxies: Sequence[str])
 
 
 def is_proxy(peer: str, proxies: Sequence[str]) -> bool:
-    """Is it one of ours? proxies: their networks."""
+    """Whether an address belongs to one of the trusted proxy networks."""
     if not is_ip_address(peer):
         return False
     address = ipaddress.ip_address(peer.strip("[]"))

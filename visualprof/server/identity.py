@@ -1,4 +1,4 @@
-"""Who sends a request: told from its cookie or token, once, before anything else is done with it."""
+"""Authenticate a request by its cookie or token, and authorize it for a route."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ RequiredRole = Literal["anyone", "agent", "link", "viewer", "member", "admin"]
 
 
 def current_principal() -> Principal:
-    """Who sends the present request."""
+    """Return the principal of the current request."""
     return g.principal
 
 
 def current_actor() -> Actor:
-    """Who sends the present request, and from where."""
+    """Return the principal and the address of the current request."""
     return Actor(g.principal, client_address())
 
 
 def client_address() -> str:
-    """The address that the present request comes from."""
+    """Return the client address of the current request."""
     return original_client(request.remote_addr or "", request.headers.getlist("X-Forwarded-For"), g.proxies)
 
 
@@ -46,7 +46,7 @@ Identify = Callable[[str, HeaderGetter], Principal]  # by the address that is co
 
 
 def create_identifier(settings: Settings, accounts: Accounts | None, proxied: ProxyAuth | None = None) -> Identify:
-    """Tell by the headers of a request who sends it. proxied: people are logged in by a proxy, and not here."""
+    """Return a function that identifies the sender of a request. With `proxied`, a proxy logs users in."""
 
     def by_token(_: str, header: HeaderGetter) -> Principal:
         said = header(TOKEN_HEADER).encode("utf-8", "replace")
@@ -74,12 +74,12 @@ def create_identifier(settings: Settings, accounts: Accounts | None, proxied: Pr
 
 
 def authorize(needs: RequiredRole, accounts: bool, acts: bool) -> None:
-    """Let a request pass, or not.
+    """Check that the current request may use a route.
 
     Args:
-        needs: of its route.
-        accounts: the server has them.
-        acts: it changes something.
+        needs: Role that the route needs.
+        accounts: Whether the server has accounts.
+        acts: Whether the request changes data.
 
     Raises:
         Unauthenticated: Nobody has logged in, or a token is missing.
@@ -119,13 +119,13 @@ def authorize(needs: RequiredRole, accounts: bool, acts: bool) -> None:
 
 
 def cookie_name(settings: Settings, of: str = "visualprof") -> str:
-    """Of the session, or of a log-in. With TLS no other host may set it."""
+    """Return the name of a cookie. With TLS, its prefix keeps other hosts from setting the cookie."""
     return f"__Host-{of}" if settings.secure else of
 
 
 def set_cookie(
     response: Response, settings: Settings, cookie: str, of: str = "visualprof", age_s: int | None = None
 ) -> None:
-    """Send a cookie that ends with the browser, or after a time; with "" takes it back."""
+    """Set a cookie for the browser session or for `age_s` seconds. An empty value deletes it."""
     age = age_s if cookie else 0
     response.set_cookie(cookie_name(settings, of), cookie, age, httponly=True, samesite="Lax", secure=settings.secure)

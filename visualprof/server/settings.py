@@ -1,4 +1,4 @@
-"""How the server behaves; apart, because it is there before the application is imported."""
+"""Settings of the server, in a module of their own so that the application need not be imported."""
 
 from __future__ import annotations
 
@@ -13,28 +13,39 @@ DIST = Path(__file__).parents[1] / "frontend" / "dist"
 
 @dataclass(frozen=True)
 class Settings:
-    """How the server behaves.
+    """Settings of a server.
 
-    language: of the page when the browser has not chosen; "" leaves it to the browser.
-    read_only: refuse everything that is not a question. host: the address it is bound to.
-    allowed_hosts: names besides localhost by which browsers may call it; "*" is any.
-    embedded_in: origins of pages, besides its own, that may show it in a frame.
-    dist: the built page. engine: what reads files, as `engines.start` names it.
-    data: where jobs are kept instead of the first log directory's `.visualprof`.
-    database: its URL, with a password perhaps; "" is a file there.
-    store: the bucket of uploads and of results on their way; None keeps them in `data`. store_runs: and of runs.
-    cache_bytes: of copies beside the server.
-    with_agent: run jobs on this machine. lease_s: how long an agent may be silent.
-    token: without it nothing is changed and the registration token is not shown; "" asks for none.
-    private: it is asked for reading, too.
-    accounts: people log in instead; registration: whether they make their accounts themselves.
-    base_url: by which browsers reach it, where a proxy is in front. proxies: networks whose word on senders counts.
-    user_header: in which those say who is logged in; "" has people log in here.
-    oidc: the issuer of OpenID Connect at which people may log in, "" is none; oidc_client, oidc_secret: of this server
-    there. oidc_admin_group: whose members are administrators.
-    smtp: sends e-mail, with its user in it; "" sends none. smtp_password: that user's. mail_from: "" is that user.
-    webhook_networks: private networks to which notices may be sent.
-    slower: by what share a point takes longer than before when its owner is told.
+    Attributes:
+        language: Language of the web UI if the browser has not chosen one. "" leaves the choice to the browser.
+        read_only: Reject every request that changes data.
+        host: Address that the server listens on.
+        allowed_hosts: Names besides localhost by which browsers may reach the server. "*" allows any name.
+        embedded_in: Origins of other sites that may show the web UI in a frame.
+        dist: Folder of the built web UI.
+        engine: Engine that parses files, named as in `engines.start`.
+        data: Folder for jobs instead of the first log directory's `.visualprof`.
+        database: Database URL, which may contain a password. "" uses a file in the data folder.
+        store: Bucket for uploads and for results in transit. `None` keeps them in `data`.
+        store_runs: Keep runs in the bucket as well.
+        cache_bytes: Maximum size of local copies of stored files, in bytes.
+        with_agent: Run jobs on this machine.
+        lease_s: Seconds without a heartbeat after which an agent counts as offline.
+        token: Token required to change data and to see the registration token. "" requires none.
+        private: Require the token for reading as well.
+        accounts: Let users log in instead of using the token.
+        registration: Whether users may create accounts themselves.
+        base_url: URL by which browsers reach the server behind a proxy.
+        proxies: Networks of proxies whose forwarding headers are trusted.
+        user_header: Header in which a trusted proxy names the logged-in user. "" lets users log in here.
+        oidc: OpenID Connect issuer for log-ins. "" for none.
+        oidc_client: Client id of this server at the issuer.
+        oidc_secret: Client secret of this server at the issuer.
+        oidc_admin_group: Group of the issuer whose members are administrators.
+        smtp: URL of the mail server, including its user. "" sends no e-mail.
+        smtp_password: Password of the mail user.
+        mail_from: Sender address. "" uses the mail user.
+        webhook_networks: Private networks to which notifications may be sent.
+        regression_threshold: Relative slowdown of a measurement above which its owner is notified.
     """
 
     language: str = ""
@@ -70,5 +81,5 @@ class Settings:
 
     @property
     def secure(self) -> bool:
-        """Do browsers reach it by TLS?"""
+        """Whether browsers reach the server over TLS."""
         return self.base_url.startswith("https:")

@@ -1,4 +1,4 @@
-"""What takes a while to find out, and may be some seconds old."""
+"""Cache for values that are slow to compute and may be a few seconds old."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import Generic, TypeVar
 KeyT = TypeVar("KeyT")
 ValueT = TypeVar("ValueT")
 
-_IDLE_FACTOR = 20  # of the time at most a twentieth is spent on it
+_IDLE_FACTOR = 20  # the pause is at least 20 times the computing time
 
 
 class ThrottledCache(Generic[KeyT, ValueT]):
-    """Asks at most every so many seconds, whoever wants to know. What did not change stays the same object.
+    """Cached result of a function that is called at most once per interval. An unchanged result stays the same object.
 
     Args:
-        ask: finds it out.
-        every_s: how old it may be; older where it takes long to find out.
+        ask: Computes the value.
+        every_s: Minimum seconds between calls; longer if the computation is slow.
     """
 
     def __init__(self, ask: Callable[[KeyT], ValueT], every_s: float) -> None:
@@ -28,7 +28,7 @@ class ThrottledCache(Generic[KeyT, ValueT]):
         self._due = 0.0
 
     def get(self, thing: KeyT) -> ValueT:
-        """What was found out of it last, or now."""
+        """Return the cached value of a key, computed again if it is too old."""
         with self._lock:
             begun = time.monotonic()
             if self._known is None or self._known[0] is not thing or begun >= self._due:
@@ -41,5 +41,5 @@ class ThrottledCache(Generic[KeyT, ValueT]):
             return self._known[1]
 
     def invalidate(self) -> None:
-        """Ask again when somebody wants to know."""
+        """Compute the value again at the next request."""
         self._due = 0.0

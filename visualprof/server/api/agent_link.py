@@ -158,7 +158,8 @@ class AgentLink(Resource):
         """
         if self._machines:
             refused = Unauthenticated(
-                "this code was used, or is none", "the Machines page makes one: it lasts ten minutes"
+                "invalid or already used join code",
+                "create a new one on the Machines page; it is valid for ten minutes",
             )
         else:
             refused = Unauthenticated("this is not the server's token", "the Machines page shows it")
