@@ -71,7 +71,8 @@ def test_a_tree_of_several_cases_wants_a_name(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "words"),
-    [("- 1\n- 2", "not a mapping of keys"), ("a: [1", "while parsing"), ("a: !!python/object:os.x {}", "could not determine"),
+    [("- 1\n- 2", "not a mapping of keys"), ("a: [1", "while parsing"),
+     ("a: !!python/object:os.x {}", "could not determine"),
      ("a: &x [1,1,1,1]\nb: &y [*x,*x,*x,*x]\nc: &z [*y,*y,*y,*y]\nd: [*z,*z,*z,*z]\ne: [*z,*z,*z,*z]\nf: *z\ng: *z\n",
       "not a mapping of keys"), ("a: 2020-01-01", "not a mapping of keys")],
 )  # fmt: skip

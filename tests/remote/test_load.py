@@ -58,10 +58,10 @@ class Counted:
                 heapq.heappop(self._sleeping)
             self._turn.notify_all()
 
-    def run_concurrently(self, lanes: Sequence[StreamLoop], begin: Callable[[], None]) -> None:
+    def run_concurrently(self, streams: Sequence[StreamLoop], on_start: Callable[[], None]) -> None:
         def start() -> None:
-            begin()
-            self._lanes = len(lanes)
+            on_start()
+            self._lanes = len(streams)
 
         def counted(lane: StreamLoop) -> StreamLoop:
             def run(meet: Callable[[], Any]) -> None:
@@ -72,7 +72,7 @@ class Counted:
 
             return run
 
-        ThreadScheduler().run_concurrently([counted(lane) for lane in lanes], start)
+        ThreadScheduler().run_concurrently([counted(lane) for lane in streams], start)
         self._lanes = 0
 
 

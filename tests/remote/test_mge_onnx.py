@@ -94,5 +94,7 @@ def test_operators_that_are_not_in_the_set_are_named_before_anything_is_made(
     path = net(tmp_path, "more") if model == "net" else shared(f"models/megengine/{model}.mge")
     with pytest.raises(TaskFailure) as told:
         convert("mge_onnx", path, tmp_path / "work", megengine_python())
-    assert told.value.error == f"MegEngine .mge as ONNX is nothing for this model: it has unsupported operators: {unfit}"
+    assert (
+        told.value.error == f"MegEngine .mge as ONNX is nothing for this model: it has unsupported operators: {unfit}"
+    )
     assert not [*(tmp_path / "work" / "out").rglob("*.onnx")]

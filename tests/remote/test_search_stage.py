@@ -112,7 +112,9 @@ def test_an_error_beyond_the_bound_is_found_on_ones_own_rows(tmp_path: Path) -> 
     found = result(job.run("search"))
     states = {(row["setting"]["conversion"], row["setting"]["batch"]): row for row in found["trials"]}
     assert {row["state"] for (conversion, _), row in states.items() if conversion == "none"} == {"feasible"}
-    assert {row["why"] for (conversion, _), row in states.items() if conversion != "none"} == {"error<1e-6: not satisfied"}
+    assert {row["why"] for (conversion, _), row in states.items() if conversion != "none"} == {
+        "error<1e-6: not satisfied"
+    }
     assert states["ort_int8_dynamic", "1"]["figures"]["error"] > 1e-6
     assert found["data_rows"] == 2
     assert found["best"]["verdict"] == "equal"  # the same file

@@ -103,7 +103,7 @@ class Operator:
         )
 
     def _device_times(self, prepared: Callable[[], Callable[[], Any]], count: int) -> list[float]:
-        """Return times in ns by events. The device waits until the host has launched a batch, so launches do not count."""
+        """Return times in ns from device events. The device waits for a whole batch, so launches do not count."""
         times = list[float]()
         while len(times) < count:
             calls = [prepared() for _ in range(min(BATCH, count - len(times), self.max_prepared_calls))]
