@@ -106,28 +106,35 @@ class Issuer:
         Raises:
             IssuerError: The issuer does not answer correctly.
         """
-        kept = secrets.token_urlsafe(32)
-        challenge = _authlib("oauth2.rfc7636").create_s256_code_challenge(_of(kept, "verifier"))
+        cookie_text = secrets.token_urlsafe(32)
+        challenge = _authlib("oauth2.rfc7636").create_s256_code_challenge(_derive(cookie_text, "verifier"))
         address = _authlib("oauth2.rfc6749.parameters").prepare_grant_uri(
-            self._endpoint("authorization"), self._client, "code", self._back, ["openid", "email", "profile"],
-            _of(kept, "state"), nonce=_of(kept, "nonce"), code_challenge=challenge, code_challenge_method="S256",
-        )  # fmt: skip
-        return kept, address
+            self._endpoint("authorization"),
+            self._client,
+            "code",
+            self._back,
+            ["openid", "email", "profile"],
+            _derive(cookie_text, "state"),
+            nonce=_derive(cookie_text, "nonce"),
+            code_challenge=challenge,
+            code_challenge_method="S256",
+        )
+        return cookie_text, address
 
-    def finish_login(self, kept: str, state: str, code: str, refusal: str = "") -> Identity:
+    def finish_login(self, cookie_text: str, state: str, code: str, issuer_error: str = "") -> Identity:
         """Return the identity of the user who comes back.
 
         Args:
-            kept: Text of the browser's cookie, "" without one.
+            cookie_text: Text of the browser's cookie, "" without one.
             state: State from the issuer.
             code: Code from the issuer.
-            refusal: Error from the issuer instead of a code.
+            issuer_error: Error from the issuer instead of a code.
 
         Raises:
             Unauthenticated: The answer belongs to another log-in, or it proves nothing.
             IssuerError: The issuer does not answer correctly.
         """
-        if not kept or not hmac.compare_digest(state.encode(), _of(kept, "state").encode()):
+        if not cookie_text or not hmac.compare_digest(state.encode(), _derive(cookie_text, "state").encode()):
             raise Unauthenticated(
                 msg(
                     "accounts.log_not_begun_browser",
@@ -135,10 +142,10 @@ class Issuer:
                 ),
                 _AGAIN,
             )
-        if refusal or not code:
-            raise Unauthenticated(msg("accounts.issuer_refused", f"the issuer refused: {_word(refusal)}"), _AGAIN)
-        tokens = self._redeemed(code, _of(kept, "verifier"))
-        claims = self._claims(tokens, _of(kept, "nonce"))
+        if issuer_error or not code:
+            raise Unauthenticated(msg("accounts.issuer_refused", f"the issuer refused: {_word(issuer_error)}"), _AGAIN)
+        tokens = self._redeemed(code, _derive(cookie_text, "verifier"))
+        claims = self._claims(tokens, _derive(cookie_text, "nonce"))
         return replace(self._identity(claims), token=str(tokens["id_token"]), session=_text(claims.get("sid")))
 
     def end_session_url(self, token: str) -> str:
@@ -148,7 +155,7 @@ class Issuer:
             token: ID token of the log-in.
         """
         try:
-            address = self._endpoint("end_session") if self._said().get("end_session_endpoint") else ""
+            address = self._endpoint("end_session") if self._load_metadata().get("end_session_endpoint") else ""
         except IssuerError:  # the local log-out does not depend on the issuer
             return ""
         asked = {"id_token_hint": token, "client_id": self._client, "post_logout_redirect_uri": self._back}
@@ -177,19 +184,19 @@ class Issuer:
                 LOGOUT_EVENT in claims["events"] and "nonce" not in claims and bool(_text(subject) or _text(session))
             )
         except (errors.JoseError, ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
-            what = _word(str(getattr(error, "claim", "") or type(error).__name__))
+            claim = _word(str(getattr(error, "claim", "") or type(error).__name__))
             raise BadParameter(
-                msg("accounts.logout_token_proves_nothing", f"logout_token: it proves nothing: {what}")
+                msg("accounts.logout_token_proves_nothing", f"logout_token: it proves nothing: {claim}")
             ) from error
         if not wanted or exp > time.time() + MAX_LOGOUT_AGE_S:
             raise BadParameter(msg("accounts.logout_token_ends_no", "logout_token: it ends no session"))
-        who = f"{self.url} {subject}" if _text(subject) else ""
-        return LogoutOrder(who, _text(session), name, (exp + MAX_CLOCK_SKEW_S) * 10**9)
+        user = f"{self.url} {subject}" if _text(subject) else ""
+        return LogoutOrder(user, _text(session), name, (exp + MAX_CLOCK_SKEW_S) * 10**9)
 
     def _redeemed(self, code: str, verifier: str) -> dict[str, Any]:
         """Exchange a code for an access token and an ID token."""
-        known = self._said().get("token_endpoint_auth_methods_supported", ["client_secret_basic"])
-        method = "client_secret_post" if "client_secret_post" in known else "client_secret_basic"
+        methods = self._load_metadata().get("token_endpoint_auth_methods_supported", ["client_secret_basic"])
+        method = "client_secret_post" if "client_secret_post" in methods else "client_secret_basic"
         body = {
             "grant_type": "authorization_code", "code": code, "redirect_uri": self._back, "code_verifier": verifier,
         }  # fmt: skip
@@ -207,22 +214,22 @@ class Issuer:
         from joserfc import errors
 
         its: Any = {"iss": {"essential": True, "value": self.url}, "aud": {"essential": True, "value": self._client}}
-        of = {"nonce": nonce, "client_id": self._client, "access_token": tokens.get("access_token")}
+        parameters = {"nonce": nonce, "client_id": self._client, "access_token": tokens.get("access_token")}
         try:
             token = self._signed(str(tokens.get("id_token", "")))
-            claims = _authlib("oidc.core").CodeIDToken(token.claims, token.header, its, of)
+            claims = _authlib("oidc.core").CodeIDToken(token.claims, token.header, its, parameters)
             claims.validate(int(time.time()), MAX_CLOCK_SKEW_S)
         except (errors.JoseError, ValueError, KeyError, TypeError, AttributeError) as error:
-            what = str(getattr(error, "claim", "") or type(error).__name__)
-            if isinstance(error, errors.ExpiredTokenError) or what in ("iat", "nbf"):
-                told = msg(
+            claim = str(getattr(error, "claim", "") or type(error).__name__)
+            if isinstance(error, errors.ExpiredTokenError) or claim in ("iat", "nbf"):
+                error_text = msg(
                     "accounts.issuers_answer_not_time", "the issuer's answer is not of this time, or the clocks differ"
                 )
                 raise Unauthenticated(
-                    told, msg("accounts.check_clock_server", "check the clock of this server")
+                    error_text, msg("accounts.check_clock_server", "check the clock of this server")
                 ) from error
             raise Unauthenticated(
-                msg("accounts.issuers_answer_proves_nothing", f"the issuer's answer proves nothing: {_word(what)}"),
+                msg("accounts.issuers_answer_proves_nothing", f"the issuer's answer proves nothing: {_word(claim)}"),
                 _AGAIN,
             ) from error
         wanted = {"email", *(["groups"] if self._admin_group else [])}
@@ -241,15 +248,15 @@ class Issuer:
 
         keys = self._request(self._endpoint("jwks", "_uri"))  # not cached, because an issuer changes its keys
         signing: Any = [key for key in keys["keys"] if key["kty"] in ("RSA", "EC") and key.get("use") != "enc"]
-        known = cast("Any", KeySet).import_key_set({"keys": signing})
-        return jwt.decode(text, known, algorithms=_SIGNED_BY)
+        key_set = cast("Any", KeySet).import_key_set({"keys": signing})
+        return jwt.decode(text, key_set, algorithms=_SIGNED_BY)
 
     def _user(self, tokens: Mapping[str, Any], subject: object) -> dict[str, Any]:
         """Return the issuer's user information; empty if it is about another user."""
-        if not (self._said().get("userinfo_endpoint") and tokens.get("access_token")):
+        if not (self._load_metadata().get("userinfo_endpoint") and tokens.get("access_token")):
             return {}
-        told = self._request(self._endpoint("userinfo"), {"Authorization": f"Bearer {tokens['access_token']}"})
-        return told if told.get("sub") == subject else {}
+        user_info = self._request(self._endpoint("userinfo"), {"Authorization": f"Bearer {tokens['access_token']}"})
+        return user_info if user_info.get("sub") == subject else {}
 
     def _identity(self, claims: Mapping[str, Any]) -> Identity:
         """Return the identity in claims.
@@ -281,7 +288,7 @@ class Issuer:
         Raises:
             IssuerError: The URL is missing or has no TLS.
         """
-        url = self._said().get(f"{name}{ending}")
+        url = self._load_metadata().get(f"{name}{ending}")
         if not isinstance(url, str) or urlsplit(url).scheme not in {"https", urlsplit(self.url).scheme}:
             raise IssuerError(
                 msg("accounts.names_no_tls", f"{self.url} names no {name}{ending} with TLS"),
@@ -289,22 +296,22 @@ class Issuer:
             )
         return url
 
-    def _said(self) -> dict[str, Any]:
+    def _load_metadata(self) -> dict[str, Any]:
         """Return the issuer's metadata.
 
         Raises:
             IssuerError: The metadata belongs to another issuer.
         """
-        at, said = self._metadata
+        at, metadata = self._metadata
         if time.monotonic() - at > METADATA_CACHE_S:
-            said = self._request(f"{self.url.rstrip('/')}/.well-known/openid-configuration")
-            if said.get("issuer") != self.url:
+            metadata = self._request(f"{self.url.rstrip('/')}/.well-known/openid-configuration")
+            if metadata.get("issuer") != self.url:
                 hint = msg("accounts.oidc_exactly_issuer_calls", "--oidc is exactly as the issuer calls itself")
                 raise IssuerError(
-                    msg("accounts.calls_itself", f"{self.url} calls itself {str(said.get('issuer'))[:200]!r}"), hint
+                    msg("accounts.calls_itself", f"{self.url} calls itself {str(metadata.get('issuer'))[:200]!r}"), hint
                 )
-            self._metadata = time.monotonic(), said
-        return said
+            self._metadata = time.monotonic(), metadata
+        return metadata
 
     def _request(self, url: str, headers: Mapping[str, str] | None = None, body: bytes | None = None) -> dict[str, Any]:
         """Return the JSON object that the issuer answers with.
@@ -316,7 +323,7 @@ class Issuer:
         request = urllib.request.Request(url, body, {"Accept": "application/json", **(headers or {})})
         try:
             with _OPENER.open(request, timeout=TIMEOUT_S) as answer:
-                told = json.loads(answer.read(_MOST))
+                document = json.loads(answer.read(_MOST))
         except urllib.error.HTTPError as error:
             if body is not None and error.code == 400:  # a used or expired code
                 raise Unauthenticated(
@@ -331,11 +338,11 @@ class Issuer:
             raise IssuerError(
                 msg("accounts.not_answer_should", f"{self.url} does not answer as it should: {error}"), hint
             ) from error
-        if not isinstance(told, dict):
+        if not isinstance(document, dict):
             raise IssuerError(
                 msg("accounts.not_answer_should_no", f"{self.url} does not answer as it should: no JSON object")
             )
-        return cast("dict[str, Any]", told)
+        return cast("dict[str, Any]", document)
 
 
 class _Still(urllib.request.HTTPRedirectHandler):
@@ -359,9 +366,9 @@ def _authlib(name: str) -> Any:
         ) from error
 
 
-def _of(kept: str, what: str) -> str:
+def _derive(cookie_text: str, purpose: str) -> str:
     """One of the texts that a log-in needs; none tells of the others."""
-    return hmac.new(kept.encode(), what.encode(), hashlib.sha256).hexdigest()
+    return hmac.new(cookie_text.encode(), purpose.encode(), hashlib.sha256).hexdigest()
 
 
 def _error_of(error: urllib.error.HTTPError) -> str:
@@ -377,5 +384,5 @@ def _text(claim: object) -> str:
 
 
 def _word(text: str) -> str:
-    """What somebody else said, as far as it is one word: an answer is no place for the texts of others."""
+    """Return text from the issuer if it is a single word, because error messages must not contain arbitrary text."""
     return text if re.fullmatch(r"\w{1,60}", text, re.ASCII) else msg("accounts.not_say_why", "it does not say why")

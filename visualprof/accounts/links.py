@@ -1,4 +1,4 @@
-"""Links that show one run, or one report, to whoever has them, for a time and without an account."""
+"""Links to one run, for visitors without an account who have the URL."""
 
 from __future__ import annotations
 
@@ -82,9 +82,9 @@ class Links:
             Forbidden: The actor is neither the run's owner nor an administrator.
         """
         self._sharing.require_owner(actor, run)
-        mine = _WITH_MAKER.where(links.c.run == run, links.c.expires_ns >= time.time_ns())
+        query = _WITH_MAKER.where(links.c.run == run, links.c.expires_ns >= time.time_ns())
         with self._database.read() as connection:
-            rows = connection.execute(mine.order_by(links.c.created_ns.desc()))
+            rows = connection.execute(query.order_by(links.c.created_ns.desc()))
             return [Link(row.id, row.run, row.email, row.created_ns, row.expires_ns, row.used_ns) for row in rows]
 
     def revoke(self, actor: Actor, link: str) -> str:

@@ -35,7 +35,7 @@ class Booking:
 
 
 class MachineAccess:
-    """What accounts add to the table of agents."""
+    """Extensions of the table of agents for accounts."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -79,7 +79,7 @@ class MachineAccess:
 
         return redeemed
 
-    def authorize_change(self, actor: Actor, agent: str, what: str) -> Callable[[Connection], None]:
+    def authorize_change(self, actor: Actor, agent: str, change: str) -> Callable[[Connection], None]:
         """Return a function that checks whether the actor may change a machine, and records the change.
 
         The function runs in the transaction of the change.
@@ -90,7 +90,7 @@ class MachineAccess:
         """
 
         def allowed(connection: Connection) -> None:
-            self._changed(connection, actor, agent, msg("accounts.change_machine", "change machine"), what)
+            self._changed(connection, actor, agent, msg("accounts.change_machine", "change machine"), change)
 
         return allowed
 
@@ -104,23 +104,23 @@ class MachineAccess:
         """Return for whom private machines work, by machine."""
         query = select(grants, users.c.email, projects.c.name).outerjoin(users, users.c.id == grants.c.holder)
         query = query.outerjoin(projects, projects.c.id == grants.c.holder)
-        found: dict[str, list[Grant]] = {}
+        grants_by_agent: dict[str, list[Grant]] = {}
         with self._database.read() as connection:
             for row in connection.execute(query.order_by(users.c.email, projects.c.name)):
                 grant = Grant(row.holder, "user" if row.email else "project", row.email or row.name)
-                found.setdefault(row.agent, []).append(grant)
-        return found
+                grants_by_agent.setdefault(row.agent, []).append(grant)
+        return grants_by_agent
 
     def bookings(self) -> dict[str, list[Booking]]:
         """Return current and future bookings by machine, earliest first."""
         query = select(bookings, users.c.email).outerjoin(users, users.c.id == bookings.c.user)
         query = query.where(bookings.c.until_ns > self._database.now_ns()).order_by(bookings.c.from_ns)
-        found: dict[str, list[Booking]] = {}
+        bookings_by_agent: dict[str, list[Booking]] = {}
         with self._database.read() as connection:
             for row in connection.execute(query):
                 booking = Booking(row.id, row.user, row.email, row.from_ns, row.until_ns)
-                found.setdefault(row.agent, []).append(booking)
-        return found
+                bookings_by_agent.setdefault(row.agent, []).append(booking)
+        return bookings_by_agent
 
     def grant(self, actor: Actor, agent: str, email: str, project: str) -> None:
         """Let a private machine work for a user, or for the members of a project.
@@ -205,17 +205,17 @@ class MachineAccess:
                 raise NotFound(msg("accounts.there_no_booking", f"there is no booking {booking[:40]!r}"))
 
     @staticmethod
-    def _changed(connection: Connection, actor: Actor, agent: str, action: str, what: str) -> AnyRow:
+    def _changed(connection: Connection, actor: Actor, agent: str, action: str, change: str) -> AnyRow:
         """Lock and return the row of a machine that the actor may change, and record the change."""
-        own = visible_agents(actor.principal.viewer).where(agents.c.id == agent).with_for_update()
-        row = connection.execute(own).first()
+        query = visible_agents(actor.principal.viewer).where(agents.c.id == agent).with_for_update()
+        row = connection.execute(query).first()
         if row is None:
             raise NotFound(msg("accounts.there_no_agent", f"there is no agent {agent[:40]!r}"))
         if row.owner != actor.user and not actor.principal.may("admin"):
             raise Forbidden(
                 msg("accounts.only_owner_administrators_change", f"only its owner and administrators change {row.name}")
             )
-        record_event(connection, actor, action, f"{row.name} ({row.id}): {what}")
+        record_event(connection, actor, action, f"{row.name} ({row.id}): {change}")
         return row
 
 

@@ -1,6 +1,6 @@
 """E-mail links for users who are not logged in: to create an account, or to set a new password.
 
-Whoever has the link can read the mail of that address. Answers do not reveal which addresses have accounts.
+A user with the link can read the mail of that address. Answers do not reveal which addresses have accounts.
 """
 
 from __future__ import annotations

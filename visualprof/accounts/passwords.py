@@ -51,14 +51,14 @@ class Passwords:
         with self._turn():
             return self._argon2.hash(password)
 
-    def verify(self, password: str, kept: str | None) -> bool:
+    def verify(self, password: str, stored_hash: str | None) -> bool:
         """Return whether a password matches a hash. Without a hash, it takes as long, so that the time reveals nothing.
 
         Raises:
             ServerBusy: Too many users log in.
         """
         with self._turn():
-            return self._argon2.verify(password[:MAX_LENGTH], kept or self._nobodys) and kept is not None
+            return self._argon2.verify(password[:MAX_LENGTH], stored_hash or self._nobodys) and stored_hash is not None
 
     def check_capacity(self) -> None:
         """Check that a log-in would not wait for long, before anything else is done for it.
@@ -121,7 +121,7 @@ def check_strength(password: str, email: str) -> None:
     """Reject weak passwords.
 
     Raises:
-        BadParameter: The password is too short, too long, or the e-mail address.
+        BadParameter: The password is the e-mail address, or its length is out of range.
     """
     if not MIN_LENGTH <= len(password) <= MAX_LENGTH:
         raise BadParameter(

@@ -1,4 +1,4 @@
-"""Who makes a request: a user, an anonymous visitor, or any client of a server without accounts. Needs no database."""
+"""Principals: a user, an anonymous visitor, or any client of a server without accounts. Needs no database."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def lower_role(a: Role, b: Role) -> Role:
 
 @dataclass(frozen=True)
 class Principal:
-    """Who makes a request.
+    """The origin of a request.
 
     Attributes:
         user: Id of the user; None for visitors, and without accounts.
@@ -26,8 +26,9 @@ class Principal:
         name: Name.
         role: Role; None for anonymous visitors.
         session: Id of the session, "" for a token.
-        csrf: Proof that a page must send with every change, because browsers send cookies for other sites' pages also;
-            "" for a token.
+        csrf: Proof that a page must send with every change, because browsers also send cookies for other sites' pages;
+            ""
+            for a token.
         sees_all: Whether the server has no accounts.
         scope: The only visible run, for visitors with a link; None is unlimited.
         ends_ns: When the link expires.

@@ -156,8 +156,8 @@ def _name(name: str) -> str:
 
 def _visible(viewer: str | None) -> Select[Any]:
     """Return a query for the projects of a viewer, or all for None."""
-    mine = select(members.c.project).where(members.c.user == viewer)
-    return select(projects) if viewer is None else select(projects).where(projects.c.id.in_(mine))
+    own_projects = select(members.c.project).where(members.c.user == viewer)
+    return select(projects) if viewer is None else select(projects).where(projects.c.id.in_(own_projects))
 
 
 def _refuse_taken(connection: Connection, actor: Actor, name: str, project: str) -> None:

@@ -31,13 +31,13 @@ class ProxyAuth:
             signer,
         )
 
-    def principal(self, said: str, address: str) -> Principal:
+    def principal(self, header: str, address: str) -> Principal:
         """Return the principal of a name; one without permissions if there is no account, or it is disabled.
 
         Raises:
             BadParameter: The name is invalid.
         """
-        name = normalize_name(said)
+        name = normalize_name(header)
         row = self._vouched.find_or_create(name, address)
         if row is None or row.disabled:
             return Principal(email=name)

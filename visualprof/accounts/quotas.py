@@ -26,11 +26,11 @@ class UserQuotas(Quotas):
             NotFound: There is no such user.
         """
         with self._database.write() as connection:
-            whose = "everybody" if user == DEFAULT_USER else email_of_user(connection, user)
+            owner = "everybody" if user == DEFAULT_USER else email_of_user(connection, user)
             set_quota(connection, user, quota)
             bounds = vars(quota).items() if quota else ()
             limits = ", ".join(f"{name} {bound}" for name, bound in bounds if bound is not None)
             default = msg("accounts.no_bounds", "no bounds") if quota else msg("accounts.everybody", "as everybody")
             record_event(
-                connection, actor, msg("accounts.change_quota", "change quota"), f"{whose}: {limits or default}"
+                connection, actor, msg("accounts.change_quota", "change quota"), f"{owner}: {limits or default}"
             )

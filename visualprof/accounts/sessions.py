@@ -27,8 +27,12 @@ _DAY_NS = 86400 * 10**9
 
 def _with_user(table: Any) -> Any:
     """Return a query for the row of a secret with its user; `may` is the user's role."""
-    who = users.c.email, users.c.name.label("who"), users.c.role.label("may"), users.c.disabled
-    return select(table, *who).join(users, users.c.id == table.c.user).where(table.c.sha256 == bindparam("secret"))
+    user_columns = users.c.email, users.c.name.label("who"), users.c.role.label("may"), users.c.disabled
+    return (
+        select(table, *user_columns)
+        .join(users, users.c.id == table.c.user)
+        .where(table.c.sha256 == bindparam("secret"))
+    )
 
 
 # Statements are built once, because building one takes longer than running it.
@@ -78,8 +82,8 @@ class Sessions:
             "issued": issued,
         }
         with self._database.write() as connection:
-            over = (sessions.c.seen_ns < now - self._idle_ns) | (sessions.c.begun_ns < now - self._whole_ns)
-            connection.execute(delete(sessions).where(over))
+            is_expired = (sessions.c.seen_ns < now - self._idle_ns) | (sessions.c.begun_ns < now - self._whole_ns)
+            connection.execute(delete(sessions).where(is_expired))
             connection.execute(insert(sessions).values(sha256=sha256, begun_ns=now, seen_ns=now, **row))
         return cookie
 
@@ -117,9 +121,9 @@ class Sessions:
         Raises:
             NotFound: The actor has no such session.
         """
-        mine = (sessions.c.id == session) & (sessions.c.user == actor.user)
+        is_own = (sessions.c.id == session) & (sessions.c.user == actor.user)
         with self._database.write() as connection:
-            if not connection.execute(delete(sessions).where(mine)).rowcount:
+            if not connection.execute(delete(sessions).where(is_own)).rowcount:
                 raise NotFound(msg("accounts.there_no_session", f"there is no session {session[:40]!r}"))
             record_event(connection, actor, msg("accounts.log_out_2", "log out"), session)
 
@@ -156,9 +160,9 @@ class Sessions:
         Raises:
             NotFound: The actor has no such token.
         """
-        mine = (api_tokens.c.id == token) & (api_tokens.c.user == actor.user)
+        is_own = (api_tokens.c.id == token) & (api_tokens.c.user == actor.user)
         with self._database.write() as connection:
-            if not connection.execute(delete(api_tokens).where(mine)).rowcount:
+            if not connection.execute(delete(api_tokens).where(is_own)).rowcount:
                 raise NotFound(msg("accounts.there_no_token", f"there is no token {token[:40]!r}"))
             record_event(connection, actor, msg("accounts.end_token", "end token"), token)
 

@@ -1,4 +1,4 @@
-"""Who may see which run."""
+"""Visibility of runs, and changing it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from visualprof.messages import msg
 from visualprof.remote.queue.store.database import Database, next_revision
 from visualprof.remote.queue.store.tables import members, revisions, runs
 
-_KEPT = 256  # users whose projects are cached
+_CACHED_VIEWERS = 256  # users whose projects are cached
 _REVISIONS = select(revisions.c.name, revisions.c.revision).where(
     (revisions.c.name == "runs") | (revisions.c.name == "shared")
 )
@@ -29,7 +29,7 @@ _CHANGED = select(runs.c.folder, runs.c.owner, runs.c.visibility, runs.c.project
 
 @dataclass(frozen=True)
 class Access:
-    """Who may see a run. owner is None if no job created the run."""
+    """The visibility of a run. owner is None if no job created the run."""
 
     folder: str
     owner: str | None
@@ -38,12 +38,12 @@ class Access:
 
     def can_be_shared_by(self, principal: Principal) -> bool:
         """Return whether a principal may change who sees the run."""
-        own = self.owner is not None and self.owner == principal.user
-        return principal.may("admin") or (own and principal.may("member"))
+        is_owner = self.owner is not None and self.owner == principal.user
+        return principal.may("admin") or (is_owner and principal.may("member"))
 
 
 class Sharing:
-    """Who may see which run: rows of `runs` by folder. A run follows the longest folder that its id starts with.
+    """Visibility of runs: rows of `runs` by folder. A run follows the longest folder that its id starts with.
 
     The rows are cached, and only changed rows are read again, because there are as many as jobs ever existed.
     """
@@ -53,7 +53,7 @@ class Sharing:
         self._lock = threading.Lock()
         self._rows: dict[str, tuple[str, Visibility, str]] = {}  # by folder: owner, visibility, project
         self._known = -1  # revision of the cached rows
-        self._projects = lru_cache(_KEPT)(self._projects_of)
+        self._projects = lru_cache(_CACHED_VIEWERS)(self._projects_of)
 
     def revision(self) -> int:
         """Return the revision of sharing, and update the cached rows.
@@ -71,11 +71,11 @@ class Sharing:
         """Return a function that says whether the viewer may see a run, or a file in a run, by id."""
         if viewer is None:
             return lambda _: True
-        known, projects = self._rows, self._projects(viewer, self.revision())
+        rows, projects = self._rows, self._projects(viewer, self.revision())
 
         def visible(path: str) -> bool:
             while path:
-                row = known.get(path)
+                row = rows.get(path)
                 if row:
                     owner, visibility, project = row
                     shared = visibility == "public" or (visibility == "project" and project in projects)
@@ -140,8 +140,8 @@ class Sharing:
             if project is not None:
                 require_membership(connection, actor, project)
             values = {"visibility": visibility, "project": project, "revision": next_revision(connection, "runs")}
-            mine = runs.c.folder == access.folder
-            if not connection.execute(update(runs).where(mine).values(values)).rowcount:
+            of_folder = runs.c.folder == access.folder
+            if not connection.execute(update(runs).where(of_folder).values(values)).rowcount:
                 connection.execute(insert(runs).values(folder=access.folder, owner=access.owner, **values))
             bump_sharing_revision(connection)
             record_event(

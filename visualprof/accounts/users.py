@@ -42,17 +42,17 @@ def normalize_email(text: str) -> str:
     return email
 
 
-def normalize_name(said: str) -> str:
+def normalize_name(text: str) -> str:
     """Return a proxy's name of a user as it is stored: an e-mail address, or a name without "@".
 
     Raises:
         BadParameter: The name is neither, for example because two headers were joined.
     """
-    name = said.strip().lower()
+    name = text.strip().lower()
     if name.isascii() and "@" in name:
         return normalize_email(name)
     if not _NAME.fullmatch(name):
-        raise BadParameter(msg("accounts.nobodys_name_e_mail", f"{said[:60]!r} is nobody's name or e-mail address"))
+        raise BadParameter(msg("accounts.nobodys_name_e_mail", f"{text[:60]!r} is nobody's name or e-mail address"))
     return name
 
 
@@ -79,7 +79,7 @@ class Users:
                 msg("accounts.ask_administrator_invitation", "ask an administrator for an invitation"),
             )
         check_strength(password, email)
-        kept = self._passwords.hash(password)
+        password_hash = self._passwords.hash(password)
         with self._database.write() as connection:
             role: Role = "member"
             if code:
@@ -90,7 +90,7 @@ class Users:
                         msg("accounts.email_invitation_another_address", "email: the invitation is for another address")
                     )
                 role = invitation.role
-            user = insert_user(connection, email, name, role, kept)
+            user = insert_user(connection, email, name, role, password_hash)
             record_event(
                 connection, Actor(user.principal, actor.address), msg("accounts.make_account_2", "make account"), email
             )
@@ -106,9 +106,9 @@ class Users:
         email = normalize_name(email) if password is None else normalize_email(email)
         if password is not None:
             check_strength(password, email)
-        kept = None if password is None else self._passwords.hash(password)
+        password_hash = None if password is None else self._passwords.hash(password)
         with self._database.write() as connection:
-            user = insert_user(connection, email, name, role, kept)
+            user = insert_user(connection, email, name, role, password_hash)
             record_event(connection, actor, msg("accounts.create_user_2", "create user"), f"{email} as {role}")
         return user
 
@@ -125,8 +125,8 @@ class Users:
         count_attempt(self._database, address, email)
         with self._database.query() as connection:
             row = connection.execute(select(users).where(users.c.email == email)).first()
-        kept = row.password if row and not row.disabled else None
-        if not self._passwords.verify(password, kept) or row is None:
+        stored_hash = row.password if row and not row.disabled else None
+        if not self._passwords.verify(password, stored_hash) or row is None:
             self._note(
                 Actor(Principal(email=email[:254]), address), msg("accounts.log_refused_2", "log-in refused"), email
             )
@@ -177,7 +177,7 @@ class Users:
         """
         count_attempt(self._database, actor.address)
         check_strength(new, "")
-        kept = self._passwords.hash(new)
+        password_hash = self._passwords.hash(new)
         with self._database.write() as connection:
             email = codes.redeem(connection, code, "reset").email
             row = connection.execute(select(users).where(users.c.email == email)).one()
@@ -186,7 +186,7 @@ class Users:
                 connection,
                 Actor(_user(row).principal, actor.address),
                 row,
-                kept,
+                password_hash,
                 msg("accounts.reset_password", "reset password"),
             )
 
@@ -242,7 +242,7 @@ class Users:
         values: dict[str, Any] = {field: value for field, value in wanted.items() if value is not None}
         if not values:
             return
-        told = ", ".join(f"{field} {value}" for field, value in values.items())
+        changes = ", ".join(f"{field} {value}" for field, value in values.items())
         with self._database.write() as connection:
             row = _row(connection, user)
             if row.disabled and disabled is False:  # the issuer may have given the address to another user
@@ -256,13 +256,13 @@ class Users:
                 )
             if role not in (None, row.role) or disabled:
                 end_all_sessions(connection, user)
-            record_event(connection, actor, msg("accounts.change_user", "change user"), f"{row.email}: {told}")
+            record_event(connection, actor, msg("accounts.change_user", "change user"), f"{row.email}: {changes}")
 
     def _set_password(self, actor: Actor, row: AnyRow, new: str, action: str) -> None:
         check_strength(new, row.email)
-        kept = self._passwords.hash(new)
+        password_hash = self._passwords.hash(new)
         with self._database.write() as connection:
-            _keep_password(connection, actor, row, kept, action)
+            _keep_password(connection, actor, row, password_hash, action)
 
     def _note(self, actor: Actor, action: str, subject: str) -> None:
         with self._database.write() as connection:
@@ -284,8 +284,8 @@ def has_users(database: Database) -> bool:
         return connection.execute(select(users.c.id).limit(1)).first() is not None
 
 
-def _keep_password(connection: Connection, actor: Actor, row: AnyRow, kept: str, action: str) -> None:
-    connection.execute(update(users).where(users.c.id == row.id).values(password=kept))
+def _keep_password(connection: Connection, actor: Actor, row: AnyRow, password_hash: str, action: str) -> None:
+    connection.execute(update(users).where(users.c.id == row.id).values(password=password_hash))
     end_all_sessions(connection, row.id)
     record_event(connection, actor, action, row.email)
 
@@ -307,13 +307,13 @@ def insert_user(connection: Connection, email: str, name: str, role: Role, passw
     if len(name) > 200 or not name.isprintable():
         raise BadParameter(msg("accounts.name_1_200_visible", "name: 1 to 200 visible characters"))
     row = {"id": new_id(), "email": email, "name": name, "role": role, "disabled": False}
-    taken = connection.execute(select(users.c.id).where(users.c.email == email)).first()
+    existing = connection.execute(select(users.c.id).where(users.c.email == email)).first()
     try:
-        if not taken:
+        if not existing:
             connection.execute(insert(users).values(**row, password=password, created_ns=time.time_ns()))
     except IntegrityError:  # another server inserted the account
-        taken = row
-    if taken:
+        existing = row
+    if existing:
         raise Conflict(
             msg("accounts.email_account_already", f"email: {email} has an account already"),
             msg("accounts.log_instead", "log in instead"),

@@ -60,8 +60,8 @@ def contact_for(connection: Connection, user: str) -> Contact:
     row = connection.execute(select(contacts).where(contacts.c.user == user)).first()
     if row is None:
         return Contact()
-    chosen, known = json.loads(row.kinds), json.loads(row.known) if row.known else _FIRST
-    kinds: tuple[Kind, ...] = tuple(kind for kind in SENDABLE_KINDS if kind in chosen or kind not in known)
+    chosen, known_kinds = json.loads(row.kinds), json.loads(row.known) if row.known else _FIRST
+    kinds: tuple[Kind, ...] = tuple(kind for kind in SENDABLE_KINDS if kind in chosen or kind not in known_kinds)
     return Contact(
         kinds=kinds,
         language=row.language,
@@ -102,13 +102,13 @@ class Contacts:
             }
             values |= {"mail": mail, "webhook": webhook}
             values |= {"secret": fresh or (before.secret if webhook else ""), "trouble": "", "trouble_ns": None}
-            mine = contacts.c.user == actor.user
-            if not connection.execute(update(contacts).where(mine).values(values)).rowcount:
+            of_user = contacts.c.user == actor.user
+            if not connection.execute(update(contacts).where(of_user).values(values)).rowcount:
                 connection.execute(insert(contacts).values(user=actor.user, **values))
             gone = deliveries.c.channel.not_in(Contact(mail=mail, webhook=webhook).channels)
             connection.execute(delete(deliveries).where(deliveries.c.user == actor.user, gone))
-            told = msg(
+            summary = msg(
                 "accounts.mail_webhook", f"mail {mail}, webhook {webhook or 'none'}, of {', '.join(kinds) or 'nothing'}"
             )
-            record_event(connection, actor, msg("accounts.change_notices", "change notices"), told)
+            record_event(connection, actor, msg("accounts.change_notices", "change notices"), summary)
         return fresh

@@ -33,25 +33,25 @@ def notify_job_owners(database: Database, compare: Compare | None = None) -> Non
     if before == now:
         return
     with database.write() as connection:
-        mine = (revisions.c.name == "told") & (revisions.c.revision == before)
-        if not connection.execute(update(revisions).where(mine).values(revision=now)).rowcount:
+        is_unchanged = (revisions.c.name == "told") & (revisions.c.revision == before)
+        if not connection.execute(update(revisions).where(is_unchanged).values(revision=now)).rowcount:
             return
         for row in rows:
             request = REQUEST.decode(row.request)
             kind = "job_failed" if row.failed else "job_finished"
             notify(connection, [row.owner], kind, row.id, request.name or request.model.name, row.ended_ns)
-            if found := slower.get(row.id):
-                notify(connection, [row.owner], "regression", row.id, found[0], row.ended_ns, found[1])
+            if regression := slower.get(row.id):
+                notify(connection, [row.owner], "regression", row.id, regression[0], row.ended_ns, regression[1])
 
 
 def notify_lost_machines(database: Database, lease_s: float) -> None:
     """Notify the owner, or else administrators, of machines that were lost within the last day."""
     now = database.now_ns()
-    told = select(notices.c.seq).where(
+    notified = select(notices.c.seq).where(
         notices.c.kind == "machine_lost", notices.c.subject == agents.c.id, notices.c.at_ns == agents.c.seen_ns
     )
     since = (agents.c.seen_ns > now - _NEWS_NS) & (agents.c.seen_ns < now - int(LOST_LEASES * lease_s * 1e9))
-    lost = select(agents).where(since, agents.c.standing != "out", ~told.exists())
+    lost = select(agents).where(since, agents.c.standing != "out", ~notified.exists())
     with database.read() as connection:
         rows = connection.execute(lost).all()
     for row in rows:
@@ -69,8 +69,8 @@ def _ended_jobs(connection: Connection, after: int, upto: int) -> list[AnyRow]:
     changed = (jobs.c.revision > after) & (jobs.c.revision <= upto)
     query = select(jobs.c.id, jobs.c.owner, jobs.c.request, failed.label("failed"), ended_ns.label("ended_ns"))
     query = query.join(tasks, tasks.c.job == jobs.c.id).join(users, users.c.id == jobs.c.owner).where(changed)
-    over = (open_ == 0) & ((failed > 0) | (cancelled == 0)) & (ended_ns > time.time_ns() - _NEWS_NS)
-    grouped = query.group_by(jobs.c.id, jobs.c.owner, jobs.c.request).having(over)
+    has_ended = (open_ == 0) & ((failed > 0) | (cancelled == 0)) & (ended_ns > time.time_ns() - _NEWS_NS)
+    grouped = query.group_by(jobs.c.id, jobs.c.owner, jobs.c.request).having(has_ended)
     return list(connection.execute(grouped.order_by(ended_ns)).all())
 
 

@@ -12,7 +12,7 @@ from visualprof.accounts.notifications.webhook import TIMEOUT_S, DeliveryError
 from visualprof.accounts.users import normalize_email
 
 _PORTS = {"smtp": 587, "smtps": 465}
-_HERE = ("localhost", "127.0.0.1", "::1")
+_LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1")
 
 
 class Mailer:
@@ -58,7 +58,7 @@ class Mailer:
         if self._secure:
             return smtplib.SMTP_SSL(self._host, self._port, timeout=TIMEOUT_S, context=context)
         server = smtplib.SMTP(self._host, self._port, timeout=TIMEOUT_S)
-        if self._host not in _HERE:
+        if self._host not in _LOCAL_HOSTS:
             try:
                 server.starttls(context=context)
             except BaseException:

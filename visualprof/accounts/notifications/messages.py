@@ -52,7 +52,9 @@ def link_to(notice: Notification, base_url: str) -> str | None:
         return None
     pages = {"machine_lost": "agents", "trial": "account"}
     if notice.slower:
-        ids = (one.replace("%", "%25").replace(",", "%2C") for one in notice.slower.reports)  # as the page reads a list
+        ids = (
+            report.replace("%", "%25").replace(",", "%2C") for report in notice.slower.reports
+        )  # as the page reads a list
         return f"{base_url}/#/evaluation?{urlencode({'reports': ','.join(ids)})}"
     return f"{base_url}/#/{pages.get(notice.kind, f'run?job={notice.subject}')}"
 

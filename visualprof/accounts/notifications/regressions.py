@@ -27,24 +27,24 @@ _LOOKED_AT = 200  # latest tasks of the machine that are compared
 
 def regression_of(connection: Connection, job: AnyRow, compare: Compare) -> tuple[str, Regression] | None:
     """Return the largest regression of a job, with its name; None without any. `job` has an id, owner and request."""
-    found: list[tuple[float, str, AnyRow, AnyRow]] = []
+    regressions: list[tuple[float, str, AnyRow, AnyRow]] = []
     request = REQUEST.decode(job.request)
     ended = tasks.c.state == "succeeded", tasks.c.run.is_not(None)
     for task in connection.execute(select(tasks).where(tasks.c.job == job.id, *ended)).all():
         before = _before(connection, job, request, task)
         if before is not None:
             slower = compare(_points(connection, before), _points(connection, task))
-            found += [(share, _name(request, task, batch), before, task) for batch, share in slower]
-    if not found:
+            regressions += [(share, _name(request, task, batch), before, task) for batch, share in slower]
+    if not regressions:
         return None
-    share, name, before, task = max(found, key=lambda one: one[0])
-    return name, Regression(share, before.updated_ns, [before.run, task.run], len(found) - 1)
+    share, name, before, task = max(regressions, key=lambda regression: regression[0])
+    return name, Regression(share, before.updated_ns, [before.run, task.run], len(regressions) - 1)
 
 
 def _before(connection: Connection, job: AnyRow, request: Request, task: AnyRow) -> AnyRow | None:
     """Return the previous task that measured the same."""
-    mine = select(members.c.project).where(members.c.user == job.owner)
-    of_project = select(runs.c.folder).where(runs.c.visibility == "project", runs.c.project.in_(mine))
+    own_projects = select(members.c.project).where(members.c.user == job.owner)
+    of_project = select(runs.c.folder).where(runs.c.visibility == "project", runs.c.project.in_(own_projects))
     query = (
         select(tasks, jobs.c.request)
         .join(jobs, jobs.c.id == tasks.c.job)

@@ -123,11 +123,11 @@ class NotificationSender:
     def _deliver(self, row: AnyRow) -> None:
         try:
             with self._database.read() as connection:
-                mine = select(notices, users.c.email, users.c.disabled).join(users).where(notices.c.seq == row.notice)
-                told = connection.execute(mine).one()
+                query = select(notices, users.c.email, users.c.disabled).join(users).where(notices.c.seq == row.notice)
+                notification_row = connection.execute(query).one()
                 contact = contact_for(connection, row.user)
-            if row.channel in contact.channels and not told.disabled:
-                self._send(row, notification_from_row(told), contact, told.email)
+            if row.channel in contact.channels and not notification_row.disabled:
+                self._send(row, notification_from_row(notification_row), contact, notification_row.email)
             self._done(row)
         except VisualprofError as error:
             self._failed(row, f"{row.channel}: {error.error}"[:400])

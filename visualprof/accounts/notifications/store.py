@@ -41,18 +41,18 @@ class Notifications:
             before: Only notifications with a lower number.
             limit: Maximum number of notifications.
         """
-        mine = notices.c.user == user
-        query = select(notices).where(mine).order_by(notices.c.seq.desc()).limit(limit)
+        of_user = notices.c.user == user
+        query = select(notices).where(of_user).order_by(notices.c.seq.desc()).limit(limit)
         with self._database.read() as connection:
-            unread = connection.execute(select(func.count()).where(mine, ~notices.c.read)).scalar_one()
+            unread = connection.execute(select(func.count()).where(of_user, ~notices.c.read)).scalar_one()
             rows = connection.execute(query if before is None else query.where(notices.c.seq < before))
             return unread, [notification_from_row(row) for row in rows]
 
     def mark_read(self, user: str, upto: int) -> None:
         """Mark a user's notifications up to a number as read."""
-        mine = (notices.c.user == user) & (notices.c.seq <= upto) & ~notices.c.read
+        is_unread = (notices.c.user == user) & (notices.c.seq <= upto) & ~notices.c.read
         with self._database.write() as connection:
-            connection.execute(update(notices).where(mine).values(read=True))
+            connection.execute(update(notices).where(is_unread).values(read=True))
 
     def send_test(self, actor: Actor, now: int) -> None:
         """Send a test notification to the actor.

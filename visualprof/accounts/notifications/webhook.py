@@ -127,8 +127,8 @@ def _addresses(target: WebhookTarget, networks: Sequence[str]) -> list[str]:
         DeliveryError: An address is not public.
         OSError: The name cannot be resolved.
     """
-    found = socket.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
-    addresses = list(dict.fromkeys(str(one[4][0]) for one in found))
+    results = socket.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
+    addresses = list(dict.fromkeys(str(result[4][0]) for result in results))
     for text in addresses:
         if not _may_reach(ipaddress.ip_address(text), networks):
             raise DeliveryError(

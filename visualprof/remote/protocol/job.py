@@ -1,4 +1,4 @@
-"""What a job requests: a model with its inputs, specs, and how they are measured."""
+"""The request of a job: a model with its inputs, specs, and how they are measured."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Sweep:
     """The swept dimension.
 
     Attributes:
-        dim: Name of the dimension; "" is none, for a single point.
+        dim: Name of the dimension; "" for a single point.
         values: Sizes, in the order of measuring.
     """
 
@@ -61,7 +61,7 @@ class Sweep:
 
 @dataclass(frozen=True)
 class Load:
-    """How runs are started: by concurrent lanes, each starting its next run when the last one ends, or at a rate.
+    """Schedule of runs: concurrent lanes, each starting its next run when the last one ends, or arrivals at a rate.
 
     Attributes:
         concurrency: Numbers of concurrent lanes, one step of the point for each. Empty is the default of the scenario
@@ -69,7 +69,8 @@ class Load:
             the runtime.
         rates: Runs per second, arriving as a Poisson process, one step for each.
         percentile: Percentile of the latency limit; 0 is the scenario's percentile.
-        limit_ms: Latency limit; 0 is none. With a limit and no rates, the largest rate within the limit is searched.
+        limit_ms: Latency limit; 0 is unlimited. With a limit and no rates, the largest rate within the limit is
+            searched.
         mlperf: Scenario of MLPerf.
     """
 
@@ -252,10 +253,10 @@ class Search:
 
 @dataclass(frozen=True)
 class CaseRef:
-    """A benchmark case, whose bundle replaces the model.
+    """A benchmark case with a bundle that replaces the model.
 
     Attributes:
-        name: Name of the case; "" is none.
+        name: Name of the case; "" without one.
         vendor: Vendor in `remote.cases`.
         framework: Framework in `remote.cases`.
         settings: Settings as on the command line, each value as JSON.

@@ -1,4 +1,4 @@
-"""What an agent offers: devices, runtimes, free capacity, and the nodes of a fleet."""
+"""Capabilities of an agent: devices, runtimes, free capacity, and the nodes of a fleet."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Offer:
 
 @dataclass(frozen=True)
 class Capabilities:
-    """What an agent reports about itself.
+    """Capabilities that an agent reports.
 
     Attributes:
         platform: Platform of the agent.
@@ -90,7 +90,7 @@ class Capabilities:
         sandbox: Isolation of tasks: 0 is resource limits only, 1 a separate user, 2 bubblewrap.
         version: Version of visualprof.
         gpus: GPUs.
-        runtimes: Runtimes, for a fleet those of any node.
+        runtimes: Runtimes; for a fleet, the runtimes of all nodes.
         tags: Tags.
         price_per_hour: Price that its owner set.
         converters: Names of converters.

@@ -84,9 +84,9 @@ class Lease:
     files: list[File]
     warnings: list[str] = field(default_factory=list[str])
 
-    def path(self, what: str) -> str:
+    def path(self, action: str) -> str:
         """Return the path of a request about the task, relative to the agents' API."""
-        return f"tasks/{self.task}/{what}?lease={self.lease}"
+        return f"tasks/{self.task}/{action}?lease={self.lease}"
 
 
 class TaskFailure(Exception):

@@ -231,9 +231,9 @@ def safe_name(name: str) -> str:
 
 
 def model_name(name: str, format: str) -> str:
-    """Return a safe file name with a suffix of the format; the format's first suffix is appended if there is none."""
-    safe, known = safe_name(name), all_formats().get(format)
-    suffixes = known.suffixes if known else ()
+    """Return a safe file name with a suffix of the format; the format's first suffix is appended if necessary."""
+    safe, file_format = safe_name(name), all_formats().get(format)
+    suffixes = file_format.suffixes if file_format else ()
     return safe if not suffixes or Path(safe).suffix.lower() in suffixes else safe + suffixes[0]
 
 
@@ -247,16 +247,16 @@ def inspection_to_json(content: Inspected) -> dict[str, Any]:
     return {"kind": KINDS[type(content)], **asdict(content)}
 
 
-def inspection_from_json(kept: dict[str, Any]) -> Inspected:
+def inspection_from_json(inspection: dict[str, Any]) -> Inspected:
     """Return a stored inspection, with the currently available backends."""
-    if kept["kind"] == "array":
-        return InspectedArray(kept["dtype"], kept["shape"])
-    if kept["kind"] == "part":
-        return InspectedPart(kept["size_bytes"])
-    inputs, outputs = ([Tensor(**t) for t in kept[key]] for key in ("inputs", "outputs"))
-    external = [External(**file) for file in kept.get("external", ())]
-    model = _model(kept["format"], inputs, outputs, kept["dims"], kept["warnings"], external)
-    return replace(model, parameters=kept.get("parameters"), operators=kept.get("operators"))
+    if inspection["kind"] == "array":
+        return InspectedArray(inspection["dtype"], inspection["shape"])
+    if inspection["kind"] == "part":
+        return InspectedPart(inspection["size_bytes"])
+    inputs, outputs = ([Tensor(**t) for t in inspection[key]] for key in ("inputs", "outputs"))
+    external = [External(**file) for file in inspection.get("external", ())]
+    model = _model(inspection["format"], inputs, outputs, inspection["dims"], inspection["warnings"], external)
+    return replace(model, parameters=inspection.get("parameters"), operators=inspection.get("operators"))
 
 
 def _model(
@@ -267,8 +267,8 @@ def _model(
     warnings: list[str],
     external: list[External],
 ) -> InspectedModel:
-    known = all_formats().get(format)
-    fixed = known is not None and known.fixed_inputs
+    file_format = all_formats().get(format)
+    fixed = file_format is not None and file_format.fixed_inputs
     return InspectedModel(
         format=format,
         inputs=inputs,
@@ -292,8 +292,8 @@ def _tensor(graph: ModelGraph, node: Node, named: FileFormat | None = None) -> T
     dims: list[int | str | None] = []
     for i, size in enumerate(value.shape):
         unknown = not size or size == "?" or (isinstance(size, int) and size < 0)
-        own = _dim_name("batch" if named.leading_batch and not i else f"{node.name}_dim{i}") if named else None
-        dims.append(own if unknown else _dim_name(size) if isinstance(size, str) else size)
+        dim_name = _dim_name("batch" if named.leading_batch and not i else f"{node.name}_dim{i}") if named else None
+        dims.append(dim_name if unknown else _dim_name(size) if isinstance(size, str) else size)
     return Tensor(node.name, value.dtype, dims)
 
 
@@ -349,20 +349,20 @@ def _refuse_unusable(inputs: list[Tensor], name: str, declared: bool) -> None:
             msg("queue.name_inputs_when_exporting", "name the inputs when exporting (input_names=...)"),
         )
     for tensor in inputs:
-        what = msg("queue.input", f"{name}: its input {tensor.name!r}")
+        subject = msg("queue.input", f"{name}: its input {tensor.name!r}")
         if declared and not tensor.dtype:
             raise FormatError(
-                msg("queue.no_tensor", f"{what} is no tensor"),
+                msg("queue.no_tensor", f"{subject} is no tensor"),
                 msg("queue.export_model_tensors_only", "export the model with tensors only as inputs"),
             )
         if declared and tensor.dtype not in DTYPES:
             raise FormatError(
-                msg("queue.type", f"{what} is of type {tensor.dtype}"),
+                msg("queue.type", f"{subject} is of type {tensor.dtype}"),
                 msg("queue.what_can_fed", f"what can be fed: {', '.join(DTYPES)}"),
             )
         if len(tensor.dims or []) > MAX_RANK:
             raise FormatError(
-                msg("queue.dimensions", f"{what} has {len(tensor.dims or [])} dimensions"),
+                msg("queue.dimensions", f"{subject} has {len(tensor.dims or [])} dimensions"),
                 msg("queue.array_most", f"an array has at most {MAX_RANK}"),
             )
 

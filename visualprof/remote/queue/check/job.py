@@ -22,7 +22,7 @@ Findings = tuple[list[FieldError], list[FieldError]]  # errors, warnings
 
 
 class JobContext(Protocol):
-    """What the server knows about files and agents."""
+    """Facts about files and agents, from the server."""
 
     def inspection(self, sha256: str) -> dict[str, Any] | None:
         """Return the result of a file's inspection; None if the file is missing."""
@@ -43,10 +43,10 @@ class JobContext(Protocol):
         ...
 
 
-def check_request(request: Request, known: JobContext) -> Findings:
+def check_request(request: Request, context: JobContext) -> Findings:
     """Return errors, which reject a job, and warnings, which do not."""
     errors, warnings = limit_errors(request), _time(request)
-    if request.priority == "high" and not known.urgent:
+    if request.priority == "high" and not context.urgent:
         errors.append(
             FieldError(
                 "priority",
@@ -55,16 +55,16 @@ def check_request(request: Request, known: JobContext) -> Findings:
             )
         )
     wrong = {re.split(r"[.\[]", error.field)[0] for error in errors}
-    model, problems = (None, list[FieldError]()) if "model" in wrong else _model(request, known)
+    model, problems = (None, list[FieldError]()) if "model" in wrong else _model(request, context)
     errors += problems
     if "specs" not in wrong:
-        more = _specs(request, model, known)
+        more = _specs(request, model, context)
         errors, warnings = errors + more[0], warnings + more[1]
     if model is not None and not wrong & {"inputs", "sweep", "dims"}:  # invalid sizes would cause follow-up errors
-        more = _inputs(request, model, known)
+        more = _inputs(request, model, context)
         errors, warnings = errors + more[0], warnings + more[1]
     if not wrong & {"advise", "inputs", "dims"}:
-        errors += _data(request, known)
+        errors += _data(request, context)
     if not wrong & {"specs", "sweep", "search"}:
         errors += search_errors(request, model)
     return errors, warnings
@@ -75,16 +75,16 @@ def point_count(request: Request) -> int:
     return len(request.specs) * shapes.points_per_spec(request)
 
 
-def _specs(request: Request, model: InspectedModel | None, known: JobContext) -> Findings:
-    agents = known.agents()
-    online = [a for a in agents if a.online(known.intervals.lease_s)]
+def _specs(request: Request, model: InspectedModel | None, context: JobContext) -> Findings:
+    agents = context.agents()
+    online = [a for a in agents if a.online(context.intervals.lease_s)]
     errors = [*machines.backend_errors(request.specs, model), *machines.agent_errors(request.specs, agents)]
     errors += machines.lane_errors(request.specs, max([1, *request.measure.load.concurrency]))
     return errors, list(machines.agent_warnings(request.specs, agents, online))
 
 
-def _inputs(request: Request, model: InspectedModel, known: JobContext) -> Findings:
-    arrays, errors = _arrays(request, known)
+def _inputs(request: Request, model: InspectedModel, context: JobContext) -> Findings:
+    arrays, errors = _arrays(request, context)
     errors += [*shapes.input_errors(request, model), *shapes.array_errors(request, arrays)]
     sizes = shapes.known_sizes(request, arrays)
     errors += shapes.size_errors(request, sizes)
@@ -92,9 +92,9 @@ def _inputs(request: Request, model: InspectedModel, known: JobContext) -> Findi
     return errors + too_large, [*shapes.size_warnings(request, arrays), *large]
 
 
-def _model(request: Request, known: JobContext) -> tuple[InspectedModel | None, list[FieldError]]:
-    kept = known.inspection(request.model.blob)
-    if kept is None:
+def _model(request: Request, context: JobContext) -> tuple[InspectedModel | None, list[FieldError]]:
+    inspection = context.inspection(request.model.blob)
+    if inspection is None:
         return None, [
             FieldError(
                 "model.blob",
@@ -102,39 +102,41 @@ def _model(request: Request, known: JobContext) -> tuple[InspectedModel | None, 
                 msg("queue.upload_model_first", "upload the model first"),
             )
         ]
-    content = inspection_from_json(kept)
+    content = inspection_from_json(inspection)
     if request.case.name:
         return None, []  # a bundle, which the agent checks
     if not isinstance(content, InspectedModel):
-        what = (
+        kind = (
             msg("queue.array", "an array")
             if isinstance(content, InspectedArray)
             else msg("queue.file_weights", "a file of weights")
         )
-        name = kept.get("name", msg("queue.file", "the file"))
-        return None, [FieldError("model.blob", msg("queue.not_model", f"{name} is {what}, not a model"))]
-    return content, list(_part_errors(request.model, content, known))
+        name = inspection.get("name", msg("queue.file", "the file"))
+        return None, [FieldError("model.blob", msg("queue.not_model", f"{name} is {kind}, not a model"))]
+    return content, list(_part_errors(request.model, content, context))
 
 
-def _part_errors(model: ModelRef, content: InspectedModel, known: JobContext) -> Iterator[FieldError]:
+def _part_errors(model: ModelRef, content: InspectedModel, context: JobContext) -> Iterator[FieldError]:
     """Yield errors for weight files that are not uploaded, not named, or too short for the model."""
-    given = {part.path: part.blob for part in model.parts}
+    blobs = {part.path: part.blob for part in model.parts}
     for i, part in enumerate(model.parts):
-        if known.inspection(part.blob) is None:
+        if context.inspection(part.blob) is None:
             yield FieldError(
                 f"model.parts[{i}].blob",
                 msg("queue.file_not_here", "this file is not here"),
                 msg("queue.upload_first", "upload it first"),
             )
     for file in content.external:
-        if file.path not in given:
+        if file.path not in blobs:
             error = msg("queue.missing_weights_model_lie", f"{file.path} is missing: weights of the model lie in it")
             yield FieldError(
                 "model.parts",
                 error,
                 msg("queue.upload_together_model_both", "upload it together with the model, or both in a zip"),
             )
-        elif (kept := known.inspection(given[file.path])) and (size := kept["size_bytes"]) < file.size_bytes:
+        elif (inspection := context.inspection(blobs[file.path])) and (
+            size := inspection["size_bytes"]
+        ) < file.size_bytes:
             error = msg(
                 "queue.bytes_model_looks",
                 f"{file.path} has {size:,} bytes, and the model looks for {file.size_bytes:,}",
@@ -144,12 +146,12 @@ def _part_errors(model: ModelRef, content: InspectedModel, known: JobContext) ->
             )
 
 
-def _arrays(request: Request, known: JobContext) -> tuple[dict[int, shapes.Array], list[FieldError]]:
+def _arrays(request: Request, context: JobContext) -> tuple[dict[int, shapes.Array], list[FieldError]]:
     """Return the uploaded arrays by the index of their input, and errors."""
     arrays, errors = dict[int, shapes.Array](), list[FieldError]()
     for i, blob in ((i, row.blob) for i, row in enumerate(request.inputs) if row.fill == "file"):
-        kept = known.inspection(blob)
-        if kept is None:
+        inspection = context.inspection(blob)
+        if inspection is None:
             errors.append(
                 FieldError(
                     f"inputs[{i}].blob",
@@ -157,38 +159,38 @@ def _arrays(request: Request, known: JobContext) -> tuple[dict[int, shapes.Array
                     msg("queue.upload_npy_first", "upload the .npy first"),
                 )
             )
-        elif array := array_from_inspection(kept):
+        elif array := array_from_inspection(inspection):
             arrays[i] = array
         else:
-            name = kept.get("name", msg("queue.file", "the file"))
+            name = inspection.get("name", msg("queue.file", "the file"))
             errors.append(
                 FieldError(f"inputs[{i}].blob", msg("queue.model_not_array", f"{name} is a model, not an array"))
             )
     return arrays, errors
 
 
-def _data(request: Request, known: JobContext) -> Iterator[FieldError]:
+def _data(request: Request, context: JobContext) -> Iterator[FieldError]:
     """Yield errors for the user's own rows that are not arrays, or do not fit the model."""
-    arrays = {name: array_from_inspection(known.inspection(blob)) for name, blob in request.advise.data.items()}
+    arrays = {name: array_from_inspection(context.inspection(blob)) for name, blob in request.advise.data.items()}
     for name in (name for name, array in arrays.items() if array is None):
         yield FieldError(
             f"advise.data.{name}",
             msg("queue.array_not_here", "this array is not here"),
             msg("queue.upload_npy_first", "upload the .npy first"),
         )
-    there = {name: array for name, array in arrays.items() if array}
-    if there and len(there) == len(arrays):
-        named = {dim for one in request.inputs for dim in one.dims if isinstance(dim, str)}
+    uploaded = {name: array for name, array in arrays.items() if array}
+    if uploaded and len(uploaded) == len(arrays):
+        named = {dim for row in request.inputs for dim in row.dims if isinstance(dim, str)}
         free = (named - request.dims.keys()) | {request.sweep.dim}
-        yield from row_errors(request.inputs, request.dims, free, there)
+        yield from row_errors(request.inputs, request.dims, free, uploaded)
 
 
-def array_from_inspection(kept: dict[str, Any] | None) -> shapes.Array | None:
+def array_from_inspection(inspection: dict[str, Any] | None) -> shapes.Array | None:
     """Return the array of an inspection; None for other files."""
-    content = inspection_from_json(kept) if kept else None
-    if not kept or not isinstance(content, InspectedArray):
+    content = inspection_from_json(inspection) if inspection else None
+    if not inspection or not isinstance(content, InspectedArray):
         return None
-    return shapes.Array(str(kept.get("name") or msg("queue.file", "the file")), content.dtype, content.shape)
+    return shapes.Array(str(inspection.get("name") or msg("queue.file", "the file")), content.dtype, content.shape)
 
 
 def _time(request: Request) -> list[FieldError]:

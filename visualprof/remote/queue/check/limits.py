@@ -112,7 +112,7 @@ def _case(case: CaseRef) -> Iterator[FieldError]:
             yield FieldError(
                 f"case.step_timeouts.{step[:40]}", msg("queue.no_step_case", "is no step of a case"), ", ".join(STEPS)
             )
-        yield from _within(f"case.step_timeouts.{step[:40]}", limit_s, 1, 86_400)
+        yield from _check_range(f"case.step_timeouts.{step[:40]}", limit_s, 1, 86_400)
 
 
 def _is_json(text: str) -> bool:
@@ -167,7 +167,7 @@ def _parts(model: ModelRef) -> Iterator[FieldError]:
 
 def _numbers(request: Request) -> Iterator[FieldError]:
     for field, low, high in RANGES:
-        yield from _within(field, attrgetter(field)(request), low, high)
+        yield from _check_range(field, attrgetter(field)(request), low, high)
     measure, at = request.measure, request.profile.at
     if measure.min_s > measure.max_s:
         yield FieldError(
@@ -175,7 +175,7 @@ def _numbers(request: Request) -> Iterator[FieldError]:
             msg("queue.s_less_than_min", f"is {measure.max_s:g} s, less than min_s, which is {measure.min_s:g} s"),
         )
     if request.price_per_hour is not None:
-        yield from _within("price_per_hour", request.price_per_hour, 0, 1e9)
+        yield from _check_range("price_per_hour", request.price_per_hour, 0, 1e9)
     if at and at not in request.sweep.values:
         yield FieldError(
             "profile.at",
@@ -187,7 +187,7 @@ def _numbers(request: Request) -> Iterator[FieldError]:
             "dims", msg("queue.names", f"has {len(request.dims):,} names"), msg("queue.most", f"at most {MAX_INPUTS}")
         )
     for name, size in request.dims.items():
-        yield from _within(f"dims.{name[:MAX_NAME]}", size, 1, MAX_SIZE)
+        yield from _check_range(f"dims.{name[:MAX_NAME]}", size, 1, MAX_SIZE)
 
 
 def _advise(request: Request) -> Iterator[FieldError]:
@@ -241,12 +241,12 @@ def load_errors(load: Load, path: str = "measure.load") -> Iterator[FieldError]:
                 msg("queue.most", f"at most {MAX_STEPS}"),
             )
         for i, value in enumerate(values[:MAX_STEPS]):
-            yield from _within(f"{path}.{name}[{i}]", value, low, high)
+            yield from _check_range(f"{path}.{name}[{i}]", value, low, high)
             if value in values[:i]:
                 yield FieldError(f"{path}.{name}[{i}]", msg("queue.there_twice", f"{value:g} is there twice"))
     if load.percentile:
-        yield from _within(f"{path}.percentile", load.percentile, 50, 99.9)
-    yield from _within(f"{path}.limit_ms", load.limit_ms, 0, 3_600_000)
+        yield from _check_range(f"{path}.percentile", load.percentile, 50, 99.9)
+    yield from _check_range(f"{path}.limit_ms", load.limit_ms, 0, 3_600_000)
     if load.mlperf == "Server" and not load.limit_ms:
         yield FieldError(
             f"{path}.limit_ms",
@@ -283,7 +283,7 @@ def _sweep(request: Request) -> Iterator[FieldError]:
             msg("queue.allowed_1", f"allowed: 1 to {MAX_VALUES}"),
         )
     for i, value in enumerate(values):
-        yield from _within(f"sweep.values[{i}]", value, 1, MAX_BATCH)
+        yield from _check_range(f"sweep.values[{i}]", value, 1, MAX_BATCH)
         if value in values[:i]:
             yield FieldError(f"sweep.values[{i}]", msg("queue.there_twice", f"{value} is there twice"))
 
@@ -314,7 +314,7 @@ def _input(path: str, row: Input) -> Iterator[FieldError]:
         )
     for i, dim in enumerate(row.dims[:MAX_RANK]):
         if isinstance(dim, int):
-            yield from _within(f"{path}.dims[{i}]", dim, 1, MAX_SIZE)
+            yield from _check_range(f"{path}.dims[{i}]", dim, 1, MAX_SIZE)
         else:
             yield from _check_name(f"{path}.dims[{i}]", dim)
     if row.fill == "file" and not SHA256.fullmatch(row.blob):
@@ -368,12 +368,12 @@ def _spec(path: str, spec: Spec) -> Iterator[FieldError]:
         yield FieldError(f"{path}.version", error, msg("queue.agent_empty_any", "as an agent has it, or empty for any"))
     if len(spec.agent) > MAX_NAME:
         yield FieldError(f"{path}.agent", msg("queue.no_id_agent", "is no id of an agent"))
-    yield from _within(f"{path}.threads", spec.threads, 0, 1024)
+    yield from _check_range(f"{path}.threads", spec.threads, 0, 1024)
     if len(spec.options) > 64 or any(len(k) > MAX_NAME or len(v) > 1000 for k, v in spec.options.items()):
         yield FieldError(f"{path}.options", msg("queue.too_many_too_long", "are too many or too long"))
 
 
-def _within(field: str, value: float, low: float, high: float) -> Iterator[FieldError]:
+def _check_range(field: str, value: float, low: float, high: float) -> Iterator[FieldError]:
     if not low <= value <= high:  # also a NaN
         shown = f"{value:g}" if isinstance(value, float) else str(value)[:20]
         yield FieldError(field, f"is {shown}", msg("queue.allowed", f"allowed: {low:,} to {high:,}"))
@@ -392,11 +392,12 @@ def _check_name(field: str, text: str, empty: bool = False) -> Iterator[FieldErr
         )
 
 
-def _twice(path: str, what: str, names: Sequence[str]) -> Iterator[FieldError]:
+def _twice(path: str, attribute: str, names: Sequence[str]) -> Iterator[FieldError]:
     seen: dict[str, int] = {}
     for i, name in enumerate(names):
         if name in seen:
             yield FieldError(
-                f"{path}[{i}].{what}", msg("queue.also", f"{name[:MAX_NAME]!r} is also that of {path}[{seen[name]}]")
+                f"{path}[{i}].{attribute}",
+                msg("queue.also", f"{name[:MAX_NAME]!r} is also that of {path}[{seen[name]}]"),
             )
         seen.setdefault(name, i)

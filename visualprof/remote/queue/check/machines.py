@@ -18,12 +18,12 @@ START = msg("queue.start_one_visualprof_agent", "start one: visualprof agent")
 
 def backend_errors(specs: Sequence[Spec], model: InspectedModel | None) -> Iterator[FieldError]:
     """Yield errors for unknown backends, backends that do not load the model, and unknown options."""
-    known = {b.name: b for b in all_backends()}
+    backends = {b.name: b for b in all_backends()}
     for i, spec in enumerate(specs):
-        backend = known.get(spec.backend)
+        backend = backends.get(spec.backend)
         if backend is None:
             error = msg("queue.there_no_backend", f"there is no backend {spec.backend[:80]!r}")
-            yield FieldError(f"specs[{i}].backend", error, suggest(spec.backend, list(known)))
+            yield FieldError(f"specs[{i}].backend", error, suggest(spec.backend, list(backends)))
             continue
         if model and model.format not in backend.formats:
             error = msg("queue.not_load_models", f"{spec.backend} does not load {model.format} models")
@@ -114,23 +114,23 @@ def agent_warnings(specs: Sequence[Spec], agents: Sequence[Agent], online: Seque
         elif not spec.agent and not eligible_agents(spec, online):
             field = f"specs[{i}].{'platform' if spec.platform else 'version' if spec.version else 'backend'}"
             platform = f" on {spec.platform}" if spec.platform else ""
-            what = f"{spec.backend} {spec.version}".strip() + f" for {spec.device}{platform}"
+            runtime = f"{spec.backend} {spec.version}".strip() + f" for {spec.device}{platform}"
             if eligible_agents(spec, agents):
                 yield FieldError(
-                    field, msg("queue.no_agent_there_now", f"no agent with {what} is there now: this waits")
+                    field, msg("queue.no_agent_there_now", f"no agent with {runtime} is there now: this waits")
                 )
             else:
                 yield FieldError(
-                    field, msg("queue.no_registered_agent", f"no registered agent has {what}"), _offers(agents)
+                    field, msg("queue.no_registered_agent", f"no registered agent has {runtime}"), _offers(agents)
                 )
 
 
 def _offers(agents: Sequence[Agent]) -> str:
     """Return what agents offer instead."""
     offers = {f"{r.backend} {r.version} on {a.capabilities.platform}" for a in agents for r in a.capabilities.runtimes}
-    there = (
+    alternatives = (
         msg("queue.there", f"there is {', '.join(sorted(offers)[:12])}")
         if offers
         else msg("queue.no_runtime_registered", f"no runtime is registered; {START}")
     )
-    return msg("queue.waits_until_one_registered", f"this waits until one is registered; {there}")
+    return msg("queue.waits_until_one_registered", f"this waits until one is registered; {alternatives}")

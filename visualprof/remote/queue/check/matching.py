@@ -31,25 +31,25 @@ def missing_requirements(spec: Spec, agent: Agent) -> Iterator[FieldError]:
             "platform", msg("queue.not", f"{agent.name} is {' and '.join(has.platforms)}, not {spec.platform}")
         )
     if not versions:
-        there = ", ".join(sorted({r.backend for r in has.runtimes})) or "none"
+        available = ", ".join(sorted({r.backend for r in has.runtimes})) or "none"
         yield FieldError(
             "backend",
             msg("queue.no_3", f"{agent.name} has no {spec.backend}"),
-            msg("queue.runtimes", f"its runtimes: {there}"),
+            msg("queue.runtimes", f"its runtimes: {available}"),
         )
     elif not fitting:
-        there = ", ".join(sorted({r.version for r in versions}))
+        available = ", ".join(sorted({r.version for r in versions}))
         yield FieldError(
             "version",
             msg("queue.no_2", f"{agent.name} has no {spec.backend} {spec.version}"),
-            msg("queue.it_has", f"it has {there}"),
+            msg("queue.it_has", f"it has {available}"),
         )
     elif not any(spec.device in device_names(r.devices) for r in fitting):
-        there = ", ".join(sorted({d for r in fitting for d in r.devices}))
+        available = ", ".join(sorted({d for r in fitting for d in r.devices}))
         yield FieldError(
             "device",
             msg("queue.no", f"{spec.backend} of {agent.name} has no {spec.device}"),
-            msg("queue.it_has", f"it has {there}"),
+            msg("queue.it_has", f"it has {available}"),
         )
 
 
@@ -61,12 +61,12 @@ def eligible_agents(spec: Spec, agents: Sequence[Agent]) -> list[Agent]:
 
 @dataclass(frozen=True)
 class FreeCapacity:
-    """Where an agent accepts tasks.
+    """The free devices on which an agent accepts tasks.
 
     Attributes:
         devices: Free devices, usable by all runtimes that support them.
-        begun: Devices by job, for started jobs whose specs take turns on one device.
-        fleet: What the free nodes of a fleet can run.
+        begun: Devices by job, for started jobs with specs that take turns on one device.
+        fleet: Offers of the free nodes of a fleet.
     """
 
     devices: Sequence[str]
@@ -75,8 +75,8 @@ class FreeCapacity:
 
     def offers(self, agent: Agent, job: str = "") -> list[Offer]:
         """Return what the agent can run for a task of the job; devices that come first are preferred."""
-        own = [*([self.begun[job]] if job in self.begun else []), *self.devices]
-        return [*_offers(agent, own), *self.fleet]
+        devices = [*([self.begun[job]] if job in self.begun else []), *self.devices]
+        return [*_offers(agent, devices), *self.fleet]
 
 
 def _offers(agent: Agent, devices: Sequence[str]) -> list[Offer]:

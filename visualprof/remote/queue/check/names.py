@@ -68,12 +68,12 @@ def check_distinct(names: Sequence[str]) -> None:
         raise InvalidResult(msg("queue.two_files_result_same", "two files of the result have the same name"))
 
 
-def model_name(name: str, taken: Sequence[str]) -> str:
+def model_name(name: str, used_names: Sequence[str]) -> str:
     """Return the name of the model in the folder of its result."""
     plain = display_name(name).lstrip(".") or "model"
     if not _plain(plain):
         plain = "model"
-    return plain if plain not in (*taken, *REQUIRED) else f"model-{plain}"
+    return plain if plain not in (*used_names, *REQUIRED) else f"model-{plain}"
 
 
 def _plain(part: str) -> bool:

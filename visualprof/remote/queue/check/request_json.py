@@ -90,12 +90,12 @@ def is_at_or_below(field: str, path: str) -> bool:
     return field == path or (field.startswith(path) and field[len(path)] in ".[")
 
 
-def suggest(name: str, known: list[str]) -> str:
+def suggest(name: str, names: list[str]) -> str:
     """Return a hint for a name that is not among the known ones."""
-    close = difflib.get_close_matches(name[:200], known, 1)
+    close = difflib.get_close_matches(name[:200], names, 1)
     if close:
         return msg("queue.did_you_mean", f"did you mean {close[0]!r}?")
-    return msg("queue.known", f"known: {', '.join(map(repr, known[:12]))}") if known else ""
+    return msg("queue.known", f"known: {', '.join(map(repr, names[:12]))}") if names else ""
 
 
 def _walk(kind: Any, value: object, path: str, errors: list[FieldError]) -> None:
@@ -123,16 +123,18 @@ def _walk(kind: Any, value: object, path: str, errors: list[FieldError]) -> None
 
 def _fields(kind: Any, items: dict[str, object], path: str, errors: list[FieldError]) -> dict[str, Any]:
     """Return the types of the fields that are present; add errors for unknown and missing fields."""
-    hints, known = _hints(kind), {f.name: f for f in fields(kind)}
-    unknown = [name for name in items if name not in known][:MAX_ERRORS]
+    hints, known_fields = _hints(kind), {f.name: f for f in fields(kind)}
+    unknown = [name for name in items if name not in known_fields][:MAX_ERRORS]
     errors += [
-        FieldError(_join(path, n), msg("queue.there_no_such_field", "there is no such field"), suggest(n, list(known)))
+        FieldError(
+            _join(path, n), msg("queue.there_no_such_field", "there is no such field"), suggest(n, list(known_fields))
+        )
         for n in unknown
     ]
-    for name, field in known.items():
+    for name, field in known_fields.items():
         if name not in items and field.default is MISSING and field.default_factory is MISSING:
             errors.append(FieldError(_join(path, name), msg("queue.missing", "is missing")))
-    return {name: hints[name] for name in known if name in items}
+    return {name: hints[name] for name in known_fields if name in items}
 
 
 def _list(kind: Any, value: object, path: str, errors: list[FieldError]) -> None:
@@ -158,10 +160,10 @@ def _plain(kind: type, value: object) -> bool:
     return type(value) is kind
 
 
-def _wanted(path: str, what: str, value: object) -> FieldError:
+def _wanted(path: str, expected: str, value: object) -> FieldError:
     shown = msgspec.json.encode(value).decode()
     return FieldError(
-        path, msg("queue.must_not", f"must be {what}, not {shown if len(shown) <= 40 else shown[:40] + '...'}")
+        path, msg("queue.must_not", f"must be {expected}, not {shown if len(shown) <= 40 else shown[:40] + '...'}")
     )
 
 

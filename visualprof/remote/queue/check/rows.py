@@ -30,7 +30,7 @@ def row_errors(
         free: Named dimensions of any size.
         arrays: All arrays by input.
     """
-    names = [one.name for one in inputs]
+    names = [row.name for row in inputs]
     for name in arrays:
         if name not in names:
             yield FieldError(
@@ -50,36 +50,37 @@ def row_errors(
             yield from _array(one, sizes, free, array)
     counts = {name: array.shape[0] for name, array in arrays.items() if array.shape}
     if len(set(counts.values())) > 1:
-        told = ", ".join(f"{name}: {count}" for name, count in counts.items())
+        counts_text = ", ".join(f"{name}: {count}" for name, count in counts.items())
         yield FieldError(
-            "advise.data", msg("queue.arrays_no_common_number", f"the arrays have no common number of rows ({told})")
+            "advise.data",
+            msg("queue.arrays_no_common_number", f"the arrays have no common number of rows ({counts_text})"),
         )
 
 
-def _array(one: Input, sizes: Mapping[str, int], free: Collection[str], array: Array) -> Iterator[FieldError]:
-    path = f"advise.data.{one.name}"
-    if one.dtype and not np.can_cast(np.dtype(array.dtype), np.dtype(one.dtype), "safe"):
+def _array(row: Input, sizes: Mapping[str, int], free: Collection[str], array: Array) -> Iterator[FieldError]:
+    path = f"advise.data.{row.name}"
+    if row.dtype and not np.can_cast(np.dtype(array.dtype), np.dtype(row.dtype), "safe"):
         error = msg(
-            "queue.data_model_wants", f"the data of {one.name!r} are {array.dtype}, the model wants {one.dtype}"
+            "queue.data_model_wants", f"the data of {row.name!r} are {array.dtype}, the model wants {row.dtype}"
         )
         yield FieldError(
-            path, error, msg("queue.convert_them_numpy_astype", f"convert them with numpy: a.astype('{one.dtype}')")
+            path, error, msg("queue.convert_them_numpy_astype", f"convert them with numpy: a.astype('{row.dtype}')")
         )
-    more = len(array.shape) - len(one.dims)
+    more = len(array.shape) - len(row.dims)
     if more not in (0, 1) and array.shape:
         error = msg(
             "queue.data_dimensions_model_wants",
-            f"the data of {one.name!r} have {len(array.shape)} dimensions, the model wants {len(one.dims)}",
+            f"the data of {row.name!r} have {len(array.shape)} dimensions, the model wants {len(row.dims)}",
         )
         yield FieldError(path, error, msg("queue.one_more_whole_input", "or one more, with a whole input in each row"))
         return
     rows = 1 if more == 0 else 0  # the first dimension of an input that is cut into batches is free
-    for dim, size in list(zip(one.dims, array.shape[more:], strict=False))[rows:]:
+    for dim, size in list(zip(row.dims, array.shape[more:], strict=False))[rows:]:
         wanted = sizes.get(dim) if isinstance(dim, str) and dim not in free else dim
         if isinstance(wanted, int) and wanted != size:
             error = msg(
                 "queue.data_shape_model_wants",
-                f"the data of {one.name!r} have the shape {array.shape}, the model wants {one.dims}",
+                f"the data of {row.name!r} have the shape {array.shape}, the model wants {row.dims}",
             )
             yield FieldError(path, error, HOW)
             return

@@ -36,8 +36,12 @@ def search_errors(request: Request, model: InspectedModel | None) -> Iterator[Fi
             parse_constraint(text)
         except ValueError as error:  # noqa: PERF203 - each alone
             yield FieldError(f"search.where[{i}]", *error.args)
-    known = {one.name: one for one in all_backends()}
-    backends = [known[name] for name in dict.fromkeys(spec.backend for spec in request.specs) if name in known]
+    backends_by_name = {backend.name: backend for backend in all_backends()}
+    backends = [
+        backends_by_name[name]
+        for name in dict.fromkeys(spec.backend for spec in request.specs)
+        if name in backends_by_name
+    ]
     wrong = list(chain.from_iterable(_axis(one, values, backends, model) for one, values in search.over.items()))
     yield from wrong
     if search.objective == "size" and "conversion" not in search.over:
@@ -64,10 +68,10 @@ def _axis(
         )
         return
     for backend in backends:
-        yield from _of(backend, path, name, values, model)
+        yield from _value_errors(backend, path, name, values, model)
 
 
-def _of(
+def _value_errors(
     backend: Backend, path: str, name: str, values: Sequence[str], model: InspectedModel | None
 ) -> Iterator[FieldError]:
     if name in ("threads", "streams"):
@@ -81,13 +85,17 @@ def _of(
     if name == "precision":
         allowed = backend.precisions
     elif name == "conversion":
-        usable = (one for one in all_converters() if one.makes in backend.formats and not one.calibrates)
+        usable = (
+            converter
+            for converter in all_converters()
+            if converter.makes in backend.formats and not converter.calibrates
+        )
         fitting = (one for one in usable if model is None or one.takes == model.format)
         allowed = [NO_CONVERSION, *(one.name for one in fitting if backend.name in (one.runtimes or (backend.name,)))]
     elif allowed is None:
-        there = ["threads", "streams", "precision", "conversion", *backend.options]
+        settings = ["threads", "streams", "precision", "conversion", *backend.options]
         yield FieldError(
-            path, msg("queue.no_such_setting", f"{backend.name} has no such setting"), suggest(name, there)
+            path, msg("queue.no_such_setting", f"{backend.name} has no such setting"), suggest(name, settings)
         )
         return
     if allowed and (bad := next((value for value in values if value not in allowed), None)) is not None:

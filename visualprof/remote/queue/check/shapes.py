@@ -165,14 +165,14 @@ def size_errors(request: Request, sizes: Mapping[str, int]) -> Iterator[FieldErr
 def size_warnings(request: Request, arrays: Mapping[int, Array]) -> Iterator[FieldError]:
     """Yield warnings for sizes without effect."""
     used = {d for i in request.inputs for d in i.dims}
-    known = known_sizes(request, arrays)
+    sizes = known_sizes(request, arrays)
     for name, size in request.dims.items():
         if name not in used:
             yield FieldError(f"dims.{name}", msg("queue.no_input_dimension", "no input has this dimension"))
-        elif name != request.sweep.dim and known[name] != size:
+        elif name != request.sweep.dim and sizes[name] != size:
             yield FieldError(
                 f"dims.{name}",
-                msg("queue.uploaded_array_here_so", f"an uploaded array has {known[name]} here, so {size} is not used"),
+                msg("queue.uploaded_array_here_so", f"an uploaded array has {sizes[name]} here, so {size} is not used"),
             )
     if not sweeps_input(request) and request.sweep.dim and request.sweep.values != [1]:
         error = msg(

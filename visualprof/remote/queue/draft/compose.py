@@ -48,14 +48,14 @@ _OWNERS: tuple[tuple[str, Any], ...] = (("measure", Measure), ("profile", Profil
 _NUMBER = re.compile(r"\d{1,18}(\.\d*)?(e[+-]?\d{1,3})?", re.IGNORECASE)
 
 
-def compose(draft: Draft, known: JobContext) -> CheckedDraft:
+def compose(draft: Draft, context: JobContext) -> CheckedDraft:
     """Return the job of a draft, with its errors and the available choices."""
-    kept = known.inspection(draft.model)
-    content = inspection_from_json(kept) if kept else None
+    inspection = context.inspection(draft.model)
+    content = inspection_from_json(inspection) if inspection else None
     model = content if isinstance(content, InspectedModel) else None
-    name = draft.model_name or str(kept.get("name", "") if kept else "")
-    machines = AgentList(known.agents(), known.intervals.lease_s)
-    arrays = _arrays(draft, known)
+    name = draft.model_name or str(inspection.get("name", "") if inspection else "")
+    machines = AgentList(context.agents(), context.intervals.lease_s)
+    arrays = _arrays(draft, context)
     inputs, errors = _inputs(draft, model, name, arrays)
     sweep, sweep_errors = _sweep(draft, model, inputs)
     decided = array_sizes(inputs, {i: arrays[row.blob] for i, row in enumerate(inputs) if row.blob in arrays})
@@ -85,7 +85,7 @@ def compose(draft: Draft, known: JobContext) -> CheckedDraft:
         search=search,
         **numbers[""],
     )
-    checked, warnings = check_request(request, known)
+    checked, warnings = check_request(request, context)
     errors += [DraftError(e.field, e.error, e.hint) for e in checked if not _covered(e, errors)]
     return CheckedDraft(
         request=request,
@@ -152,10 +152,10 @@ def _covered(error: FieldError, errors: Sequence[FieldError]) -> bool:
     return any(is_at_or_below(error.field, e.field) or is_at_or_below(e.field, error.field) for e in errors)
 
 
-def _arrays(draft: Draft, known: JobContext) -> dict[str, Array]:
+def _arrays(draft: Draft, context: JobContext) -> dict[str, Array]:
     """Return the uploaded arrays of a draft by blob."""
     named = dict.fromkeys([*draft.arrays, *(i.blob for i in draft.inputs or () if i.blob)])
-    arrays = {blob: array_from_inspection(known.inspection(blob)) for blob in list(named)[:MAX_INPUTS]}
+    arrays = {blob: array_from_inspection(context.inspection(blob)) for blob in list(named)[:MAX_INPUTS]}
     return {blob: array for blob, array in arrays.items() if array}
 
 

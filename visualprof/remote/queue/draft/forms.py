@@ -91,8 +91,8 @@ class Draft:
         key: Key of the job.
         name: Name of the job.
         arrays: Digests of uploaded arrays, which inputs use by name.
-        inputs: Inputs; null is those of the model.
-        sweep: Swept dimension; null is the batch, "" is none.
+        inputs: Inputs; null is the model's inputs.
+        sweep: Swept dimension; null is the batch, "" sweeps no dimension.
         sizes: Sizes of the swept dimension; null is `usual_sizes`.
         usual_sizes: Default sizes; "" is the model's.
         dims: Sizes of the other named dimensions.
@@ -132,7 +132,7 @@ class DraftError(FieldError):
 
 @dataclass(frozen=True)
 class SpecChoices:
-    """What agents offer for a spec.
+    """Choices for a spec that the agents offer.
 
     Attributes:
         versions: Versions, newest first.

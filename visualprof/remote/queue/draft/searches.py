@@ -13,7 +13,7 @@ from visualprof.remote.queue.draft.forms import DraftError, DraftSearch
 from visualprof.remote.queue.draft.grammar import EXAMPLES, SEPARATORS, parse_sizes, sizes_text
 
 NUMBERS = ("threads", "streams")
-_WHERE = re.compile(r"[,，;；\n]+|\s+and\s+|&&")
+_CONSTRAINT_SEPARATORS = re.compile(r"[,，;；\n]+|\s+and\s+|&&")
 _TEXTS: dict[str, type] = {"trials": int, "trial_s": float, "budget_s": float, "seed": int}
 _NUMBER = re.compile(r"\d{1,9}(\.\d{0,9})?")
 
@@ -23,10 +23,10 @@ def parse_search(draft: DraftSearch, swept: str) -> tuple[Search, list[DraftErro
     if not draft.objective:
         return Search(), []
     errors = list[DraftError]()
-    over = {name: _values(name, text, errors) for name, text in draft.over.items() if text.strip() and name != swept}
-    over.pop(BATCH, None)
-    where = [part.strip() for part in _WHERE.split(draft.where) if part.strip()]
-    return Search(draft.objective, over, where, **dict(_numbers(draft, errors))), errors
+    values = {name: _values(name, text, errors) for name, text in draft.over.items() if text.strip() and name != swept}
+    values.pop(BATCH, None)
+    constraints = [part.strip() for part in _CONSTRAINT_SEPARATORS.split(draft.where) if part.strip()]
+    return Search(draft.objective, values, constraints, **dict(_numbers(draft, errors))), errors
 
 
 def batch_text(draft: DraftSearch, swept: str) -> str | None:
@@ -38,8 +38,8 @@ def search_draft(search: Search) -> DraftSearch:
     """Return the draft that parses to a search."""
     usual = Search()
     texts = {name: f"{getattr(search, name):g}" for name in _TEXTS if getattr(search, name) != getattr(usual, name)}
-    over = {name: _text(name, values) for name, values in search.over.items()}
-    return DraftSearch(search.objective, over, ", ".join(search.where), **texts)
+    values = {name: _text(name, values) for name, values in search.over.items()}
+    return DraftSearch(search.objective, values, ", ".join(search.where), **texts)
 
 
 def _text(name: str, values: list[str]) -> str:

@@ -58,7 +58,9 @@ def first_specs(model: InspectedModel, machines: AgentList) -> list[DraftSpec]:
         if (runtimes := matching_runtimes(agent.capabilities.runtimes, backend, ""))
     ]
     anywhere = {backend.name for backend in all_backends() if backend.cpu}
-    return (specs or [DraftSpec(backends=[one]) for one in model.backends if one in anywhere])[:MAX_FIRST_SPECS]
+    return (
+        specs or [DraftSpec(backends=[backend_name]) for backend_name in model.backends if backend_name in anywhere]
+    )[:MAX_FIRST_SPECS]
 
 
 def _best_device(runtimes: Sequence[Runtime]) -> str:
@@ -73,7 +75,7 @@ def expand_specs(
     for draft in drafts[: MAX_SPECS + 1]:
         path = f"specs[{len(specs)}]"
         agents = machines.named(draft.agent) if draft.agent else []
-        errors += _which(f"{path}.agent", draft.agent, agents, machines)
+        errors += _agent_errors(f"{path}.agent", draft.agent, agents, machines)
         common = Spec(
             id=draft.id,
             backend="",
@@ -113,7 +115,7 @@ def expand_specs(
     return assign_ids(specs, machines.all), errors
 
 
-def _which(field: str, agent: str, named: Sequence[Agent], machines: AgentList) -> Iterator[DraftError]:
+def _agent_errors(field: str, agent: str, named: Sequence[Agent], machines: AgentList) -> Iterator[DraftError]:
     if agent and not named:
         yield DraftError(**asdict(unknown_agent(field, agent, machines.all)))
     elif len(named) > 1:
@@ -139,13 +141,13 @@ def _nobody(model: InspectedModel, spec: Spec, machines: AgentList) -> DraftErro
 
 def assign_ids(specs: Sequence[Spec], agents: Sequence[Agent]) -> list[Spec]:
     """Return the specs with ids: the given one, else a generated one, with a number if it is taken."""
-    taken = {spec.id for spec in specs if spec.id}
+    used_ids = {spec.id for spec in specs if spec.id}
     named: list[Spec] = []
     for spec in specs:
         base = spec.id or generate_spec_id(spec, agents)
         numbered = (base if n == 1 else f"{base}-{n}" for n in range(1, len(specs) + 2))
-        name = spec.id or next(name for name in numbered if name not in taken)
-        taken.add(name)
+        name = spec.id or next(name for name in numbered if name not in used_ids)
+        used_ids.add(name)
         named.append(replace(spec, id=name))
     return named
 
@@ -153,10 +155,10 @@ def assign_ids(specs: Sequence[Spec], agents: Sequence[Agent]) -> list[Spec]:
 def generate_spec_id(spec: Spec, agents: Sequence[Agent]) -> str:
     """Return a descriptive id that is a valid folder name, as `ort-1.23.2-gpu-box-cuda0-f16-4t`."""
     short = {b.name: b.short for b in all_backends()}.get(spec.backend) or spec.backend
-    where = next((a.name for a in agents if a.id == spec.agent), "") if spec.agent else spec.platform
+    agent_name = next((a.name for a in agents if a.id == spec.agent), "") if spec.agent else spec.platform
     device = "" if spec.device == "cpu" else spec.device.replace(":", "")
     threads = f"{spec.threads}t" if spec.threads else ""
-    parts = [short, spec.version, where, device, spec.precision, threads, *spec.options.values()]
+    parts = [short, spec.version, agent_name, device, spec.precision, threads, *spec.options.values()]
     return _joined(map(_slug, parts))[:ID_LENGTH] or "spec"
 
 

@@ -138,7 +138,7 @@ class Database:
             return connection.execute(_LAST_BACKUP).scalar()
 
     def _size_bytes(self, connection: Connection) -> int | None:
-        pages, size = (connection.exec_driver_sql(f"PRAGMA page_{what}").scalar_one() for what in ("count", "size"))
+        pages, size = (connection.exec_driver_sql(f"PRAGMA page_{pragma}").scalar_one() for pragma in ("count", "size"))
         return int(pages) * int(size)
 
     def close(self) -> None:

@@ -12,7 +12,7 @@ from visualprof.remote.protocol import ModelRef, Part
 
 @dataclass(frozen=True)
 class Requester:
-    """Who makes a request.
+    """The user who makes a request.
 
     Attributes:
         user: Owner of new models; None without accounts.
@@ -44,7 +44,7 @@ class Lineage:
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a version's files come from.
+    """The origin of a version's files.
 
     Attributes:
         kind: Kind of origin.
@@ -80,7 +80,7 @@ class Configuration:
 
     Attributes:
         inputs: Inputs of the model.
-        sweep: Swept dimension; None is the batch, "" is none.
+        sweep: Swept dimension; None is the batch, "" sweeps no dimension.
         min_batch: Smallest size of the swept dimension.
         max_batch: Largest size of the swept dimension.
         dims: Sizes of the other dimensions.
@@ -200,7 +200,7 @@ class RegisteredModel:
 
 @dataclass(frozen=True)
 class RemovalImpact:
-    """What refers to versions that are about to be removed.
+    """References to versions that are about to be removed.
 
     Attributes:
         jobs: Ids of waiting and running jobs that use them.

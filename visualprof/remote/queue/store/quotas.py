@@ -180,7 +180,7 @@ def check_upload_quota(connection: Connection, user: str, size_bytes: int) -> No
 
 @dataclass(frozen=True)
 class Allowance:
-    """What a user's quota allows for tasks that are to start.
+    """The remaining allowance of a user's quota for tasks that are to start.
 
     Attributes:
         quota: The quota.
@@ -204,7 +204,7 @@ class Allowance:
 
 
 def allowance_of(connection: Connection, user: str | None) -> Allowance:
-    """Return what a user may start; tasks without an owner are unlimited."""
+    """Return the allowance of a user; tasks without an owner are unlimited."""
     quota = Quota() if user is None else quota_of(connection, user)
     device_ns = 0 if user is None or quota.device_ns is None else _device_ns(connection, user)
     is_limited = quota.jobs_running is not None

@@ -1,4 +1,4 @@
-"""Who may see what: one rule for runs. Jobs follow the folder of their results.
+"""Visibility rules: one rule for runs, which jobs follow through the folder of their results.
 
 A viewer is the id of a user. None sees everything: administrators, and all users of a server without accounts.
 """

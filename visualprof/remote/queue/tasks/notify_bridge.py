@@ -58,7 +58,7 @@ class PgNotifyBridge:
         self._wake_sender.close()
 
     def forward(self, tasks: int) -> None:
-        """Tell the other servers about `tasks` new tasks."""
+        """Send the number of new tasks to the other servers."""
         with self._lock:
             self._unsent += tasks
         self._wake()

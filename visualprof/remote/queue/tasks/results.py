@@ -37,7 +37,7 @@ _DELETE_NAMED = _DELETE_ANNOUNCED.where(artefacts.c.name.in_(bindparam("names", 
 
 @dataclass(frozen=True)
 class ResultUpload:
-    """Where to upload a file of a result.
+    """The upload of a file of a result.
 
     Attributes:
         name: Name of the file.

@@ -1,4 +1,4 @@
-"""Retention rules: applying them, and previewing what they remove."""
+"""Retention rules: applying them, and previewing their effect."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class RecordEvent(Protocol):
     """Records an audit event in the transaction of the change."""
 
     def __call__(self, connection: Connection, *, subject: str) -> object:
-        """Record the event, where `subject` says what is changed."""
+        """Record the event; `subject` is the changed rule."""
 
 
 def _ignore_event(connection: Connection, *, subject: str) -> None:
@@ -55,7 +55,7 @@ Rules = Mapping[tuple[RetentionKind, str], int | None]
 
 @dataclass(frozen=True)
 class RemovalPreview:
-    """What a rule would remove.
+    """The items that a rule would remove.
 
     Attributes:
         count: Number of items.
@@ -112,14 +112,14 @@ class Retention:
             record(connection, subject=msg("queue.jobs_all_others", f"jobs {project[:40]}: as all others"))
             delete_rule(connection, "jobs", project)
 
-    def set_kept(self, job: str, kept: bool) -> None:
+    def set_kept(self, job: str, is_kept: bool) -> None:
         """Keep a job regardless of the rules, or apply the rules again.
 
         Raises:
             NotFound: There is no such job.
         """
         with self._database.write() as connection:
-            if not connection.execute(update(jobs).where(jobs.c.id == job).values(kept=kept)).rowcount:
+            if not connection.execute(update(jobs).where(jobs.c.id == job).values(kept=is_kept)).rowcount:
                 raise NotFound(msg("queue.there_no_job", f"there is no job {job[:40]!r}"))
             bump_revision(connection, job)
 
@@ -133,7 +133,7 @@ class Retention:
             return {due.job: due.at_ns for due in _due_jobs(connection, load_rules(connection), job)}
 
     def job_of_run(self, run: str) -> tuple[str | None, int | None]:
-        """Return the job that created a run, and when it is removed in ns; None where there is none."""
+        """Return the job that created a run, and its removal time in ns; None if unknown."""
         with self._database.read() as connection:
             by_folder = select(jobs.c.id).where(jobs.c.folder == run.partition("/")[0])
             job = connection.execute(by_folder).scalar()

@@ -107,7 +107,7 @@ def _online_agents(connection: Connection, owner: str | None, ahead_ns: int, lea
 def _obstacle(
     row: AnyRow, online: Sequence[Agent], serving: set[tuple[str, str]], bookings_by_agent: dict[str, Any]
 ) -> Wait | None:
-    """Return what prevents all capable agents from running a task; None if an agent accepts such tasks."""
+    """Return the reason why no capable agent accepts the task; None if one accepts such tasks."""
     capable = [
         agent for agent in online if row.wanted_agent in ("", agent.id) and not any(missing_requirements(row, agent))
     ]
@@ -119,7 +119,7 @@ def _obstacle(
         if agent.id in bookings_by_agent and agent.standing == "works"
     ]
     if reserved:
-        booking, agent = min(reserved, key=lambda one: one[0].until_ns)
+        booking, agent = min(reserved, key=lambda booking_and_agent: booking_and_agent[0].until_ns)
         return Wait("reserved" if booking.user else "maintenance", agent.name, booking.until_ns)
     return Wait("drained", capable[0].name) if capable else Wait("machine")
 
