@@ -503,7 +503,7 @@ OIDC = ["--accounts", "--base-url", BASE, "--oidc-client", "x"]
         ([*OIDC, "--oidc", "login.example.org"], "an issuer is like"),
         (
             [*OIDC, "--oidc", "https://login.example.org", "--user-header", "X", "--trust-proxy", "10.0.0.0/8"],
-            "leave one of them out",
+            "Leave one of them out",
         ),
     ],
 )  # fmt: skip

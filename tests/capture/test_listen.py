@@ -421,7 +421,7 @@ def test_the_command_names_who_cannot_and_who_is_gone(tmp_path: Path, capsys: py
     now = time.time_ns()
     lively: dict[str, Any] = {"t_ns": now, "stepped_ns": now, "world_size": 3}
     assert main(["record", str(tmp_path)]) == 2
-    assert "no process listens" in capsys.readouterr().err
+    assert "No process listens" in capsys.readouterr().err
     put(tmp_path / "a", beat(0, **lively | {"state": "ended"}))
     assert main(["record", str(tmp_path)]) == 2
     assert "rank0_far_5 the process ended" in capsys.readouterr().err

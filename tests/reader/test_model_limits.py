@@ -150,7 +150,7 @@ def test_nodes_that_stand_absurdly_deep_are_refused(tmp_path: Path, monkeypatch:
 
 def test_a_flat_model_made_to_be_searched_for_hours_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     # Every nine nodes repeat a block of four that no other has: each of the 400 takes a search over all nodes.
-    monkeypatch.setattr(blocks, "MAX_COMPARED", 720_000)
+    monkeypatch.setattr(blocks, "MAX_COMPARED_TYPES", 720_000)
     builder = graph.ModelBuilder("m", "onnx")
     last = builder.value(graph.Value("x"))
     for i in range(3600):

@@ -114,7 +114,7 @@ def test_a_call_has_the_parameters_as_attributes() -> None:
         ("Elemwise", {"a b": 1}, None, "neither a number nor a word"),
         ("Elemwise", [{"x": 1}], None, "cannot be read"),
         ("Elemwise", {}, ["QuantizedS8"], "cannot be made"),
-        ("x; import os", {}, None, "no name of an operator"),
+        ("x; import os", {}, None, "not a name of an operator"),
     ],
 )
 def test_what_is_none_is_refused(name: str, parameters: Any, types: Any, reason: str) -> None:

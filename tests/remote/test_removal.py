@@ -127,7 +127,7 @@ def test_the_page_and_the_shell_remove_jobs(tmp_path: Path, capsys: pytest.Captu
         assert http("GET", "/api/v1/jobs")["jobs"] == []
         assert main(["jobs", "--server", server.url, "remove"]) == 2
         assert main(["jobs", "--server", server.url, "remove", names[1]]) == 2
-        assert f"there is no job '{names[1]}'" in capsys.readouterr().err
+        assert f"There is no job '{names[1]}'" in capsys.readouterr().err
 
 
 def test_a_drained_machine_ends_its_task_and_gets_no_other(tmp_path: Path) -> None:
@@ -204,7 +204,7 @@ def test_who_is_registered_stays_when_the_token_is_changed(tmp_path: Path, capsy
         assert main(["machines", "--server", server.url, "drain", "another"]) == 0
         assert "drained" in capsys.readouterr().out
         assert main(["machines", "--server", server.url, "out", "nobody"]) == 2
-        assert "no machine called 'nobody'" in capsys.readouterr().err
+        assert "No machine called 'nobody'" in capsys.readouterr().err
 
 
 def test_a_crowd_of_machines_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

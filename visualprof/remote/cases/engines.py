@@ -107,7 +107,7 @@ def torch_engine(device: str, compiled: bool) -> Engine:
         torch_backend: Any = importlib.import_module("visualprof.remote.backends.torch")
         mode = "compile" if compiled else "eager"
         spec = engine_spec(config, "torch", device, {"mode": mode})
-        return BackendModel(torch_backend.live(model, spec), {}, compiled)
+        return BackendModel(torch_backend.from_module(model, spec), {}, compiled)
 
     return Engine(make, ("torch>=2.1",), onnx=False, backend="torch")
 
