@@ -243,7 +243,7 @@ def british() -> list[str]:
         (PACKAGE / "frontend" / "src").rglob("*.vue")
     )
     for path in files:
-        if path == Path(__file__):
+        if path.name in ("prose.py", "test_prose.py"):
             continue
         for number, line in enumerate(path.read_text("utf-8").splitlines(), 1):
             places += [f"{path.relative_to(ROOT)}:{number}: {match.group()}" for match in BRITISH.finditer(line)]

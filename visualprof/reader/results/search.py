@@ -97,8 +97,8 @@ class Search:
     rows: tuple[TrialRow, ...]
 
     @property
-    def trial_count(self) -> int:
-        """Number of trials."""
+    def tried(self) -> int:
+        """Number of trials, under the name of the column that shows it."""
         return sum(row.kind == "trial" for row in self.rows)
 
 
