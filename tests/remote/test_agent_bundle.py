@@ -102,6 +102,7 @@ def test_an_agent_from_the_archive_measures(pyz: Path, tmp_path: Path, server: F
         "--state",
         str(tmp_path / "state"),
         "--once",
+        "--allow-root",
         folder=tmp_path,
     )
     assert done.returncode == 0, done.stderr

@@ -359,7 +359,7 @@ def test_after_the_database_was_away_everything_goes_on(
         until(lambda remote=remote, notices=notices: remote._notifier.notification_count > notices)
     listening(*pair)
     assert 0 < told(*pair, "again") < 5
-    assert "does not tell of new tasks" in caplog.text
+    assert "sends no notifications" in caplog.text
     assert str(postgres.folder) in caplog.text
 
 

@@ -125,7 +125,7 @@ def overview(run: str) -> str:
 
 def objects(on: Replica) -> list[str]:
     bucket: Any = on.server.job_service.open().store
-    return [row["Key"].removeprefix("runs/") for row in bucket._keys("list_objects_v2", "Contents", "runs/runs/")]
+    return [row["Key"].removeprefix("runs/") for row in bucket._list("list_objects_v2", "Contents", "runs/runs/")]
 
 
 def test_every_server_shows_a_run_and_fetches_what_is_asked_for(start: Start) -> None:

@@ -322,7 +322,7 @@ def test_a_job_that_fails_says_why_and_exits_with_1(served: tuple[str, Path], tm
     url, _ = served
     out = run(url, model(tmp_path / "net.onnx", [3, 5]), *QUICK, "--batch", "1", "--wait", code=1).stdout
     assert "ort: failed (model_error): " in out
-    assert "Hint: " in out
+    assert "hint: " in out
 
 
 @pytest.mark.long
@@ -330,7 +330,7 @@ def test_a_guess_that_fails_says_how_to_give_another_size(served: tuple[str, Pat
     url, _ = served
     path = model(tmp_path / "net.onnx", [1, 7], width="seq")
     done = run(url, path, *QUICK, "--batch", "1", "--wait", code=1)
-    assert "Hint: Does the model take seq=64? --dim seq=SIZE (Sizes on the Run page) gives another" in done.stdout
+    assert "hint: does the model take seq=64? --dim seq=SIZE (Sizes on the Run page) gives another" in done.stdout
     run(url, path, *QUICK, "--batch", "1", "--dim", "seq=7", "--wait")
 
 
@@ -425,7 +425,7 @@ def test_nobody_at_the_address_names_the_command_that_starts_one(
 ) -> None:
     assert main(["submit", str(model(tmp_path / "net.onnx")), "--server", "127.0.0.1:1"]) == 2
     told = capsys.readouterr().err
-    assert "no server answers at http://127.0.0.1:1/" in told
+    assert "No server answers at http://127.0.0.1:1/" in told
     assert "visualprof --logdir runs --with-agent" in told
 
 
