@@ -77,7 +77,10 @@ def _zipped() -> bytes:
 
 
 COMMAND = "from visualprof.cli import main; sys.exit(main())"
-RUNS = "from visualprof.reader.logdir.listing import scan_profiles; print(*(run.id for run in scan_profiles(sys.argv[1:]).runs))"
+RUNS = (
+    "from visualprof.reader.logdir.listing import scan_profiles; "
+    "print(*(run.id for run in scan_profiles(sys.argv[1:]).runs))"
+)
 
 
 def program_with(plugins: Path, program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
