@@ -156,7 +156,7 @@ def workers() -> list[psutil.Process]:
     found: list[psutil.Process] = []
     for process in psutil.process_iter():
         with suppress(psutil.Error):
-            if "ray::_Runner.work" in " ".join(process.cmdline()):
+            if "ray::_Runner.run" in " ".join(process.cmdline()):
                 found.append(process)
     return found
 

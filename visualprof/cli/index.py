@@ -76,7 +76,7 @@ def run(args: argparse.Namespace) -> int:
             answer = _answer(logdir, cache, before)
         finally:
             logdir.close()
-    answer |= {"seconds": round(time.monotonic() - began, 3), "lost_batches": getattr(parser, "lost", 0)}
+    answer |= {"seconds": round(time.monotonic() - began, 3), "lost_batches": getattr(parser, "lost_batches", 0)}
     print(json.dumps(answer) if args.format == "json" else _text(answer))
     return 1 if answer["failed"] or answer["not_kept"] else 0
 

@@ -112,7 +112,7 @@ class RayFleet(Fleet):
 class _PlacedActor(Placement):
     def __init__(self, ray: Any, actor: Any, order: str) -> None:
         self._ray, self._actor = ray, actor
-        self._started, self._answer = actor.began.remote(), actor.work.remote(order)
+        self._started, self._answer = actor.is_running.remote(), actor.run.remote(order)
 
     def poll(self) -> PlacementStatus:
         ready, _ = self._ray.wait([self._answer], timeout=0)
