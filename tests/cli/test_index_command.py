@@ -109,7 +109,9 @@ def test_workers_that_are_killed_change_nothing(
         chance = random.Random(7)
         while not over.wait(0.1) and len(killed) < 3:
             workers = [
-                child for child in psutil.Process().children(recursive=True) if _title(child).startswith("ray::_run_function")
+                child
+                for child in psutil.Process().children(recursive=True)
+                if _title(child).startswith("ray::_run_function")
             ]
             if workers:
                 victim = chance.choice(workers)

@@ -102,7 +102,7 @@ class Reader:
         )  # fmt: skip
 
     def __del__(self) -> None:
-        _call("vp_reader_free", None, c_void_p)(getattr(self, "at", None))
+        _call("vp_reader_free", None, c_void_p)(getattr(self, "address", None))
 
     @property
     def column_types(self) -> list[int]:
@@ -129,7 +129,7 @@ class SharedWords:
             raise MemoryError
 
     def __del__(self) -> None:
-        _call("vp_shared_free", None, c_void_p)(getattr(self, "at", None))
+        _call("vp_shared_free", None, c_void_p)(getattr(self, "address", None))
 
     def __len__(self) -> int:
         return int(_call("vp_word_count", c_int64, c_void_p)(self.address))
