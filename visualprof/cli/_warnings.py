@@ -47,13 +47,10 @@ def _warnings_in(path: Path) -> list[str]:
         VisualprofError: The file cannot be read.
     """
     from visualprof.reader.cache import Cache, open_trace
-    from visualprof.reader.digest import blake2b
     from visualprof.reader.graph_capture.files import recording_fingerprint
-    from visualprof.reader.trace.codec import reader_version
+    from visualprof.views.answers.disk_cache import cache_key
 
-    cache = Cache.default()
-    text = f"warnings {reader_version()} {recording_fingerprint(path)}"
-    key = blake2b(text.encode("utf-8", "replace"), digest_size=16).hexdigest()
+    cache, key = Cache.default(), cache_key("warnings", recording_fingerprint(path))
     if data := cache.load_bytes(key):
         return json.loads(data)
     warnings = list(open_trace(path, cache=cache, wait=False).meta.warnings)
@@ -67,15 +64,12 @@ def print_warnings(warnings: Sequence[str], strict: bool) -> None:
     Raises:
         VisualprofError: There are warnings, and `strict` is set.
     """
-    for warning in warnings:
-        print(f"warning: {printable(warning)}", file=sys.stderr)
+    if warnings:
+        from visualprof.cli._watch import plain  # imports the HTTP client, which a clean file does not need
+
+        print(*(f"warning: {plain(warning)}" for warning in warnings), sep="\n", file=sys.stderr)
     if warnings and strict:
         raise VisualprofError(
             f"{len(warnings)} warning{'s' * (len(warnings) > 1)}, which --strict makes an error",
             "check the warnings, or leave out --strict",
         )
-
-
-def printable(text: str) -> str:
-    """Return `text` without control characters: names come from the profiled program."""
-    return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)
