@@ -131,8 +131,8 @@ from visualprof.remote.operators.megengine_call import Operator
 for call in json.loads(sys.argv[2]):
     try:
         operator = Operator(call, "cpu")
-        operator.first_run()
-        print(json.dumps([operator.overload, operator.profiled(2)[1], operator.assumed]))
+        operator.check_run()
+        print(json.dumps([operator.overload, operator.profile(2)[1], operator.assumed]))
     except OperatorRejected as refusal:
         print(json.dumps(["refused", str(refusal), []]))
 """

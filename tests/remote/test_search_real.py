@@ -109,7 +109,7 @@ def test_a_search_survives_its_agent_and_all_that_was_tried_is_shown(server: Ser
         done = ended(client, job)
     assert done["state"] == "succeeded"
     (warning,) = done["tasks"][0]["warnings"]
-    assert "its agent ended while it ran, and was started again" in warning
+    assert "its agent stopped during the task and was restarted" in warning
     (file,) = server.folder.glob("*/*/search.json")
     body = json.loads(file.read_text())
     assert body["trials"][: len(before)] == before, "nothing is measured twice"
