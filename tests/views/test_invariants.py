@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import math
 import random
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.conftest import FIXTURES, SAMPLES, SHARED, Write, json_of, trace_of
+from tests.conftest import FIXTURES, SAMPLES, SHARED, Write, json_of, shared, trace_of
 from tests.views.test_steps import Event, host, kernel, launch, step
 from visualprof.errors import VisualprofError
 from visualprof.reader.registry import recognize
 from visualprof.reader.source import Source
 from visualprof.views import all_views, view
+from visualprof.views.flame import TREES, available_trees
 from visualprof.views.measure.steps import STEP_PARTS, step_windows
 
 NAMES = {
@@ -157,6 +159,20 @@ def check_waits(answers: Answers) -> list[str]:
     return found
 
 
+def check_siblings(path: Path) -> list[str]:
+    """Rows of a tree with one parent have different names: one path is one row."""
+    trace, found = trace_of(path), list[str]()
+    trees = [("modules", {})] + [("flame", {"tree": t, "weight": w}) for t in TREES for w in ("host", "device")]
+    for name, params in trees:
+        shown = view(name)
+        if not shown.needs(trace) or params.get("tree", "module") not in available_trees(trace):
+            continue
+        columns = json_of(shown.compute(trace, shown.parse(params)))["columns"]
+        siblings = Counter(zip(columns["parent"], columns["name"], strict=True))
+        found += [f"{name} {params} has {n} rows {row}" for row, n in siblings.items() if n > 1]
+    return found
+
+
 def check(path: Path) -> list[str]:
     """Everything that is wrong with the numbers of one trace."""
     answers = _answers(path)
@@ -164,13 +180,18 @@ def check(path: Path) -> list[str]:
         return check_shares(answers)
     return [
         *check_shares(answers), *check_steps(path, answers), *check_stages(answers), *check_findings(path, answers),
-        *check_operators(path, answers), *check_waits(answers),
+        *check_operators(path, answers), *check_waits(answers), *check_siblings(path),
     ]  # fmt: skip
 
 
 @pytest.mark.parametrize("path", recordings(), ids=lambda path: "/".join(path.parts[-2:]))
 def test_numbers_of_recordings_hold_together(path: Path) -> None:
     assert check(path) == []
+
+
+@pytest.mark.parametrize("case", ["paths/depth.json", "paths/flat.json", "ckpt.json.gz"])
+def test_a_path_of_a_public_case_is_one_row(case: str) -> None:
+    assert check_siblings(shared(f"cases/numbers/{case}")) == []
 
 
 @pytest.mark.parametrize("seed", range(60))

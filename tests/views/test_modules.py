@@ -120,6 +120,44 @@ def test_operators_can_be_those_of_a_module(write: Write) -> None:
         computed("operator", path, module="Net_1")
 
 
+def test_a_call_at_another_depth_is_on_the_same_path(write: Write) -> None:
+    """Net_0 runs alone, inside a function, and inside an operator; aten::mm inside no, one and two ranges."""
+    path = write([
+        module("Net_0", 0, 10),
+        frame("f", 20, 30), module("Net_0", 25, 10), module("Linear_0", 27, 5),
+        op("checkpoint", 60, 30), module("Net_0", 65, 20), module("Linear_0", 66, 7),
+        op("aten::mm", 100, 4),
+        op("mine", 110, 20) | {"cat": "user_annotation"}, op("aten::mm", 115, 5),
+        op("outer", 140, 30) | {"cat": "user_annotation"}, op("mine", 145, 20) | {"cat": "user_annotation"},
+        op("aten::mm", 150, 6),
+    ])  # fmt: skip
+    assert rows(answer("modules", path), "calls", "host_self_ns", "host_total_ns") == {
+        "Net_0": [3, 28 * US, 40 * US], "Net_0/Linear_0": [2, 12 * US, 12 * US], "mine": [1, 20 * US, 20 * US],
+        "outer": [1, 10 * US, 30 * US], "outer/mine": [1, 20 * US, 20 * US],
+    }  # fmt: skip
+    assert flames(path, tree="operator") == {
+        "checkpoint": (1, 30 * US, 30 * US), "aten::mm": (3, 15 * US, 15 * US)
+    }  # fmt: skip
+    assert flames(path, tree="python")["Net_0"] == (2, 23 * US, 30 * US)
+
+
+def test_names_that_differ_only_in_what_is_not_shown_are_one_path(write: Write) -> None:
+    same = [module("Net_0", 0, 10), op("Net_0", 20, 5) | {"cat": "user_annotation"}]
+    addresses = [frame(f"<bound f of T at 0x{i:x}>", 40 + 10 * i, 5) for i in range(3)]
+    found = answer("modules", write(same))
+    assert rows(found, "calls") == {"Net_0": [2]}
+    assert flames(write(addresses, "addresses.json"), tree="python") == {"<bound f of T>": (3, 15 * US, 15 * US)}
+
+
+def test_every_module_of_a_checkpointed_model_is_one_row() -> None:
+    """Three blocks of a checkpointed model, called from 4 places each, as `modules` named them."""
+    found = rows(answer("modules", shared("cases/numbers/ckpt.json.gz")), "calls")
+    assert len(found) == 12
+    assert {name: calls for name, [calls] in found.items() if "/" not in name} == {
+        f"Sequential_{i}": 6 for i in range(3)
+    }
+
+
 def flames(path: Path, **params: str) -> dict[str, tuple[int, int, int]]:
     """Frames by path: calls, own and whole time."""
     columns = answer("flame", path, **params)["columns"]

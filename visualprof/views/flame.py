@@ -87,10 +87,11 @@ class FlameAnswer(Table[FlameColumns]):
 
 def needs(trace: Trace) -> bool:
     """Whether the host has an operator, a module, a named range or a Python frame."""
-    return bool(_trees(trace))
+    return bool(available_trees(trace))
 
 
-def _trees(trace: Trace) -> list[Tree]:
+def available_trees(trace: Trace) -> list[Tree]:
+    """Return the trees whose frames the trace has, in the order of `auto`."""
     available = {
         "python": bool((trace.events.category == Category.PYTHON).any()),
         "module": bool(is_scope(trace).any()),
@@ -106,7 +107,7 @@ def compute(trace: Trace, params: FlameParams) -> FlameAnswer:
 
     Source: docs/views.md#flame
     """
-    trees = _trees(trace)
+    trees = available_trees(trace)
     chosen: Tree = (trees[0] if trees else "operator") if params.tree == "auto" else params.tree
     tree = TREES[chosen](trace)
     times = path_times(trace, tree, params.step)
@@ -114,8 +115,7 @@ def compute(trace: Trace, params: FlameParams) -> FlameAnswer:
     back = np.flatnonzero(times.backward_device) if on_device else np.zeros(0, np.int64)
     self_ns = np.concatenate((times.device if on_device else times.host, times.backward_device[back]))
     parent = np.concatenate((tree.parent, back)).astype(np.int64)
-    depth = _depth(tree)
-    depth = np.concatenate((depth, depth[back] + 1))
+    depth = np.concatenate((tree.level, tree.level[back] + 1)).astype(np.int64)
     numbers: dict[str, Ints] = {
         "parent": parent,
         "depth": depth,
@@ -136,16 +136,6 @@ def compute(trace: Trace, params: FlameParams) -> FlameAnswer:
         frames=int((numbers["total_ns"] > 0).sum()),
         folded=folded,
     )
-
-
-def _depth(tree: CallPaths) -> Ints:
-    """Return the number of ancestors of each frame."""
-    depth = np.zeros(len(tree), np.int64)
-    at = tree.parent
-    while len(outer := np.flatnonzero(at >= 0)):
-        depth[outer] += 1
-        at = np.append(tree.parent, np.int32(-1))[at]
-    return depth
 
 
 def _folded(names: list[str], numbers: dict[str, Ints]) -> tuple[FlameColumns, int]:

@@ -15,7 +15,6 @@ from visualprof.reader.trace.nesting import innermost_on_tracks, nearest_ancesto
 from visualprof.views.measure.groups import group
 from visualprof.views.measure.launch import (
     RANGE_CATEGORIES,
-    call_depth,
     host_durations,
     inclusive_totals,
     is_call,
@@ -30,7 +29,6 @@ SCOPE_CATEGORIES = (Category.MODULE, *RANGE_CATEGORIES)
 FRAME_CATEGORIES = (Category.PYTHON, Category.MODULE)
 BACKWARD_LABEL = "(backward)"  # child of a path, for its backward pass
 AUTOGRAD_ENGINE = "autograd::engine::evaluate_function"
-# The prefix of a module call, and the address of an object, which differs from run to run.
 _MODULE_PREFIX_OR_ADDRESS = re.compile(r"^nn\.Module: | at 0x[0-9a-fA-F]+")
 
 
@@ -42,8 +40,8 @@ class CallPaths(msgspec.Struct, frozen=True):
 
     Attributes:
         parent: (p,) path of the caller, -1 for none.
-        name: (p,) string id of the last call.
-        level: (p,) nesting level; greater than that of `parent`.
+        name: (p,) string id of the last call; no two paths with the same caller have equal labels.
+        level: (p,) number of paths around it; 0 for the outermost.
         first: (p,) row of the first call.
         is_member: (n,) which events of the trace the paths are made of.
         path_ids: (n + 1,) path of each event; -1 for events that are not members, and for the last
@@ -85,37 +83,62 @@ class CallPaths(msgspec.Struct, frozen=True):
         return inclusive_totals(exclusive, self.parent, self.level)
 
 
-def call_paths(trace: Trace, is_member: Mask, name: Ids | None = None) -> CallPaths:
-    """Number every distinct pair of caller path and name, level by level.
+def call_paths(trace: Trace, is_member: Mask) -> CallPaths:
+    """Number every distinct pair of caller path and label, level by level.
+
+    The level of a call is the number of member events around it, not its nesting depth in the trace: a
+    call with an operator or a range around it that is not a member has the same path as one without.
 
     Args:
+        trace: The trace.
         is_member: (n,) which events of the trace to use.
-        name: (n,) string ids to use instead of the events' names.
     """
     events = trace.events
-    name = events.name if name is None else name
     rows = np.flatnonzero(is_member).astype(np.int32)
-    caller = nearest_ancestor(events.parent, is_member, events.parent[rows])
-    path_ids = np.full(len(events) + 1, -1, np.int32)
-    parents, names, levels, firsts = ([np.zeros(0, np.int32)] for _ in range(4))
-    depth = call_depth(trace)[rows]
+    name = _label_ids(trace, events.name[rows])
+    position = np.full(len(events) + 1, -1, np.int32)
+    position[rows] = np.arange(len(rows))
+    caller = position[nearest_ancestor(events.parent, is_member, events.parent[rows])]
+    depth = _tree_depth(caller)
+    path_of_call = np.full(len(rows) + 1, -1, np.int32)
+    parents, firsts = ([np.zeros(0, np.int32)] for _ in range(2))
     order, count = np.argsort(depth, kind="stable"), 0
-    for level_rows in np.split(order, np.flatnonzero(np.diff(depth[order])) + 1):
-        parent_paths = path_ids[caller[level_rows]]
-        paths_of_level = group(parent_paths, name[rows[level_rows]])
-        path_ids[rows[level_rows]] = count + paths_of_level.ids
+    for level_calls in np.split(order, np.flatnonzero(np.diff(depth[order])) + 1):
+        parent_paths = path_of_call[caller[level_calls]]
+        paths_of_level = group(parent_paths, name[level_calls])
+        path_of_call[level_calls] = count + paths_of_level.ids
         parents.append(parent_paths[paths_of_level.first])
-        names.append(name[rows[level_rows[paths_of_level.first]]])
-        levels.append(depth[level_rows[paths_of_level.first]].astype(np.int32))
-        firsts.append(rows[level_rows[paths_of_level.first]])
+        firsts.append(level_calls[paths_of_level.first].astype(np.int32))
         count += len(paths_of_level.first)
-    parent, names_by_path, level, first = (np.concatenate(column) for column in (parents, names, levels, firsts))
-    position = _time_order(parent, level, events.ts[first])
-    order = np.argsort(position)
-    position = np.append(position, np.int32(-1))
-    return CallPaths(
-        position[parent[order]], names_by_path[order], level[order], first[order], is_member, position[path_ids]
-    )
+    parent, first = (np.concatenate(column) for column in (parents, firsts))
+    level = depth[first]
+    place = _time_order(parent, level, events.ts[rows[first]])
+    order = np.argsort(place)
+    place = np.append(place, np.int32(-1))
+    path_ids = np.full(len(events) + 1, -1, np.int32)
+    path_ids[rows] = place[path_of_call[:-1]]
+    return CallPaths(place[parent[order]], name[first[order]], level[order], rows[first[order]], is_member, path_ids)
+
+
+def _tree_depth(parent: Ids) -> Ids:
+    """Return the number of ancestors of each entry, in a number of passes that is logarithmic in the deepest."""
+    depth = np.append(parent >= 0, False).astype(np.int32)
+    jump = np.append(parent, np.int32(-1))
+    climbing = np.flatnonzero(jump >= 0)
+    while len(climbing):
+        target = jump[climbing]
+        depth[climbing], jump[climbing] = depth[climbing] + depth[target], jump[target]
+        climbing = climbing[jump[climbing] >= 0]
+    return depth[:-1]
+
+
+def _label_ids(trace: Trace, name: Ids) -> Ids:
+    """Return string ids that are equal for names with equal labels."""
+    used, index = np.unique(name, return_inverse=True)
+    used_ids: list[int] = used.tolist()
+    ids: dict[str, int] = {}
+    labels = [ids.setdefault(_label(str(trace.strings[i])), i) for i in used_ids]
+    return np.array(labels, np.int32)[index]
 
 
 def _time_order(parent: Ids, level: Ids, ts: Ints) -> Ids:
@@ -155,21 +178,9 @@ def is_scope(trace: Trace) -> Mask:
 
 @cached_on_trace
 def frame_paths(trace: Trace) -> CallPaths:
-    """Return the paths of Python frames and modules.
-
-    Addresses of objects are removed from names, because they differ from run to run.
-    """
+    """Return the paths of Python frames and modules."""
     on_threads = trace.track_mask(TrackKind.THREAD) & (trace.events.dur >= 0)
-    name_ids = list(range(len(trace.strings)))
-    ids: dict[str, int] = {}
-    for i, text in enumerate(trace.strings):
-        if " at 0x" in text:
-            name_ids[i] = ids.setdefault(_MODULE_PREFIX_OR_ADDRESS.sub("", text), i)
-    return call_paths(
-        trace,
-        trace.events.category_mask(*FRAME_CATEGORIES) & on_threads,
-        np.array(name_ids, np.int32)[trace.events.name],
-    )
+    return call_paths(trace, trace.events.category_mask(*FRAME_CATEGORIES) & on_threads)
 
 
 @cached_on_trace
@@ -189,9 +200,14 @@ def _python_tracks(trace: Trace) -> Ids:
 
 
 def path_labels(paths: CallPaths, strings: Sequence[str]) -> list[str]:
-    """Return the name of the last call on each path, without object addresses and prefixes of module calls."""
+    """Return the label of the last call on each path."""
     ids: list[int] = paths.name.tolist()
-    return [_MODULE_PREFIX_OR_ADDRESS.sub("", str(strings[i])) for i in ids]
+    return [_label(str(strings[i])) for i in ids]
+
+
+def _label(name: str) -> str:
+    """Return a name without object addresses, which differ from run to run, and without the prefix of module calls."""
+    return _MODULE_PREFIX_OR_ADDRESS.sub("", name) if " at 0x" in name or name.startswith("nn.Module: ") else name
 
 
 def path_texts(paths: CallPaths, strings: Sequence[str]) -> list[str]:
