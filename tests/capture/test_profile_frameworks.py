@@ -147,6 +147,30 @@ for options in ({}, {"topics": OPERATOR}, {"stacks": True}):
     assert (next(tmp_path.iterdir()) / "Net.graph.json").exists()
 
 
+def test_a_faster_device_shortens_the_steps_of_a_megengine_recording(tmp_path: Path) -> None:
+    program = """
+net = M.Sequential(M.Conv2d(3, 16, 3), M.ReLU(), M.Conv2d(16, 32, 3), M.ReLU())
+manager, optimizer = GradManager().attach(net.parameters()), SGD(net.parameters(), 0.1)
+x = mge.Tensor(np.ones((8, 3, 32, 32), "float32"))
+with profile(sys.argv[1], warmup=2, steps=4, monitor=False) as p:
+    for _ in range(8):
+        work()
+        p.step()
+"""
+    ran(megengine_python(), MEGENGINE + program, tmp_path)
+    (path,) = tmp_path.rglob("*.gz")
+    result = answer("whatif", path, change="gpu*0.5")
+    overview = answer("overview", path)
+    kernel_ns = sum(overview["steps"]["kernel_ns"]) / len(overview["steps"]["kernel_ns"])
+    assert result["obstacle"] is None
+    assert result["step"]["measured_ns"] - result["step"]["predicted_ns"] > kernel_ns / 4
+    assert abs(result["step"]["simulated_ns"] / result["step"]["measured_ns"] - 1) < 0.1
+    trace = read_trace(path)
+    started = [name == "StartProfile" for name in trace.strings]
+    (start_row,) = np.flatnonzero(np.array(started)[trace.events.name])
+    assert trace.events.end[start_row] <= trace.steps.ts[0], "no step waits for the start of the profiler"
+
+
 def test_megengine_keeps_twenty_steps_at_most(tmp_path: Path) -> None:
     program = """
 import warnings

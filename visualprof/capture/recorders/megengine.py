@@ -15,6 +15,8 @@ _MEGENGINE: Any = importlib.import_module("megengine")
 _CORE: Any = importlib.import_module("megengine.core._imperative_rt.core2")
 _LOCAL: Any = importlib.import_module("megengine.utils.profiler")
 
+WAIT_SCOPE = "visualprof: wait for the device"  # the reader of this format knows it
+
 
 class Recorder(Shape):
     """Profiler with one output format and steps as scopes, because `Profiler.step()` crashes some processes at dump."""
@@ -40,10 +42,15 @@ class Recorder(Shape):
         return not self._cuda
 
     def start(self) -> None:
-        """Start recording; the profiler's `start` alone would leave out the names of modules and functions."""
+        """Start recording; the profiler's `start` alone would leave out the names of modules and functions.
+
+        The profiler starts when all queued work has ended. The host waits for that, else it would be part of a step.
+        """
         if self._scopes:
             self._profiler._patcher.__enter__()  # noqa: SLF001
+        _CORE.full_sync()
         self._profiler.start()
+        _CORE.full_sync()
 
     def mark(self, step: int) -> None:
         """Open the scope of a step."""
@@ -80,6 +87,8 @@ class Recorder(Shape):
     def _end(self) -> None:
         """End the step after its work has ended: the interpreter runs up to 7 ms ahead."""
         if self._open:
+            _CORE.push_scope(WAIT_SCOPE)  # waiting itself leaves no event
             _CORE.full_sync()
+            _CORE.pop_scope(WAIT_SCOPE)
             _CORE.pop_scope(self._name)
             self._open = False

@@ -79,6 +79,7 @@ STAGE_CATEGORIES = {
     "dataloader": Category.DATALOADER, "data": Category.DATALOADER,
 }  # fmt: skip
 STEP_MARK = "ProfilerStep#"  # written by visualprof.capture; MegEngine itself marks no steps
+WAIT_SCOPE = "visualprof: wait for the device"  # written by visualprof.capture at the end of a step
 TRACE_NAMES = {"op_type": "type", "name": "graph_name"}  # arguments with other names in a trace
 PROFILER_SCOPES = ("StartProfile", "StopProfile", "AutoEvict", "StopStep", "StartStep")
 TENSOR_WORK = pattern(r"^(Input|Output|Put|Del|Drop|RecFree|ReGen|GetValue|TensorGetProp|OpDispatch)( |$)")
@@ -124,6 +125,7 @@ def read(source: Source, builder: TraceBuilder) -> None:
     dur[begin] = doc.ts[end] - doc.ts[begin]
     category = _categories(doc, begin, end, rows)
     steps = _outermost_steps(doc, dur, category, rows)
+    profiler_ready = _profiler_ready(doc, dur, category, rows)
     lanes = doc.track_names.thread
     devices = _devices(doc, rows)
     number = {name: i for i, name in enumerate(devices)}
@@ -146,7 +148,9 @@ def read(source: Source, builder: TraceBuilder) -> None:
     for i, (row, track) in enumerate(zip(steps, tracks.lookup(np.array(steps, np.int64)).tolist(), strict=True)):
         kind: Kind = doc.kinds[int(doc.kind[row])]
         label = kind.name.partition("#")[2] or str(i)
-        builder.step(label, int(doc.ts[row]), int(dur[row]), track)
+        start, end_ns = int(doc.ts[row]), int(doc.ts[row] + dur[row])
+        start = profiler_ready if start < profiler_ready < end_ns else start
+        builder.step(label, start, end_ns - start, track)
     _describe(doc, builder, devices)
 
 
@@ -181,7 +185,7 @@ def _category(kind: Kind, lane: str, is_op: bool) -> int:
         return Category.COMM if COMM_KERNEL.search(name) else Category.KERNEL
     if name in PROFILER_SCOPES:
         return Category.OVERHEAD
-    if name == "TensorWaitProp":
+    if name == "TensorWaitProp" or (name == WAIT_SCOPE and lane != "worker"):
         return Category.SYNC
     if TENSOR_WORK.match(name):
         return Category.OP_PART
@@ -221,6 +225,16 @@ def _outermost_steps(doc: Document, dur: Ints, category: Ids, rows: Ints) -> lis
         return outermost
     _reclassify_steps(ts, dur, category, rows, np.array(outermost, np.int64), Category.STEP)
     return [row for row in outermost if category[row] == Category.STEP]
+
+
+def _profiler_ready(doc: Document, dur: Ints, category: Ids, rows: Ints) -> int:
+    """Return when the profiler had started, in ns.
+
+    It starts after all work that was queued before: the step that begins meanwhile has not waited for its own work.
+    """
+    overhead = rows[category[rows] == Category.OVERHEAD]
+    is_start = np.array([kind.name == "StartProfile" for kind in doc.kinds])[doc.kind[overhead]]
+    return int((doc.ts + dur)[overhead[is_start]].max(initial=-1))
 
 
 def _reclassify_steps(ts: Ints, dur: Ints, category: Ids, rows: Ints, steps: Ints, default: Category) -> None:
@@ -266,4 +280,4 @@ def _describe(doc: Document, builder: TraceBuilder, devices: list[str]) -> None:
     )
 
 
-FORMAT = Format("megengine", "MegEngine", 12, sniff, read)
+FORMAT = Format("megengine", "MegEngine", 13, sniff, read)

@@ -62,9 +62,9 @@ class _Builder:
     def __init__(self, trace: Trace) -> None:
         self._trace = trace
         events, self._first_ns = trace.events, trace.span_ns[0]
-        work, call, _ = device_calls(trace)
+        work, call, issuer = device_calls(trace)
         order = np.argsort(events.ts[work], kind="stable")
-        self._work, self._call = work[order], call[order]
+        self._work, self._call, self._issuer = work[order], call[order], issuer[order]
         self._start, self._end = self._starts(self._work), self._ends(self._work)
         self._stream = events.track[self._work]
         self._groups = _thread_groups(trace)
@@ -257,7 +257,10 @@ class _Builder:
             name_id for name_id, name in names.items() if DEVICE_SYNC_CALL.match(name) or STREAM_SYNC_CALL.match(name)
         ]
         copies = [name_id for name_id, name in names.items() if COPY_CALL.match(name)]
-        rows = rows[is_in(events.name[rows], [*syncs, *copies])]
+        waits = np.flatnonzero(
+            events.category_mask(Category.SYNC) & trace.track_mask(TrackKind.THREAD) & (events.dur > 0)
+        )
+        rows = np.concatenate((rows[is_in(events.name[rows], [*syncs, *copies])], waits))
         last_work = np.full(len(events) + 1, -1)
         launched = np.flatnonzero(self._call >= 0)
         last_work[self._call[launched]] = launched  # the last of several assignments wins
@@ -275,7 +278,7 @@ class _Builder:
         if not len(self._work):
             return rows[:0], copy_work[:0]
         by_end = np.argsort(self._end, kind="stable")
-        launch_time = np.where(self._call >= 0, self._starts(self._call), self._start)
+        launch_time = np.where(self._issuer >= 0, self._starts(self._issuer), self._start)
         call_start, call_end = self._starts(rows), self._ends(rows)
         candidate = np.searchsorted(self._end[by_end], call_end, side="right") - 1
         for _ in range(MAX_LOOKBACK):  # skip work that another thread launched during the call
