@@ -12,6 +12,7 @@ from visualprof.reader.chrome.values import natural
 from visualprof.reader.trace import Ids, Ints, LinkKind, Rows, TrackKind
 from visualprof.reader.trace.builder import TraceBuilder
 from visualprof.reader.trace.matching import number_processes
+from visualprof.reader.trace.pairing import pair_marks
 
 STREAM_DIGITS = str.maketrans("", "", "stream ()")
 FLOW_PHASES = ("s", "t", "f")
@@ -163,30 +164,8 @@ def pair_begin_end(doc: Document) -> tuple[Ints, Ints, int]:
     """Return rows of matching begin and end events, as a stack per thread, and the number of unpaired ones."""
     sign = doc.map_kinds(lambda k: 1 if k.ph == "B" else -1 if k.ph == "E" else 0)
     rows = np.flatnonzero(sign)
-    begin, end = pair_marks(doc, rows, sign, doc.thread[rows])
+    begin, end = pair_marks(rows, doc.ts[rows], sign[rows], doc.thread[rows])
     return begin, end, len(rows) - 2 * len(begin)
-
-
-def pair_marks(doc: Document, rows: Ints, sign: Ids, group: Ints | Ids) -> tuple[Ints, Ints]:
-    """Return rows of matching begin and end marks, as a stack per group.
-
-    Marks are taken by time, at equal times in the order of the file.
-
-    Args:
-        doc: The file's events.
-        rows: (n,) rows of the marks.
-        sign: For every row of the document: 1 for a begin, -1 for an end.
-        group: (n,) stack of each mark: a thread, or an id.
-    """
-    order = np.lexsort((rows, doc.ts[rows], group))
-    rows, group = rows[order], group[order]
-    delta = sign[rows]
-    level = np.cumsum(delta) - (delta > 0)  # a begin is on the level below it, to which its end returns
-    order = np.lexsort((np.arange(len(rows)), level, group))
-    rows, group, level, delta = rows[order], group[order], level[order], delta[order]
-    paired = (group[1:] == group[:-1]) & (level[1:] == level[:-1]) & (delta[:-1] > 0) & (delta[1:] < 0)
-    first = np.flatnonzero(paired)
-    return rows[first], rows[first + 1]
 
 
 def add_counters(doc: Document, builder: TraceBuilder) -> None:

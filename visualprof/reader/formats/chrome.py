@@ -10,12 +10,13 @@ from visualprof.messages import msg
 from visualprof.reader.chrome.decode import read_document
 from visualprof.reader.chrome.document import Args, Document, Kind
 from visualprof.reader.chrome.events import add_events, describe
-from visualprof.reader.chrome.tracks import add_counters, add_flows, pair_begin_end, pair_marks
+from visualprof.reader.chrome.tracks import add_counters, add_flows, pair_begin_end
 from visualprof.reader.patterns import pattern
 from visualprof.reader.registry import Format, opens_with
 from visualprof.reader.source import Source
 from visualprof.reader.trace import Category, Ints, LinkKind, TrackKind
 from visualprof.reader.trace.builder import TraceBuilder
+from visualprof.reader.trace.pairing import pair_marks
 
 KERNEL_CATEGORY = pattern(r"(^|[^a-z])(gpu|cuda|device)?_?kernels?($|[^a-z])", re.IGNORECASE)
 
@@ -69,7 +70,7 @@ def _pair_async(doc: Document) -> tuple[Ints, Ints, int]:
     is_marked = sign[doc.flow_rows] != 0
     rows = doc.flow_rows[is_marked]
     ids, id_index = np.unique(doc.flow_ids[is_marked], return_inverse=True)
-    begin, end = pair_marks(doc, rows, sign, doc.categories(rows) * len(ids) + id_index)
+    begin, end = pair_marks(rows, doc.ts[rows], sign[rows], doc.categories(rows) * len(ids) + id_index)
     return begin, end, int((sign != 0).sum()) - 2 * len(begin)
 
 

@@ -22,6 +22,7 @@ from visualprof.reader.registry import Format
 from visualprof.reader.source import GROWING_HINT, Source
 from visualprof.reader.trace import Category, Ints, LinkKind, Mask, TrackKind
 from visualprof.reader.trace.builder import TraceBuilder
+from visualprof.reader.trace.pairing import pair_marks
 from visualprof.reader.xplane import StringTable
 
 MAX_BYTES = 2 << 30
@@ -257,16 +258,15 @@ class _EventReader:
         return descriptions
 
     def _pairs(self, kind: Ints, ts: Ints, track: Ints) -> tuple[Ints, Ints]:
-        """Return rows at which slices start and end: paired as a stack per sequence and track, the rest by time."""
+        """Return rows at which slices start and end: paired per sequence and track, the rest per track."""
         marks = np.flatnonzero(((kind == _BEGIN) | (kind == _END)) & (ts >= 0))
         sequences, sequence_index = np.unique(self._packets.sequence[self._packet[marks]], return_inverse=True)
         sign = np.where(kind == _BEGIN, 1, -1)
-        begin, end = _pair_as_stack(marks, sign, track[marks] * len(sequences) + sequence_index)
+        begin, end = pair_marks(marks, ts[marks], sign[marks], track[marks] * len(sequences) + sequence_index)
         is_open = np.ones(self.events, bool)
         is_open[begin], is_open[end] = False, False
         unmatched = marks[is_open[marks]]
-        unmatched = unmatched[np.argsort(ts[unmatched], kind="stable")]
-        late_begin, late_end = _pair_as_stack(unmatched, sign, track[unmatched])
+        late_begin, late_end = pair_marks(unmatched, ts[unmatched], sign[unmatched], track[unmatched])
         self._unpaired = len(unmatched) - 2 * len(late_begin)
         return np.concatenate((begin, late_begin)), np.concatenate((end, late_end))
 
@@ -311,21 +311,6 @@ class _EventReader:
         value = np.maximum(annotations.last_values(3, len(holder), -1), annotations.last_values(4, len(holder), -1))
         is_size = (name == self._builder.string("copy_bytes")) & np.isin(holder, rows) & (value >= 0)
         self._builder.arg("bytes", holder[is_size], value[is_size])
-
-
-def _pair_as_stack(rows: Ints, sign: Ints, group: Ints) -> tuple[Ints, Ints]:
-    """Return rows of matching begins and ends: in each group an end closes the last open begin."""
-    order = np.argsort(group, kind="stable")
-    rows, group = rows[order], group[order]
-    level = np.cumsum(sign[rows])
-    starts = np.flatnonzero(np.append(True, group[1:] != group[:-1])[: len(rows)])
-    base = np.append(0, level)[starts]
-    level = level - np.repeat(base, np.diff(np.append(starts, len(rows)))) + (sign[rows] < 0)
-    order = np.lexsort((np.arange(len(rows)), level, group))
-    rows, group, level = rows[order], group[order], level[order]
-    opens = sign[rows[:-1]] > 0
-    matched = np.flatnonzero(opens & (sign[rows[1:]] < 0) & (group[1:] == group[:-1]) & (level[1:] == level[:-1]))
-    return rows[matched], rows[matched + 1]
 
 
 def _category_of_text(category: str) -> Category:
