@@ -13,7 +13,9 @@ from numpy.typing import NDArray
 from visualprof.reader.graph import ModelGraph
 from visualprof.reader.trace import Category, Trace
 from visualprof.reader.trace.nesting import nearest_ancestor
+from visualprof.views.measure.call_paths import is_scope
 from visualprof.views.measure.graph_names import AMBIGUOUS, CONSTANT, NO_NODE, UNKNOWN_HOLDER, NodeNames
+from visualprof.views.measure.graph_scopes import find_scope_nodes
 from visualprof.views.measure.groups import distinct, group
 from visualprof.views.measure.launch import is_kernel, launches, operator_times
 
@@ -50,7 +52,7 @@ class NodeTimes(msgspec.Struct, frozen=True, kw_only=True):
         total_ns: Time of all measured operators.
         matched_ns: Time of the operators that were assigned to a node.
         calls_total: Number of all measured calls.
-        rule: How operators were assigned, `name` or `module`.
+        rule: How operators were assigned: `name`, `module` or `scope`.
         time_ns: (n,) time.
         calls: (n,) calls.
         flops: (n,) operations.
@@ -79,8 +81,9 @@ def join_times(model: ModelGraph, trace: Trace) -> NodeTimes:
     ran is meant.
 
     An operator that a runtime made of several nodes is assigned to the node of its type, or to the
-    first of them. Module graphs are joined by the profiler's module calls. Names that are only
-    types match no node. Source: docs/views.md#graph.
+    first of them. Module graphs are joined by the profiler's module calls, recordings of MegEngine's
+    dynamic profiler by its scopes (`graph_scopes`). Names that are only types match no node.
+    Source: docs/views.md#graph.
     """
     modules = {
         node.attributes["profile_name"]: i for i, node in enumerate(model.nodes) if "profile_name" in node.attributes
@@ -92,6 +95,9 @@ def join_times(model: ModelGraph, trace: Trace) -> NodeTimes:
             model, trace, rows, np.maximum(trace.events.dur[rows], 0), node_of[trace.events.name[rows]], "module"
         )
     rows, costs = _operator_costs(trace)
+    has_names = trace.meta.operator_names != "type" or bool((trace.arg("graph_name", rows, 0) > 0).any())
+    if not has_names and bool(is_scope(trace).any()):
+        return _collect_times(model, trace, rows, costs, find_scope_nodes(model, trace, rows), "scope")
     return _collect_times(model, trace, rows, costs, _find_nodes(model, trace, rows), "name")
 
 

@@ -1,0 +1,93 @@
+"""Times of MegEngine's modules on a model's graph, joined by scopes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.conftest import shared
+from tests.reader.test_megengine_timeline import DEVICE, INTERPRETER, WORKER, Event, flow, span, timeline
+from visualprof.reader import read_trace
+from visualprof.reader.graph import ModelBuilder, Node, Scope
+from visualprof.reader.models import read_model
+from visualprof.views.measure.graph_join import NodeTimes, join_times
+
+
+def operator(number: int, kind: str, start: float, dur: float) -> list[Event]:
+    """Return an operator that is dispatched at `start` and takes `dur` us on the device, 1 us later."""
+    args = {"__name__": kind, "__id__": str(number)}
+    return [
+        *span(INTERPRETER, "OpDispatch", start, start + 1, args=args),
+        *span(WORKER, kind, start + 1, start + 2, args=args),
+        *span(DEVICE, kind, start + 2, start + 2 + dur, cat="Kernel", args=args),
+        *flow(2 * number, "OpDispatch", (INTERPRETER, start + 0.5), (WORKER, start + 1)),
+        *flow(2 * number + 1, "KernelLaunch", (WORKER, start + 1.5), (DEVICE, start + 2)),
+    ]
+
+
+def step(number: int, start: float, extra: bool = False) -> list[Event]:
+    """Return a step: a convolution of 3 us with its bias of 2 us, then two RELUs of 4 and 5 us, and a backward RELU."""
+    n, at = 10 * number, start
+    events = [
+        *span(INTERPRETER, f"ProfilerStep#{number}", at, at + 90),
+        *span(INTERPRETER, "forward", at + 1, at + 60),
+        *span(INTERPRETER, "block", at + 2, at + 50),
+        *span(INTERPRETER, "conv", at + 3, at + 20),
+        *span(INTERPRETER, "conv2d", at + 4, at + 19),
+        *operator(n, "Convolution", at + 5, 3),
+        *operator(n + 1, "ADD", at + 10, 2),
+        *span(INTERPRETER, "relu", at + 21, at + 45),
+        *operator(n + 2, "RELU", at + 22, 4),
+        *operator(n + 3, "RELU", at + 30, 5),
+        *span(INTERPRETER, "backward", at + 65, at + 85),
+        *operator(n + 4, "RELU", at + 70, 6),
+    ]
+    return [*events, *(operator(n + 5, "RELU", at + 38, 7) if extra else [])]
+
+
+def joined(folder: Path, *steps: list[Event]) -> tuple[NodeTimes, list[str]]:
+    """Join a recording to a model with one convolution and two activations in a block."""
+    builder = ModelBuilder("net", "graph")
+    for name, kind in (("block.conv", "Conv2d"), ("block.RELU", "RELU"), ("block.RELU#2", "RELU")):
+        builder.node(Node(name, kind, (Scope("block"),)))
+    model = builder.build()
+    return join_times(model, read_trace(timeline(folder, *steps))), [node.name for node in model.nodes]
+
+
+def test_operators_of_megengine_belong_to_the_module_that_called_them(tmp_path: Path) -> None:
+    times, names = joined(tmp_path, step(1, 0), step(2, 100))
+    assert times.rule == "scope"
+    assert dict(zip(names, times.time_ns.tolist(), strict=True)) == {
+        "block.conv": 10_000, "block.RELU": 8_000, "block.RELU#2": 10_000,
+    }  # fmt: skip
+    assert (times.total_ns, times.matched_ns) == (40_000, 28_000), "the backward pass belongs to no node"
+
+
+def test_operators_that_may_belong_to_several_nodes_belong_to_none(tmp_path: Path) -> None:
+    times, names = joined(tmp_path, step(1, 0), step(2, 100, extra=True))
+    known = dict(zip(names, times.time_ns.tolist(), strict=True))
+    assert known["block.conv"] == 10_000
+    assert np.isnan([known["block.RELU"], known["block.RELU#2"]]).all()
+    assert {(entry.name, entry.reason) for entry in times.unmatched} == {("RELU", "ambiguous"), ("RELU", "no_node")}
+
+
+@pytest.mark.parametrize(
+    ("model", "recording", "named"),
+    [
+        ("lenet", "lenet_scopes_backtrace", {"conv1.Convolution": 208_184, "fc3.ADD": 3_005}),
+        ("resnet18_w16", "resnet18_w16", {"layer2.0.down.0.Convolution": 373_459}),
+    ],
+)
+def test_training_runs_of_megengine_have_times_on_the_dumped_model(
+    model: str, recording: str, named: dict[str, Any]
+) -> None:
+    trace = read_trace(shared(f"traces/megengine/train/{recording}.chrome_timeline.json.gz"))
+    graph = read_model(shared(f"models/megengine/{model}.mge"))
+    times = join_times(graph, trace)
+    by_name = {node.name: time for node, time in zip(graph.nodes, times.time_ns.tolist(), strict=True)}
+    assert {name: by_name[name] for name in named} == pytest.approx(named, abs=1)
+    operators = [node.name for node in graph.nodes if node.kind == "operator"]
+    assert sum(np.isnan(by_name[name]) for name in operators) < len(operators) / 2

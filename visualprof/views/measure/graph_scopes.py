@@ -1,0 +1,124 @@
+"""Assign operators to the nodes of a model by the scopes in which they were called.
+
+MegEngine's dynamic profiler records types of operators and the scopes of modules, but no names of nodes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+
+import numpy as np
+from numpy.typing import NDArray
+
+from visualprof.reader.graph import ModelGraph, Node
+from visualprof.reader.trace import Trace
+from visualprof.views.measure.call_paths import CallPaths, path_labels, path_owners, scope_paths
+from visualprof.views.measure.graph_names import AMBIGUOUS, NO_NODE
+from visualprof.views.measure.groups import group
+from visualprof.views.measure.launch import device_calls
+
+Longs = NDArray[np.int64]
+ModulePath = tuple[str, ...]
+_VERSION_SUFFIX = re.compile(r"(Forward)?(V\d+)?$")  # of types in models: PoolingV1 is Pooling in a profile
+_NUMBER_SUFFIX = re.compile(r"(#\d+|\[\d+\])$")  # of names that a model has several times
+_BACKWARD_SCOPE = re.compile(r"[Bb]ackward")
+
+
+def find_scope_nodes(model: ModelGraph, trace: Trace, rows: Longs) -> Longs:
+    """Return the node of each operator, or NO_NODE or AMBIGUOUS.
+
+    An operator in the scope of a module that is a node belongs to that node. Other operators belong to the node of
+    their type in the same module. If a module has several nodes of a type, each step must have one operator for each of
+    them, in this order.
+
+    Args:
+        model: The model; the names of its nodes are paths of modules.
+        trace: A recording with scopes.
+        rows: (n,) operators on a device, in order of time.
+    """
+    paths = scope_paths(trace)
+    call = np.full(len(trace.events) + 1, -1, np.int64)
+    work, work_call, _ = device_calls(trace)
+    call[work] = work_call
+    path = path_owners(trace, paths, call[rows].astype(np.int32)).path.astype(np.int64)
+    names = _Nodes(model)
+    nodes_of_path, module_of_path = names.match_paths(paths, trace)
+    node = nodes_of_path[path]
+    module = module_of_path[path]
+    rest = np.flatnonzero((node == NO_NODE) & (module >= 0))
+    type_id = trace.events.name[rows[rest]].astype(np.int64)
+    by_type = group(module[rest], type_id)
+    step = trace.events.step[rows[rest]].astype(np.int64)
+    for number, first in enumerate(by_type.first.tolist()):
+        candidates = names.of_type(int(module[rest[first]]), trace.strings[int(type_id[first])])
+        if candidates:
+            members = np.flatnonzero(by_type.ids == number)
+            node[rest[members]] = _in_order(candidates, step[members])
+    return node
+
+
+def _in_order(candidates: list[int], step: Longs) -> Longs:
+    """Return the nodes of equal operators of one module: the first node for the first operator of a step, and so on.
+
+    Args:
+        candidates: Nodes, in order of execution.
+        step: (n,) step of each operator, in order of time.
+    """
+    starts = np.flatnonzero(np.diff(step, prepend=-2))
+    counts = np.diff(starts, append=len(step))
+    if (counts != len(candidates)).any():
+        return np.full(len(step), AMBIGUOUS)
+    return np.array(candidates, np.int64)[np.arange(len(step)) - np.repeat(starts, counts)]
+
+
+class _Nodes:
+    """The operators of a model by the path of their module and by type."""
+
+    def __init__(self, model: ModelGraph) -> None:
+        self._by_path: dict[ModulePath, int] = {}
+        self._by_type: defaultdict[tuple[ModulePath, str], list[int]] = defaultdict(list)
+        modules: dict[ModulePath, int] = {(): 0}
+        for row, node in enumerate(model.nodes):
+            if node.kind != "operator":
+                continue
+            module = tuple(scope.name for scope in node.scope)
+            for depth in range(1, len(module) + 1):
+                modules.setdefault(module[:depth], len(modules))
+            self._by_path[(*module, _own_name(node))] = row
+            for name in {_VERSION_SUFFIX.sub("", node.type), _NUMBER_SUFFIX.sub("", _own_name(node))}:
+                self._by_type[module, name].append(row)
+        self._modules = modules
+        self._module_paths = list(modules)
+
+    def match_paths(self, paths: CallPaths, trace: Trace) -> tuple[Longs, Longs]:
+        """Return, per path, the node it is inside of, and the module of the model it is inside of.
+
+        Returns: Two arrays of (p + 1,): row of a node or NO_NODE; number of a module, -1 in a backward pass. The last
+            entry stands for calls outside of all paths.
+        """
+        texts: list[ModulePath] = []
+        found_nodes: list[int] = []
+        found_modules: list[int] = []
+        parents: list[int] = paths.parent.tolist()
+        for parent, label in zip(parents, path_labels(paths, trace.strings), strict=True):
+            outer_text: ModulePath = texts[parent] if parent >= 0 else ()
+            text: ModulePath = (*outer_text, label)
+            if text not in self._by_path and text not in self._modules:
+                text = outer_text  # a function, or a scope of the program around the model
+            texts.append(text)
+            outer_node = found_nodes[parent] if parent >= 0 else NO_NODE
+            outer_module = found_modules[parent] if parent >= 0 else 0
+            is_backward = outer_module < 0 or bool(_BACKWARD_SCOPE.search(label))
+            found_nodes.append(NO_NODE if is_backward else self._by_path.get(text, outer_node))
+            found_modules.append(-1 if is_backward else self._modules.get(text, outer_module))
+        return np.array([*found_nodes, NO_NODE], np.int64), np.array([*found_modules, 0], np.int64)
+
+    def of_type(self, module: int, name: str) -> list[int]:
+        """Return the nodes of a type directly in a module, in order of execution."""
+        return self._by_type.get((self._module_paths[module], _VERSION_SUFFIX.sub("", name)), [])
+
+
+def _own_name(node: Node) -> str:
+    """Return the last part of the node's name, which is a path with dots."""
+    return node.name.rpartition(".")[2]
