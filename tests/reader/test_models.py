@@ -11,9 +11,11 @@ from typing import Any
 import pytest
 
 from tests.conftest import SAMPLES, shared
+from tests.models import save
 from visualprof.errors import FormatError, UnknownFormat
 from visualprof.reader.graph import ModelGraph
 from visualprof.reader.models import model_formats, model_suffixes, read_model
+from visualprof.views.graph import drawn
 
 onnx = pytest.importorskip("onnx")
 
@@ -163,3 +165,94 @@ def test_a_pickle_is_refused_unopened(tmp_path: Path) -> None:
 def test_model_formats_have_distinct_names_and_priorities() -> None:
     found = model_formats()
     assert len({f.name for f in found}) == len({f.priority for f in found}) == len(found)
+
+
+def _constants(model: ModelGraph) -> dict[str, tuple[int, int]]:
+    """Elements and bytes of the constants by name."""
+    values = [model.values[n.outputs[0]] for n in model.nodes if n.kind == "constant"]
+    return {v.name: (v.parameters, v.bytes) for v in values}
+
+
+def test_onnx_weights_have_the_size_of_their_packed_elements(tmp_path: Path) -> None:
+    types = {
+        "FLOAT": 32, "DOUBLE": 64, "FLOAT16": 16, "BFLOAT16": 16, "FLOAT8E4M3FN": 8, "FLOAT8E4M3FNUZ": 8,
+        "FLOAT8E5M2": 8, "FLOAT8E5M2FNUZ": 8, "FLOAT8E8M0": 8, "FLOAT4E2M1": 4, "INT4": 4, "UINT4": 4, "INT2": 2,
+        "UINT2": 2, "BOOL": 8, "COMPLEX64": 64, "UINT64": 64,
+    }  # fmt: skip
+    codes = dict(onnx.TensorProto.DataType.items())
+    weights = [onnx.TensorProto(name=n, data_type=codes[n], dims=[5, 3]) for n in types if n in codes]
+    graph = onnx.helper.make_graph([], "g", [], [], weights)
+    model = read_model(save(onnx.helper.make_model(graph, ir_version=11), tmp_path / "m.onnx"))
+    assert _constants(model) == {w.name: (15, -(-15 * types[w.name] // 8)) for w in weights}  # 7.5 bytes are 8
+    assert not model.warnings
+
+
+def test_sparse_weights_and_strings_have_their_stored_size(tmp_path: Path) -> None:
+    """2,000 values of 4 bytes with indices of 8 bytes; "ab", "cde"; scalars and lists of Constant nodes."""
+    values = onnx.TensorProto(name="sparse", data_type=1, dims=[2000], raw_data=bytes(8000))
+    indices = onnx.TensorProto(name="i", data_type=7, dims=[2000], raw_data=bytes(16000))
+    texts = onnx.TensorProto(name="texts", data_type=8, dims=[2], string_data=[b"ab", b"cde"])
+    small = onnx.helper.make_sparse_tensor(
+        onnx.helper.make_tensor("", 1, [1], [2.0]), onnx.helper.make_tensor("", 7, [1], [3]), [9]
+    )
+    constants = {
+        "small": {"sparse_value": small}, "float": {"value_float": 1.5}, "ints": {"value_ints": [1, 2, 3]},
+        "strings": {"value_strings": ["x", "yz"]},
+    }  # fmt: skip
+    graph = onnx.helper.make_graph(
+        [onnx.helper.make_node("Constant", [], [name], **given) for name, given in constants.items()], "g", [], [],
+        [texts], sparse_initializer=[onnx.helper.make_sparse_tensor(values, indices, [100, 100])],
+    )  # fmt: skip
+    model = read_model(save(onnx.helper.make_model(graph), tmp_path / "m.onnx"))
+    assert _constants(model) == {
+        "sparse": (2000, 24_000), "texts": (2, 5), "small": (1, 12), "float": (1, 4), "ints": (3, 24), "strings": (2, 3)
+    }  # fmt: skip
+
+
+def test_a_constant_of_a_function_counts_once(tmp_path: Path) -> None:
+    """`inner` holds 4 floats and is called twice by `outer`, which is called twice: 16 bytes, and 4 nodes use them."""
+    helper, opsets = onnx.helper, [onnx.helper.make_opsetid("", 17), onnx.helper.make_opsetid("d", 1)]
+    held = helper.make_node("Constant", [], ["c"], value=helper.make_tensor("c", 1, [4], [1.0] * 4))
+    inner = helper.make_function("d", "inner", ["x"], ["y"], [held, helper.make_node("Add", ["x", "c"], ["y"])], opsets)
+    calls = [helper.make_node("inner", [a], [b], domain="d") for a, b in ("xt", "ty")]
+    outer = helper.make_function("d", "outer", ["x"], ["y"], calls, opsets)
+    x, y = (helper.make_tensor_value_info(name, 1, [4]) for name in "xy")
+    nodes = [helper.make_node("outer", [a], [b], domain="d", name=b) for a, b in ("xt", "ty")]
+    whole = helper.make_model(
+        helper.make_graph(nodes, "g", [x], [y]), functions=[inner, outer], opset_imports=opsets, ir_version=8
+    )
+    graph = drawn(read_model(save(whole, tmp_path / "m.onnx")))
+    assert (graph.model.parameters, graph.model.parameter_bytes) == (4, 16)
+    of = list(zip(graph.groups.name, graph.groups.parameter_bytes, strict=True))
+    assert of[0] == ("g", 16)
+    assert [size for name, size in of[1:]] == [16] * 6  # each call shows what it uses
+
+
+def test_sums_with_unknown_sizes_say_at_least(tmp_path: Path) -> None:
+    """16 bytes and 2 elements of a type that nobody knows; a node with only those has no sum."""
+    helper = onnx.helper
+    known, unknown = helper.make_tensor("k", 1, [4], [0.0] * 4), onnx.TensorProto(name="u", data_type=99, dims=[2])
+    nodes = [
+        helper.make_node("Add", ["k", "u"], ["a"], name="both"),
+        helper.make_node("Neg", ["u"], ["b"], name="only"),
+    ]
+    graph = helper.make_graph(nodes, "g", [], [helper.make_tensor_value_info("a", 1, [4])], [known, unknown])
+    found = drawn(read_model(save(helper.make_model(graph), tmp_path / "m.onnx")))
+    assert (found.model.parameter_bytes, found.model.unknown_constants) == (16, 1)
+    assert "1 of 2 constants have an unknown size" in found.model.warnings[-1]
+    rows = zip(found.nodes.name, found.nodes.parameter_bytes, found.nodes.unknown_constants, strict=True)
+    assert {name: row for name, *row in rows if name in ("both", "only")} == {"both": [16, 1], "only": [None, 1]}
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters", "nbytes"),
+    [
+        ("reports/37-onnx-graphs/int4_fp8", 196_865, 230_404), ("numbers/graph/fn", 1111, 4360),
+        ("numbers/graph/ext", 1111, 4360), ("numbers/graph/int4", 65, 36), ("numbers/graph/uint4", 65, 36),
+        ("numbers/graph/fp4", 65, 36), ("numbers/graph/int2", 65, 20), ("numbers/graph/fp8", 65, 68),
+        ("numbers/graph/sparse", 3, 36),
+    ],
+)  # fmt: skip
+def test_weights_of_public_cases_have_their_size(name: str, parameters: int, nbytes: int) -> None:
+    model = drawn(read_model(shared(f"cases/{name}.onnx"))).model
+    assert (model.parameters, model.parameter_bytes, model.unknown_constants) == (parameters, nbytes, 0)

@@ -24,17 +24,22 @@ body has none. Data flows through values:
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
 from visualprof.messages import msg
 
 GroupKind = Literal["scope", "block", "control", "function", "subgraph", "section"]
 NodeKind = Literal["operator", "input", "output", "constant"]
-ITEM_BYTES = {
-    "float32": 4, "float64": 8, "float16": 2, "bfloat16": 2, "float8_e4m3fn": 1, "float8_e5m2": 1,
-    "int8": 1, "uint8": 1, "byte": 1, "int16": 2, "uint16": 2, "int32": 4, "uint32": 4, "int64": 8, "uint64": 8,
-    "qint8": 1, "quint8": 1, "qint32": 4, "bool": 1, "complex64": 8, "complex128": 16,
+# Bits per element, by the name of a type in lower case without underscores. Types below a byte are stored packed.
+ITEM_BITS = {
+    "float32": 32, "float64": 64, "float16": 16, "bfloat16": 16, "complex32": 32, "complex64": 64, "complex128": 128,
+    "float8e4m3": 8, "float8e4m3fn": 8, "float8e4m3fnuz": 8, "float8e4m3b11fnuz": 8, "float8e5m2": 8,
+    "float8e5m2fnuz": 8, "float8e8m0": 8, "float8e8m0fnu": 8, "float6e2m3": 6, "float6e3m2": 6, "float4e2m1": 4,
+    "float4e2m1fnx2": 8, "nf4": 4,
+    "int64": 64, "uint64": 64, "int32": 32, "uint32": 32, "int16": 16, "uint16": 16, "int8": 8, "uint8": 8, "byte": 8,
+    "uint6": 6, "int4": 4, "uint4": 4, "uint3": 3, "int2": 2, "uint2": 2, "uint1": 1, "bool": 8,
+    "qint8": 8, "quint8": 8, "qint16": 16, "quint16": 16, "qint32": 32, "quint4x2": 4, "quint2x4": 2,
 }  # fmt: skip
 MAX_SCOPE_DEPTH = 32  # nested scopes that are distinguished
 
@@ -63,12 +68,14 @@ class Value:
         dtype: The element type, "" if unknown.
         shape: Sizes, and names of symbolic dimensions; `None` if unknown.
         bytes: The size in bytes, -1 if unknown.
+        stored_elements: Number of stored elements if the tensor is sparse; otherwise `None`.
     """
 
     name: str
     dtype: str = ""
     shape: tuple[int | str, ...] | None = None
     bytes: int = -1
+    stored_elements: int | None = None
 
     @property
     def elements(self) -> int:
@@ -81,6 +88,16 @@ class Value:
             if total > MAX_ELEMENTS:
                 return -1
         return total
+
+    @property
+    def parameters(self) -> int:
+        """Number of stored elements, -1 if unknown."""
+        return self.elements if self.stored_elements is None else self.stored_elements
+
+    @property
+    def has_known_size(self) -> bool:
+        """Whether the number of stored elements and their bytes are known."""
+        return self.parameters >= 0 and self.bytes >= 0
 
 
 @dataclass(frozen=True)
@@ -189,7 +206,16 @@ class ModelBuilder:
         self._warnings[warning] = None
 
     def build(self) -> ModelGraph:
-        """Return the model."""
+        """Return the model, with a warning if weights have unknown sizes."""
+        weights = {row for node in self._nodes if node.kind == "constant" for row in node.outputs[:1]}
+        if unknown := sum(not self._values[row].has_known_size for row in weights):
+            self.warn(
+                msg(
+                    "reader.constants_unknown_size",
+                    f"{unknown:,} of {len(weights):,} constants have an unknown size: parameters and bytes are at "
+                    "least the given sums",
+                )
+            )
         return ModelGraph(
             name=self.name,
             format=self.format,
@@ -206,7 +232,7 @@ def _sanitize(value: Value) -> Value:
     shape = value.shape
     if shape and any(isinstance(size, int) and abs(size) > MAX_DIMENSION for size in shape):
         shape = None
-    return Value(value.name, value.dtype, shape, value.bytes if 0 <= value.bytes <= 16 * MAX_ELEMENTS else -1)
+    return replace(value, shape=shape, bytes=value.bytes if 0 <= value.bytes <= 16 * MAX_ELEMENTS else -1)
 
 
 class ValueScope:
@@ -257,10 +283,10 @@ def shared_scopes(paths: Collection[tuple[Scope, ...]]) -> tuple[Scope, ...]:
 
 
 def tensor_bytes(dtype: str, shape: Sequence[int | str] | None) -> int:
-    """Return the size of a tensor in bytes, -1 if its type or shape is unknown."""
+    """Return the size of a tensor in bytes, -1 if its type or shape is unknown. Elements below a byte are packed."""
     elements = Value("", dtype, None if shape is None else tuple(shape)).elements
-    width = ITEM_BYTES.get(dtype.lower(), 0)
-    return elements * width if elements >= 0 and width else -1
+    bits = ITEM_BITS.get(dtype.lower().replace("_", ""), 0)
+    return (elements * bits + 7) // 8 if elements >= 0 and bits else -1
 
 
 def unique(names: Iterable[str]) -> list[str]:

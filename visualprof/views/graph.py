@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -29,7 +30,12 @@ class GraphParams:
 
 
 class NodeColumns(Columns):
-    """Nodes that are drawn. Constants are folded into their consumer and counted there."""
+    """Nodes that are drawn. Constants are folded into their consumer and counted there.
+
+    Attributes:
+        unknown_constants: Number of constants of unknown size. Parameters and bytes are then at least the given ones;
+            null if no size is known.
+    """
 
     name: kinds.NameColumn
     full_name: kinds.NameColumn
@@ -39,6 +45,7 @@ class NodeColumns(Columns):
     constants: kinds.CountColumn
     parameters: kinds.CountColumn
     parameter_bytes: kinds.SizeColumn
+    unknown_constants: kinds.CountColumn
 
 
 class EdgeColumns(Columns):
@@ -58,8 +65,8 @@ class GroupColumns(Columns):
 
     Attributes:
         twin: First group with the same structure.
-        operators: Number of operators, nested groups included.
         node: Row of the node that is this group: an If is the group of its branches.
+        unknown_constants: As for nodes.
     """
 
     name: kinds.NameColumn
@@ -70,6 +77,7 @@ class GroupColumns(Columns):
     operators: kinds.CountColumn
     parameters: kinds.CountColumn
     parameter_bytes: kinds.SizeColumn
+    unknown_constants: kinds.CountColumn
 
 
 class ValueColumns(Columns):
@@ -103,6 +111,9 @@ class GraphModel(msgspec.Struct, omit_defaults=True, kw_only=True):
 
     Attributes:
         id: Its id if a file has several models.
+        parameters: Elements of all weights; at least so many if some are of unknown size, null if none is known.
+        parameter_bytes: Bytes of all weights, like `parameters`.
+        unknown_constants: Number of weights of unknown size.
     """
 
     id: str = ""
@@ -111,8 +122,9 @@ class GraphModel(msgspec.Struct, omit_defaults=True, kw_only=True):
     producer: str
     inputs: list[GraphTensor]
     outputs: list[GraphTensor]
-    parameters: int
-    parameter_bytes: int
+    parameters: kinds.Count | None
+    parameter_bytes: kinds.Size | None
+    unknown_constants: kinds.Count
     operators: int
     properties: dict[str, str]
     warnings: list[str]
@@ -223,8 +235,9 @@ def drawn(model: ModelGraph, name: str = "") -> Graph:
     used = sorted(set(tree.value))
     values = [model.values[v] for v in used]
     place = {v: i for i, v in enumerate(used)}
-    elements, size = ([max(0, int(getattr(v, attribute))) for v in model.values] for attribute in ("elements", "bytes"))
-    weights = _weights(model)
+    amounts = _amounts(model)
+    node_sums = [[sum(amount[v] for v in held) for held in tree.folded_constants] for amount in amounts]
+    group_sums = _below(tree, _weights(model), amounts)
     return Graph(
         model=_summary(model, name),
         nodes=NodeColumns(
@@ -234,8 +247,7 @@ def drawn(model: ModelGraph, name: str = "") -> Graph:
             attributes=[_attributes(n) for n in nodes],
             group=tree.group,
             constants=[len(held) for held in tree.folded_constants],
-            parameters=[sum(elements[v] for v in held) for held in tree.folded_constants],
-            parameter_bytes=[sum(size[v] for v in held) for held in tree.folded_constants],
+            **_known_sums(node_sums),
         ),
         edges=EdgeColumns(src=tree.src, dst=tree.dst, value=[place[v] for v in tree.value]),
         groups=GroupColumns(
@@ -245,8 +257,7 @@ def drawn(model: ModelGraph, name: str = "") -> Graph:
             twin=tree.twin,
             node=[g.node if g.node >= 0 else None for g in tree.groups],
             operators=_operators_below(tree, nodes),
-            parameters=_below(tree, weights, elements),
-            parameter_bytes=_below(tree, weights, size),
+            **_known_sums(group_sums),
         ),
         values=ValueColumns(
             name=[v.name for v in values], dtype=[v.dtype for v in values], shape=[shape_text(v) for v in values]
@@ -297,7 +308,8 @@ def measured(model: ModelGraph, trace: Trace) -> GraphProfile:
 
 
 def _summary(model: ModelGraph, name: str) -> GraphModel:
-    weights = [model.values[v] for v in _weights(model)]
+    amounts, weights = _amounts(model), _weights(model)
+    sums = _known_sums([[sum(amount[v] for v in weights)] for amount in amounts])
     ends = {
         kind: [model.values[v] for n in model.nodes if n.kind == kind and not n.scope for v in (n.outputs or n.inputs)]
         for kind in ("input", "output")
@@ -309,8 +321,9 @@ def _summary(model: ModelGraph, name: str) -> GraphModel:
         producer=model.producer,
         inputs=[_tensor(v, False) for v in ends["input"]],
         outputs=[_tensor(v, False) for v in ends["output"]],
-        parameters=sum(max(0, w.elements) for w in weights),
-        parameter_bytes=sum(max(0, w.bytes) for w in weights),
+        parameters=sums["parameters"][0],
+        parameter_bytes=sums["parameter_bytes"][0],
+        unknown_constants=sums["unknown_constants"][0] or 0,
         operators=sum(n.kind == "operator" for n in model.nodes),
         properties=dict(model.properties),
         warnings=list(model.warnings),
@@ -333,16 +346,35 @@ def _attributes(node: Node) -> str:
 
 
 def _weights(model: ModelGraph) -> list[int]:
-    """Return the rows of the values of all constants."""
-    return [v for n in model.nodes if n.kind == "constant" for v in n.outputs[:1]]
+    """Return the rows of the values of all constants, each once."""
+    return list(dict.fromkeys(v for n in model.nodes if n.kind == "constant" for v in n.outputs[:1]))
 
 
-def _below(tree: Hierarchy, weights: list[int], amount: list[int]) -> list[int]:
-    """Return the sum over the constants in each group and its nested groups. Shared constants count once.
+def _amounts(model: ModelGraph) -> tuple[list[int], list[int], list[int]]:
+    """Return elements and bytes of each value, 0 where unknown, and 1 where either is unknown."""
+    return (
+        [max(0, v.parameters) for v in model.values],
+        [max(0, v.bytes) for v in model.values],
+        [int(not v.has_known_size) for v in model.values],
+    )
+
+
+def _known_sums(sums: Sequence[list[int]]) -> dict[str, list[int | None]]:
+    """Return the columns of sums over constants; a sum of which no part is known is null."""
+    elements, size, unknown = sums
+
+    def known(amounts: list[int]) -> list[int | None]:
+        return [None if not amount and missing else amount for amount, missing in zip(amounts, unknown, strict=True)]
+
+    return {"parameters": known(elements), "parameter_bytes": known(size), "unknown_constants": list(unknown)}
+
+
+def _below(tree: Hierarchy, weights: list[int], amounts: Sequence[list[int]]) -> list[list[int]]:
+    """Return sums over the constants in each group and its nested groups. Shared constants count once.
 
     The model itself includes constants that no operator reads.
     """
-    sums = [0] * len(tree.groups)
+    sums = [[0] * len(tree.groups) for _ in amounts]
     counted: set[tuple[int, int]] = set()
     for node, held in enumerate(tree.folded_constants):
         for value in held:
@@ -351,9 +383,11 @@ def _below(tree: Hierarchy, weights: list[int], amount: list[int]) -> list[int]:
                 at > 0 and (at, value) not in counted
             ):  # if it is counted here, it is also counted in the outer groups
                 counted.add((at, value))
-                sums[at] += amount[value]
+                for total, amount in zip(sums, amounts, strict=True):
+                    total[at] += amount[value]
                 at = tree.groups[at].parent
-    sums[0] = sum(amount[v] for v in weights)
+    for total, amount in zip(sums, amounts, strict=True):
+        total[0] = sum(amount[v] for v in weights)
     return sums
 
 

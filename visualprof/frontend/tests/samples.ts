@@ -11,6 +11,7 @@ export class Builder {
     operators: [],
     parameters: [],
     parameter_bytes: [],
+    unknown_constants: [],
   };
   readonly nodes: GraphAnswer["nodes"] = {
     name: [],
@@ -19,6 +20,7 @@ export class Builder {
     constants: [],
     parameters: [],
     parameter_bytes: [],
+    unknown_constants: [],
   };
   readonly edges: GraphAnswer["edges"] = { src: [], dst: [], value: [] };
   readonly values: GraphAnswer["values"] = { name: [], dtype: [], shape: [] };
@@ -36,6 +38,7 @@ export class Builder {
     this.groups.operators.push(0);
     this.groups.parameters.push(0);
     this.groups.parameter_bytes.push(0);
+    this.groups.unknown_constants.push(0);
     return id;
   }
 
@@ -46,6 +49,7 @@ export class Builder {
     this.nodes.constants.push(parameters > 0 ? 1 : 0);
     this.nodes.parameters.push(parameters);
     this.nodes.parameter_bytes.push(parameters * 4);
+    this.nodes.unknown_constants.push(0);
     this.values.name.push(`${this.nodes.name[id]}_out`);
     this.values.dtype.push("float32");
     this.values.shape.push(shape);
@@ -84,6 +88,7 @@ export class Builder {
         outputs: [],
         parameters: total,
         parameter_bytes: total * 4,
+        unknown_constants: 0,
         properties: {},
         warnings: [],
       },

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import re
+from collections.abc import Iterator
 from typing import Any
 
 from visualprof.messages import msg
@@ -22,11 +22,12 @@ from visualprof.reader.graph import (
     tensor_bytes,
 )
 from visualprof.reader.models import ModelFormat
+from visualprof.reader.models.onnx_tensors import constant_value, drop_weights, dtype_name, sparse_value, tensor_value
 from visualprof.reader.source import Source
 
 MAX_BYTES = 1 << 31  # protobuf's own limit
-MAX_KEPT_ELEMENTS = 1024  # elements of a constant that shape inference may need
 OptionalRows = list[int | None]
+Origin = tuple[int | str, ...]  # where a node is in the file; the same for every call of a function
 NEXT_FIELDS = b"\x12\x1a\x22\x28\x32\x3a\x42\x72"
 DOCUMENTATION = "https://onnx.ai/onnx/operators/onnx__{}.html"
 MAX_ATTRIBUTE_CHARS = 200
@@ -70,7 +71,8 @@ def read(source: Source) -> ModelGraph:
     if unreadable := _decode_names(model):
         builder.warn(msg("models.names_not_utf_8", f"{unreadable} names are not UTF-8: is the file damaged?"))
     _check_expanded_size(model)
-    _drop_weights(model, builder)
+    if external := drop_weights(_all_graphs(model)):
+        builder.properties["external_data"] = f"{external} tensors"
     _GraphReader(builder, _infer_shapes(model, builder)).graph()
     return builder.build()
 
@@ -134,27 +136,14 @@ def _check_expanded_size(model: Any) -> None:
         )
 
 
-def _drop_weights(model: Any, builder: ModelBuilder) -> None:
-    """Clear large initializers; external ones are only counted."""
-    external = 0
-    for graph in _all_graphs(model.graph):
-        for tensor in graph.initializer:
-            external += tensor.data_location == 1
-            if math.prod(tensor.dims) > MAX_KEPT_ELEMENTS:
-                for name in ("raw_data", "float_data", "int32_data", "int64_data", "double_data", "uint64_data"):
-                    tensor.ClearField(name)
-    if external:
-        builder.properties["external_data"] = f"{external} tensors"
-
-
-def _all_graphs(graph: Any) -> list[Any]:
-    """Return a graph and all bodies inside it."""
-    graphs = [graph]
-    for node in graph.node:
-        for attribute in node.attribute:
-            for body in _attribute_graphs(attribute):
-                graphs += _all_graphs(body)
-    return graphs
+def _all_graphs(model: Any) -> Iterator[Any]:
+    """Yield the main graph and all bodies, including those in functions."""
+    yield model.graph
+    pending = [model.graph, *model.functions]
+    while pending:
+        bodies = [g for node in pending.pop().node for a in node.attribute for g in _attribute_graphs(a)]
+        yield from bodies
+        pending += bodies
 
 
 def _attribute_graphs(attribute: Any) -> list[Any]:
@@ -178,33 +167,33 @@ class _GraphReader:
     """Walks the graphs of one model."""
 
     def __init__(self, builder: ModelBuilder, model: Any) -> None:
-        import onnx
-
-        self.onnx = onnx
         self.builder = builder
         self.model = model
         self.functions = {(f.domain, f.name): f for f in model.functions}
+        self.constant_rows: dict[Origin, int] = {}
 
     def graph(self) -> None:
         """Add the main graph with its inputs and outputs."""
         graph, names = self.model.graph, ValueScope()
-        weights = {t.name for t in graph.initializer}
+        weights = {t.name for t in graph.initializer} | {t.values.name for t in graph.sparse_initializer}
         for info in graph.input:
             if info.name not in weights:
                 row = self._add_typed_value(info, names)
                 self.builder.node(Node(info.name, "Input", kind="input", outputs=(row,)))
-        self._body(graph, names, ())
+        self._body(graph, names, (), ())
         for info in graph.output:
             row = names.get(info.name)
             row = self._add_typed_value(info, names) if row is None else row
             self.builder.node(Node(info.name, "Output", kind="output", inputs=(row,)))
 
-    def _body(self, graph: Any, names: ValueScope, scope: tuple[Scope, ...]) -> None:
+    def _body(self, graph: Any, names: ValueScope, scope: tuple[Scope, ...], origin: Origin) -> None:
         """Add constants and nodes of a graph or of a node's body."""
-        for tensor in graph.initializer:
-            row = self.builder.value(self._weight(tensor.name, tensor))
-            names.set(tensor.name, row)
-            self.builder.node(Node(tensor.name, "Constant", scope, "constant", outputs=(row,)))
+        weights = [tensor_value(tensor.name, tensor) for tensor in graph.initializer]
+        weights += [sparse_value(tensor.values.name, tensor) for tensor in graph.sparse_initializer]
+        for value in weights:
+            row = self._constant_row(value, (*origin, value.name))
+            names.set(value.name, row)
+            self.builder.node(Node(value.name, "Constant", scope, "constant", outputs=(row,)))
         for info in graph.value_info:
             self._add_typed_value(info, names)
         produced = {name for node in graph.node for name in node.output}
@@ -212,18 +201,23 @@ class _GraphReader:
             if info.name in produced:  # else an input, a constant, or an outer value
                 self._add_typed_value(info, names)
         for index, node in enumerate(graph.node):
-            self._node(node, index, names, scope)
+            self._node(node, index, names, scope, origin)
 
-    def _node(self, node: Any, index: int, names: ValueScope, scope: tuple[Scope, ...]) -> None:
+    def _node(self, node: Any, index: int, names: ValueScope, scope: tuple[Scope, ...], origin: Origin) -> None:
         """Add a node with its bodies."""
         named_scope, label, placed = self._scope_of(node, index)
+        origin = (*origin, index)
+        constant = node.op_type == "Constant" and not node.input
+        if constant and node.output and (value := constant_value(node)):
+            row = names.get_local(value.name)
+            if row is None:
+                names.set(value.name, self._constant_row(value, origin))
+            else:
+                self.builder.replace_value(row, value)
         inputs = [self._row_of(n, names) if n else None for n in node.input]
         outputs = [self._row_of(n, names, local_only=True) if n else None for n in node.output]
         input_rows, output_rows = (tuple(row for row in rows if row is not None) for rows in (inputs, outputs))
-        constant = node.op_type == "Constant" and not inputs
         attributes = {a.name: self._attribute(a) for a in node.attribute if not _attribute_graphs(a)}
-        if constant:
-            self._constant(node, output_rows)
         scope_of_node = scope + _strip_outer_scopes(named_scope, scope)
         function = self.functions.get((node.domain, node.op_type))
         if node.domain and node.domain != "ai.onnx":
@@ -247,7 +241,8 @@ class _GraphReader:
         self.builder.node(graph_node)
         for name, body in bodies:
             body_scope = (*graph_node.full_scope, Scope(name, "subgraph")) if len(bodies) > 1 else graph_node.full_scope
-            self._subgraph(body, names, body_scope, *_match_formal_values(node.op_type, body, inputs, outputs))
+            formal_values = _match_formal_values(node.op_type, body, inputs, outputs)
+            self._subgraph(body, names, body_scope, (*origin, name), *formal_values)
         if function is not None:
             self._function(function, inputs, outputs, graph_node.full_scope)
 
@@ -256,6 +251,7 @@ class _GraphReader:
         body: Any,
         names: ValueScope,
         scope: tuple[Scope, ...],
+        origin: Origin,
         outer_inputs: OptionalRows,
         outer_outputs: OptionalRows,
     ) -> None:
@@ -265,6 +261,7 @@ class _GraphReader:
             body: The body.
             names: Values of the outer graph.
             scope: Scope of the body.
+            origin: Where the body is in the file.
             outer_inputs: Rows of the values that its inputs receive, `None` for values of the node itself.
             outer_outputs: Rows of the values that its outputs produce, `None` for values of the node itself.
         """
@@ -272,19 +269,22 @@ class _GraphReader:
         for info, row in zip(body.input, outer_inputs, strict=True):
             row_inside = self._add_typed_value(info, inner)
             self.builder.node(Node(info.name, "Input", scope, "input", () if row is None else (row,), (row_inside,)))
-        self._body(body, inner, scope)
+        self._body(body, inner, scope, origin)
         for info, row in zip(body.output, outer_outputs, strict=True):
             result = self._row_of(info.name, inner)
             self.builder.node(Node(info.name, "Output", scope, "output", (result,), () if row is None else (row,)))
 
     def _function(self, function: Any, inputs: OptionalRows, outputs: OptionalRows, scope: tuple[Scope, ...]) -> None:
-        """Add the body of a model-local function, once per call. Its arguments and results are the call's values."""
+        """Add the body of a model-local function, once per call. Its arguments and results are the call's values.
+
+        Its constants are the same values in every call, as they are in the file.
+        """
         names = ValueScope()
         for name, row in (*zip(function.output, outputs, strict=False), *zip(function.input, inputs, strict=False)):
             if row is not None:  # an input that is also an output is the input
                 names.set(name, row)
         for index, node in enumerate(function.node):
-            self._node(node, index, names, scope)
+            self._node(node, index, names, scope, ("function", function.domain, function.name))
 
     def _scope_of(self, node: Any, index: int) -> tuple[tuple[Scope, ...], str, bool]:
         """Return scopes and full name of a node, and whether it names them: in the exporter's metadata, or by slashes.
@@ -309,7 +309,7 @@ class _GraphReader:
 
     def _add_typed_value(self, info: Any, names: ValueScope) -> int:
         kind = info.type.tensor_type
-        dtype = self._dtype(kind.elem_type)
+        dtype = dtype_name(kind.elem_type)
         shape = (
             tuple(d.dim_value if d.HasField("dim_value") else d.dim_param or "?" for d in kind.shape.dim)
             if kind.HasField("shape")
@@ -324,23 +324,11 @@ class _GraphReader:
             self.builder.replace_value(row, value)
         return row
 
-    def _constant(self, node: Any, outputs: tuple[int, ...]) -> None:
-        tensor = next((a.t for a in node.attribute if a.name == "value" and a.type == 4), None)
-        if tensor is not None and outputs:
-            self.builder.replace_value(outputs[0], self._weight(node.output[0], tensor))
-
-    def _weight(self, name: str, tensor: Any) -> Value:
-        shape, dtype = tuple(tensor.dims), self._dtype(tensor.data_type)
-        return Value(name, dtype, shape, tensor_bytes(dtype, shape))
-
-    def _dtype(self, code: int) -> str:
-        names = {1: "float32", 10: "float16", 11: "float64", 16: "bfloat16"}
-        if code in names:
-            return names[code]
-        try:
-            return self.onnx.TensorProto.DataType.Name(code).lower() if code else ""
-        except ValueError:
-            return f"type {code}"
+    def _constant_row(self, value: Value, origin: Origin) -> int:
+        """Return the row of a constant: the same for every call of its function."""
+        if origin not in self.constant_rows:
+            self.constant_rows[origin] = self.builder.value(value)
+        return self.constant_rows[origin]
 
     def _attribute(self, attribute: Any) -> str:
         """Return an attribute as short text."""
@@ -352,7 +340,7 @@ class _GraphReader:
         if kind == 3:
             return attribute.s.decode("utf-8", "replace")[:MAX_ATTRIBUTE_CHARS]
         if kind == 4:
-            return f"{self._dtype(attribute.t.data_type)}[{','.join(map(str, attribute.t.dims))}]"
+            return f"{dtype_name(attribute.t.data_type)}[{','.join(map(str, attribute.t.dims))}]"
         if kind == 6:
             return str([round(f, 6) for f in attribute.floats[:MAX_ATTRIBUTE_CHARS]])
         if kind == 7:

@@ -20,6 +20,7 @@ export interface GraphAnswer {
     operators: number[];
     parameters: (number | null)[];
     parameter_bytes: (number | null)[];
+    unknown_constants: (number | null)[];
   };
   nodes: {
     name: string[];
@@ -30,6 +31,7 @@ export interface GraphAnswer {
     constants: number[];
     parameters: (number | null)[];
     parameter_bytes: (number | null)[];
+    unknown_constants: (number | null)[];
   };
   edges: { src: number[]; dst: number[]; value: number[] };
   values: { name: string[]; dtype: string[]; shape: string[] };

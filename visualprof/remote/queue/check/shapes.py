@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from visualprof.messages import msg
-from visualprof.reader.graph import ITEM_BYTES
+from visualprof.reader.graph import tensor_bytes
 from visualprof.remote.backends import all_formats
 from visualprof.remote.protocol import Input, Request
 from visualprof.remote.queue.check.inspect import InspectedModel, Tensor
@@ -213,4 +212,4 @@ def points_per_spec(request: Request) -> int:
 
 
 def _bytes(row: Input, sizes: Mapping[str, int]) -> int:
-    return math.prod(sizes.get(d, 1) if isinstance(d, str) else d for d in row.dims) * ITEM_BYTES[row.dtype]
+    return tensor_bytes(row.dtype, [sizes.get(d, 1) if isinstance(d, str) else d for d in row.dims])

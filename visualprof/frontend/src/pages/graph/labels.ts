@@ -1,4 +1,5 @@
 // The two lines of a box: its type and its name.
+import { t } from "../../locales";
 import type { GraphAnswer } from "../../api/graph";
 import type { Graph } from "./graph";
 
@@ -6,6 +7,11 @@ import type { Graph } from "./graph";
 export function lastPart(name: string): string {
   const parts = name.split("/").filter(Boolean);
   return parts[parts.length - 1] ?? name;
+}
+
+/** Return a sum, as "at least ..." if some of its parts are unknown. */
+export function lowerBound(text: string, unknown: number): string {
+  return text && unknown > 0 ? t("graph.at_least", { value: text }) : text;
 }
 
 const ENDS = new Set(["Input", "Output"]);
