@@ -63,7 +63,7 @@ def test_operators_of_megengine_belong_to_the_module_that_called_them(tmp_path: 
     assert dict(zip(names, times.time_ns.tolist(), strict=True)) == {
         "block.conv": 10_000, "block.RELU": 8_000, "block.RELU#2": 10_000,
     }  # fmt: skip
-    assert (times.total_ns, times.matched_ns) == (40_000, 28_000), "the backward pass belongs to no node"
+    assert (times.total_ns, times.matched_ns) == (28_000, 28_000), "the backward pass has no nodes"
 
 
 def test_operators_that_may_belong_to_several_nodes_belong_to_none(tmp_path: Path) -> None:
@@ -71,7 +71,7 @@ def test_operators_that_may_belong_to_several_nodes_belong_to_none(tmp_path: Pat
     known = dict(zip(names, times.time_ns.tolist(), strict=True))
     assert known["block.conv"] == 10_000
     assert np.isnan([known["block.RELU"], known["block.RELU#2"]]).all()
-    assert {(entry.name, entry.reason) for entry in times.unmatched} == {("RELU", "ambiguous"), ("RELU", "no_node")}
+    assert {(entry.name, entry.reason) for entry in times.unmatched} == {("RELU", "ambiguous")}
 
 
 @pytest.mark.parametrize(
@@ -89,5 +89,4 @@ def test_training_runs_of_megengine_have_times_on_the_dumped_model(
     times = join_times(graph, trace)
     by_name = {node.name: time for node, time in zip(graph.nodes, times.time_ns.tolist(), strict=True)}
     assert {name: by_name[name] for name in named} == pytest.approx(named, abs=1)
-    operators = [node.name for node in graph.nodes if node.kind == "operator"]
-    assert sum(np.isnan(by_name[name]) for name in operators) < len(operators) / 2
+    assert times.matched_ns > 0.9 * times.total_ns, "the rest is the loss, which the model does not contain"

@@ -97,7 +97,9 @@ def join_times(model: ModelGraph, trace: Trace) -> NodeTimes:
     rows, costs = _operator_costs(trace)
     has_names = trace.meta.operator_names != "type" or bool((trace.arg("graph_name", rows, 0) > 0).any())
     if not has_names and bool(is_scope(trace).any()):
-        return _collect_times(model, trace, rows, costs, find_scope_nodes(model, trace, rows), "scope")
+        node, is_forward = find_scope_nodes(model, trace, rows)
+        is_counted = is_forward | (node >= 0)  # a model has no nodes for the backward pass and the optimizer
+        return _collect_times(model, trace, rows[is_counted], costs[is_counted], node[is_counted], "scope")
     return _collect_times(model, trace, rows, costs, _find_nodes(model, trace, rows), "name")
 
 

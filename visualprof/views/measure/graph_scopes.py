@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from visualprof.reader.graph import ModelGraph, Node
-from visualprof.reader.trace import Trace
+from visualprof.reader.trace import Category, Mask, Trace
+from visualprof.reader.trace.nesting import nearest_ancestor
 from visualprof.views.measure.call_paths import CallPaths, path_labels, path_owners, scope_paths
 from visualprof.views.measure.graph_names import AMBIGUOUS, NO_NODE
 from visualprof.views.measure.groups import group
@@ -25,8 +26,8 @@ _NUMBER_SUFFIX = re.compile(r"(#\d+|\[\d+\])$")  # of names that a model has sev
 _BACKWARD_SCOPE = re.compile(r"[Bb]ackward")
 
 
-def find_scope_nodes(model: ModelGraph, trace: Trace, rows: Longs) -> Longs:
-    """Return the node of each operator, or NO_NODE or AMBIGUOUS.
+def find_scope_nodes(model: ModelGraph, trace: Trace, rows: Longs) -> tuple[Longs, Mask]:
+    """Return the node of each operator, or NO_NODE or AMBIGUOUS, and whether a scope of a forward pass called it.
 
     An operator in the scope of a module that is a node belongs to that node. Other operators belong to the node of
     their type in the same module. If a module has several nodes of a type, each step must have one operator for each of
@@ -38,14 +39,15 @@ def find_scope_nodes(model: ModelGraph, trace: Trace, rows: Longs) -> Longs:
         rows: (n,) operators on a device, in order of time.
     """
     paths = scope_paths(trace)
-    call = np.full(len(trace.events) + 1, -1, np.int64)
-    work, work_call, _ = device_calls(trace)
-    call[work] = work_call
-    path = path_owners(trace, paths, call[rows].astype(np.int32)).path.astype(np.int64)
+    issuer = np.full(len(trace.events), -1, np.int32)
+    work, _, work_issuer = device_calls(trace)
+    issuer[work] = work_issuer
+    path = path_owners(trace, paths, issuer[rows]).path.astype(np.int64)
+    without_nodes = trace.events.category_mask(Category.BACKWARD, Category.OPTIMIZER)
     names = _Nodes(model)
     nodes_of_path, module_of_path = names.match_paths(paths, trace)
     node = nodes_of_path[path]
-    module = module_of_path[path]
+    module = np.where(nearest_ancestor(trace.events.parent, without_nodes, issuer[rows]) >= 0, -1, module_of_path[path])
     rest = np.flatnonzero((node == NO_NODE) & (module >= 0))
     type_id = trace.events.name[rows[rest]].astype(np.int64)
     by_type = group(module[rest], type_id)
@@ -55,7 +57,7 @@ def find_scope_nodes(model: ModelGraph, trace: Trace, rows: Longs) -> Longs:
         if candidates:
             members = np.flatnonzero(by_type.ids == number)
             node[rest[members]] = _in_order(candidates, step[members])
-    return node
+    return node, (module >= 0) & (path >= 0)
 
 
 def _in_order(candidates: list[int], step: Longs) -> Longs:
