@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from benchmarks.kineto_file import write as write_file
-from tests.conftest import SAMPLES, Write, json_of, shared, trace_of
+from tests.conftest import SAMPLES, Write, answer, json_of, shared, trace_of
 from tests.views.rank_events import event, launched_kernel, step
 from visualprof.views import view
 
@@ -316,3 +316,58 @@ def test_a_collective_meets_those_of_its_process_group(write: Write) -> None:
     assert (us(table["transfer_ns"]), us(table["wait_ns"])) == ([50, 50, 200, 200], [0, 0, 0, 300])
     # A group of which one rank is known has nobody to meet.
     assert distributed(*paths[:3])["collectives"]["columns"]["transfer_ns"] == [50_000, 50_000, None]
+
+
+def two_device_process(write: Write) -> Path:
+    """GPU 0 computes from 100 to 500 us; GPU 1 from 100 to 200, and then communicates until 500."""
+
+    def on_second_device(work: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        work[1]["args"]["device"] = work[1]["pid"] = 1
+        return work
+
+    return write([
+        step(0, 0, 1000), *launched_kernel("gemm", 100, 400, 12),
+        *on_second_device(launched_kernel("gemm", 100, 100, 42)),
+        event("nccl:all_reduce", 70, 20),
+        *on_second_device(launched_kernel("ncclDevKernel_AllReduce", 200, 300, 72, stream=20)),
+    ])  # fmt: skip
+
+
+def test_computation_on_one_device_does_not_overlap_communication_on_another(write: Write) -> None:
+    result = distributed(two_device_process(write))
+    keys = ("device", "computation_ns", "communication_ns", "overlap_ns", "other_ns")
+    by_device = result["by_device"]["columns"]
+    assert list(zip(*(by_device[k] for k in keys), strict=True)) == [
+        (0, 400_000, 0, 0, 600_000),
+        (1, 100_000, 300_000, 0, 600_000),
+    ]
+    # The rank has the values of the device that exposes the most communication.
+    assert [result["columns"][k] for k in keys] == [[1], [100_000], [300_000], [0], [600_000]]
+    assert result["ranks"]["columns"]["exposed_ns"] == [300_000]
+
+
+def test_the_step_breakdown_is_that_of_one_device(write: Write) -> None:
+    overview = answer("overview", two_device_process(write))
+    assert overview["average_step"]["kernel_ns"] == 100_000
+    assert overview["average_step"]["communication_ns"] == 300_000
+    by_device = overview["average_step_by_device"]["columns"]
+    assert [by_device[k] for k in ("device", "kernel_ns", "communication_ns")] == [
+        [0, 1],
+        [400_000, 100_000],
+        [0, 300_000],
+    ]
+
+
+def test_two_devices_of_one_public_process_overlap_nothing() -> None:
+    result = distributed(shared("cases/reports/10-two-devices-overlap/trace.json"))
+    table = result["by_device"]["columns"]
+    assert table["overlap_ns"] == [0, 0]
+    assert table["communication_ns"] == [0, 300_000]
+
+
+def test_host_operators_of_collectives_without_kernels_count_for_every_device(write: Write) -> None:
+    second = launched_kernel("gemm", 100, 50, 42)
+    second[1]["args"]["device"] = second[1]["pid"] = 1
+    path = write([step(0, 0, 500), *launched_kernel("gemm", 100, 200, 12), *second, event("gloo:barrier", 120, 100)])
+    table = distributed(path)["by_device"]["columns"]
+    assert [table[k] for k in ("communication_ns", "overlap_ns")] == [[100_000, 100_000], [100_000, 30_000]]

@@ -152,10 +152,13 @@ def check_waits(answers: Answers) -> list[str]:
     for rank, name, *parts in zip(*(waits[c] for c in ("rank", "step", "transfer_ns", "wait_ns")), strict=True):
         if sum(parts) > lasts[rank, name]:
             found.append(f"rank {rank} transfers and waits {sum(parts)} of step {name} of {lasts[rank, name]}")
-    columns = (table[f"{c}_ns"] for c in ("computation", "communication", "other", "overlap", "total"))
-    for row in zip(*columns, strict=True):
-        if row[0] + row[1] + row[2] - row[3] != row[4]:
-            found.append(f"computation and communication {row}")
+    for place in (table, result["by_device"]["columns"]):
+        columns = (place[f"{c}_ns"] for c in ("computation", "communication", "other", "overlap", "total"))
+        for row in zip(*columns, strict=True):
+            if row[0] + row[1] + row[2] - row[3] != row[4]:
+                found.append(f"computation and communication {row}")
+            if row[3] > min(row[:2]):
+                found.append(f"overlap is more than a part of it: {row}")
     return found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Iterator
 
 import msgspec
 import numpy as np
@@ -12,18 +13,25 @@ from visualprof.views import Params, View
 from visualprof.views.answers import charts, kinds
 from visualprof.views.answers.table import Columns, Table, columns_of, from_rows
 from visualprof.views.measure.communication_events import bus_bytes
+from visualprof.views.measure.device_work import HOST_DEVICE
 from visualprof.views.measure.groups import group
 from visualprof.views.measure.processes import NO_COMMUNICATION_HINT, summary_takes_part, takes_part
-from visualprof.views.measure.rank_summary import rank_summary
+from visualprof.views.measure.rank_summary import RankSteps, rank_summary
 from visualprof.views.measure.run_analysis import RunAnalysis, analyze_run
 from visualprof.views.measure.straggler_report import Straggler, straggler_report
 
 
 class RankColumns(Columns):
-    """Time by rank and step. Overlap is part of computation and of communication."""
+    """Time by rank and step on one device. Overlap is part of computation and of communication.
+
+    Attributes:
+        device: The device: the main device of the rank, or each device in `by_device`; None if nothing runs on a
+            device.
+    """
 
     rank: kinds.IdentifierColumn
     worker: kinds.WordColumn
+    device: kinds.IdentifierColumn
     step: kinds.WordColumn
     total_ns: kinds.DurationColumn
     computation_ns: kinds.DurationColumn
@@ -33,7 +41,7 @@ class RankColumns(Columns):
 
 
 class RankMeanColumns(Columns):
-    """Means of each rank over its steps.
+    """Means of each rank over its steps, on its main device.
 
     Attributes:
         exposed_ns: Communication that does not overlap with computation.
@@ -129,10 +137,12 @@ class DistributedAnswer(Table[RankColumns]):
     """All ranks of a run.
 
     Attributes:
+        by_device: Times of all devices of the ranks that compute or communicate.
         notes: Ids of notes about the run that the page explains.
     """
 
     ranks: Table[RankMeanColumns]
+    by_device: Table[RankColumns]
     collectives: Table[CollectiveColumns]
     waits: Table[WaitColumns]
     devices: Table[RankDeviceColumns]
@@ -143,10 +153,10 @@ class DistributedAnswer(Table[RankColumns]):
 
 
 def compute(run: RunAnalysis, params: Params) -> DistributedAnswer:
-    """Return the time of every rank and step, its collectives, and the stragglers.
+    """Return the time of every rank, device and step, its collectives, and the stragglers.
 
     Computation is the union of other kernels (of operators if nothing runs on a device). Communication is the union of
-    collectives and their host operators. Overlap counts in both.
+    collectives and their host operators. Overlap counts in both, and is never between different devices.
 
     Source: torch-tb-profiler, VisualDL; docs/views.md#distributed
     """
@@ -155,6 +165,7 @@ def compute(run: RunAnalysis, params: Params) -> DistributedAnswer:
     return DistributedAnswer(
         columns=steps,
         ranks=Table(columns=means),
+        by_device=Table(columns=_steps_by_device(run, params.step)),
         collectives=Table(columns=_collectives(run)),
         waits=Table(columns=_waits(run, params.step)),
         devices=Table(columns=_devices(run)),
@@ -193,13 +204,41 @@ def _means(columns: RankColumns | WaitColumns) -> tuple[list[str], dict[str, Flo
 
 def _steps(run: RunAnalysis, step: str) -> RankColumns:
     """Return the time of each rank in each step, or in one step."""
-    rows: list[tuple[int | str, ...]] = []
+    rows: list[tuple[int | str | None, ...]] = []
     for number, worker, rank in zip(run.process_groups.ranks, run.workers, run.ranks, strict=True):
-        total, a, b, c = rank.end - rank.start, rank.computation_ns, rank.communication_ns, rank.overlap_ns
-        times: list[list[int]] = np.stack((total, a, b, c, total - a - b + c), axis=1).tolist()
-        named = zip(rank.steps, times, strict=True)
-        rows += [(number, worker, name, *of_step) for name, of_step in named if step in ("", name)]
+        times = (rank.computation_ns, rank.communication_ns, rank.overlap_ns)
+        rows += _step_rows((number, worker, _device_id(rank.device)), rank, times, step)
     return from_rows(RankColumns, rows)
+
+
+def _steps_by_device(run: RunAnalysis, step: str) -> RankColumns:
+    """Return the time of each device of each rank in each step, or in one step."""
+    rows: list[tuple[int | str | None, ...]] = []
+    for number, worker, rank in zip(run.process_groups.ranks, run.workers, run.ranks, strict=True):
+        for device, times in zip(rank.busy_devices, _device_times(rank), strict=True):
+            rows += _step_rows((number, worker, _device_id(device)), rank, times, step)
+    return from_rows(RankColumns, rows)
+
+
+def _device_times(rank: RankSteps) -> Ints:
+    """Return (devices, 3, steps) ns of computation, communication and both at once."""
+    return rank.device_times_ns.reshape(len(rank.busy_devices), 3, len(rank.steps))
+
+
+def _device_id(device: int) -> int | None:
+    return None if device == HOST_DEVICE else device
+
+
+def _step_rows(
+    labels: tuple[int, str, int | None], rank: RankSteps, times: Iterable[Ints], step: str
+) -> Iterator[tuple[int | str | None, ...]]:
+    """Yield the rows of a device, given its times of computation, communication and both at once."""
+    total = rank.end - rank.start
+    a, b, c = times
+    columns: list[list[int]] = np.stack((total, a, b, c, total - a - b + c), axis=1).tolist()
+    for name, values in zip(rank.steps, columns, strict=True):
+        if step in ("", name):
+            yield (*labels, name, *values)
 
 
 def _rank_means(steps: RankColumns) -> RankMeanColumns:

@@ -15,7 +15,8 @@ from visualprof.reader.trace.types import Rows
 from visualprof.views import Params, View
 from visualprof.views.answers import charts, kinds
 from visualprof.views.answers.kinds import Column
-from visualprof.views.answers.table import Answer, Columns, Table, take_rows
+from visualprof.views.answers.table import Answer, Columns, Table, from_rows, take_rows
+from visualprof.views.measure.device_work import busy_devices
 from visualprof.views.measure.devices import DeviceSummary, device_summaries
 from visualprof.views.measure.groups import group
 from visualprof.views.measure.intervals import covered_ns, merge, span_length
@@ -30,8 +31,8 @@ from visualprof.views.measure.steps import (
     StepWindows,
     breakdown,
     category_spans,
-    exposed_spans,
     is_in_step,
+    step_parts,
     step_windows,
 )
 from visualprof.views.measure.timing import duration_columns, name_texts, sort_columns
@@ -76,6 +77,24 @@ class AverageStep(msgspec.Struct):
     dataloader_ns: kinds.Duration
     cpu_ns: kinds.Duration
     other_ns: kinds.Duration
+
+
+class DeviceStepColumns(Columns):
+    """Mean over the steps for each device that computes or communicates; empty if none does.
+
+    `average_step` is that of the main device.
+    """
+
+    device: kinds.IdentifierColumn
+    total_ns: kinds.DurationColumn
+    kernel_ns: kinds.DurationColumn
+    memcpy_ns: kinds.DurationColumn
+    memset_ns: kinds.DurationColumn
+    communication_ns: kinds.DurationColumn
+    runtime_ns: kinds.DurationColumn
+    dataloader_ns: kinds.DurationColumn
+    cpu_ns: kinds.DurationColumn
+    other_ns: kinds.DurationColumn
 
 
 class Headline(msgspec.Struct):
@@ -188,6 +207,7 @@ class OverviewAnswer(Answer):
     steps: StepColumns
     dropped_steps: list[DroppedStep]
     average_step: AverageStep
+    average_step_by_device: Table[DeviceStepColumns]
     devices: list[DeviceSummary]
     stages: Table[StageColumns]
     stage_steps: StageSteps
@@ -209,10 +229,7 @@ def compute(trace: Trace, params: Params) -> OverviewAnswer:
     """
     windows = step_windows(trace)
     inside = is_in_step(trace, params.step)
-    ran = category_spans(trace, np.ones(len(trace.events), bool))
-    spans, by_category = exposed_spans(ran), _events(trace, category_spans(trace, inside) if params.step else ran)
-    del ran
-    parts = breakdown(spans, windows)
+    parts = breakdown(step_parts(trace), windows)
     total = windows.end - windows.start
     filled: dict[str, Ints] = {"total_ns": total, **{f"{p}_ns": parts[p] for p in STEP_PARTS}}
     phase, alike = windows.main_phase()
@@ -232,14 +249,26 @@ def compute(trace: Trace, params: Params) -> OverviewAnswer:
         ),
         dropped_steps=list(windows.dropped),
         average_step=AverageStep("average", phase, **{k: round(v) for k, v in average.items()}),
+        average_step_by_device=Table(columns=_average_by_device(trace, windows, alike)),
         devices=devices,
         stages=Table(columns=_stages(trace, shown, stages, joined)),
         stage_steps=StageSteps(name=list(windows.names), **{f"{name}_ns": v for name, v in by_stage.items()}),
-        events=Table(columns=by_category),
+        events=Table(columns=_events(trace, category_spans(trace, inside))),
         stage_events=Table(columns=stage_events(trace, shown, stages, joined)),
         annotations=Table(columns=_annotations(trace, inside, joined)),
         environment=_environment(trace, stages),
     )
+
+
+def _average_by_device(trace: Trace, windows: StepWindows, alike: Mask) -> DeviceStepColumns:
+    """Return the mean step of each device over some of the steps."""
+    rows: list[tuple[int, ...]] = []
+    total = (windows.end - windows.start)[alike]
+    for device in busy_devices(trace) if alike.any() else ():
+        parts = breakdown(step_parts(trace, device), windows)
+        means = (total, *(parts[part][alike] for part in STEP_PARTS))
+        rows.append((device, *(round(float(np.mean(values))) for values in means)))
+    return from_rows(DeviceStepColumns, rows)
 
 
 def _headline(trace: Trace, total: Ints, phase: Phase | None) -> Headline:

@@ -22,8 +22,7 @@ from visualprof.views.measure.steps import (
     STEP_PARTS,
     StepWindows,
     breakdown,
-    category_spans,
-    exposed_spans,
+    step_parts,
     step_windows,
 )
 
@@ -358,7 +357,7 @@ def _mean(values: Floats) -> float | None:
 
 def _phases(trace: Trace, steps: Steps, counts: Mask) -> PhaseColumns:
     """Return a row per phase that occurs, in the order of PHASES."""
-    parts = breakdown(exposed_spans(category_spans(trace, np.ones(len(trace.events), bool))), steps.windows)
+    parts = breakdown(step_parts(trace), steps.windows)
     rows: list[Any] = []
     for number, phase in enumerate(PHASES):
         in_phase = np.flatnonzero(counts & (steps.phase == number))

@@ -34,9 +34,9 @@ from visualprof.views.measure.steps import (
     STEP_PARTS,
     StepWindows,
     breakdown,
-    category_spans,
-    exposed_spans,
+    is_in_part,
     step_index,
+    step_parts,
     step_windows,
 )
 from visualprof.views.measure.tensor_core import can_use_tensor_core, match_names
@@ -194,7 +194,7 @@ def compute(trace: Trace, params: SideParams) -> Side:
             msg("views.there_no_complete_step", "there is no complete step to compare"),
             msg("views.record_more_steps_compare", "record more steps, or compare another one"),
         )
-    spans = exposed_spans(category_spans(trace, np.ones(len(trace.events), bool)))
+    spans = step_parts(trace)
     parts = breakdown(spans, windows)
     spent = _overview(trace, windows, spans, parts) if params.view == "overview" else _ROWS[params.view](trace, windows)
     pieces, cells = _cells(trace, spent, len(windows), params)
@@ -403,10 +403,7 @@ def _overview(trace: Trace, windows: StepWindows, spans: dict[str, Ints], parts:
 def _of_part(trace: Trace, windows: StepWindows, part: str, spans: Ints, filled: Ints) -> _Spent:
     """Return the events of one part of the step."""
     events, on_stream = trace.events, trace.track_mask(TrackKind.STREAM)
-    selected = np.zeros(len(events), bool)
-    for category, device in PART_CATEGORIES[part]:
-        selected |= (events.category == category) & (on_stream == device)
-    selected &= (events.dur >= 0) & ~trace.projected_mask()
+    selected = is_in_part(trace, part)
     rows = np.flatnonzero(selected).astype(np.int32)
     first = np.searchsorted(windows.end, events.ts[rows], side="right")
     count = np.maximum(np.searchsorted(windows.start, events.end[rows], side="left") - first, 0)

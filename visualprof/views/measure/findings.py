@@ -21,9 +21,8 @@ from visualprof.views.measure.stages import find_stages
 from visualprof.views.measure.steps import (
     StepWindows,
     breakdown,
-    category_spans,
     device_kernels,
-    exposed_spans,
+    step_parts,
     step_windows,
 )
 
@@ -121,7 +120,7 @@ class RuleContext:
     @cached_property
     def exposed(self) -> dict[str, Ints]:
         """Return the disjoint intervals of each step part except `other`, inside and outside of steps."""
-        return exposed_spans(category_spans(self.trace, np.ones(len(self.trace.events), bool)))
+        return step_parts(self.trace)
 
     @cached_property
     def part_ns(self) -> dict[str, Ints]:

@@ -14,9 +14,10 @@ from visualprof.reader.trace import Category, Floats, Ints, Mask, Trace, TrackKi
 from visualprof.reader.trace.process_group import ProcessGroup, decode_ranks
 from visualprof.views.measure.alignment import TraceClock, trace_clock
 from visualprof.views.measure.collectives import Collectives, collectives
+from visualprof.views.measure.device_work import HOST_DEVICE, DeviceWork, event_devices, main_work, work_by_device
 from visualprof.views.measure.devices import DeviceSummary, device_summaries
 from visualprof.views.measure.groups import group
-from visualprof.views.measure.intervals import covered_ns, intersect, merge, subtract, union
+from visualprof.views.measure.intervals import covered_ns, merge, subtract, union
 from visualprof.views.measure.processes import RankLocation, rank_location
 from visualprof.views.measure.steps import StepWindows, step_windows
 from visualprof.views.measure.trace_cache import cached_on_trace
@@ -35,9 +36,12 @@ class RankSteps(msgspec.Struct, frozen=True, kw_only=True):
         steps: (n,) names.
         start: (n,) ns.
         end: (n,) ns.
-        computation_ns: (n,) computation.
-        communication_ns: (n,) communication.
+        device: The main device, `HOST_DEVICE` if nothing runs on a device.
+        computation_ns: (n,) computation of the main device.
+        communication_ns: (n,) communication of the main device.
         overlap_ns: (n,) time that is in both.
+        busy_devices: The d devices that compute or communicate, `HOST_DEVICE` if none does.
+        device_times_ns: (d x 3 x n,) computation, communication and overlap of each of these devices.
         loading_ns: (n,) time in which a thread loads data and nothing computes or communicates.
         message_ns: (n,) time in which messages are transferred and nothing computes.
         kernel_blocks: (n,) blocks per multiprocessor, summed over kernels; NaN where they are not
@@ -54,9 +58,12 @@ class RankSteps(msgspec.Struct, frozen=True, kw_only=True):
     steps: tuple[str, ...]
     start: Ints
     end: Ints
+    device: int
     computation_ns: Ints
     communication_ns: Ints
     overlap_ns: Ints
+    busy_devices: tuple[int, ...]
+    device_times_ns: Ints
     loading_ns: Ints
     message_ns: Ints
     kernel_blocks: Floats
@@ -100,15 +107,11 @@ class RankSummary(RankSteps, frozen=True, kw_only=True):
 def rank_summary(trace: Trace) -> RankSummary:
     """Return the summary of a trace. Computation is that of kernels, or of operators if nothing runs on a device."""
     windows, rank_collectives = step_windows(trace), collectives(trace)
-    computing, communicating = _work_spans(trace)
-    spans = (computing, communicating, intersect(computing, communicating))
-    computation, communication, overlap = (covered_ns(intervals, windows.start, windows.end) for intervals in spans)
+    by_device, work = work_by_device(trace), main_work(trace)
+    computation, communication, overlap = work.times(windows.start, windows.end)
+    busy = merge(*(spans for device in by_device for spans in (device.computing, device.communicating)))
     step_position = np.full(len(trace.steps) + 1, -1)
     step_position[windows.index] = np.arange(len(windows))  # the last entry is for events outside of steps
-    is_message_part = (rank_collectives.source >= 0)[rank_collectives.part_call] & rank_collectives.is_transfer
-    message_spans = subtract(
-        union(rank_collectives.part_start[is_message_part], rank_collectives.part_end[is_message_part]), computing
-    )
     kernel_names, kernel_ns, kernel_blocks = _longest_kernels(trace, step_position, len(windows))
     return RankSummary(
         location=rank_location(trace),
@@ -123,8 +126,11 @@ def rank_summary(trace: Trace) -> RankSummary:
         computation_ns=computation,
         communication_ns=communication,
         overlap_ns=overlap,
-        loading_ns=_loading_ns(trace, windows, merge(computing, communicating)),
-        message_ns=covered_ns(message_spans, windows.start, windows.end),
+        device=work.device,
+        busy_devices=tuple(device.device for device in by_device),
+        device_times_ns=np.concatenate([device.times(windows.start, windows.end).ravel() for device in by_device]),
+        loading_ns=_loading_ns(trace, windows, busy),
+        message_ns=_message_ns(windows, trace, rank_collectives, work),
         kernel_blocks=kernel_blocks,
         kernel_names=kernel_names,
         kernel_ns=kernel_ns,
@@ -134,19 +140,13 @@ def rank_summary(trace: Trace) -> RankSummary:
     )
 
 
-def _work_spans(trace: Trace) -> tuple[Ints, Ints]:
-    """Return the disjoint intervals of computation and of communication."""
-    events = trace.events
-    stream, thread = trace.track_mask(TrackKind.STREAM), trace.track_mask(TrackKind.THREAD)
-    is_computation = stream & (events.category == Category.KERNEL)
-    if not (stream & events.category_mask(Category.KERNEL, Category.COMM)).any():
-        is_computation = thread & (events.category == Category.OP)
-    is_communication = (stream | thread) & (events.category == Category.COMM)
-    computing, communicating = (np.flatnonzero(mask & (events.dur > 0)) for mask in (is_computation, is_communication))
-    return (
-        union(events.ts[computing], events.end[computing]),
-        union(events.ts[communicating], events.end[communicating]),
-    )
+def _message_ns(windows: StepWindows, trace: Trace, found: Collectives, work: DeviceWork) -> Ints:
+    """Return the time per step in which messages are transferred and the device does not compute."""
+    devices = event_devices(trace)[found.part_row]
+    selected = (found.source >= 0)[found.part_call] & found.is_transfer
+    selected &= (devices == HOST_DEVICE) | (devices == work.device)
+    transferring = union(found.part_start[selected], found.part_end[selected])
+    return covered_ns(subtract(transferring, work.computing), windows.start, windows.end)
 
 
 def _loading_ns(trace: Trace, windows: StepWindows, busy: Ints) -> Ints:

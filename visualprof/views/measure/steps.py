@@ -12,10 +12,16 @@ from msgspec.structs import replace
 from visualprof.errors import BadParameter
 from visualprof.messages import msg
 from visualprof.reader.patterns import pattern
-from visualprof.reader.trace import Category, Ints, LinkKind, Mask, Rows, Trace, TrackKind
+from visualprof.reader.trace import Bytes, Category, Ints, LinkKind, Mask, Rows, Trace, TrackKind
 from visualprof.reader.trace.nesting import nearest_ancestor
 from visualprof.reader.trace.serving import Phase
 from visualprof.views.answers.kinds import Count
+from visualprof.views.measure.device_work import (
+    busy_devices,
+    event_devices,
+    main_work,
+    only_launches_communication,
+)
 from visualprof.views.measure.groups import Groups, group
 from visualprof.views.measure.intervals import covered_ns, merge, split_at, subtract, unions_by_group
 from visualprof.views.measure.launch import device_calls, is_device_work, is_kernel, is_operator
@@ -278,22 +284,49 @@ def category_spans(trace: Trace, chosen: Mask) -> CategorySpans:
     return CategorySpans(rows, groups, keys, unions_by_group(groups, events.ts[rows], events.end[rows]))
 
 
-def exposed_spans(by_category: CategorySpans) -> dict[str, Ints]:
-    """Return the disjoint intervals of each step part except other.
+def step_parts(trace: Trace, device: int | None = None) -> dict[str, Ints]:
+    """Return the disjoint intervals of each step part except `other` on one device.
 
-    All time counts once, for the first part that covers it.
+    All time counts once, for the first part that covers it. The host, and copies of devices that do nothing else, count
+    for every device. Of several devices, a host operator that only enqueues recorded kernels of a collective counts as
+    an operator, any other as communication. Source: torch-tb-profiler's priorities.
 
-    Communication includes both host operators and kernels of collectives. Source:
-    torch-tb-profiler's priorities.
+    Args:
+        trace: The trace.
+        device: Number of the device (default: the main device of the process).
     """
-    spans = dict(zip(by_category.keys, by_category.spans, strict=True))
+    events, devices = trace.events, busy_devices(trace)
+    chosen = (events.dur >= 0) & ~trace.projected_mask()
+    if len(devices) > 1:
+        number = main_work(trace).device if device is None else device
+        others = [other for other in devices if other != number]
+        chosen &= ~np.isin(event_devices(trace), others)
+    rows, key = np.flatnonzero(chosen), _part_keys(trace)
+    groups = group(key[rows])
+    unions = unions_by_group(groups, events.ts[rows], events.end[rows])
+    by_key = dict(zip(key[rows[groups.first]].tolist(), unions, strict=True))
     counted = np.zeros((0, 2), np.int64)
     exposed: dict[str, Ints] = {}
     for name, keys in PART_CATEGORIES.items():
-        part_spans = merge(*(spans[key] for key in keys if key in spans))
+        numbers = (2 * category + on_device for category, on_device in keys)
+        part_spans = merge(*(by_key[number] for number in numbers if number in by_key))
         exposed[name] = subtract(part_spans, counted)
         counted = merge(counted, part_spans)
     return exposed
+
+
+def is_in_part(trace: Trace, part: str) -> Mask:
+    """Return, per event, whether it counts for a step part, unless another part covers it."""
+    is_member = np.isin(_part_keys(trace), [2 * category + on_device for category, on_device in PART_CATEGORIES[part]])
+    return is_member & (trace.events.dur >= 0) & ~trace.projected_mask()
+
+
+@cached_on_trace
+def _part_keys(trace: Trace) -> Bytes:
+    """Return, per event, twice the category for which it counts, plus 1 on a device."""
+    key: Bytes = trace.events.category * np.uint8(2) + trace.track_mask(TrackKind.STREAM)
+    key[only_launches_communication(trace)] = Category.OP * 2
+    return key
 
 
 def breakdown(parts: Mapping[str, Ints], windows: StepWindows) -> dict[str, Ints]:
