@@ -139,3 +139,19 @@ def test_a_device_that_pytorch_does_not_see_is_missing(tmp_path: Path, device: s
     vendor = Vendor("nvidia", "NVIDIA GPU", "cuda", device_name=lambda: device)
     with pytest.raises(TaskFailure, match=problem) if problem else nullcontext():
         check_requirements(task, vendor, ())
+
+
+@pytest.mark.parametrize("value", ["1" * 5000, "[" * 900, "!!timestamp x", "x" * 5000])
+def test_an_odd_setting_is_an_error_and_no_traceback(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], value: str
+) -> None:
+    folder = numpy_case(tmp_path / "net")
+    for action in ("check", "run"):
+        assert main(["case", action, str(folder), "--set", f"repeat={value}", "--logdir", str(tmp_path)]) != 0
+        assert "cannot be used" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["x" * 5000, "a\0b", "é" * 200 + ":y"])
+def test_an_odd_name_of_a_case_is_an_error_and_no_traceback(capsys: pytest.CaptureFixture[str], name: str) -> None:
+    assert main(["case", "check", name]) != 0
+    assert "case" in capsys.readouterr().err

@@ -268,3 +268,16 @@ def test_the_compiled_fields_are_those_of_python(seed: int) -> None:
     plain, also = fields._parse_fields(memoryview(bytes(data)), start, end)
     assert damaged == also > 0
     assert all(np.array_equal(a, b) for a, b in zip(compiled, plain, strict=True))
+
+
+@pytest.mark.parametrize("number", [0, 3, -1, -(2**63), 2**63 - 1])
+@pytest.mark.parametrize("known", [[], [1], [-7, 5]])
+def test_an_event_of_unknown_metadata_has_no_name(tmp_path: Path, number: int, known: list[int]) -> None:
+    space = Space()
+    plane = space.plane("/host:CPU").plane
+    for key in known:
+        plane.event_metadata.add(key=key).value.name = f"op{key}"
+    line = plane.lines.add(id=1, name="python", timestamp_ns=1000)
+    line.events.add(metadata_id=number, offset_ps=5000, duration_ps=7000)
+    trace = read_trace(space.write(tmp_path))
+    assert {trace.strings[name] for name in trace.events.name.tolist()}.isdisjoint({f"op{key}" for key in known})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 import time
 from pathlib import Path
@@ -37,3 +38,20 @@ def test_the_shell_tells_of_health_rules_and_waiting(tmp_path: Path, capsys: pyt
     assert "jobs          never" in capsys.readouterr().out
     assert main([*words, "audit", "3", "--yes"]) != 0
     assert main(["admin", "health", "--server", "http://127.0.0.1:9"]) != 0
+
+
+def test_a_backup_needs_an_existing_folder_and_is_readable_by_its_owner_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / ".visualprof").mkdir()
+    sqlite3.connect(tmp_path / ".visualprof" / "jobs.sqlite").close()
+    (tmp_path / ".visualprof" / "jobs.sqlite").touch()
+    command = ["admin", "--logdir", str(tmp_path), "backup"]
+    assert main([*command, str(tmp_path / "missing" / "copy.sqlite")]) == 1
+    assert "existing folder" in capsys.readouterr().err
+    mask = os.umask(0)
+    try:
+        assert main([*command, str(tmp_path / "copy.sqlite")]) == 0
+    finally:
+        os.umask(mask)
+    assert (tmp_path / "copy.sqlite").stat().st_mode & 0o777 == 0o600

@@ -248,6 +248,12 @@ def _backup(source: Path, target: Path) -> None:
         raise NotFound(f"there is no {source}")
     if target.exists():
         raise BadParameter(f"{target} is there already", "choose a new name")
+    try:
+        target.touch(0o600, exist_ok=False)  # the copy holds password hashes: no one else may open it, even half-way
+    except OSError as error:
+        raise BadParameter(
+            f"{target} cannot be written: {error.strerror}", "name a file in an existing folder"
+        ) from None
     with contextlib.closing(sqlite3.connect(source)) as database, contextlib.closing(sqlite3.connect(target)) as copy:
         try:
             database.backup(copy)
@@ -255,5 +261,6 @@ def _backup(source: Path, target: Path) -> None:
                 with database:
                     database.execute(_NOTED, (time.time_ns(), _shell(), str(target)[:400]))
         except sqlite3.Error as error:
+            target.unlink(missing_ok=True)
             raise VisualprofError(f"{source} cannot be copied: {error}") from error
     target.chmod(0o600)

@@ -35,12 +35,22 @@ _EXPANSION_HINT = msg(
     "reader.content_multiplies_while_read",
     "its content expands while it is read: simplify the model and export it again",
 )
-# Calls that run at once, as each may need several GiB, and threads that may wait for a slot.
-_MAX_RUNNING_CALLS, _MAX_WAITING_CALLS = 2, 6
-_RUNNING_SLOTS, _ADMISSION_SLOTS = (
-    BoundedSemaphore(_MAX_RUNNING_CALLS),
-    BoundedSemaphore(_MAX_RUNNING_CALLS + _MAX_WAITING_CALLS),
-)
+
+
+class Slots:
+    """Limits how many calls of `run_in_child` run and wait at the same time.
+
+    Args:
+        running: Calls that run at the same time, each in its own process.
+        waiting: Threads that may wait for a running call to end.
+    """
+
+    def __init__(self, running: int, waiting: int) -> None:
+        self.count = running + waiting
+        self.admission, self.running = BoundedSemaphore(self.count), BoundedSemaphore(running)
+
+
+_MODEL_SLOTS = Slots(2, 6)  # each model may need several GiB
 
 Result = TypeVar("Result")
 Task = Callable[[str, Progress], Result]
@@ -53,11 +63,13 @@ class Limits(msgspec.Struct, frozen=True):
         timeout_s: Wall-clock time.
         base_bytes: Memory beyond what the process used before.
         bytes_per_byte: Additional memory for each byte of the file.
+        hint: What to do about a file that exceeds the limits.
     """
 
     timeout_s: float
     base_bytes: int
     bytes_per_byte: int
+    hint: str = _EXPANSION_HINT
 
 
 # A model is read, decoded, and copied for shape inference.
@@ -147,7 +159,7 @@ class ReaderProcess(Generic[Result]):
                         msg(
                             "reader.reading_takes_over_s", f"{name}: reading it takes over {self._limits.timeout_s:g} s"
                         ),
-                        _EXPANSION_HINT,
+                        self._limits.hint,
                     )
             return None
         except (EOFError, OSError):
@@ -185,7 +197,13 @@ class ReaderProcess(Generic[Result]):
         self._process.join(timeout=5)
 
 
-def run_in_child(task: Task[Result], path: str | Path, name: str = "", limits: Limits = MODEL_LIMITS) -> Result:
+def run_in_child(
+    task: Task[Result],
+    path: str | Path,
+    name: str = "",
+    limits: Limits = MODEL_LIMITS,
+    slots: Slots = _MODEL_SLOTS,
+) -> Result:
     """Run a task on a file in a new process and return the result.
 
     Args:
@@ -193,31 +211,32 @@ def run_in_child(task: Task[Result], path: str | Path, name: str = "", limits: L
         path: The file.
         name: The file's name in messages, if it differs from the path's.
         limits: Resources that the task may use.
+        slots: Limits how many calls run and wait at the same time.
 
     Raises:
         ReadFailed: The file cannot be read or exceeds the limits, the process died, or too many other calls wait.
     """
     name = name or Path(path).name
-    if not _ADMISSION_SLOTS.acquire(blocking=False):
+    if not slots.admission.acquire(blocking=False):
         raise ReadFailed(
             Failure(
                 msg(
                     "reader.other_files_being_read",
-                    f"{name}: {_MAX_RUNNING_CALLS + _MAX_WAITING_CALLS} other files are being read",
+                    f"{name}: {slots.count} other files are being read",
                 ),
                 msg("reader.try_again_moment", "try again in a moment"),
                 503,
             )
         )
     try:
-        with _RUNNING_SLOTS:
+        with slots.running:
             child = ReaderProcess(task, limits)
             try:
                 outcome = child.run(os.fspath(path), name, lambda _: None, lambda: False)
             finally:
                 child.stop()
     finally:
-        _ADMISSION_SLOTS.release()
+        slots.admission.release()
     if isinstance(outcome, Failure):
         raise ReadFailed(outcome)
     assert outcome is not None  # nothing cancels this job
@@ -261,7 +280,7 @@ def read_or_fail(
         if limits:
             return Failure(
                 msg("reader.reading_takes_too_much", f"{name}: reading it takes too much memory"),
-                _EXPANSION_HINT,
+                limits.hint,
                 kind="MemoryError",
             )
         hint = msg("reader.close_other_programs_take", "close other programs or take a shorter profile")
@@ -272,7 +291,8 @@ def read_or_fail(
         raise
     except Exception as error:  # noqa: BLE001 - one file must not end the process that reads the next one
         _log.exception("reading %s", path)
-        text = msg("reader.reader_failed", f"{name}: the reader failed ({type(error).__name__}: {error})")
+        reason = f"{type(error).__name__}: {error}".replace(path, name)[:500]
+        text = msg("reader.reader_failed", f"{name}: the reader failed ({reason})")
         return Failure(text, msg("reader.please_report_file", "please report it with the file"), 500)
 
 

@@ -151,7 +151,7 @@ class Plane:
         numbers = np.array(metadata, np.int64)[order]
         number = event_fields.last_values(1, n)
         index = np.searchsorted(numbers, number)
-        is_known = np.append(numbers, -1)[index] == number
+        is_known = (index < len(numbers)) & (np.append(numbers, 0)[index] == number)
         self._metadata = np.where(is_known, 1 + np.append(order, 0)[index], 0)
         self.name = self.event_names[self._metadata]
         stats = event_fields.with_number(4, texts=True)

@@ -7,6 +7,7 @@ and the page stays blank.
 from __future__ import annotations
 
 import gzip
+import os.path
 from functools import lru_cache
 from html import escape
 from pathlib import Path
@@ -59,7 +60,7 @@ def blueprint(dist: Path) -> Blueprint:
                 msg("server.api_described_api_v1", "the API is described by /api/v1/openapi.json"),
             )
         built = safe_join(str(dist), path) if path else None
-        if built and Path(built).is_file():
+        if built and os.path.isfile(built):
             return _file_response(Path(built), hashed=path.startswith("assets/"))
         if "." in path.rpartition("/")[2]:
             raise NotFound(msg("server.there_no_file", f"there is no file {path[:200]!r}"))

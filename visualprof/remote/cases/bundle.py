@@ -10,11 +10,11 @@ import re
 import shutil
 import stat
 import zipfile
-import zlib
 from pathlib import Path
 from typing import Any, cast
 
 from visualprof.messages import msg
+from visualprof.remote.cases.content_errors import content_errors
 from visualprof.remote.cases.folder import MAX_BYTES, MAX_FILES, Case, read_case
 from visualprof.remote.protocol import TaskFailure
 
@@ -22,6 +22,7 @@ DESCRIPTION = "case.json"
 SUFFIX = ".case.zip"
 MAX_UNPACKED_RATIO, ALWAYS_ALLOWED_BYTES = 50, 64 << 20  # unpacked size divided by packed size
 SKIPPED_FOLDERS = ("__MACOSX/",)
+MAX_NAME_BYTES, MAX_DEPTH = 200, 12  # of each part of a path, and its number of parts
 _PLAIN = re.compile(r"[^\x00-\x1f\\:*?\"<>|/]{1,150}")
 
 
@@ -92,11 +93,26 @@ def read_uploaded_case(packed: Path, name: str, folder: Path) -> Case:
     Raises:
         TaskFailure: input_error: The zip has no case, or `extract` fails.
     """
-    root = folder / re.sub(r"\W+", "_", Path(name).stem)
-    extract(packed, root)
-    entries = [entry for entry in root.iterdir() if not entry.name.startswith(".")]
-    is_case_folder = len(entries) > 1 or not entries or not entries[0].is_dir() or entries[0].name == "inference"
-    return read_case(root if is_case_folder else entries[0])
+    root = folder / (re.sub(r"\W+", "_", Path(name[:MAX_NAME_BYTES]).stem, flags=re.ASCII)[:80] or "case")
+    try:
+        with content_errors(
+            msg("cases.upload_no_case", "this case cannot be read"),
+            msg("cases.pack_folder_case_anew", "pack the folder of the case again"),
+        ):
+            extract(packed, root)
+            entries = [entry for entry in root.iterdir() if not entry.name.startswith(".")]
+            several = len(entries) > 1 or not entries or not entries[0].is_dir()
+            return read_case(root if several or entries[0].name == "inference" else entries[0])
+    except TaskFailure as failure:
+        error, hint = (_without_folder(text, folder) for text in (failure.error, failure.hint))
+        raise TaskFailure(failure.reason, error, hint) from None
+
+
+def _without_folder(text: str, folder: Path) -> str:
+    """Return a message with paths relative to the folder: it lies on the server, which senders know nothing about."""
+    for path in sorted({str(folder), str(folder.resolve())}, key=len, reverse=True):
+        text = text.replace(f"{path}/", "").replace(path, "")
+    return text
 
 
 def extract(packed: Path, folder: Path) -> None:
@@ -106,22 +122,22 @@ def extract(packed: Path, folder: Path) -> None:
         TaskFailure: input_error: The file is not a zip, or has paths outside of the folder, links, or too much data.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    try:
-        with zipfile.ZipFile(packed) as archive:
-            entries = [
-                entry_info for entry_info in archive.infolist() if not entry_info.filename.startswith(SKIPPED_FOLDERS)
-            ]
-            _check(entries, packed.stat().st_size)
-            for entry in entries:
-                if not entry.is_dir():
-                    target = folder / entry.filename
-                    target.parent.mkdir(parents=True, exist_ok=True)
-                    _extract(archive, entry, target)
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
-        hint = msg("cases.pack_folder_case_anew", "pack the folder of the case again")
-        raise TaskFailure(
-            "input_error", msg("cases.zip_cannot_read", f"this zip cannot be read: {error}"), hint
-        ) from error
+    with (
+        content_errors(
+            msg("cases.zip_cannot_be_read", "this zip cannot be read"),
+            msg("cases.pack_folder_case_anew", "pack the folder of the case again"),
+        ),
+        zipfile.ZipFile(packed) as archive,
+    ):
+        entries = [
+            entry_info for entry_info in archive.infolist() if not entry_info.filename.startswith(SKIPPED_FOLDERS)
+        ]
+        _check(entries, packed.stat().st_size)
+        for entry in entries:
+            if not entry.is_dir():
+                target = folder / entry.filename
+                target.parent.mkdir(parents=True, exist_ok=True)
+                _extract(archive, entry, target)
 
 
 def parse_description(data: bytes) -> dict[str, Any]:
@@ -132,7 +148,7 @@ def parse_description(data: bytes) -> dict[str, Any]:
     """
     try:
         content: object = json.loads(data)
-    except ValueError:
+    except (ValueError, RecursionError):
         content = None
     if not isinstance(content, dict):
         raise TaskFailure("input_error", msg("cases.case_json_not_describe", "case.json does not describe a case"))
@@ -162,11 +178,26 @@ def _check(entries: list[zipfile.ZipInfo], packed_bytes: int) -> None:
         )
     if len({name.casefold() for name in names}) < len(names):
         raise TaskFailure("input_error", msg("cases.zip_file_twice", "the zip has two files of the same name"))
+    files = {entry.filename.casefold() for entry in entries if not entry.is_dir()}
+    folders = {name[:end] for name in map(str.casefold, names) for end, c in enumerate(name) if c == "/"}
+    if clash := sorted(files & folders):
+        raise TaskFailure(
+            "input_error",
+            msg("cases.zip_file_and_folder", f"{clash[0][:80]!r} in the zip is both a file and a folder"),
+        )
     for entry in entries:
         parts = entry.filename.rstrip("/").split("/")
         kind = stat.S_IFMT(entry.external_attr >> 16)
         plain = all(_PLAIN.fullmatch(part) and part not in (".", "..") for part in parts)
-        if not plain or len(parts) > 12 or kind not in (0, stat.S_IFREG, stat.S_IFDIR):
+        if any(len(part.encode("utf-8", "replace")) > MAX_NAME_BYTES for part in parts):
+            raise TaskFailure(
+                "input_error",
+                msg(
+                    "cases.zip_long_name",
+                    f"{entry.filename[:80]!r} in the zip has a name of over {MAX_NAME_BYTES} bytes",
+                ),
+            )
+        if not plain or len(parts) > MAX_DEPTH or kind not in (0, stat.S_IFREG, stat.S_IFDIR):
             raise TaskFailure(
                 "input_error",
                 msg(

@@ -8,14 +8,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
+from visualprof.remote.cases.content_errors import content_errors
 from visualprof.remote.cases.layers import is_valid_key
+from visualprof.remote.cases.plain_yaml import MAX_VALUES, UnsupportedYaml, parse_setting, parse_yaml
 from visualprof.remote.cases.requirements import parse_requirements
 from visualprof.remote.protocol import TaskFailure
 
 LIBRARY = Path(__file__).parent / "library"
 CONFIGURATIONS, PARAMETERS, DESCRIPTION = "configurations.yaml", "parameters.yaml", "case.yaml"
-MAX_YAML_BYTES, MAX_FILES, MAX_BYTES = 1 << 18, 5000, 2 << 30
-MAX_KEYS, MAX_DEPTH = 500, 4
+MAX_YAML_BYTES, MAX_TEXT_BYTES = 1 << 18, 1 << 20  # of one file of settings or requirements, and of all of them
+MAX_FILES, MAX_BYTES = 5000, 2 << 30
 SKIPPED_FOLDERS = ("__pycache__",)
 FUNCTIONS = ("build_dataloader", "create_model", "evaluator", "export_model", "model_forward", "engine_forward")
 
@@ -73,12 +75,15 @@ def find_case(reference: str) -> Case:
     Raises:
         TaskFailure: input_error: There is no such case, or it is invalid.
     """
-    path, _, name = (
-        reference.rpartition(":") if ":" in reference and not Path(reference).exists() else (reference, "", "")
-    )
-    if not Path(path).is_dir() and path in shipped_cases():
-        return read_case(shipped_cases()[path])
-    return read_case(Path(path), name)
+    with content_errors(
+        f"{reference[:80]!r} is not a case", "give the path of a folder, or the name of a shipped case"
+    ):
+        path, _, name = (
+            reference.rpartition(":") if ":" in reference and not Path(reference).exists() else (reference, "", "")
+        )
+        if not Path(path).is_dir() and path in shipped_cases():
+            return read_case(shipped_cases()[path])
+        return read_case(Path(path), name)
 
 
 def read_case(path: Path, name: str = "") -> Case:
@@ -102,21 +107,22 @@ def read_case(path: Path, name: str = "") -> Case:
     frameworks = tuple(sorted(folder.name for folder in code.iterdir() if _holds_code(folder)))
     if not frameworks:
         raise TaskFailure("input_error", f"{code}: no folder has {', '.join(FUNCTIONS[:4])}", "for example pytorch/")
-    about = _yaml(code / DESCRIPTION)
+    texts = _TextFiles()
+    about = texts.yaml(code / DESCRIPTION)
     data = [*_texts(about, "data"), *_texts(about, "weights")]
     data_folder = code / "data"
     return Case(
         name,
         frameworks,
         dict(_files(name, code, engines)),
-        _yaml(configs / CONFIGURATIONS),
-        _yaml(configs / PARAMETERS),
-        dict(_vendors(configs / "vendor_config")),
+        texts.yaml(configs / CONFIGURATIONS),
+        texts.yaml(configs / PARAMETERS),
+        dict(_vendors(texts, configs / "vendor_config")),
         str(about.get("title") or ""),
         str(about.get("framework") or (frameworks[0] if len(frameworks) == 1 else "")),
         data_folder if data_folder.is_dir() else None,
         tuple(data),
-        dict(_requirements(code, frameworks)),
+        dict(_requirements(texts, code, frameworks)),
     )
 
 
@@ -153,6 +159,8 @@ def _files(name: str, code: Path, engines: Path) -> Iterator[tuple[str, Path]]:
     for count, (place, file) in enumerate(_walk(pairs)):
         if file.is_symlink():
             raise TaskFailure("input_error", f"{file} is a link", "a case has its own files; name data by --data")
+        if not file.is_file():
+            raise TaskFailure("input_error", f"{file} is not a regular file", "remove devices, pipes and sockets")
         total += file.stat().st_size
         if count >= MAX_FILES or total > MAX_BYTES:
             limits = f"{MAX_FILES:,} files and {MAX_BYTES >> 30} GiB"
@@ -175,66 +183,75 @@ def _walk(pairs: list[tuple[str, Path]]) -> Iterator[tuple[str, Path]]:
                 yield below, entry
 
 
-def _vendors(folder: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+def _vendors(texts: _TextFiles, folder: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the layers of platforms. FlagPerf writes `nvidia_configurations.yaml`, visualprof `nvidia.yaml`."""
     for file in sorted(folder.glob("*.yaml")) if folder.is_dir() else []:
-        yield file.stem.removesuffix("_configurations"), _yaml(file)
+        yield file.stem.removesuffix("_configurations"), texts.yaml(file)
 
 
-def _requirements(code: Path, frameworks: tuple[str, ...]) -> Iterator[tuple[str, list[str]]]:
+def _requirements(texts: _TextFiles, code: Path, frameworks: tuple[str, ...]) -> Iterator[tuple[str, list[str]]]:
     """Yield requirements of `requirements.txt`, `requirements-VENDOR.txt` and `FRAMEWORK/VENDOR_requirements.txt`."""
     for folder in (code, *(code / framework for framework in frameworks)):
         for file in sorted(folder.glob("*requirements*.txt")):
+            if not file.is_file():
+                continue
             before, _, after = file.stem.partition("requirements")
             vendor = f"+{after.strip('-_')}" if after else before.rstrip("-_")
-            yield vendor, parse_requirements(file.read_text("utf-8", "replace"))
+            yield vendor, parse_requirements(texts.read(file))
 
 
-def _yaml(file: Path) -> dict[str, Any]:
-    """Return the keys of a file, none without a file.
+class _TextFiles:
+    """Reads the YAML and requirement files of one case, which together have a limited size."""
 
-    Raises:
-        TaskFailure: The file is not flat YAML.
-    """
-    if not file.is_file():
-        return {}
-    import yaml
+    def __init__(self) -> None:
+        self._remaining_bytes = MAX_TEXT_BYTES
 
-    if file.stat().st_size > MAX_YAML_BYTES:
-        raise TaskFailure("input_error", f"{file} has over {MAX_YAML_BYTES >> 10} KiB")
-    try:
-        content: object = yaml.safe_load(file.read_text("utf-8"))
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise TaskFailure("input_error", f"{file}: {' '.join(str(error).split())[:300]}", "is it YAML?") from None
-    if content is not None and not (isinstance(content, dict) and _plain(cast("object", content), [MAX_KEYS])):
-        hint = f"keys with texts, numbers, true, false, null, and lists of them; at most {MAX_KEYS} in all"
-        raise TaskFailure("input_error", f"{file} is not a mapping of keys to values", hint)
-    return json.loads(json.dumps(content or {}))
+    def read(self, file: Path) -> str:
+        """Return the text of a file.
 
+        Raises:
+            TaskFailure: The file is too large.
+        """
+        size = file.stat().st_size
+        self._remaining_bytes -= size
+        if size > MAX_YAML_BYTES or self._remaining_bytes < 0:
+            limits = f"{MAX_YAML_BYTES >> 10} KiB, or all such files of the case over {MAX_TEXT_BYTES >> 10} KiB"
+            raise TaskFailure(
+                "input_error", f"{file} has over {limits}", "these files hold settings and package names, not data"
+            )
+        return file.read_text("utf-8", "replace" if file.suffix == ".txt" else "strict")
 
-def _plain(value: object, remaining: list[int], depth: int = MAX_DEPTH) -> bool:
-    """Whether a value is small enough and valid JSON; YAML anchors may expand to millions of values."""
-    remaining[0] -= 1
-    if isinstance(value, (str, int, float, type(None))):
-        return True
-    if remaining[0] < 0 or not depth:
-        return False
-    if isinstance(value, dict):
-        items: dict[object, object] = value  # pyright: ignore[reportUnknownVariableType]
-        return all(isinstance(key, str) and _plain(item, remaining, depth - 1) for key, item in items.items())
-    values: list[object] = value if isinstance(value, list) else []  # pyright: ignore[reportUnknownVariableType]
-    return isinstance(value, list) and all(_plain(item, remaining, depth - 1) for item in values)
+    def yaml(self, file: Path) -> dict[str, Any]:
+        """Return the keys of a YAML file, none without a file.
+
+        Raises:
+            TaskFailure: The file is not flat YAML.
+        """
+        if not file.is_file():
+            return {}
+        hint = f"keys with texts, numbers, true, false, null, and lists of them; at most {MAX_VALUES} in all"
+        with content_errors(str(file), "is it YAML in UTF-8?"):
+            text = self.read(file)
+            try:
+                content = parse_yaml(text)
+            except UnsupportedYaml as error:
+                raise TaskFailure("input_error", f"{file} is not a mapping of keys to values: {error}", hint) from None
+        if content is not None and not isinstance(content, dict):
+            raise TaskFailure("input_error", f"{file} is not a mapping of keys to values", hint)
+        return json.loads(json.dumps(content or {}))
 
 
 def parse_value(text: str) -> Any:
-    """Return a typed value as YAML reads it: `8`, `true`, `null`, `openvino`."""
-    import yaml
+    """Return the typed value of a setting as YAML reads it: `8`, `true`, `null`, `openvino`.
 
+    Raises:
+        TaskFailure: input_error: The value is too large, or has a type that is not supported.
+    """
     try:
-        value: object = yaml.safe_load(text)
-    except yaml.YAMLError:
-        return text
-    return value if _plain(value, [MAX_KEYS]) else text
+        return parse_setting(text)
+    except UnsupportedYaml as error:
+        hint = "a text, a number, true, false, null, or a short list of them; put other values in quotes"
+        raise TaskFailure("input_error", f"the setting {text[:40]!r} cannot be used: {error}", hint) from None
 
 
 def _texts(about: dict[str, Any], key: str) -> list[str]:

@@ -6,14 +6,17 @@ import contextlib
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 import msgspec
 
 from visualprof.errors import FormatError
 from visualprof.messages import msg
+from visualprof.reader import child
 from visualprof.reader.models import model_formats
+from visualprof.reader.source import Progress
 from visualprof.remote.queue.check import zips
 from visualprof.remote.queue.check.inspect import (
     Inspected,
@@ -252,7 +255,7 @@ def _zip_members(path: Path, name: str) -> list[str]:
     Raises:
         FormatError: The zip cannot be opened, or it contains several models.
     """
-    names = zips.list_members(path, name)
+    names = child.run_in_child(partial(_list_members, name=name), path, name) if zips.is_zip(path) else []
     if names and all(member.endswith(".npy") for member in names):
         return names
     models = [member for member in names if member.lower().endswith((".onnx", "saved_model.pb"))]
@@ -266,6 +269,12 @@ def _zip_members(path: Path, name: str) -> list[str]:
     return [*models, *weights] if models else []
 
 
+def _list_members(path: str, progress: Progress, name: str) -> list[str]:
+    """Return the files of a zip, in the separate process."""
+    del progress  # not reported
+    return zips.list_members(Path(path), name)
+
+
 def _unpack(
     services: JobServices, path: Path, names: Sequence[str], may_know: Callable[[str], bool]
 ) -> list[UploadedFile]:
@@ -273,18 +282,31 @@ def _unpack(
     uploads: list[UploadedFile] = []
     with zipfile.ZipFile(path) as archive:
         for member in names:
+            file_name = safe_name(member)
             path_in_model = member.removeprefix(names[0].rpartition("/")[0]).lstrip("/")
             model = uploads[0].content if uploads else None
             weight_paths = {file.path for file in model.external} if isinstance(model, InspectedModel) else None
             if weight_paths is not None and path_in_model not in weight_paths:
                 continue
-            with archive.open(member) as file:
-                blob, size = services.save_upload(safe_name(member), file.read)
+            with zips.zip_errors(file_name):
+                file = archive.open(member)
+            with file:
+                blob, size = services.save_upload(file_name, partial(_read_member, file, file_name))
             if weight_paths is None:
-                uploads.append(_inspect(services, blob, safe_name(member), size, may_know(blob)))
+                uploads.append(_inspect(services, blob, file_name, size, may_know(blob)))
             else:
                 uploads.append(_save_inspection(services, blob, path_in_model, size, InspectedPart(size)))
     return uploads
+
+
+def _read_member(file: IO[bytes], name: str, size: int) -> bytes:
+    """Return the next bytes of a file in a zip.
+
+    Raises:
+        FormatError: The file is damaged.
+    """
+    with zips.zip_errors(name):
+        return file.read(size)
 
 
 def save_local_files(job_service: JobService, files: Mapping[str, Path], part: bool = False) -> list[UploadedFile]:

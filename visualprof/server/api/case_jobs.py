@@ -5,9 +5,8 @@ from __future__ import annotations
 import itertools
 import tempfile
 from collections.abc import Generator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
@@ -15,10 +14,11 @@ from msgspec import Meta
 from visualprof.errors import BadParameter, NotFound
 from visualprof.messages import msg
 from visualprof.remote.cases import Vendor, all_vendors
-from visualprof.remote.cases.bundle import SUFFIX, pack, read_uploaded_case
+from visualprof.remote.cases.bundle import SUFFIX, pack
 from visualprof.remote.cases.folder import Case, parse_value, read_case, shipped_cases
 from visualprof.remote.cases.jobs import case_job
 from visualprof.remote.protocol import Request, TaskFailure
+from visualprof.remote.queue.check.cases import read_case_upload
 from visualprof.remote.queue.check.job import InvalidRequest, check_request
 from visualprof.remote.queue.service import JobService
 from visualprof.remote.queue.uploads import save_local_files
@@ -26,9 +26,13 @@ from visualprof.server.api.cases import ShippedCase, shipped_case_row
 from visualprof.server.identity import current_principal
 from visualprof.server.job_service import JobServices
 from visualprof.server.routes import READ_ONLY_ERROR, Resource, mutation
+from visualprof.server.user_slots import UserSlots
 from visualprof.server.visible import ScopedQueueView, Visible
 
 MAX_JOBS = 64
+MAX_READS_PER_USER = 2  # cases of one user that are read at the same time
+MAX_SETTINGS_CHARS = 16_384  # of all settings of a request
+_BUSY_ERRORS = {429: "others of your cases are being read", 503: "too many cases are being read"}
 CHANGE_ERRORS = {**READ_ONLY_ERROR, 400: "no case, or nothing that could run it", 404: "there is no such case or file"}
 
 
@@ -70,62 +74,88 @@ class CaseSubmissions(Resource):
     def __init__(self, job_service: JobService, visible: Visible) -> None:
         self._job_service, self._visible = job_service, visible
         self._queue_view = ScopedQueueView(job_service, visible)
+        self._reads = UserSlots(MAX_READS_PER_USER)
 
-    @mutation("POST", "/cases/sent", errors=CHANGE_ERRORS)
+    @mutation("POST", "/cases/sent", errors={**CHANGE_ERRORS, **_BUSY_ERRORS})
     def sent(self, body: UploadedCase) -> ShippedCase:
         """What a case is that was sent as a zip; nothing of it is run."""
         self._job_service.require_writable()
-        with self._case(self._job_service.open(), "", body) as case:
-            return shipped_case_row(case)
+        with tempfile.TemporaryDirectory(prefix="visualprof-case-") as folder:
+            return shipped_case_row(self._read(self._job_service.open(), body, Path(folder)))
 
-    @mutation("POST", "/cases/jobs", status=201, errors={**CHANGE_ERRORS, 429: "a quota is used up"})
+    @mutation(
+        "POST",
+        "/cases/jobs",
+        status=201,
+        errors={**CHANGE_ERRORS, **_BUSY_ERRORS, 429: "a quota is used up, or others of your cases are being read"},
+    )
     def submit(self, body: CaseRequest) -> CaseJobs:
         """Submit a case with each compiler on each machine."""
         self._job_service.require_writable()
         queue, vendor = self._job_service.open(), _vendor(body)
-        with self._case(queue, body.case, body.sent) as case:
-            requests = list(_requests(body, case, vendor, self._packed(queue, case)))
+        settings = _parse_settings(body.settings)
+        with tempfile.TemporaryDirectory(prefix="visualprof-case-") as folder:
+            bundle = Path(folder, "bundle")
+            if body.sent is not None:
+                case = self._read(queue, body.sent, Path(folder), bundle)
+            else:
+                case = _shipped_case(body.case)
+                pack(case, bundle)
+            requests = list(_requests(body, case, vendor, settings, self._save_bundle(queue, case, bundle)))
         for request in requests:  # all of them, or none
             errors, _ = check_request(request, self._queue_view)
             if errors:
                 raise InvalidRequest(errors)
         return CaseJobs([queue.jobs.submit(request, current_principal().user)[0] for request in requests])
 
-    @contextmanager
-    def _case(self, queue: JobServices, name: str, sent: UploadedCase | None) -> Generator[Case]:
-        """A case with its files, as long as it is looked at."""
-        if sent is None:
-            if name not in shipped_cases():
-                raise NotFound(
-                    msg("server.no_case_ships", f"no case {name[:80]!r} ships"),
-                    msg("server.there", f"there is {', '.join(shipped_cases())}"),
-                )
-            yield read_case(shipped_cases()[name])
-            return
+    def _read(self, queue: JobServices, sent: UploadedCase, folder: Path, bundle: Path | None = None) -> Case:
+        """Return the case in an uploaded zip, which a separate process reads.
+
+        Args:
+            queue: The services of the queue.
+            sent: The upload.
+            folder: An empty folder for the extracted files.
+            bundle: Where to write the bundle for agents; not written by default.
+        """
         if not self._visible.has_upload(sent.blob):
             raise NotFound(
                 msg("server.file_not_here", "this file is not here"),
                 msg("server.upload_zip_first", "upload the zip first"),
             )
-        with tempfile.TemporaryDirectory(prefix="visualprof-case-") as folder, _as_bad_parameter():
-            yield read_uploaded_case(queue.blobs.path(sent.blob), sent.name, Path(folder))
+        with self._reads.hold(current_principal().user):
+            return read_case_upload(queue.blobs.path(sent.blob), sent.name, folder / "files", bundle)
 
-    def _packed(self, queue: JobServices, case: Case) -> str:
-        """Keep the bundle of a case; its sha256."""
-        with tempfile.TemporaryDirectory(prefix="visualprof-case-") as folder, _as_bad_parameter():
-            packed, name = Path(folder, "packed"), f"{case.name}{SUFFIX}"
-            pack(case, packed)
-            (upload,) = save_local_files(self._job_service, {name: packed}, part=True)
+    def _save_bundle(self, queue: JobServices, case: Case, bundle: Path) -> str:
+        """Store the bundle of a case and return its sha256."""
+        name = f"{case.name}{SUFFIX}"
+        (upload,) = save_local_files(self._job_service, {name: bundle}, part=True)
         if (user := current_principal().user) is not None:
             queue.blobs.add_holder(user, {upload.blob: (name, upload.size)})
         return upload.blob
 
 
-@contextmanager
-def _as_bad_parameter() -> Generator[None]:
-    """What is wrong with a case is a refusal."""
+def _shipped_case(name: str) -> Case:
+    if name not in shipped_cases():
+        raise NotFound(
+            msg("server.no_case_ships", f"no case {name[:80]!r} ships"),
+            msg("server.there", f"there is {', '.join(shipped_cases())}"),
+        )
+    return read_case(shipped_cases()[name])
+
+
+def _parse_settings(settings: dict[str, str]) -> dict[str, Any]:
+    """Return typed values of settings.
+
+    Raises:
+        BadParameter: A value is not supported, or the settings are too long.
+    """
+    if sum(len(key) + len(text) for key, text in settings.items()) > MAX_SETTINGS_CHARS:
+        raise BadParameter(
+            msg("server.settings_too_long", f"the settings have over {MAX_SETTINGS_CHARS:,} characters"),
+            msg("server.put_settings_into_case", "put long values into a file of the case"),
+        )
     try:
-        yield
+        return {key: parse_value(text) for key, text in settings.items()}
     except TaskFailure as failure:
         raise BadParameter(failure.error, failure.hint) from None
 
@@ -140,7 +170,7 @@ def _vendor(body: CaseRequest) -> Vendor:
     return vendors[body.vendor]
 
 
-def _requests(body: CaseRequest, case: Case, vendor: Vendor, blob: str) -> Generator[Request]:
+def _requests(body: CaseRequest, case: Case, vendor: Vendor, settings: dict[str, Any], blob: str) -> Generator[Request]:
     """A job for each compiler on each machine."""
     framework = body.framework or case.framework
     if framework not in case.frameworks:
@@ -153,7 +183,6 @@ def _requests(body: CaseRequest, case: Case, vendor: Vendor, blob: str) -> Gener
             msg("server.more_than_jobs", f"these are more than {MAX_JOBS} jobs"),
             msg("server.choose_fewer_compilers_machines", "choose fewer compilers or machines"),
         )
-    settings = {key: parse_value(text) for key, text in body.settings.items()}
     device = "cpu" if vendor.device == "cpu" else f"{vendor.device}:0"
     limits = {} if body.step_timeout_s is None else {"": body.step_timeout_s}
     chosen = [{**settings, "compiler": one} for one in body.compilers] or [settings]

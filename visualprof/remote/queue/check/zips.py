@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import struct
 import zipfile
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 
 from visualprof.errors import FormatError
 from visualprof.messages import msg
+from visualprof.remote.cases.content_errors import content_errors
+from visualprof.remote.protocol import TaskFailure
 
 MAGIC = b"PK\x03\x04"
 MAX_ENTRIES = 100_000  # an archive of torch has one per tensor and a few more
@@ -24,14 +28,8 @@ def check_zip(path: Path, name: str) -> None:
         FormatError: The archive is damaged or dangerous.
     """
     _directory_is_small(path, name)
-    try:
-        with zipfile.ZipFile(path) as archive:
-            entries = archive.infolist()
-    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError, struct.error) as error:
-        raise FormatError(
-            msg("queue.damaged_zip_archive", f"{name}: damaged zip archive ({error})"),
-            msg("queue.cut_while_being_copied", "was it cut while being copied?"),
-        ) from error
+    with zip_errors(name), zipfile.ZipFile(path) as archive:
+        entries = archive.infolist()
     if len(entries) > MAX_ENTRIES:
         raise FormatError(
             msg("queue.files_archive", f"{name}: {len(entries):,} files in the archive"),
@@ -55,17 +53,37 @@ def check_zip(path: Path, name: str) -> None:
     _not_a_bomb(name, sum(e.file_size for e in entries), path.stat().st_size)
 
 
+@contextmanager
+def zip_errors(name: str) -> Generator[None]:
+    """Translate errors of a damaged archive inside the block.
+
+    Raises:
+        FormatError: The archive is damaged.
+    """
+    try:
+        with content_errors(
+            msg("queue.damaged_zip", f"{name}: damaged zip archive"),
+            msg("queue.cut_while_being_copied", "was it cut while being copied?"),
+        ):
+            yield
+    except TaskFailure as failure:
+        raise FormatError(failure.error, failure.hint) from None
+
+
+def is_zip(path: Path) -> bool:
+    """Return whether a file starts like a zip."""
+    with path.open("rb") as file:
+        return file.read(len(MAGIC)) == MAGIC
+
+
 def list_members(path: Path, name: str) -> list[str]:
-    """Return the files of a zip; empty for other files.
+    """Return the files of a zip.
 
     Raises:
         FormatError: The archive is damaged or dangerous.
     """
-    with path.open("rb") as file:
-        if file.read(len(MAGIC)) != MAGIC:
-            return []
     check_zip(path, name)
-    with zipfile.ZipFile(path) as archive:
+    with zip_errors(name), zipfile.ZipFile(path) as archive:
         return [entry.filename for entry in archive.infolist() if not entry.is_dir()]
 
 
