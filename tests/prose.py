@@ -59,6 +59,9 @@ VAGUE_NAMES = frozenset(
 )
 #: Positional arguments from which a swap is hard to see.
 MANY_ARGUMENTS = 7
+#: Callables whose signature is *args and which take no keywords: those of ctypes (`function` and `_call` take the types
+#: of arguments, `native` is a C function), of SQLAlchemy, and itertools.chain.
+VARARGS = frozenset(["function", "_call", "native", "Table", "select", "where", "chain"])
 #: Per 10,000 words of documents: a name, a pattern and the highest accepted rate.
 PATTERNS: tuple[tuple[str, str, float], ...] = (
     ("beside", r"\bbesides?\b", 2),
@@ -155,12 +158,13 @@ def vague_variables() -> list[str]:
 
 
 def positional_calls() -> list[str]:
-    """Return the calls with many positional arguments. A starred argument counts once; `msg` and varargs count too."""
+    """Return the calls with many positional arguments, except of `VARARGS`. A starred argument counts once."""
     return [
         f"{place}:{node.lineno}: {ast.unparse(node.func)}"
         for place, tree in sources().items()
         for node in ast.walk(tree)
         if isinstance(node, ast.Call) and len(node.args) >= MANY_ARGUMENTS
+        if ast.unparse(node.func).rpartition(".")[2] not in VARARGS
     ]
 
 

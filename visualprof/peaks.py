@@ -84,7 +84,7 @@ DATASHEET, WHITEPAPER = "datasheet", "architecture"
 
 
 def _device(
-    name: str, units: Units, count: int, mhz: int | tuple[int, int], gb_s: float, source: str, min_gb: int = 0
+    name: str, units: Units, count: int, mhz: int | tuple[int, int], gb_s: float, source: str, *, min_gb: int = 0
 ) -> DeviceModel:
     products, other = mhz if isinstance(mhz, tuple) else (mhz, mhz)
     return DeviceModel(
@@ -105,8 +105,8 @@ DEVICE_MODELS = (
     _device("V100-PCIE", VOLTA, 80, 1380, 900, DATASHEET),
     _device("V100-(?:SXM2|SXM3|DGXS)", VOLTA, 80, 1530, 900, DATASHEET),
     _device("T4", TURING, 40, 1590, 320, DATASHEET),
-    _device("A[18]00.*PCIe", A100, 108, 1410, 1935, DATASHEET, 60),
-    _device("A[18]00", A100, 108, 1410, 2039, DATASHEET, 60),
+    _device("A[18]00.*PCIe", A100, 108, 1410, 1935, DATASHEET, min_gb=60),
+    _device("A[18]00", A100, 108, 1410, 2039, DATASHEET, min_gb=60),
     _device("A100", A100, 108, 1410, 1555, DATASHEET),
     _device("A30", A100, 56, 1440, 933, DATASHEET),
     _device("A10", AMPERE_PRO, 72, 1695, 600, DATASHEET),

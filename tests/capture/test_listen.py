@@ -69,7 +69,17 @@ def rank(tmp_path: Path) -> Iterator[RequestHandler]:
 def wanted(count: int = 2, by: str = "page") -> Request:
     now = time.time_ns()
     workers = ["rank0_near_7", OTHER]
-    return Request("a1", by, count, RecordingOptions().options, workers, [10, 20], [8, 15], now, now + 60 * 10**9)
+    return Request(
+        id="a1",
+        by=by,
+        count=count,
+        options=RecordingOptions().options,
+        workers=workers,
+        starts=[10, 20],
+        read_by=[8, 15],
+        t_ns=now,
+        expires_ns=now + 60 * 10**9,
+    )
 
 
 def other(tmp_path: Path, step: int, state: str = "armed") -> None:
@@ -224,7 +234,17 @@ def test_requests_that_make_no_sense_or_are_old_are_said(
 
     path.write_text("{}")
     until(heard("is no request that can be understood"), each=stepping)
-    old = Request("a1", "page", 1, RecordingOptions().options, [found.worker], [], [], 0, 1)
+    old = Request(
+        id="a1",
+        by="page",
+        count=1,
+        options=RecordingOptions().options,
+        workers=[found.worker],
+        starts=[],
+        read_by=[],
+        t_ns=0,
+        expires_ns=1,
+    )
     aside = path.with_name("aside")
     live.write(aside, old)
     os.utime(aside, (time.time() - 60, time.time() - 60))  # by the clock of the disk

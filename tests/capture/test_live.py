@@ -134,7 +134,17 @@ def test_each_worker_is_named_with_what_it_does(tmp_path: Path, monkeypatch: pyt
         said |= {"stepped_ns": NOW - 30 * S} if state == "hung" else {}
         put(tmp_path, beat(rank, **said))
     names = [found.worker for found in live.beats(tmp_path)]
-    asked = Request("a1", "page", 5, RecordingOptions().options, [*names, "rank9_gone_1"], [], [], NOW, NOW + S)
+    asked = Request(
+        id="a1",
+        by="page",
+        count=5,
+        options=RecordingOptions().options,
+        workers=[*names, "rank9_gone_1"],
+        starts=[],
+        read_by=[],
+        t_ns=NOW,
+        expires_ns=NOW + S,
+    )
     for name, state in zip(names, states, strict=True):
         answered = state in ("armed", "recording", "done", "late")
         put(tmp_path, Ack("a1" if answered else "older", state, 3, None, "why", "a.gz"), worker=name)
@@ -195,7 +205,17 @@ def test_what_is_no_request_is_none(tmp_path: Path, text: str) -> None:
     ],
 )  # fmt: skip
 def test_a_request_asks_for_nothing_else(tmp_path: Path, wrong: dict[str, Any]) -> None:
-    good = Request("a1", "page", 5, RecordingOptions().options, ["x_1"], [5], [4], NOW, NOW)
+    good = Request(
+        id="a1",
+        by="page",
+        count=5,
+        options=RecordingOptions().options,
+        workers=["x_1"],
+        starts=[5],
+        read_by=[4],
+        t_ns=NOW,
+        expires_ns=NOW,
+    )
     put(tmp_path, good)
     assert live.request(tmp_path) == good
     path = tmp_path / live.FOLDER / live.REQUEST

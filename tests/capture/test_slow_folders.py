@@ -136,7 +136,17 @@ def test_an_answer_that_could_not_be_written_is_written_later(tmp_path: Path, mo
     place = Place(Worker(0, 2, "near", 7), tmp_path / "run", "torch", [], "it cannot")
     (place.folder / live.FOLDER).mkdir(parents=True)
     rank, at = RequestHandler(Options(tmp_path, run="run", monitor=False), place), time.time_ns()
-    asked = Request("a1", "page", 2, RecordingOptions().options, ["rank0_near_7"], [10], [8], at, at + 60 * S)
+    asked = Request(
+        id="a1",
+        by="page",
+        count=2,
+        options=RecordingOptions().options,
+        workers=["rank0_near_7"],
+        starts=[10],
+        read_by=[8],
+        t_ns=at,
+        expires_ns=at + 60 * S,
+    )
     really = live.write
     monkeypatch.setattr(live, "write", lambda *_: (_ for _ in ()).throw(LOST))
     with pytest.warns(CaptureWarning, match="is again"):

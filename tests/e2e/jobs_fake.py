@@ -427,11 +427,16 @@ class JobsFake:
         files = {b: {**{key: u[key] for key in same}, **(u["model"] or u["array"] or {})} for b, u in kept.items()}
         machines = [
             Agent(
-                *(row["id"], None, row["name"], row["public"], row["local"], row["address"]),
-                msgspec.convert(row["capabilities"], Capabilities),
-                row["registered_ns"],
-                time.time_ns() if row["online"] else 0,
-                row["standing"],
+                id=row["id"],
+                owner=None,
+                name=row["name"],
+                public=row["public"],
+                local=row["local"],
+                address=row["address"],
+                capabilities=msgspec.convert(row["capabilities"], Capabilities),
+                registered_ns=row["registered_ns"],
+                seen_ns=time.time_ns() if row["online"] else 0,
+                standing=row["standing"],
             )
             for row in self.agents
         ]

@@ -62,7 +62,16 @@ def test_other_hidden_folders_and_what_is_in_a_live_one_stay_hidden(tmp_path: Pa
 
 def test_a_run_is_listed_while_anything_of_it_is_there() -> None:
     runs, live = RunIndex(), RunExtras(ROOT, 7, "/logs/run/.live")
-    span = new_span(LogFile("/logs/run/rank0.json", "run/rank0.json", ROOT, "run", "rank0.json", Version(1, 9, 1)))
+    span = new_span(
+        LogFile(
+            path="/logs/run/rank0.json",
+            file="run/rank0.json",
+            root=ROOT,
+            folder="run",
+            name="rank0.json",
+            version=Version(1, 9, 1),
+        )
+    )
     start = runs.revision
     runs.set_extras({"run": live, ".": RunExtras(ROOT, 5, series=("/logs/w.steps.bin",))})
     assert [(run.id, run.name, run.workers, run.modified_ns) for run in runs.listing().runs] == [

@@ -15,7 +15,11 @@ ROOT = Root(Path("/logs"), "")
 
 def span(folder: str, name: str, modified_ns: int = 1) -> Span:
     file = f"{folder}/{name}"
-    return new_span(LogFile(f"/logs/{file}", file, ROOT, folder, name, Version(1, modified_ns, 1)))
+    return new_span(
+        LogFile(
+            path=f"/logs/{file}", file=file, root=ROOT, folder=folder, name=name, version=Version(1, modified_ns, 1)
+        )
+    )
 
 
 def rank(run: int, worker: int = 0, modified_ns: int = 1) -> Span:

@@ -82,7 +82,7 @@ def request(key: str = "key", *specs: Spec, **changes: Any) -> Request:
 
 def member(queue: JobServices, name: str = "a", public: bool = True, known: Capabilities | None = None) -> Agent:
     """A registered agent."""
-    _, token = queue.agents.register(name, public, False, "", known or capabilities())
+    _, token = queue.agents.register(name, public=public, local=False, address="", capabilities=known or capabilities())
     return queue.agents.authenticate(token)
 
 

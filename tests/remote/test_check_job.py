@@ -60,7 +60,19 @@ class Known:
             platform, "x86_64", "Linux", "host", "cpu", 2, 1 << 34, 2, "0.1", runtimes=runtimes  # type: ignore[arg-type]
         )  # fmt: skip
         seen = time.time_ns() - int(seen_s * 1e9)
-        self.machines.append(Agent(identity, None, "box", True, False, "10.0.0.7", can, 0, seen))
+        self.machines.append(
+            Agent(
+                id=identity,
+                owner=None,
+                name="box",
+                public=True,
+                local=False,
+                address="10.0.0.7",
+                capabilities=can,
+                registered_ns=0,
+                seen_ns=seen,
+            )
+        )
 
 
 @cache

@@ -38,7 +38,17 @@ BERT = {
 def agent(identity: str, platform: Any, *runtimes: tuple[str, str, str], online: bool = True, name: str = "") -> Agent:
     found = [Runtime(b, v, "python", "3.11", devices.split()) for b, v, devices in runtimes]
     can = Capabilities(platform, "", "", "", "", 1, 1, 0, "", runtimes=found)
-    return Agent(identity, None, name or identity, True, False, "", can, 0, time.time_ns() if online else 0)
+    return Agent(
+        id=identity,
+        owner=None,
+        name=name or identity,
+        public=True,
+        local=False,
+        address="",
+        capabilities=can,
+        registered_ns=0,
+        seen_ns=time.time_ns() if online else 0,
+    )
 
 
 ORT = "onnxruntime"

@@ -89,7 +89,7 @@ def test_two_servers_that_start_at_once_make_the_tables_once(postgres: Postgres)
 def test_the_first_schema_is_brought_up_to_date_and_keeps_its_rows(postgres: Postgres) -> None:
     url = postgres.new()
     database = open_database(url, NOWHERE)
-    Agents(database, 30).register("box", True, False, "", capabilities())
+    Agents(database, 30).register("box", public=True, local=False, address="", capabilities=capabilities())
     migrate(database, "it", target="0001")
     database.close()
     database = open_database(url, NOWHERE)
@@ -182,7 +182,7 @@ def test_a_writer_that_hangs_makes_the_others_busy(url: str, monkeypatch: pytest
 
 def test_texts_may_have_any_length_and_a_nul(database: Database) -> None:
     agents = Agents(database, 30)
-    agents.register("a\0b", True, False, "x" * 200, capabilities())
+    agents.register("a\0b", public=True, local=False, address="x" * 200, capabilities=capabilities())
     assert [agent.name for agent in agents.list_visible()] == ["a�b"]
     with database.write() as connection:
         connection.execute(insert(runs).values(folder="f" * 1000, visibility="public"))

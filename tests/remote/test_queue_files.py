@@ -208,7 +208,7 @@ def test_secrets_are_for_their_owner_alone(remote: JobService) -> None:
 
 def test_tokens_of_agents_are_not_in_the_database(remote: JobService) -> None:
     queue = remote.open()
-    _, token = queue.agents.register("a", True, False, "", member(queue).capabilities)
+    _, token = queue.agents.register("a", public=True, local=False, address="", capabilities=member(queue).capabilities)
     assert queue.agents.authenticate(token).name == "a"
     data = b"".join(path.read_bytes() for path in remote.folder.glob("jobs.sqlite*"))
     assert token.encode() not in data

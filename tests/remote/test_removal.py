@@ -179,7 +179,9 @@ def test_a_machine_that_is_put_out_loses_its_task_and_does_not_come_back(tmp_pat
 def test_the_servers_own_machine_is_not_put_out(tmp_path: Path) -> None:
     with opened(tmp_path / "runs") as remote:
         agents = remote.open().agents
-        own, _ = agents.register("local", True, True, "", member(remote.open()).capabilities)
+        own, _ = agents.register(
+            "local", public=True, local=True, address="", capabilities=member(remote.open()).capabilities
+        )
         with pytest.raises(Conflict, match="belongs to this server"):
             agents.update(own, None, None, "out")
         agents.update(own, None, None, "drained")

@@ -511,7 +511,17 @@ def agent(name: str, *backends: str, online: bool = True, platform: str = "x86")
     devices = ["cpu", "cuda:0"][: 1 + (platform == "cuda")]
     runtimes = [Runtime(backend, "1", "python", "3.11", devices) for backend in backends]
     can = Capabilities(platform, "", "", name, "", 1, 1, 0, "", runtimes=runtimes)  # type: ignore[arg-type]
-    return Agent(f"id-{name}", None, name, True, False, "", can, 0, time.time_ns() if online else 0)
+    return Agent(
+        id=f"id-{name}",
+        owner=None,
+        name=name,
+        public=True,
+        local=False,
+        address="",
+        capabilities=can,
+        registered_ns=0,
+        seen_ns=time.time_ns() if online else 0,
+    )
 
 
 def test_specs_are_the_product_of_lists_with_readable_ids() -> None:

@@ -104,7 +104,7 @@ class Heartbeat:
     at: str = ""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Request:
     """Request to record steps.
 
@@ -397,7 +397,15 @@ def ask(run: Path, wish: RecordingOptions, by: str, asker: str = "") -> Request:
             wait_ns += 2 * (starts[-1] - latest) * max(beat.step_ns or 0 for beat in able)
         names = [beat.worker for beat in able]
         asked = Request(
-            secrets.token_hex(8), by, wish.count, wish.options, names, starts, read_by, now_ns, now_ns + wait_ns
+            id=secrets.token_hex(8),
+            by=by,
+            count=wish.count,
+            options=wish.options,
+            workers=names,
+            starts=starts,
+            read_by=read_by,
+            t_ns=now_ns,
+            expires_ns=now_ns + wait_ns,
         )
         write(run / FOLDER / REQUEST, asked)
     return asked

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 from visualprof.capture.topics import Topics
@@ -38,6 +38,7 @@ class Options:
     """
 
     logdir: str | os.PathLike[str]
+    _: KW_ONLY
     steps: int = 5
     topics: Topics = Topics.ALL
     memory: bool = True

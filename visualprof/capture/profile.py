@@ -74,9 +74,21 @@ def profile(
         CaptureError: On entry, if the framework is unknown or the folder cannot be written.
     """
     options = Options(
-        logdir, steps, topics, memory, shapes, stacks, align_time, show_operator_name, monitor, framework or "",
-        model, inputs, max_files, run,
-    )  # fmt: skip
+        logdir,
+        steps=steps,
+        topics=topics,
+        memory=memory,
+        shapes=shapes,
+        stacks=stacks,
+        align_time=align_time,
+        show_operator_name=show_operator_name,
+        monitor=monitor,
+        framework=framework or "",
+        model=model,
+        inputs=inputs,
+        max_files=max_files,
+        run=run,
+    )
     return Profile(options, wait + warmup, repeat)
 
 

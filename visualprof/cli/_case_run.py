@@ -259,7 +259,17 @@ def submit_to_agents(args: argparse.Namespace, cases: Sequence[Case]) -> int:
     for case in cases:
         framework, blob = _framework(args, case), _upload_bundle(server, case, Path(args.data) if args.data else None)
         for command, agent in itertools.product(_commands(args), args.agent.split(",")):
-            job = case_job(case, blob, vendor, framework, command, agents[agent], device, args.timeout, limits)
+            job = case_job(
+                case,
+                blob,
+                vendor,
+                framework=framework,
+                command=command,
+                agent=agents[agent],
+                device=device,
+                timeout_s=args.timeout,
+                step_timeouts=limits,
+            )
             jobs.append(server.post("jobs", asdict(job))["job"]["id"])
             print(
                 f"job {jobs[-1]}: {case.name} on {agent}: {server.url}#/run?job={jobs[-1]}", file=_watch.stream(False)

@@ -119,7 +119,15 @@ def _run_here(args: argparse.Namespace, stage: Stage, asked: DraftFields) -> tup
         result = work / "box" / "out"
         try:
             result = run_local_task(
-                drafted.request, files, stages, machine, memory, bundle.child_archive(), work, _say, begun
+                drafted.request,
+                files,
+                stages,
+                machine=machine,
+                memory_bytes=memory,
+                code=bundle.child_archive(),
+                folder=work,
+                say=_say,
+                earlier_trials=begun,
             )
         except TaskFailure as failure:
             raise VisualprofError(failure.error, failure.hint) from None
@@ -212,7 +220,17 @@ class _LocalQueue:
         from visualprof.remote.queue.store.records import Agent
 
         now = time.time_ns()
-        self._agent = Agent("here", None, "this machine", False, True, "", capabilities, now, now)
+        self._agent = Agent(
+            id="here",
+            owner=None,
+            name="this machine",
+            public=False,
+            local=True,
+            address="",
+            capabilities=capabilities,
+            registered_ns=now,
+            seen_ns=now,
+        )
         self._kept: dict[str, Json] = {}
         self._folder = folder
         self.urgent = True

@@ -171,7 +171,16 @@ def _effective(args: argparse.Namespace, call: Call, folder: Path) -> dict[str, 
     memory = round(MEMORY_SHARE * psutil.virtual_memory().total)
     code, work = bundle.child_archive(), folder / "work"
     try:
-        out = run_local_task(request, TaskFiles(file), ("measure:0",), machine, memory, code, work, _say)
+        out = run_local_task(
+            request,
+            TaskFiles(file),
+            ("measure:0",),
+            machine=machine,
+            memory_bytes=memory,
+            code=code,
+            folder=work,
+            say=_say,
+        )
     except TaskFailure as failure:
         raise VisualprofError(failure.error, failure.hint) from None
     environment: dict[str, Any] = json.loads((out / "env.json").read_text("utf-8"))

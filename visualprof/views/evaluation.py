@@ -151,7 +151,7 @@ def _dot(report: Report, point: Point, *value: float | None, size: int = 8) -> c
 
 
 def _series(
-    reports: Sequence[Report], names: Sequence[str], shown: Callable[[Point], Any], *keys: str
+    reports: Sequence[Report], names: Sequence[str], shown: Callable[[Point], Any], keys: Sequence[str]
 ) -> list[tuple[str, list[charts.Option]]]:
     """Return per report its name and its points with values for the metrics."""
     return [
@@ -161,7 +161,7 @@ def _series(
 
 
 def _over_batch(reports: Sequence[Report], names: Sequence[str], key: str) -> charts.Option:
-    series = _series(reports, names, lambda p: p.batch > 0 and getattr(p, key) is not None, "batch", key, "p50_ns")
+    series = _series(reports, names, lambda p: p.batch > 0 and getattr(p, key) is not None, ("batch", key, "p50_ns"))
     if not any(points for _, points in series):
         return {}
     fields = (("@t:column.batch", "count"), (f"@t:column.{key}", "count"), ("@t:column.p50_ns", "ns"))
@@ -173,7 +173,7 @@ def _over_batch(reports: Sequence[Report], names: Sequence[str], key: str) -> ch
 def _latency(reports: Sequence[Report], names: Sequence[str]) -> charts.Option:
     """Return the chart of the median with its points, and of p95 and p99, where n suffices, as broken lines."""
     curves = {
-        key: _series(reports, names, lambda p, k=key: p.batch > 0 and getattr(p, k), "batch", key, "p95_ns", "p99_ns")
+        key: _series(reports, names, lambda p, k=key: p.batch > 0 and getattr(p, k), ("batch", key, "p95_ns", "p99_ns"))
         for key in LINE
     }
     lines = [
@@ -195,7 +195,7 @@ def _tradeoff(reports: Sequence[Report], names: Sequence[str]) -> charts.Option:
     key = "p99_ns" if shown and all(p.p99_ns for p in shown) else "p50_ns"
     if not shown:
         return {}
-    series = _series(reports, names, lambda p: p.samples_per_s and p.p50_ns, key, "samples_per_s", "batch")
+    series = _series(reports, names, lambda p: p.samples_per_s and p.p50_ns, (key, "samples_per_s", "batch"))
     fields = ((f"@t:column.{key}", "ns"), ("@t:column.samples_per_s", "count"), ("@t:column.batch", "count"))
     option = charts.scatter(series, fields, [_line(name, points) for name, points in series if points])
     drawn: Any = option["series"]

@@ -41,7 +41,7 @@ def notify_job_owners(database: Database, compare: Compare | None = None) -> Non
             kind = "job_failed" if row.failed else "job_finished"
             notify(connection, [row.owner], kind, row.id, request.name or request.model.name, row.ended_ns)
             if regression := slower.get(row.id):
-                notify(connection, [row.owner], "regression", row.id, regression[0], row.ended_ns, regression[1])
+                notify(connection, [row.owner], "regression", row.id, regression[0], row.ended_ns, slower=regression[1])
 
 
 def notify_lost_machines(database: Database, lease_s: float) -> None:

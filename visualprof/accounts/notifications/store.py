@@ -85,9 +85,15 @@ def notification_from_row(row: AnyRow) -> Notification:
 
 
 def notify(
-    connection: Connection, people: Iterable[str], kind: Kind, subject: str, name: str, at_ns: int,
+    connection: Connection,
+    people: Iterable[str],
+    kind: Kind,
+    subject: str,
+    name: str,
+    at_ns: int,
+    *,
     slower: Regression | None = None,
-) -> None:  # fmt: skip
+) -> None:
     """Notify users of an event, once, in the transaction that found it.
 
     Args:

@@ -361,7 +361,9 @@ def _load_listing(base: Path) -> _Listing | None:
 
 
 def _examine_head(path: Path, version: Version) -> Verdict:
-    verdict = examine(LogFile(str(path), path.name, Root(path.parent, ""), "", path.name, version))
+    verdict = examine(
+        LogFile(path=str(path), file=path.name, root=Root(path.parent, ""), folder="", name=path.name, version=version)
+    )
     if verdict.kind == "other" and path.name.lower().endswith(model_suffixes()):
         model = recognize_model(Source(path))
         return replace(verdict, format=model.name if model else "")

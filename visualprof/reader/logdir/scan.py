@@ -89,7 +89,7 @@ class Verdict(msgspec.Struct, frozen=True):
     hint: str = ""
 
 
-class LogFile(msgspec.Struct, frozen=True):
+class LogFile(msgspec.Struct, frozen=True, kw_only=True):
     """A file.
 
     Attributes:
@@ -230,7 +230,14 @@ def _resolves_below(root: Root, path: str) -> bool:
 
 def _log_file(root: Root, folder: str, name: str, path: str, status: os.stat_result, captures: int) -> LogFile:
     version = Version(status.st_size, status.st_mtime_ns, status.st_ino, captures)
-    return LogFile(path, _user_path(root, f"{folder}/{name}" if folder else name), root, folder, name, version)
+    return LogFile(
+        path=path,
+        file=_user_path(root, f"{folder}/{name}" if folder else name),
+        root=root,
+        folder=folder,
+        name=name,
+        version=version,
+    )
 
 
 def _user_path(root: Root, relative: str) -> str:

@@ -22,7 +22,7 @@ SKIPPED_FOLDERS = ("__pycache__",)
 FUNCTIONS = ("build_dataloader", "create_model", "evaluator", "export_model", "model_forward", "engine_forward")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Case:
     """A case.
 
@@ -112,17 +112,17 @@ def read_case(path: Path, name: str = "") -> Case:
     data = [*_texts(about, "data"), *_texts(about, "weights")]
     data_folder = code / "data"
     return Case(
-        name,
-        frameworks,
-        dict(_files(name, code, engines)),
-        texts.yaml(configs / CONFIGURATIONS),
-        texts.yaml(configs / PARAMETERS),
-        dict(_vendors(texts, configs / "vendor_config")),
-        str(about.get("title") or ""),
-        str(about.get("framework") or (frameworks[0] if len(frameworks) == 1 else "")),
-        data_folder if data_folder.is_dir() else None,
-        tuple(data),
-        dict(_requirements(texts, code, frameworks)),
+        name=name,
+        frameworks=frameworks,
+        files=dict(_files(name, code, engines)),
+        case=texts.yaml(configs / CONFIGURATIONS),
+        parameters=texts.yaml(configs / PARAMETERS),
+        vendors=dict(_vendors(texts, configs / "vendor_config")),
+        title=str(about.get("title") or ""),
+        framework=str(about.get("framework") or (frameworks[0] if len(frameworks) == 1 else "")),
+        data_dir=data_folder if data_folder.is_dir() else None,
+        data=tuple(data),
+        requirements=dict(_requirements(texts, code, frameworks)),
     )
 
 

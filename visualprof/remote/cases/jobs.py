@@ -24,6 +24,7 @@ def case_job(
     case: Case,
     blob: str,
     vendor: Vendor,
+    *,
     framework: str,
     command: Mapping[str, Any],
     agent: str,

@@ -146,7 +146,15 @@ class AgentLink(Resource):
         address, known = asked.address or client_address(), (asked.agent, asked.token)
         agents, local = self._job_service.open().agents, bool(g.local)
         join = self._machines.join(_bearer_token(), asked.name, client_address()) if self._machines else None
-        agent, token = agents.register(asked.name, asked.public, local, address, asked.capabilities, known, join)
+        agent, token = agents.register(
+            asked.name,
+            public=asked.public,
+            local=local,
+            address=address,
+            capabilities=asked.capabilities,
+            credentials=known,
+            join=join,
+        )
         return RegistrationAnswer(agent, token, self._job_service.intervals)
 
     def _registration(self, body: bytes) -> Registration:

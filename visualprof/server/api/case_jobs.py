@@ -187,4 +187,14 @@ def _requests(body: CaseRequest, case: Case, vendor: Vendor, settings: dict[str,
     limits = {} if body.step_timeout_s is None else {"": body.step_timeout_s}
     chosen = [{**settings, "compiler": one} for one in body.compilers] or [settings]
     for command, agent in itertools.product(chosen, body.agents):
-        yield case_job(case, blob, vendor, framework, command, agent, device, body.timeout_s, limits)
+        yield case_job(
+            case,
+            blob,
+            vendor,
+            framework=framework,
+            command=command,
+            agent=agent,
+            device=device,
+            timeout_s=body.timeout_s,
+            step_timeouts=limits,
+        )

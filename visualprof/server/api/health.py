@@ -81,7 +81,7 @@ class MachinesHealth(msgspec.Struct):
     skewed: list[SkewedMachine]
 
 
-class ProcessHealth(msgspec.Struct):
+class ProcessHealth(msgspec.Struct, kw_only=True):
     """server_bytes: resident memory of this process; of those that it started: children, children_bytes.
 
     reading, unread: files that are being read, and that wait for it. load: processes that wanted a processor in the
@@ -113,7 +113,7 @@ class HealthWarning(msgspec.Struct):
     hint: str
 
 
-class HealthAnswer(msgspec.Struct):
+class HealthAnswer(msgspec.Struct, kw_only=True):
     """Of the server that answers; behind a proxy others may be, too. database, queue: null before anything was kept.
 
     backup_ns: the last that `visualprof admin backup` made, null when none is known.
@@ -153,10 +153,18 @@ class Health(Resource):
     def _health(self) -> HealthAnswer:
         queue = self._job_service.open_existing()
         found = HealthAnswer(
-            __version__, self._started_ns, time.time_ns(), _database_health(queue) if queue else None, self._disks(),
-            _queue_health(queue) if queue else None, self._machines(queue), self._processes(),
-            build_row(ResponseHealth, self._meter.stats()), _last_backup(queue) if queue else None, [],
-        )  # fmt: skip
+            version=__version__,
+            started_ns=self._started_ns,
+            asked_ns=time.time_ns(),
+            database=_database_health(queue) if queue else None,
+            disks=self._disks(),
+            queue=_queue_health(queue) if queue else None,
+            machines=self._machines(queue),
+            processes=self._processes(),
+            answers=build_row(ResponseHealth, self._meter.stats()),
+            backup_ns=_last_backup(queue) if queue else None,
+            warnings=[],
+        )
         problem = None if self._job_service.read_only else self._job_service.problem
         found.warnings = [
             *([HealthWarning(*problem)] if problem else []),
@@ -185,9 +193,14 @@ class Health(Resource):
         children = [size for child in me.children(recursive=True) if (size := _resident_bytes(child)) is not None]
         load = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
         return ProcessHealth(
-            _resident_bytes(me) or 0, len(children), sum(children), states.count("parsing"), states.count("waiting"),
-            load, os.cpu_count() or 1,
-        )  # fmt: skip
+            server_bytes=_resident_bytes(me) or 0,
+            children=len(children),
+            children_bytes=sum(children),
+            reading=states.count("parsing"),
+            unread=states.count("waiting"),
+            load=load,
+            cores=os.cpu_count() or 1,
+        )
 
 
 def _disk_health(place: DiskRole, path: Path, used_bytes: int | None) -> DiskHealth:

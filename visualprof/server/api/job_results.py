@@ -82,4 +82,4 @@ def _result_file(root: Root, run: str, name: str) -> LogFile | None:
     except OSError:
         return None
     version = Version(status.st_size, status.st_mtime_ns, status.st_ino)
-    return LogFile(str(path), f"{run}/{name}", root, run, name, version)
+    return LogFile(path=str(path), file=f"{run}/{name}", root=root, folder=run, name=name, version=version)

@@ -86,7 +86,7 @@ class JobsQuery(Query):
     since: Annotated[int, Meta(ge=0, le=2**53, description="revision of an earlier answer")] | None = None
 
 
-class JobsAnswer(msgspec.Struct):
+class JobsAnswer(msgspec.Struct, kw_only=True):
     """Jobs, the newest first: all of them, or those that changed since a revision, new ones among them.
 
     revision: grows with every change. since: null when these are all: no revision was given, or a job is gone or seen
@@ -121,7 +121,7 @@ class PointRow(PointHead, kw_only=True):
 msgspec.json.Decoder(PointRow)  # prepares it for `convert`, while the module is imported: see `reader.trace.codec`
 
 
-class JobAnswer(msgspec.Struct):
+class JobAnswer(msgspec.Struct, kw_only=True):
     """One job with what was submitted and the points so far. unserved: specs that no online machine can run.
 
     results: of the tasks that have one: where and how they really ran, and what is to be known of their numbers.
@@ -223,7 +223,15 @@ class JobList:
         error, hint = problem or (None, None)
         jobs = cast("list[JobRow]", [kept.row for kept in mine])
         told_revision = self._revisions.revision(viewer, since, max(revision, 0), bool(mine))
-        return JobsAnswer(told_revision, since, jobs, dict(islice(told, _MAX_WAITS)), gone, error, hint)
+        return JobsAnswer(
+            revision=told_revision,
+            since=since,
+            jobs=jobs,
+            waits=dict(islice(told, _MAX_WAITS)),
+            leaving=gone,
+            problem=error,
+            hint=hint,
+        )
 
     def get(self, name: str) -> JobAnswer:
         """A job with its points.
@@ -241,7 +249,17 @@ class JobList:
         shown = self._job_rows(queue, [job], counts)[0]
         waits = {} if job.state in FINAL else self._waiting_reasons(queue, name)
         removed_ns = queue.retention.due_times(name).get(name)
-        return JobAnswer(shown, job.request, rows, unserved, results, verdicts, waits, job.kept, removed_ns)
+        return JobAnswer(
+            job=shown,
+            request=job.request,
+            points=rows,
+            unserved=unserved,
+            results=results,
+            verdicts=verdicts,
+            waits=waits,
+            kept=job.kept,
+            removed_ns=removed_ns,
+        )
 
     def keep(self, name: str, kept: bool) -> JobAnswer:
         """A job stays, whatever the server's rules say, or does not any more.

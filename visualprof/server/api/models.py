@@ -41,7 +41,7 @@ MAX_UPLOADS = 4  # at once: each takes a thread of the server until its model is
 UPLOAD_WAIT_S = MODEL_LIMITS.timeout_s + 10
 
 
-class ModelEntry(msgspec.Struct):
+class ModelEntry(msgspec.Struct, kw_only=True):
     """A model file. run: id of the run in the same folder, where that has one only."""
 
     id: str
@@ -154,7 +154,16 @@ class Models:
                 around = folders.get((file.root.prefix, file.folder), ())
                 run = files.get(file.path) or (next(iter(around)) if len(around) == 1 else None)
                 size, modified_ns = file.version.size, file.version.mtime_ns
-                model = ModelEntry(file.file, file.name, file.file, format, run, size, modified_ns, uploaded=False)
+                model = ModelEntry(
+                    id=file.file,
+                    name=file.name,
+                    file=file.file,
+                    format=format,
+                    run=run,
+                    size_bytes=size,
+                    modified_ns=modified_ns,
+                    uploaded=False,
+                )
                 entries.append((model, Path(file.path)))
         self._found = revision, entries, skipped
         return entries, skipped
@@ -330,4 +339,6 @@ def _version(file: LogFile) -> tuple[str, int, int]:
 
 def uploaded_entry(name: str, file: str, format: str, size: int, modified_ns: int) -> ModelEntry:
     """A model of no log directory. name: its id."""
-    return ModelEntry(name, file, file, format, None, size, modified_ns, uploaded=True)
+    return ModelEntry(
+        id=name, name=file, file=file, format=format, run=None, size_bytes=size, modified_ns=modified_ns, uploaded=True
+    )

@@ -61,7 +61,7 @@ class ReportSummary(msgspec.Struct):
     best_p50_ns: int | None
 
 
-class ParentComparison(msgspec.Struct):
+class ParentComparison(msgspec.Struct, kw_only=True):
     """The newest pair of reports of a version and its parent that one machine measured in one way, at one batch size.
 
     That of the sizes of both at which the version is fastest.
@@ -294,7 +294,13 @@ def _compare_with_parent(mine: Sequence[Report], theirs: Sequence[Report]) -> Pa
         before = other.point(best.batch) if best else None
         if best and before and _measurement_setup(one) == _measurement_setup(other):
             return ParentComparison(
-                one.spec, one.agent, best.batch, best.samples_per_s, before.samples_per_s, best.p50_ns, before.p50_ns
+                spec=one.spec,
+                agent=one.agent,
+                batch=best.batch,
+                samples_per_s=best.samples_per_s,
+                parent_samples_per_s=before.samples_per_s,
+                p50_ns=best.p50_ns,
+                parent_p50_ns=before.p50_ns,
             )
     return None
 

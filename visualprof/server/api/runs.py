@@ -30,7 +30,7 @@ _UNPARSED_DEFAULTS: dict[str, Any] = {
 }  # fmt: skip
 
 
-class Status(msgspec.Struct):
+class Status(msgspec.Struct, kw_only=True):
     """The server itself.
 
     native_reader: is it in use? `yes (x86_64)`, or `no: ` and why. private: reading needs the session's token, too.
@@ -79,7 +79,7 @@ class Worker(msgspec.Struct):
     spans: list[Span]
 
 
-class Run(msgspec.Struct):
+class Run(msgspec.Struct, kw_only=True):
     """What ran together. workers: none while nothing is recorded.
 
     live: processes of it listen, or did (`/live` says which). series: it has times of steps (`/live/steps`).
@@ -155,9 +155,16 @@ class Runs(Resource):
         roots = [] if me.scope is not None else [root.address or str(root.path) for root in self._logdir.roots]
         watching = "events" if self._logdir.watching == "events" else "polling"
         return Status(
-            __version__, native.describe_state(), self._language or None, self._read_only, self._private, roots,
-            watching, current_user(me), me.ends_ns,
-        )  # fmt: skip
+            version=__version__,
+            native_reader=native.describe_state(),
+            language=self._language or None,
+            read_only=self._read_only,
+            private=self._private,
+            logdirs=roots,
+            watching=watching,
+            person=current_user(me),
+            link_ends_ns=me.ends_ns,
+        )
 
     @get("/runs", needs="link")
     def runs(self) -> RunsAnswer | Response:
@@ -221,7 +228,15 @@ def _run_row(run: listing.Run) -> Run:
     frameworks = {span.framework for worker in workers for span in worker.spans if span.framework}
     beside = run.extras
     live, series = bool(beside and beside.live), bool(beside and beside.series)
-    return Run(run.id, run.name, sorted(frameworks), run.modified_ns, live, series, workers)
+    return Run(
+        id=run.id,
+        name=run.name,
+        frameworks=sorted(frameworks),
+        modified_ns=run.modified_ns,
+        live=live,
+        series=series,
+        workers=workers,
+    )
 
 
 def _span_row(span: listing.Span) -> Span:

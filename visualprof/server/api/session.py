@@ -54,7 +54,7 @@ class CurrentUser(msgspec.Struct):
     session: bool
 
 
-class SessionAnswer(msgspec.Struct):
+class SessionAnswer(msgspec.Struct, kw_only=True):
     """trusted: whoever asks may act. accounts: people log in here. person: who did; null for nobody.
 
     registration: whether people make their accounts themselves. token: what the page sends with every change.
@@ -248,9 +248,16 @@ class Session(Resource):
         registration = self._accounts.registration if self._accounts else "off"
         person, trusted = current_user(principal), principal.may("member")
         return SessionAnswer(
-            trusted, bool(self._accounts), registration, person, principal.csrf, bool(self._settings.user_header),
-            urlsplit(self._settings.oidc).hostname or "", self._by_mail is not None, self._settings.store is not None,
-        )  # fmt: skip
+            trusted=trusted,
+            accounts=bool(self._accounts),
+            registration=registration,
+            person=person,
+            token=principal.csrf,
+            by_proxy=bool(self._settings.user_header),
+            issuer=urlsplit(self._settings.oidc).hostname or "",
+            by_mail=self._by_mail is not None,
+            direct=self._settings.store is not None,
+        )
 
 
 def current_user(principal: Principal) -> CurrentUser | None:

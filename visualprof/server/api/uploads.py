@@ -63,7 +63,7 @@ class UploadedModel(msgspec.Struct):
     external: list[External]
 
 
-class UploadAnswer(msgspec.Struct):
+class UploadAnswer(msgspec.Struct, kw_only=True):
     """A file that was kept; its blob is named by jobs. graph: id of a model for the Graph page, else null.
 
     kind: a part has weights of a model. others: further files of the same upload, where it was an archive: the other
@@ -235,8 +235,20 @@ def _model_entries(job_service: JobService, id: str) -> list[Entry]:
 def _upload_answer(upload: UploadedFile) -> UploadAnswer:
     content, blob = upload.content, upload.blob
     if isinstance(content, InspectedArray):
-        return UploadAnswer(blob, upload.name, upload.size, "array", None, content, None)
+        return UploadAnswer(
+            blob=blob, name=upload.name, size_bytes=upload.size, kind="array", model=None, array=content, graph=None
+        )
     if isinstance(content, InspectedPart):
-        return UploadAnswer(blob, upload.name, upload.size, "part", None, None, None)
+        return UploadAnswer(
+            blob=blob, name=upload.name, size_bytes=upload.size, kind="part", model=None, array=None, graph=None
+        )
     model = build_row(UploadedModel, content)
-    return UploadAnswer(blob, upload.name, upload.size, "model", model, None, graph_id(blob, content.format))
+    return UploadAnswer(
+        blob=blob,
+        name=upload.name,
+        size_bytes=upload.size,
+        kind="model",
+        model=model,
+        array=None,
+        graph=graph_id(blob, content.format),
+    )

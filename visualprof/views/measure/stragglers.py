@@ -210,7 +210,11 @@ def find_outliers(ranks: Sequence[RankSteps], times: RankTimes, process_groups: 
         )
         for (unit, name, members), (excess_ns, steps, _), reported in zip(level, lateness, is_reported, strict=True):
             if reported:
-                outliers.append(_make_outlier(ranks, times, unit, name, members, excess_ns, steps))
+                outliers.append(
+                    _make_outlier(
+                        ranks, times, unit=unit, name=name, members=members, excess_ns=excess_ns, is_late=steps
+                    )
+                )
     stages = list(_stage_outliers(ranks, times, process_groups, limits))
     return sorted(
         [*_largest_units(outliers), *stages],
@@ -282,7 +286,14 @@ def beyond_chance(is_late: Mask, in_most_steps: Sequence[bool]) -> list[bool]:
 
 
 def _make_outlier(
-    ranks: Sequence[RankSteps], times: RankTimes, unit: Unit, name: str, members: Ints, excess_ns: Floats, is_late: Mask
+    ranks: Sequence[RankSteps],
+    times: RankTimes,
+    *,
+    unit: Unit,
+    name: str,
+    members: Ints,
+    excess_ns: Floats,
+    is_late: Mask,
 ) -> Outlier:
     """Return an outlier with its cause."""
     part_excess = [
@@ -406,10 +417,10 @@ def _stage_outliers(
             matrix = _make_outlier(
                 first_ranks,
                 typical,
-                "stage",
-                str(int(stage[members[0]])),
-                np.array([stage_row]),
-                excess_ns[stage_row],
-                excess_ns[stage_row] > 0,
+                unit="stage",
+                name=str(int(stage[members[0]])),
+                members=np.array([stage_row]),
+                excess_ns=excess_ns[stage_row],
+                is_late=excess_ns[stage_row] > 0,
             )
             yield msgspec.structs.replace(matrix, members=members)

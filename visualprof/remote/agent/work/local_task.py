@@ -50,6 +50,7 @@ def run_local_task(
     request: Request,
     files: TaskFiles,
     stages: Sequence[str],
+    *,
     machine: Machine,
     memory_bytes: int,
     code: bytes,

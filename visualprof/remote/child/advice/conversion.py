@@ -18,6 +18,7 @@ def run_conversion(
     python: str,
     step: ConversionStep,
     model: Path,
+    *,
     data: Path | None,
     folder: Path,
     bounds: ProcessLimits,

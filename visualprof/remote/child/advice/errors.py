@@ -33,7 +33,7 @@ class Top1:
     sure: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class OutputError:
     """The difference of the output that differs most.
 
@@ -94,11 +94,21 @@ class Comparison:
     def error(self) -> OutputError:
         """Return the error of the worst output; outputs are numbered from 0."""
         if self._broken or not self._sums:
-            return OutputError(self._broken or msg("child.there_nothing_compare", "there are no outputs to compare"))
+            return OutputError(
+                broken=self._broken or msg("child.there_nothing_compare", "there are no outputs to compare")
+            )
         errors = [_output_error(i, sums) for i, sums in enumerate(self._sums)]
         worst = max(errors, key=lambda error: error.relative or 0.0)
         top1 = _top1(self._sums[0]) if self._classifies else None
-        return OutputError("", worst.output, worst.max_abs, worst.relative, worst.l2, worst.cosine, top1)
+        return OutputError(
+            broken="",
+            output=worst.output,
+            max_abs=worst.max_abs,
+            relative=worst.relative,
+            l2=worst.l2,
+            cosine=worst.cosine,
+            top1=top1,
+        )
 
 
 def _incomparable(original: Sequence[Any], candidate: Sequence[Any]) -> str:
@@ -164,7 +174,7 @@ def _output_error(output: int, sums: _Sums) -> OutputError:
     l2 = float(np.sqrt(sums.difference / sums.original)) if sums.original else float(np.sqrt(sums.difference))
     norms = float(np.sqrt(sums.original) * np.sqrt(sums.candidate))
     cosine = None if sums.widest == 1 or not norms else max(0.0, 1 - sums.product / norms)
-    return OutputError("", output, sums.max_abs, relative, l2, cosine)
+    return OutputError(broken="", output=output, max_abs=sums.max_abs, relative=relative, l2=l2, cosine=cosine)
 
 
 def _top1(sums: _Sums) -> Top1 | None:

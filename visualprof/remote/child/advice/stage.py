@@ -181,7 +181,15 @@ class AdviceStage:
 
     def _convert(self, step: ConversionStep, model: Path, folder: Path) -> Json:
         limit_s, data = self.asked.candidate_s, self.sets.data
-        return run_conversion(self.task.converters[step.converter][0], step, model, data, folder, self.bounds, limit_s)
+        return run_conversion(
+            self.task.converters[step.converter][0],
+            step,
+            model,
+            data=data,
+            folder=folder,
+            bounds=self.bounds,
+            limit_s=limit_s,
+        )
 
     def _load(self, name: str, model: Path, spec: Spec) -> LoadedModel:
         """Load a model in a process, and compute its outputs for every input set."""

@@ -201,7 +201,15 @@ class Bench:
                 )
             folder, step, data = self.folder / "made" / name, ConversionStep(name), self.sets.data
             shutil.rmtree(folder, ignore_errors=True)
-            made = run_conversion(pythons[0], step, self.task.model, data, folder, self._bounds, self.asked.step_s)
+            made = run_conversion(
+                pythons[0],
+                step,
+                self.task.model,
+                data=data,
+                folder=folder,
+                bounds=self._bounds,
+                limit_s=self.asked.step_s,
+            )
             file = folder / "out" / "made" / Path(str(made["file"])).name
             self._models[name] = file, converter(name).settings
         return self._models[name]

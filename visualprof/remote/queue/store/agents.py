@@ -103,6 +103,7 @@ class Agents:
     def register(
         self,
         name: str,
+        *,
         public: bool,
         local: bool,
         address: str,

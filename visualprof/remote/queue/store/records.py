@@ -73,7 +73,7 @@ class Wait:
     of: int | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Agent:
     """A registered agent."""
 

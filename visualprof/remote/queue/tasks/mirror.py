@@ -414,5 +414,11 @@ class Mirror:
         verdict = Verdict("other" if file.is_upload or not file.format else "profile", file.format)
         version = Version(file.size_bytes, run.published_ns, 0)
         return LogFile(
-            str(self._root.path / parent / base_name), display_path, self._root, parent, base_name, version, verdict
+            path=str(self._root.path / parent / base_name),
+            file=display_path,
+            root=self._root,
+            folder=parent,
+            name=base_name,
+            version=version,
+            verdict=verdict,
         )
