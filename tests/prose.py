@@ -48,7 +48,6 @@ VAGUE_NAMES = frozenset(
         "here",
         "so",
         "such",
-        "put",
         "taken",
         "whose",
         "which",

@@ -79,7 +79,7 @@ def test_a_run_is_listed_while_anything_of_it_is_there() -> None:
     ]  # fmt: skip
     with pytest.raises(NotFound, match="no recording yet"):
         runs.listing().find("run")
-    runs.put(span)
+    runs.set_span(span)
     assert [(run.id, len(run.workers), run.modified_ns) for run in runs.changes(start).runs if run.id == "run"] == [
         ("run", 1, 9)
     ]

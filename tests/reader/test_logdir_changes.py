@@ -33,9 +33,9 @@ def ids(changes: Changes) -> list[str]:
 def test_a_change_tells_of_its_run_and_leaves_the_others_as_they_were() -> None:
     runs = RunIndex()
     for i in range(5):
-        runs.put(rank(i))
+        runs.set_span(rank(i))
     before = runs.listing()
-    runs.put(rank(3, 1))
+    runs.set_span(rank(3, 1))
     changes = runs.changes(before.revision)
     assert (changes.since, ids(changes), changes.removed, changes.skipped) == (before.revision, ["run3"], (), None)
     assert [worker.id for worker in changes.runs[0].workers] == ["rank0", "rank1"]
@@ -45,24 +45,24 @@ def test_a_change_tells_of_its_run_and_leaves_the_others_as_they_were() -> None:
 
 def test_a_run_goes_with_its_last_file() -> None:
     runs = RunIndex()
-    runs.put(rank(1, 0))
-    runs.put(rank(1, 1))
+    runs.set_span(rank(1, 0))
+    runs.set_span(rank(1, 1))
     start = runs.revision
     runs.drop(rank(1, 0))
     middle = runs.revision
     assert [len(run.workers) for run in runs.changes(start).runs] == [1]
     runs.drop(rank(1, 1))
     assert (ids(runs.changes(middle)), runs.changes(middle).removed) == ([], ("run1",))
-    runs.put(rank(1, 0))
+    runs.set_span(rank(1, 0))
     assert (ids(runs.changes(middle)), runs.changes(middle).removed) == (["run1"], ())
 
 
 def test_without_a_known_revision_everything_is_told() -> None:
     earlier = RunIndex()
-    earlier.put(rank(0))
+    earlier.set_span(rank(0))
     time.sleep(0.001)
     runs = RunIndex()
-    runs.put(rank(1))
+    runs.set_span(rank(1))
     for since in (None, 0, earlier.revision, runs.revision + 1):
         changes = runs.changes(since)
         assert (changes.since, ids(changes), changes.skipped) == (None, ["run1"], ())
@@ -84,10 +84,10 @@ def test_skipped_files_are_told_when_they_change() -> None:
 
 def test_runs_that_come_and_go_for_ever_are_forgotten() -> None:
     runs = RunIndex()
-    runs.put(rank(0))
+    runs.set_span(rank(0))
     start = runs.revision
     for i in range(1, 5000):
-        runs.put(rank(i))
+        runs.set_span(rank(i))
         runs.drop(rank(i))
     assert len(runs.changes(runs.revision - 1).removed) <= 1
     everything = runs.changes(start)
@@ -106,7 +106,7 @@ def test_changes_add_up_to_the_listing() -> None:
         if old and rng.random() < 0.5:
             runs.drop(old)
         else:
-            runs.put(new)
+            runs.set_span(new)
             there[new.log_file.file] = new
         if rng.random() < 0.2:
             changes = runs.changes(since)
@@ -125,12 +125,12 @@ def test_the_time_of_a_change_does_not_grow_with_the_runs() -> None:
     def seconds(count: int) -> float:
         runs = RunIndex()
         for i in range(count):
-            runs.put(rank(i))
+            runs.set_span(rank(i))
         since, best = runs.listing().revision, math.inf
         for attempt in range(3):
             start = time.process_time()
             for i in range(500):
-                runs.put(rank(i % 50, 0, 500 * attempt + i))
+                runs.set_span(rank(i % 50, 0, 500 * attempt + i))
                 since = runs.changes(since).revision
             best = min(best, time.process_time() - start)
         return best

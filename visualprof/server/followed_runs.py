@@ -152,7 +152,7 @@ class FollowedRuns:
 
         Raises: InvalidResult, PayloadTooLarge, DiskFull, QuotaExceeded. NotFound: the run was removed.
         """
-        run = self._there(agent, queue, body)
+        run = self._require_run(agent, queue, body)
         for file in body.files:
             _check_file(file)
         missing = [file for file in body.files if _file_size(run / file.name) != file.size_bytes]
@@ -168,7 +168,7 @@ class FollowedRuns:
 
         Raises: InvalidResult: it is not there, or differs. NotFound: the run was removed. DiskFull.
         """
-        run, file = self._there(agent, queue, body), body.file
+        run, file = self._require_run(agent, queue, body), body.file
         _check_file(file)
         if _file_size(run / file.name) == file.size_bytes:
             return
@@ -195,7 +195,7 @@ class FollowedRuns:
                 msg("server.upload_again", "upload it again"),
             )
 
-    def _there(self, agent: Agent, queue: JobServices, body: RunRef) -> Path:
+    def _require_run(self, agent: Agent, queue: JobServices, body: RunRef) -> Path:
         run = self._run(agent, queue, body)
         if run is None:
             raise NotFound(msg("server.run_removed_server", "this run was removed from the server"))

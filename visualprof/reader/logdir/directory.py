@@ -305,7 +305,7 @@ class LogDirectory:
     def _set_span(self, entry: Entry, span: Span | None, problem: Problem | None = None) -> None:
         """Set the current state of a file."""
         if span:
-            self._runs.put(span)
+            self._runs.set_span(span)
         elif entry.span:
             self._runs.drop(entry.span)
         self._runs.set_problem(entry.file.file, problem)

@@ -191,7 +191,7 @@ class RunIndex:
         self._problems_changed = self.revision
         self._listing: Listing | None = None
 
-    def put(self, span: Span) -> None:
+    def set_span(self, span: Span) -> None:
         """Show a span, in place of an earlier span of the same file."""
         self._list_run(span.run)[span.log_file.file] = span
         self._mark_changed(span.run)
@@ -339,7 +339,7 @@ def list_profiles(items: Iterable[LogFile | LiveFolder | Problem]) -> Listing:
             continue
         verdict = item.verdict or examine(item)
         if verdict.kind in ("profile", "growing"):
-            arrangement.put(replace(new_span(item), format=verdict.format))
+            arrangement.set_span(replace(new_span(item), format=verdict.format))
         elif verdict.kind == "skipped":
             arrangement.set_problem(item.file, Problem(item.file, verdict.error, verdict.hint))
     return arrangement.listing()

@@ -54,7 +54,7 @@ class Operator:
         self._choose(device)
         check_memory(sum(4 * math.prod(one["shape"]) for one in self._arguments), available_bytes())
         self._random = np.random.default_rng(0)
-        self._operator = self._made()
+        self._operator = self._build_operator()
         self._tensors = [mge.Tensor(self._values(place)) for place in range(len(self._arguments))]
 
     def prepare_call(self) -> Callable[[], Any]:
@@ -120,7 +120,7 @@ class Operator:
             raise OperatorRejected(msg("remote.megengine_sees_no_device", f"this MegEngine sees no device {device}"))
         mge.set_default_device("cpu0" if kind == "cpu" else f"gpu{number or 0}")
 
-    def _made(self) -> Any:
+    def _build_operator(self) -> Any:
         """The operator with its parameters. Raises: Refused: there is none of that name."""
         made = getattr(builtin, self._name, None) if NAME.fullmatch(self._name) else None
         if not isinstance(made, type) or UNSAFE.search(self._name) or not issubclass(made, ops.OpDef):
@@ -133,7 +133,9 @@ class Operator:
         try:
             default: Any = made()
             names = {name for name in dir(default) if name[0].islower() and name != "scope"}
-            given = {name: value for name, value in {**self._given, **self._told()}.items() if name in names}
+            given = {
+                name: value for name, value in {**self._given, **self._derived_parameters()}.items() if name in names
+            }
             for name, value in given.items():
                 if isinstance(getattr(default, name), bool):
                     given[name] = bool(value)
@@ -144,7 +146,7 @@ class Operator:
                 msg("remote.not_take_parameters", f"{self._name} does not take its parameters: {first_sentence(error)}")
             ) from error
 
-    def _told(self) -> dict[str, Any]:
+    def _derived_parameters(self) -> dict[str, Any]:
         """Return parameters that the profile does not contain, derived from the shapes of the run."""
         shapes: list[list[int]] = [one["shape"] for one in self._arguments]
         outputs: list[list[int]] = self._form.get("outputs") or [[]]

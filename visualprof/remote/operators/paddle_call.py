@@ -47,9 +47,9 @@ class Operator:
         self.assumed: list[str] = []
         self.device_name, self.threads, self.max_prepared_calls = device, 1, sys.maxsize
         self.runtime = f"Paddle {paddle.__version__}"
-        self._call = self._found()
+        self._call = self._find_function()
         check_memory(
-            8 * sum(math.prod(one["shape"]) for value in self._arguments for one in _each(value)), available_bytes()
+            8 * sum(math.prod(one["shape"]) for value in self._arguments for one in _tensors(value)), available_bytes()
         )
         paddle.set_device(device.replace("cuda", "gpu"))
         self._random = np.random.default_rng(0)
@@ -98,7 +98,7 @@ class Operator:
         host, device = ([_ns(one) for one in events if one.get("cat") == kind] for kind in ("Operator", "Kernel"))
         return median_or_none(host), sum(device) / count if device else None
 
-    def _found(self) -> Any:
+    def _find_function(self) -> Any:
         """Return Paddle's function of that name if it is an operator.
 
         Raises:
@@ -145,7 +145,7 @@ def _nothing_more(_profiler: Any) -> None:
     return
 
 
-def _each(value: dict[str, Any]) -> list[dict[str, Any]]:
+def _tensors(value: dict[str, Any]) -> list[dict[str, Any]]:
     tensors: list[dict[str, Any]] = value.get("tensors", [value])
     return tensors
 

@@ -57,14 +57,16 @@ class Diffs(Resource):
             base_report, new_report = self._reports.find(query.base), self._reports.find(query.run)
             points = compare_reports(query.base, [base_report], query.run, [new_report])
             return cast("DiffAnswer | Response", table_response("diff", points, query, rows))
-        base = self._side(query, query.base, query.base_worker, query.base_span, query.base_step or self._beside(query))
+        base = self._side(
+            query, query.base, query.base_worker, query.base_span, query.base_step or self._matching_step(query)
+        )
         new = self._side(query, query.run, query.worker, query.span, query.step)
         return cast(
             "DiffAnswer | Response", table_response("diff", compare(query.view, base, new, query.phase), query, rows)
         )
 
-    def _beside(self, query: DiffQuery) -> str:
-        """The base's step beside the one that is asked for: of its name, else of its place."""
+    def _matching_step(self, query: DiffQuery) -> str:
+        """Return the step of the base that corresponds to the requested step: by name, otherwise by position."""
         listing = self._visible.listing()
         own = listing.find(query.run, query.worker, query.span).summary
         far = listing.find(query.base, query.base_worker, query.base_span).summary

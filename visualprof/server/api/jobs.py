@@ -162,8 +162,8 @@ class Jobs(Resource):
         return draft_from_request(self._visible.job(self._jobs.queue(), job).request, self._queue_view.agents())
 
     @get("/jobs/<job>", errors=JOB_ERRORS)
-    def one(self, job: str) -> JobAnswer:
-        """One job."""
+    def job(self, job: str) -> JobAnswer:
+        """Return one job."""
         return self._jobs.get(job)
 
     @mutation("POST", "/jobs/<job>/cancel", errors=CHANGE_ERRORS)

@@ -56,20 +56,20 @@ class Links(Resource):
     def links(self, query: RunQuery) -> LinksAnswer:
         """The links to a run."""
         self._reports.page_url(query.run)
-        return self._of(self._visible.sharing_key(query.run))
+        return self._answer(self._visible.sharing_key(query.run))
 
     @mutation("POST", "/links", status=201, errors={**RUN_ERRORS, 400: f"hours: 1 to {MAX_LINK_HOURS}"})
     def make(self, body: NewLink) -> LinksAnswer:
         """Make a link to a run."""
         page, key = self._reports.page_url(body.run), self._visible.sharing_key(body.run)
         code = require_accounts(self._visible.accounts).links.create(current_actor(), key, body.hours)
-        return self._of(key, f"?{urlencode({'link': code})}#/{page}")
+        return self._answer(key, f"?{urlencode({'link': code})}#/{page}")
 
     @mutation("DELETE", "/links/<link>", errors={404: "there is no such link"})
     def end(self, link: str) -> LinksAnswer:
         """End a link."""
-        return self._of(require_accounts(self._visible.accounts).links.revoke(current_actor(), link))
+        return self._answer(require_accounts(self._visible.accounts).links.revoke(current_actor(), link))
 
-    def _of(self, key: str, path: str | None = None) -> LinksAnswer:
+    def _answer(self, key: str, path: str | None = None) -> LinksAnswer:
         found = require_accounts(self._visible.accounts).links.for_run(current_actor(), key)
         return LinksAnswer([build_row(LinkRow, link) for link in found], path)

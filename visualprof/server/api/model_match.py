@@ -74,7 +74,7 @@ class Matches(Resource):
         for entry in entries[:MAX_MODELS]:
             model = entry[0]
             try:
-                matched, covered = self._one(entry, trace, fingerprint, until)
+                matched, covered = self._match(entry, trace, fingerprint, until)
                 matches.append(ModelMatch(model.id, matched, covered, model.run == query.run))
             except NotReady:
                 reading += 1
@@ -87,10 +87,12 @@ class Matches(Resource):
             best, rivals = None, []
         return MatchesAnswer(matches, best.model if best else None, [m.model for m in rivals], reading, unread)
 
-    def _one(self, entry: Entry, trace: Trace, fingerprint: str, until: float) -> tuple[float | None, float]:
-        """Shares of the time that found a node, and of the operators that have time.
+    def _match(self, entry: Entry, trace: Trace, fingerprint: str, until: float) -> tuple[float | None, float]:
+        """Return the shares of the time that matches a node, and of the operators that have time.
 
-        Raises: NotReady: the model is being read, or the answer takes long. Failed.
+        Raises:
+            NotReady: The model is being read, or the answer takes long.
+            Failed: The model cannot be read.
         """
         model, path = entry
         key = (path, model.modified_ns, model.size_bytes, fingerprint)

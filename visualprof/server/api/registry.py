@@ -97,8 +97,8 @@ class Registry(Resource):
         return json_response(self._version(model, version, new), 201 if new else 200)
 
     @get("/registry/<model>", errors=MODEL_ERRORS)
-    def one(self, model: str) -> RegisteredAnswer:
-        """A model with its versions."""
+    def model(self, model: str) -> RegisteredAnswer:
+        """Return a model with its versions."""
         return self._registered(self._queue().registry.get(model, current_principal().viewer))
 
     @mutation("PATCH", "/registry/<model>", errors={**CHANGE_ERRORS, 409: "the name is taken"})

@@ -178,8 +178,8 @@ class Uploads(Resource):
         cancel_upload(self._job_service, current_principal().user, upload)
 
     @mutation("POST", "/uploads/known", errors=READ_ONLY_ERROR)
-    def known(self, body: ExistingFile) -> FilesAnswer:
-        """Keep a file that is here already under another name, without its bytes."""
+    def reuse(self, body: ExistingFile) -> FilesAnswer:
+        """Store an already uploaded file under another name, without sending its bytes again."""
         if not self._visible.has_upload(body.blob):
             return FilesAnswer([])
         try:

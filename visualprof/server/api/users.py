@@ -123,7 +123,7 @@ class Users(Resource):
     @get("/account", errors={404: "there are no accounts"})
     def account(self) -> AccountAnswer:
         """One's own account."""
-        return self._own()
+        return self._account_answer()
 
     @mutation("POST", "/account/password", errors={401: "the old one is wrong"}, needs="viewer")
     def password(self, body: PasswordChange) -> AccountAnswer:
@@ -131,18 +131,18 @@ class Users(Resource):
         require_password_login(self._accounts, self._settings).users.change_password(
             current_actor(), body.old, body.new
         )
-        return self._own()
+        return self._account_answer()
 
     @mutation("DELETE", "/account/sessions/<session>", errors={404: "there is no such session"}, needs="viewer")
     def end_session(self, session: str) -> AccountAnswer:
         """Log out another browser."""
         require_accounts(self._accounts).sessions.end(current_actor(), session)
-        return self._own()
+        return self._account_answer()
 
     @mutation("POST", "/account/tokens", status=201, errors={400: "a wrong name, role or time"}, needs="viewer")
     def make_token(self, body: NewToken) -> AccountAnswer:
         """Make a token."""
-        return self._own(
+        return self._account_answer(
             require_accounts(self._accounts).sessions.create_token(current_actor(), body.name, body.role, body.days)
         )
 
@@ -150,7 +150,7 @@ class Users(Resource):
     def end_token(self, token: str) -> AccountAnswer:
         """End a token."""
         require_accounts(self._accounts).sessions.revoke_token(current_actor(), token)
-        return self._own()
+        return self._account_answer()
 
     @get("/users", errors={404: "there are no accounts"}, needs="admin")
     def users(self) -> UsersAnswer:
@@ -200,7 +200,7 @@ class Users(Resource):
         }
         return csv_response(Table(columns=columns).to_csv(), "audit")
 
-    def _own(self, new_token: str | None = None) -> AccountAnswer:
+    def _account_answer(self, new_token: str | None = None) -> AccountAnswer:
         accounts, me = require_accounts(self._accounts), current_principal()
         mine = [build_row(SessionRow, s, current=s.id == me.session) for s in accounts.sessions.for_user(me.user or "")]
         tokens = accounts.sessions.tokens_for_user(me.user or "")

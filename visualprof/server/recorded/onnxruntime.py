@@ -75,7 +75,7 @@ def recorded_call(row: Mapping[str, str], recorded: Mapping[str, Any], node: Onn
             form["outputs"] = [next(kinds) if one else None for one in taken]
     for place in VALUES.get(name, ()):
         if place < len(arguments) and arguments[place] is not None and "values" not in arguments[place]:
-            arguments[place] |= {"values": _told(name, place, arguments[place], made)}
+            arguments[place] |= {"values": _derive_values(name, place, arguments[place], made)}
     attributes = {key: _attribute(name, key, value) for key, value in (node.attributes if node else {}).items()}
     return check_call(Call(name, arguments, dict(recorded), "onnxruntime", attributes, form))
 
@@ -165,8 +165,12 @@ def _constant(one: Constant) -> Tensor:
     return tensor | ({"values": [*one.values]} if whole and one.values is not None else {})
 
 
-def _told(name: str, place: int, tensor: Tensor, made: list[Tensor]) -> list[int]:
-    """Values of an input that the run's output tells. Raises: ValueError: it does not."""
+def _derive_values(name: str, place: int, tensor: Tensor, made: list[Tensor]) -> list[int]:
+    """Return values of an input, derived from the output of the run.
+
+    Raises:
+        ValueError: The output does not determine them.
+    """
     shape: list[int] = made[0]["shape"] if made else []
     if made and SHAPED.get(name) == place and tensor["shape"] == [len(shape)] and len(shape) <= MAX_VALUES:
         return shape
