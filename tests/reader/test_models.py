@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 import struct
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ import pytest
 
 from tests.conftest import SAMPLES, shared
 from tests.models import save
+from tests.remote.child_runs import megengine_python
 from visualprof.errors import FormatError, UnknownFormat
 from visualprof.reader.graph import ModelGraph
 from visualprof.reader.models import model_formats, model_suffixes, read_model
@@ -41,6 +44,83 @@ def test_mge_operators_and_constants_equal_megengines_loader(name: str, operator
     assert found["constant"] + found["input"] + found["operator"] == operators
     assert constant_bytes(model) == nbytes
     assert model.producer == "MegEngine 1.13.0"
+
+
+@pytest.mark.parametrize(
+    ("name", "node", "parameters"),
+    [  # asserted by megengine 1.13.0: `Network.load(path).all_oprs[...].params`
+        (
+            "resnet18_w16",
+            "conv1.Convolution",
+            {"mode": "CROSS_CORRELATION", "stride_h": "2", "pad_w": "3", "format": "NCHW"},
+        ),
+        ("resnet18_w16", "bn1.BatchNorm", {"epsilon": "1e-05", "fwd_mode": "INFERENCE", "param_dim": "DIM_1C11"}),
+        ("resnet18_w16", "maxpool.Pooling", {"mode": "MAX", "window_h": "3", "stride_h": "2", "pad_h": "1"}),
+        ("lenet", "conv1.ADD", {"mode": "ADD"}),
+        ("lenet", "fc1.MatrixMul", {"transposeA": "False", "transposeB": "True", "compute_mode": "DEFAULT"}),
+        ("transformer_tiny", "layers.0.attn.Dimshuffle[0]", {"pattern": "2, 0, 3, 1, 4"}),
+        ("transformer_tiny", "layers.0.ln1.LayerNorm", {"affine": "True", "eps": "1e-05", "normalized_size": "128"}),
+    ],
+)
+def test_mge_operators_have_the_parameters_of_megengines_loader(
+    name: str, node: str, parameters: dict[str, str]
+) -> None:
+    model = read_model(shared(f"models/megengine/{name}.mge"))
+    (attributes,) = (entry.attributes for entry in model.nodes if entry.name == node)
+    assert parameters.items() <= attributes.items()
+
+
+@pytest.mark.slow
+def test_every_parameter_of_mge_operators_equals_that_of_megengine() -> None:
+    program = """
+import json, sys
+from megengine.utils.network import Network
+print(json.dumps({o.name: o.params for o in Network.load(sys.argv[1]).all_oprs}, default=str))
+"""
+    compared = 0
+    for name in ("lenet", "resnet18_w16", "transformer_tiny"):
+        path = shared(f"models/megengine/{name}.mge")
+        command = [megengine_python(), "-c", program, str(path)]
+        printed = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
+        expected = json.loads(printed.strip().rpartition("\n")[2])
+        for node in read_model(path).nodes:
+            for key, value in expected[node.name].items() if node.kind == "operator" else ():
+                if key in ("dimA", "dimB", "comp_node", "items"):  # derived from inputs, or not a parameter in the file
+                    continue
+                text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+                assert node.attributes[key] == text or float(node.attributes[key]) == pytest.approx(value), (
+                    name,
+                    node.name,
+                )
+                compared += 1
+    assert compared == 577
+
+
+def test_an_mge_dump_without_names_says_how_to_keep_them(tmp_path: Path) -> None:
+    data = bytearray((SAMPLES / "megengine-train" / "lenet.mge").read_bytes())
+    for name in (
+        b"conv",
+        b"relu",
+        b"pool",
+        b"fc",
+        b"Reshape",
+        b"GetVarShape",
+        b"Subtensor",
+        b"Concat",
+        b"const",
+        b"data",
+    ):
+        at = data.find(name)
+        while at >= 0:
+            start = data.rfind(b"\0", 0, at) - 3  # the length precedes the text
+            if struct.unpack_from("<I", data, start)[0] < 200:
+                struct.pack_into("<I", data, start, 0)
+            at = data.find(name, at + 1)
+    path = tmp_path / "unnamed.mge"
+    path.write_bytes(data)
+    model = read_model(path)
+    assert any("keep_opr_name=True" in warning for warning in model.warnings)
+    assert not read_model(SAMPLES / "megengine-train" / "lenet.mge").warnings
 
 
 def test_mge_inputs_and_outputs_have_shapes() -> None:

@@ -10,6 +10,7 @@ import struct
 from visualprof.messages import msg
 from visualprof.reader.graph import ModelBuilder, ModelGraph, Node, Value, split_scopes
 from visualprof.reader.models import ModelFormat
+from visualprof.reader.models.megengine_parameters import operator_parameters
 from visualprof.reader.source import Source
 
 IDENTIFIER = b"mgv2"
@@ -48,6 +49,10 @@ class _Table:
     def _target(self, field: int) -> int:
         field_offset = self._field_offset(field)
         return field_offset + struct.unpack_from("<I", self._data, field_offset)[0] if field_offset else 0
+
+    def has(self, field: int) -> bool:
+        """Return whether the file contains a field."""
+        return self._field_offset(field) > 0
 
     def number(self, field: int, form: str = "<I") -> int:
         """Return a scalar."""
@@ -113,8 +118,16 @@ def _build(source: Source, model: _Table) -> ModelGraph:
     builder.properties = {"model_version": str(model.number(1))}
     for tensor in model.tables(3):
         builder.value(_value(tensor))
-    for operator in model.tables(2):
+    operators = model.tables(2)
+    for operator in operators:
         _add_operator(builder, operator)
+    if operators and not any(operator.text(2) for operator in operators):
+        builder.warn(
+            msg(
+                "models.dump_has_no_names",
+                "the operators have no names, so no modules are shown: dump the model with `keep_opr_name=True`",
+            )
+        )
     aliases = {a.number(0): a.text(1) for a in model.tables(5)}
     for output in model.tables(4):
         row = output.number(0)
@@ -135,7 +148,9 @@ def _add_operator(builder: ModelBuilder, operator: _Table) -> None:
         )
     placed = "(" not in name  # else MegEngine created it and named it after its inputs
     scope = split_scopes(name, ".")[0] if placed else ()
-    attributes = {"device": ", ".join(d.text(0) for d in operator.tables(9))} if operator.size(9) else {}
+    attributes = operator_parameters(operator.number(3, "<B"), operator.table(4))
+    if operator.size(9):
+        attributes["device"] = ", ".join(d.text(0) for d in operator.tables(9))
     if kind in INPUT_TYPES:
         builder.node(Node(builder.value_at(outputs[0]).name or name, "Input", kind="input", outputs=outputs))
     else:
