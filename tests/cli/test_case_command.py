@@ -147,7 +147,7 @@ def test_an_odd_setting_is_an_error_and_no_traceback(
 ) -> None:
     folder = numpy_case(tmp_path / "net")
     for action in ("check", "run"):
-        assert main(["case", action, str(folder), "--set", f"repeat={value}", "--logdir", str(tmp_path)]) != 0
+        assert main(["case", action, str(folder), "--set", f"repeat={value}"]) != 0
         assert "cannot be used" in capsys.readouterr().err
 
 

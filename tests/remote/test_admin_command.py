@@ -47,7 +47,7 @@ def test_a_backup_needs_an_existing_folder_and_is_readable_by_its_owner_alone(
     sqlite3.connect(tmp_path / ".visualprof" / "jobs.sqlite").close()
     (tmp_path / ".visualprof" / "jobs.sqlite").touch()
     command = ["admin", "--logdir", str(tmp_path), "backup"]
-    assert main([*command, str(tmp_path / "missing" / "copy.sqlite")]) == 1
+    assert main([*command, str(tmp_path / "missing" / "copy.sqlite")]) == 2
     assert "existing folder" in capsys.readouterr().err
     mask = os.umask(0)
     try:
