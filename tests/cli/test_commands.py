@@ -22,6 +22,7 @@ from tests import models
 from visualprof import __version__
 from visualprof.cli import commands, main
 from visualprof.cli.demo import check
+from visualprof.cli.serve import _inside_its_folder
 from visualprof.reader import native
 
 ROOT = Path(__file__).parents[2]
@@ -393,3 +394,21 @@ def test_a_model_that_multiplies_is_an_error_and_no_hang(tmp_path: Path, capfd: 
     assert (status, out) == (2, "")
     assert "laughs.onnx: with its functions written out the model has 11,111,111,111 nodes" in err
     assert "Traceback" not in err
+
+
+def test_links_out_of_the_log_directory_are_followed_only_without_accounts(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    status, _, err = run("--logdir", tmp_path, "--accounts", "--follow-links", capfd=capfd)
+    assert status == 2
+    assert "--follow-links" in err
+
+
+def test_a_file_that_is_a_link_is_opened_where_it_is(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "real" / "a.json").write_text("{}")
+    (tmp_path / "latest.json").symlink_to(tmp_path / "real" / "a.json")
+    assert _inside_its_folder(tmp_path / "latest.json") == tmp_path / "latest.json"
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "link.json").symlink_to(tmp_path / "real" / "a.json")
+    assert _inside_its_folder(tmp_path / "other" / "link.json") == tmp_path / "real" / "a.json"

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import os
+import socket
 import sys
 from pathlib import Path
 
 import pytest
 
+from visualprof.errors import SourceError
+from visualprof.reader.graph_capture.files import find_captures
 from visualprof.reader.logdir.scan import LogFile, Problem, examine, roots, walk
+from visualprof.reader.source import Source
 
 EVENT = b'{"ph": "X", "cat": "cpu_op", "name": "a", "pid": 1, "tid": 1, "ts": 1, "dur": 1}'
 KINETO = b'{"schemaVersion": 1, "traceEvents": [' + EVENT + b"]}"
@@ -92,22 +97,65 @@ def test_links_are_followed_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="links need rights")
-def test_links_out_of_the_folder_are_left_where_it_is_asked_for(tmp_path: Path) -> None:
+def test_links_out_of_the_folder_are_problems_unless_they_are_to_be_followed(tmp_path: Path) -> None:
     root = tmp_path / "logs"
     (root / "run").mkdir(parents=True)
     (root / "run" / "a.json").write_bytes(KINETO)
     (tmp_path / "b.json").write_bytes(KINETO)
     for name, target in (("b.json", tmp_path / "b.json"), ("up", tmp_path), ("same", root / "run"), ("loop", "loop")):
         (root / name).symlink_to(target)
-    seen = list(walk(roots([root])[0], follow_outside=False))
+    (root / "proc").symlink_to("/proc")
+    (root / "run" / "passwd.json").symlink_to("/etc/passwd")
+    seen = list(walk(roots([root])[0]))
     assert [item.file for item in seen if isinstance(item, LogFile)] == ["run/a.json"]
-    assert [item.file for item in seen if isinstance(item, Problem)] == ["b.json", "up"]
+    left = {item.file: item.error for item in seen if isinstance(item, Problem)}
+    assert set(left) == {"b.json", "up", "proc", "run/passwd.json"}
+    assert set(left.values()) == {"this link leads out of the log directory"}
+    for name in ("proc", "up"):
+        (root / name).unlink()
+    followed = [item.file for item in walk(roots([root])[0], follow_outside=True) if isinstance(item, LogFile)]
+    assert set(followed) == {"run/a.json", "b.json", "run/passwd.json"}
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="links need rights")
+def test_a_link_may_lead_to_another_log_directory(tmp_path: Path) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    one.mkdir()
+    (two / "run").mkdir(parents=True)
+    (two / "run" / "a.json").write_bytes(KINETO)
+    (one / "shared").symlink_to(two / "run")
+    both = roots([one, two])
+    assert [type(item) for item in walk(both[0])] == [Problem]
+    assert [item.file for item in walk(both[0], others=both) if isinstance(item, LogFile)] == ["one/shared/a.json"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="links need rights")
+def test_captures_behind_a_link_out_of_the_folder_are_not_read(tmp_path: Path) -> None:
+    secret, run = tmp_path / "secret", tmp_path / "logs" / "run"
+    for folder in (secret, run / "capture_traces"):
+        folder.mkdir(parents=True)
+        (folder / "bs_1_rank0.json").write_bytes(KINETO)
+    (run / "trace.json").write_bytes(KINETO)
+    assert [file.name for file in find_captures(run / "trace.json")] == ["bs_1_rank0.json"]
+    (run / "capture_traces" / "bs_1_rank0.json").unlink()
+    (run / "capture_traces").rmdir()
+    (run / "capture_traces").symlink_to(secret)
+    (run / "bs_2_rank0.json").symlink_to(secret / "bs_1_rank0.json")
+    assert find_captures(run / "trace.json") == []
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no pipes")
 def test_a_pipe_is_not_opened(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "a.json")
-    assert files(tmp_path) == []
+    with contextlib.closing(socket.socket(socket.AF_UNIX)) as listening:
+        listening.bind(str(tmp_path / "b.json"))
+        (tmp_path / "c.json").symlink_to("/dev/zero")
+        assert files(tmp_path) == []
+        assert problems(tmp_path) != []  # the link
+    with pytest.raises(SourceError, match="not a regular file"):
+        Source(tmp_path / "a.json").head()
+    with pytest.raises(SourceError, match="not a regular file"):
+        Source("/dev/zero").head()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="names are text elsewhere")

@@ -45,7 +45,7 @@ def results(folders: list[Path]) -> Iterator[tuple[str, CaseResult]]:
     from visualprof.reader.logdir.scan import LogFile, roots, walk
 
     for folder in filter(Path.is_dir, folders):
-        files = (item for item in walk(roots([folder])[0]) if isinstance(item, LogFile))
+        files = (item for item in walk(roots([folder])[0], follow_outside=True) if isinstance(item, LogFile))
         for below, result in sorted(read_cases(files).items()):
             yield str(folder / below), result
 

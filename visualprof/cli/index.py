@@ -68,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
         parser = open_parser(
             partial(parse_into_cache, cache=cache, parts=True), args.engine, args.workers or usable_processors()
         )
-        logdir = LogDirectory(args.paths, parser, cache, events=False, settle_s=0)
+        logdir = LogDirectory(args.paths, parser, cache, events=False, settle_s=0, follow_outside=True)
         try:
             logdir.rescan()
             before = _counts(logdir)["ready"]

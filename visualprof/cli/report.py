@@ -148,7 +148,8 @@ def page_of(
     from visualprof.server.parse import parse_into_cache
 
     cache = Cache.default()
-    logdir = LogDirectory(paths, Pool(partial(parse_into_cache, cache=cache)), cache, events=False, settle_s=0)
+    pool = Pool(partial(parse_into_cache, cache=cache))
+    logdir = LogDirectory(paths, pool, cache, events=False, settle_s=0, follow_outside=True)
     logdir.start()
     try:
         logdir.rescan()

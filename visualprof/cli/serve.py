@@ -49,6 +49,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help=("Read these options from a visualprof.toml. Options on the command line take precedence."),
     )
+    parser.add_argument(
+        "--follow-links",
+        action="store_true",
+        help="Also show targets of links out of the log directories (default: list them as skipped).",
+    )
     parser.add_argument("--create", action="store_true", help="Create missing folders and wait for profiles.")
     add_server_arguments(parser)
     parser.add_argument("--read-only", action="store_true", help="Reject every request that would change something.")
@@ -246,6 +251,11 @@ def run(args: argparse.Namespace) -> int:
     require(paths, args.create)
     if args.accounts and args.read_only:
         raise BadParameter("--accounts need to be written: sessions are kept", "leave --read-only out")
+    if args.accounts and args.follow_links:
+        raise BadParameter(
+            "--follow-links would let every member who can write a link read any file of the server",
+            "leave one of --accounts and --follow-links out, and name the folders as log directories",
+        )
     if args.user_header and not (args.accounts and args.trust_proxy):
         raise BadParameter("--user-header is a claim that anybody could make", "name the proxy: --trust-proxy CIDR")
     if args.oidc and not (args.accounts and args.base_url and args.oidc_client):
@@ -271,6 +281,7 @@ def run(args: argparse.Namespace) -> int:
         store=parse_bucket_url(args.store) if args.store else None,
         store_runs=args.store_runs,
         cache_bytes=int(args.store_cache * 1e9),
+        follow_links=args.follow_links,
         with_agent=args.with_agent,
         lease_s=args.lease,
         token=token_of(args),
@@ -292,8 +303,15 @@ def run(args: argparse.Namespace) -> int:
     )
     page = ""
     if len(paths) == 1 and (file := Path(paths[0])).is_file():
+        file = file if args.follow_links else _inside_its_folder(file)
         paths, page = [str(file.parent)], page_of(file)
     return serve(paths, args.port, settings, args.open and not args.no_browser, page=page)
+
+
+def _inside_its_folder(file: Path) -> Path:
+    """Return the file, or its target if the file is a link out of its folder, which is not followed."""
+    target = file.resolve()
+    return file if target.is_relative_to(file.parent.resolve()) else target
 
 
 def _check_user(allow_root: bool) -> None:

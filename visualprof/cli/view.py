@@ -205,7 +205,8 @@ def reports_below(path: str) -> list[Report]:
     from visualprof.reader.logdir.scan import LogFile, roots, walk
     from visualprof.reader.results.report import RESULT_FILES, find_result_folders, read_report
 
-    files = [file for file in walk(roots([path])[0]) if isinstance(file, LogFile) and file.name in RESULT_FILES]
+    items = walk(roots([path])[0], follow_outside=True)
+    files = [file for file in items if isinstance(file, LogFile) and file.name in RESULT_FILES]
     return [report for folder, parts in find_result_folders(files).items() if (report := read_report(folder, parts))]
 
 

@@ -89,7 +89,7 @@ class Dashboard:
         from visualprof.server.app import create_app  # half a second of imports
 
         parser = self._parser or Pool(partial(parse_into_cache, cache=self._cache))
-        logdir = LogDirectory(self._paths, parser, self._cache, settle_s=0, follow_outside=False)
+        logdir = LogDirectory(self._paths, parser, self._cache, settle_s=0)
         self._resources.callback(logdir.close)
         logdir.start()
         logdir.rescan()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import stat
 import zlib
 from collections.abc import Callable, Generator, Iterator
 from functools import cached_property
@@ -47,6 +48,11 @@ def is_address(path: object) -> bool:
 def _ignore_progress(fraction: float) -> None:
     """Ignore progress."""
     del fraction
+
+
+def _open_without_waiting(path: str, flags: int) -> int:
+    """Open a file. A pipe would otherwise wait for a writer."""
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 class SkippedParts:
@@ -256,7 +262,14 @@ class Source:
 
     def _open(self) -> FileIO:
         try:
-            return self.path.open("rb", buffering=0)
+            file = FileIO(os.fspath(self.path), "rb", opener=_open_without_waiting)
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                file.close()
+                raise SourceError(
+                    msg("reader.not_regular_file", f"{self.name}: not a regular file"),
+                    msg("reader.devices_not_read", "devices, pipes and sockets are not read"),
+                )
+            return file
         except OSError as error:
             raise SourceError(
                 f"{self.name}: {error.strerror}",

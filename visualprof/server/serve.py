@@ -62,7 +62,10 @@ class Server:
         cache = self._cache()
         engine = self._settings.engine
         self.logdir = LogDirectory(
-            paths, open_parser(partial(parse_into_cache, cache=cache, parts=engine != PROCESSES), engine), cache
+            paths,
+            open_parser(partial(parse_into_cache, cache=cache, parts=engine != PROCESSES), engine),
+            cache,
+            follow_outside=self._settings.follow_links and not self._settings.accounts,
         )
         if not self._settings.store:
             self.logdir.start()

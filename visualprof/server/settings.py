@@ -28,6 +28,7 @@ class Settings:
         store: Bucket for uploads and for results in transit. `None` keeps them in `data`.
         store_runs: Keep runs in the bucket as well.
         cache_bytes: Maximum size of local copies of stored files, in bytes.
+        follow_links: Also show targets of links out of the log directories. Not with `accounts`.
         with_agent: Run jobs on this machine.
         lease_s: Seconds without a heartbeat after which an agent counts as offline.
         token: Token required to change data and to see the registration token. "" requires none.
@@ -60,6 +61,7 @@ class Settings:
     store: BucketLocation | None = None
     store_runs: bool = False
     cache_bytes: int = DEFAULT_CACHE_BYTES
+    follow_links: bool = False
     with_agent: bool = False
     lease_s: float = 30.0
     token: str = ""

@@ -70,7 +70,15 @@ def _nearest_captures(folder: Path, list_folder: FolderLister) -> list[Path]:
         listed = listed or [
             capture_folder / other for other in list_folder(capture_folder) if _TRACE_NAME.search(other)
         ]
-    return listed
+    return [file for file in listed if not _leads_out(file)]
+
+
+def _leads_out(file: Path) -> bool:
+    """Return whether a capture is reached through a link out of the folder that holds it, or its `capture_traces`."""
+    if not (os.path.islink(file) or os.path.islink(file.parent)):
+        return False
+    base = file.parent.parent if file.parent.name == CAPTURE_FOLDER else file.parent
+    return not Path(os.path.realpath(file)).is_relative_to(os.path.realpath(base))
 
 
 @lru_cache(maxsize=64)

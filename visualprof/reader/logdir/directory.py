@@ -52,7 +52,7 @@ class LogDirectory:
         events: Listen for file events. Otherwise only the scans find changes.
         scan_s: Seconds between scans with events, and without.
         settle_s: A file is parsed after it has not changed for this long.
-        follow_outside: Also show targets of links out of the log directories.
+        follow_outside: Also show targets of links out of the log directories. Otherwise each is a problem.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class LogDirectory:
         events: bool = True,
         scan_s: tuple[float, float] = (5.0, 2.0),
         settle_s: float = 1.0,
-        follow_outside: bool = True,
+        follow_outside: bool = False,
     ) -> None:
         local_paths, self._remote_folders = open_addresses(paths, cache.folder)
         self.roots = roots(local_paths)
@@ -227,7 +227,11 @@ class LogDirectory:
         """Scan all files now. Return the seconds spent on listing them, excluding the examination of new files."""
         with self._scanning:
             began = time.monotonic()
-            local_items = [item for root in self.roots for item in walk(root, follow_outside=self._follow_outside)]
+            local_items = [
+                item
+                for root in self.roots
+                for item in walk(root, follow_outside=self._follow_outside, others=self.roots)
+            ]
             remote_items = self._remote_files.files()
             items = [*local_items, *(remote_items or ())]
             files = list({item.file: item for item in items if isinstance(item, LogFile)}.values())

@@ -324,8 +324,8 @@ def new_span(file: LogFile) -> Span:
 
 
 def scan_profiles(paths: Sequence[str | Path]) -> Listing:
-    """Return the current profiles, without parsing them; for commands that scan once."""
-    return list_profiles(item for root in roots(paths) for item in walk(root))
+    """Return the current profiles, without parsing them; for commands that scan the user's own folders once."""
+    return list_profiles(item for root in roots(paths) for item in walk(root, follow_outside=True))
 
 
 def list_profiles(items: Iterable[LogFile | LiveFolder | Problem]) -> Listing:

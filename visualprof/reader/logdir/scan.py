@@ -146,7 +146,9 @@ def roots(paths: Sequence[str | Path]) -> list[Root]:
     return [Root(path, name) for name, path in names.items()]
 
 
-def walk(root: Root, *, follow_outside: bool = True) -> Iterator[LogFile | LiveFolder | Problem]:
+def walk(
+    root: Root, *, follow_outside: bool = False, others: Sequence[Root] = ()
+) -> Iterator[LogFile | LiveFolder | Problem]:
     """Yield every regular file below a root, except hidden and unfinished ones; each folder once, whatever the links.
 
     The only hidden folders yielded are those of live runs, and only if they are really below the root, because requests
@@ -154,7 +156,8 @@ def walk(root: Root, *, follow_outside: bool = True) -> Iterator[LogFile | LiveF
 
     Args:
         root: The log directory.
-        follow_outside: Also follow links out of the root.
+        follow_outside: Also follow links out of the log directories. Otherwise each is a problem.
+        others: The other log directories, to which links may lead.
     """
     if root.path.is_file():
         captures = captures_stamp(str(root.path.parent))
@@ -194,8 +197,11 @@ def walk(root: Root, *, follow_outside: bool = True) -> Iterator[LogFile | LiveF
                 yield from _live_folder(root, folder, child, folder_status.st_mtime_ns)
                 continue
             relative = f"{folder}/{child.name}" if folder else child.name
-            if not follow_outside and child.is_symlink() and not _resolves_below(root, child.path):
-                hint = msg("logdir.copy_what_leads_name", "copy what it leads to, or name that as a log directory")
+            if not follow_outside and child.is_symlink() and not _resolves_below((root, *others), child.path):
+                hint = msg(
+                    "logdir.copy_target_or_follow_links",
+                    "copy what it leads to, name that as a log directory, or start the server with --follow-links",
+                )
                 yield Problem(
                     _user_path(root, relative),
                     msg("logdir.link_leads_out_log", "this link leads out of the log directory"),
@@ -223,9 +229,10 @@ def is_real_subfolder(root: Root, path: str) -> bool:
     return os.path.isdir(path) and os.path.realpath(path) == str(real)
 
 
-def _resolves_below(root: Root, path: str) -> bool:
-    """Return whether a path, with links resolved, is below the root."""
-    return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(root.path))
+def _resolves_below(log_directories: Sequence[Root], path: str) -> bool:
+    """Return whether a path, with links resolved, is below a log directory."""
+    real = Path(os.path.realpath(path))
+    return any(real.is_relative_to(os.path.realpath(root.path)) for root in log_directories)
 
 
 def _log_file(root: Root, folder: str, name: str, path: str, status: os.stat_result, captures: int) -> LogFile:
