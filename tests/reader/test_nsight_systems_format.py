@@ -210,3 +210,17 @@ def test_ranges_of_an_inference_server_are_steps_where_no_others_are_marked(repo
     assert [trace.strings[i] for i in trace.steps.name] == ["0", "1"]
     steps = answer("serving", report)["steps"]["columns"]
     assert (steps["phase"], steps["decode_requests"]) == (["decode"], [3])  # nothing ran in the second one
+
+
+def test_times_of_zero_and_below_are_times(report: Path) -> None:
+    with sqlite3.connect(report) as database:
+        database.execute("INSERT INTO NVTX_EVENTS VALUES (-4000, -100, 59, 'iteration 4', ?, NULL, 0)", (GLOBAL_TID,))
+        database.execute("INSERT INTO NVTX_EVENTS VALUES (-50, NULL, 59, 'open', ?, NULL, 0)", (GLOBAL_TID,))
+        database.execute("INSERT INTO OSRT_API VALUES (-20, 0, ?, 8)", (GLOBAL_TID,))
+    trace = read_trace(report)
+    spans = {
+        (trace.strings[name], int(ts), int(dur))
+        for name, ts, dur in zip(trace.events.name, trace.events.ts, trace.events.dur, strict=True)
+    }
+    assert {("iteration 4", -4000, 3900), ("open", -50, -1), ("poll", -20, 20)} <= spans
+    assert trace.steps.ts.tolist() == [-4000, 1000]

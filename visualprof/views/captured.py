@@ -14,7 +14,7 @@ from visualprof.views.answers.table import Columns, Table
 from visualprof.views.measure.families import kernel_family
 from visualprof.views.measure.groups import Groups, group
 from visualprof.views.measure.intervals import covered_ns, union
-from visualprof.views.measure.launch import is_operator
+from visualprof.views.measure.launch import is_operator, launch_delays
 from visualprof.views.measure.steps import is_in_step
 from visualprof.views.measure.timing import name_texts, sort_columns
 from visualprof.views.measure.trace_cache import cached_on_trace
@@ -170,7 +170,7 @@ def _graphs(trace: Trace, inside: Inside, groups: Groups, keys: list[Ints], expl
         return np.bincount(group_of_work, values, len(first)).astype(np.int64)
 
     capture, match, note = ([trace.strings[int(i)] or None for i in key[first]] for key in keys)
-    delay = np.maximum(begin - events.end[call], 0)
+    delay = launch_delays(trace, call, inside.graphs)
     return {
         "name": name_texts(trace, events.name[inside.graphs][first]),
         "capture": capture,
@@ -181,7 +181,7 @@ def _graphs(trace: Trace, inside: Inside, groups: Groups, keys: list[Ints], expl
         "matched": summed(explained),
         "total_ns": summed(dur),
         "call_ns": groups.sum(np.maximum(events.dur[call], 0)) / groups.count,
-        "launch_delay_ns": groups.sum(delay) / groups.count,
+        "launch_delay_ns": groups.mean(delay, np.ones(len(delay))),
         "span_ns": groups.sum(end - begin),
         "gap_ns": groups.sum(end - begin - busy),
     }

@@ -15,7 +15,7 @@ from visualprof.views.answers.kinds import Column
 from visualprof.views.answers.table import Columns, Table
 from visualprof.views.measure.compiled import parse_fusion
 from visualprof.views.measure.groups import Groups, group
-from visualprof.views.measure.launch import is_first_of_launch, is_kernel, launches
+from visualprof.views.measure.launch import is_first_of_launch, is_kernel, launch_delays, launches
 from visualprof.views.measure.steps import is_in_step
 from visualprof.views.measure.tensor_core import knows_tensor_cores, match_names, uses_tensor_core
 from visualprof.views.measure.timing import CallColumns, duration_columns, name_texts, sort_columns
@@ -156,7 +156,7 @@ def _by_launch(trace: Trace, rows: Ids) -> dict[str, Column]:
     groups = group(trace.events.name[rows], op_name, ranged, *keys)
     first = groups.first
     begins = (call >= 0) & is_first_of_launch(trace)[place]
-    delay = np.where(begins, np.maximum(trace.events.ts[rows] - trace.events.end[call], 0), np.nan)
+    delay = np.where(begins, launch_delays(trace, call, rows), np.nan)
     return {
         "name": name_texts(trace, trace.events.name[rows][first]),
         "operator": name_texts(trace, op_name[first]),

@@ -16,7 +16,7 @@ from visualprof.views.answers.kinds import Column
 from visualprof.views.answers.table import Columns, Table
 from visualprof.views.measure.gaps import WorkSequence, work_sequences
 from visualprof.views.measure.groups import group
-from visualprof.views.measure.launch import device_calls, is_operator
+from visualprof.views.measure.launch import device_calls, is_operator, launch_delays
 from visualprof.views.measure.queues import MAX_QUEUED_LAUNCHES, LaunchQueue, launch_queue
 from visualprof.views.measure.steps import is_in_step
 from visualprof.views.measure.timing import sort_columns
@@ -45,7 +45,7 @@ class LaunchColumns(Columns):
         work: Mean number of device work items per launch.
         call_ns: Mean duration of the call.
         work_ns: Mean duration of the work.
-        launch_delay_ns: Mean time from the end of the call to the start of its first work.
+        launch_delay_ns: Mean time from the end of the call to the start of its first work; of those that are known.
         short: Launches whose work is shorter than the call.
         slow_calls: Calls longer than the parameter.
         late: Launches with a longer delay than the parameter.
@@ -99,14 +99,14 @@ class LaunchAnswer(Table[LaunchColumns]):
     Attributes:
         call_ns: Sum over all launches.
         work_ns: Sum over all launches.
-        launch_delay_ns: Sum over all launches.
+        launch_delay_ns: Sum over all launches; `None` if some are unknown.
     """
 
     launches: kinds.Count
     short: kinds.Count
     call_ns: kinds.Duration
     work_ns: kinds.Duration
-    launch_delay_ns: kinds.Duration
+    launch_delay_ns: kinds.Duration | None
     streams: Table[QueueColumns]
     spread: Table[SpreadColumns]
 
@@ -125,24 +125,29 @@ def compute(trace: Trace, params: LaunchParams) -> LaunchAnswer:
     streams = [(lane, launch_queue(trace, lane)) for lane in work_sequences(trace) if lane.track >= 0]
     inside = is_in_step(trace, params.step)
     parts = [np.flatnonzero(inside[queued.work]) for _, queued in streams]
-    call, work, begun, depth, pieces, work_ns = (
+    call, work, depth, pieces, work_ns = (
         np.concatenate([getattr(queued, key)[at] for (_, queued), at in zip(streams, parts, strict=True)])
-        for key in ("call", "work", "start_ns", "depth", "work_count", "work_ns")
+        for key in ("call", "work", "depth", "work_count", "work_ns")
     )
-    call_ns, delay = np.maximum(events.dur[call], 0), np.maximum(begun - events.end[call], 0)
+    call_ns, delay = np.maximum(events.dur[call], 0), launch_delays(trace, call, work)
     owner = nearest_ancestor(events.parent, is_operator(trace), call)
     name = np.where(pieces == 1, events.name[work], events.name[call])
     operator = np.where(owner >= 0, events.name[owner], 0)
     groups = group(name, operator)
-    flags = {"short": work_ns < call_ns, "slow_calls": call_ns > params.slow_call_ns, "late": delay > params.late_ns}
-    means = {"work": pieces, "call_ns": call_ns, "work_ns": work_ns, "launch_delay_ns": delay, "queued": depth}
+    flags = {"short": work_ns < call_ns, "slow_calls": call_ns > params.slow_call_ns}
+    late = delay > params.late_ns
+    means = {"work": pieces, "call_ns": call_ns, "work_ns": work_ns, "queued": depth}
+    mean_delay = groups.mean(delay, np.ones(len(delay)))
+    max_delay = groups.max(np.where(np.isnan(delay), -1, delay).astype(np.int64)).astype(np.float64)
     columns: dict[str, Column] = {
         "name": [trace.strings[int(i)] for i in name[groups.first]],
         "operator": [trace.strings[int(i)] or None for i in operator[groups.first]],
         "launches": groups.count,
         **{key: groups.sum(values) / groups.count for key, values in means.items()},
         **{key: groups.sum(values) for key, values in flags.items()},
-        "max_launch_delay_ns": groups.max(delay),
+        "late": [None if np.isnan(mean) else int(n) for mean, n in zip(mean_delay, groups.sum(late), strict=True)],
+        "launch_delay_ns": mean_delay,
+        "max_launch_delay_ns": np.where(max_delay < 0, np.nan, max_delay),
         "max_queued": groups.max(depth),
         "total_ns": groups.sum(work_ns),
     }
@@ -153,9 +158,9 @@ def compute(trace: Trace, params: LaunchParams) -> LaunchAnswer:
         short=int(flags["short"].sum()),
         call_ns=int(call_ns.sum()),
         work_ns=int(work_ns.sum()),
-        launch_delay_ns=int(delay.sum()),
+        launch_delay_ns=None if np.isnan(delay).any() else int(delay.sum()),
         streams=Table(columns=_streams(trace, streams)),
-        spread=Table(columns=_spread(delay, call_ns, work_ns)),
+        spread=Table(columns=_spread(delay[~np.isnan(delay)].astype(np.int64), call_ns, work_ns)),
     )
 
 

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     import sqlite3
 
 MAX_TEXT_CHARS = 2000
+NO_TIME = -(2**62)
+_UNKNOWN_DURATION = -2  # the end is before the start, see `TraceBuilder.events`
 ROWS_PER_FETCH = 100_000  # per `fetchmany`
 MAGIC = b"SQLite format 3\x00"
 _TABLE_NAMES = (b"CUPTI_ACTIVITY_KIND_", b"NVTX_EVENTS", b"TARGET_INFO_", b"StringIds")
@@ -143,19 +145,25 @@ class _Report:
         self._describe()
 
     def _read_columns(self, table: str, names: Sequence[str], condition: str = "") -> dict[str, Ints]:
-        """Return integer columns of a table: 0 for a missing column or value, empty without the table."""
+        """Return integer columns of a table: 0 for a missing column or value, empty without the table.
+
+        A missing end is `NO_TIME`: times are relative to the start of the recording and may be 0 or negative.
+        """
         existing = self._column_names(table)
         selected = [name for name in names if all(part in existing for part in name.split(" + "))]
         columns = {name: np.zeros(0, np.int64) for name in names}
         if not selected:
             return columns
-        casts = ", ".join(f"CAST(COALESCE({_quote_columns(name)}, 0) AS INTEGER)" for name in selected)
+        missing = {"end": NO_TIME}
+        casts = ", ".join(
+            f"CAST(COALESCE({_quote_columns(name)}, {missing.get(name, 0)}) AS INTEGER)" for name in selected
+        )
         cursor = self._database.execute(f'SELECT {casts} FROM "{table}" {condition}')
         parts: list[Ints] = []
         while rows := cursor.fetchmany(ROWS_PER_FETCH):
             parts.append(np.array(rows, np.int64))
         values = np.concatenate([np.zeros((0, len(selected)), np.int64), *parts])
-        columns = {name: np.zeros(len(values), np.int64) for name in names}
+        columns = {name: np.full(len(values), missing.get(name, 0)) for name in names}
         return columns | {name: values[:, i].copy() for i, name in enumerate(selected)}
 
     def _column_names(self, table: str) -> set[str]:
@@ -222,7 +230,7 @@ class _Report:
         distinct, key_index = np.unique(keys, axis=0, return_inverse=True)
         tracks = np.array([self._stream(*key) for key in distinct.tolist()], np.int64)
         builder.events(
-            ts=columns["start"], dur=columns["end"] - columns["start"], name=names, category=categories,
+            ts=columns["start"], dur=_durations(columns, _UNKNOWN_DURATION), name=names, category=categories,
             track=tracks[key_index.ravel()], row=row, corr=columns["correlationId"],
         )  # fmt: skip
         for argument, column in _NUMBER_COLUMNS.items():
@@ -238,10 +246,10 @@ class _Report:
         """Add events of threads and return their rows."""
         row = self._next_rows(len(names))
         track = _map_distinct(columns["globalTid"], lambda number: self._thread(number, kind))
-        end = np.where(columns["end"] > 0, columns["end"], columns["start"] - 1)  # a mark
+        dur = _durations(columns)
         correlation = columns.get("correlationId", np.zeros(len(names), np.int64))
         self._builder.events(
-            ts=columns["start"], dur=np.maximum(end - columns["start"], -1), name=names, category=categories,
+            ts=columns["start"], dur=dur, name=names, category=categories,
             track=track, row=row, corr=np.where(categories == Category.RUNTIME, correlation, 0),
         )  # fmt: skip
         return row
@@ -275,7 +283,7 @@ class _Report:
         self._builder.arg("input_shapes", row[shapes > 0], shapes[shapes > 0], text=True)
         if (category == Category.OP).any():
             self._framework = "pytorch"
-        steps = np.flatnonzero((category == Category.STEP) & (columns["end"] > 0))
+        steps = np.flatnonzero((category == Category.STEP) & (_durations(columns) > 0))
         order: list[int] = steps[np.argsort(columns["start"][steps], kind="stable")].tolist()
         for position, i in enumerate(order):
             start_ns, end_ns = int(columns["start"][i]), int(columns["end"][i])
@@ -363,6 +371,13 @@ def _range_category(text: str, serving: bool) -> Category:
         return Category.COMM
     operator = emitted and (emitted["seq"] or _OPERATOR.match(emitted["name"]))
     return Category.OP if operator else Category.ANNOTATION
+
+
+def _durations(columns: Mapping[str, Ints], missing: int = -1) -> Ints:
+    """Return durations in ns, `missing` without an end: marks and calls that had not ended are instants."""
+    return np.where(
+        columns["end"] == NO_TIME, missing, np.maximum(columns["end"] - columns["start"], _UNKNOWN_DURATION)
+    )
 
 
 def _unnamed_event_name(category: Category, number: int) -> str:

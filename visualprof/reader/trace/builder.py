@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from ctypes import c_int64
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from msgspec.structs import replace
+from numpy.typing import NDArray
 
 from visualprof.messages import msg
 from visualprof.reader.native import INT32, INT64, UINT8, function
@@ -35,6 +36,7 @@ from visualprof.reader.trace import (
 )  # fmt: skip
 from visualprof.reader.trace.allocs import compute_totals, negative_totals, next_event_at_address
 from visualprof.reader.trace.clock import EARLIEST_NS, LATEST_NS, MAX_DURATION_NS, plausible_time_range
+from visualprof.reader.trace.device_times import JITTER_NS, duration_text, impossible_starts, overlong_ends
 from visualprof.reader.trace.matching import match_ids, number_processes
 from visualprof.reader.trace.nesting import innermost_on_tracks, nest
 from visualprof.reader.trace.order import sort_events, sort_unique
@@ -54,6 +56,25 @@ _ALLOC_DTYPES: _Dtypes = {
     "reserved": np.int64, "category": np.int32, "complete": np.bool_,
 }  # fmt: skip
 _COUNTER_DTYPES: _Dtypes = {"track": np.int32, "ts": np.int64, "value": np.float64}
+
+
+class _Layout(NamedTuple):
+    """Sorted columns of the events, and what follows from their order."""
+
+    columns: dict[str, Values]
+    tracks: list[Track]
+    first: Ints
+    parent: Ids
+    depth: NDArray[np.uint16]
+    event_of_row: Ids
+    links: Links
+
+    def launches(self, kinds: Rows) -> tuple[Rows, Rows]:
+        """Return calls on threads and the work on streams that they launched; `kinds` are those of the tracks."""
+        src, dst = self.links.src, self.links.dst
+        is_launch = (self.links.kind == LinkKind.LAUNCH) & (src >= 0) & (dst >= 0)
+        is_launch &= (kinds[src] == TrackKind.THREAD) & (kinds[dst] == TrackKind.STREAM)
+        return src[is_launch], dst[is_launch]
 
 
 class TraceBuilder:
@@ -239,30 +260,21 @@ class TraceBuilder:
             levels: Build the pyramid. It is left empty otherwise, for a trace to which events are added later.
         """
         columns = self._drop_impossible_times(_concatenate(self._events, _EVENT_DTYPES), "events")
-        order, first = sort_events(columns["ts"], columns["dur"], columns["track"], len(self._tracks))
-        for name in columns:
-            columns[name] = columns[name][order]
-        del order
-        ts, dur, category = columns["ts"], columns["dur"], columns["category"]
-        tracks = [replace(t, first=a, count=b - a) for t, (a, b) in zip(self._tracks, _slices(first), strict=True)]
-        end = ts + np.maximum(dur, 0)
-        parent, depth = nest(ts, end, first)
+        layout = self._correct_device_times(columns, self._lay_out(columns))
+        columns, tracks, first, parent, links = (
+            layout.columns, layout.tracks, layout.first, layout.parent, layout.links
+        )  # fmt: skip
+        ts, dur, category, depth = columns["ts"], columns["dur"], columns["category"], layout.depth
         level_rows = slice(None if levels else 0)
         pyramid = build_pyramid(
             ts[level_rows],
-            end[level_rows],
+            ts[level_rows] + np.maximum(dur[level_rows], 0),
             dur[level_rows],
             depth[level_rows],
             first if levels else np.zeros_like(first),
         )
-        for track in tracks:
-            if track.kind is TrackKind.STREAM:
-                parent[track.first : track.first + track.count] = -1
-        event_of_row = _index_rows(columns["row"])
+        event_of_row = layout.event_of_row
         steps = self._sorted_steps()
-        launches = _match_launches(columns["corr"], columns["track"], category, tracks)
-        links = self._build_links(launches, ts, end, parent, first, event_of_row)
-        del end
         events = Events(**columns, parent=parent, depth=depth, step=np.full(len(ts), -1, np.int32))
         events = replace(events, step=attribute_steps(events, tracks, steps, links))
         args = _build_arg_columns(self._args, event_of_row)
@@ -282,6 +294,74 @@ class TraceBuilder:
             pyramid=pyramid,
             meta=meta,
         )
+
+    def _lay_out(self, columns: dict[str, Values]) -> _Layout:
+        """Sort the columns in place, nest the events and link them."""
+        order, first = sort_events(columns["ts"], columns["dur"], columns["track"], len(self._tracks))
+        for name in columns:
+            columns[name] = columns[name][order]
+        ts, category = columns["ts"], columns["category"]
+        tracks = [replace(t, first=a, count=b - a) for t, (a, b) in zip(self._tracks, _slices(first), strict=True)]
+        end = ts + np.maximum(columns["dur"], 0)
+        parent, depth = nest(ts, end, first)
+        for track in tracks:
+            if track.kind is TrackKind.STREAM:
+                parent[track.first : track.first + track.count] = -1
+        event_of_row = _index_rows(columns["row"])
+        launches = _match_launches(columns["corr"], columns["track"], category, tracks)
+        links = self._build_links(launches, ts, end, parent, first, event_of_row)
+        return _Layout(columns, tracks, first, parent, depth, event_of_row, links)
+
+    def _correct_device_times(self, columns: dict[str, Values], layout: _Layout) -> _Layout:
+        """Return the layout without device events whose times cannot be, and with possible ends, with warnings.
+
+        Operators on lanes of the processor are timed by the host itself, and may be dispatched by others.
+        """
+        is_accelerator = self._meta.device_type != "cpu" and self._meta.device_work == "kernel"
+        if not is_accelerator or not any(track.kind is TrackKind.STREAM for track in layout.tracks):
+            return layout
+        kinds = np.repeat([t.kind for t in layout.tracks], [t.count for t in layout.tracks])
+        launch = layout.launches(kinds)
+        ts = columns["ts"]
+        is_impossible = impossible_starts(ts, ts + np.maximum(columns["dur"], 0), kinds, launch)
+        if is_impossible.any():
+            self.warn(
+                msg(
+                    "reader.device_events_times_cannot",
+                    f"{int(is_impossible.sum()):,} device events have times that cannot be, long before the calls that "
+                    "launched them or far away from the recording: they were left out",
+                )
+            )
+            for name in columns:
+                columns[name] = columns[name][~is_impossible]
+            layout = self._lay_out(columns)
+            launch = layout.launches(kinds[~is_impossible])
+            ts = columns["ts"]
+        end = ts + np.maximum(columns["dur"], 0)
+        rows, ends = overlong_ends(ts, end, columns["category"], layout.tracks, launch)
+        if len(rows):
+            excess = duration_text(int((end[rows] - ends).max()))
+            self.warn(
+                msg(
+                    "reader.device_events_outlast_later",
+                    f"{len(rows):,} device events outlast later work of their stream, by up to {excess}, which cannot "
+                    "be: they were cut off at the start of the next work",
+                )
+            )
+            columns["dur"][rows] = ends - ts[rows]
+            layout = self._lay_out(columns)
+        lead = ts[launch[0]] - ts[launch[1]]
+        early = int((lead > JITTER_NS).sum())
+        if early:
+            longest = duration_text(int(lead.max()))
+            self.warn(
+                msg(
+                    "reader.device_events_start_before",
+                    f"{early:,} of {len(lead):,} device events start before the call that launched them, by up to "
+                    f"{longest}: the clocks of host and device differ by at least that, and launch delays are unknown",
+                )
+            )
+        return layout
 
     def _drop_impossible_times(self, columns: dict[str, Values], label: str) -> dict[str, Values]:
         """Return the columns without rows at implausible times, with a warning. Events must come first."""

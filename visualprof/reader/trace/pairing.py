@@ -12,7 +12,8 @@ def pair_marks(rows: Rows, ts: Ints, sign: Rows, group: Rows) -> tuple[Ints, Int
 
     Marks are taken by time. At equal times the order of the file decides if the group is in order of time. Some writers
     put all begins before all ends; in such a group, slices end before others begin, except slices without length.
-    If each end of a group is the next mark of the file after its begin, the writer wrote whole slices, which may overlap.
+    If each end of a group is the next mark of the file after its begin, the writer wrote whole slices, which may
+    overlap.
 
     Args:
         rows: (n,) rows of the marks in the file.

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
-from visualprof.reader.trace import Category, Ids, Ints, LinkKind, Mask, Rows, Trace, TrackKind
+from visualprof.reader.trace import Category, Floats, Ids, Ints, LinkKind, Mask, Rows, Trace, TrackKind
 from visualprof.reader.trace.matching import match_ids, number_processes
 from visualprof.reader.trace.nesting import nearest_ancestor
 from visualprof.views.measure.tensor_core import match_names, uses_tensor_core
@@ -15,6 +15,7 @@ from visualprof.views.measure.trace_cache import cached_on_trace
 
 DEVICE_CATEGORIES = (Category.KERNEL, Category.MEMCPY, Category.MEMSET, Category.COMM)
 OPERATOR_CATEGORIES = (Category.OP, Category.COMM)
+MAX_EARLY_SHARE = 0.01  # of a device's launches that start before their call by jitter of the clock
 RANGE_CATEGORIES = (Category.ANNOTATION, Category.FORWARD, Category.BACKWARD, Category.OPTIMIZER, Category.DATALOADER)
 
 
@@ -160,6 +161,39 @@ def is_first_of_launch(trace: Trace) -> Mask:
     first = np.full(len(trace.events) + 1, -1)
     first[call[order]] = order  # reversed, because the last of several assignments wins
     return (call < 0) | (first[call] == np.arange(len(work)))
+
+
+@cached_on_trace
+def _devices_off_clock(trace: Trace) -> set[int]:
+    """Return the devices of whose launched work a notable share starts before its call.
+
+    Their clocks differ from the host's by at least the largest lead, so that no delay is known.
+    """
+    events = trace.events
+    work, call, _ = device_calls(trace)
+    work, call = work[call >= 0], call[call >= 0]
+    devices = np.array([track.device for track in trace.tracks] or [0])[events.track[work]]
+    numbers, index = np.unique(devices, return_inverse=True)
+    early = np.bincount(index, events.ts[work] < events.ts[call], len(numbers))
+    return set(numbers[early > MAX_EARLY_SHARE * np.bincount(index, minlength=len(numbers))].tolist())
+
+
+def launch_delays(trace: Trace, call: Rows, work: Rows) -> Floats:
+    """Return the time from the end of each call to the start of its work in ns, NaN if unknown.
+
+    The delay is 0 if the work starts during the call. It is unknown without a call, if the work starts before the call,
+    and for all work of a device whose clock differs from the host's.
+
+    Args:
+        trace: The trace.
+        call: (n,) calls, -1 for none.
+        work: (n,) device work, or graphs that contain it.
+    """
+    events = trace.events
+    delay = np.maximum(events.ts[work] - events.end[call], 0).astype(np.float64)
+    off_clock = np.array([track.device in _devices_off_clock(trace) for track in trace.tracks] or [False])
+    is_unknown = (call < 0) | (events.ts[work] < events.ts[call]) | off_clock[events.track[work]]
+    return np.where(is_unknown, np.nan, delay)
 
 
 def issue_times(trace: Trace, rows: Ids, ts: Ints) -> Ints:
