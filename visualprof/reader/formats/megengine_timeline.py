@@ -280,4 +280,4 @@ def _describe(doc: Document, builder: TraceBuilder, devices: list[str]) -> None:
     )
 
 
-FORMAT = Format("megengine", "MegEngine", 13, sniff, read)
+FORMAT = Format("megengine", "MegEngine", 12, sniff, read)
