@@ -305,7 +305,7 @@ def test_a_constant_of_a_function_counts_once(tmp_path: Path) -> None:
     assert (graph.model.parameters, graph.model.parameter_bytes) == (4, 16)
     of = list(zip(graph.groups.name, graph.groups.parameter_bytes, strict=True))
     assert of[0] == ("g", 16)
-    assert [size for name, size in of[1:]] == [16] * 6  # each call shows what it uses
+    assert [size for _, size in of[1:]] == [16] * 6  # each call shows what it uses
 
 
 def test_sums_with_unknown_sizes_say_at_least(tmp_path: Path) -> None:

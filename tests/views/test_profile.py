@@ -131,3 +131,12 @@ def test_unknown_rates_are_null_and_never_infinite() -> None:
     zero = [i for i, t in enumerate(columns["device_self_ns"]) if t == 0]
     assert zero
     assert all(columns["bandwidth"][i] is None for i in zero)
+
+
+def test_the_filter_by_input_type_ignores_case_and_counts_unknown_types() -> None:
+    result = table(input_dtype="float32")
+    assert result["columns"]["name"] == table(input_dtype="Float32")["columns"]["name"] != []
+    unknown = table(input_dtype="unknown")["columns"]["name"]
+    assert result["unknown_dtypes"] == len(unknown)
+    everything = table()["columns"]["name"]
+    assert sorted(everything) == sorted([*unknown, *result["columns"]["name"]]), "this model has no other type"

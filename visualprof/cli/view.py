@@ -228,13 +228,17 @@ def parameters(texts: list[str]) -> dict[str, str]:
     """Parse the parameters of `--param K=V`.
 
     Raises:
-        BadParameter: A parameter is not of this form.
+        BadParameter: A parameter is not of this form, or appears twice.
     """
     pairs: dict[str, str] = {}
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals:
             raise BadParameter(f"--param {text!r} is not of the form name=value", "for example: --param group=shape")
+        if name in pairs:
+            raise BadParameter(
+                f"--param {name} appears twice", f"separate values by commas: {name}={pairs[name]},{value}"
+            )
         pairs[name] = value
     return pairs
 

@@ -23,6 +23,7 @@ Order = Literal[
     "time", "+time", "computation", "+computation", "memory", "+memory", "flops", "+flops",
     "bandwidth", "+bandwidth", "opr_id", "+opr_id",
 ]  # fmt: skip
+UNKNOWN_DTYPE = "unknown"  # type of the inputs of operators for which the file contains no types
 COPIES = re.compile(r"Copy")
 MIN_POINT, MAX_POINT = 5, 26  # diameter of the points of the roofline, pixels
 AGGREGATES: dict[str, Callable[[Values], Any]] = {"sum": np.sum, "mean": np.mean, "max": np.max, "min": np.min}
@@ -36,7 +37,8 @@ class ProfileParams(Params):
         top: Number of rows; 0 for all.
         type: Operator types, comma-separated.
         opr_name: Regular expression for the start of a name.
-        input_dtype: Regular expression for the start of a data type of an input.
+        input_dtype: Regular expression for the start of a data type of an input, upper or lower case. `unknown` stands
+            for operators whose input types the file does not contain.
         top_end_key: `end` for self time, `kern` for the time until the first kernel.
         aggregate: Function to aggregate with; "" for none.
         aggregate_by: One row for all operators, or per type.
@@ -100,11 +102,14 @@ class ProfileAnswer(Table[ProfileColumns]):
     Attributes:
         types: Values for the filter by type.
         dtypes: Values for the filter by data type.
+        unknown_dtypes: Number of operators whose input types the file does not contain; a filter by a type leaves them
+            out.
     """
 
     totals: ProfileTotals
     types: list[str]
     dtypes: list[str]
+    unknown_dtypes: kinds.Count
 
 
 def needs(trace: Trace) -> bool:
@@ -139,6 +144,7 @@ def compute(trace: Trace, params: ProfileParams) -> ProfileAnswer:
         totals=ProfileTotals(**totals),
         types=types,
         dtypes=sorted({dtype for text in dtypes for dtype in text.split()}),
+        unknown_dtypes=dtypes.count(UNKNOWN_DTYPE),
     )
 
 
@@ -170,12 +176,12 @@ def _operators(trace: Trace, kind: str, until: str) -> tuple[dict[str, Column], 
         "memory_bytes": trace.arg("bytes", chosen, np.nan).astype(np.float64),
         "in_shapes": text("input_shapes"), "out_shapes": text("output_shapes"),
     }  # fmt: skip
-    return columns, text("input_types")
+    return columns, [dtypes or UNKNOWN_DTYPE for dtypes in text("input_types")]
 
 
 def _filtered(operators: dict[str, Column], dtypes: list[str], params: ProfileParams) -> Ints:
     types = {t.strip() for t in params.type.split(",") if t.strip()}
-    name, dtype = _pattern("opr_name", params.opr_name), _pattern("input_dtype", params.input_dtype)
+    name, dtype = _pattern("opr_name", params.opr_name), _pattern("input_dtype", params.input_dtype, re.IGNORECASE)
     seconds = _values(operators["time"]) / 1e9
     keep = (seconds >= params.min_time) & (seconds <= params.max_time)
     for i, (label, kind, held) in enumerate(zip(operators["name"], operators["type"], dtypes, strict=True)):
@@ -188,9 +194,9 @@ def _filtered(operators: dict[str, Column], dtypes: list[str], params: ProfilePa
     return np.flatnonzero(keep)
 
 
-def _pattern(name: str, text: str) -> re.Pattern[str] | None:
+def _pattern(name: str, text: str, flags: int = 0) -> re.Pattern[str] | None:
     try:
-        return re.compile(text) if text else None
+        return re.compile(text, flags) if text else None
     except re.error as error:
         raise BadParameter(
             msg("views.no_regular_expression", f"{name}: {text!r} is no regular expression ({error})"),
