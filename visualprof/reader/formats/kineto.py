@@ -25,6 +25,7 @@ from visualprof.reader.chrome.events import (
 )
 from visualprof.reader.chrome.tracks import add_counters, add_flows
 from visualprof.reader.chrome.values import integer, json_list, json_object, json_objects, text
+from visualprof.reader.communication import is_communication_call, is_communication_kernel
 from visualprof.reader.patterns import pattern
 from visualprof.reader.registry import Format
 from visualprof.reader.source import Source
@@ -106,8 +107,6 @@ _TRACE_NAMES = {
 }
 
 DATALOADER = ("enumerate(DataLoader)#", "enumerate(DataPipe)#")
-COMM_HOST = pattern(r"^(nccl|gloo|mpi|ucc|rccl|hccl|xccl|c10d):|^record_param_comms$")
-COMM_KERNEL = pattern(r"nccl|rccl|hccl|oneccl|nvshmem.*(reduce|gather|broadcast)|cross_device_reduce", re.IGNORECASE)
 OPTIMIZER = pattern(r"^Optimizer\.(step|zero_grad)#")
 DEVICE_CATEGORIES = {
     "kernel": Category.KERNEL, "gpu_memcpy": Category.MEMCPY, "gpu_memset": Category.MEMSET,
@@ -167,7 +166,7 @@ def _category(kind: Kind) -> int:
             if cat == "mtia_ccp_events"
             else DEVICE_CATEGORIES[cat]
         )
-        return Category.COMM if category == Category.KERNEL and COMM_KERNEL.search(kind.name) else category
+        return Category.COMM if category == Category.KERNEL and is_communication_kernel(kind.name) else category
     if cat.endswith(("runtime", "driver")):
         return Category.RUNTIME
     return {"overhead": Category.OVERHEAD, "trace": Category.SESSION}.get(cat, Category.OTHER)
@@ -178,7 +177,7 @@ def _host_category(name: str, default: Category) -> Category:
         return Category.STEP
     if name.startswith(DATALOADER):
         return Category.DATALOADER
-    if COMM_HOST.search(name):
+    if is_communication_call(name):
         return Category.COMM
     return Category.OPTIMIZER if OPTIMIZER.search(name) else default
 

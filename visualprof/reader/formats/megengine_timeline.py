@@ -13,6 +13,7 @@ from visualprof.reader.chrome.document import NO_INT, NO_TEXT, Args, Document, K
 from visualprof.reader.chrome.events import add_events, describe, text_ids
 from visualprof.reader.chrome.tracks import add_counters, add_flows, pair_begin_end
 from visualprof.reader.chrome.values import json_object
+from visualprof.reader.communication import is_communication_kernel, is_communication_operator
 from visualprof.reader.megengine.operands import add_operands
 from visualprof.reader.megengine.tensors import add_tensor_allocations
 from visualprof.reader.patterns import pattern
@@ -84,7 +85,6 @@ TRACE_NAMES = {"op_type": "type", "name": "graph_name"}  # arguments with other 
 PROFILER_SCOPES = ("StartProfile", "StopProfile", "AutoEvict", "StopStep", "StartStep")
 TENSOR_WORK = pattern(r"^(Input|Output|Put|Del|Drop|RecFree|ReGen|GetValue|TensorGetProp|OpDispatch)( |$)")
 CUDA_CALL = pattern(r"^(cu|cuda|cublas|cudnn)[A-Z]")
-COMM_KERNEL = pattern(r"nccl|rccl|cncl|hccl|AllReduce|AllGather|ReduceScatter|RemoteSend|RemoteRecv|CollectiveComm")
 
 _SCHEMA_BYTES = 256
 _FORMAT_MARKS = (b'"StartProfile"', b'"train_time_ratio"', b'"gpu_usgae_ratio"', b'"nr_alive_tensor"', b'"OpDispatch"')
@@ -182,7 +182,8 @@ def _category(kind: Kind, lane: str, is_op: bool) -> int:
     if name == "Memset":
         return Category.MEMSET
     if kind.cat == "Kernel" or not lane:  # the lanes of CUPTI's streams are unnamed
-        return Category.COMM if COMM_KERNEL.search(name) else Category.KERNEL
+        is_communication = is_communication_kernel(name) or is_communication_operator(name)
+        return Category.COMM if is_communication else Category.KERNEL
     if name in PROFILER_SCOPES:
         return Category.OVERHEAD
     if name == "TensorWaitProp" or (name == WAIT_SCOPE and lane != "worker"):
@@ -192,7 +193,7 @@ def _category(kind: Kind, lane: str, is_op: bool) -> int:
     if CUDA_CALL.match(name):
         return Category.RUNTIME
     if is_op:
-        return Category.COMM if COMM_KERNEL.search(name) else Category.OP
+        return Category.COMM if is_communication_operator(name) else Category.OP
     if lane == "worker":  # duplicates of the interpreter's scopes
         return Category.OTHER
     return Category.STEP if name.startswith(STEP_MARK) else STAGE_CATEGORIES.get(name, Category.ANNOTATION)

@@ -7,7 +7,6 @@ only queried if it exists. https://docs.nvidia.com/nsight-systems/UserGuide/inde
 from __future__ import annotations
 
 import contextlib
-import re
 from collections.abc import Callable, Generator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -17,6 +16,7 @@ from urllib.parse import quote
 import numpy as np
 
 from visualprof.messages import msg
+from visualprof.reader.communication import is_communication_call, is_communication_kernel
 from visualprof.reader.patterns import STEP_NAME, pattern
 from visualprof.reader.registry import Format
 from visualprof.reader.source import Source
@@ -36,7 +36,6 @@ _TABLE_NAMES = (b"CUPTI_ACTIVITY_KIND_", b"NVTX_EVENTS", b"TARGET_INFO_", b"Stri
 # PyTorch's emit_nvtx appends these to a name. Operators of autograd have a sequence number.
 _EMIT_NVTX_NAME = pattern(r"^(?P<name>.+?)(?:, seq = (?P<seq>\d+))?(?:, op_id = \d+)?(?:, sizes = (?P<sizes>\[.*\]))?$")
 _OPERATOR = pattern(r"^\w+::[\w.]+$")
-_COLLECTIVE = pattern(r"nccl|nvshmem", re.IGNORECASE)
 # (table, category, column of the name) of work on streams
 _DEVICE_TABLES = (
     ("CUPTI_ACTIVITY_KIND_KERNEL", Category.KERNEL, "demangledName"),
@@ -301,7 +300,7 @@ class _Report:
         return self._builder.string(emitted["sizes"]) if emitted and emitted["sizes"] else 0
 
     def _is_collective(self, number: int) -> bool:
-        return bool(_COLLECTIVE.search(self._texts[number]))
+        return is_communication_kernel(self._texts[number])
 
     def _next_rows(self, count: int) -> Ints:
         self.rows += count
@@ -367,7 +366,7 @@ def _range_category(text: str, serving: bool) -> Category:
     if STEP_NAME.match(text) or (serving and parse_serving_step(text)):
         return Category.STEP
     emitted = _EMIT_NVTX_NAME.match(text)
-    if _COLLECTIVE.match(text):
+    if is_communication_call(text):
         return Category.COMM
     operator = emitted and (emitted["seq"] or _OPERATOR.match(emitted["name"]))
     return Category.OP if operator else Category.ANNOTATION

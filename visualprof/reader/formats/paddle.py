@@ -21,6 +21,7 @@ from visualprof.reader.chrome.events import (
     used_text_ids,
 )
 from visualprof.reader.chrome.values import json_object, json_objects
+from visualprof.reader.communication import is_communication_kernel, is_communication_operator
 from visualprof.reader.registry import Format
 from visualprof.reader.source import Source
 from visualprof.reader.trace import Category, Device, Ints, TrackKind, Values
@@ -65,10 +66,6 @@ CATEGORIES = {
 }  # fmt: skip
 DEVICE_CATEGORIES = ("Kernel", "Memcpy", "Memset")
 DURATION_SUFFIX = re.compile(r"\[[\d.]+ (?:ns|us|ms|s)\]$")
-COMM_OP = re.compile(
-    r"all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|^c_|broadcast_op|barrier|p_(send|recv)|(send|recv)_v2"
-)
-COMM_KERNEL = re.compile(r"nccl|rccl|hccl|cncl|bkcl", re.IGNORECASE)
 
 
 def sniff(head: bytes) -> bool:
@@ -114,8 +111,8 @@ def _category(kind: Kind) -> int:
     if kind.ph not in ("X", "i", "I"):
         return -1
     category = CATEGORIES.get(kind.cat, Category.OTHER)
-    pattern = {Category.KERNEL: COMM_KERNEL, Category.OP: COMM_OP}.get(category)
-    return Category.COMM if pattern and pattern.search(kind.name) else category
+    test = {Category.KERNEL: is_communication_kernel, Category.OP: is_communication_operator}.get(category)
+    return Category.COMM if test and test(kind.name) else category
 
 
 def _exact_times(doc: Document) -> tuple[Ints, Ints]:

@@ -14,6 +14,7 @@ import numpy as np
 
 from visualprof.messages import msg
 from visualprof.reader import perfetto
+from visualprof.reader.communication import is_communication_kernel
 from visualprof.reader.fields import Fields, parse_fields, parse_leading_fields
 from visualprof.reader.patterns import STEP_NAME, pattern
 from visualprof.reader.perfetto import Interned, Packets
@@ -43,7 +44,6 @@ _CATEGORY_PATTERNS = (
 )
 _DEVICE_CATEGORIES = (Category.KERNEL, Category.MEMCPY)
 _COPY, _FILL = pattern(r"^__amd_rocclr_copyBuffer"), pattern(r"^__amd_rocclr_fillBuffer")
-_COLLECTIVE = pattern(r"nccl|rccl", re.IGNORECASE)
 _AGENT = pattern(r"AGENT \[(\d{1,4})\]")
 
 
@@ -333,7 +333,7 @@ def _refine_category(category: Category, name: str) -> Category:
         return Category.MEMCPY
     if _FILL.match(name):
         return Category.MEMSET
-    return Category.COMM if _COLLECTIVE.search(name) else Category.KERNEL
+    return Category.COMM if is_communication_kernel(name) else Category.KERNEL
 
 
 FORMAT = Format("perfetto", "Perfetto", 32, sniff, read, start=start, suffixes=(".pftrace", ".perfetto-trace"))

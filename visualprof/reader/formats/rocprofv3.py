@@ -6,7 +6,6 @@ id. https://rocm.docs.amd.com/projects/rocprofiler-sdk/en/latest/how-to/using-ro
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from typing import Annotated
 
@@ -14,6 +13,7 @@ import msgspec
 import numpy as np
 
 from visualprof.messages import msg
+from visualprof.reader.communication import is_communication_kernel
 from visualprof.reader.patterns import STEP_NAME, pattern
 from visualprof.reader.registry import Format
 from visualprof.reader.source import GROWING_HINT, Source
@@ -25,7 +25,6 @@ MAX_TEXT_CHARS = 2000
 _TOOL_KEY = b'"rocprofiler-sdk-tool"'
 _COPY = pattern(r"^__amd_rocclr_copyBuffer")
 _FILL = pattern(r"^__amd_rocclr_fillBuffer")
-_COLLECTIVE = pattern(r"nccl|rccl|rocshmem", re.IGNORECASE)
 _COPY_NAMES = {"HOST_TO_HOST": "HtoH", "HOST_TO_DEVICE": "HtoD", "DEVICE_TO_HOST": "DtoH", "DEVICE_TO_DEVICE": "DtoD"}
 _GPU_AGENT = 2  # type of an agent
 _MARK_OPERATION = "roctxMark"
@@ -314,7 +313,7 @@ def _category(name: str) -> Category:
         return Category.MEMCPY
     if _FILL.match(name):
         return Category.MEMSET
-    return Category.COMM if _COLLECTIVE.search(name) else Category.KERNEL
+    return Category.COMM if is_communication_kernel(name) else Category.KERNEL
 
 
 def _copy_name(operation: str) -> str:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from visualprof.messages import msg
+from visualprof.reader.communication import is_communication_kernel
 from visualprof.reader.fields import Fields, parse_fields, parse_leading_fields
 from visualprof.reader.patterns import pattern
 from visualprof.reader.registry import Format
@@ -38,9 +39,6 @@ _DERIVED_LINES = {
 _CALL = pattern(r"^(cu|hip|cuda)[A-Z]\w+$")
 _COPY = pattern(r"^(memcpy|__amd_rocclr_copybuffer|copy-(start|done)\b)", re.IGNORECASE)
 _FILL = pattern(r"^(memset|__amd_rocclr_fillbuffer)", re.IGNORECASE)
-_COLLECTIVE = pattern(
-    r"^%?(all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute)\b|nccl|rccl", re.IGNORECASE
-)
 _PYTHON = pattern(r"^\$(?P<file>\S+):(?P<line>\d+) (?P<name>.+)")
 _DETAIL = pattern(r"(\w+):(\S+)")
 # (prefix of host event names, framework that uses it)
@@ -299,7 +297,7 @@ def _device_category(name: str) -> Category:
         return Category.MEMCPY
     if _FILL.match(name):
         return Category.MEMSET
-    return Category.COMM if _COLLECTIVE.search(name) else Category.KERNEL
+    return Category.COMM if is_communication_kernel(name) else Category.KERNEL
 
 
 def _map_distinct_texts(ids: Ints, texts: StringTable, convert: Callable[[str], int]) -> Ints:

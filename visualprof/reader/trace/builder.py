@@ -36,6 +36,7 @@ from visualprof.reader.trace import (
 )  # fmt: skip
 from visualprof.reader.trace.allocs import compute_totals, negative_totals, next_event_at_address
 from visualprof.reader.trace.clock import EARLIEST_NS, LATEST_NS, MAX_DURATION_NS, plausible_time_range
+from visualprof.reader.trace.communication import communication_kernels
 from visualprof.reader.trace.device_times import JITTER_NS, duration_text, impossible_starts, overlong_ends
 from visualprof.reader.trace.matching import match_ids, number_processes
 from visualprof.reader.trace.nesting import innermost_on_tracks, nest
@@ -275,6 +276,7 @@ class TraceBuilder:
         )
         event_of_row = layout.event_of_row
         steps = self._sorted_steps()
+        self._mark_communication(layout)
         events = Events(**columns, parent=parent, depth=depth, step=np.full(len(ts), -1, np.int32))
         events = replace(events, step=attribute_steps(events, tracks, steps, links))
         args = _build_arg_columns(self._args, event_of_row)
@@ -362,6 +364,23 @@ class TraceBuilder:
                 )
             )
         return layout
+
+    def _mark_communication(self, layout: _Layout) -> None:
+        """Set the category of kernels that communicate by their arguments or by their launch."""
+        columns = layout.columns
+        on_stream = np.array([track.kind is TrackKind.STREAM for track in self._tracks], bool)[columns["track"]]
+        rows_with_collective = [rows for rows, _, _ in self._args.get("collective", ())]
+        with_collective = _lookup(layout.event_of_row, np.concatenate([np.zeros(0, np.int64), *rows_with_collective]))
+        rows = communication_kernels(
+            texts=tuple(self._ids),
+            name=columns["name"],
+            category=columns["category"],
+            parent=layout.parent,
+            links=layout.links,
+            is_on_stream=on_stream,
+            with_collective=with_collective[with_collective >= 0],
+        )
+        columns["category"][rows] = Category.COMM
 
     def _drop_impossible_times(self, columns: dict[str, Values], label: str) -> dict[str, Values]:
         """Return the columns without rows at implausible times, with a warning. Events must come first."""

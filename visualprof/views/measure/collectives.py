@@ -9,6 +9,7 @@ from math import prod
 import msgspec
 import numpy as np
 
+from visualprof.reader.patterns import pattern
 from visualprof.reader.trace import Category, Ids, Ints, Mask, Rows, Trace, TrackKind
 from visualprof.reader.trace.nesting import nearest_ancestor
 from visualprof.reader.trace.process_group import ProcessGroup, decode_ranks, parse_rank_list, strided_run
@@ -22,6 +23,10 @@ TYPE_BYTES = {
     "c10::bfloat16": 2, "int": 4, "int32": 4, "long": 8, "long int": 8, "int64": 8, "short": 2, "int16": 2,
     "byte": 1, "char": 1, "int8": 1, "uint8": 1, "unsigned char": 1, "signed char": 1, "bool": 1,
 }  # fmt: skip
+COLLECTIVE_WORD = pattern(
+    r"(all)[-_]?(reduce|gather)|(reduce)[-_]?(scatter)|(all)[-_]?(to)[-_]?(all)|(collective)[-_](permute|broadcast)",
+    re.IGNORECASE,
+)
 MAX_ELEMENTS = 1 << 40  # per message
 # Roles of a call's events, in order: its parts, and events inside the host operator that carry more arguments.
 HOST, KERNEL, NESTED = 0, 1, 2
@@ -237,12 +242,22 @@ def _names(trace: Trace, heads: Rows, collective_ids: Ints) -> tuple[tuple[str, 
 
 
 def _short_name(name: str) -> str:
-    """Return `all_reduce` for `nccl:all_reduce` and for `ncclDevKernel_AllReduce_Sum_f32_RING_LL(...)`."""
+    """Return a short name of a collective.
+
+    `all_reduce` for `nccl:all_reduce` and for `ncclDevKernel_AllReduce_Sum_f32_RING_LL(...)`, `internode::combine` for
+    a kernel without a word of a collective, `void deep_ep::internode::combine<false>(...)`.
+    """
     host = re.match(r"^\w+:(\w+)", name)
     if host:
         return host.group(1)
-    kernel = re.search(r"(AllReduce|AllGather|ReduceScatter|Broadcast|SendRecv|AllToAll|Reduce|Send|Recv)", name)
-    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", kernel.group(1)).lower() if kernel else name
+    collective = COLLECTIVE_WORD.search(name)
+    if collective:
+        return "_".join(part.lower() for part in collective.groups() if part)
+    kernel = re.search(r"(Broadcast|SendRecv|Reduce|Send|Recv)", name)
+    if kernel:
+        return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", kernel.group(1)).lower()
+    function = re.match(r"^(?:void )?(?:\w+::)*?((?:\w+::)?\w+)(?=[<(])", name)
+    return function.group(1) if function else name
 
 
 def _message_bytes(trace: Trace, rows: Rows) -> Ints:

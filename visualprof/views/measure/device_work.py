@@ -9,10 +9,12 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 
+from visualprof.reader.communication import computes_and_communicates
 from visualprof.reader.trace import Category, Ids, Ints, Mask, Trace, TrackKind
 from visualprof.reader.trace.nesting import nearest_ancestor
 from visualprof.views.measure.intervals import covered_ns, intersect, merge, span_length, union
 from visualprof.views.measure.launch import device_calls
+from visualprof.views.measure.tensor_core import match_names
 from visualprof.views.measure.trace_cache import cached_on_trace
 
 HOST_DEVICE = -1
@@ -80,6 +82,7 @@ def work_by_device(trace: Trace) -> list[DeviceWork]:
     """Return the work of each device that computes or communicates, or of the host if none does.
 
     - Computation is that of kernels; of operators if nothing runs on a device.
+    - A kernel that multiplies matrices and communicates counts as both.
     - Communication is that of collectives' kernels and host operators. Host operators count for every device, except
       those that only launch recorded kernels of a process with several devices.
     """
@@ -96,7 +99,9 @@ def work_by_device(trace: Trace) -> list[DeviceWork]:
     for device in devices:
         on_device = stream & (event_devices(trace) == device)
         kernels = np.flatnonzero(on_device & (events.category == Category.KERNEL) & has_duration)
-        by_device.append(_device_work(trace, device, kernels, np.flatnonzero(on_host | (is_communication & on_device))))
+        communicating = on_host | (is_communication & on_device)
+        communicating[kernels] |= match_names(trace, events.name[kernels], computes_and_communicates)
+        by_device.append(_device_work(trace, device, kernels, np.flatnonzero(communicating)))
     return by_device
 
 

@@ -1,0 +1,59 @@
+"""Find kernels that communicate by their arguments or by their launch, if their name does not say so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from visualprof.reader.communication import is_computation_kernel, is_surrounding_communication
+from visualprof.reader.trace import Bytes, Category, Ids, LinkKind, Links, Mask, Rows
+from visualprof.reader.trace.nesting import nearest_ancestor
+
+_AROUND = (Category.OP, Category.COMM, Category.ANNOTATION)
+
+
+def communication_kernels(
+    *,
+    texts: Sequence[str],
+    name: Ids,
+    category: Bytes,
+    parent: Ids,
+    links: Links,
+    is_on_stream: Mask,
+    with_collective: Rows,
+) -> Rows:
+    """Return the rows of kernels that communicate: those with the arguments of a collective, and by their launch.
+
+    The innermost operator or range around the launch decides, if it has the name of a collective and the kernel's name
+    does not say that the kernel computes.
+
+    Args:
+        texts: The string table.
+        name: (n,) string ids of the events.
+        category: (n,) categories.
+        parent: (n,) enclosing events.
+        links: Links between events.
+        is_on_stream: (n,) whether the event ran on a device.
+        with_collective: Rows of events with the arguments of a collective.
+    """
+    is_candidate = is_on_stream & (category == Category.KERNEL)
+    by_argument = with_collective[is_candidate[with_collective]]
+    is_launch = (links.kind == LinkKind.LAUNCH) & is_candidate[links.dst]
+    call, kernel = links.src[is_launch], links.dst[is_launch]
+    is_silent = ~_holds(texts, name[kernel], is_computation_kernel)
+    call, kernel = call[is_silent], kernel[is_silent]
+    if not len(kernel):
+        return by_argument
+    is_around = np.isin(category, _AROUND) & ~is_on_stream
+    around = nearest_ancestor(parent, is_around, call)
+    call, kernel, around = call[around >= 0], kernel[around >= 0], around[around >= 0]
+    communicates = (category[around] == Category.COMM) | _holds(texts, name[around], is_surrounding_communication)
+    return np.concatenate((by_argument, kernel[communicates]))
+
+
+def _holds(texts: Sequence[str], ids: Ids, test: Callable[[str], bool]) -> Mask:
+    """Return (n,) whether a test of a text holds for each string id; each text is tested once."""
+    distinct, index = np.unique(ids, return_inverse=True)
+    distinct_ids: list[int] = distinct.tolist()
+    return np.array([test(texts[i]) for i in distinct_ids], bool)[index]
