@@ -7,7 +7,6 @@ Example:
 from __future__ import annotations
 
 import argparse
-import logging
 import os
 import signal
 import sys
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from visualprof.cli._paths import require
 from visualprof.errors import BadParameter, VisualprofError
+from visualprof.log_lines import configure_logging
 
 if TYPE_CHECKING:
     from visualprof.reader.cache import Cache
@@ -66,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
     if args.server and not args.server.startswith(("http://", "https://")):
         raise BadParameter(f"--server {args.server!r} is no address", "for example http://localhost:8040")
     require(paths, create=False)
-    logging.basicConfig(format="visualprof: %(message)s", level=logging.WARNING)
+    configure_logging()
     protocol, transports = _imported()
     from visualprof.mcp.dashboard import Dashboard
 

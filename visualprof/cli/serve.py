@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import ipaddress
-import logging
 import os
 import signal
 import sys
@@ -19,6 +18,7 @@ from urllib.parse import urlsplit
 
 from visualprof.cli._paths import page_of, require
 from visualprof.errors import BadParameter
+from visualprof.log_lines import configure_logging
 from visualprof.remote.queue.store.bucket_url import DEFAULT_CACHE_BYTES, parse_bucket_url
 
 # Not on the command line, which every user of the machine can read, but in a variable or in the config file.
@@ -361,7 +361,7 @@ def serve(
     signal.signal(
         signal.SIGTERM, signal.default_int_handler
     )  # as Ctrl-C: children stop and temporary files are removed
-    logging.basicConfig(format="visualprof: %(message)s", level=logging.WARNING)
+    configure_logging()
     with imports():
         from visualprof.server.serve import Server
 

@@ -20,6 +20,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from visualprof.errors import FormatError, VisualprofError
+from visualprof.log_lines import configure_logging
 from visualprof.messages import msg
 from visualprof.reader.processors import share_processors
 from visualprof.reader.source import Progress, Source
@@ -253,6 +254,7 @@ def _child_main(pipe: Connection, pickled: bytes, limits: Limits | None) -> None
     """
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     task: Task[Any] = pickle.loads(pickled)
+    configure_logging()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which then stops the children
     if hasattr(os, "nice"):
         os.nice(5)  # the server and the training job take precedence

@@ -1,16 +1,18 @@
-"""A body that nobody may send there must not fill the disk.
+"""Reject malformed requests and oversized bodies before the application sees them.
 
-waitress takes a whole body, into a file where it is long, before the application hears of the request.
+waitress receives a whole body, into a file if it is long, before it calls the application. A body that its sender may
+not send must not fill the disk.
 """
 
 from __future__ import annotations
 
 import copy
+import logging
 from typing import Any
 
 import msgspec
-from waitress.parser import HTTPRequestParser
-from waitress.utilities import RequestEntityTooLarge
+from waitress.parser import HTTPRequestParser, ParsingError
+from waitress.utilities import Error, RequestEntityTooLarge
 
 from visualprof.messages import msg
 from visualprof.remote.queue.store.files import MAX_BLOB_BYTES
@@ -19,49 +21,104 @@ from visualprof.server.responses import ErrorBody
 from visualprof.server.routes import JSON, MAX_BODY_BYTES
 
 MAX_PART_BYTES = 32 << 20  # of a result; an agent sends 8 MiB at once
+MAX_LENGTH_DIGITS = 18
+_LOGGED_CHARS = 100  # of a request line
+_log = logging.getLogger(__name__)
 
 
-class BodyTooLarge(RequestEntityTooLarge):
-    """The refusal of a body of which nothing more is read; in JSON, as every other."""
+class RequestRejected(Error):
+    """The answer to a request that the application never sees, as JSON like every other error.
 
-    # Its types say str, its code is bytes.
+    Args:
+        code: Status code.
+        reason: Reason phrase of the status.
+        body: The error and its hint.
+    """
+
+    def __init__(self, code: int, reason: str, body: ErrorBody) -> None:
+        super().__init__(body.error)
+        self.code, self.reason, self._json = code, reason, msgspec.json.encode(body)
+
+    # The base class is typed as returning str, but must return bytes.
     def to_response(self, ident: str | None = None) -> Any:
-        """Status, headers and body of the answer, after which the connection ends."""
-        hint = msg(
-            "server.only_files_jobs_graph",
-            "only files for jobs and the Graph page may be long, sent with the server's token",
-        )
-        body = msgspec.json.encode(ErrorBody(msg("server.body_over_kib", f"the body is over {self.body} KiB"), hint))
-        return f"{self.code} {self.reason}", [("Content-Type", JSON)], body
+        """Return status, headers and body of the answer, after which the connection is closed."""
+        del ident
+        return f"{self.code} {self.reason}", [("Content-Type", JSON)], self._json
 
 
 class RequestParser(HTTPRequestParser):
-    """Reads a request, of its body no more than its sender may send to that address."""
+    """Reads a request, and at most as much of its body as its sender may send to that path.
 
-    path: str
+    Args:
+        identify: Returns who sent a request.
+        peer: Address of the sender.
+        adj: Settings of waitress.
+    """
+
+    # waitress sets these only if the request line is valid, but reads them for every request.
+    path: str = ""
+    command: str = ""
+    first_line: bytes = b""
 
     def __init__(self, identify: Identify, peer: str, adj: Any) -> None:
         super().__init__(adj)
         self._identify, self._peer = identify, peer
 
     def parse_header(self, header_plus: bytes) -> None:
-        """Knows the most that is read as soon as it knows who asks for what."""
-        super().parse_header(header_plus)
+        """Parse the request line and the headers, and set the limit of the body.
+
+        Raises:
+            ParsingError: The request is malformed, or ambiguous for a proxy in front of the server.
+        """
+        self.first_line = header_plus.partition(b"\r\n")[0]
+        if b"\r\n " in header_plus or b"\r\n\t" in header_plus:
+            raise ParsingError("a header is folded over several lines")
+        try:
+            super().parse_header(header_plus)
+        except ValueError as error:  # an invalid address, or a number of thousands of digits
+            raise ParsingError(" ".join(str(error).split())[:200]) from None
+        has_encoding = self.chunked or "TRANSFER_ENCODING" in self.headers
+        if has_encoding and ("CONTENT_LENGTH" in self.headers or self.version != "1.1"):
+            raise ParsingError("Transfer-Encoding is only valid in HTTP/1.1 and without Content-Length")  # RFC 9112 6.1
+        if len(self.headers.get("CONTENT_LENGTH", "")) > MAX_LENGTH_DIGITS:
+            raise ParsingError("Content-Length is too large")
         if self.body_rcv is not None:
             self.adj = copy.copy(self.adj)
-            self.adj.max_request_body_size = self._most() + 1
+            self.adj.max_request_body_size = self._max_body_bytes() + 1
 
     def received(self, data: bytes) -> int:
-        """Bytes of `data` that belong to this request."""
+        """Return how many bytes of `data` belong to this request."""
+        was_complete = self.completed
         consumed = super().received(data)
-        if isinstance(self.error, RequestEntityTooLarge):
-            self.error = BodyTooLarge(f"{self._most() >> 10:,}")
+        error: Error | None = self.error
+        if error is not None and not was_complete:
+            self.error = self._reject(error)
+            return len(data)  # the connection is closed: what follows is not another request
         return consumed
+
+    def _reject(self, error: Error) -> RequestRejected:
+        """Write one line to the log and return the answer."""
+        if isinstance(error, RequestEntityTooLarge):
+            body = ErrorBody(
+                msg("server.body_over_kib", f"the body is over {self._max_body_bytes() >> 10:,} KiB"),
+                msg(
+                    "server.only_files_jobs_graph",
+                    "only files for jobs and the Graph page may be long, sent with the server's token",
+                ),
+            )
+        else:
+            body = ErrorBody(
+                msg("server.malformed_request", f"the request is malformed: {error.body}"),
+                msg("server.check_client_or_proxy", "check the client, or the proxy in front of the server"),
+            )
+        line = self.first_line[:_LOGGED_CHARS].decode("latin-1")
+        _log.warning("rejected a request of %s: %s %s: %s", self._peer, error.code, error.reason, line)
+        return RequestRejected(error.code, error.reason, body)
 
     def _header(self, name: str) -> str:
         return self.headers.get(name.upper().replace("-", "_"), "")  # as waitress names it
 
-    def _most(self) -> int:
+    def _max_body_bytes(self) -> int:
         if self.path.endswith(("/api/v1/uploads", "/api/v1/models")):
             return MAX_BLOB_BYTES if self._identify(self._peer, self._header).may("member") else MAX_BODY_BYTES
         return MAX_PART_BYTES if "/api/v1/agent/files/" in self.path else MAX_BODY_BYTES
