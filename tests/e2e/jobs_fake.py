@@ -25,7 +25,8 @@ from visualprof.remote.queue.draft.forms import CheckedDraft, Draft
 from visualprof.remote.queue.store.records import Agent
 from visualprof.server.api.agents import AgentsAnswer
 from visualprof.server.api.evaluation import ReportsAnswer
-from visualprof.server.api.job_rows import JobAnswer, JobsAnswer, LogAnswer
+from visualprof.server.api.job_logs import LogAnswer
+from visualprof.server.api.job_rows import JobAnswer, JobsAnswer
 from visualprof.server.api.jobs import BackendsAnswer, FreedAnswer, measure_entries
 from visualprof.server.api.uploads import FilesAnswer, UploadAnswer
 

@@ -22,7 +22,8 @@ from visualprof.remote.queue.store.records import Agent
 from visualprof.remote.queue.store.tables import agents, tasks
 from visualprof.remote.queue.tasks.leases import TaskHeartbeat
 from visualprof.server.api.agents import AgentsAnswer
-from visualprof.server.api.job_rows import JobAnswer, JobsAnswer, LogAnswer
+from visualprof.server.api.job_logs import LogAnswer
+from visualprof.server.api.job_rows import JobAnswer, JobsAnswer
 from visualprof.server.api.jobs import BackendsAnswer, CheckAnswer, JobErrors
 from visualprof.server.app import create_app
 from visualprof.server.routes import MAX_BODY_BYTES

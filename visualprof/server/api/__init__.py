@@ -1,1 +1,1 @@
-"""The API: one file a resource."""
+"""The routes of the HTTP API, with one module per resource."""

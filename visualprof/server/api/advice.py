@@ -1,4 +1,4 @@
-"""One click: a candidate of a report's advice becomes a version of its model, and its own evaluation begins."""
+"""Apply advice: a candidate becomes a version of its model, and an evaluation of that version is queued."""
 
 from __future__ import annotations
 
@@ -31,7 +31,14 @@ MAX_CANDIDATES = 32
 
 
 class ApplyBody(msgspec.Struct, forbid_unknown_fields=True):
-    """Candidates of a report by their names, none: all that pass. model: name of the registered one, "" as it is."""
+    """The candidates of a report to apply.
+
+    Attributes:
+        report: Id of the report.
+        candidates: Names of the candidates. Empty: all candidates that pass.
+        model: Name of the registered model that gets the versions. "": the parent's model, or a name taken from its
+            file.
+    """
 
     report: str
     candidates: list[str] = []
@@ -39,10 +46,17 @@ class ApplyBody(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class AppliedRow(msgspec.Struct):
-    """What a candidate became.
+    """The outcome of applying a candidate.
 
-    model, number: the version, null for a way to run the same model. job: its evaluation. graph, parent_graph: ids on
-    the Graph page, null where there is none.
+    Attributes:
+        candidate: Name of the candidate.
+        address: Address of the version, or null if the candidate only changes how the same model runs.
+        model: Id of the registered model, null like `address`.
+        number: Number of the version, null like `address`.
+        new: Whether the version was created by this request.
+        job: Id of the evaluation job.
+        graph: Id of the version on the Graph page, or null if it has no graph.
+        parent_graph: Id of the original model on the Graph page, or null if it has no graph.
     """
 
     candidate: str
@@ -56,27 +70,31 @@ class AppliedRow(msgspec.Struct):
 
 
 class AppliedAnswer(msgspec.Struct):
-    """The versions, in the order of the advice."""
+    """The outcomes, in the order of the requested candidates."""
 
     versions: list[AppliedRow]
 
 
 class Advices(Resource):
-    """The routes over the advice of reports."""
+    """The routes for the advice of reports."""
 
     def __init__(self, logdir: LogDirectory, job_service: JobService, visible: Visible, reports: Reports) -> None:
         self._logdir, self._job_service, self._visible, self._reports = logdir, job_service, visible, reports
         self._queue_view = ScopedQueueView(job_service, visible)
 
     @mutation(
-        "POST", "/advice/apply", status=201,
+        "POST",
+        "/advice/apply",
+        status=201,
         errors={
-            **READ_ONLY_ERROR, 400: "a candidate cannot be applied", 404: "there is no such report, or its job is gone",
+            **READ_ONLY_ERROR,
+            400: "a candidate cannot be applied",
+            404: "there is no such report, or its job was deleted",
             429: "a quota is used up",
         },
-    )  # fmt: skip
+    )
     def apply(self, body: ApplyBody) -> AppliedAnswer:
-        """Make versions of candidates, and queue the evaluation of each."""
+        """Create model versions from candidates, and queue an evaluation of each."""
         self._job_service.require_writable()
         queue, report = self._job_service.open(), self._reports.find(body.report)
         rows = select_candidates(report, body.candidates)
@@ -84,14 +102,16 @@ class Advices(Resource):
         return AppliedAnswer([self._applied(queue, job, report, row, body.model) for row in rows])
 
     def _applied(self, queue: JobServices, job: Job, report: Report, row: AdviceRow, name: str) -> AppliedRow:
-        made = self._version(job, report, row, name) if row.files else None
-        ref = made[1].ref if made else job.request.model
-        request = evaluation_request(job.request, report, row, ref, f"{made[0].name}/{made[1].number}" if made else "")
+        created = self._version(job, report, row, name) if row.files else None
+        ref = created[1].ref if created else job.request.model
+        request = evaluation_request(
+            job.request, report, row, ref, f"{created[0].name}/{created[1].number}" if created else ""
+        )
         errors, _ = check_request(request, self._queue_view)
         if errors:
             raise InvalidRequest(errors)
         queued, _ = queue.jobs.submit(request, current_principal().user)
-        model, version, new = made or (None, None, False)
+        model, version, new = created or (None, None, False)
         parent = self._job_service.inspection(job.request.model.blob) or {}
         return AppliedRow(
             candidate=row.candidate,
@@ -126,22 +146,23 @@ class Advices(Resource):
         )
 
     def _name(self, parent: str, file: str) -> str:
-        """That of the model which the parent is a version of, else the file's."""
+        """Return the name of the model that has the parent as a version, or the file's name without its suffix."""
         registry = self._job_service.open().registry
-        mine = (
+        changeable = (
             m for m in registry.list_visible(current_principal().viewer) if m.can_be_changed_by(current_requester())
         )
-        named = (m.name for m in mine for version in m.versions if version.sha256 == parent)
-        return next(named, PurePosixPath(file).stem)
+        names = (m.name for m in changeable for version in m.versions if version.sha256 == parent)
+        return next(names, PurePosixPath(file).stem)
 
     def _files(self, report: Report, row: AdviceRow) -> dict[str, Path]:
-        """The made model's files by their names, the model first.
+        """Return the files of the candidate's model by their names, the model first.
 
-        Raises: NotFound: they are not there, or lead out of the result.
+        Raises:
+            NotFound: A file is missing or is outside of the result folder.
         """
-        place = f"{report.folder}/advice.json".removeprefix("./").lstrip("/")
-        advice = next((f for f in self._logdir.files("advice.json".__eq__) if f.file == place), None)
-        found: dict[str, Path] = {}
+        advice_file = f"{report.folder}/advice.json".removeprefix("./").lstrip("/")
+        advice = next((f for f in self._logdir.files("advice.json".__eq__) if f.file == advice_file), None)
+        files: dict[str, Path] = {}
         for name in row.files:
             folder = Path(advice.path).parent if advice else Path()
             self._logdir.ensure_local(str(folder / name))
@@ -151,23 +172,24 @@ class Advices(Resource):
                     msg("server.result_no_file", f"the result has no file {name[:100]!r}"),
                     msg("server.moved", "was it moved?"),
                 )
-            found[PurePosixPath(name).name] = file
-        return found
+            files[PurePosixPath(name).name] = file
+        return files
 
 
 def select_candidates(report: Report, names: list[str]) -> list[AdviceRow]:
-    """The candidates of those names; without names those that pass.
+    """Return the candidates with the given names, or all that pass if there are no names.
 
-    Raises: BadParameter: there is none of that name, it was found wrong or failed, or nothing passes.
+    Raises:
+        BadParameter: A name is unknown, a candidate was wrong or failed, or no candidate passes.
     """
     rows = {row.candidate: row for row in report.advice.rows if row.kind != "original"} if report.advice else {}
-    wanted = names[:MAX_CANDIDATES] or [name for name, row in rows.items() if row.passes]
-    if not wanted:
+    selected = names[:MAX_CANDIDATES] or [name for name, row in rows.items() if row.passes]
+    if not selected:
         raise BadParameter(
             msg("server.no_candidate_report_passes", "no candidate of this report passes"),
             msg("server.name_applied", "name those that are to be applied"),
         )
-    for name in wanted:
+    for name in selected:
         if name not in rows:
             raise BadParameter(
                 msg("server.report_no_candidate", f"the report has no candidate {name[:80]!r}"),
@@ -179,18 +201,19 @@ def select_candidates(report: Report, names: list[str]) -> list[AdviceRow]:
                 msg("server.cannot_applied", f"{name} cannot be applied: {row.why or row.verdict}"),
                 msg("server.model_not_kept", "its model was not kept"),
             )
-    return [rows[name] for name in dict.fromkeys(wanted)]
+    return [rows[name] for name in dict.fromkeys(selected)]
 
 
-def evaluation_request(asked: Request, report: Report, row: AdviceRow, model: ModelRef, address: str) -> Request:
-    """The job that measures a candidate as the original was measured, without advice.
+def evaluation_request(original: Request, report: Report, row: AdviceRow, model: ModelRef, address: str) -> Request:
+    """Return the job request that measures a candidate like the original model, without advice.
 
-    Its key is made of all that the click decides, so that the same click gives the same job; a version that was deleted
-    and made again has another number, and is measured again.
+    The request's key is derived from everything that the user chose, so the same choice gives the same job. A version
+    that
+    was deleted and created again has another number and is measured again.
     """
-    own = next((spec for spec in asked.specs if spec.id == report.spec), asked.specs[0])
-    said = build(Spec, {"id": "x", "backend": own.backend, **row.spec})
-    spec = replace(said, id=row.candidate[:48].rstrip("-.+").replace("+", "-"), agent=own.agent)
-    name = (address or f"{asked.name or asked.model.name} {row.candidate}")[:200]
+    original_spec = next((spec for spec in original.specs if spec.id == report.spec), original.specs[0])
+    candidate_spec = build(Spec, {"id": "x", "backend": original_spec.backend, **row.spec})
+    spec = replace(candidate_spec, id=row.candidate[:48].rstrip("-.+").replace("+", "-"), agent=original_spec.agent)
+    name = (address or f"{original.name or original.model.name} {row.candidate}")[:200]
     key = sha256("\0".join((report.id, row.candidate, model.blob, name)).encode()).hexdigest()
-    return replace(asked, key=f"advice-{key}", model=model, specs=[spec], name=name, advise=Advise())
+    return replace(original, key=f"advice-{key}", model=model, specs=[spec], name=name, advise=Advise())

@@ -1,4 +1,4 @@
-"""What agents ask for: docs/remote.md#between-server-and-agent. Browsers have no business here."""
+"""The routes that agents call, described in docs/remote.md#between-server-and-agent. Browsers are rejected."""
 
 from __future__ import annotations
 
@@ -36,7 +36,17 @@ _CONTENT_RANGE = re.compile(r"bytes (?:(\d{1,15})-(\d{1,15})|\*)/(\d{1,15}|\*)")
 
 
 class Registration(msgspec.Struct):
-    """Body of `register`. agent, token: those that it had before."""
+    """Body of `register`.
+
+    Attributes:
+        protocol: Version of the protocol that the agent speaks.
+        name: Name of the machine.
+        public: Whether the machine works for all users.
+        capabilities: Capabilities of the machine.
+        address: Address of the machine. "": the address of the request.
+        agent: Id from an earlier registration, or "".
+        token: Token from an earlier registration, or "".
+    """
 
     protocol: int
     name: str
@@ -60,7 +70,13 @@ class RegistrationAnswer(msgspec.Struct):
 
 
 class Heartbeat(msgspec.Struct):
-    """Body of `heartbeat`. clock_ns: what the machine's clock shows."""
+    """Body of `heartbeat`.
+
+    Attributes:
+        tasks: State of the tasks that the agent runs.
+        capabilities: Capabilities of the machine, or null if unchanged.
+        clock_ns: Time on the machine's clock.
+    """
 
     tasks: list[TaskHeartbeat] = []
     capabilities: Capabilities | None = None
@@ -76,9 +92,13 @@ class HeartbeatAnswer(msgspec.Struct):
 
 
 class LeaseOffer(msgspec.Struct):
-    """Body of `lease`. begun: jobs whose specs take turns on a device of the agent, and that device.
+    """Body of `lease`.
 
-    fleet: what the free nodes of a fleet can run.
+    Attributes:
+        devices: Free devices.
+        wait_s: How long the request may wait for a task.
+        begun: Jobs that share a device of the agent by time slots, with that device.
+        fleet: Offers of the free nodes of a fleet.
     """
 
     devices: list[str] = []
@@ -96,13 +116,18 @@ class LeaseQuery(Query):
 
 
 class LogQuery(LeaseQuery, kw_only=True):
-    """Where a piece of a log belongs."""
+    """The position of a piece of a log."""
 
     offset: Annotated[int, Meta(ge=0, lt=10**15)]
 
 
 class FileSize(msgspec.Struct, omit_defaults=True):
-    """Bytes of a file that are there. cut: some are beyond the cap."""
+    """The stored size of a file.
+
+    Attributes:
+        size: Stored bytes.
+        cut: Whether bytes beyond the size limit were dropped.
+    """
 
     size: int
     cut: bool = False
@@ -115,18 +140,18 @@ class UploadAnnouncement(msgspec.Struct):
 
 
 class AgentLink(Resource):
-    """The routes for agents: who sends is asked before anything is read."""
+    """The routes for agents. The sender is authenticated before the body is read."""
 
     def __init__(self, job_service: JobService, accounts: Accounts | None) -> None:
         self._job_service = job_service
         self._machines = accounts.machines if accounts else None
 
     def blueprint(self) -> Blueprint:
-        """The routes for an application."""
-        made = super().blueprint()
-        made.before_request(self._admit)
-        made.register_error_handler(UploadOffsetMismatch, _offset_mismatch)
-        return made
+        """Return the routes as a Flask blueprint."""
+        blueprint = super().blueprint()
+        blueprint.before_request(self._admit)
+        blueprint.register_error_handler(UploadOffsetMismatch, _offset_mismatch)
+        return blueprint
 
     def _admit(self) -> None:
         refuse_browsers()
@@ -139,53 +164,59 @@ class AgentLink(Resource):
     @mutation("POST", "/agent/register", needs="agent")
     def register(self, body: RegistrationBody) -> RegistrationAnswer:
         """Register an agent."""
-        asked = self._registration(body)
-        if asked.protocol != PROTOCOL:
-            error = f"this server speaks version {PROTOCOL} of the protocol, not {asked.protocol}"
+        registration = self._registration(body)
+        if registration.protocol != PROTOCOL:
+            error = f"this server speaks version {PROTOCOL} of the protocol, not {registration.protocol}"
             raise BadParameter(error, "install the same version of visualprof on both sides")
-        address, known = asked.address or client_address(), (asked.agent, asked.token)
+        address, credentials = registration.address or client_address(), (registration.agent, registration.token)
         agents, local = self._job_service.open().agents, bool(g.local)
-        join = self._machines.join(_bearer_token(), asked.name, client_address()) if self._machines else None
+        join = self._machines.join(_bearer_token(), registration.name, client_address()) if self._machines else None
         agent, token = agents.register(
-            asked.name,
-            public=asked.public,
+            registration.name,
+            public=registration.public,
             local=local,
             address=address,
-            capabilities=asked.capabilities,
-            credentials=known,
+            capabilities=registration.capabilities,
+            credentials=credentials,
             join=join,
         )
         return RegistrationAnswer(agent, token, self._job_service.intervals)
 
     def _registration(self, body: bytes) -> Registration:
-        """The body, of somebody who may register.
+        """Decode the body of a sender that may register.
 
-        That is with the registration token, with a code where people have accounts, or as one that was there before.
+        A sender may register with the registration token, with a join code (on a server with accounts), or with the id
+        and
+        token of an earlier registration.
 
-        Raises: Unauthenticated. BadParameter.
+        Raises:
+            Unauthenticated: The sender may not register.
+            BadParameter: The body is invalid.
         """
         if self._machines:
-            refused = Unauthenticated(
+            rejection = Unauthenticated(
                 "invalid or already used join code",
                 "create a new one on the Machines page; it is valid for ten minutes",
             )
         else:
-            refused = Unauthenticated("this is not the server's token", "the Machines page shows it")
-        may = g.local is not None or (self._machines is not None and self._machines.is_join_code(_bearer_token()))
+            rejection = Unauthenticated("this is not the server's token", "the Machines page shows it")
+        is_trusted = g.local is not None or (
+            self._machines is not None and self._machines.is_join_code(_bearer_token())
+        )
         try:
-            asked = _REGISTRATION.decode(body)
+            registration = _REGISTRATION.decode(body)
         except (ValueError, RecursionError) as error:
-            if not may:
-                raise refused from error
-            raise BadParameter(f"this is no registration: {error}", "docs/remote.md describes it") from error
+            if not is_trusted:
+                raise rejection from error
+            raise BadParameter(f"invalid registration: {error}", "docs/remote.md describes it") from error
         queue = self._job_service.open_existing()
-        if not may and not (queue and queue.agents.is_registered((asked.agent, asked.token))):
-            raise refused
-        return asked
+        if not is_trusted and not (queue and queue.agents.is_registered((registration.agent, registration.token))):
+            raise rejection
+        return registration
 
     @mutation("POST", "/agent/heartbeat", needs="agent")
     def heartbeat(self, body: Heartbeat) -> HeartbeatAnswer:
-        """Keep leases alive, and hear of those that are over."""
+        """Renew leases, and return the tasks that were canceled or lost their lease."""
         agent, queue = current_agent()
         queue.agents.mark_seen(agent, body.capabilities, body.clock_ns)
         cancel, stale = queue.leases.heartbeat(agent, body.tasks)
@@ -193,43 +224,45 @@ class AgentLink(Resource):
 
     @mutation("POST", "/agent/lease", needs="agent")
     def lease(self, body: LeaseOffer) -> Lease | Response:
-        """Ask for a task, and wait for one."""
+        """Wait for a task and lease it."""
         agent, queue = current_agent()
         queue.agents.mark_seen(agent)
         wait_s = min(body.wait_s, self._job_service.intervals.poll_s)
-        gone = request.environ.get("waitress.client_disconnected", lambda: False)
-        begun, fleet = dict(list(body.begun.items())[:64]), body.fleet[:MAX_OFFERS]
-        return queue.leases.lease(agent, body.devices[:64], wait_s, gone, begun, fleet) or Response(status=204)
+        is_disconnected = request.environ.get("waitress.client_disconnected", lambda: False)
+        started_jobs, fleet = dict(list(body.begun.items())[:64]), body.fleet[:MAX_OFFERS]
+        return queue.leases.lease(agent, body.devices[:64], wait_s, is_disconnected, started_jobs, fleet) or Response(
+            status=204
+        )
 
     @mutation("POST", "/agent/tasks/<task>/log", needs="agent")
     def log(self, task: str, query: LogQuery) -> FileSize:
         """Append to a task's log."""
         agent, queue = current_agent()
-        held = queue.leases.leased_task(agent, task, query.lease)
-        return FileSize(*queue.logs.append(held, query.offset, read_body(MAX_LOG_BYTES)))
+        leased = queue.leases.leased_task(agent, task, query.lease)
+        return FileSize(*queue.logs.append(leased, query.offset, read_body(MAX_LOG_BYTES)))
 
     @mutation("POST", "/agent/tasks/<task>/points", needs="agent")
     def points(self, task: str, query: LeaseQuery) -> dict[str, Any]:
-        """Report a point."""
+        """Report a measurement of a task."""
         agent, queue = current_agent()
         text = read_body(MAX_POINT_BYTES)
         try:
             batch = parse_batch(text)
             point: dict[str, Any] = msgspec.json.decode(text)
         except (ValueError, RecursionError) as error:
-            raise BadParameter(f"this is no point: {error}", "docs/remote.md describes one") from error
+            raise BadParameter(f"invalid point: {error}", "docs/remote.md describes one") from error
         queue.leases.save_point(agent, task, query.lease, batch, point)
         return {}
 
     @mutation("POST", "/agent/tasks/<task>/files", needs="agent")
     def files(self, task: str, query: LeaseQuery) -> dict[str, Any]:
-        """What a task needs, with new addresses."""
+        """Return the files that a task needs, with new addresses."""
         agent, queue = current_agent()
         return {"files": queue.leases.files(queue.leases.leased_task(agent, task, query.lease))}
 
     @mutation("POST", "/agent/tasks/<task>/uploads", needs="agent")
     def uploads(self, task: str, query: LeaseQuery, body: UploadAnnouncement) -> dict[str, Any]:
-        """Announce files of the result; answers where they go."""
+        """Announce result files, and return where to upload them."""
         agent, queue = current_agent()
         return {"files": queue.results.begin_uploads(queue.leases.leased_task(agent, task, query.lease), body.files)}
 
@@ -244,26 +277,29 @@ class AgentLink(Resource):
 
 
 class AgentFiles(Resource):
-    """Files of the local store: uploaded ones are read, results written. The signed address is the permission."""
+    """The routes for files of the local store: agents read uploads and write results.
+
+    The signed URL is the permission.
+    """
 
     def __init__(self, job_service: JobService) -> None:
         self._job_service = job_service
 
     def blueprint(self) -> Blueprint:
-        """The routes for an application."""
-        made = super().blueprint()
-        made.before_request(self._job_service.require_writable)
-        made.register_error_handler(UploadOffsetMismatch, _offset_mismatch)
-        return made
+        """Return the routes as a Flask blueprint."""
+        blueprint = super().blueprint()
+        blueprint.before_request(self._job_service.require_writable)
+        blueprint.register_error_handler(UploadOffsetMismatch, _offset_mismatch)
+        return blueprint
 
     @get("/agent/files/<path:key>", needs="agent")
     def read_file(self, key: str) -> Response:
-        """A file."""
-        queue = self._job_service.require("no file is kept here")
+        """Download a file."""
+        queue = self._job_service.require("no file is stored here")
         facts = queue.signer.verify_url("get", key, request.args)
         path = queue.store.path(key)
         if not path.is_file():
-            raise NotFound(f"{key} is gone")
+            raise NotFound(f"{key} was deleted")
         name = facts.get("name") or "file"
         response = send_file(path, "application/octet-stream", as_attachment=True, download_name=name, conditional=True)
         response.headers["Cache-Control"] = "private, no-store"
@@ -272,29 +308,31 @@ class AgentFiles(Resource):
     @mutation("PUT", "/agent/files/<path:key>", status=201, needs="agent")
     def write(self, key: str) -> FileSize:
         """Append to a file of a result."""
-        queue = self._job_service.require("no file is kept here")
+        queue = self._job_service.require("no file is stored here")
         limit = int(queue.signer.verify_url("put", key, request.args)["size"])
         return FileSize(queue.store.append(key, _start_offset(limit), request.stream.read, limit))
 
 
 def refuse_browsers() -> None:
-    """Before an agent's request.
+    """Reject an agent request that a browser sent.
 
-    Raises: Forbidden.
+    Raises:
+        Forbidden: The request has a browser's headers or cookies.
     """
     if any(name in request.headers for name in _BROWSER_HEADERS) or request.cookies:
         raise Forbidden("this address is for agents", "a browser uses the Run page")
 
 
 def refuse_agents() -> None:
-    """Before a browser's request: a token of an agent opens nothing there.
+    """Reject a browser request that has an agent's token.
 
-    Raises: Forbidden.
+    Raises:
+        Forbidden: The token is for agents only.
     """
     scheme, _, token = request.headers.get("Authorization", "").partition(" ")
-    theirs = request.path.startswith(("/api/v1/agent/", "/agent.pyz"))
-    if scheme.lower() == "bearer" and token.startswith(("vp_a_", "vp_r_")) and not theirs:
-        raise Forbidden("an agent's token is of no use here", "agents use /api/v1/agent/")
+    is_agent_path = request.path.startswith(("/api/v1/agent/", "/agent.pyz"))
+    if scheme.lower() == "bearer" and token.startswith(("vp_a_", "vp_r_")) and not is_agent_path:
+        raise Forbidden("an agent's token is not accepted here", "agents use /api/v1/agent/")
 
 
 def _offset_mismatch(error: UploadOffsetMismatch) -> Response:
@@ -302,11 +340,12 @@ def _offset_mismatch(error: UploadOffsetMismatch) -> Response:
 
 
 def _is_local_agent(job_service: JobService, accounts: bool) -> bool | None:
-    """Is the sender the agent that this server started? None: it has no token by which a new one may register.
+    """Return whether the sender is the agent that this server started, or `None` if its token cannot register an agent.
 
-    That of the server is none where people have accounts.
+    On a server with accounts, the registration token is not accepted.
 
-    Raises: Unauthenticated: it has none at all.
+    Raises:
+        Unauthenticated: The request has no token.
     """
     token = _bearer_token().encode("utf-8", "replace")
     if not accounts and hmac.compare_digest(token, job_service.registration_token.encode()):
@@ -317,9 +356,10 @@ def _is_local_agent(job_service: JobService, accounts: bool) -> bool | None:
 
 
 def authenticate_agent(job_service: JobService) -> tuple[Agent, JobServices]:
-    """The agent that sends, and the queue.
+    """Return the agent that sent the request, and the queue.
 
-    Raises: Unauthenticated.
+    Raises:
+        Unauthenticated: The token is missing or unknown.
     """
     token, queue = _bearer_token(), job_service.open_existing()
     if queue is None:
@@ -328,7 +368,7 @@ def authenticate_agent(job_service: JobService) -> tuple[Agent, JobServices]:
 
 
 def current_agent() -> tuple[Agent, JobServices]:
-    """Who sends the request, once it is admitted."""
+    """Return the agent that sent the current request, and the queue."""
     return g.sender
 
 
@@ -340,9 +380,10 @@ def _bearer_token() -> str:
 
 
 def _start_offset(size: int) -> int:
-    """Where the body begins in the whole file.
+    """Return the offset of the body in the whole file.
 
-    Raises: BadParameter: the header contradicts the announcement or the body.
+    Raises:
+        BadParameter: The `Content-Range` header contradicts the announced size or the body.
     """
     header = request.headers.get("Content-Range")
     if header is None:

@@ -1,4 +1,4 @@
-"""What agents tell of live runs in a folder of their machine: docs/remote.md#runs-that-an-agent-follows."""
+"""Receive live runs from agents that follow a folder: docs/remote.md#runs-that-an-agent-follows."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ class AgentRuns(Resource):
         self._job_service, self._followed = job_service, FollowedRuns(root)
 
     def blueprint(self) -> Blueprint:
-        """The routes for an application."""
-        made = super().blueprint()
-        made.before_request(self._admit)
-        return made
+        """Return the routes as a Flask blueprint."""
+        blueprint = super().blueprint()
+        blueprint.before_request(self._admit)
+        return blueprint
 
     def _admit(self) -> None:
         refuse_browsers()
@@ -32,16 +32,16 @@ class AgentRuns(Resource):
 
     @mutation("POST", "/agent/runs", needs="agent")
     def update(self, body: RunUpdate) -> RunCommands:
-        """Tell what is new in a run; answers what is asked of it."""
+        """Report changes of a run, and return the commands for its agent."""
         return self._followed.update(*current_agent(), body)
 
     @mutation("POST", "/agent/runs/uploads", needs="agent")
     def begin_uploads(self, body: AnnouncedRecordings) -> dict[str, Any]:
-        """Announce recordings of a run; answers where they go."""
+        """Announce recordings of a run, and return where to upload them."""
         return {"files": self._followed.begin_uploads(*current_agent(), body)}
 
     @mutation("POST", "/agent/runs/finish", needs="agent")
     def finish_upload(self, body: UploadedRecording) -> dict[str, Any]:
-        """Put a recording that was sent into its run."""
+        """Move an uploaded recording into its run."""
         self._followed.finish_upload(*current_agent(), body)
         return {}

@@ -1,4 +1,4 @@
-"""Agents, for the page."""
+"""List and manage agents: the machines that measure."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 
 INSTALL_COMMAND = "visualprof agent install-runtime onnxruntime"
 LOST_AFTER_LEASES = 10  # leases
-CHANGE_ERRORS = {403: "the server is read-only, or the machine is another's", 404: "there is no such agent"}
+CHANGE_ERRORS = {403: "the server is read-only, or the machine belongs to another user", 404: "there is no such agent"}
 TimestampNs = Annotated[int, Meta(ge=0, lt=2**62)]
 
 
 class AgentTask(msgspec.Struct):
-    """What an agent is doing."""
+    """A task that an agent runs."""
 
     task: str
     job: str
@@ -43,9 +43,15 @@ class AgentTask(msgspec.Struct):
 
 
 class BookingRow(msgspec.Struct):
-    """When a machine is kept: for one user, or during maintenance for nobody.
+    """A time range in which a machine is reserved for one user or closed for maintenance.
 
-    mine: for whoever asks. email: of the user, for administrators and the machine's owner.
+    Attributes:
+        id: Id of the booking.
+        kind: Reservation or maintenance.
+        mine: Whether the machine is reserved for the current user.
+        email: Address of the user. Shown to that user, administrators and the machine's owner only.
+        from_ns: Start of the range.
+        until_ns: End of the range.
     """
 
     id: str
@@ -57,11 +63,25 @@ class BookingRow(msgspec.Struct):
 
 
 class AgentRow(msgspec.Struct):
-    """A machine that measures. online: its last heartbeat is not older than a lease. lost: it is older than ten.
+    """A machine that measures.
 
-    standing: `drained` gets no further task, `out` is refused until it is let in again.
-    owner: address of whoever added it, null where nobody did. changeable: whoever asks may change it; others are not
-    told its owner and grants. bookings: those that are not over, the earliest first.
+    Attributes:
+        id: Id of the agent.
+        name: Name of the machine.
+        address: Network address of the machine.
+        public: Whether the machine works for all users.
+        local: Whether this server started the agent.
+        standing: `drained` gets no further task. `out` is blocked until an administrator unblocks it.
+        online: Whether the last heartbeat is not older than one lease.
+        lost: Whether the last heartbeat is older than ten leases.
+        last_seen_ns: Time of the last heartbeat.
+        registered_ns: Time of the registration.
+        capabilities: Capabilities of the machine.
+        tasks: Running tasks that the current user may see.
+        owner: Address of the user who added the machine. Null if no user added it, or if `changeable` is false.
+        changeable: Whether the current user may change the machine.
+        grants: Users and projects that may use the private machine. Empty if `changeable` is false.
+        bookings: Current and future bookings, the earliest first.
     """
 
     id: str
@@ -83,10 +103,15 @@ class AgentRow(msgspec.Struct):
 
 
 class AgentsAnswer(msgspec.Struct):
-    """Agents by name. command: what to type on another machine, with the registration token in it.
+    """Every visible agent, by name.
 
-    token_hidden: it is not, because whoever asks lacks the session's token. by_code: it needs a code instead, because
-    people have accounts.
+    Attributes:
+        agents: The agents.
+        command: Command to run on another machine, with the registration token.
+        token_hidden: Whether `command` has a placeholder because the current user may not see the token.
+        by_code: Whether `command` needs a join code instead, because the server has accounts.
+        install: Command that installs a runtime.
+        local_agent: Whether this server runs an agent of its own.
     """
 
     agents: list[AgentRow]
@@ -98,7 +123,7 @@ class AgentsAnswer(msgspec.Struct):
 
 
 class AgentChange(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
-    """What a browser may change of an agent; what is absent stays."""
+    """Changes to an agent. Absent fields keep their value."""
 
     name: str | None = None
     public: bool | None = None
@@ -106,21 +131,35 @@ class AgentChange(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True
 
 
 class Enrollment(msgspec.Struct):
-    """What to type on the machine that is to be added, once and within the time; it belongs to whoever asked."""
+    """The command that adds a machine.
+
+    It is valid once and for a limited time. The machine belongs to the current user.
+    """
 
     command: str
     code: str
 
 
 class NewGrant(msgspec.Struct, forbid_unknown_fields=True):
-    """For whom a private machine is to work, too: the address of a user, or the id of a project."""
+    """A user or project that may use a private machine.
+
+    Attributes:
+        email: Address of a user, or "".
+        project: Id of a project, or "".
+    """
 
     email: str = ""
     project: str = ""
 
 
 class NewBooking(msgspec.Struct, forbid_unknown_fields=True):
-    """When a machine is to be kept. email: for whom; "" is maintenance."""
+    """A booking of a machine.
+
+    Attributes:
+        from_ns: Start of the range.
+        until_ns: End of the range.
+        email: Address of the user who gets the machine. "": maintenance.
+    """
 
     from_ns: TimestampNs
     until_ns: TimestampNs
@@ -128,19 +167,17 @@ class NewBooking(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Agents(Resource):
-    """The routes over the queue of a server."""
+    """The routes for agents."""
 
     def __init__(self, job_service: JobService, accounts: Accounts | None, base_url: str = "") -> None:
         self._job_service, self._accounts, self._base_url = job_service, accounts, base_url
 
     @get("/agents")
     def agents(self) -> AgentsAnswer:
-        """Every agent."""
+        """List every agent."""
         return self._agents()
 
-    @mutation(
-        "PATCH", "/agents/<agent>", errors={**CHANGE_ERRORS, 409: "it belongs to the server, which cannot put it out"}
-    )
+    @mutation("PATCH", "/agents/<agent>", errors={**CHANGE_ERRORS, 409: "the server cannot block its own agent"})
     def change_agent(self, agent: str, body: AgentChange) -> AgentsAnswer:
         """Change an agent."""
         if body.name is not None and not (body.name.isprintable() and 0 < len(body.name.strip()) <= 200):
@@ -149,19 +186,24 @@ class Agents(Resource):
             raise Forbidden(
                 msg("server.only_administrators_make_machine", "only administrators make a machine public or private")
             )
-        queue, told = self._changing(), msgspec.json.encode(body).decode()
-        queue.agents.update(agent, body.name, body.public, body.standing, self._allow(agent, told))
+        queue, change = self._changing(), msgspec.json.encode(body).decode()
+        queue.agents.update(agent, body.name, body.public, body.standing, self._allow(agent, change))
         return self._agents()
 
-    @mutation("DELETE", "/agents/<agent>", errors={**CHANGE_ERRORS, 409: "it is online, and was not put out"})
+    @mutation("DELETE", "/agents/<agent>", errors={**CHANGE_ERRORS, 409: "the machine is online and not blocked"})
     def forget(self, agent: str) -> AgentsAnswer:
-        """Forget an agent."""
+        """Delete an agent."""
         self._changing().agents.delete(agent, self._allow(agent, "removed"))
         return self._agents()
 
-    @mutation("POST", "/agents/token", errors={**READ_ONLY_ERROR, 409: "machines join by codes here"}, needs="admin")
+    @mutation(
+        "POST",
+        "/agents/token",
+        errors={**READ_ONLY_ERROR, 409: "machines join with codes on this server"},
+        needs="admin",
+    )
     def rotate(self) -> AgentsAnswer:
-        """Make another registration token; machines that are registered stay."""
+        """Replace the registration token. Registered machines stay registered."""
         self._job_service.require_writable()
         if self._accounts:
             raise Conflict(
@@ -176,37 +218,39 @@ class Agents(Resource):
 
     @mutation("POST", "/agents/codes", status=201, errors={404: "there are no accounts"})
     def enrol(self) -> Enrollment:
-        """Make a code by which one machine registers."""
+        """Create a join code with which one machine registers."""
         code = self._machines.create_join_code(current_actor())
         return Enrollment(self._command(f" --token {code}"), code)
 
     @mutation("POST", "/agents/<agent>/grants", errors=CHANGE_ERRORS)
     def grant(self, agent: str, body: NewGrant) -> AgentsAnswer:
-        """Let a private machine work for somebody else."""
+        """Let a user or project use a private machine."""
         self._machines.grant(current_actor(), agent, body.email, body.project)
         return self._agents()
 
     @mutation("DELETE", "/agents/<agent>/grants/<holder>", errors=CHANGE_ERRORS)
     def revoke(self, agent: str, holder: str) -> AgentsAnswer:
-        """Take that back."""
+        """Revoke a grant of a private machine."""
         self._machines.revoke(current_actor(), agent, holder)
         return self._agents()
 
-    @mutation("POST", "/agents/<agent>/bookings", errors={**CHANGE_ERRORS, 409: "another one overlaps"}, needs="admin")
+    @mutation(
+        "POST", "/agents/<agent>/bookings", errors={**CHANGE_ERRORS, 409: "another booking overlaps"}, needs="admin"
+    )
     def book(self, agent: str, body: NewBooking) -> AgentsAnswer:
-        """Keep a machine for somebody, or for maintenance."""
+        """Reserve a machine for a user, or close it for maintenance."""
         self._machines.book(current_actor(), agent, body.email, body.from_ns, body.until_ns)
         return self._agents()
 
     @mutation("DELETE", "/agents/<agent>/bookings/<booking>", errors=CHANGE_ERRORS, needs="admin")
     def free(self, agent: str, booking: str) -> AgentsAnswer:
-        """End that."""
+        """Cancel a booking."""
         self._machines.cancel_booking(current_actor(), agent, booking)
         return self._agents()
 
     @get("/agent.pyz", media=("application/octet-stream",), root="", needs="anyone")
     def program(self) -> Response:
-        """The agent as one file that Python runs."""
+        """Download the agent as one file that Python runs."""
         from visualprof.remote.agent.bundle import agent_archive
 
         response = Response(agent_archive(), mimetype="application/octet-stream")
@@ -217,10 +261,15 @@ class Agents(Resource):
     def _machines(self) -> MachineAccess:
         return require_accounts(self._accounts).machines
 
-    def _allow(self, agent: str, what: str) -> Callable[[Any], None]:
-        """Who changes it is asked, and noted, where there are accounts."""
+    def _allow(self, agent: str, change: str) -> Callable[[Any], None]:
+        """Return the check whether the current user may change an agent.
+
+        With accounts, the check also records an audit event.
+        """
         return (
-            self._accounts.machines.authorize_change(current_actor(), agent, what) if self._accounts else lambda _: None
+            self._accounts.machines.authorize_change(current_actor(), agent, change)
+            if self._accounts
+            else lambda _: None
         )
 
     def _changing(self) -> JobServices:
@@ -244,34 +293,34 @@ class Agents(Resource):
         return AgentsAnswer(rows, self._command(token), hidden, by_code, INSTALL_COMMAND, job_service.local_agent)
 
     def _rows(self, queue: JobServices) -> list[AgentRow]:
-        busy, lease_s, me = _running_tasks(queue), self._job_service.intervals.lease_s, current_principal()
+        busy, lease_s, principal = _running_tasks(queue), self._job_service.intervals.lease_s, current_principal()
         team = self._accounts.machines if self._accounts else None
         owners, grants, bookings = (team.owners(), team.grants(), team.bookings()) if team else ({}, {}, {})
 
-        def shown(agent: Agent) -> AgentRow:
-            owned = me.user is not None and agent.owner == me.user and me.may("member")
-            mine = me.sees_all or me.may("admin") or owned
+        def build(agent: Agent) -> AgentRow:
+            owned = principal.user is not None and agent.owner == principal.user and principal.may("member")
+            changeable = principal.sees_all or principal.may("admin") or owned
             return build_row(
                 AgentRow, agent,
                 online=agent.online(lease_s), lost=not agent.online(LOST_AFTER_LEASES * lease_s),
                 last_seen_ns=agent.seen_ns,
-                tasks=busy.get(agent.id, []), owner=owners.get(agent.id) if mine else None, changeable=mine,
-                grants=grants.get(agent.id, []) if mine else [],
-                bookings=[_booking_row(booking, mine) for booking in bookings.get(agent.id, ())],
+                tasks=busy.get(agent.id, []), owner=owners.get(agent.id) if changeable else None, changeable=changeable,
+                grants=grants.get(agent.id, []) if changeable else [],
+                bookings=[_booking_row(booking, changeable) for booking in bookings.get(agent.id, ())],
             )  # fmt: skip
 
-        return [shown(agent) for agent in queue.agents.list_visible(me.viewer)]
+        return [build(agent) for agent in queue.agents.list_visible(principal.viewer)]
 
 
-def _booking_row(booking: Booking, told: bool) -> BookingRow:
+def _booking_row(booking: Booking, changeable: bool) -> BookingRow:
     kind = "reservation" if booking.user else "maintenance"
-    mine = booking.user is not None and booking.user == current_principal().user
-    email = booking.email if told or mine else None
-    return BookingRow(booking.id, kind, mine, email, booking.from_ns, booking.until_ns)
+    is_holder = booking.user is not None and booking.user == current_principal().user
+    email = booking.email if changeable or is_holder else None
+    return BookingRow(booking.id, kind, is_holder, email, booking.from_ns, booking.until_ns)
 
 
 def _running_tasks(queue: JobServices) -> dict[str, list[AgentTask]]:
-    """What machines are doing, as far as whoever asks may see it."""
+    """Return the running tasks that the current user may see, by agent."""
     busy = dict[str, list[AgentTask]]()
     for job in queue.jobs.running(current_principal().viewer):
         for task in job.tasks:

@@ -1,4 +1,4 @@
-"""Jobs of benchmark cases: one that ships, or one that was sent as a zip, on chosen machines with chosen compilers."""
+"""Submit jobs of benchmark cases: a shipped or an uploaded case, on chosen machines with chosen compilers."""
 
 from __future__ import annotations
 
@@ -30,25 +30,41 @@ from visualprof.server.user_slots import UserSlots
 from visualprof.server.visible import ScopedQueueView, Visible
 
 MAX_JOBS = 64
-MAX_READS_PER_USER = 2  # cases of one user that are read at the same time
-MAX_SETTINGS_CHARS = 16_384  # of all settings of a request
-_BUSY_ERRORS = {429: "others of your cases are being read", 503: "too many cases are being read"}
-CHANGE_ERRORS = {**READ_ONLY_ERROR, 400: "no case, or nothing that could run it", 404: "there is no such case or file"}
+MAX_READS_PER_USER = 2  # concurrent reads of uploaded cases per user
+MAX_SETTINGS_CHARS = 16_384  # total length of the settings of a request
+_BUSY_ERRORS = {429: "other cases of yours are being read", 503: "too many cases are being read"}
+CHANGE_ERRORS = {
+    **READ_ONLY_ERROR,
+    400: "the case is invalid, or nothing can run it",
+    404: "there is no such case or file",
+}
 
 
 class UploadedCase(msgspec.Struct, forbid_unknown_fields=True):
-    """A zip of a case's folder that was uploaded as a part. blob: its sha256. name: of the file."""
+    """A zip file of a case's folder, uploaded as a part.
+
+    Attributes:
+        blob: sha256 of the zip file.
+        name: Name of the zip file.
+    """
 
     blob: str
     name: str
 
 
 class CaseRequest(msgspec.Struct, forbid_unknown_fields=True):
-    """A case that is to run with each compiler on each machine: a job each.
+    """A case to run: one job per compiler and machine.
 
-    case: one that ships, or sent: a zip. framework: "" where it has one, or says which. agents: ids of machines.
-    compilers: none: that of its configuration. settings: above every file, as they are typed. step_timeout_s: of each
-    step, null none of its own.
+    Attributes:
+        agents: Ids of the machines.
+        case: Name of a shipped case. "": use `sent`.
+        sent: An uploaded case.
+        framework: Framework to run. "": the case's only or default framework.
+        vendor: Name of the accelerator vendor.
+        compilers: Compilers to run with. Empty: the compiler in the case's configuration.
+        settings: Settings as typed text. They override every configuration file.
+        timeout_s: Time limit of each job.
+        step_timeout_s: Time limit of each step, or null for no limit.
     """
 
     agents: Annotated[list[str], Meta(min_length=1, max_length=MAX_JOBS)]
@@ -63,13 +79,13 @@ class CaseRequest(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class CaseJobs(msgspec.Struct):
-    """The jobs, by their ids."""
+    """Ids of the submitted jobs."""
 
     jobs: list[str]
 
 
 class CaseSubmissions(Resource):
-    """The routes over the queue of a server."""
+    """The routes that submit benchmark cases."""
 
     def __init__(self, job_service: JobService, visible: Visible) -> None:
         self._job_service, self._visible = job_service, visible
@@ -78,7 +94,7 @@ class CaseSubmissions(Resource):
 
     @mutation("POST", "/cases/sent", errors={**CHANGE_ERRORS, **_BUSY_ERRORS})
     def sent(self, body: UploadedCase) -> ShippedCase:
-        """What a case is that was sent as a zip; nothing of it is run."""
+        """Describe an uploaded case without running its code."""
         self._job_service.require_writable()
         with tempfile.TemporaryDirectory(prefix="visualprof-case-") as folder:
             return shipped_case_row(self._read(self._job_service.open(), body, Path(folder)))
@@ -87,10 +103,10 @@ class CaseSubmissions(Resource):
         "POST",
         "/cases/jobs",
         status=201,
-        errors={**CHANGE_ERRORS, **_BUSY_ERRORS, 429: "a quota is used up, or others of your cases are being read"},
+        errors={**CHANGE_ERRORS, **_BUSY_ERRORS, 429: "a quota is used up, or other cases of yours are being read"},
     )
     def submit(self, body: CaseRequest) -> CaseJobs:
-        """Submit a case with each compiler on each machine."""
+        """Submit one job per compiler and machine."""
         self._job_service.require_writable()
         queue, vendor = self._job_service.open(), _vendor(body)
         settings = _parse_settings(body.settings)
@@ -171,7 +187,7 @@ def _vendor(body: CaseRequest) -> Vendor:
 
 
 def _requests(body: CaseRequest, case: Case, vendor: Vendor, settings: dict[str, Any], blob: str) -> Generator[Request]:
-    """A job for each compiler on each machine."""
+    """Yield one job request per compiler and machine."""
     framework = body.framework or case.framework
     if framework not in case.frameworks:
         raise BadParameter(
@@ -185,8 +201,8 @@ def _requests(body: CaseRequest, case: Case, vendor: Vendor, settings: dict[str,
         )
     device = "cpu" if vendor.device == "cpu" else f"{vendor.device}:0"
     limits = {} if body.step_timeout_s is None else {"": body.step_timeout_s}
-    chosen = [{**settings, "compiler": one} for one in body.compilers] or [settings]
-    for command, agent in itertools.product(chosen, body.agents):
+    commands = [{**settings, "compiler": compiler} for compiler in body.compilers] or [settings]
+    for command, agent in itertools.product(commands, body.agents):
         yield case_job(
             case,
             blob,

@@ -1,4 +1,4 @@
-"""Benchmark cases: those that ship, their results below the log directories, and what stands behind one of them."""
+"""Benchmark cases: the shipped cases, and the results of cases in the log directories."""
 
 from __future__ import annotations
 
@@ -46,30 +46,35 @@ LOG_FILE, LOG_TAIL_BYTES = "log.txt", 1 << 16
 
 
 class CasesQuery(Query):
-    """Which results, and which figure is drawn."""
+    """A filter of the results, and the metric that the chart shows."""
 
     hint = msg("server.cases_vendors_machines_listed", "cases, vendors and machines are listed by /api/v1/cases")
 
-    metric: Annotated[str, Meta(description="a figure, e.g. core_per_s; the first that is known when absent")] = ""
-    case: Annotated[str, Meta(description="only its results")] = ""
-    vendor: Annotated[str, Meta(description="only its results")] = ""
-    machine: Annotated[str, Meta(description="only its results")] = ""
-    newest: Annotated[bool, Meta(description="of each setup the last result only")] = True
-    format: Annotated[Literal["json", "csv", "flagperf"], Meta(description="of the answer")] = "json"
+    metric: Annotated[str, Meta(description="metric, e.g. core_per_s; the first available one when absent")] = ""
+    case: Annotated[str, Meta(description="only results of this case")] = ""
+    vendor: Annotated[str, Meta(description="only results of this vendor")] = ""
+    machine: Annotated[str, Meta(description="only results of this machine")] = ""
+    newest: Annotated[bool, Meta(description="only the newest result of each setup")] = True
+    format: Annotated[Literal["json", "csv", "flagperf"], Meta(description="format of the answer")] = "json"
 
 
 class ResultQuery(Query):
-    """A result."""
+    """The result of a case."""
 
     hint = CasesQuery.hint
 
-    run: Annotated[str, Meta(description="its folder, as /api/v1/cases lists it")]
+    run: Annotated[str, Meta(description="folder of the result, as listed by /api/v1/cases")]
 
 
 class ShippedCase(msgspec.Struct):
-    """A case that comes with visualprof, or was sent.
+    """A shipped or uploaded case.
 
-    framework: that is run where nobody chooses, "" none of several. compiler: that it asks for unless another is named.
+    Attributes:
+        name: Name of the case.
+        title: Title of the case.
+        frameworks: Frameworks that the case supports.
+        framework: Default framework, or "" if the user has to choose one.
+        compiler: Default compiler, or null if the case does not name one.
     """
 
     name: str
@@ -80,9 +85,13 @@ class ShippedCase(msgspec.Struct):
 
 
 class CaseVendor(msgspec.Struct):
-    """A maker of devices that cases run on. device: `cpu` or `cuda`.
+    """An accelerator vendor that cases run on.
 
-    compilers: each with the backend whose runtime a machine has to have for it.
+    Attributes:
+        name: Name of the vendor.
+        title: Title of the vendor.
+        device: `cpu` or `cuda`.
+        compilers: Compilers, each with the backend that a machine has to have installed for it.
     """
 
     name: str
@@ -92,10 +101,18 @@ class CaseVendor(msgspec.Struct):
 
 
 class CasesAnswer(Answer):
-    """Cases that ship, and results. makers: the vendors that there are.
+    """The shipped cases, and the results.
 
-    cases, vendors, machines: of every result, to choose from.
-    metrics: figures that any shown result has; metric: the one that is drawn. charts: figure.
+    Attributes:
+        shipped: Cases that come with visualprof.
+        makers: Supported vendors.
+        results: The selected results.
+        cases: Cases of all results, for the filter.
+        vendors: Vendors of all results, for the filter.
+        machines: Machines of all results, for the filter.
+        metrics: Metrics that at least one selected result has.
+        metric: The metric that the chart shows.
+        charts: `figure`.
     """
 
     shipped: list[ShippedCase]
@@ -110,10 +127,28 @@ class CasesAnswer(Answer):
 
 
 class CaseAnswer(Answer):
-    """What stands behind a result. step: where it stands or ended; reason, error, hint: why it failed.
+    """The details of a result.
 
-    report, job: of its evaluation, null without one. log: the end of what its child wrote; log_cut: there is more.
-    metrics: what the case measures beyond, by its own names.
+    Attributes:
+        run: Folder of the result.
+        title: Title of the case.
+        state: State of the run.
+        step: The current or last step.
+        reason: Kind of failure.
+        error: Error message of a failure.
+        hint: What to do about the failure.
+        facts: Model, machine and configuration.
+        passes: Measurements of each pass.
+        steps: Steps of the run.
+        settings: Settings and their origins.
+        warnings: Warnings of the run.
+        metrics: Further metrics of the case, by the case's own names.
+        versions: Versions of libraries.
+        report: Id of the evaluation report, or null without a report.
+        batch: Batch size of the report's first point, or null if there is no report.
+        job: Id of the evaluation job, or null without a job.
+        log: End of the log.
+        log_cut: Whether the log starts before `log`.
     """
 
     run: str
@@ -138,34 +173,34 @@ class CaseAnswer(Answer):
 
 
 class Cases(Resource):
-    """The routes over the log directories."""
+    """The routes for benchmark cases and their results."""
 
     def __init__(self, logdir: LogDirectory, visible: Visible, reports: Reports) -> None:
         self._logdir, self._visible, self._reports = logdir, visible, reports
-        self._known: dict[str, tuple[Version, CaseResult | None]] = {}
-        self._seen = -1
+        self._cached: dict[str, tuple[Version, CaseResult | None]] = {}
+        self._seen_revision = -1
         self._lock = threading.Lock()
 
-    @get("/cases", media=("application/json", "text/csv", "text/markdown"), errors={400: "there is no such figure"})
+    @get("/cases", media=("application/json", "text/csv", "text/markdown"), errors={400: "there is no such metric"})
     def listing(self, query: CasesQuery) -> CasesAnswer | Response:
-        """Cases that ship, and the results of cases."""
+        """List the shipped cases and the results of cases."""
         if query.metric and query.metric not in METRICS:
             raise BadParameter(
                 msg("server.there_no_figure", f"there is no figure {query.metric!r}"),
                 msg("server.figures", f"figures: {', '.join(METRICS)}"),
             )
-        every = self._results()
-        rows = columns_of(leader_columns(every))
-        chosen = {run: one for run, one in every.items() if _matches(run, one, query)}
-        chosen = newest_results(chosen) if query.newest else chosen
-        table = leader_columns(chosen)
+        results = self._results()
+        rows = columns_of(leader_columns(results))
+        selected = {run: result for run, result in results.items() if _matches(run, result, query)}
+        selected = newest_results(selected) if query.newest else selected
+        table = leader_columns(selected)
         if query.format == "csv":
             return csv_response(Table(columns=table).to_csv(), "cases")
         if query.format == "flagperf":
-            in_order = [chosen[run] for run in table.run]
+            in_order = [selected[run] for run in table.run]
             return bytes_response(flagperf_table(in_order, with_case=True).encode(), "text/markdown")
-        known = [name for name in METRICS if any(value is not None for value in columns_of(table)[name])]
-        metric = query.metric or next(iter(known), next(iter(METRICS)))
+        metrics = [name for name in METRICS if any(value is not None for value in columns_of(table)[name])]
+        metric = query.metric or next(iter(metrics), next(iter(METRICS)))
         return CasesAnswer(
             shipped=shipped_case_rows(),
             makers=vendor_rows(),
@@ -173,22 +208,22 @@ class Cases(Resource):
             cases=sorted(set(rows["case"])),
             vendors=sorted(set(rows["vendor"])),
             machines=sorted(set(rows["machine"])),
-            metrics=known,
+            metrics=metrics,
             metric=metric,
-            charts={"figure": option} if (option := metric_chart(chosen, metric)) else {},
+            charts={"figure": option} if (option := metric_chart(selected, metric)) else {},
         )
 
     @get("/cases/result", errors={404: "there is no such result"})
     def result(self, query: ResultQuery) -> CaseAnswer:
-        """What stands behind a result of a case."""
+        """Return the details of a case's result."""
         result = self._results().get(query.run)
         if result is None:
             raise NotFound(
                 msg("server.there_no_result_case", f"there is no result of a case called {query.run[:200]!r}"),
                 query.hint,
             )
-        report = next((one for one in self._reports.current()[1] if one.id == query.run), None)
-        log, cut = self._log(query.run)
+        report = next((report for report in self._reports.current()[1] if report.id == query.run), None)
+        log, log_cut = self._log(query.run)
         return build_row(
             CaseAnswer,
             result,
@@ -201,27 +236,27 @@ class Cases(Resource):
             batch=report.points[0].batch if report and report.points else None,
             job=report.job if report else None,
             log=log,
-            log_cut=cut,
+            log_cut=log_cut,
             kinds={},
         )
 
     def _results(self) -> Mapping[str, CaseResult]:
-        """Results that may be seen, by their folder; files are read again when they change."""
+        """Return the visible results by folder. Changed files are read again."""
         with self._lock:
-            if self._seen != self._logdir.files_revision:
-                self._seen = self._logdir.files_revision
+            if self._seen_revision != self._logdir.files_revision:
+                self._seen_revision = self._logdir.files_revision
                 files = {file.file.rpartition("/")[0] or ".": file for file in self._logdir.files(CASE_FILE.__eq__)}
-                known = self._known
-                self._known = {
-                    run: known[run] if run in known and known[run][0] == file.version
+                cached = self._cached
+                self._cached = {
+                    run: cached[run] if run in cached and cached[run][0] == file.version
                     else (file.version, read_case(Path(file.path)))
                     for run, file in files.items()
                 }  # fmt: skip
-            seen = self._visible.can_see
-            return {run: result for run, (_, result) in self._known.items() if result and seen(run)}
+            can_see = self._visible.can_see
+            return {run: result for run, (_, result) in self._cached.items() if result and can_see(run)}
 
     def _log(self, run: str) -> tuple[str, bool]:
-        """The end of the log of a result, and whether there is more before it; "" without one."""
+        """Return the end of a result's log and whether there is more before it, or "" if there is no log."""
         name = LOG_FILE if run == "." else f"{run}/{LOG_FILE}"
         for file in self._logdir.files(LOG_FILE.__eq__):
             if file.file == name:
@@ -239,12 +274,12 @@ class Cases(Resource):
 def _matches(run: str, result: CaseResult, query: CasesQuery) -> bool:
     (machine,) = leader_columns({run: result}).machine
     pairs = ((query.case, result.case), (query.vendor, result.vendor), (query.machine, machine))
-    return all(not wanted or wanted == value for wanted, value in pairs)
+    return all(not filter_value or filter_value == value for filter_value, value in pairs)
 
 
 @lru_cache(1)
 def shipped_case_rows() -> list[ShippedCase]:
-    """The cases that come with visualprof: their descriptions are read, none of their code is."""
+    """Return the cases that come with visualprof. Only their descriptions are read; their code does not run."""
     from visualprof.remote.cases.folder import read_case as case_of
     from visualprof.remote.cases.folder import shipped_cases
 
@@ -252,18 +287,21 @@ def shipped_case_rows() -> list[ShippedCase]:
 
 
 def shipped_case_row(case: Case) -> ShippedCase:
-    """What a page says of a case."""
+    """Return the description of a case for the API."""
     return ShippedCase(case.name, case.title, list(case.frameworks), case.framework, case.case.get("compiler"))
 
 
 @lru_cache(1)
 def vendor_rows() -> list[CaseVendor]:
-    """The vendors, with what a machine needs for each of their compilers."""
+    """Return the vendors, with the backends that their compilers need."""
     from visualprof.remote.cases import all_vendors
 
     return [
         CaseVendor(
-            one.name, one.title, one.device, {name: engine.backend or name for name, engine in one.engines.items()}
+            vendor.name,
+            vendor.title,
+            vendor.device,
+            {name: engine.backend or name for name, engine in vendor.engines.items()},
         )
-        for one in all_vendors().values()
+        for vendor in all_vendors().values()
     ]

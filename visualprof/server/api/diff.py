@@ -1,4 +1,4 @@
-"""Two runs compared."""
+"""Compare two runs."""
 
 from __future__ import annotations
 
@@ -24,34 +24,35 @@ from visualprof.views.diff.side import SIDE, Side, Viewed, compute
 
 
 class DiffQuery(RowsQuery, kw_only=True):
-    """The run that is looked at, the one it is compared with, and how."""
+    """The new run, the base run, and how to compare them."""
 
-    run: Annotated[str, Meta(description="id of a run, the new one")]
+    run: Annotated[str, Meta(description="id of the new run")]
     worker: Annotated[str, Meta(description="id of a worker; the first one when absent")] = ""
     span: Annotated[str, Meta(description="id of a span; the first one when absent")] = ""
-    base: Annotated[str, Meta(description="id of the run that it is compared with")]
-    base_worker: Annotated[str, Meta(description="id of a worker of that")] = ""
-    base_span: Annotated[str, Meta(description="id of a span of that")] = ""
+    base: Annotated[str, Meta(description="id of the base run")]
+    base_worker: Annotated[str, Meta(description="id of a worker of the base run")] = ""
+    base_span: Annotated[str, Meta(description="id of a span of the base run")] = ""
     view: Annotated[
-        Viewed | Literal["evaluation"], Meta(description="whose rows; of an evaluation the ids are those of reports")
+        Viewed | Literal["evaluation"],
+        Meta(description="view to compare; for `evaluation`, `run` and `base` are ids of reports"),
     ] = "overview"
-    step: Annotated[str, Meta(description="one step, by name; all when absent")] = ""
-    base_step: Annotated[str, Meta(description="of the base; of the same name, else of the same place when absent")] = (
-        ""
-    )
-    phase: Annotated[str, Meta(description="of a server's steps; that with most of the time when absent")] = ""
-    group: Annotated[Literal["name", "shape"], Meta(description="operators by name, or name and input shapes")] = "name"
+    step: Annotated[str, Meta(description="name of a step; all steps when absent")] = ""
+    base_step: Annotated[str, Meta(description="step of the base run; the same name or position when absent")] = ""
+    phase: Annotated[str, Meta(description="phase of a server's steps; the phase with most time when absent")] = ""
+    group: Annotated[
+        Literal["name", "shape"], Meta(description="group operators by name, or by name and input shapes")
+    ] = "name"
 
 
 class Diffs(Resource):
-    """The route over what the log directories hold. The sides are kept, pairs take milliseconds."""
+    """The route that compares runs. The sides are cached, because comparing cached sides takes milliseconds."""
 
     def __init__(self, logdir: LogDirectory, visible: Visible, reports: Reports) -> None:
         self._logdir, self._visible, self._reports, self._sides = logdir, visible, reports, ResultCache[Any]()
 
     @get("/diff", media=("application/json", "text/csv", TSV_TYPE), errors=SPAN_ERRORS, needs="link")
     def diff(self, query: DiffQuery) -> DiffAnswer | Response:
-        """A run compared with another."""
+        """Compare a run with a base run."""
         rows = row_selection(query)
         if query.view == "evaluation":
             base_report, new_report = self._reports.find(query.base), self._reports.find(query.run)
@@ -66,18 +67,22 @@ class Diffs(Resource):
         )
 
     def _matching_step(self, query: DiffQuery) -> str:
-        """Return the step of the base that corresponds to the requested step: by name, otherwise by position."""
+        """Return the base's step that matches the requested step: the same name, or else the same position."""
         listing = self._visible.listing()
-        own = listing.find(query.run, query.worker, query.span).summary
-        far = listing.find(query.base, query.base_worker, query.base_span).summary
-        if not own or not far or query.step in far.steps or query.step not in own.steps:
+        new = listing.find(query.run, query.worker, query.span).summary
+        base = listing.find(query.base, query.base_worker, query.base_span).summary
+        if not new or not base or query.step in base.steps or query.step not in new.steps:
             return query.step
-        return (far.steps[: own.steps.index(query.step) + 1] or ("",))[-1]
+        return (base.steps[: new.steps.index(query.step) + 1] or ("",))[-1]
 
     def _side(self, query: DiffQuery, run: str, worker: str, span_id: str, step: str) -> Named:
-        """One of the two.
+        """Return one side of the comparison.
 
-        Raises: NotFound: there is no such run for whoever asks. Parsing. Unreadable. MissingData: it has nothing.
+        Raises:
+            NotFound: The run does not exist or is not visible to the current user.
+            StillParsing: The file is not parsed yet.
+            UnreadableFile: The file cannot be parsed.
+            MissingData: The file has no data to compare.
         """
         span = self._visible.listing().find(run, worker, span_id)
         summary = require_summary(self._logdir, span)
@@ -88,12 +93,12 @@ class Diffs(Resource):
                 msg("server.compare_another_run", "compare another run"),
             )
 
-        def worked_out() -> Answer:
-            place = CachedAnswer(self._logdir.cache, SIDE, params, (summary.fingerprint,))
-            return place.load_or_compute(lambda: compute(load_trace(self._logdir, span), params))
+        def compute_side() -> Answer:
+            cached_answer = CachedAnswer(self._logdir.cache, SIDE, params, (summary.fingerprint,))
+            return cached_answer.load_or_compute(lambda: compute(load_trace(self._logdir, span), params))
 
         return Named(
             span.log_file.file,
-            cast("Side", self._sides.get((summary.fingerprint, params), worked_out)),
+            cast("Side", self._sides.get((summary.fingerprint, params), compute_side)),
             summary.fingerprint,
         )

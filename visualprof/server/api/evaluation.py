@@ -1,4 +1,4 @@
-"""Evaluation: the reports of measured models, laid over each other, and single points of them."""
+"""Evaluation: the reports of measured models, their overlay, and single points of a report."""
 
 from __future__ import annotations
 
@@ -63,16 +63,15 @@ _Versions = tuple[tuple[str, Version], ...]
 
 
 class OverlayQuery(Query):
-    """Reports to lay over each other."""
+    """Reports to overlay."""
 
     hint = msg("server.ids_listed_api_v1", "ids are listed by /api/v1/evaluation")
 
     reports: Annotated[str, Meta(description="ids, comma-separated")] = ""
     slo_ns: (
-        Annotated[int, Meta(ge=1, le=10**15, description="limit of the tail latency, for the best batch that keeps it")]
-        | None
+        Annotated[int, Meta(ge=1, le=10**15, description="limit of the tail latency for the best batch size")] | None
     ) = None
-    format: Annotated[Literal["json", "csv"], Meta(description="of the answer")] = "json"
+    format: Annotated[Literal["json", "csv"], Meta(description="format of the answer")] = "json"
 
 
 class PointQuery(Query):
@@ -85,9 +84,27 @@ class PointQuery(Query):
 
 
 class ReportRow(msgspec.Struct):
-    """A result folder below the log directories, or one in the making of a task that runs.
+    """A result folder in the log directories, or the partial result of a running task.
 
-    sample: it came with visualprof; nobody here measured it.
+    Attributes:
+        id: Folder of the result.
+        job: Id of the job.
+        name: Name of the report.
+        model: Name of the model.
+        model_sha256: sha256 of the model file.
+        spec: Id of the run configuration.
+        backend: Name of the backend.
+        version: Version of the runtime.
+        device: Name of the device.
+        agent: Name of the machine.
+        precision: Precision that really ran, as far as known.
+        state: State of the task.
+        finished_ns: Time of the end, or of the last point.
+        points: Number of points.
+        best_batch: Batch size with the highest throughput, or null if unknown.
+        best_samples_per_s: Highest throughput, or null if unknown.
+        run: Id of the run with the recordings of the same folder, or null without recordings.
+        sample: Whether the report came with visualprof and was not measured here.
     """
 
     id: str
@@ -111,17 +128,25 @@ class ReportRow(msgspec.Struct):
 
 
 class ReportsAnswer(msgspec.Struct):
-    """Every report, newest first."""
+    """Every visible report, newest first."""
 
     revision: int
     reports: list[ReportRow]
 
 
 class EvaluationAnswer(Answer):
-    """Reports laid over each other. table: a row a point; best: a row a report; loads: a row a step of a load.
+    """An overlay of reports.
 
-    advice: a row a candidate that was tried beside a report's model. search: a row a setting that was tried for the
-    best one; searched: a row a search.
+    Attributes:
+        reports: The selected reports.
+        table: One row per point.
+        loads: One row per step of a load.
+        advice: One row per candidate that was tried for a report's model.
+        search: One row per setting that was tried in a search.
+        searched: One row per search.
+        best: One row per report.
+        verdicts: What to know about the reports.
+        charts: Charts of the overlay.
     """
 
     reports: list[ReportRow]
@@ -136,10 +161,16 @@ class EvaluationAnswer(Answer):
 
 
 class PointAnswer(Answer):
-    """One point of one report: distribution, latency over time, the device meanwhile.
+    """One point of a report: latency distribution, latency over time, and device metrics during the measurement.
 
-    kernels, runtime: of the profile pass, null without one. profile, monitor: where their traces are.
-    charts: histogram, samples, monitor, clocks, kernels, runtime.
+    Attributes:
+        report: The report.
+        facts: Values of the point.
+        kernels: Kernels of the profile pass, or null if there was none.
+        runtime: API calls of the profile pass, or null if there was none.
+        profile: Run, worker and span of the profile's trace, or null without a profile.
+        monitor: Run, worker and span of the monitor's trace, or null without a monitor.
+        charts: `histogram`, `samples`, `monitor`, `clocks`, `kernels`, `runtime`.
     """
 
     report: ReportRow
@@ -152,60 +183,62 @@ class PointAnswer(Answer):
 
 
 class Reports:
-    """The reports below the log directories, read again when their files change, and those in the making."""
+    """The reports in the log directories and the partial reports of running tasks. Changed files are read again."""
 
     def __init__(self, logdir: LogDirectory, visible: Visible, job_service: JobService) -> None:
         self._logdir, self._visible = logdir, visible
-        self._making = RunningReports(job_service)
+        self._running_reports = RunningReports(job_service)
         self._snapshots = ListSnapshot()
-        self._made: dict[str, Report] = {}
-        self._known: dict[str, tuple[_Versions, Report | None]] = {}
-        self._seen = -1
+        self._partial: dict[str, Report] = {}
+        self._cached: dict[str, tuple[_Versions, Report | None]] = {}
+        self._seen_revision = -1
         self._revision = 0
         self._lock = threading.Lock()
 
     def current(self) -> tuple[int, list[Report]]:
-        """A number that grows with each change, and every report that may be seen, the newest first."""
+        """Return a revision that increases with each change, and the visible reports, newest first."""
         with self._lock:
-            if self._seen != self._logdir.files_revision:
-                self._seen = self._logdir.files_revision
+            if self._seen_revision != self._logdir.files_revision:
+                self._seen_revision = self._logdir.files_revision
                 self._refresh()
-            known = {name: report for name, (_, report) in self._known.items() if report}
-            made = self._making.current(known)
-            self._revision += made != self._made
-            self._made = made
-            reports = sorted((known | made).values(), key=lambda r: (-r.finished_ns, r.id))
-            seen = self._visible.can_see
-            mine = [report for report in reports if seen(report.id)]
-            return self._snapshots.revision(current_principal().viewer, mine, self._revision), mine
+            finished = {name: report for name, (_, report) in self._cached.items() if report}
+            partial = self._running_reports.current(finished)
+            self._revision += partial != self._partial
+            self._partial = partial
+            reports = sorted((finished | partial).values(), key=lambda r: (-r.finished_ns, r.id))
+            can_see = self._visible.can_see
+            visible = [report for report in reports if can_see(report.id)]
+            return self._snapshots.revision(current_principal().viewer, visible, self._revision), visible
 
     def _refresh(self) -> None:
-        now = find_result_folders(self._logdir.files(RESULT_FILES.__contains__))
-        known = {name: kept for name, kept in self._known.items() if name in now}
-        changed = len(known) != len(self._known)
-        for name, parts in now.items():
+        folders = find_result_folders(self._logdir.files(RESULT_FILES.__contains__))
+        cached = {name: cached_report for name, cached_report in self._cached.items() if name in folders}
+        changed = len(cached) != len(self._cached)
+        for name, parts in folders.items():
             versions = tuple(sorted((part, file.version) for part, file in parts.items()))
-            if name not in known or known[name][0] != versions:
-                known[name] = versions, read_report(name, parts)
+            if name not in cached or cached[name][0] != versions:
+                cached[name] = versions, read_report(name, parts)
                 changed = True
-        self._known = known
+        self._cached = cached
         self._revision += changed
 
     def page_url(self, run: str) -> str:
-        """The page that shows a run, or a report without one.
+        """Return the URL of the page that shows a run, or a report without a run.
 
-        Raises: NotFound.
+        Raises:
+            NotFound: There is no such run or report.
         """
-        if any(shown.id == run for shown in self._visible.listing().runs):
+        if any(visible_run.id == run for visible_run in self._visible.listing().runs):
             return f"overview?{urlencode({'run': run})}"
         if any(report.id == run for report in self.current()[1]):
             return f"evaluation?{urlencode({'reports': run})}"
         raise NotFound(msg("server.there_no_run_report", f"there is no run or report called {run[:200]!r}"))
 
     def find(self, name: str) -> Report:
-        """A report by its id, also one that was written since the last look at the files.
+        """Return a report by its id. A report that was written since the last scan is found by a new scan.
 
-        Raises: NotFound.
+        Raises:
+            NotFound: There is no such report.
         """
         for report in self.current()[1]:
             if report.id == name:
@@ -218,27 +251,29 @@ class Reports:
         )
 
     def select(self, names: Sequence[str]) -> list[Report]:
-        """The reports of those ids; a text may hold several, separated by commas.
+        """Return the reports with the given ids. A text may hold several ids, separated by commas.
 
-        Raises: BadParameter: none, or too many. NotFound.
+        Raises:
+            BadParameter: There are no ids, or too many.
+            NotFound: There is no such report.
         """
-        known = {report.id: report for report in self.current()[1]}
-        wanted = [name for text in names for name in ([text] if text in known else text.split(",")) if name]
-        wanted = list(dict.fromkeys(wanted))
-        if not wanted:
+        visible = {report.id: report for report in self.current()[1]}
+        ids = [name for text in names for name in ([text] if text in visible else text.split(",")) if name]
+        ids = list(dict.fromkeys(ids))
+        if not ids:
             raise BadParameter(
                 msg("server.parameter_reports_missing", "the parameter 'reports' is missing"), OverlayQuery.hint
             )
-        if len(wanted) > MAX_REPORTS:
+        if len(ids) > MAX_REPORTS:
             raise BadParameter(
-                msg("server.reports_once", f"{len(wanted)} reports at once"),
+                msg("server.reports_once", f"{len(ids)} reports at once"),
                 msg("server.most", f"at most {MAX_REPORTS}"),
             )
-        return [known[name] if name in known else self.find(name) for name in wanted]
+        return [visible[name] if name in visible else self.find(name) for name in ids]
 
 
 class Evaluation(Resource):
-    """The routes over one log directory."""
+    """The routes for reports."""
 
     def __init__(self, logdir: LogDirectory, visible: Visible, reports: Reports) -> None:
         self._logdir, self._visible, self._reports = logdir, visible, reports
@@ -246,20 +281,20 @@ class Evaluation(Resource):
 
     @get("/evaluation", needs="link")
     def listing(self) -> ReportsAnswer | Response:
-        """Every report, the newest first."""
+        """List every report, newest first."""
         revision, reports = self._reports.current()
         version = revision, self._logdir.revision, self._visible.version
         return self._latest.answer(version, lambda: ReportsAnswer(revision, self._rows(reports)))
 
     @get("/evaluation/overlay", media=("application/json", "text/csv"), errors=REPORT_ERRORS, needs="link")
     def overlay(self, query: OverlayQuery) -> EvaluationAnswer | Response:
-        """Reports laid over each other."""
-        chosen = self._reports.select(request.args.getlist("reports"))
-        result = compute(chosen, EvaluationParams(query.slo_ns))
+        """Overlay reports."""
+        reports = self._reports.select(request.args.getlist("reports"))
+        result = compute(reports, EvaluationParams(query.slo_ns))
         if query.format == "csv":
             return csv_response(result.to_csv(), "evaluation")
         return EvaluationAnswer(
-            reports=self._rows(chosen),
+            reports=self._rows(reports),
             table=result.columns,
             loads=result.loads.columns,
             advice=result.advice.columns,
@@ -267,19 +302,19 @@ class Evaluation(Resource):
             searched=result.searched.columns,
             best=result.best.columns,
             verdicts=result.verdicts,
-            charts=overlay_charts(chosen),
+            charts=overlay_charts(reports),
         )
 
     @get("/evaluation/point", errors=REPORT_ERRORS, needs="link")
     def point(self, query: PointQuery) -> PointAnswer:
-        """One point of a report."""
+        """Return one point of a report."""
         report = self._reports.find(query.report)
         point = report.point(query.batch)
         if point is None:
-            some = ", ".join(str(p.batch) for p in report.points[:50])
+            batches = ", ".join(str(p.batch) for p in report.points[:50])
             raise NotFound(
                 msg("server.report_no_point_batch", f"the report {report.id!r} has no point of batch {query.batch}"),
-                msg("server.batches", f"batches: {some}"),
+                msg("server.batches", f"batches: {batches}"),
             )
         return _point_answer(self._logdir, self._visible.listing(), report, point)
 
@@ -301,26 +336,28 @@ def _report_row(report: Report, runs: set[str]) -> ReportRow:
     )
 
 
-def _point_answer(logdir: LogDirectory, now: Listing, report: Report, point: Point) -> PointAnswer:
-    """Everything about a point; a trace that is still being parsed is waited for by a 503."""
+def _point_answer(logdir: LogDirectory, listing: Listing, report: Report, point: Point) -> PointAnswer:
+    """Return the details of a point. Raises `StillParsing` (503) while a trace of the point is being parsed."""
     if report.latencies:
         logdir.ensure_local(report.latencies)
     latencies = read_latencies(report, point)
     charts = {"histogram": histogram_chart(latencies, point), "samples": latency_chart(latencies, point.duration_ns)}
-    profile, trace, location = _profile(logdir, now, report, point)
-    kind, kernels = work_columns(trace) if trace else ("", None)
+    profile, trace, location = _profile(logdir, listing, report, point)
+    kernels_are, kernels = work_columns(trace) if trace else ("", None)
     calls = api_call_columns(trace) if trace else None
     measured: dict[str, Any] = {
-        "runs_shown": len(latencies), "kernels_are": kind or None, "profile_batch": profile.batch if profile else None,
-    }  # fmt: skip
-    monitor, monitor_location = _recording(logdir, now, f"{report.folder}/monitor.jsonl".lstrip("/"))
+        "runs_shown": len(latencies),
+        "kernels_are": kernels_are or None,
+        "profile_batch": profile.batch if profile else None,
+    }
+    monitor, monitor_location = _recording(logdir, listing, f"{report.folder}/monitor.jsonl".lstrip("/"))
     window = measurement_window(point) if monitor else None
     if monitor and window:
         charts |= machine_charts(monitor, *window)
         measured |= {"start_ns": window[0], "end_ns": window[1]}
     charts |= {name: share_chart(columns) for name, columns in (("kernels", kernels), ("runtime", calls)) if columns}
     return PointAnswer(
-        report=_report_row(report, {run.id for run in now.runs}),
+        report=_report_row(report, {run.id for run in listing.runs}),
         facts=point_facts(report, point, **measured),
         kernels=kernels,
         runtime=calls,
@@ -331,28 +368,28 @@ def _point_answer(logdir: LogDirectory, now: Listing, report: Report, point: Poi
 
 
 def _profile(
-    logdir: LogDirectory, now: Listing, report: Report, point: Point
+    logdir: LogDirectory, listing: Listing, report: Report, point: Point
 ) -> tuple[Profile | None, Trace | None, _SpanIds | None]:
-    """The profile of this size, or else the first one, with its columns and its place."""
+    """Return the profile of the point's batch size, or else the first profile, with its trace and span ids."""
     usable = sorted((p for p in report.profiles if not p.error), key=lambda p: p.batch != point.batch)
     for profile in usable:
-        trace, place = _recording(logdir, now, f"{report.folder}/{profile.file}".lstrip("/"))
-        if place:
-            return profile, trace, place
+        trace, span_ids = _recording(logdir, listing, f"{report.folder}/{profile.file}".lstrip("/"))
+        if span_ids:
+            return profile, trace, span_ids
     return None, None, None
 
 
-def _recording(logdir: LogDirectory, now: Listing, file: str) -> tuple[Trace | None, _SpanIds | None]:
-    """The columns of a file of the log directory and its place; without columns where it cannot be read."""
-    for run in now.runs:
+def _recording(logdir: LogDirectory, listing: Listing, file: str) -> tuple[Trace | None, _SpanIds | None]:
+    """Return the trace and the span ids of a file. The trace is `None` if the file cannot be read."""
+    for run in listing.runs:
         for worker in run.workers:
             for span in worker.spans:
                 if span.log_file.file == file:
-                    place = {"run": run.id, "worker": worker.id, "span": span.id}
-                    return (load_trace(logdir, span) if _is_readable(span) else None), place
+                    span_ids = {"run": run.id, "worker": worker.id, "span": span.id}
+                    return (load_trace(logdir, span) if _is_readable(span) else None), span_ids
     return None, None
 
 
 def _is_readable(span: Span) -> bool:
-    """Is it parsed, or will it be? A file of which nothing can be told keeps nobody waiting."""
+    """Whether the span is parsed or will be. A failed file makes no request wait."""
     return span.summary is not None or (span.failure is None and span.state in ("waiting", "parsing", "growing"))

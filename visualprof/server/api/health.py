@@ -1,4 +1,4 @@
-"""Whether the server is well, for administrators and for monitoring."""
+"""The health of the server, for administrators and monitoring."""
 
 from __future__ import annotations
 
@@ -28,17 +28,25 @@ if TYPE_CHECKING:
 MAX_CLOCK_SKEW_NS = 5 * 10**9
 SLOW_RESPONSE_NS = 10**9
 OLD_BACKUP_DAYS = 7
-MIN_FREE_BYTES, MIN_FREE_RATIO = 2 << 30, 0.05  # free, on a disk
-MAX_LOAD_PER_CORE = 2  # processes that want a processor, for each there is
-_MAX_AGE_S, _SIZES_MAX_AGE_S = 5.0, 60.0  # how old the answer and the sizes of folders may be
-_MAX_WALK_S = 0.5  # of adding up files; a folder that takes longer is of unknown size
+MIN_FREE_BYTES, MIN_FREE_RATIO = 2 << 30, 0.05  # free space on a disk
+MAX_LOAD_PER_CORE = 2  # load average per processor
+_MAX_AGE_S, _SIZES_MAX_AGE_S = 5.0, 60.0  # maximum age of the answer and of folder sizes
+_MAX_WALK_S = 0.5  # time limit for adding up file sizes; the remaining sizes are unknown
 _DAY_NS = 24 * 3600 * 10**9
 
 DiskRole = Literal["logs", "store", "cache"]
 
 
 class DatabaseHealth(msgspec.Struct):
-    """size_bytes: null where it is not told. schema: what it has, and known: what this program would make."""
+    """State of the database.
+
+    Attributes:
+        kind: Kind of database.
+        size_bytes: Size, or null if the database does not report it.
+        schema: Schema version of the database.
+        known: Schema version that this server expects.
+        round_trip_ns: Duration of a query.
+    """
 
     kind: str
     size_bytes: int | None
@@ -48,7 +56,15 @@ class DatabaseHealth(msgspec.Struct):
 
 
 class DiskHealth(msgspec.Struct):
-    """A folder of the server's. used_bytes: by files below it, null where they are too many to add up."""
+    """A folder of the server and its disk.
+
+    Attributes:
+        place: Purpose of the folder.
+        path: Path of the folder.
+        used_bytes: Size of the files in the folder, or null if there are too many to add up.
+        free_bytes: Free space on the disk.
+        total_bytes: Size of the disk.
+    """
 
     place: DiskRole
     path: str
@@ -58,7 +74,13 @@ class DiskHealth(msgspec.Struct):
 
 
 class QueueHealth(msgspec.Struct):
-    """Jobs. oldest_ns: when the one that waits the longest was submitted, null without one."""
+    """State of the job queue.
+
+    Attributes:
+        waiting: Number of waiting jobs.
+        running: Number of running jobs.
+        oldest_ns: Submission time of the job that waits longest, or null if none waits.
+    """
 
     waiting: int
     running: int
@@ -66,14 +88,26 @@ class QueueHealth(msgspec.Struct):
 
 
 class SkewedMachine(msgspec.Struct):
-    """A machine whose clock differs. ahead_ns: of the server's; the way of the message makes it a little less."""
+    """A machine with a wrong clock.
+
+    Attributes:
+        name: Name of the machine.
+        ahead_ns: How far the clock is ahead of the server's clock. Network latency makes the value a little too small.
+    """
 
     name: str
     ahead_ns: int
 
 
 class MachinesHealth(msgspec.Struct):
-    """Machines that are registered, there, and not heard of for ten leases; and those whose clocks differ."""
+    """State of the machines.
+
+    Attributes:
+        registered: Number of registered machines.
+        online: Number of machines that are online.
+        lost: Number of machines without a heartbeat for ten leases.
+        skewed: Machines with clocks that differ from the server's clock.
+    """
 
     registered: int
     online: int
@@ -82,10 +116,16 @@ class MachinesHealth(msgspec.Struct):
 
 
 class ProcessHealth(msgspec.Struct, kw_only=True):
-    """server_bytes: resident memory of this process; of those that it started: children, children_bytes.
+    """State of the server's processes and of its machine.
 
-    reading, unread: files that are being read, and that wait for it. load: processes that wanted a processor in the
-    last minute, null where the system does not tell; cores: processors.
+    Attributes:
+        server_bytes: Resident memory of this process.
+        children: Number of child processes.
+        children_bytes: Resident memory of the child processes.
+        reading: Number of files that are being parsed.
+        unread: Number of files that wait for parsing.
+        load: Load average of the last minute, or null if the system does not report it.
+        cores: Number of processors.
     """
 
     server_bytes: int
@@ -98,7 +138,14 @@ class ProcessHealth(msgspec.Struct, kw_only=True):
 
 
 class ResponseHealth(msgspec.Struct):
-    """Answers of this process to people in the last minutes. failed: with an error of the server's own."""
+    """Responses of this process to users in the last minutes.
+
+    Attributes:
+        window_s: Length of the time window.
+        count: Number of responses.
+        p95_ns: 95th percentile of the response time, or null if there were no responses.
+        failed: Number of responses with a server error.
+    """
 
     window_s: int
     count: int
@@ -107,16 +154,27 @@ class ResponseHealth(msgspec.Struct):
 
 
 class HealthWarning(msgspec.Struct):
-    """What is wrong, and what to do."""
+    """A problem and how to solve it."""
 
     error: str
     hint: str
 
 
 class HealthAnswer(msgspec.Struct, kw_only=True):
-    """Of the server that answers; behind a proxy others may be, too. database, queue: null before anything was kept.
+    """Health of the server that answers. Behind a proxy there may be further servers.
 
-    backup_ns: the last that `visualprof admin backup` made, null when none is known.
+    Attributes:
+        version: Version of visualprof.
+        started_ns: Start time of the server.
+        asked_ns: Time at which the values were collected.
+        database: The database, or null before anything was stored.
+        disks: Folders and their disks.
+        queue: The job queue, or null before anything was stored.
+        machines: The machines that measure.
+        processes: Processes of the server.
+        answers: Responses of this process.
+        backup_ns: Time of the last `visualprof admin backup`, or null if unknown.
+        warnings: Current problems.
     """
 
     version: str
@@ -133,7 +191,7 @@ class HealthAnswer(msgspec.Struct, kw_only=True):
 
 
 class Health(Resource):
-    """The route over everything that may go wrong. What takes time is asked seldom, however many want to know."""
+    """The route for the server's health. Expensive values are cached, however many clients ask."""
 
     def __init__(self, logdir: LogDirectory, job_service: JobService, meter: LatencyMeter) -> None:
         self._logdir, self._job_service, self._meter = logdir, job_service, meter
@@ -141,18 +199,18 @@ class Health(Resource):
         folders: list[tuple[DiskRole, Path]] = [("logs", root.path) for root in logdir.roots if not root.address]
         folders.append(("store", job_service.folder))
         folders.append(("cache", logdir.cache.folder))
-        self._places: list[tuple[DiskRole, Path]] = folders
+        self._folders: list[tuple[DiskRole, Path]] = folders
         self._sizes = ThrottledCache(_folder_sizes, _SIZES_MAX_AGE_S)
-        self._lately = ThrottledCache(Health._health, _MAX_AGE_S)
+        self._cached = ThrottledCache(Health._health, _MAX_AGE_S)
 
     @get("/health", needs="admin")
     def health(self) -> HealthAnswer:
-        """Whether the server is well."""
-        return self._lately.get(self)
+        """Return the health of the server."""
+        return self._cached.get(self)
 
     def _health(self) -> HealthAnswer:
         queue = self._job_service.open_existing()
-        found = HealthAnswer(
+        health = HealthAnswer(
             version=__version__,
             started_ns=self._started_ns,
             asked_ns=time.time_ns(),
@@ -166,34 +224,36 @@ class Health(Resource):
             warnings=[],
         )
         problem = None if self._job_service.read_only else self._job_service.problem
-        found.warnings = [
+        health.warnings = [
             *([HealthWarning(*problem)] if problem else []),
-            *_machine_warnings(found),
-            *_team_warnings(found),
+            *_machine_warnings(health),
+            *_team_warnings(health),
         ]
-        return found
+        return health
 
     def _disks(self) -> list[DiskHealth]:
-        used = self._sizes.get(self._places)
-        return [_disk_health(place, path, used.get(path)) for place, path in self._places if path.exists()]
+        used = self._sizes.get(self._folders)
+        return [_disk_health(role, path, used.get(path)) for role, path in self._folders if path.exists()]
 
     def _machines(self, queue: JobServices | None) -> MachinesHealth:
-        lease_s, ahead = self._job_service.intervals.lease_s, queue.agents.clock_offsets_ns if queue else {}
-        known = queue.agents.list_visible() if queue else []
-        online = [agent for agent in known if agent.online(lease_s)]
-        lost = sum(not agent.online(LOST_AFTER_LEASES * lease_s) for agent in known if agent.standing == "works")
-        skewed = [SkewedMachine(a.name, ahead[a.id]) for a in online if abs(ahead.get(a.id, 0)) > MAX_CLOCK_SKEW_NS]
-        return MachinesHealth(len(known), len(online), lost, skewed)
+        lease_s, offsets_ns = self._job_service.intervals.lease_s, queue.agents.clock_offsets_ns if queue else {}
+        agents = queue.agents.list_visible() if queue else []
+        online = [agent for agent in agents if agent.online(lease_s)]
+        lost = sum(not agent.online(LOST_AFTER_LEASES * lease_s) for agent in agents if agent.standing == "works")
+        skewed = [
+            SkewedMachine(a.name, offsets_ns[a.id]) for a in online if abs(offsets_ns.get(a.id, 0)) > MAX_CLOCK_SKEW_NS
+        ]
+        return MachinesHealth(len(agents), len(online), lost, skewed)
 
     def _processes(self) -> ProcessHealth:
         states = [span.state for run in self._logdir.listing().runs for worker in run.workers for span in worker.spans]
-        from psutil import Process  # by the first who asks, not by every start
+        from psutil import Process  # imported by the first request, to start faster
 
-        me = Process()
-        children = [size for child in me.children(recursive=True) if (size := _resident_bytes(child)) is not None]
+        process = Process()
+        children = [size for child in process.children(recursive=True) if (size := _resident_bytes(child)) is not None]
         load = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
         return ProcessHealth(
-            server_bytes=_resident_bytes(me) or 0,
+            server_bytes=_resident_bytes(process) or 0,
             children=len(children),
             children_bytes=sum(children),
             reading=states.count("parsing"),
@@ -203,15 +263,15 @@ class Health(Resource):
         )
 
 
-def _disk_health(place: DiskRole, path: Path, used_bytes: int | None) -> DiskHealth:
+def _disk_health(role: DiskRole, path: Path, used_bytes: int | None) -> DiskHealth:
     disk = shutil.disk_usage(path)
-    return DiskHealth(place, str(path), used_bytes, disk.free, disk.total)
+    return DiskHealth(role, str(path), used_bytes, disk.free, disk.total)
 
 
 def _database_health(queue: JobServices) -> DatabaseHealth:
-    begun = time.perf_counter_ns()
-    size_bytes, schema, known = queue.database.status()
-    return DatabaseHealth(queue.database.kind, size_bytes, schema, known, time.perf_counter_ns() - begun)
+    start_ns = time.perf_counter_ns()
+    size_bytes, schema, expected = queue.database.status()
+    return DatabaseHealth(queue.database.kind, size_bytes, schema, expected, time.perf_counter_ns() - start_ns)
 
 
 def _queue_health(queue: JobServices) -> QueueHealth:
@@ -223,7 +283,7 @@ def _last_backup(queue: JobServices) -> int | None:
 
 
 def _resident_bytes(process: Process) -> int | None:
-    """Bytes of a process; None for one that has ended meanwhile."""
+    """Return the resident memory of a process, or `None` if the process has ended."""
     from psutil import Error
 
     with contextlib.suppress(Error):
@@ -231,10 +291,10 @@ def _resident_bytes(process: Process) -> int | None:
     return None
 
 
-def _folder_sizes(places: Sequence[tuple[DiskRole, Path]]) -> dict[Path, int]:
-    """Bytes of the files below folders, as far as they can be added up in a moment."""
+def _folder_sizes(folders: Sequence[tuple[DiskRole, Path]]) -> dict[Path, int]:
+    """Return the total file sizes of folders. Folders that take too long are left out."""
     end, sizes = time.monotonic() + _MAX_WALK_S, dict[Path, int]()
-    for _, path in places:
+    for _, path in folders:
         size = _folder_size(path, end)
         if size is not None:
             sizes[path] = size
@@ -242,7 +302,7 @@ def _folder_sizes(places: Sequence[tuple[DiskRole, Path]]) -> dict[Path, int]:
 
 
 def _folder_size(path: Path, end: float) -> int | None:
-    """None when the time is over before. What the server keeps in a log directory is not of that."""
+    """Return the total file size of a folder without the server's own files, or `None` after the time limit."""
     total, folders = 0, [os.fspath(path)]
     while folders:
         if time.monotonic() > end:
@@ -256,11 +316,11 @@ def _folder_size(path: Path, end: float) -> int | None:
     return total
 
 
-def _machine_warnings(found: HealthAnswer) -> Iterator[HealthWarning]:
-    """What is wrong with the machine that the server runs on."""
-    for disk in found.disks:
-        least = max(MIN_FREE_RATIO * disk.total_bytes, min(MIN_FREE_BYTES, disk.total_bytes / 2))
-        if disk.free_bytes < least:
+def _machine_warnings(health: HealthAnswer) -> Iterator[HealthWarning]:
+    """Yield warnings about the server's own machine and database."""
+    for disk in health.disks:
+        min_bytes = max(MIN_FREE_RATIO * disk.total_bytes, min(MIN_FREE_BYTES, disk.total_bytes / 2))
+        if disk.free_bytes < min_bytes:
             left = msg("server.gb", f"{disk.free_bytes / 1e9:,.1f} of {disk.total_bytes / 1e9:,.1f} GB")
             hint = msg(
                 "server.free_some_space_there", "free some space there, or remove jobs sooner (rules of retention)"
@@ -268,7 +328,7 @@ def _machine_warnings(found: HealthAnswer) -> Iterator[HealthWarning]:
             yield HealthWarning(
                 msg("server.disk_nearly_full_left", f"the disk of {disk.path} is nearly full: {left} are left"), hint
             )
-    load, cores = found.processes.load, found.processes.cores
+    load, cores = health.processes.load, health.processes.cores
     if load is not None and load > MAX_LOAD_PER_CORE * cores:
         hint = msg(
             "server.end_other_programs_there", "end other programs there, or give the server a machine of its own"
@@ -280,7 +340,7 @@ def _machine_warnings(found: HealthAnswer) -> Iterator[HealthWarning]:
             ),
             hint,
         )
-    database = found.database
+    database = health.database
     if database and database.schema != database.known:
         hint = msg("server.start_all_servers_database", "start all servers of this database with the same version")
         yield HealthWarning(
@@ -292,22 +352,22 @@ def _machine_warnings(found: HealthAnswer) -> Iterator[HealthWarning]:
         )
 
 
-def _team_warnings(found: HealthAnswer) -> Iterator[HealthWarning]:
-    """What is wrong with the machines that measure, and with what people get."""
-    for machine in found.machines.skewed:
+def _team_warnings(health: HealthAnswer) -> Iterator[HealthWarning]:
+    """Yield warnings about the machines that measure, the responses and the backups."""
+    for machine in health.machines.skewed:
         ahead = f"{machine.ahead_ns / 1e9:+,.0f} s"
         yield HealthWarning(
             msg("server.clock_differs", f"the clock of {machine.name} differs: {ahead}"),
             msg("server.follow_time_server_ntp", "have it follow a time server (NTP)"),
         )
-    if found.machines.lost:
+    if health.machines.lost:
         hint = msg(
             "server.see_machines_page_start", "see the Machines page: start their agents again, or remove them there"
         )
         yield HealthWarning(
-            msg("server.machines_probably_lost", f"machines that are probably lost: {found.machines.lost}"), hint
+            msg("server.machines_probably_lost", f"machines that are probably lost: {health.machines.lost}"), hint
         )
-    answers = found.answers
+    answers = health.answers
     if answers.p95_ns is not None and answers.p95_ns > SLOW_RESPONSE_NS:
         hint = msg("server.see_how_busy_machine", "see how busy the machine, its disk and the database are")
         yield HealthWarning(
@@ -325,7 +385,7 @@ def _team_warnings(found: HealthAnswer) -> Iterator[HealthWarning]:
             ),
             msg("server.see_servers_log", "see the server's log"),
         )
-    if found.backup_ns is not None and (days := (found.asked_ns - found.backup_ns) // _DAY_NS) >= OLD_BACKUP_DAYS:
+    if health.backup_ns is not None and (days := (health.asked_ns - health.backup_ns) // _DAY_NS) >= OLD_BACKUP_DAYS:
         yield HealthWarning(
             msg("server.last_backup_known_days", f"the last backup that is known is {days} days old"),
             msg("server.visualprof_admin_backup_file", "visualprof admin backup FILE, once a day"),

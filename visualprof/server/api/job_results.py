@@ -1,4 +1,4 @@
-"""What the results of a job say of where and how it ran, for `visualprof submit` and the Run page."""
+"""Summaries of a job's results, for `visualprof submit` and the Run page."""
 
 from __future__ import annotations
 
@@ -17,10 +17,20 @@ _MAX_CACHED_REPORTS = 512
 
 
 class ResultRow(msgspec.Struct):
-    """A result in the log directory. report: its id on the Evaluation page. agent: name of the machine.
+    """A result in the log directory.
 
-    precision: what really ran, as the runtime says it; what was asked for where it says nothing, "" unknown.
-    effective: what else the runtime says. environment: the machine.
+    Attributes:
+        task: Id of the task.
+        report: Id of the result on the Evaluation page.
+        spec: Id of the run configuration.
+        agent: Name of the machine.
+        backend: Name of the backend.
+        version: Version of the runtime.
+        device: Name of the device.
+        precision: Precision that the runtime reports, else the requested precision, "" if unknown.
+        environment: Facts about the machine.
+        effective: Further facts that the runtime reports.
+        verdicts: What to know about the result's numbers.
     """
 
     task: str
@@ -37,21 +47,21 @@ class ResultRow(msgspec.Struct):
 
 
 class JobResults:
-    """The results of tasks, read from their folders: the watcher may not have seen them yet."""
+    """The results of tasks, read from their folders because the log directory may not have scanned them yet."""
 
     def __init__(self, root: Root) -> None:
         self._root = root
         self._reports: dict[tuple[str, int, int], Report] = {}
 
     def get_all(self, tasks: Sequence[Task]) -> tuple[list[ResultRow], list[Verdict]]:
-        """The results of tasks, and what is to be known of them beside each other."""
-        found = [(task.id, report) for task in tasks if (report := self._get(task))]
-        return [_result_row(task, report) for task, report in found], find_joint_verdicts(
-            [report for _, report in found]
+        """Return the results of tasks, and the verdicts that compare them with each other."""
+        reports = [(task.id, report) for task in tasks if (report := self._get(task))]
+        return [_result_row(task, report) for task, report in reports], find_joint_verdicts(
+            [report for _, report in reports]
         )
 
     def _get(self, task: Task) -> Report | None:
-        """The result of a task; None before it has one, or when its folder is gone."""
+        """Return the result of a task, or `None` if the task has no result yet or the folder was deleted."""
         if task.run is None:
             return None
         key = (task.run, task.attempt, task.updated_ns)

@@ -1,4 +1,4 @@
-"""Jobs and their logs in the words of the API. The list is kept as bytes, and only what changed is read again."""
+"""Jobs as the API returns them. The job list is cached as JSON, and only changed jobs are read again."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import threading
 from collections.abc import Generator
 from contextlib import contextmanager
 from itertools import islice, takewhile
-from pathlib import Path
 from typing import Annotated, NamedTuple, cast
 
 import msgspec
@@ -27,15 +26,34 @@ from visualprof.server.visible import RevisionTracker, Visible
 from visualprof.views.answers.encoding import encode
 from visualprof.views.measure.evaluation import MARGIN_FIELDS, Verdict, confidence_margin
 
-_WAITS_MAX_AGE_S, _LEAVING_MAX_AGE_S = 2.0, 60.0  # how old what a list says of that may be
-_MAX_WAITS = 500  # jobs of which a list says why they wait
+_WAITS_MAX_AGE_S, _LEAVING_MAX_AGE_S = 2.0, 60.0  # maximum age of cached values
+_MAX_WAITS = 500  # jobs whose reason for waiting a list contains
 _SOON_NS = 7 * 24 * 3600 * 10**9
 
 
 class TaskRow(msgspec.Struct):
-    """One spec of a job. progress: 0..1. run: id of its result in the log directory, null until it is there.
+    """One run configuration of a job.
 
-    version: of the runtime: asked for, or the agent's own that serves the task; null before that.
+    Attributes:
+        id: Id of the task.
+        spec: Id of the run configuration.
+        backend: Name of the backend.
+        version: Requested version of the runtime, or the version that the agent uses. Null until it is known.
+        device: Device of the task.
+        state: State of the task.
+        phase: Phase of a running task.
+        progress: Progress, 0..1.
+        attempt: Number of the attempt.
+        agent: Id of the agent, or null while the task waits.
+        agent_name: Name of the agent's machine.
+        reason: Kind of failure.
+        error: Error message of a failure.
+        hint: What to do about the failure.
+        warnings: Warnings of the task.
+        updated_ns: Time of the last change.
+        points: Number of measured points.
+        run: Id of the result in the log directory, or null until there is a result.
+        log_bytes: Size of the log.
     """
 
     id: str
@@ -60,9 +78,22 @@ class TaskRow(msgspec.Struct):
 
 
 class JobRow(msgspec.Struct):
-    """A job of the list. data: names of its uploaded arrays. state: of its tasks together.
+    """A job in the list.
 
-    sample: it came with visualprof; nobody here ran it. case: name of a benchmark case, "" of models.
+    Attributes:
+        id: Id of the job.
+        name: Name of the job.
+        model: Name of the model.
+        model_blob: sha256 of the model file.
+        graph: Id of the model on the Graph page, or null if it has no graph.
+        data: Names of the uploaded arrays.
+        state: Combined state of the tasks.
+        progress: Progress, 0..1.
+        submitted_ns: Time of the submission.
+        updated_ns: Time of the last change.
+        sample: Whether the job came with visualprof and did not run here.
+        case: Name of the benchmark case, "" for models.
+        tasks: The tasks.
     """
 
     id: str
@@ -81,19 +112,23 @@ class JobRow(msgspec.Struct):
 
 
 class JobsQuery(Query):
-    """What the page knows."""
+    """The revision that the client already has."""
 
     since: Annotated[int, Meta(ge=0, le=2**53, description="revision of an earlier answer")] | None = None
 
 
 class JobsAnswer(msgspec.Struct, kw_only=True):
-    """Jobs, the newest first: all of them, or those that changed since a revision, new ones among them.
+    """Jobs, newest first: all of them, or the new and changed jobs since a revision.
 
-    revision: grows with every change. since: null when these are all: no revision was given, or a job is gone or seen
-    by others since. problem: why no job can be submitted here, null when one can.
-
-    waits: why jobs wait of which nothing runs, by id, of the 500 that come first. leaving: when those are removed that
-    the server removes within a week, ns. Both are whole, whatever changed.
+    Attributes:
+        revision: Number that increases with every change.
+        since: Revision to which the changes apply. Null if `jobs` holds all jobs: no revision was given, or a job was
+            deleted or shared differently since then.
+        jobs: The jobs.
+        waits: Why jobs wait of which no task runs, by job id. At most 500 jobs, always complete.
+        leaving: Deletion time in ns of the jobs that the retention rules delete within a week. Always complete.
+        problem: Why jobs cannot be submitted here, or null if they can.
+        hint: What to do about the problem.
     """
 
     revision: int
@@ -106,9 +141,9 @@ class JobsAnswer(msgspec.Struct, kw_only=True):
 
 
 class PointRow(PointHead, kw_only=True):
-    """A point that was measured, also while the job still runs; the result's folder has the whole of it.
+    """A measured point. The running job already returns it, and the result folder has all of its values.
 
-    Margins: half of the 95 % confidence interval of the mean of its repeats, null with a single one.
+    A margin is half of the 95 % confidence interval of the mean over the repeats, null with a single repeat.
     """
 
     task: str
@@ -118,15 +153,22 @@ class PointRow(PointHead, kw_only=True):
     p99_margin_ns: int | None = None
 
 
-msgspec.json.Decoder(PointRow)  # prepares it for `convert`, while the module is imported: see `reader.trace.codec`
+msgspec.json.Decoder(PointRow)  # prepares `convert` at import time, see `reader.trace.codec`
 
 
 class JobAnswer(msgspec.Struct, kw_only=True):
-    """One job with what was submitted and the points so far. unserved: specs that no online machine can run.
+    """One job with its request and the points measured so far.
 
-    results: of the tasks that have one: where and how they really ran, and what is to be known of their numbers.
-    verdicts: what is to be known of them beside each other. waits: why tasks wait, by id. kept: it stays whatever the
-    server's rules say. removed_ns: when they remove it, null when they do not.
+    Attributes:
+        job: The job.
+        request: The submitted request.
+        points: Points measured so far.
+        unserved: Ids of run configurations that no online machine can run.
+        results: Finished results: where and how they ran, and what to know about their numbers.
+        verdicts: What to know about the results compared with each other.
+        waits: Why tasks wait, by task id.
+        kept: Whether the retention rules skip this job.
+        removed_ns: Time at which the retention rules delete the job, or null if they do not.
     """
 
     job: JobRow
@@ -140,26 +182,17 @@ class JobAnswer(msgspec.Struct, kw_only=True):
     removed_ns: int | None
 
 
-class LogQuery(Query):
-    """A piece of a log."""
-
-    offset: Annotated[int, Meta(ge=-(1 << 40), lt=1 << 40, description="bytes to skip; from the end when negative")] = 0
-    attempt: Annotated[int, Meta(ge=0, lt=1 << 40, description="which attempt; the last one when absent")] | None = None
-
-
-class LogAnswer(msgspec.Struct):
-    """A piece of a task's log. offset, next_offset: bytes. ended: nothing more will come. cut: bytes beyond the cap."""
-
-    text: str
-    offset: int
-    next_offset: int
-    size_bytes: int
-    ended: bool
-    cut: int
-
-
 class _CachedJob(NamedTuple):
-    """A job as it is answered, encoded. revision: of the list with which it came. idle: nothing of it runs."""
+    """An encoded job row.
+
+    Attributes:
+        revision: Revision of the list that added the row.
+        submitted_ns: Time of the submission.
+        id: Id of the job.
+        folder: Result folder of the job.
+        idle: Whether no task of the job is running.
+        row: The encoded `JobRow`.
+    """
 
     revision: int
     submitted_ns: int
@@ -170,73 +203,78 @@ class _CachedJob(NamedTuple):
 
 
 class JobList:
-    """Every job of a queue, newest first."""
+    """The jobs of a queue, newest first."""
 
     def __init__(self, job_service: JobService, visible: Visible) -> None:
         self._job_service, self._visible = job_service, visible
         self._results = JobResults(job_service.root)
         self._lock = threading.Lock()
         self._revisions = RevisionTracker()
-        self._of: JobServices | None = None
+        self._current_queue: JobServices | None = None
         self._waits = ThrottledCache(self._all_waits, _WAITS_MAX_AGE_S)
         self._leaving = ThrottledCache(_soon_removed, _LEAVING_MAX_AGE_S)
-        self._begin()
+        self._reset()
 
-    def _begin(self) -> None:
-        """Nothing is known yet."""
-        self._rows: dict[str, _CachedJob] = {}  # the latest changed last
-        self._revision = self._oldest = self._shared = -1  # oldest: from then on nothing but jobs changed
+    def _reset(self) -> None:
+        """Forget the cached jobs."""
+        self._rows: dict[str, _CachedJob] = {}  # the last changed job is last
+        # Changes since `_oldest` are changes of jobs only: no job was deleted or shared since.
+        self._revision = self._oldest = self._shared_revision = -1
 
     def queue(self) -> JobServices:
-        """The queue.
+        """Return the queue.
 
-        Raises: NotFound: nothing was ever submitted here.
+        Raises:
+            NotFound: No job was ever submitted here.
         """
         return self._job_service.require(msg("server.no_job_ever_submitted", "no job was ever submitted here"))
 
     @contextmanager
     def refreshed(self, queue: JobServices | None) -> Generator[None]:
-        """With the lists as they are now."""
-        now = -1 if queue is None else queue.jobs.revision()
+        """Hold the lock on the up-to-date list."""
+        revision = -1 if queue is None else queue.jobs.revision()
         with self._lock:
-            if queue is not self._of:  # what was kept is gone: another one begins anew
-                self._of = queue
-                self._begin()
-            if queue is not None and now > self._revision:
+            if queue is not self._current_queue:  # the database was deleted or replaced
+                self._current_queue = queue
+                self._reset()
+            if queue is not None and revision > self._revision:
                 self._refresh(queue)
             yield
 
     def listing(self, since: int | None = None) -> JobsAnswer:
-        """The jobs that whoever asks may see, as far as they changed; polled by every open page."""
+        """Return the visible jobs, or those that changed. Every open page polls this list."""
         queue, viewer = self._job_service.open_existing(), current_principal().viewer
-        problem = self._job_service.problem  # which it may just have met
+        problem = self._job_service.problem  # opening the queue may have set it
         with self.refreshed(queue):
             rows, revision = self._rows, self._revision
             since = since if since is not None and self._oldest <= since <= revision else None
-            begin = -1 if since is None else self._revisions.start_revision(viewer, since)
-            new = list(takewhile(lambda kept: kept.revision > begin, reversed(rows.values())))
-        seen = self._visible.can_see
-        mine = sorted((kept for kept in new if seen(kept.folder)), key=lambda kept: (-kept.submitted_ns, kept.id))
+            start = -1 if since is None else self._revisions.start_revision(viewer, since)
+            changed = list(takewhile(lambda job: job.revision > start, reversed(rows.values())))
+        can_see = self._visible.can_see
+        visible = sorted((job for job in changed if can_see(job.folder)), key=lambda job: (-job.submitted_ns, job.id))
         waits, leaving = (self._waits.get(queue), self._leaving.get(queue)) if queue else ({}, {})
-        told = ((id, wait) for id, wait in waits.items() if id in rows and rows[id].idle and seen(rows[id].folder))
-        gone = {id: at_ns for id, at_ns in leaving.items() if id in rows and seen(rows[id].folder)}
+        visible_waits = (
+            (id, wait) for id, wait in waits.items() if id in rows and rows[id].idle and can_see(rows[id].folder)
+        )
+        visible_leaving = {id: at_ns for id, at_ns in leaving.items() if id in rows and can_see(rows[id].folder)}
         error, hint = problem or (None, None)
-        jobs = cast("list[JobRow]", [kept.row for kept in mine])
-        told_revision = self._revisions.revision(viewer, since, max(revision, 0), bool(mine))
+        jobs = cast("list[JobRow]", [job.row for job in visible])
+        viewer_revision = self._revisions.revision(viewer, since, max(revision, 0), bool(visible))
         return JobsAnswer(
-            revision=told_revision,
+            revision=viewer_revision,
             since=since,
             jobs=jobs,
-            waits=dict(islice(told, _MAX_WAITS)),
-            leaving=gone,
+            waits=dict(islice(visible_waits, _MAX_WAITS)),
+            leaving=visible_leaving,
             problem=error,
             hint=hint,
         )
 
     def get(self, name: str) -> JobAnswer:
-        """A job with its points.
+        """Return a job with its points.
 
-        Raises: NotFound.
+        Raises:
+            NotFound: There is no such job.
         """
         queue = self.queue()
         job = self._visible.job(queue, name)
@@ -246,11 +284,11 @@ class JobList:
         unserved = [spec.id for spec in job.request.specs if not eligible_agents(spec, online)]
         results, verdicts = self._results.get_all(job.tasks)
         counts = {task: len(measured) for task, measured in points.items()}
-        shown = self._job_rows(queue, [job], counts)[0]
+        row = self._job_rows(queue, [job], counts)[0]
         waits = {} if job.state in FINAL else self._waiting_reasons(queue, name)
         removed_ns = queue.retention.due_times(name).get(name)
         return JobAnswer(
-            job=shown,
+            job=row,
             request=job.request,
             points=rows,
             unserved=unserved,
@@ -261,24 +299,25 @@ class JobList:
             removed_ns=removed_ns,
         )
 
-    def keep(self, name: str, kept: bool) -> JobAnswer:
-        """A job stays, whatever the server's rules say, or does not any more.
+    def keep(self, name: str, is_kept: bool) -> JobAnswer:
+        """Set whether the retention rules skip a job.
 
-        Raises: NotFound.
+        Raises:
+            NotFound: There is no such job.
         """
         queue = self.queue()
-        queue.retention.set_kept(name, kept)
+        queue.retention.set_kept(name, is_kept)
         self._leaving.invalidate()
         return self.get(name)
 
     def _waiting_reasons(self, queue: JobServices, job: str = "") -> dict[str, Wait]:
-        """Why tasks wait, of a job or of all."""
-        from visualprof.remote.queue.tasks.wait_reasons import wait_reasons  # with the libraries of the database
+        """Return why tasks wait, for one job or all jobs."""
+        from visualprof.remote.queue.tasks.wait_reasons import wait_reasons  # imports SQLAlchemy
 
         return wait_reasons(queue.database, self._job_service.intervals.lease_s, job)
 
     def _all_waits(self, queue: JobServices) -> dict[str, Wait]:
-        """Why jobs wait: that which is the first of its tasks to be taken."""
+        """Return why jobs wait: the reason of the task that is leased first."""
         by_job: dict[str, Wait] = {}
         for task, wait in self._waiting_reasons(queue).items():
             by_job.setdefault(task.rpartition("-")[0], wait)
@@ -286,21 +325,21 @@ class JobList:
 
     def _refresh(self, queue: JobServices) -> None:
         self._revision, shared, jobs, count = queue.jobs.changes_since(self._revision)
-        for job, shown in zip(jobs, self._job_rows(queue, jobs, queue.jobs.point_counts(jobs)), strict=True):
+        for job, row in zip(jobs, self._job_rows(queue, jobs, queue.jobs.point_counts(jobs)), strict=True):
             self._rows.pop(job.id, None)
-            kept = _CachedJob(
+            cached = _CachedJob(
                 self._revision,
                 job.submitted_ns,
                 job.id,
                 job.folder,
-                shown.state != "running",
-                msgspec.Raw(encode(shown)),
+                row.state != "running",
+                msgspec.Raw(encode(row)),
             )
-            self._rows[job.id] = kept
-        if len(self._rows) != count or shared != self._shared:
-            there = queue.jobs.ids()
-            self._rows = {name: kept for name, kept in self._rows.items() if name in there}
-            self._oldest, self._shared = self._revision, shared
+            self._rows[job.id] = cached
+        if len(self._rows) != count or shared != self._shared_revision:
+            ids = queue.jobs.ids()
+            self._rows = {name: cached_job for name, cached_job in self._rows.items() if name in ids}
+            self._oldest, self._shared_revision = self._revision, shared
 
     def _job_rows(self, queue: JobServices, jobs: list[Job], counts: dict[str, int]) -> list[JobRow]:
         files = queue.blobs.names_and_graphs({(blob, job.owner) for job in jobs for blob in _shown_files(job)})
@@ -349,13 +388,6 @@ class JobList:
         )
 
 
-def _published_log(queue: JobServices, task: Task, attempt: int) -> Path | None:
-    """The log in a run of the bucket, where this server has no other."""
-    if queue.mirror is None or task.run is None or attempt != task.attempt or queue.logs.path(task, attempt).is_file():
-        return None
-    return queue.mirror.log_path(task.run)
-
-
 def _soon_removed(queue: JobServices) -> dict[str, int]:
     soon = queue.database.now_ns() + _SOON_NS
     return {job: at_ns for job, at_ns in queue.retention.due_times().items() if at_ns < soon}
@@ -366,39 +398,6 @@ def _shown_files(job: Job) -> list[str]:
 
 
 def _point_row(task: Task, point: dict[str, object]) -> PointRow:
-    shown = msgspec.convert({**point, "task": task.id, "spec": task.spec.id}, PointRow)
-    margins = {name: confidence_margin(shown.repeats or (), of) for name, of in MARGIN_FIELDS.items()}
-    return msgspec.structs.replace(shown, **margins)
-
-
-def read_log_part(queue: JobServices, name: str, query: LogQuery) -> LogAnswer:
-    """What the request asks for: bytes from `offset`, or the last ones when it is negative.
-
-    Raises: NotFound. NotReady: it is being fetched. StoreUnavailable.
-    """
-    task = queue.jobs.get_by_task(name, current_principal().viewer).task(name)
-    attempt = task.attempt if query.attempt is None else query.attempt
-    data, begin, size = queue.logs.read(task, attempt, query.offset, published=_published_log(queue, task, attempt))
-    ended = attempt < task.attempt or task.state in FINAL
-    lead = _continuation_bytes(data) if begin else 0
-    more = begin + len(data) < size or not ended
-    data = data[lead : _text_end(data) if more else None]
-    begin += lead
-    cut = task.log_cut if attempt == task.attempt else 0
-    done = ended and begin + len(data) >= size
-    return LogAnswer(data.decode("utf-8", "replace"), begin, begin + len(data), size, done, cut)
-
-
-def _continuation_bytes(data: bytes) -> int:
-    """Bytes that belong to a character before."""
-    return next((i for i, byte in enumerate(data[:3]) if byte & 0xC0 != 0x80), min(3, len(data)))
-
-
-def _text_end(data: bytes) -> int:
-    """Where the last whole character of UTF-8 ends; a cut one comes with the next piece."""
-    for back in range(1, min(4, len(data)) + 1):
-        byte = data[-back]
-        if byte & 0xC0 != 0x80:  # the first of a character
-            length = 4 if byte >= 0xF0 else 3 if byte >= 0xE0 else 2 if byte >= 0xC0 else 1
-            return len(data) - back if length > back else len(data)
-    return len(data)
+    row = msgspec.convert({**point, "task": task.id, "spec": task.spec.id}, PointRow)
+    margins = {name: confidence_margin(row.repeats or (), field) for name, field in MARGIN_FIELDS.items()}
+    return msgspec.structs.replace(row, **margins)

@@ -1,4 +1,4 @@
-"""Jobs, for the page and for `visualprof submit`."""
+"""Submit and manage jobs, for the web UI and `visualprof submit`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from visualprof.remote.queue.check.job import FieldError, InvalidRequest, check_
 from visualprof.remote.queue.draft.compose import DEFAULT_TEXTS, MEASURE_FIELDS, compose, draft_from_request
 from visualprof.remote.queue.draft.forms import CheckedDraft, Draft
 from visualprof.remote.queue.draft.loads import LOAD_FIELDS
-from visualprof.server.api.job_rows import JobAnswer, JobList, JobsAnswer, JobsQuery, LogAnswer, LogQuery, read_log_part
+from visualprof.server.api.job_logs import LogAnswer, LogQuery, read_log_part
+from visualprof.server.api.job_rows import JobAnswer, JobList, JobsAnswer, JobsQuery
 from visualprof.server.identity import current_principal
 from visualprof.server.job_service import JobService, JobServices
 from visualprof.server.responses import build_row, json_response
@@ -22,24 +23,30 @@ from visualprof.server.routes import READ_ONLY_ERROR, Query, Resource, get, muta
 from visualprof.server.visible import ScopedQueueView, Visible
 
 JOB_ERRORS = {404: "there is no such job"}
-CHANGE_ERRORS = {**READ_ONLY_ERROR, **JOB_ERRORS, 409: "its state does not allow it"}
+CHANGE_ERRORS = {**READ_ONLY_ERROR, **JOB_ERRORS, 409: "the state of the job does not allow it"}
 RequestBody = Annotated[bytes, Request]
 
 
 class TaskQuery(Query):
     """A task of a job."""
 
-    task: Annotated[str, Meta(description="only this one; all when absent")] = ""
+    task: Annotated[str, Meta(description="id of the task; all tasks when absent")] = ""
 
 
 class KeepRequest(msgspec.Struct, forbid_unknown_fields=True):
-    """Whether a job stays."""
+    """Whether the retention rules skip a job."""
 
     kept: bool
 
 
 class CheckAnswer(msgspec.Struct):
-    """Everything that is wrong with a job, empty when it would be accepted. points: how many it would measure."""
+    """The problems of a job request.
+
+    Attributes:
+        errors: All errors. Empty: the job would be accepted.
+        warnings: All warnings.
+        points: Number of points that the job would measure.
+    """
 
     errors: list[FieldError]
     warnings: list[FieldError]
@@ -47,7 +54,7 @@ class CheckAnswer(msgspec.Struct):
 
 
 class JobErrors(msgspec.Struct):
-    """400 of a submission: `error` is the first of `errors`."""
+    """The body of a 400 response to a submission. `error` is the first of `errors`."""
 
     error: str
     hint: str | None
@@ -55,7 +62,7 @@ class JobErrors(msgspec.Struct):
 
 
 class BackendEntry(msgspec.Struct):
-    """A backend that the server knows, for the Run page's choices."""
+    """A backend that the server supports, for the choices of the Run page."""
 
     name: str
     package: str
@@ -66,9 +73,14 @@ class BackendEntry(msgspec.Struct):
 
 
 class MeasureEntry(msgspec.Struct):
-    """What a draft may have about measuring: its name there, its field in a request, what is usual, what can be chosen.
+    """A field of a job form about measuring.
 
-    load: whether it is about how runs are asked for.
+    Attributes:
+        name: Name of the field in the form.
+        field: Name of the field in a job request.
+        usual: Default text.
+        choices: Allowed values, empty for free text.
+        load: Whether the field describes the load: how runs are requested.
     """
 
     name: str
@@ -79,16 +91,16 @@ class MeasureEntry(msgspec.Struct):
 
 
 def measure_entries() -> list[MeasureEntry]:
-    """Everything of that kind."""
-    chosen = {"mlperf": SCENARIOS}
+    """Return the fields of a job form about measuring."""
+    choices = {"mlperf": SCENARIOS}
     plain = [MeasureEntry(name, field, DEFAULT_TEXTS[name]) for name, field in MEASURE_FIELDS.items()]
     return plain + [
-        MeasureEntry(n, field, DEFAULT_TEXTS[n], chosen.get(n, ()), True) for n, (field, _) in LOAD_FIELDS.items()
+        MeasureEntry(n, field, DEFAULT_TEXTS[n], choices.get(n, ()), True) for n, (field, _) in LOAD_FIELDS.items()
     ]
 
 
 class BackendsAnswer(msgspec.Struct):
-    """Every backend, whether an agent has it or not; types of inputs; what can be said about measuring."""
+    """Every supported backend, whether an agent has it or not, with the input types and the fields about measuring."""
 
     backends: list[BackendEntry]
     dtypes: list[str]
@@ -96,14 +108,19 @@ class BackendsAnswer(msgspec.Struct):
 
 
 class FreedAnswer(msgspec.Struct):
-    """What removing a job frees. runs: its results, below the first log directory. size_bytes: as its owner has it."""
+    """The storage that deleting a job frees.
+
+    Attributes:
+        runs: Results of the job, relative to the first log directory.
+        size_bytes: Freed bytes, counted for the job's owner.
+    """
 
     runs: list[str]
     size_bytes: int
 
 
 class Jobs(Resource):
-    """The routes over the queue of a server."""
+    """The routes for jobs."""
 
     def __init__(self, job_service: JobService, visible: Visible) -> None:
         self._job_service, self._visible = job_service, visible
@@ -111,7 +128,7 @@ class Jobs(Resource):
         self._queue_view = ScopedQueueView(job_service, visible)
 
     def prepare(self, queue: JobServices) -> None:
-        """Read every job, and who may see it, before somebody asks for them: it takes a second of 10,000 jobs."""
+        """Load every job and its visibility before the first request. Reading 10,000 jobs takes a second."""
         if self._visible.accounts:
             self._visible.accounts.sharing.revision()
         with self._jobs.refreshed(queue):
@@ -119,46 +136,45 @@ class Jobs(Resource):
 
     @get("/jobs")
     def listing(self, query: JobsQuery) -> JobsAnswer:
-        """Every job, or those that changed since a revision."""
+        """List every job, or the jobs that changed since a revision."""
         return self._jobs.listing(query.since)
 
     @mutation(
         "POST", "/jobs", status=201,
         errors={
-            **READ_ONLY_ERROR, 400: "the job is wrong; `errors` has all that is", 409: "jobs cannot be run here",
+            **READ_ONLY_ERROR, 400: "the job is invalid; `errors` lists all problems", 409: "jobs cannot be run here",
             429: "a quota is used up",
         },
     )  # fmt: skip
     def submit(self, body: RequestBody) -> JobAnswer | Response:
-        """Submit a job; 200 and the job of the same key where it was submitted before."""
+        """Submit a job. Answers 200 with the existing job if the same key was submitted before."""
         queue = self._changing()
         request = parse_request(body)
-        known = queue.jobs.find(
-            request, current_principal().user
-        )  # what was accepted stays so, whatever has changed since
-        if known is not None:
-            return json_response(self._jobs.get(known))
+        # A job that was accepted once stays accepted, even if the check would now reject it.
+        existing = queue.jobs.find(request, current_principal().user)
+        if existing is not None:
+            return json_response(self._jobs.get(existing))
         errors, _ = check_request(request, self._queue_view)
         if errors:
             raise InvalidRequest(errors)
         job, new = queue.jobs.submit(request, current_principal().user)
         return json_response(self._jobs.get(job), 201 if new else 200)
 
-    @mutation("POST", "/jobs/check", errors={400: "this is no job at all"})
+    @mutation("POST", "/jobs/check", errors={400: "the body is not a job"})
     def check(self, body: RequestBody) -> CheckAnswer:
         """Check a job without submitting it."""
         request = parse_request(body)
         errors, warnings = check_request(request, self._queue_view)
         return CheckAnswer(_field_errors(errors), _field_errors(warnings), point_count(request) if request.specs else 0)
 
-    @mutation("POST", "/jobs/draft", errors={400: "this is no draft"})
+    @mutation("POST", "/jobs/draft", errors={400: "the body is not a job form"})
     def draft(self, body: Draft) -> CheckedDraft:
-        """A complete job of what somebody typed."""
+        """Turn a job form into a complete job request."""
         return compose(body, self._queue_view)
 
     @get("/jobs/<job>/draft", errors=JOB_ERRORS)
     def template(self, job: str) -> Draft:
-        """What somebody would type to get this job."""
+        """Return the job form that gives this job."""
         return draft_from_request(self._visible.job(self._jobs.queue(), job).request, self._queue_view.agents())
 
     @get("/jobs/<job>", errors=JOB_ERRORS)
@@ -175,45 +191,45 @@ class Jobs(Resource):
 
     @mutation("POST", "/jobs/<job>/retry", errors=CHANGE_ERRORS)
     def retry(self, job: str, query: TaskQuery) -> JobAnswer:
-        """Run what failed or was cancelled again."""
+        """Retry failed or canceled tasks."""
         queue = self._changing()
         queue.jobs.retry(self._visible.changeable_job(queue, job), query.task)
         return self._jobs.get(job)
 
     @mutation("PUT", "/jobs/<job>/kept", errors=CHANGE_ERRORS)
     def keep(self, job: str, body: KeepRequest) -> JobAnswer:
-        """Keep a job, whatever the server's rules say of its age, or no more."""
+        """Set whether the retention rules skip a job."""
         return self._jobs.keep(self._visible.changeable_job(self._changing(), job), body.kept)
 
     @get("/jobs/<job>/space", errors=JOB_ERRORS)
     def space(self, job: str) -> FreedAnswer:
-        """What removing a job would free."""
+        """Return what deleting a job would free."""
         queue = self._jobs.queue()
         return build_row(FreedAnswer, queue.deleter.estimate(self._visible.job(queue, job).id))
 
     @mutation("DELETE", "/jobs/<job>", errors=CHANGE_ERRORS)
     def remove(self, job: str) -> FreedAnswer:
-        """Remove a job that has ended, with its results."""
+        """Delete a finished job with its results."""
         queue = self._changing()
         return build_row(FreedAnswer, queue.deleter.delete(self._visible.changeable_job(queue, job)))
 
     @get("/tasks/<task>/log", errors={404: "there is no such task"})
     def log(self, task: str, query: LogQuery) -> LogAnswer:
-        """A piece of a task's log."""
+        """Return a piece of a task's log."""
         return read_log_part(self._jobs.queue(), task, query)
 
     @get("/backends")
     def backends(self) -> BackendsAnswer:
-        """Every backend."""
+        """List every supported backend."""
         return BackendsAnswer(
             [build_row(BackendEntry, backend) for backend in all_backends()], list(DTYPES), measure_entries()
         )
 
     def blueprint(self) -> Blueprint:
-        """The routes for an application; a refused job answers with all that is wrong with it."""
-        made = super().blueprint()
-        made.register_error_handler(InvalidRequest, _job_errors_response)
-        return made
+        """Return the routes as a Flask blueprint. A rejected job is answered with all of its errors."""
+        blueprint = super().blueprint()
+        blueprint.register_error_handler(InvalidRequest, _job_errors_response)
+        return blueprint
 
     def _changing(self) -> JobServices:
         self._job_service.require_writable()

@@ -1,4 +1,4 @@
-"""Links that show one run, or one report, to whoever has them."""
+"""Share links: a link shows one run or report to anyone who has it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,15 @@ RUN_ERRORS = {
 
 
 class LinkRow(msgspec.Struct):
-    """A link. by: address of who made it. used_ns: null before its first use."""
+    """A share link.
+
+    Attributes:
+        id: Id of the link.
+        by: Address of the user who created the link.
+        created_ns: Time of creation.
+        expires_ns: Time at which the link expires.
+        used_ns: Time of the last use, or null if the link was never used.
+    """
 
     id: str
     by: str
@@ -33,43 +41,53 @@ class LinkRow(msgspec.Struct):
 
 
 class LinksAnswer(msgspec.Struct):
-    """The links to a run, the latest first. path: of a new one, below the server's address; shown this once."""
+    """The links to a run, newest first.
+
+    Attributes:
+        links: The links.
+        path: URL of a new link, relative to the server's address. Shown only once, null otherwise.
+    """
 
     links: list[LinkRow]
     path: str | None = None
 
 
 class NewLink(msgspec.Struct, forbid_unknown_fields=True):
-    """A link to a run or report. hours: from 1 to 2160, how long it lasts."""
+    """A link to create.
+
+    Attributes:
+        run: Id of a run or report.
+        hours: Lifetime, 1 to 2160 hours.
+    """
 
     run: str
     hours: float = 7 * 24
 
 
 class Links(Resource):
-    """The routes over the links of a server."""
+    """The routes for share links."""
 
     def __init__(self, visible: Visible, reports: Reports) -> None:
         self._visible, self._reports = visible, reports
 
     @get("/links", errors=RUN_ERRORS, needs="member")
     def links(self, query: RunQuery) -> LinksAnswer:
-        """The links to a run."""
+        """List the links to a run."""
         self._reports.page_url(query.run)
         return self._answer(self._visible.sharing_key(query.run))
 
     @mutation("POST", "/links", status=201, errors={**RUN_ERRORS, 400: f"hours: 1 to {MAX_LINK_HOURS}"})
     def make(self, body: NewLink) -> LinksAnswer:
-        """Make a link to a run."""
+        """Create a link to a run."""
         page, key = self._reports.page_url(body.run), self._visible.sharing_key(body.run)
         code = require_accounts(self._visible.accounts).links.create(current_actor(), key, body.hours)
         return self._answer(key, f"?{urlencode({'link': code})}#/{page}")
 
     @mutation("DELETE", "/links/<link>", errors={404: "there is no such link"})
     def end(self, link: str) -> LinksAnswer:
-        """End a link."""
+        """Revoke a link."""
         return self._answer(require_accounts(self._visible.accounts).links.revoke(current_actor(), link))
 
     def _answer(self, key: str, path: str | None = None) -> LinksAnswer:
-        found = require_accounts(self._visible.accounts).links.for_run(current_actor(), key)
-        return LinksAnswer([build_row(LinkRow, link) for link in found], path)
+        links = require_accounts(self._visible.accounts).links.for_run(current_actor(), key)
+        return LinksAnswer([build_row(LinkRow, link) for link in links], path)

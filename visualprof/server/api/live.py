@@ -1,7 +1,7 @@
-"""Runs that are live: what their processes do, "record so many steps", and the times of their steps.
+"""Live runs: the state of their processes, recordings on request, and the durations of their steps.
 
-All of it goes by files that the processes write and read (`visualprof.capture.live`), and that anybody else may write:
-what does not keep to its form is left out, and nothing is looked at that is not really below the log directories.
+All data comes from files that the processes write and read (`visualprof.capture.live`). Anyone else may write these
+files. So invalid content is ignored, and nothing outside of the log directories is opened.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from visualprof.server.visible import Visible
 from visualprof.views.answers.charts import Option
 from visualprof.views.measure.step_times import step_times_chart
 
-_MAX_AGE_S, _ENDED_MAX_AGE_S = 0.5, 10.0  # how old an answer may be, and that of a run in which nothing lives
-_IDLE_FACTOR = 20  # of the time at most a twentieth is spent on a run
-_SHOW_ENDED_NS = 3600 * 10**9  # so long those are named that ended
+_MAX_AGE_S, _ENDED_MAX_AGE_S = 0.5, 10.0  # maximum age of an answer, and of the answer for an ended run
+_IDLE_FACTOR = 20  # an answer is cached for 20 times its cost, so at most 5 % of the time is spent
+_SHOW_ENDED_NS = 3600 * 10**9  # how long ended processes are listed
 
 ProcessState = Literal["listening", "armed", "recording", "writing", "ended", "silent", "hung"]
 ProgressState = Literal[
@@ -41,11 +41,23 @@ ProgressState = Literal[
 
 
 class LiveProcess(msgspec.Struct):
-    """A process that listens. step: the one that runs. step_ns: median of the last steps, null before the first.
+    """A process that listens for recording requests.
 
-    state: silent: nothing was heard of it for a while; hung: it lives, but ends no step. since_ns: for how long it is
-    so. problem: why nothing of it can be recorded. watches: it keeps the times of its steps. at: in which function of
-    its script it is, where no step has ended for a while.
+    Attributes:
+        worker: Id of the worker.
+        rank: Rank, or null if unknown.
+        world_size: Number of ranks, or null if unknown.
+        host: Name of the machine.
+        pid: Process id.
+        framework: Framework of the process, or null if unknown.
+        state: State. `silent`: no heartbeat for a while. `hung`: the process lives but ends no step.
+        since_ns: Duration of the state.
+        step: Number of the current step.
+        step_ns: Median duration of the last steps, or null before the first step has ended.
+        seen_ns: Time of the last heartbeat.
+        watches: Whether the process writes the durations of its steps.
+        problem: Why the process cannot record, or null if it can.
+        at: Current function of the script if no step has ended for a while, else null.
     """
 
     worker: str
@@ -65,7 +77,15 @@ class LiveProcess(msgspec.Struct):
 
 
 class WorkerRecording(msgspec.Struct):
-    """How far a process is with a recording. file: what it wrote, as `/runs` calls it."""
+    """The progress of a process with a recording.
+
+    Attributes:
+        worker: Id of the worker.
+        rank: Rank, or null if unknown.
+        state: State of the recording in this process.
+        why: Why the recording failed or was rejected.
+        file: The recorded file, named as in `/runs`.
+    """
 
     worker: str
     rank: int | None
@@ -75,7 +95,16 @@ class WorkerRecording(msgspec.Struct):
 
 
 class LiveRecording(msgspec.Struct):
-    """The newest recording that somebody asked for. by: page, command, signal or watch. over: no more comes of it."""
+    """The latest requested recording.
+
+    Attributes:
+        id: Id of the request.
+        by: Origin of the request: page, command, signal or watch.
+        steps: Number of steps.
+        asked_ns: Time of the request.
+        over: Whether the recording is finished in every process.
+        workers: Progress of each process.
+    """
 
     id: str
     by: str
@@ -86,7 +115,14 @@ class LiveRecording(msgspec.Struct):
 
 
 class LiveRun(msgspec.Struct):
-    """A run in which processes listen, or did within the last hour. recordable: whoever asks may record steps of it."""
+    """A run with processes that listen now or listened within the last hour.
+
+    Attributes:
+        run: Id of the run.
+        recordable: Whether the current user may record steps of the run.
+        processes: The processes.
+        recording: The latest requested recording, or null if there was none.
+    """
 
     run: str
     recordable: bool
@@ -95,13 +131,13 @@ class LiveRun(msgspec.Struct):
 
 
 class LiveAnswer(msgspec.Struct):
-    """Every run that is live."""
+    """Every live run."""
 
     runs: list[LiveRun]
 
 
 class NewRecording(msgspec.Struct, forbid_unknown_fields=True):
-    """Steps to be recorded by all processes of a run."""
+    """A request to all processes of a run to record steps."""
 
     run: str
     steps: Annotated[int, Meta(ge=1, le=files.MAX_RECORDED_STEPS)] = 5
@@ -111,14 +147,20 @@ class NewRecording(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class StepTimesQuery(Query):
-    """Whose times."""
+    """The process of the requested step durations."""
 
     run: Annotated[str, Meta(description="id of a run")]
-    worker: Annotated[str, Meta(description="id of a worker; the first one that has times when absent")] = ""
+    worker: Annotated[str, Meta(description="id of a worker; the first one with step durations when absent")] = ""
 
 
 class RecordedSteps(msgspec.Struct):
-    """Steps that were recorded: from `step` on; steps: null while it goes on. by: why it began."""
+    """A recorded range of steps.
+
+    Attributes:
+        step: First step.
+        steps: Number of steps, or null while the recording is running.
+        by: Why the recording started.
+    """
 
     step: int
     steps: int | None
@@ -126,7 +168,18 @@ class RecordedSteps(msgspec.Struct):
 
 
 class StepTimesAnswer(msgspec.Struct):
-    """The times of a process's steps. workers: all that have some. median_ns: null before the first step has ended."""
+    """The step durations of a process.
+
+    Attributes:
+        workers: All workers with step durations.
+        worker: The selected worker.
+        first_step: Number of the first step.
+        steps: Number of steps.
+        begin_ns: Start of the first step.
+        median_ns: Median duration, or null before the first step has ended.
+        recorded: Recorded ranges of steps.
+        charts: `steps`.
+    """
 
     workers: list[str]
     worker: str
@@ -139,30 +192,35 @@ class StepTimesAnswer(msgspec.Struct):
 
 
 class Live(Resource):
-    """The routes over the runs that are live."""
+    """The routes for live runs."""
 
     def __init__(self, visible: Visible, read_only: bool) -> None:
         self._visible, self._read_only = visible, read_only
-        self._or_none: dict[str, tuple[float, LiveRun | None]] = {}  # by path: until when it is fresh
+        self._cached: dict[
+            str, tuple[float, LiveRun | None]
+        ] = {}  # by path, with the time until which the row is valid
         self._lock = threading.Lock()
 
     @get("/live", needs="link")
     def live(self) -> LiveAnswer:
-        """The runs in which processes listen, and what these do."""
-        now = [run for run in self._visible.listing().runs if run.extras and run.extras.live]
-        found = [row for run in now if run.extras and (row := self._look(run.id, run.extras))]
-        may = {row.run: self._may_record(row.run) for row in found}
-        return LiveAnswer([msgspec.structs.replace(row, recordable=may[row.run]) for row in found])
+        """List the live runs and their processes."""
+        live_runs = [run for run in self._visible.listing().runs if run.extras and run.extras.live]
+        rows = [row for run in live_runs if run.extras and (row := self._read_live_run(run.id, run.extras))]
+        recordable = {row.run: self._may_record(row.run) for row in rows}
+        return LiveAnswer([msgspec.structs.replace(row, recordable=recordable[row.run]) for row in rows])
 
     @mutation(
-        "POST", "/live/record", status=201,
+        "POST",
+        "/live/record",
+        status=201,
         errors={
-            403: "the server is read-only, or the run another's", 404: "there is no such run, or nothing of it listens",
-            409: "another recording is not over, or nothing can be recorded",
+            403: "the server is read-only, or the run belongs to another user",
+            404: "there is no such run, or none of its processes listens",
+            409: "another recording is running, or nothing can be recorded",
         },
-    )  # fmt: skip
+    )
     def record(self, body: NewRecording) -> LiveRecording:
-        """Ask all processes of a run to record the same steps."""
+        """Request a recording of the same steps from all processes of a run."""
         if self._read_only:
             raise Forbidden(
                 msg("server.server_read_only", "the server is read-only"),
@@ -180,18 +238,20 @@ class Live(Resource):
             )
         folder = Path(run.extras.live).parent
         try:
-            asked = files.ask(folder, files.RecordingOptions(body.steps, body.memory, body.shapes, body.stacks), "page")
+            recording = files.ask(
+                folder, files.RecordingOptions(body.steps, body.memory, body.shapes, body.stacks), "page"
+            )
         except CaptureError as error:
             raise CaptureBusy(error.error, error.hint) from error
         with self._lock:
-            self._or_none.pop(run.extras.live, None)
-        return _live_recording(run.id, folder, asked, time.time_ns())
+            self._cached.pop(run.extras.live, None)
+        return _live_recording(run.id, folder, recording, time.time_ns())
 
-    @get("/live/steps", errors={404: "there is no such run, or it has no times of steps"}, needs="link")
+    @get("/live/steps", errors={404: "there is no such run, or it has no step durations"}, needs="link")
     def steps(self, query: StepTimesQuery) -> StepTimesAnswer:
-        """How long the steps of a process took, over time."""
-        beside = self._run(query.run).extras
-        paths = {os.path.basename(path).partition(".")[0]: path for path in (beside.series if beside else ())}
+        """Return the step durations of a process over time."""
+        extras = self._run(query.run).extras
+        paths = {os.path.basename(path).partition(".")[0]: path for path in (extras.series if extras else ())}
         if not paths:
             raise NotFound(
                 msg("server.run_no_times_steps", "this run has no times of steps"),
@@ -202,41 +262,51 @@ class Live(Resource):
             raise NotFound(msg("server.there_no_times_steps", f"there are no times of steps of {worker[:200]!r}"))
         return _step_times_answer(read_step_times(paths[worker]), sorted(paths))
 
-    def _run(self, wanted: str) -> Run:
-        run = next((run for run in self._visible.listing().runs if run.id == wanted), None)
+    def _run(self, run_id: str) -> Run:
+        run = next((run for run in self._visible.listing().runs if run.id == run_id), None)
         if run is None:
-            raise NotFound(msg("server.there_no_run_called", f"there is no run called {wanted[:200]!r}"))
+            raise NotFound(msg("server.there_no_run_called", f"there is no run called {run_id[:200]!r}"))
         return run
 
     def _may_record(self, run: str) -> bool:
-        """Everybody may whose run it is, and, as of one that nobody put there by a job, all who change things."""
+        """Return whether the current user may record steps of a run.
+
+        The users who may share the run may record it. A run that was not created by a job may be recorded by all
+        members.
+        """
         principal, accounts = current_principal(), self._visible.accounts
         if self._read_only or not principal.may("member"):
             return False
         access = accounts.sharing.access(self._visible.sharing_key(run)) if accounts else None
         return access is None or access.owner is None or access.can_be_shared_by(principal)
 
-    def _look(self, run: str, beside: RunExtras) -> LiveRun | None:
-        """What goes on in a run; None where nothing did within the last hour."""
-        begun = time.monotonic()
+    def _read_live_run(self, run: str, extras: RunExtras) -> LiveRun | None:
+        """Return the state of a live run, or `None` if it was inactive for an hour.
+
+        Results are cached for a short time.
+        """
+        start = time.monotonic()
         with self._lock:
-            until, row = self._or_none.get(beside.live, (0.0, None))
-            if begun < until:
+            expiry, row = self._cached.get(extras.live, (0.0, None))
+            if start < expiry:
                 return row
-        fresh = _changed_recently(beside.live) and is_real_subfolder(beside.root, beside.live)
-        row = _live_run(run, Path(beside.live).parent) if fresh else None
-        lives = row is not None and any(one.state != "ended" for one in row.processes)
+        fresh = _changed_recently(extras.live) and is_real_subfolder(extras.root, extras.live)
+        row = _live_run(run, Path(extras.live).parent) if fresh else None
+        lives = row is not None and any(process.state != "ended" for process in row.processes)
         end = time.monotonic()
         with self._lock:
-            self._or_none[beside.live] = (
-                end + max(_MAX_AGE_S if lives else _ENDED_MAX_AGE_S, _IDLE_FACTOR * (end - begun)),
+            self._cached[extras.live] = (
+                end + max(_MAX_AGE_S if lives else _ENDED_MAX_AGE_S, _IDLE_FACTOR * (end - start)),
                 row,
             )
         return row
 
 
 def _changed_recently(path: str) -> bool:
-    """Was anything written there within the last hour? Thousands of runs may have been live once."""
+    """Return whether the path changed within the last hour.
+
+    This cheap check skips the thousands of runs that were live once.
+    """
     try:
         return time.time_ns() - os.stat(path).st_mtime_ns < _SHOW_ENDED_NS
     except OSError:
@@ -245,11 +315,11 @@ def _changed_recently(path: str) -> bool:
 
 def _live_run(run: str, folder: Path) -> LiveRun | None:
     now_ns = time.time_ns()
-    processes = [one for beat in files.beats(folder) if (one := _live_process(beat, now_ns))]
-    if not any(one.state != "ended" or now_ns - one.seen_ns < _SHOW_ENDED_NS for one in processes):
+    processes = [process for beat in files.beats(folder) if (process := _live_process(beat, now_ns))]
+    if not any(process.state != "ended" or now_ns - process.seen_ns < _SHOW_ENDED_NS for process in processes):
         return None
-    asked = files.request(folder)
-    return LiveRun(run, False, processes, _live_recording(run, folder, asked, now_ns) if asked else None)
+    recording = files.request(folder)
+    return LiveRun(run, False, processes, _live_recording(run, folder, recording, now_ns) if recording else None)
 
 
 def _live_process(beat: files.Heartbeat, now_ns: int) -> LiveProcess | None:
@@ -274,10 +344,10 @@ def _live_process(beat: files.Heartbeat, now_ns: int) -> LiveProcess | None:
     )
 
 
-def _live_recording(run: str, folder: Path, asked: files.Request, now_ns: int) -> LiveRecording:
+def _live_recording(run: str, folder: Path, recording: files.Request, now_ns: int) -> LiveRecording:
     ranks = {beat.worker: beat.rank for beat in files.beats(folder)}
-    turns = [turn for turn in files.turns(folder, asked, now_ns) if turn.state in get_args(ProgressState)]
-    over = all(turn.state in files.FINAL for turn in turns)
+    turns = [turn for turn in files.turns(folder, recording, now_ns) if turn.state in get_args(ProgressState)]
+    is_finished = all(turn.state in files.FINAL for turn in turns)
     workers = [
         WorkerRecording(
             worker=turn.worker,
@@ -288,11 +358,11 @@ def _live_recording(run: str, folder: Path, asked: files.Request, now_ns: int) -
         )
         for turn in turns
     ]
-    return LiveRecording(asked.id, asked.by, asked.count, asked.t_ns, over, workers)
+    return LiveRecording(recording.id, recording.by, recording.count, recording.t_ns, is_finished, workers)
 
 
 def _run_file(run: str, name: str) -> str | None:
-    """A file of the run as users see it."""
+    """Return a file of the run as users see it."""
     return (name if run == "." else f"{run}/{name}") if name else None
 
 
@@ -309,6 +379,8 @@ def _step_times_answer(times: StepTimes, workers: Sequence[str]) -> StepTimesAns
         steps=len(durations),
         begin_ns=times.begin_ns,
         median_ns=int(np.median(durations)) if len(durations) else None,
-        recorded=[RecordedSteps(times.first + one.index, one.steps, one.by) for one in times.recorded],
+        recorded=[
+            RecordedSteps(times.first + interval.index, interval.steps, interval.by) for interval in times.recorded
+        ],
         charts={name: option for name, option in (("steps", step_times_chart(times)),) if option},
     )

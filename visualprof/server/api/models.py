@@ -1,4 +1,4 @@
-"""Models: those in the log directories and uploaded ones, as graphs, with measured time, compared."""
+"""Models as graphs: models in the log directories and uploaded models, with measured times and comparisons."""
 
 from __future__ import annotations
 
@@ -36,13 +36,24 @@ from visualprof.views.measure.graph_compare import GraphComparison, compare_grap
 
 MAX_UPLOAD_BYTES = 2 << 30
 CHUNK_BYTES = 1 << 20
-WAIT_S = 1.0  # for a model that is being read: most are read by then
-MAX_UPLOADS = 4  # at once: each takes a thread of the server until its model is read
+WAIT_S = 1.0  # wait for a model that is being read; most are ready by then
+MAX_UPLOADS = 4  # concurrent uploads; each occupies a server thread until its model is read
 UPLOAD_WAIT_S = MODEL_LIMITS.timeout_s + 10
 
 
 class ModelEntry(msgspec.Struct, kw_only=True):
-    """A model file. run: id of the run in the same folder, where that has one only."""
+    """A model file.
+
+    Attributes:
+        id: Id of the model.
+        name: Name of the file.
+        file: Path of the file in the log directories.
+        format: Format of the model.
+        run: Id of the run in the same folder, or null unless there is exactly one.
+        size_bytes: Size of the file.
+        modified_ns: Time of the last change.
+        uploaded: Whether the model was uploaded.
+    """
 
     id: str
     name: str
@@ -58,16 +69,16 @@ Entry = tuple[ModelEntry, Path]
 
 
 class ModelsAnswer(msgspec.Struct):
-    """Models of the log directories and uploaded ones."""
+    """Models of the log directories and uploaded models."""
 
     models: list[ModelEntry]
     skipped: list[SkippedFile]
 
 
 class UploadQuery(Query):
-    """An upload."""
+    """The name of an upload."""
 
-    name: Annotated[str, Meta(description="of the file")]
+    name: Annotated[str, Meta(description="name of the file")]
 
 
 class ModelQuery(Query):
@@ -96,29 +107,31 @@ class ComparisonQuery(ModelQuery):
 
 
 class Models:
-    """Finds and keeps models. Heads are looked at once for each version of a file."""
+    """The models in the log directories and the uploaded models. The format of each file version is recognized once."""
 
     def __init__(self, logdir: LogDirectory, visible: Visible, reader: ModelReader) -> None:
         self._logdir, self._visible = logdir, visible
         self._reader = reader
         self._heads: dict[tuple[str, int, int], str] = {}
-        self._found: tuple[int, list[Entry], list[SkippedFile]] = (-1, [], [])
+        self._listed: tuple[int, list[Entry], list[SkippedFile]] = (-1, [], [])
         self._uploads: dict[tuple[str, str | None], tuple[Entry, str | None]] = {}  # by id and owner
         self._folder = ""
-        self._others: list[tuple[Callable[[str], Iterable[Entry]], Callable[[Path], None]]] = []
+        self._sources: list[tuple[Callable[[str], Iterable[Entry]], Callable[[Path], None]]] = []
         self._uploading = threading.BoundedSemaphore(MAX_UPLOADS)
         self._lock = threading.Lock()
 
-    def add_source(self, others: Callable[[str], Iterable[Entry]], fetch: Callable[[Path], None]) -> None:
-        """Adds models that somebody else keeps, asked for at every listing.
+    def add_source(self, list_models: Callable[[str], Iterable[Entry]], fetch: Callable[[Path], None]) -> None:
+        """Add a source of models that is queried at every listing.
 
-        others: the latest of them, or that of an id, which may be an older one. fetch: brings one to its path.
+        Args:
+            list_models: Returns the latest models for "", or the model with the given id, which may be older.
+            fetch: Downloads a model to its path.
         """
-        self._others.append((others, fetch))
+        self._sources.append((list_models, fetch))
 
     def listing(self) -> tuple[list[Entry], list[SkippedFile]]:
-        """All models, uploaded ones first, and files that should be models and are none."""
-        kept = {model.id: (model, path) for others, _ in self._others for model, path in others("")}
+        """Return all models, uploaded models first, and the files that look like models but cannot be read."""
+        stored = {model.id: (model, path) for list_models, _ in self._sources for model, path in list_models("")}
         entries, skipped = self._in_folders()
         viewer, sees = current_principal().viewer, self._visible.can_see
         if viewer is not None:
@@ -127,11 +140,14 @@ class Models:
                 [],
             )
         uploads = [entry for entry, owner in self._uploads.values() if viewer in (None, owner)]
-        return [*uploads, *kept.values(), *entries], skipped
+        return [*uploads, *stored.values(), *entries], skipped
 
     def _in_folders(self) -> tuple[list[Entry], list[SkippedFile]]:
-        """Those of the log directories; looked for again when files change, or one could not be opened."""
-        revision, entries, skipped = self._found
+        """Return the models of the log directories.
+
+        They are scanned again when files change or a file could not be opened.
+        """
+        revision, entries, skipped = self._listed
         if revision == self._logdir.files_revision:
             return entries, skipped
         revision, entries, skipped = self._logdir.files_revision, list[Entry](), list[SkippedFile]()
@@ -141,8 +157,8 @@ class Models:
             folders.setdefault((file.root.prefix, file.folder), set()).add(run)
         files = {f.path: run for f, run in spans}
         candidates = list(self._candidates())
-        known = self._heads
-        self._heads = {key: known[key] for key in map(_version, candidates) if key in known}
+        cached = self._heads
+        self._heads = {key: cached[key] for key in map(_version, candidates) if key in cached}
         for file in candidates:
             try:
                 format = self._format(file)
@@ -151,51 +167,56 @@ class Models:
                 revision = revision if isinstance(error, UnknownFormat) else -1
                 continue
             if format:
-                around = folders.get((file.root.prefix, file.folder), ())
-                run = files.get(file.path) or (next(iter(around)) if len(around) == 1 else None)
-                size, modified_ns = file.version.size, file.version.mtime_ns
+                neighbors = folders.get((file.root.prefix, file.folder), ())
+                run = files.get(file.path) or (next(iter(neighbors)) if len(neighbors) == 1 else None)
                 model = ModelEntry(
                     id=file.file,
                     name=file.name,
                     file=file.file,
                     format=format,
                     run=run,
-                    size_bytes=size,
-                    modified_ns=modified_ns,
+                    size_bytes=file.version.size,
+                    modified_ns=file.version.mtime_ns,
                     uploaded=False,
                 )
                 entries.append((model, Path(file.path)))
-        self._found = revision, entries, skipped
+        self._listed = revision, entries, skipped
         return entries, skipped
 
     def graph(self, name: str) -> ModelGraph:
-        """The graph of a model by its id.
+        """Return the graph of a model by its id.
 
-        Raises: NotFound, FormatError. BeingRead: ask again.
+        Raises:
+            NotFound: There is no such model.
+            FormatError: The file is not a valid model.
+            NotReady: The model is being read. Ask again.
         """
-        older = (entry for others, _ in self._others if name.startswith("upload:") for entry in others(name))
-        found = next((entry for entry in chain(self.listing()[0], older) if entry[0].id == name), None)
-        if found is None:
+        older = (entry for list_models, _ in self._sources if name.startswith("upload:") for entry in list_models(name))
+        entry = next((entry for entry in chain(self.listing()[0], older) if entry[0].id == name), None)
+        if entry is None:
             raise NotFound(
                 msg("server.there_no_model", f"there is no model {name!r}"),
                 msg("server.ids_listed_api_v1_models", "ids are listed by /api/v1/models"),
             )
-        if found[0].uploaded and not found[1].is_file():
-            for _, fetch in self._others:
-                fetch(found[1])
-        if not found[0].uploaded:
-            self._logdir.ensure_local(str(found[1]))
-        return self.read(found, WAIT_S)
+        if entry[0].uploaded and not entry[1].is_file():
+            for _, fetch in self._sources:
+                fetch(entry[1])
+        if not entry[0].uploaded:
+            self._logdir.ensure_local(str(entry[1]))
+        return self.read(entry, WAIT_S)
 
     def read(self, entry: Entry, wait_s: float) -> ModelGraph:
-        """The graph of a model, as `ModelReader.graph`."""
+        """Return the graph of a model, like `ModelReader.graph`."""
         model, path = entry
         return self._reader.graph(path, model.name, (model.modified_ns, model.size_bytes), wait_s)
 
     def save_upload(self, name: str, read: Callable[[int], bytes]) -> ModelEntry:
-        """Keep an uploaded model until the server ends.
+        """Store an uploaded model until the server ends.
 
-        Raises: BadParameter: too large. FormatError: it cannot be read; nothing is kept. Busy.
+        Raises:
+            BadParameter: The upload is too large.
+            FormatError: The model cannot be read and is not stored.
+            TooManyUploads: Other uploads occupy all slots.
         """
         if not self._uploading.acquire(blocking=False):
             raise TooManyUploads(
@@ -208,7 +229,7 @@ class Models:
             self._uploading.release()
 
     def uploaded_bytes(self, user: str | None) -> int:
-        """Of the models that somebody uploaded to be shown."""
+        """Return the total size of the models that a user uploaded for viewing."""
         return sum(entry[0].size_bytes for entry, owner in list(self._uploads.values()) if owner == user)
 
     def _save_upload(self, name: str, read: Callable[[int], bytes]) -> ModelEntry:
@@ -216,26 +237,26 @@ class Models:
             if not self._folder:
                 self._folder = tempfile.mkdtemp(prefix="visualprof-models-")
                 weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
-        safe = Path(name.replace("\\", "/")).name[:200] or "model"
-        handle, path = tempfile.mkstemp(dir=self._folder, suffix=Path(safe).suffix[:16])
+        file_name = Path(name.replace("\\", "/")).name[:200] or "model"
+        descriptor, path = tempfile.mkstemp(dir=self._folder, suffix=Path(file_name).suffix[:16])
         digest, size = hashlib.blake2b(digest_size=8), 0
         try:
-            with os.fdopen(handle, "wb") as file:
-                while piece := read(CHUNK_BYTES):
-                    size += len(piece)
+            with os.fdopen(descriptor, "wb") as file:
+                while chunk := read(CHUNK_BYTES):
+                    size += len(chunk)
                     if size > MAX_UPLOAD_BYTES:
                         raise UploadTooLarge(
-                            msg("server.over_gib", f"{safe} is over {MAX_UPLOAD_BYTES >> 30} GiB"),
+                            msg("server.over_gib", f"{file_name} is over {MAX_UPLOAD_BYTES >> 30} GiB"),
                             msg("server.put_into_log_directory", "put it into the log directory instead"),
                         )
-                    digest.update(piece)
-                    file.write(piece)
+                    digest.update(chunk)
+                    file.write(chunk)
             changed_ns = Path(path).stat().st_mtime_ns
-            model = self._reader.graph(Path(path), safe, (changed_ns, size), UPLOAD_WAIT_S)
-        except BaseException:  # the sender may also have gone away
+            model = self._reader.graph(Path(path), file_name, (changed_ns, size), UPLOAD_WAIT_S)
+        except BaseException:  # including a disconnected client
             Path(path).unlink(missing_ok=True)
             raise
-        entry = uploaded_entry(f"upload:{digest.hexdigest()}", safe, model.format, size, changed_ns)
+        entry = uploaded_entry(f"upload:{digest.hexdigest()}", file_name, model.format, size, changed_ns)
         with self._lock:
             self._uploads[entry.id, current_principal().user] = (entry, Path(path)), current_principal().user
         return entry
@@ -245,21 +266,23 @@ class Models:
         return (file for file in files if file.version.size)
 
     def _format(self, file: LogFile) -> str:
-        """Model format of a file, "" when it is none.
+        """Return the model format of a file, or "" if the file is not a model.
 
-        Raises: UnknownFormat: by its name it should be one. SourceError.
+        Raises:
+            UnknownFormat: The file's name says that it is a model, but the content is not.
+            SourceError: The file cannot be opened.
         """
         if file.verdict:
             return file.verdict.format if file.verdict.kind == "other" else ""
         key, heads = _version(file), self._heads
         if key not in heads:
             try:
-                chosen = recognize_model(Source(file.path))
+                format = recognize_model(Source(file.path))
             except SourceError:
                 if file.name.lower().endswith(model_suffixes(shared=False)):
                     raise
-                chosen = None
-            heads[key] = chosen.name if chosen else ""
+                format = None
+            heads[key] = format.name if format else ""
         if not heads[key] and file.name.lower().endswith(model_suffixes(shared=False)):
             raise UnknownFormat(
                 msg("server.no_model_format_recognises", f"{file.name}: no model format recognizes the content"),
@@ -269,34 +292,34 @@ class Models:
 
 
 class TooManyUploads(NotReady):
-    """Every thread that may wait for an uploaded model does."""
+    """All upload slots are in use."""
 
 
 class UploadTooLarge(BadParameter):
-    """An upload beyond the limit."""
+    """The upload exceeds the size limit."""
 
     status = 413
 
 
 class Graphs(Resource):
-    """The routes over one log directory."""
+    """The routes for models as graphs."""
 
     def __init__(self, logdir: LogDirectory, visible: Visible, models: Models, read_only: bool) -> None:
         self._logdir, self._visible, self._models, self._read_only = logdir, visible, models, read_only
 
     @get("/models", needs="link")
     def models(self) -> ModelsAnswer:
-        """Every model."""
+        """List every model."""
         entries, skipped = self._models.listing()
         return ModelsAnswer([model for model, _ in entries], skipped)
 
     @mutation(
         "POST", "/models", status=201, content="application/octet-stream",
         errors={**READ_ONLY_ERROR, 413: "too large", 429: "a quota is used up", 422: SPAN_ERRORS[422],
-                503: "too many at once"},
+                503: "too many concurrent uploads"},
     )  # fmt: skip
     def upload_model(self, query: UploadQuery) -> ModelEntry:
-        """Keep an uploaded model."""
+        """Upload a model."""
         if self._read_only:
             raise Forbidden(
                 msg("server.server_read_only_2", "this server is read-only"),
@@ -309,12 +332,12 @@ class Graphs(Resource):
 
     @get("/graph", errors=SPAN_ERRORS, needs="link")
     def graph(self, query: ModelQuery) -> graph.Graph:
-        """A model as a graph."""
+        """Return a model as a graph."""
         return graph.drawn(self._models.graph(query.model), query.model)
 
     @get("/graph/node", errors=SPAN_ERRORS, needs="link")
     def node(self, query: NodeQuery) -> graph.NodeDetails:
-        """One node."""
+        """Return the details of a node."""
         model = self._models.graph(query.model)
         return graph.node_details(
             model, check_range("node", query.node, len(graph.cached_hierarchy(model).drawn_nodes) - 1)
@@ -322,14 +345,14 @@ class Graphs(Resource):
 
     @get("/graph/profile", errors=SPAN_ERRORS, needs="link")
     def profile(self, query: ModelSpanQuery) -> graph.GraphProfile:
-        """Measured time on the nodes."""
+        """Return the measured times of a model's nodes."""
         model = self._models.graph(query.model)
         span = self._visible.listing().find(query.run, query.worker, query.span)
         return graph.measured(model, load_trace(self._logdir, span))
 
     @get("/graph/compare", errors=SPAN_ERRORS, needs="link")
     def comparison(self, query: ComparisonQuery) -> GraphComparison:
-        """Two models compared."""
+        """Compare two models."""
         return compare_graphs(self._models.graph(query.model), self._models.graph(query.other))
 
 
@@ -338,7 +361,14 @@ def _version(file: LogFile) -> tuple[str, int, int]:
 
 
 def uploaded_entry(name: str, file: str, format: str, size: int, modified_ns: int) -> ModelEntry:
-    """A model of no log directory. name: its id."""
+    """Return the entry of a model outside of the log directories. `name` is its id."""
     return ModelEntry(
-        id=name, name=file, file=file, format=format, run=None, size_bytes=size, modified_ns=modified_ns, uploaded=True
+        id=name,
+        name=file,
+        file=file,
+        format=format,
+        run=None,
+        size_bytes=size,
+        modified_ns=modified_ns,
+        uploaded=True,
     )

@@ -1,4 +1,4 @@
-"""What one is told of, and how one wants to be told."""
+"""Notifications of the current user, and where they are sent."""
 
 from __future__ import annotations
 
@@ -24,27 +24,39 @@ ACCOUNT_ERRORS = {404: msg("server.there_no_accounts", "there are no accounts")}
 
 
 class NoticesAnswer(msgspec.Struct):
-    """One's own, the newest first. unread: of all that are kept."""
+    """Notifications of the current user, newest first.
+
+    Attributes:
+        unread: Number of unread notifications among all stored ones.
+        notices: The notifications.
+    """
 
     unread: int
     notices: list[Notification]
 
 
 class NoticesQuery(Query):
-    """A page of them."""
+    """A page of notifications."""
 
-    before: Annotated[int, Meta(ge=1, le=2**53, description="only notices with a lower number")] | None = None
-    limit: Annotated[int, Meta(ge=1, le=100, description="notices at most")] = 20
+    before: Annotated[int, Meta(ge=1, le=2**53, description="only notifications with a lower number")] | None = None
+    limit: Annotated[int, Meta(ge=1, le=100, description="maximum number of notifications")] = 20
 
 
 class ReadUpTo(msgspec.Struct, forbid_unknown_fields=True):
-    """The number of the newest notice that was seen."""
+    """The number of the newest notification that the user has seen."""
 
     upto: Annotated[int, Meta(ge=0, le=2**53)]
 
 
 class ContactChange(msgspec.Struct, forbid_unknown_fields=True):
-    """How one wants to be told. kinds: that are sent; the page shows all. webhook: an address, or ""."""
+    """How notifications are sent to the current user.
+
+    Attributes:
+        kinds: Kinds of notifications to send. The web UI shows all kinds.
+        language: Language of the notifications.
+        mail: Whether to send e-mail.
+        webhook: URL that receives notifications, or "".
+    """
 
     kinds: list[Kind]
     language: Language
@@ -53,10 +65,17 @@ class ContactChange(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class ContactAnswer(msgspec.Struct):
-    """How one is told.
+    """How notifications are sent to the current user.
 
-    sends_mail: this server can. trouble: why the last notice was not sent, "" where it was; trouble_ns: when.
-    new_secret: by which the webhook's notices are signed; shown this once, null otherwise.
+    Attributes:
+        kinds: Kinds of notifications to send.
+        language: Language of the notifications.
+        mail: Whether to send e-mail.
+        webhook: URL that receives notifications, or "".
+        sends_mail: Whether this server can send e-mail.
+        trouble: Why the last notification could not be sent, "" if it was sent.
+        trouble_ns: Time of the failure.
+        new_secret: Key that signs the webhook's notifications. Shown only once, null otherwise.
     """
 
     kinds: list[Kind]
@@ -70,32 +89,35 @@ class ContactAnswer(msgspec.Struct):
 
 
 class Notices(Resource):
-    """The routes over one's own notices."""
+    """The routes for the notifications of the current user."""
 
     def __init__(self, settings: Settings, accounts: Accounts | None) -> None:
         self._settings, self._accounts = settings, accounts
 
     @get("/notices", errors=ACCOUNT_ERRORS)
     def notices(self, query: NoticesQuery) -> NoticesAnswer:
-        """What one is told of."""
+        """List the notifications of the current user."""
         return self._listed(query.before, query.limit)
 
     @mutation("POST", "/notices/read", errors=ACCOUNT_ERRORS, needs="viewer")
     def read_notices(self, body: ReadUpTo) -> NoticesAnswer:
-        """One has seen them."""
+        """Mark notifications as read."""
         require_accounts(self._accounts).notifications.mark_read(current_principal().user or "", body.upto)
         return self._listed(None, 20)
 
     @get("/account/contact", errors=ACCOUNT_ERRORS)
     def contact(self) -> ContactAnswer:
-        """How one is told."""
+        """Return how notifications are sent to the current user."""
         return self._chosen()
 
     @mutation(
-        "PUT", "/account/contact", errors={400: "the webhook is no address, or no e-mail is sent"}, needs="viewer"
+        "PUT",
+        "/account/contact",
+        errors={400: "the webhook is not a URL, or the server sends no e-mail"},
+        needs="viewer",
     )
     def choose_contact(self, body: ContactChange) -> ContactAnswer:
-        """Choose how one is told."""
+        """Change how notifications are sent to the current user."""
         contacts = require_accounts(self._accounts).contacts
         if body.mail and not self._settings.smtp:
             raise BadParameter(
@@ -108,19 +130,19 @@ class Notices(Resource):
         secret = contacts.update(current_actor(), kinds, body.language, body.mail, body.webhook.strip())
         return self._chosen(secret or None)
 
-    @mutation("POST", "/account/contact/trial", errors={429: "one a minute"}, needs="viewer")
+    @mutation("POST", "/account/contact/trial", errors={429: "only one test per minute"}, needs="viewer")
     def try_contact(self) -> ContactAnswer:
-        """Get a notice that says nothing, by every way that one has chosen."""
+        """Send a test notification to every selected destination."""
         require_accounts(self._accounts).notifications.send_test(current_actor(), time.time_ns())
         return self._chosen()
 
     def _listed(self, before: int | None, limit: int) -> NoticesAnswer:
-        unread, found = require_accounts(self._accounts).notifications.list_for_user(
+        unread, notices = require_accounts(self._accounts).notifications.list_for_user(
             current_principal().user or "", before, limit
         )
-        return NoticesAnswer(unread, found)
+        return NoticesAnswer(unread, notices)
 
     def _chosen(self, new_secret: str | None = None) -> ContactAnswer:
         contact = require_accounts(self._accounts).contacts.get(current_principal().user or "")
-        mine = {"kinds": list(contact.kinds), "sends_mail": bool(self._settings.smtp), "new_secret": new_secret}
-        return build_row(ContactAnswer, contact, **mine)
+        fields = {"kinds": list(contact.kinds), "sends_mail": bool(self._settings.smtp), "new_secret": new_secret}
+        return build_row(ContactAnswer, contact, **fields)

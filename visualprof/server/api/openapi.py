@@ -1,7 +1,7 @@
-"""The API as an OpenAPI 3.1 document, made from the routes' declarations and the views' parameters and answers.
+"""The API as an OpenAPI 3.1 document, derived from the routes, and from the parameters and answers of the views.
 
-`python -m visualprof.server.api.openapi` prints the types alone, from which the page's are generated, with their digest
-on the other output.
+`python -m visualprof.server.api.openapi` prints only the types on stdout and their digest on stderr. The web UI's
+types are generated from them.
 """
 
 from __future__ import annotations
@@ -53,16 +53,16 @@ from visualprof.views.answers.kinds import schema_of_column
 
 Json = dict[str, Any]
 
-_SUBJECTS = {"trace": "run", "run": "run", "model": "model", "reports": "reports"}  # the parameter that names it
+_SUBJECTS = {"trace": "run", "run": "run", "model": "model", "reports": "reports"}  # parameter that names the subject
 _SCHEMA_TYPES = {"text": "string", "integer": "integer", "number": "number", "boolean": "boolean", "choice": "string"}
 
 
 class OpenApi(Resource):
-    """The route of the document."""
+    """The route of the OpenAPI document."""
 
     @get("/openapi.json")
     def openapi(self) -> dict[str, Any]:
-        """This document."""
+        """Return this document."""
         return build_document()
 
 
@@ -75,7 +75,7 @@ RESOURCES: tuple[type[Resource], ...] = (
 
 
 def build_document() -> Json:
-    """The whole API. Each view also stands under its own address, with its own parameters and answer."""
+    """Return the OpenAPI document. Each view also has a path of its own, with its own parameters and answer."""
     paths: Json = {}
     for resource in RESOURCES:
         for route, handler in resource.routes():
@@ -95,20 +95,20 @@ def build_document() -> Json:
 
 
 def build_components() -> Json:
-    """Every type of an answer or a body."""
+    """Return the schema of every answer and body."""
     kinds = [ErrorBody, JobErrors, *(view.answer_type for view in all_views())]
     for resource in RESOURCES:
         for route, handler in resource.routes():
-            _, body, made = route.parameter_types(handler)
-            kinds += [kind for kind in (*_answer_types(made), _body_type(body)) if _is_struct(kind)]
+            _, body, answer = route.parameter_types(handler)
+            kinds += [kind for kind in (*_answer_types(answer), _body_type(body)) if _is_struct(kind)]
     schemas = _components(dict.fromkeys(kinds))[1]
     for schema in schemas.values():
-        schema["description"] = cleandoc(schema.get("description", ""))  # Python 3.13 has done so already
+        schema["description"] = cleandoc(schema.get("description", ""))  # Python 3.13 already cleans docstrings
     return {"schemas": schemas}
 
 
 def digest() -> str:
-    """Changes with every type."""
+    """Return a hash that changes with every type."""
     return hashlib.blake2b(
         json.dumps(_without_descriptions(build_components()), sort_keys=True).encode(), digest_size=8
     ).hexdigest()
@@ -119,27 +119,29 @@ def _url_template(route: Route) -> str:
 
 
 def _operation(route: Route, handler: Callable[..., Any]) -> Json:
-    query, body, made = route.parameter_types(handler)
+    query, body, answer = route.parameter_types(handler)
     summary = (getdoc(handler) or "").partition("\n")[0].rstrip(".")
     in_path = [part.strip("<>") for part in route.path.split("/") if part.startswith("<")]
-    listed = [_parameter(name, {"type": "string"}, "path", f"id or name of a {name}", True) for name in in_path]
-    answers: Json = {str(route.status): {"description": summary, "content": _content(route, made)}}
+    path_parameters = [
+        _parameter(name, {"type": "string"}, "path", f"id or name of a {name}", True) for name in in_path
+    ]
+    answers: Json = {str(route.status): {"description": summary, "content": _content(route, answer)}}
     if route.method == "GET":
         answers["304"] = {"description": "nothing changed"}
     for status, meaning in (route.errors or {}).items():
         answers[str(status)] = {"description": meaning, "content": _json_content(_reference(ErrorBody))}
-    made_of: Json = {"summary": summary, "parameters": [*listed, *_query(query)], "responses": answers}
+    operation: Json = {"summary": summary, "parameters": [*path_parameters, *_query(query)], "responses": answers}
     if route.content:
-        made_of["requestBody"] = {"required": True, "content": {route.content: {}}}
+        operation["requestBody"] = {"required": True, "content": {route.content: {}}}
     elif body is not None:
-        made_of["requestBody"] = {"required": True, "content": _json_content(_reference(_body_type(body)))}
-    return made_of
+        operation["requestBody"] = {"required": True, "content": _json_content(_reference(_body_type(body)))}
+    return operation
 
 
-def _content(route: Route, made: Any) -> Json:
+def _content(route: Route, answer: Any) -> Json:
     content: Json = {}
     for media in route.media:
-        kinds = _answer_types(made)
+        kinds = _answer_types(answer)
         content[media] = {"schema": _schema(kinds)} if media == "application/json" and route.status != 204 else {}
     return content if route.status != 204 else {}
 
@@ -155,31 +157,31 @@ def _query(query: type[Query] | None) -> Iterator[Json]:
 
 
 def _view_paths(view: View, paths: Json) -> Json:
-    own = [
+    view_parameters = [
         _parameter(parameter.name, parameter_schema(parameter), "query", f"parameter of {view.name}", False)
         for parameter in list_parameters(view)
     ]
-    made: Json = {}
+    view_paths: Json = {}
     for kind, answer in (("view", view.answer_type), ("charts", ChartsAnswer)):
         general = paths[f"/api/v1/{kind}/{{name}}"]["get"]
         needed = _SUBJECTS[view.subject]
-        hidden = {"name", "run", "model", "reports", *(q["name"] for q in own)} - {needed}
+        hidden = {"name", "run", "model", "reports", *(q["name"] for q in view_parameters)} - {needed}
         shared = [{**p, "required": p["name"] == needed} for p in general["parameters"] if p["name"] not in hidden]
         success = {
             **general["responses"]["200"],
             "content": {**general["responses"]["200"]["content"], **_json_content(_reference(answer))},
         }
-        made[f"/api/v1/{kind}/{view.name}"] = {
+        view_paths[f"/api/v1/{kind}/{view.name}"] = {
             "get": {
                 **general, "summary": f"The view {view.name}{': charts' if kind == 'charts' else ''}",
-                "parameters": [*shared, *own], "responses": {**general["responses"], "200": success},
+                "parameters": [*shared, *view_parameters], "responses": {**general["responses"], "200": success},
             }
         }  # fmt: skip
-    return made
+    return view_paths
 
 
 def parameter_schema(parameter: Parameter) -> Json:
-    """What a parameter of a view takes, as JSON schema."""
+    """Return the JSON schema of a view's parameter."""
     value: Json = {"type": _SCHEMA_TYPES[parameter.type]}
     if parameter.choices is not None:
         value["enum"] = parameter.choices
@@ -188,18 +190,18 @@ def parameter_schema(parameter: Parameter) -> Json:
     return value
 
 
-def _parameter(name: str, schema: Json, place: str, description: str, required: bool) -> Json:
-    return {"name": name, "in": place, "required": required, "schema": schema, "description": description}
+def _parameter(name: str, schema: Json, location: str, description: str, required: bool) -> Json:
+    return {"name": name, "in": location, "required": required, "schema": schema, "description": description}
 
 
-def _answer_types(made: Any) -> list[Any]:
-    """The types that a method may return, plain responses aside."""
-    kinds = get_args(made) if get_origin(made) in (Union, UnionType) else (made,)
+def _answer_types(answer: Any) -> list[Any]:
+    """Return the types that a method may return, without plain responses."""
+    kinds = get_args(answer) if get_origin(answer) in (Union, UnionType) else (answer,)
     return [kind for kind in kinds if kind not in (Response, NoneType, None)]
 
 
 def _body_type(body: Any) -> Any:
-    """The type of a body; bytes tell it in their annotation."""
+    """Return the type of a body. The type of a `bytes` body is in its annotation."""
     return get_args(body)[1] if get_origin(body) is Annotated else body
 
 
@@ -214,12 +216,15 @@ def _reference(kind: Any) -> Json:
 
 
 def _components(kinds: Iterable[Any]) -> tuple[tuple[Json, ...], Json]:
-    """References to some types, and all that they are made of by name: the same one with every version of Python."""
-    made = msgspec.json.schema_components(
+    """Return references to the types, and the schemas of all their parts by name.
+
+    All Python versions give the same names.
+    """
+    components = msgspec.json.schema_components(
         kinds, schema_hook=schema_of_column, ref_template="#/components/schemas/{name}"
     )
-    references, named = json.loads(re.sub(r"Table_dict_[\w.]*", "Table_of_any_columns", json.dumps(made)))
-    return tuple(references), named
+    references, schemas = json.loads(re.sub(r"Table_dict_[\w.]*", "Table_of_any_columns", json.dumps(components)))
+    return tuple(references), schemas
 
 
 def _json_content(schema: Json) -> Json:
@@ -227,11 +232,11 @@ def _json_content(schema: Json) -> Json:
 
 
 def _without_descriptions(schema: Any, named: bool = False) -> Any:
-    """A schema without its words. named: its keys are names of fields."""
+    """Return a schema without titles, descriptions and defaults. `named`: the keys are names of fields."""
     if isinstance(schema, dict):
-        kept = cast("Json", schema).items()
+        items = cast("Json", schema).items()
         words = () if named else ("title", "description", "default")
-        return {key: _without_descriptions(value, key == "properties") for key, value in kept if key not in words}
+        return {key: _without_descriptions(value, key == "properties") for key, value in items if key not in words}
     return [_without_descriptions(value) for value in cast("list[Any]", schema)] if isinstance(schema, list) else schema
 
 

@@ -1,4 +1,4 @@
-"""How much each user may have, for administrators; one's own is on the Account page."""
+"""Quotas of all users, for administrators. The Account page shows the current user's quota."""
 
 from __future__ import annotations
 
@@ -19,7 +19,14 @@ QuotaLimit = Annotated[int, Meta(ge=0, le=2**53)]
 
 
 class QuotaRow(msgspec.Struct, forbid_unknown_fields=True):
-    """What a user may have; null is without a bound. device_ns: of devices in the last thirty days."""
+    """The limits of a user. Null means no limit.
+
+    Attributes:
+        jobs_waiting: Number of waiting jobs.
+        jobs_running: Number of running jobs.
+        upload_bytes: Total size of uploads.
+        device_ns: Device time in the last thirty days.
+    """
 
     jobs_waiting: QuotaLimit | None = None
     jobs_running: QuotaLimit | None = None
@@ -28,7 +35,7 @@ class QuotaRow(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class UsageRow(msgspec.Struct):
-    """What a user has. A job runs if any of its tasks does, else it waits if any waits."""
+    """The usage of a user. A job is running if a task is running, else it is waiting if a task is waiting."""
 
     jobs_waiting: int
     jobs_running: int
@@ -37,7 +44,14 @@ class UsageRow(msgspec.Struct):
 
 
 class UserQuota(msgspec.Struct):
-    """Of somebody. own: null where what everybody may have is theirs, too."""
+    """The quota and the usage of a user.
+
+    Attributes:
+        user: Id of the user.
+        email: Address of the user.
+        own: The user's own quota, or null if the default quota applies.
+        used: The user's usage.
+    """
 
     user: str
     email: str
@@ -46,39 +60,49 @@ class UserQuota(msgspec.Struct):
 
 
 class QuotasAnswer(msgspec.Struct):
-    """everybody: what users without an own one may have."""
+    """The quotas of all users.
+
+    Attributes:
+        everybody: Default quota of users without their own quota.
+        users: Quota and usage of each user.
+    """
 
     everybody: QuotaRow
     users: list[UserQuota]
 
 
 class NewQuota(msgspec.Struct, forbid_unknown_fields=True):
-    """user: null is everybody without an own one. quota: null takes somebody's own away."""
+    """A change of a quota.
+
+    Attributes:
+        user: Id of the user. Null: the default quota.
+        quota: The new quota. Null: remove the user's own quota.
+    """
 
     user: str | None = None
     quota: QuotaRow | None = None
 
 
 class QuotaRoutes(Resource):
-    """The routes over the quotas of a server."""
+    """The routes for quotas."""
 
     def __init__(self, accounts: Accounts | None) -> None:
         self._accounts = accounts
 
     @get("/quotas", errors={404: "there are no accounts"}, needs="admin")
     def quotas(self) -> QuotasAnswer:
-        """What everybody may have, and has."""
+        """List the quota and the usage of every user."""
         accounts = require_accounts(self._accounts)
-        users, own = accounts.users.list_all(), accounts.quotas.all()
+        users, quotas = accounts.users.list_all(), accounts.quotas.all()
         used = accounts.quotas.usage(user.id for user in users)
-        rows = {user: build_row(QuotaRow, quota) for user, quota in own.items()}
-        listed = [UserQuota(u.id, u.email, rows.get(u.id), build_row(UsageRow, used[u.id])) for u in users]
-        return QuotasAnswer(rows.get("", QuotaRow()), listed)
+        rows = {user: build_row(QuotaRow, quota) for user, quota in quotas.items()}
+        user_rows = [UserQuota(u.id, u.email, rows.get(u.id), build_row(UsageRow, used[u.id])) for u in users]
+        return QuotasAnswer(rows.get("", QuotaRow()), user_rows)
 
-    @mutation("PUT", "/quotas", errors={400: "no such bound", 404: "there is no such user"}, needs="admin")
+    @mutation("PUT", "/quotas", errors={400: "invalid limit", 404: "there is no such user"}, needs="admin")
     def set_quota(self, body: NewQuota) -> QuotasAnswer:
-        """Change what a user, or everybody, may have."""
-        from visualprof.accounts.quotas import DEFAULT_USER, Quota  # with the libraries of the database
+        """Change the quota of a user, or the default quota."""
+        from visualprof.accounts.quotas import DEFAULT_USER, Quota  # imports SQLAlchemy
 
         quota = Quota(**msgspec.structs.asdict(body.quota)) if body.quota else None
         require_accounts(self._accounts).quotas.change(

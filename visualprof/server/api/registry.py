@@ -1,4 +1,4 @@
-"""Registered models: names with versions that never change, who made them of what, and what was measured of them."""
+"""Registered models: named models with immutable versions, their lineage, and their measurements."""
 
 from __future__ import annotations
 
@@ -40,38 +40,42 @@ from visualprof.server.routes import READ_ONLY_ERROR, Resource, get, mutation
 from visualprof.server.visible import Visible
 
 MODEL_ERRORS = {404: msg("server.there_no_such_model", "there is no such model or version")}
-CHANGE_ERRORS = {**READ_ONLY_ERROR, **MODEL_ERRORS, 403: "the server is read-only, or the model is another's"}
+CHANGE_ERRORS = {
+    **READ_ONLY_ERROR,
+    **MODEL_ERRORS,
+    403: "the server is read-only, or the model belongs to another user",
+}
 _NO_MODELS = msg("server.no_model_ever_registered", "no model was ever registered here")
 
 
 class Registry(Resource):
-    """The routes over the registered models of a server."""
+    """The routes for registered models."""
 
     def __init__(self, job_service: JobService, visible: Visible, reports: Reports) -> None:
         self._job_service, self._visible, self._reports = job_service, visible, reports
 
     @get("/registry")
     def models(self) -> RegistryAnswer:
-        """Every registered model."""
+        """List every registered model."""
         queue, problem = self._job_service.open_existing(), self._job_service.problem
-        found = queue.registry.list_visible(current_principal().viewer) if queue else []
-        shown = RowBuilder(found, self._reports.current()[1])
-        return RegistryAnswer([shown.model(model) for model in found], *(problem or (None, None)))
+        visible = queue.registry.list_visible(current_principal().viewer) if queue else []
+        row_builder = RowBuilder(visible, self._reports.current()[1])
+        return RegistryAnswer([row_builder.model(model) for model in visible], *(problem or (None, None)))
 
     @get("/registry/version", errors=MODEL_ERRORS)
     def at(self, query: AddressQuery) -> VersionAnswer:
-        """A version by its address."""
+        """Return a version by its address."""
         model, version = self._queue().registry.resolve(query.address, current_requester())
         return self._version(model, version)
 
     @mutation(
         "POST", "/registry", status=201,
-        errors={**READ_ONLY_ERROR, 403: "the server is read-only, or the model is another's",
+        errors={**READ_ONLY_ERROR, 403: "the server is read-only, or the model belongs to another user",
                 404: "a file is not here"},
     )  # fmt: skip
     def add(self, body: NewVersionBody) -> Response:
-        """Add a version of a model; 200 and the one that there is where its content is the same."""
-        queue, by = self._changing(), current_requester()
+        """Add a version of a model. Answers 200 with the existing version if its content is the same."""
+        queue, requester = self._changing(), current_requester()
         ref = ModelRef(body.blob, body.file, [Part(path, blob) for path, blob in body.parts.items()])
         source, configuration = Origin("path" if body.path else "upload", body.path[:1000]), body.configuration
         if body.job:
@@ -85,13 +89,13 @@ class Registry(Resource):
                     msg("server.upload_first", "upload it first"),
                 )
         if not ref.name:
-            kept = queue.blobs.inspection(ref.blob) or {}
-            ref = replace(ref, name=self._visible.upload_name(ref.blob) or str(kept.get("name", "")))
+            inspection = queue.blobs.inspection(ref.blob) or {}
+            ref = replace(ref, name=self._visible.upload_name(ref.blob) or str(inspection.get("name", "")))
         lineage = body.lineage
         if body.parent:
-            lineage = replace(lineage or Lineage(), parent=queue.registry.resolve(body.parent, by)[1].sha256)
+            lineage = replace(lineage or Lineage(), parent=queue.registry.resolve(body.parent, requester)[1].sha256)
         model, version, new = register_model(
-            self._job_service, by, body.name, ref, source=source, lineage=lineage, notes=body.notes,
+            self._job_service, requester, body.name, ref, source=source, lineage=lineage, notes=body.notes,
             configuration=configuration,
         )  # fmt: skip
         return json_response(self._version(model, version, new), 201 if new else 200)
@@ -103,7 +107,7 @@ class Registry(Resource):
 
     @mutation("PATCH", "/registry/<model>", errors={**CHANGE_ERRORS, 409: "the name is taken"})
     def edit(self, model: str, body: ModelChange) -> RegisteredAnswer:
-        """Change name, notes, tags, or who may see a model."""
+        """Change the name, notes, tags or visibility of a model."""
         values = {name: value for name, value in msgspec.structs.asdict(body).items() if value is not UNSET}
         if body.visibility is UNSET:
             values.pop("project")
@@ -112,17 +116,17 @@ class Registry(Resource):
                 msg("server.project_named_visibility_no", "project: to be named for this visibility, and for no other")
             )
         else:
-            self._refuse_project(body.project)
+            self._check_project_member(body.project)
         return self._registered(self._changing().registry.update(model, current_requester(), **values))
 
     @mutation("DELETE", "/registry/<model>", errors={**CHANGE_ERRORS, 409: "a job uses a version"})
     def remove(self, model: str, query: ForceQuery) -> RemovalImpact:
-        """Remove a model with all its versions."""
+        """Delete a model with all its versions."""
         return self._remove(model, None, query.force)
 
     @get("/registry/<model>/losses", errors=MODEL_ERRORS)
     def losses(self, model: str) -> RemovalImpact:
-        """What is left without a model."""
+        """Return what deleting a model would affect."""
         return self._losses(model, None)
 
     @mutation("PUT", "/registry/<model>/aliases/<alias>", errors=CHANGE_ERRORS)
@@ -132,12 +136,12 @@ class Registry(Resource):
 
     @mutation("DELETE", "/registry/<model>/aliases/<alias>", errors=CHANGE_ERRORS)
     def unalias(self, model: str, alias: str) -> RegisteredAnswer:
-        """Take an alias away."""
+        """Delete an alias."""
         return self._registered(self._changing().registry.set_alias(model, alias, None, current_requester()))
 
     @mutation("PATCH", "/registry/<model>/<version>", errors=CHANGE_ERRORS)
     def annotate(self, model: str, version: str, body: VersionChange) -> RegisteredAnswer:
-        """Change the notes of a version, or what its next job begins with."""
+        """Change the notes of a version, or the configuration that its next job starts with."""
         values = {name: value for name, value in msgspec.structs.asdict(body).items() if value is not UNSET}
         return self._registered(
             self._changing().registry.update_version(model, _number(version), current_requester(), **values)
@@ -145,35 +149,38 @@ class Registry(Resource):
 
     @mutation("DELETE", "/registry/<model>/<version>", errors={**CHANGE_ERRORS, 409: "a job uses it"})
     def remove_version(self, model: str, version: str, query: ForceQuery) -> RemovalImpact:
-        """Remove a version."""
+        """Delete a version."""
         return self._remove(model, _number(version), query.force)
 
     @get("/registry/<model>/<version>/losses", errors=MODEL_ERRORS)
     def losses_of_version(self, model: str, version: str) -> RemovalImpact:
-        """What is left without a version."""
+        """Return what deleting a version would affect."""
         return self._losses(model, _number(version))
 
     @get("/registry/<model>/<version>/draft", errors=MODEL_ERRORS)
     def draft(self, model: str, version: str) -> Draft:
-        """What somebody would type to measure a version."""
+        """Return the job form that measures a version."""
         return draft_from_version(*self._chosen(model, version))
 
     @get("/registry/<model>/<version>/files", errors=MODEL_ERRORS)
     def files(self, model: str, version: str) -> FilesAnswer:
-        """The files of a version, as jobs have them."""
-        chosen = self._chosen(model, version)[1]
+        """List the files of a version in the form that jobs use."""
+        model_version = self._chosen(model, version)[1]
         return job_files(
-            self._job_service, chosen.ref, [file.sha256 for file in chosen.files[1:]], current_principal().viewer
+            self._job_service,
+            model_version.ref,
+            [file.sha256 for file in model_version.files[1:]],
+            current_principal().viewer,
         )
 
     @get("/registry/<model>/<version>/file", media=("application/octet-stream",), errors=MODEL_ERRORS)
     def file(self, model: str, version: str, query: FileQuery) -> Response:
-        """A file of a version as it is."""
-        chosen = self._chosen(model, version)[1].files
-        found = [file for file in chosen if file.path == query.path] if query.path else chosen[:1]
-        if not found:
+        """Download a file of a version."""
+        version_files = self._chosen(model, version)[1].files
+        files = [file for file in version_files if file.path == query.path] if query.path else version_files[:1]
+        if not files:
             raise NotFound(msg("server.version_no_file", f"the version has no file {query.path[:100]!r}"))
-        path, name = self._queue().blobs.path(found[0].sha256), found[0].path.rpartition("/")[2]
+        path, name = self._queue().blobs.path(files[0].sha256), files[0].path.rpartition("/")[2]
         response = send_file(path, "application/octet-stream", as_attachment=True, download_name=name, conditional=True)
         response.headers["Cache-Control"] = "private, no-store"
         return response
@@ -186,27 +193,37 @@ class Registry(Resource):
         return self._job_service.open()
 
     def _chosen(self, model: str, version: str) -> tuple[RegisteredModel, ModelVersion]:
-        found, number = self._queue().registry.get(model, current_principal().viewer), _number(version)
-        for one in found.versions:
-            if one.number == number:
-                return found, one
-        raise NotFound(msg("server.no_version", f"{found.name} has no version {number}"))
+        registered, number = self._queue().registry.get(model, current_principal().viewer), _number(version)
+        for model_version in registered.versions:
+            if model_version.number == number:
+                return registered, model_version
+        raise NotFound(msg("server.no_version", f"{registered.name} has no version {number}"))
 
-    def _refuse_project(self, project: str | None) -> None:
-        """Raises: NotFound: whoever asks is in no such project."""
+    def _check_project_member(self, project: str | None) -> None:
+        """Check that the current user is a member of the project.
+
+        Raises:
+            NotFound: The current user is not a member of such a project.
+        """
         accounts = require_accounts(self._visible.accounts)
         if project is not None and project not in {
-            one.id for one in accounts.projects.list_visible(current_principal().viewer)
+            visible_project.id for visible_project in accounts.projects.list_visible(current_principal().viewer)
         }:
             raise NotFound(msg("server.there_no_project", f"there is no project {project[:40]!r}"))
 
     def _registered(self, model: RegisteredModel) -> RegisteredAnswer:
-        shown = RowBuilder(self._queue().registry.list_visible(current_principal().viewer), self._reports.current()[1])
-        return RegisteredAnswer(shown.model(model), [shown.version(model, one) for one in model.versions])
+        row_builder = RowBuilder(
+            self._queue().registry.list_visible(current_principal().viewer), self._reports.current()[1]
+        )
+        return RegisteredAnswer(
+            row_builder.model(model), [row_builder.version(model, version) for version in model.versions]
+        )
 
     def _version(self, model: RegisteredModel, version: ModelVersion, new: bool = False) -> VersionAnswer:
-        shown = RowBuilder(self._queue().registry.list_visible(current_principal().viewer), self._reports.current()[1])
-        return VersionAnswer(shown.model(model), shown.version(model, version), new)
+        row_builder = RowBuilder(
+            self._queue().registry.list_visible(current_principal().viewer), self._reports.current()[1]
+        )
+        return VersionAnswer(row_builder.model(model), row_builder.version(model, version), new)
 
     def _remove(self, model: str, number: int | None, force: bool) -> RemovalImpact:
         before = self._losses(model, number)
@@ -215,11 +232,13 @@ class Registry(Resource):
 
     def _losses(self, model: str, number: int | None) -> RemovalImpact:
         registry, viewer = self._queue().registry, current_principal().viewer
-        lost, found = registry.removal_impact(model, number, viewer), registry.get(model, viewer)
-        gone = [version for version in found.versions if number in (None, version.number)]
-        files = {version.files[0].sha256 for version in gone}
+        impact, registered = registry.removal_impact(model, number, viewer), registry.get(model, viewer)
+        deleted = [version for version in registered.versions if number in (None, version.number)]
+        files = {version.files[0].sha256 for version in deleted}
         reports = [report.id for report in self._reports.current()[1] if report.model_sha256 in files]
-        return RemovalImpact([f"{found.name}/{one.number}" for one in gone], **asdict(lost), evaluations=reports)
+        return RemovalImpact(
+            [f"{registered.name}/{version.number}" for version in deleted], **asdict(impact), evaluations=reports
+        )
 
 
 def _number(version: str) -> int:

@@ -1,4 +1,4 @@
-"""Registered models in the words of the API: with their parents, and what was measured of them."""
+"""Registered models as the API returns them, with their parents and measurements."""
 
 from __future__ import annotations
 
@@ -30,27 +30,27 @@ Visibility = Literal["private", "project", "public"]
 
 
 class AddressQuery(Query):
-    """A version by its address."""
+    """The address of a version."""
 
     hint = msg("server.ids_listed_api_v1_registry", "ids are listed by /api/v1/registry")
 
-    address: Annotated[str, Meta(description="`NAME/3`, `NAME@production`, or `NAME`: its newest version")]
+    address: Annotated[str, Meta(description="`NAME/3`, `NAME@production`, or `NAME` for the newest version")]
 
 
 class FileQuery(Query):
     """A file of a version."""
 
-    path: Annotated[str, Meta(description="as the version lists it; the model itself when absent")] = ""
+    path: Annotated[str, Meta(description="path as listed by the version; the model file when absent")] = ""
 
 
 class ForceQuery(Query):
-    """Whether to remove what is in use."""
+    """Whether to delete versions that are in use."""
 
-    force: Annotated[bool, Meta(description="also while a job uses it")] = False
+    force: Annotated[bool, Meta(description="also delete versions that a job uses")] = False
 
 
 class ReportSummary(msgspec.Struct):
-    """A report of a version's model file. best: over its batch sizes."""
+    """A report of a version's model file. The best values are taken over all batch sizes."""
 
     id: str
     name: str
@@ -62,9 +62,16 @@ class ReportSummary(msgspec.Struct):
 
 
 class ParentComparison(msgspec.Struct, kw_only=True):
-    """The newest pair of reports of a version and its parent that one machine measured in one way, at one batch size.
+    """The newest two reports that measured a version and its parent in the same way on the same machine.
 
-    That of the sizes of both at which the version is fastest.
+    Attributes:
+        spec: Id of the run configuration.
+        agent: Name of the machine.
+        batch: The batch size at which the version is fastest, among the sizes that both reports have.
+        samples_per_s: Throughput of the version.
+        parent_samples_per_s: Throughput of the parent.
+        p50_ns: Median latency of the version.
+        parent_p50_ns: Median latency of the parent.
     """
 
     spec: str
@@ -77,7 +84,14 @@ class ParentComparison(msgspec.Struct, kw_only=True):
 
 
 class ParentRow(msgspec.Struct):
-    """A version that another was made of. graph: its id on the Graph page."""
+    """The version from which another version was made.
+
+    Attributes:
+        address: Address of the version.
+        size_bytes: Size of the files.
+        parameters: Number of parameters, or null if unknown.
+        graph: Id on the Graph page, or null if there is no graph.
+    """
 
     address: str
     size_bytes: int
@@ -86,9 +100,31 @@ class ParentRow(msgspec.Struct):
 
 
 class VersionRow(msgspec.Struct):
-    """A version. nodes: operators of all types. parent: null where it is not registered, or not seen.
+    """A version of a registered model.
 
-    graph: its id on the Graph page. evaluations: reports of its model file, the newest first.
+    Attributes:
+        number: Number of the version, from 1.
+        address: `NAME/NUMBER`.
+        sha256: Hash of the content.
+        files: The files, the model first.
+        format: Format of the model.
+        size_bytes: Size of the files.
+        parameters: Number of parameters, or null if unknown.
+        nodes: Number of operators of all types, or null if unknown.
+        operators: Number of operators by type, or null if unknown.
+        configuration: Configuration that the next job starts with.
+        source: Where the files came from.
+        lineage: How the version was made from its parent, or null if unknown.
+        parent: The parent, or null if it is not registered or not visible.
+        notes: Notes of users.
+        creator: User who added the version.
+        created_ns: Time of creation.
+        aliases: Aliases of the version.
+        graph: Id on the Graph page, or null if there is no graph.
+        evaluations: Reports of the model file, newest first.
+        best_samples_per_s: Highest throughput, or null if unknown.
+        best_p50_ns: Lowest median latency, or null if unknown.
+        beside: Comparison with the parent, or null if there are no matching reports.
     """
 
     number: int
@@ -116,7 +152,24 @@ class VersionRow(msgspec.Struct):
 
 
 class ModelRow(msgspec.Struct):
-    """A registered model. newest: null when all its versions were removed. changeable: whoever asks may change it."""
+    """A registered model.
+
+    Attributes:
+        id: Id of the model.
+        name: Name of the model.
+        owner: Owner of the model, or null without an owner.
+        visibility: Who may see the model.
+        project: Id of the project that may see the model, or null.
+        changeable: Whether the current user may change the model.
+        notes: Notes of users.
+        tags: Tags of the model.
+        created_ns: Time of creation.
+        aliases: Version numbers by alias.
+        versions: Number of versions.
+        newest: The newest version, or null if all versions were deleted.
+        best_samples_per_s: Highest throughput of all versions, or null if unknown.
+        best_p50_ns: Lowest median latency of all versions, or null if unknown.
+    """
 
     id: str
     name: str
@@ -135,7 +188,13 @@ class ModelRow(msgspec.Struct):
 
 
 class RegistryAnswer(msgspec.Struct):
-    """Every registered model, by name. problem: why none can be added here, null when one can."""
+    """Every visible registered model, by name.
+
+    Attributes:
+        models: The models.
+        problem: Why models cannot be added here, or null if they can.
+        hint: What to do about the problem.
+    """
 
     models: list[ModelRow]
     problem: str | None
@@ -143,14 +202,20 @@ class RegistryAnswer(msgspec.Struct):
 
 
 class RegisteredAnswer(msgspec.Struct):
-    """A model with its versions, the newest first."""
+    """A model with its versions, newest first."""
 
     model: ModelRow
     versions: list[VersionRow]
 
 
 class VersionAnswer(msgspec.Struct):
-    """One version. new: whether it was made now; the same content is the same version."""
+    """One version.
+
+    Attributes:
+        model: The model.
+        version: The version.
+        new: Whether this request created the version. Adding the same content again returns the existing version.
+    """
 
     model: ModelRow
     version: VersionRow
@@ -158,11 +223,19 @@ class VersionAnswer(msgspec.Struct):
 
 
 class NewVersionBody(msgspec.Struct, forbid_unknown_fields=True):
-    """A version of the model of that name, which is made where there is none.
+    """A version to add to the model of the given name. The model is created if it does not exist.
 
-    blob: sha256 of an uploaded model, file its name; parts: sha256 of files beside it, by their paths. Or job: whose
-    model it becomes, with what was asked for of its inputs. path: where the file was, for people.
-    parent: address of the version that it was made of; lineage: how, and also of which, where that is not registered.
+    Attributes:
+        name: Name of the model.
+        blob: sha256 of the uploaded model file.
+        file: Name of the model file.
+        parts: sha256 of further files of the model, by their relative paths.
+        job: Id of a job, instead of `blob`. The job's model becomes the version, with the inputs of its request.
+        path: Original path of the file, for information only.
+        lineage: How the version was made. It also names the parent if the parent is not registered.
+        parent: Address of the registered version that this version was made from.
+        notes: Notes of users.
+        configuration: Configuration that the next job starts with.
     """
 
     name: str
@@ -178,7 +251,7 @@ class NewVersionBody(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class ModelChange(msgspec.Struct, forbid_unknown_fields=True):
-    """What is to change. project: with the visibility of that name alone."""
+    """Changes to a model. `project` is required with the visibility `project` and not allowed with another one."""
 
     name: str | UnsetType = UNSET
     notes: str | UnsetType = UNSET
@@ -188,23 +261,27 @@ class ModelChange(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class VersionChange(msgspec.Struct, forbid_unknown_fields=True):
-    """What may change of a version."""
+    """Changes to a version."""
 
     notes: str | UnsetType = UNSET
     configuration: Configuration | UnsetType = UNSET
 
 
 class AliasTarget(msgspec.Struct, forbid_unknown_fields=True):
-    """Where an alias leads."""
+    """The version that an alias refers to."""
 
     number: int
 
 
 class RemovalImpact(msgspec.Struct):
-    """What is left without something that is removed.
+    """Objects that deleting a model or a version affects.
 
-    evaluations: ids of reports; they stay. children: addresses of versions that were made of it; they stay, too.
-    jobs: ids of those that wait or run: they go on, as they name the files themselves.
+    Attributes:
+        versions: Addresses of the deleted versions.
+        jobs: Ids of waiting and running jobs. They continue, because they refer to the files directly.
+        children: Addresses of versions that were made from the deleted versions. They stay.
+        aliases: Aliases of the deleted versions.
+        evaluations: Ids of the reports. They stay.
     """
 
     versions: list[str]
@@ -215,40 +292,45 @@ class RemovalImpact(msgspec.Struct):
 
 
 def current_requester() -> Requester:
-    """Who sends the present request."""
+    """Return the user who sent the current request."""
     return Requester(current_principal().user, current_principal().viewer)
 
 
 class RowBuilder:
-    """Models in the words of the API. models: all that may be seen, among which parents are looked for."""
+    """A builder of the rows that the API returns.
+
+    Args:
+        models: All visible models. Parents are looked up in these models.
+        reports: All visible reports, newest first.
+    """
 
     def __init__(self, models: Sequence[RegisteredModel], reports: Sequence[Report]) -> None:
-        self._of_file: dict[str, list[Report]] = {}
+        self._reports_by_file: dict[str, list[Report]] = {}
         for report in reports:
-            self._of_file.setdefault(report.model_sha256, []).append(report)
+            self._reports_by_file.setdefault(report.model_sha256, []).append(report)
         self._by_content: dict[str, list[tuple[RegisteredModel, ModelVersion]]] = {}
         for model in models:
             for version in model.versions:
                 self._by_content.setdefault(version.sha256, []).append((model, version))
 
     def model(self, model: RegisteredModel) -> ModelRow:
-        """A model of a list."""
+        """Return the row of a model."""
         best = [self._best(version) for version in model.versions]
         return build_row(
             ModelRow, model, changeable=model.can_be_changed_by(current_requester()), versions=len(model.versions),
             newest=self.version(model, model.versions[0]) if model.versions else None,
-            best_samples_per_s=max((most for most, _ in best if most is not None), default=None),
-            best_p50_ns=min((least for _, least in best if least is not None), default=None),
+            best_samples_per_s=max((throughput for throughput, _ in best if throughput is not None), default=None),
+            best_p50_ns=min((latency_ns for _, latency_ns in best if latency_ns is not None), default=None),
         )  # fmt: skip
 
     def version(self, model: RegisteredModel, version: ModelVersion) -> VersionRow:
-        """A version with its parent and what was measured of it."""
-        parent, (most, least) = self._parent(model, version), self._best(version)
+        """Return the row of a version, with its parent and measurements."""
+        parent, (throughput, latency_ns) = self._parent(model, version), self._best(version)
         operators = version.facts.operators
         return build_row(
             VersionRow, version, address=f"{model.name}/{version.number}", format=version.facts.format,
             parameters=version.facts.parameters, nodes=None if operators is None else sum(operators.values()),
-            operators=operators, graph=_graph_id(version), best_samples_per_s=most, best_p50_ns=least,
+            operators=operators, graph=_graph_id(version), best_samples_per_s=throughput, best_p50_ns=latency_ns,
             parent=_parent_row(*parent) if parent else None,
             aliases=[name for name, number in model.aliases.items() if number == version.number],
             evaluations=[_report_summary(report) for report in self._reports(version)],
@@ -256,17 +338,24 @@ class RowBuilder:
         )  # fmt: skip
 
     def _reports(self, version: ModelVersion) -> list[Report]:
-        return self._of_file.get(version.files[0].sha256, [])
+        return self._reports_by_file.get(version.files[0].sha256, [])
 
     def _best(self, version: ModelVersion) -> tuple[float | None, int | None]:
-        of = [_report_summary(report) for report in self._reports(version)]
-        most = max((one.best_samples_per_s for one in of if one.best_samples_per_s is not None), default=None)
-        return most, min((one.best_p50_ns for one in of if one.best_p50_ns is not None), default=None)
+        summaries = [_report_summary(report) for report in self._reports(version)]
+        throughput = max(
+            (summary.best_samples_per_s for summary in summaries if summary.best_samples_per_s is not None),
+            default=None,
+        )
+        return throughput, min(
+            (summary.best_p50_ns for summary in summaries if summary.best_p50_ns is not None), default=None
+        )
 
     def _parent(self, model: RegisteredModel, version: ModelVersion) -> tuple[RegisteredModel, ModelVersion] | None:
-        """The registered version of its parent's content, of the same model where it has one."""
-        found = self._by_content.get(version.lineage.parent, []) if version.lineage else []
-        return min(found, key=lambda one: (one[0].id != model.id, one[1].created_ns), default=None)
+        """Return the registered version that has the parent's content, preferably a version of the same model."""
+        candidates = self._by_content.get(version.lineage.parent, []) if version.lineage else []
+        return min(
+            candidates, key=lambda candidate: (candidate[0].id != model.id, candidate[1].created_ns), default=None
+        )
 
 
 def _parent_row(model: RegisteredModel, version: ModelVersion) -> ParentRow:
@@ -279,28 +368,28 @@ def _graph_id(version: ModelVersion) -> str | None:
 
 
 def _report_summary(report: Report) -> ReportSummary:
-    most, least = HIGHEST_THROUGHPUT.best(report.points), LOWEST_LATENCY.best(report.points)
+    highest, fastest = HIGHEST_THROUGHPUT.best(report.points), LOWEST_LATENCY.best(report.points)
     return build_row(
-        ReportSummary, report, best_samples_per_s=most.samples_per_s if most else None,
-        best_p50_ns=least.p50_ns if least else None,
+        ReportSummary, report, best_samples_per_s=highest.samples_per_s if highest else None,
+        best_p50_ns=fastest.p50_ns if fastest else None,
     )  # fmt: skip
 
 
-def _compare_with_parent(mine: Sequence[Report], theirs: Sequence[Report]) -> ParentComparison | None:
-    """Of reports that differ in the model alone, as far as they tell."""
-    for one, other in product(mine, theirs):
-        batches = {point.batch for point in other.points}
-        best = HIGHEST_THROUGHPUT.best(point for point in one.points if point.batch in batches)
-        before = other.point(best.batch) if best else None
-        if best and before and _measurement_setup(one) == _measurement_setup(other):
+def _compare_with_parent(reports: Sequence[Report], parent_reports: Sequence[Report]) -> ParentComparison | None:
+    """Compare the newest two reports that, as far as the reports show, differ only in the model."""
+    for report, parent_report in product(reports, parent_reports):
+        batches = {point.batch for point in parent_report.points}
+        best = HIGHEST_THROUGHPUT.best(point for point in report.points if point.batch in batches)
+        parent_point = parent_report.point(best.batch) if best else None
+        if best and parent_point and _measurement_setup(report) == _measurement_setup(parent_report):
             return ParentComparison(
-                spec=one.spec,
-                agent=one.agent,
+                spec=report.spec,
+                agent=report.agent,
                 batch=best.batch,
                 samples_per_s=best.samples_per_s,
-                parent_samples_per_s=before.samples_per_s,
+                parent_samples_per_s=parent_point.samples_per_s,
                 p50_ns=best.p50_ns,
-                parent_p50_ns=before.p50_ns,
+                parent_p50_ns=parent_point.p50_ns,
             )
     return None
 

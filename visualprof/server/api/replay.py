@@ -1,4 +1,4 @@
-"""One call of an operator of a profile, to run it alone: a script, a file for a job, and what jobs measured of it."""
+"""Run an operator call of a profile alone: as a script, as a file for a job, and with the measurements of such jobs."""
 
 from __future__ import annotations
 
@@ -26,26 +26,35 @@ from visualprof.views.answers.table import Columns, Table, from_rows
 from visualprof.views.calls import CallsAnswer
 
 PYTHON_TYPE, FILE_TYPE = "text/x-python", "application/octet-stream"
-MAX_CACHED_OPERATORS = 16  # operators, each with its calls
+MAX_CACHED_OPERATORS = 16  # operators with all their calls
 
 
 class ReplaysQuery(SpanQuery, kw_only=True):
-    """The operator."""
+    """An operator."""
 
     operator: Annotated[str, Meta(description="name of the operator, e.g. aten::addmm, Conv")]
 
 
 class ReplayQuery(ReplaysQuery, kw_only=True):
-    """One call of it."""
+    """One call of an operator."""
 
-    shape: Annotated[int, Meta(ge=0, le=2**31, description="which of its calls: `number` of the view calls")] = 0
+    shape: Annotated[int, Meta(ge=0, le=2**31, description="number of the call, as in the view `calls`")] = 0
 
 
 class ReplayColumns(Columns):
-    """Reports of calls run alone, the newest first. number: of the call, as in the view `calls`.
+    """Reports of calls that ran alone, newest first.
 
-    alone_ns: median by the clock. profiled_ns: median in a profiler, of the device where it worked there. run_ratio:
-    what it took in the run over that. peak_ratio: time at the peak of the run's device over that.
+    Attributes:
+        number: Number of the call, as in the view `calls`.
+        report: Id of the report.
+        agent: Name of the machine.
+        device: Name of the device.
+        version: Version of the framework.
+        started_ns: Start of the measurement.
+        alone_ns: Median wall-clock time.
+        profiled_ns: Median time in a profiler: device time if the profiler measured it, else host time.
+        run_ratio: Time in the run divided by `profiled_ns`.
+        peak_ratio: Time at the peak rate of the run's device divided by `profiled_ns`.
     """
 
     number: kinds.IdentifierColumn
@@ -61,33 +70,43 @@ class ReplayColumns(Columns):
 
 
 class RefusedColumns(Columns):
-    """Calls that cannot be run alone. number: of the call. reason: a sentence."""
+    """Calls that cannot run alone.
+
+    Attributes:
+        number: Number of the call.
+        reason: The reason, as a sentence.
+    """
 
     number: kinds.IdentifierColumn
     reason: kinds.TextColumn
 
 
 class ReplaysAnswer(Table[ReplayColumns]):
-    """Reports of calls run alone. refused: the calls that cannot be."""
+    """Reports of calls that ran alone, and the calls that cannot run alone (`refused`)."""
 
     refused: Table[RefusedColumns]
 
 
 @dataclass(frozen=True)
 class _Calls:
-    """The calls of an operator by number: those that can be run alone, and why the others cannot."""
+    """The calls of an operator by number.
 
-    found: dict[int, Call]
+    Attributes:
+        runnable: Calls that can run alone.
+        refused: Reasons why the other calls cannot run alone.
+    """
+
+    runnable: dict[int, Call]
     refused: dict[int, str]
 
     @cached_property
     def by_sha256(self) -> dict[str, int]:
-        """Numbers by the files that jobs take. Cost: 0.1 ms a call."""
-        return {hashlib.sha256(call.encoded()).hexdigest(): number for number, call in self.found.items()}
+        """Return the numbers of calls by the sha256 of their job files. Cost: 0.1 ms per call."""
+        return {hashlib.sha256(call.encoded()).hexdigest(): number for number, call in self.runnable.items()}
 
 
 class Replays(Resource):
-    """The routes over the profiles of a log directory and the results below it."""
+    """The routes that run operator calls alone."""
 
     def __init__(self, views: Views, reports: Reports, models: Models) -> None:
         self._views, self._reports, self._models = views, reports, models
@@ -95,29 +114,29 @@ class Replays(Resource):
 
     @get("/replay", errors=SPAN_ERRORS, needs="link")
     def replay(self, query: ReplaysQuery) -> ReplaysAnswer:
-        """What jobs measured of the calls of an operator, alone."""
+        """Return the measurements of an operator's calls that ran alone."""
         subject, models = _calls_query(query), self._models_of(query)
         versions = [(model.id, model.modified_ns, model.size_bytes) for model, _ in models]
         key = self._views.version("calls", subject), query.operator, *versions
         calls = self._calls.get(key, lambda: _split_calls(self._answer(subject), query.operator, models))
-        reports = [one for one in self._reports.current()[1] if one.state == "succeeded"]
+        reports = [report for report in self._reports.current()[1] if report.state == "succeeded"]
         rows = [
-            _row(one, number, calls.found[number])
-            for one in reports
-            if (number := calls.by_sha256.get(one.model_sha256)) is not None
+            _row(report, number, calls.runnable[number])
+            for report in reports
+            if (number := calls.by_sha256.get(report.model_sha256)) is not None
         ]
         refused = from_rows(RefusedColumns, [*calls.refused.items()])
         return ReplaysAnswer(columns=from_rows(ReplayColumns, rows), refused=Table(columns=refused))
 
     @get("/replay/script", media=(PYTHON_TYPE,), errors=SPAN_ERRORS, needs="link")
     def script(self, query: ReplayQuery) -> Response:
-        """A script that runs a call alone, and needs its framework only."""
+        """Return a script that runs a call alone. It needs only the call's framework."""
         call = self._call(query)
         return _attachment(script(call).encode(), PYTHON_TYPE, file_name(call, ".py"))
 
     @get("/replay/call", media=(FILE_TYPE,), errors=SPAN_ERRORS, needs="link")
     def call(self, query: ReplayQuery) -> Response:
-        """A call as a file that a job takes in the place of a model."""
+        """Return a call as a file that a job can run instead of a model."""
         call = self._call(query)
         check_backend(call.framework)
         return _attachment(call.encoded(), FILE_TYPE, file_name(call, call_suffix(call.framework)))
@@ -130,10 +149,10 @@ class Replays(Resource):
         return select_call(answer, query.operator, query.shape, _model_nodes(answer, self._models_of(query)))
 
     def _models_of(self, query: ReplaysQuery) -> list[Entry]:
-        """What may be the run's model: those in its folder, then uploaded ones."""
-        entries = [one for one in self._models.listing()[0] if one[0].format == "onnx"]
-        beside = [one for one in entries if one[0].run == query.run and not one[0].uploaded]
-        return [*beside, *(one for one in entries if one[0].uploaded)]
+        """Return the candidates for the run's model: models in the run's folder, then uploaded models."""
+        entries = [entry for entry in self._models.listing()[0] if entry[0].format == "onnx"]
+        in_folder = [entry for entry in entries if entry[0].run == query.run and not entry[0].uploaded]
+        return [*in_folder, *(entry for entry in entries if entry[0].uploaded)]
 
 
 def _calls_query(query: ReplaysQuery) -> SubjectQuery:
@@ -146,15 +165,15 @@ def _model_nodes(answer: CallsAnswer, models: list[Entry]) -> Nodes:
 
 def _split_calls(answer: CallsAnswer, operator: str, models: list[Entry]) -> _Calls:
     nodes = _model_nodes(answer, models)
-    tried = [(number, _call_or_reason(answer, operator, number, nodes)) for number in range(len(answer.columns.name))]
+    calls = [(number, _call_or_reason(answer, operator, number, nodes)) for number in range(len(answer.columns.name))]
     return _Calls(
-        {number: call for number, call in tried if isinstance(call, Call)},
-        {number: reason for number, reason in tried if isinstance(reason, str)},
+        {number: call for number, call in calls if isinstance(call, Call)},
+        {number: reason for number, reason in calls if isinstance(reason, str)},
     )
 
 
 def _call_or_reason(answer: CallsAnswer, operator: str, number: int, nodes: Nodes) -> Call | str:
-    """A call, or why it cannot be run alone. Cost: 0.08 ms."""
+    """Return a call, or the reason why it cannot run alone. Cost: 0.08 ms."""
     try:
         return select_call(answer, operator, number, nodes)
     except MissingData as error:
@@ -163,11 +182,11 @@ def _call_or_reason(answer: CallsAnswer, operator: str, number: int, nodes: Node
 
 def _row(report: Report, number: int, call: Call) -> tuple[object, ...]:
     result = parse_result(report.effective)
-    where = "device_ns" if result["profiled_device_ns"] else "host_ns"
-    profiled = result[f"profiled_{where}"]
-    ratios = [(call.recorded.get(name) or 0) / profiled if profiled else 0 for name in (where, "peak_ns")]
-    place = number, report.id, report.agent, result["device"] or report.device, report.version, report.started_ns
-    return (*place, result["median_ns"], profiled, *(ratio or None for ratio in ratios))
+    device_or_host = "device_ns" if result["profiled_device_ns"] else "host_ns"
+    profiled = result[f"profiled_{device_or_host}"]
+    ratios = [(call.recorded.get(name) or 0) / profiled if profiled else 0 for name in (device_or_host, "peak_ns")]
+    identity = number, report.id, report.agent, result["device"] or report.device, report.version, report.started_ns
+    return (*identity, result["median_ns"], profiled, *(ratio or None for ratio in ratios))
 
 
 def _attachment(data: bytes, media: str, name: str) -> Response:

@@ -1,4 +1,4 @@
-"""The report of a run as a file: one at a time, and none for whom has gone away."""
+"""Export a run as a report file. One report is built at a time, and the build stops if the client disconnects."""
 
 from __future__ import annotations
 
@@ -23,27 +23,28 @@ from visualprof.views.answers.encoding import encode
 
 
 class ClientDisconnected(NotReady):
-    """Whoever asked waits no longer."""
+    """The client no longer waits for the report."""
 
 
 class ReportQuery(SpanQuery, kw_only=True):
-    """The run, and one that it is compared with."""
+    """A run, and optionally a base run to compare it with."""
 
-    base: Annotated[str, Meta(description="id of a run; none is compared when absent")] = ""
-    base_worker: Annotated[str, Meta(description="id of a worker of that")] = ""
-    base_span: Annotated[str, Meta(description="id of a span of that")] = ""
+    base: Annotated[str, Meta(description="id of the base run; no comparison when absent")] = ""
+    base_worker: Annotated[str, Meta(description="id of a worker of the base run")] = ""
+    base_span: Annotated[str, Meta(description="id of a span of the base run")] = ""
 
 
 class ReportFile(Resource):
-    """The route, over others that it asks as whoever asks it.
+    """The route of the report file. It calls other routes with the permissions of the current user.
 
     Args:
-        dist: the built page. resources: those whose answers a report holds.
+        dist: Folder of the built web UI.
+        resources: Resources that answer the requests of a report.
     """
 
     def __init__(self, dist: Path, logdir: LogDirectory, visible: Visible, *resources: Resource) -> None:
         self._logdir, self._visible = logdir, visible
-        self._dist, self._making = dist, threading.Lock()
+        self._dist, self._build_lock = dist, threading.Lock()
         self._methods = {
             route.path.strip("/"): (getattr(resource, handler.__name__), route.parameter_types(handler)[0])
             for resource in resources
@@ -54,11 +55,11 @@ class ReportFile(Resource):
     @get(
         "/report",
         media=("text/html",),
-        errors={**SPAN_ERRORS, ReportTooLarge.status: "it would be too large"},
+        errors={**SPAN_ERRORS, ReportTooLarge.status: "the report would be too large"},
         needs="link",
     )
     def report(self, query: ReportQuery) -> Response:
-        """A run as one file that needs no server."""
+        """Return a run as a single file that needs no server."""
         span = SpanRef(query.run, query.worker, query.span)
         base = SpanRef(query.base, query.base_worker, query.base_span) if query.base else None
         if base and base.run == span.run:
@@ -66,9 +67,11 @@ class ReportFile(Resource):
                 msg("server.report_compares_two_runs", "a report compares two runs"),
                 msg("server.name_another_one_base", "name another one as base"),
             )
-        for place in filter(None, (span, base)):
-            require_summary(self._logdir, self._visible.listing().find(*place))
-        if not self._making.acquire(blocking=False):  # another would make both slower, and hold a second thread
+        for span_ref in filter(None, (span, base)):
+            require_summary(self._logdir, self._visible.listing().find(*span_ref))
+        if not self._build_lock.acquire(
+            blocking=False
+        ):  # a second build would slow down both and occupy another thread
             raise NotReady(
                 msg("server.another_report_being_made", "another report is being made"),
                 msg("server.ask_again_moment", "ask again in a moment"),
@@ -76,27 +79,28 @@ class ReportFile(Resource):
         try:
             page = build_report(self._ask, span, base, self._dist, __version__)
         finally:
-            self._making.release()
+            self._build_lock.release()
         response = bytes_response(page, "text/html")
         name = re.sub(r"[^A-Za-z0-9._-]", "_", query.run)[-100:] or "report"
         response.headers["Content-Disposition"] = f'attachment; filename="{name}.html"'
         return response
 
     def _ask(self, route: str, **query: object) -> bytes:
-        """The answer that whoever asks for the report would get.
+        """Return the answer that the current user would get from a route.
 
-        Raises: Gone.
+        Raises:
+            ClientDisconnected: The client no longer waits for the report.
         """
-        gone = request.environ.get("waitress.client_disconnected")
-        if gone and gone():
+        is_disconnected = request.environ.get("waitress.client_disconnected")
+        if is_disconnected and is_disconnected():
             raise ClientDisconnected(
                 msg("server.whoever_asked_report_gone", "whoever asked for the report is gone"),
                 msg("server.ask_again", "ask again"),
             )
         head, _, name = route.partition("/")
-        method, kind = self._methods[route if route in self._methods else f"{head}/<name>"]
+        method, query_type = self._methods[route if route in self._methods else f"{head}/<name>"]
         path: dict[str, object] = {} if route in self._methods else {"name": name}
-        if kind is not None:
-            path["query"] = parse_query({key: str(value) for key, value in query.items()}, kind)
-        made = method(**path)
-        return made.get_data() if isinstance(made, Response) else encode(made)
+        if query_type is not None:
+            path["query"] = parse_query({key: str(value) for key, value in query.items()}, query_type)
+        answer = method(**path)
+        return answer.get_data() if isinstance(answer, Response) else encode(answer)

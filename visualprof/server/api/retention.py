@@ -1,4 +1,4 @@
-"""What is removed when, for administrators; also on a server without accounts."""
+"""Retention rules, for administrators: after how many days data is deleted. Also used on servers without accounts."""
 
 from __future__ import annotations
 
@@ -20,14 +20,17 @@ if TYPE_CHECKING:
 
 KINDS: tuple[RetentionKind, ...] = get_args(RetentionKind)
 Days = Annotated[int, Meta(ge=1, le=36_500)]
-CHANGE_ERRORS = {400: "no such number of days", 404: "there is no such project"}
+CHANGE_ERRORS = {400: "invalid number of days", 404: "there is no such project"}
 
 
 class RuleRow(msgspec.Struct, forbid_unknown_fields=True):
-    """After how many days something is removed; null is never.
+    """A retention rule.
 
-    kind: jobs with their results, after their end; uploads without a job; notices; rows of the audit log. project: of
-    the jobs that are shared with it; "" for all that no other rule is for.
+    Attributes:
+        kind: Kind of data: finished jobs with their results, uploads without a job, notifications, or rows of
+            the audit log.
+        project: Id of the project to which the rule applies. "": all jobs without a rule of their own.
+        days: Age in days at which the rule deletes. Null: never.
     """
 
     kind: RetentionKind
@@ -36,9 +39,11 @@ class RuleRow(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class RetentionAnswer(msgspec.Struct):
-    """The rules, none before anything was kept here. projects: names, by id; each may have one.
+    """The retention rules. Without accounts there are no rules for notifications and the audit log.
 
-    Without accounts there are no notices and no log.
+    Attributes:
+        rules: The rules, empty before anything was stored.
+        projects: Names by id of the projects, each of which may have a rule.
     """
 
     rules: list[RuleRow]
@@ -46,18 +51,22 @@ class RetentionAnswer(msgspec.Struct):
 
 
 class RuleQuery(Query):
-    """A rule that may be set."""
+    """A rule that could be set."""
 
     kind: RetentionKind
-    days: Annotated[int, Meta(ge=1, le=36_500, description="its number of days")]
-    project: Annotated[str, Meta(description="of the jobs that are shared with it; all others when absent")] = ""
+    days: Annotated[int, Meta(ge=1, le=36_500, description="age in days")]
+    project: Annotated[
+        str, Meta(description="id of a project, for a rule about its jobs; all other jobs when absent")
+    ] = ""
 
 
 class RemovedAnswer(msgspec.Struct):
-    """What a rule would remove now.
+    """The data that a rule would delete now.
 
-    count: jobs, uploads, notices or rows. size_bytes: of the first `measured` of them, null where they have none to
-    speak of.
+    Attributes:
+        count: Number of jobs, uploads, notifications or rows.
+        size_bytes: Size of the first `measured` of them, or null if the kind has no significant size.
+        measured: Number of items that `size_bytes` covers.
     """
 
     count: int
@@ -66,14 +75,14 @@ class RemovedAnswer(msgspec.Struct):
 
 
 class Retention(Resource):
-    """The routes over the rules of a server."""
+    """The routes for retention rules."""
 
     def __init__(self, job_service: JobService, accounts: Accounts | None) -> None:
         self._job_service, self._accounts = job_service, accounts
 
     @get("/retention", needs="admin")
     def rules(self) -> RetentionAnswer:
-        """What is removed when."""
+        """List the retention rules."""
         projects = self._accounts.projects.list_visible(None) if self._accounts else ()
         queue = self._job_service.open_existing()
         kinds = KINDS if self._accounts else KINDS[:2]
@@ -82,30 +91,32 @@ class Retention(Resource):
 
     @get("/retention/removes", errors=CHANGE_ERRORS, needs="admin")
     def removes(self, query: RuleQuery) -> RemovedAnswer:
-        """What a rule would remove now."""
+        """Return the amount of data that a rule would delete now."""
         queue = self._job_service.require(msg("server.nothing_ever_kept_here", "nothing was ever kept here"))
         return build_row(RemovedAnswer, queue.retention.preview(RetentionRule(query.kind, query.project, query.days)))
 
     @mutation("PUT", "/retention", errors={**READ_ONLY_ERROR, **CHANGE_ERRORS}, needs="admin")
     def set_rule(self, body: RuleRow) -> RetentionAnswer:
-        """Set a rule; the server follows it within an hour."""
+        """Set a rule. The server applies it within an hour."""
         self._job_service.require_writable()
-        self._job_service.open().retention.change(RetentionRule(body.kind, body.project, body.days), **self._noted)
+        self._job_service.open().retention.change(
+            RetentionRule(body.kind, body.project, body.days), **self._audit_arguments
+        )
         return self.rules()
 
     @mutation("DELETE", "/retention/<project>", errors=READ_ONLY_ERROR, needs="admin")
     def drop(self, project: str) -> RetentionAnswer:
-        """Let the jobs of a project follow the rule of all others."""
+        """Delete the rule of a project, so that the default rule applies to its jobs."""
         self._job_service.require_writable()
-        self._job_service.open().retention.drop(project, **self._noted)
+        self._job_service.open().retention.drop(project, **self._audit_arguments)
         return self.rules()
 
     @property
-    def _noted(self) -> dict[str, Any]:
-        """Who changes a rule is noted where there are accounts."""
+    def _audit_arguments(self) -> dict[str, Any]:
+        """Return the arguments that record changes of rules in the audit log, empty without accounts."""
         if self._accounts is None:
             return {}
-        from visualprof.accounts.audit import record_event  # with the libraries of the database
+        from visualprof.accounts.audit import record_event  # imports SQLAlchemy
 
         return {
             "record": partial(

@@ -1,4 +1,4 @@
-"""Status, runs and reload."""
+"""The status of the server, the runs in the log directories, and their changes."""
 
 from __future__ import annotations
 
@@ -24,18 +24,25 @@ from visualprof.server.routes import READ_ONLY_ERROR, Query, Resource, get, muta
 from visualprof.server.visible import Visible
 from visualprof.views.answers.encoding import encode
 
-# What is known of a file once it is parsed, with what is said of it before.
+# Fields of a span that are known after parsing, with their values before.
 _UNPARSED_DEFAULTS: dict[str, Any] = {
     "framework": None, "events": None, "duration_ns": None, "steps": (), "views": (), "warnings": (),
 }  # fmt: skip
 
 
 class Status(msgspec.Struct, kw_only=True):
-    """The server itself.
+    """Status of the server.
 
-    native_reader: is it in use? `yes (x86_64)`, or `no: ` and why. private: reading needs the session's token, too.
-    logdirs: not told to who came by a link. person: who is logged in; null where there are no accounts.
-    link_ends_ns: when the link is over by which one run is seen; null without one.
+    Attributes:
+        version: Version of visualprof.
+        native_reader: `yes (x86_64)` if the native reader is in use, or `no: ` and the reason.
+        language: Language of the web UI, or null if the browser decides.
+        read_only: Whether the server rejects changes.
+        private: Whether reading also needs the session's token.
+        logdirs: Log directories. Empty for requests with a share link.
+        watching: How changes of files are detected.
+        person: Current user, or null without accounts or login.
+        link_ends_ns: Time at which the request's share link expires, or null without a link.
     """
 
     version: str
@@ -50,7 +57,7 @@ class Status(msgspec.Struct, kw_only=True):
 
 
 class Span(msgspec.Struct):
-    """One file. Unknown before it is parsed: null, or an empty list."""
+    """One file. Values that are unknown before parsing are null or an empty list."""
 
     id: str
     name: str
@@ -80,9 +87,16 @@ class Worker(msgspec.Struct):
 
 
 class Run(msgspec.Struct, kw_only=True):
-    """What ran together. workers: none while nothing is recorded.
+    """The recordings of processes that ran together.
 
-    live: processes of it listen, or did (`/live` says which). series: it has times of steps (`/live/steps`).
+    Attributes:
+        id: Id of the run.
+        name: Name of the run.
+        frameworks: Frameworks of the recordings.
+        modified_ns: Time of the last change.
+        live: Whether processes of the run listen or listened (see `/live`).
+        series: Whether the run has step durations (see `/live/steps`).
+        workers: Processes with recordings, empty before the first recording.
     """
 
     id: str
@@ -95,7 +109,7 @@ class Run(msgspec.Struct, kw_only=True):
 
 
 class SkippedFile(msgspec.Struct):
-    """A file that looks like a profile or a model and is none, or cannot be read."""
+    """A file that looks like a profile or a model, but has another format or cannot be read."""
 
     file: str
     error: str
@@ -103,7 +117,7 @@ class SkippedFile(msgspec.Struct):
 
 
 class RunsAnswer(msgspec.Struct):
-    """Everything in the log directories."""
+    """The contents of the log directories."""
 
     revision: int
     runs: list[Run]
@@ -111,17 +125,22 @@ class RunsAnswer(msgspec.Struct):
 
 
 class ChangesQuery(Query):
-    """What the page knows, and what it shows."""
+    """The revision that the client already has, and the run that it shows."""
 
     since: Annotated[int, Meta(ge=0, le=2**53, description="revision of an earlier answer")] | None = None
-    shown: Annotated[str, Meta(description="id of the run that the page shows: its files are read first")] = ""
+    shown: Annotated[str, Meta(description="id of the run that the client shows; its files are read first")] = ""
 
 
 class ChangesAnswer(msgspec.Struct):
-    """What changed since a revision.
+    """The changes since a revision.
 
-    since: null when this is everything: no revision was given, or it is not known any more. runs: new and changed ones.
-    removed: ids of those that are gone. skipped: null when they are the same.
+    Attributes:
+        revision: The current revision.
+        since: Revision to which the changes apply. Null if `runs` holds all runs: no revision was given, or the
+            revision is too old.
+        runs: New and changed runs.
+        removed: Ids of removed runs.
+        skipped: Skipped files, or null if they did not change.
     """
 
     revision: int
@@ -132,7 +151,7 @@ class ChangesAnswer(msgspec.Struct):
 
 
 class Runs(Resource):
-    """The routes over one log directory."""
+    """The routes for the server's status and the runs."""
 
     def __init__(
         self,
@@ -150,9 +169,9 @@ class Runs(Resource):
 
     @get("/status", needs="link")
     def status(self) -> Status:
-        """The server itself."""
-        me = current_principal()
-        roots = [] if me.scope is not None else [root.address or str(root.path) for root in self._logdir.roots]
+        """Return the status of the server."""
+        principal = current_principal()
+        roots = [] if principal.scope is not None else [root.address or str(root.path) for root in self._logdir.roots]
         watching = "events" if self._logdir.watching == "events" else "polling"
         return Status(
             version=__version__,
@@ -162,32 +181,32 @@ class Runs(Resource):
             private=self._private,
             logdirs=roots,
             watching=watching,
-            person=current_user(me),
-            link_ends_ns=me.ends_ns,
+            person=current_user(principal),
+            link_ends_ns=principal.ends_ns,
         )
 
     @get("/runs", needs="link")
     def runs(self) -> RunsAnswer | Response:
-        """Every run, worker and span."""
-        now = self._visible.listing()
+        """List every run, worker and span."""
+        listing = self._visible.listing()
         return self._latest.answer(
-            (now.revision, self._visible.version),
-            lambda: RunsAnswer(now.revision, self._all(now), _skipped(now.skipped)),
+            (listing.revision, self._visible.version),
+            lambda: RunsAnswer(listing.revision, self._all(listing), _skipped(listing.skipped)),
         )
 
     @get("/runs/changes", needs="link")
     def changes(self, query: ChangesQuery) -> ChangesAnswer:
-        """What changed of the runs since a revision; the files of the shown one are read first."""
+        """Return the changes of the runs since a revision. The files of the `shown` run are read first."""
         if query.shown and self._visible.can_see(query.shown):
             self._logdir.set_active_run(query.shown)
-        now = self._visible.changes(query.since)
-        runs = self._all(now) if now.since is None else self._rows(now.runs)
-        skipped = None if now.skipped is None else _skipped(now.skipped)
-        return ChangesAnswer(now.revision, now.since, runs, list(now.removed), skipped)
+        changes = self._visible.changes(query.since)
+        runs = self._all(changes) if changes.since is None else self._rows(changes.runs)
+        skipped = None if changes.skipped is None else _skipped(changes.skipped)
+        return ChangesAnswer(changes.revision, changes.since, runs, list(changes.removed), skipped)
 
     @mutation("POST", "/reload", status=204, errors=READ_ONLY_ERROR)
     def reload(self) -> None:
-        """Read the log directories again."""
+        """Scan the log directories again."""
         if self._read_only:
             raise Forbidden(
                 msg("server.server_read_only", "the server is read-only"),
@@ -197,22 +216,22 @@ class Runs(Resource):
         self._logdir.retry_failed()
         self._logdir.rescan()
 
-    def _all(self, now: listing.Listing | listing.Changes) -> list[Run]:
-        """Every run; what is kept of others is freed."""
-        rows = self._rows(now.runs)
-        known = self._encoded
-        if len(known) > len(now.runs):
-            self._encoded = {run.id: known[run.id] for run in now.runs if run.id in known}
+    def _all(self, listing_or_changes: listing.Listing | listing.Changes) -> list[Run]:
+        """Return all runs as rows, and drop the cached rows of removed runs."""
+        rows = self._rows(listing_or_changes.runs)
+        cached = self._encoded
+        if len(cached) > len(listing_or_changes.runs):
+            self._encoded = {run.id: cached[run.id] for run in listing_or_changes.runs if run.id in cached}
         return rows
 
     def _rows(self, runs: Iterable[listing.Run]) -> list[Run]:
-        """Run as they are answered, each encoded once."""
+        """Return runs as rows. Each run is encoded once."""
         rows: list[msgspec.Raw] = []
         for run in runs:
-            kept = self._encoded.get(run.id)
-            if kept is None or kept[0] is not run:
-                kept = self._encoded[run.id] = run, msgspec.Raw(encode(_run_row(run)))
-            rows.append(kept[1])
+            cached = self._encoded.get(run.id)
+            if cached is None or cached[0] is not run:
+                cached = self._encoded[run.id] = run, msgspec.Raw(encode(_run_row(run)))
+            rows.append(cached[1])
         return cast("list[Run]", rows)
 
 
@@ -226,15 +245,14 @@ def _run_row(run: listing.Run) -> Run:
         for worker in run.workers
     ]
     frameworks = {span.framework for worker in workers for span in worker.spans if span.framework}
-    beside = run.extras
-    live, series = bool(beside and beside.live), bool(beside and beside.series)
+    extras = run.extras
     return Run(
         id=run.id,
         name=run.name,
         frameworks=sorted(frameworks),
         modified_ns=run.modified_ns,
-        live=live,
-        series=series,
+        live=bool(extras and extras.live),
+        series=bool(extras and extras.series),
         workers=workers,
     )
 

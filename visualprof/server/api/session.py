@@ -1,4 +1,4 @@
-"""Who the page acts for: the server's token on a laptop; logging in and out where people have accounts."""
+"""Sessions: the server's token on a single-user server, login and logout on a server with accounts."""
 
 from __future__ import annotations
 
@@ -24,11 +24,9 @@ if TYPE_CHECKING:
     from visualprof.accounts.service import Accounts
 
 ISSUER_ERRORS = {404: msg("server.there_none_there_no", "there is none, or there are no accounts")}
-LOGIN_COOKIE, LOGIN_COOKIE_S = "visualprof-log-in", 600  # of a log-in at the issuer
-ID_TOKEN_COOKIE, MAX_ID_TOKEN_CHARS = (
-    "visualprof-issued",
-    3500,
-)  # keeps the ID token until the session ends, where a cookie has room for it
+LOGIN_COOKIE, LOGIN_COOKIE_S = "visualprof-log-in", 600  # during a login at the issuer
+# Stores the ID token until the session ends, if it fits into a cookie.
+ID_TOKEN_COOKIE, MAX_ID_TOKEN_CHARS = "visualprof-issued", 3500
 FORM_TYPE, MAX_FORM_BYTES = "application/x-www-form-urlencoded", 64 << 10
 LOG_OUT_ERRORS = {
     **ISSUER_ERRORS,
@@ -45,7 +43,15 @@ LOGIN_ERRORS = {
 
 
 class CurrentUser(msgspec.Struct):
-    """Somebody with an account. session: they logged in here, and can log out."""
+    """The user of the current request.
+
+    Attributes:
+        id: Id of the user.
+        email: Address of the user.
+        name: Name of the user.
+        role: Role of the user.
+        session: Whether the user logged in here and can log out.
+    """
 
     id: str
     email: str
@@ -55,13 +61,19 @@ class CurrentUser(msgspec.Struct):
 
 
 class SessionAnswer(msgspec.Struct, kw_only=True):
-    """trusted: whoever asks may act. accounts: people log in here. person: who did; null for nobody.
+    """The session of the current request, and how users can log in.
 
-    registration: whether people make their accounts themselves. token: what the page sends with every change.
-    by_proxy: a proxy logs people in, and out. issuer: host of the one where people may log in; "" without one.
-    by_mail: links to make an account and to set a new password are sent by e-mail.
-    direct: files for jobs go to a bucket (POST uploads/direct). leave: where who has logged out ends the session at the
-    issuer, too; "" for nowhere.
+    Attributes:
+        trusted: Whether the current user may change data.
+        accounts: Whether the server has accounts.
+        registration: Whether users can create their own accounts.
+        person: The current user, or null if no user is logged in.
+        token: Token that the web UI sends with every change.
+        by_proxy: Whether a proxy logs users in and out.
+        issuer: Host of the issuer where users can log in, or "" without an issuer.
+        by_mail: Whether e-mail links can create an account and reset a password.
+        direct: Whether job files are uploaded to a bucket (POST uploads/direct).
+        leave: URL that also ends the session at the issuer after a logout, or "".
     """
 
     trusted: bool
@@ -77,27 +89,32 @@ class SessionAnswer(msgspec.Struct, kw_only=True):
 
 
 class LoginRequest(msgspec.Struct, forbid_unknown_fields=True):
-    """Who somebody is, and the proof."""
+    """Credentials of a user."""
 
     email: str
     password: str
 
 
 class RegistrationRequest(LoginRequest, kw_only=True):
-    """An account to be made. code: of the invitation."""
+    """An account to create.
+
+    Attributes:
+        name: Name of the user.
+        code: Code of the invitation.
+    """
 
     name: str = ""
     code: str = ""
 
 
 class IssuerUrl(msgspec.Struct):
-    """Where somebody logs in; from there they come back."""
+    """The URL at the issuer where the user logs in. The issuer then redirects the user back."""
 
     address: str
 
 
 class IssuerCallback(msgspec.Struct, forbid_unknown_fields=True):
-    """What the issuer gave to whom it sent back. error: instead of a code."""
+    """The parameters with which the issuer redirected the user back. `error` replaces `code` if the login failed."""
 
     state: str
     code: str = ""
@@ -105,7 +122,7 @@ class IssuerCallback(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class LinkRequest(msgspec.Struct, forbid_unknown_fields=True):
-    """A link that somebody wants by e-mail: to make an account (confirm), or to set a new password (reset)."""
+    """A request for an e-mail link that creates an account (`confirm`) or resets a password (`reset`)."""
 
     email: str
     wish: Literal["confirm", "reset"]
@@ -113,14 +130,14 @@ class LinkRequest(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class NewPassword(msgspec.Struct, forbid_unknown_fields=True):
-    """Somebody sets a new password by a code."""
+    """A new password with the code that permits it."""
 
     code: str
     password: str
 
 
 class Session(Resource):
-    """The routes that somebody who is not logged in needs."""
+    """The routes that work without a login."""
 
     def __init__(
         self,
@@ -133,38 +150,40 @@ class Session(Resource):
 
     @get("/session", needs="anyone")
     def session(self) -> SessionAnswer:
-        """Who asks, and may they act?"""
+        """Return the current user and the permission to change data."""
         return self._answer(current_principal())
 
     @mutation("POST", "/session", errors=LOGIN_ERRORS, needs="anyone")
     def log_in(self, body: LoginRequest) -> SessionAnswer | Response:
-        """Log in; the cookie is that of a new session."""
+        """Log in with a password and set the cookie of a new session."""
         accounts = require_password_login(self._accounts, self._settings)
         return self._begin(accounts, accounts.users.log_in(body.email, body.password, client_address()).id)
 
-    @mutation("POST", "/session/issuer", errors={**ISSUER_ERRORS, 502: "it does not answer"}, needs="anyone")
+    @mutation("POST", "/session/issuer", errors={**ISSUER_ERRORS, 502: "the issuer does not answer"}, needs="anyone")
     def begin_issuer(self) -> IssuerUrl | Response:
-        """Begin to log in at the issuer; a cookie keeps what the way back needs."""
-        kept, address = self._known_issuer().start(client_address())
+        """Start a login at the issuer. A cookie stores the state of the login."""
+        login_state, address = self._require_issuer().start(client_address())
         response = json_response(IssuerUrl(address))
-        set_cookie(response, self._settings, kept, LOGIN_COOKIE, LOGIN_COOKIE_S)
+        set_cookie(response, self._settings, login_state, LOGIN_COOKIE, LOGIN_COOKIE_S)
         return response
 
-    @mutation("POST", "/session/issued", errors={**ISSUER_ERRORS, 401: "it vouches for nobody who may"}, needs="anyone")
+    @mutation(
+        "POST", "/session/issued", errors={**ISSUER_ERRORS, 401: "the issuer's user may not log in"}, needs="anyone"
+    )
     def log_in_issued(self, body: IssuerCallback) -> SessionAnswer | Response:
-        """Log in with what the issuer gave; the cookie is that of a new session."""
-        issued, kept = self._known_issuer(), request.cookies.get(cookie_name(self._settings, LOGIN_COOKIE), "")
-        said = issued.issuer.finish_login(kept, body.state, body.code, body.error)
-        user, name = issued.log_in(said, client_address()), issued.session_digest(said)
-        response = self._begin(require_accounts(self._accounts), user, said.token, name)
+        """Log in with the parameters of the issuer's redirect and set the cookie of a new session."""
+        issued, login_state = self._require_issuer(), request.cookies.get(cookie_name(self._settings, LOGIN_COOKIE), "")
+        login = issued.issuer.finish_login(login_state, body.state, body.code, body.error)
+        user, name = issued.log_in(login, client_address()), issued.session_digest(login)
+        response = self._begin(require_accounts(self._accounts), user, login.token, name)
         set_cookie(response, self._settings, "", LOGIN_COOKIE)
         return response
 
     @mutation("POST", "/session/logged-out", status=204, content=FORM_TYPE, errors=LOG_OUT_ERRORS, needs="anyone")
     def log_out_issued(self) -> None:
-        """The issuer ends sessions that began there: its logout token says which."""
-        said = parse_qs(read_body(MAX_FORM_BYTES).decode("utf-8", "replace"))
-        self._known_issuer().log_out(said.get("logout_token", [""])[0], client_address())
+        """End the sessions that the issuer's logout token names (back-channel logout)."""
+        form = parse_qs(read_body(MAX_FORM_BYTES).decode("utf-8", "replace"))
+        self._require_issuer().log_out(form.get("logout_token", [""])[0], client_address())
 
     @mutation("DELETE", "/session", errors=LOGIN_ERRORS, needs="viewer")
     def log_out(self) -> SessionAnswer | Response:
@@ -175,15 +194,15 @@ class Session(Resource):
         token = request.cookies.get(cookie_name(self._settings, ID_TOKEN_COOKIE), "")
         leave = self._issued.issuer.end_session_url(token) if self._issued and token else ""
         response = json_response(replace(self._answer(ANONYMOUS), leave=leave))
-        for of in ("visualprof", ID_TOKEN_COOKIE):
-            set_cookie(response, self._settings, "", of)
+        for name in ("visualprof", ID_TOKEN_COOKIE):
+            set_cookie(response, self._settings, "", name)
         return response
 
     @mutation("POST", "/session/register", errors={**LOGIN_ERRORS, 409: "the address is taken"}, needs="anyone")
     def register(self, body: RegistrationRequest) -> SessionAnswer | Response:
-        """Make an account, and log in."""
+        """Create an account and log in."""
         accounts = require_password_login(self._accounts, self._settings)
-        self._refuse_register()
+        self._check_registration_allowed()
         if self._by_mail and accounts.registration == "open" and not body.code:
             raise Forbidden(
                 msg("server.address_confirmed", "the address is to be confirmed"),
@@ -194,12 +213,12 @@ class Session(Resource):
         )
         return self._begin(accounts, user.id)
 
-    @mutation("POST", "/session/link", errors={**LOGIN_ERRORS, 400: "it is no address"}, needs="anyone")
+    @mutation("POST", "/session/link", errors={**LOGIN_ERRORS, 400: "not an e-mail address"}, needs="anyone")
     def send_link(self, body: LinkRequest) -> SessionAnswer:
-        """Have a link sent to one's address. The answer is the same whether it has an account."""
+        """Send an e-mail link. The answer does not reveal whether the address has an account."""
         accounts = require_password_login(self._accounts, self._settings)
         if body.wish == "confirm":
-            self._refuse_register()
+            self._check_registration_allowed()
         if self._by_mail is None or (body.wish == "confirm" and accounts.registration != "open"):
             raise Forbidden(
                 msg("server.server_sends_no_such", "this server sends no such links"),
@@ -211,17 +230,17 @@ class Session(Resource):
     @mutation(
         "POST",
         "/session/password",
-        errors={**LOGIN_ERRORS, 400: "the code or the password are of no use"},
+        errors={**LOGIN_ERRORS, 400: "the code or the password is invalid"},
         needs="anyone",
     )
     def reset(self, body: NewPassword) -> SessionAnswer:
-        """Set a new password by a code; whoever has it logs in with that."""
+        """Set a new password with a code. The user logs in with it afterwards."""
         require_password_login(self._accounts, self._settings).users.reset_password(
             Actor(ANONYMOUS, client_address()), body.code, body.password
         )
         return self._answer(current_principal())
 
-    def _known_issuer(self) -> IssuedAccounts:
+    def _require_issuer(self) -> IssuedAccounts:
         if self._issued is None:
             raise NotFound(
                 msg("server.people_not_log_issuer", "people do not log in by an issuer here"),
@@ -229,8 +248,8 @@ class Session(Resource):
             )
         return self._issued
 
-    def _refuse_register(self) -> None:
-        if self._issued:  # whose users own their addresses: nobody may claim one before
+    def _check_registration_allowed(self) -> None:
+        if self._issued:  # the issuer verifies addresses, so no one else may register one
             raise Forbidden(
                 msg("server.people_here_log_issuer", "people here log in by the issuer"),
                 msg("server.makes_account", "that makes the account"),
@@ -246,12 +265,11 @@ class Session(Resource):
 
     def _answer(self, principal: Principal) -> SessionAnswer:
         registration = self._accounts.registration if self._accounts else "off"
-        person, trusted = current_user(principal), principal.may("member")
         return SessionAnswer(
-            trusted=trusted,
+            trusted=principal.may("member"),
             accounts=bool(self._accounts),
             registration=registration,
-            person=person,
+            person=current_user(principal),
             token=principal.csrf,
             by_proxy=bool(self._settings.user_header),
             issuer=urlsplit(self._settings.oidc).hostname or "",
@@ -261,7 +279,7 @@ class Session(Resource):
 
 
 def current_user(principal: Principal) -> CurrentUser | None:
-    """Who is logged in; None for nobody, and where there are no accounts."""
+    """Return the user who is logged in, or `None` without a login or without accounts."""
     return (
         build_row(CurrentUser, principal, id=principal.user, session=bool(principal.session))
         if principal.user
@@ -270,9 +288,10 @@ def current_user(principal: Principal) -> CurrentUser | None:
 
 
 def require_accounts(accounts: Accounts | None) -> Accounts:
-    """The accounts.
+    """Return the accounts.
 
-    Raises: NotFound: the server has none.
+    Raises:
+        NotFound: The server has no accounts.
     """
     if accounts is None:
         raise NotFound(
@@ -283,9 +302,11 @@ def require_accounts(accounts: Accounts | None) -> Accounts:
 
 
 def require_password_login(accounts: Accounts | None, settings: Settings) -> Accounts:
-    """The accounts, where people log in by passwords.
+    """Return the accounts if users log in with passwords.
 
-    Raises: NotFound: the server has none. Forbidden: a proxy does it.
+    Raises:
+        NotFound: The server has no accounts.
+        Forbidden: A proxy logs users in.
     """
     if settings.user_header:
         raise Forbidden(

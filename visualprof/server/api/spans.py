@@ -1,4 +1,4 @@
-"""The span that a request names, and its columns."""
+"""Look up the spans that a request names, and load their traces."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from visualprof.reader.trace import Trace
 
 
 class StillParsing(NotReady):
-    """With what the page shows meanwhile."""
+    """The span is not parsed yet. The response has the state and the progress for the web UI."""
 
     def __init__(self, span: Span) -> None:
         failure = span.failure
@@ -29,7 +29,7 @@ class StillParsing(NotReady):
 
 
 class UnreadableFile(SourceError):
-    """A file whose parse failed, with the status of that failure."""
+    """The file could not be parsed. The status is that of the failure."""
 
     def __init__(self, span: Span) -> None:
         failure = span.failure
@@ -38,9 +38,11 @@ class UnreadableFile(SourceError):
 
 
 def require_summary(logdir: LogDirectory, span: Span) -> Summary:
-    """What is known of a span since it was parsed.
+    """Return the summary of a parsed span.
 
-    Raises: Unreadable: its parse failed. Parsing: it is not there yet, and jumps the queue.
+    Raises:
+        UnreadableFile: The file could not be parsed.
+        StillParsing: The span is not parsed yet. It moves to the front of the parse queue.
     """
     if span.state == "failed":
         raise UnreadableFile(span)
@@ -51,9 +53,11 @@ def require_summary(logdir: LogDirectory, span: Span) -> Summary:
 
 
 def load_trace(logdir: LogDirectory, span: Span) -> Trace:
-    """The columns of a span.
+    """Return the trace of a span.
 
-    Raises: like `summary_of`; Parsing, too, when they are gone from the cache.
+    Raises:
+        UnreadableFile: The file could not be parsed.
+        StillParsing: The span is not parsed yet, or its columns are no longer in the cache.
     """
     require_summary(logdir, span)
     trace = logdir.open(span)
@@ -66,31 +70,34 @@ def load_trace(logdir: LogDirectory, span: Span) -> Trace:
 def worker_spans(
     logdir: LogDirectory, listing: Listing, run: str, span_id: str, workers: Sequence[str] = ()
 ) -> list[tuple[str, Span]]:
-    """Some workers of a run, or all, each with its span of that id, or its first one.
+    """Return the given workers of a run, or all, each with its span of the given id or else its first span.
 
-    Recorders name the file of each rank by a time of its own. Workers whose file cannot be read are left out.
+    Recorders put a separate timestamp in the file name of each rank. Workers with unreadable files are left out.
 
-    Raises: NotFound: there is no such run or worker. Unreadable: none can be read.
+    Raises:
+        NotFound: There is no such run or worker.
+        UnreadableFile: No file can be read.
     """
     first, *_ = [listing.find(run, worker) for worker in workers or ("",)]
-    known = {worker.id: worker.spans for worker in next(r for r in listing.runs if r.id == run).workers}
-    chosen = [
-        (name, next((span for span in known[name] if span.id == span_id), known[name][0])) for name in workers or known
+    spans = {worker.id: worker.spans for worker in next(r for r in listing.runs if r.id == run).workers}
+    selected = [
+        (name, next((span for span in spans[name] if span.id == span_id), spans[name][0])) for name in workers or spans
     ]
-    readable = [(worker, span) for worker, span in chosen if span.state != "failed"]
+    readable = [(worker, span) for worker, span in selected if span.state != "failed"]
     if not readable:
         raise UnreadableFile(first)
     logdir.prioritize(*(span for _, span in readable))
     return readable
 
 
-def check_range(name: str, value: int, most: int, least: int = 0) -> int:
-    """A number of the request that must not exceed what the data has.
+def check_range(name: str, value: int, max_value: int, min_value: int = 0) -> int:
+    """Return a number of the request if it is within the limits of the data.
 
-    Raises: BadParameter.
+    Raises:
+        BadParameter: The number is out of range.
     """
-    if not least <= value <= most:
+    if not min_value <= value <= max_value:
         raise BadParameter(
-            msg("server.not_whole_number", f"{name}={value} is not a whole number from {least} to {most}")
+            msg("server.not_whole_number", f"{name}={value} is not a whole number from {min_value} to {max_value}")
         )
     return value

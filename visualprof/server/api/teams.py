@@ -28,33 +28,39 @@ RUN_ERRORS = {
 
 
 class ProjectsAnswer(msgspec.Struct):
-    """One's projects, for administrators all, by name."""
+    """Projects of the current user, or all projects for administrators, by name."""
 
     projects: list[Project]
 
 
 class ProjectName(msgspec.Struct, forbid_unknown_fields=True):
-    """What a project is called."""
+    """The name of a project."""
 
     name: str
 
 
 class NewMember(msgspec.Struct, forbid_unknown_fields=True):
-    """Somebody with an account."""
+    """A user who becomes a member of a project."""
 
     email: str
 
 
 class RunQuery(Query):
-    """A run, or a report."""
+    """A run or a report."""
 
     run: Annotated[str, Meta(description="id of a run or report")]
 
 
 class AccessAnswer(msgspec.Struct):
-    """Who may see a run or report. owner: null where no job made it. changeable: whoever asks may change it.
+    """The visibility of a run or report.
 
-    job: which made it, null where none did. removed_ns: when the server's rules remove it, null when they do not.
+    Attributes:
+        owner: Address of the owner, or null if the run was not created by a job.
+        visibility: Who may see the run.
+        project: Id of the project that may see the run, or null.
+        changeable: Whether the current user may change the visibility.
+        job: Id of the job that created the run, or null without a job.
+        removed_ns: Time at which the retention rules delete the run, or null if they do not.
     """
 
     owner: str | None
@@ -66,7 +72,7 @@ class AccessAnswer(msgspec.Struct):
 
 
 class NewAccess(msgspec.Struct, forbid_unknown_fields=True):
-    """Who is to see a run or report. project: with the visibility of that name alone."""
+    """A new visibility of a run or report. `project` is allowed only with the visibility `project`."""
 
     run: str
     visibility: Visibility
@@ -74,19 +80,19 @@ class NewAccess(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Teams(Resource):
-    """The routes over the projects of a server."""
+    """The routes for projects and the visibility of runs."""
 
     def __init__(self, visible: Visible, reports: Reports) -> None:
         self._visible, self._reports = visible, reports
 
     @get("/projects", errors={404: "there are no accounts"})
     def projects(self) -> ProjectsAnswer:
-        """One's projects."""
+        """List the projects of the current user."""
         return self._projects()
 
     @mutation("POST", "/projects", status=201, errors={409: "the name is taken"})
     def create(self, body: ProjectName) -> ProjectsAnswer:
-        """Make a project."""
+        """Create a project."""
         self._accounts.projects.create(current_actor(), body.name)
         return self._projects()
 
@@ -98,25 +104,25 @@ class Teams(Resource):
 
     @mutation("DELETE", "/projects/<project>", errors=PROJECT_ERRORS)
     def remove(self, project: str) -> ProjectsAnswer:
-        """Remove a project; its runs become private."""
+        """Delete a project. Its runs become private."""
         self._accounts.projects.delete(current_actor(), project)
         return self._projects()
 
     @mutation("POST", "/projects/<project>/members", errors=PROJECT_ERRORS)
     def add(self, project: str, body: NewMember) -> ProjectsAnswer:
-        """Take somebody in."""
+        """Add a member to a project."""
         self._accounts.projects.add_member(current_actor(), project, body.email)
         return self._projects()
 
     @mutation("DELETE", "/projects/<project>/members/<user>", errors=PROJECT_ERRORS)
     def leave(self, project: str, user: str) -> ProjectsAnswer:
-        """Take somebody out."""
+        """Remove a member from a project."""
         self._accounts.projects.remove_member(current_actor(), project, user)
         return self._projects()
 
     @get("/runs/access", errors=RUN_ERRORS)
     def access(self, query: RunQuery) -> AccessAnswer:
-        """Who may see a run."""
+        """Return who may see a run."""
         return self._access(query.run)
 
     @mutation("PUT", "/runs/access", errors=RUN_ERRORS)

@@ -1,4 +1,4 @@
-"""The timeline of a span: what is on it as JSON, its contents as small binary tiles."""
+"""The timeline of a span: tracks and events as JSON, and drawable contents as small binary tiles."""
 
 from __future__ import annotations
 
@@ -59,9 +59,9 @@ TimeNs = Annotated[int, Meta(ge=-(2**53), le=2**53, description="ns since the fi
 
 
 class MetaQuery(SpanQuery):
-    """minimap: without it a page draws sooner."""
+    """A span, and whether the minimap is included. The timeline can be drawn sooner without the minimap."""
 
-    minimap: Annotated[str, Meta(description="0: without the profile of the whole trace")] = ""
+    minimap: Annotated[str, Meta(description="0: omit the utilization profile of the whole trace")] = ""
 
 
 class StringsQuery(SpanQuery):
@@ -72,61 +72,61 @@ class StringsQuery(SpanQuery):
 
 
 class TileQuery(SpanQuery, kw_only=True):
-    """A tile of a group of tracks; `v` makes the answer immutable."""
+    """A tile of a group of tracks. `v` makes the answer immutable."""
 
-    v: Annotated[str, Meta(description="the meta's version; makes the answer immutable")] = ""
-    group: Annotated[int, Meta(ge=0, description="of tracks")] = 0
+    v: Annotated[str, Meta(description="version from the `meta` answer; makes the answer immutable")] = ""
+    group: Annotated[int, Meta(ge=0, description="number of a group of tracks")] = 0
     level: Annotated[int, Meta(ge=0, le=MAX_LEVEL, description="buckets of 2**level ns")]
-    index: Annotated[int, Meta(ge=0, le=2**40, description="tiles since time 0")]
+    index: Annotated[int, Meta(ge=0, le=2**40, description="number of the tile, counted from time 0")]
 
 
 class PathQuery(SpanQuery, kw_only=True):
     """A tile of the critical path."""
 
-    v: Annotated[str, Meta(description="the meta's version; makes the answer immutable")] = ""
+    v: Annotated[str, Meta(description="version from the `meta` answer; makes the answer immutable")] = ""
     level: Annotated[int, Meta(ge=0, le=MAX_LEVEL, description="buckets of 2**level ns")]
-    index: Annotated[int, Meta(ge=0, le=2**40, description="tiles since time 0")]
+    index: Annotated[int, Meta(ge=0, le=2**40, description="number of the tile, counted from time 0")]
 
 
 class CounterQuery(TileQuery, kw_only=True):
     """A tile of a counter."""
 
-    track: Annotated[int, Meta(ge=0, description="of a counter")]
+    track: Annotated[int, Meta(ge=0, description="track of a counter")]
 
 
 class EventQuery(SpanQuery, kw_only=True):
     """One event."""
 
     event: Annotated[int, Meta(ge=0, description="row of an event")]
-    arguments: Annotated[str, Meta(description="0: without the raw arguments, which are read from the file")] = ""
+    arguments: Annotated[str, Meta(description="0: omit the raw arguments, which have to be read from the file")] = ""
 
 
 class SearchQuery(SpanQuery, kw_only=True):
-    """Events by name."""
+    """A search for events by name."""
 
     text: Annotated[str, Meta(description="part of a name")]
-    exact: Annotated[bool, Meta(description="the text is the whole name")] = False
+    exact: Annotated[bool, Meta(description="match whole names only")] = False
     limit: Annotated[int, Meta(ge=1, le=10_000)] = 2000
 
 
 class LongestQuery(SpanQuery, kw_only=True):
-    """An event's name."""
+    """The name of an event."""
 
     name: str
-    where: Annotated[Literal["host", "device", ""], Meta(description="anywhere when absent")] = ""
+    where: Annotated[Literal["host", "device", ""], Meta(description="side of the event; both sides when absent")] = ""
 
 
 class OccurrenceQuery(SpanQuery, kw_only=True):
-    """One of the calls of a name."""
+    """The nth occurrence of an event name."""
 
     name: str
-    kind: Annotated[Literal["thread", "stream", "gpu_annotation", "graph"], Meta(description="of its track")]
+    kind: Annotated[Literal["thread", "stream", "gpu_annotation", "graph"], Meta(description="kind of the track")]
     step: Annotated[str, Meta(description="name of a step; the whole trace when absent")] = ""
-    nth: Annotated[int, Meta(ge=0, description="how many begin before it")] = 0
+    nth: Annotated[int, Meta(ge=0, description="number of occurrences that start earlier")] = 0
 
 
 class WindowQuery(SpanQuery):
-    """A window of time on some tracks."""
+    """A time window on some tracks."""
 
     start_ns: TimeNs = 0
     end_ns: TimeNs | None = None
@@ -134,20 +134,20 @@ class WindowQuery(SpanQuery):
 
 
 class WindowTableQuery(WindowQuery):
-    """The same with the order of the table."""
+    """A time window on some tracks, with the order of the table."""
 
-    sort: Annotated[str, Meta(description="column")] = ""
+    sort: Annotated[str, Meta(description="column to sort by")] = ""
     order: Literal["asc", "desc"] = "desc"
     limit: Annotated[int, Meta(ge=1, le=10_000)] = 200
 
 
 class AlignmentQuery(Query):
-    """Workers of a run. The first one that is named is what the others are compared with."""
+    """Workers of a run. The clocks are compared with that of the first named worker."""
 
     run: str
     span: str = ""
     workers: Annotated[str, Meta(description="ids, comma-separated; all when absent")] = ""
-    step: Annotated[str, Meta(description="whose collectives are compared; those of all steps when absent")] = ""
+    step: Annotated[str, Meta(description="step with the collectives to compare; all steps when absent")] = ""
 
 
 class TimelineStrings(msgspec.Struct):
@@ -158,7 +158,13 @@ class TimelineStrings(msgspec.Struct):
 
 
 class TimelineHits(msgspec.Struct):
-    """Events of a search. ticks: 512 counts over the trace."""
+    """The events that match a search.
+
+    Attributes:
+        total: Number of matching events.
+        events: The first matching events.
+        ticks: Numbers of matching events in 512 equal intervals of the trace.
+    """
 
     total: int
     events: list[EventLocation]
@@ -166,7 +172,7 @@ class TimelineHits(msgspec.Struct):
 
 
 class TimelineWindow(Table[WindowColumns]):
-    """What ran in a window."""
+    """The events in a time window."""
 
     utilization: list[DeviceUse]
     start_ns: int
@@ -174,7 +180,7 @@ class TimelineWindow(Table[WindowColumns]):
 
 
 class Alignment(msgspec.Struct):
-    """Offset of a worker to the first one."""
+    """Clock offset of a worker to the first worker."""
 
     worker: str
     clock_offset_ns: int | None
@@ -183,13 +189,13 @@ class Alignment(msgspec.Struct):
 
 
 class AlignmentAnswer(msgspec.Struct):
-    """Offsets of the workers of a run."""
+    """Clock offsets of the workers of a run."""
 
     workers: list[Alignment]
 
 
 class Timeline(Resource):
-    """The routes over one log directory."""
+    """The routes for the timeline."""
 
     def __init__(self, logdir: LogDirectory, visible: Visible) -> None:
         self._logdir, self._visible = logdir, visible
@@ -200,16 +206,16 @@ class Timeline(Resource):
 
     @get("/timeline/meta", errors=SPAN_ERRORS, needs="link")
     def meta(self, query: MetaQuery) -> TimelineMeta:
-        """What is on the timeline."""
+        """Return the tracks and the properties of the timeline."""
         span, trace = self._chosen(query)
-        # The profile goes over all events; a page draws without it first.
+        # The profile reads all events. The web UI first draws the timeline without it.
         profile = {} if query.minimap == "0" else busy_profile(trace)
         minimap = {name: np.round(share, 4).tolist() for name, share in profile.items()}
         return timeline_meta(trace, span.summary.fingerprint if span.summary else "", minimap)
 
     @get("/timeline/tile", media=BINARY_TYPE, errors=SPAN_ERRORS, needs="link")
     def tile(self, query: TileQuery) -> Response:
-        """A tile of a group of tracks."""
+        """Return a tile of a group of tracks."""
         trace = self._chosen(query)[1]
         groups = track_groups(trace)
         group = groups[check_range("group", query.group, len(groups) - 1)]
@@ -217,7 +223,7 @@ class Timeline(Resource):
 
     @get("/timeline/counter", media=BINARY_TYPE, errors=SPAN_ERRORS, needs="link")
     def counter(self, query: CounterQuery) -> Response:
-        """A tile of a counter."""
+        """Return a tile of a counter."""
         trace = self._chosen(query)[1]
         counter = counter_tracks(trace).get(query.track)
         if counter is None:
@@ -226,23 +232,23 @@ class Timeline(Resource):
 
     @get("/timeline/path", media=BINARY_TYPE, errors=SPAN_ERRORS, needs="link")
     def path(self, query: PathQuery) -> Response:
-        """A tile of the critical path; its lanes are tracks."""
+        """Return a tile of the critical path. Its lanes are tracks."""
         trace = self._chosen(query)[1]
         return _tile_response(path_tile_bytes(trace, path_pieces(trace), query.level, query.index), query)
 
     @get("/timeline/strings", errors=SPAN_ERRORS, needs="link")
     def strings(self, query: StringsQuery) -> TimelineStrings:
-        """The dictionary that tiles number."""
-        every = self._chosen(query)[1].strings
-        return TimelineStrings(list(every[query.offset : query.offset + query.limit]), len(every))
+        """Return a part of the dictionary. Tiles refer to its indices."""
+        strings = self._chosen(query)[1].strings
+        return TimelineStrings(list(strings[query.offset : query.offset + query.limit]), len(strings))
 
     @get("/timeline/event", errors=SPAN_ERRORS, needs="link")
     def event(self, query: EventQuery) -> TimelineEvent:
-        """Everything about one event."""
+        """Return the details of an event."""
         span, trace = self._chosen(query)
         row = check_range("event", query.event, len(trace.events) - 1)
         event = event_details(trace, row)
-        if query.arguments != "0":  # they stand in the file itself, which takes longer than all the rest
+        if query.arguments != "0":  # reading them from the file takes longest
             self._logdir.ensure_local(span.log_file.path)
             event.arguments = _read_arguments(span.log_file.path, int(trace.events.row[row]))
             event.slack_ns = slack_ns(trace, row)
@@ -250,7 +256,7 @@ class Timeline(Resource):
 
     @get("/timeline/search", errors=SPAN_ERRORS, needs="link")
     def search(self, query: SearchQuery) -> TimelineHits:
-        """Events by name."""
+        """Search for events by name."""
         trace = self._chosen(query)[1]
         hits = search_events(trace, query.text, query.exact)
         rows: list[int] = hits.rows[: query.limit].tolist()
@@ -258,7 +264,7 @@ class Timeline(Resource):
 
     @get("/timeline/longest", errors=SPAN_ERRORS, needs="link")
     def longest(self, query: LongestQuery) -> EventLocation:
-        """The longest event of a name."""
+        """Return the longest event of a name."""
         trace = self._chosen(query)[1]
         row = longest_event_named(trace, query.name, query.where == "device" if query.where else None)
         if row < 0:
@@ -270,13 +276,13 @@ class Timeline(Resource):
 
     @get("/timeline/occurrence", errors=SPAN_ERRORS, needs="link")
     def occurrence(self, query: OccurrenceQuery) -> Occurrence:
-        """The same event in another trace: of its name, as often before it in the step."""
+        """Return the same event in another trace: same name and same position in the step."""
         trace = self._chosen(query)[1]
         return find_occurrence(trace, query.name, TrackKind[query.kind.upper()], query.step or None, query.nth)
 
     @get("/timeline/window", errors=SPAN_ERRORS, needs="link")
     def window(self, query: WindowTableQuery) -> TimelineWindow:
-        """What ran in a window."""
+        """Return the events in a time window."""
         trace = self._chosen(query)[1]
         low, high, tracks = _window(trace, query)
         answer = TimelineWindow(
@@ -289,7 +295,7 @@ class Timeline(Resource):
 
     @get("/timeline/export", errors=SPAN_ERRORS, needs="link")
     def export(self, query: WindowQuery) -> Response:
-        """A window as Chrome JSON."""
+        """Export a time window as Chrome JSON."""
         span, trace = self._chosen(query)
         self._logdir.ensure_local(span.log_file.path)
         response = bytes_response(_chrome_json(trace, *_window(trace, query), span.log_file.path), "application/json")
@@ -298,22 +304,22 @@ class Timeline(Resource):
 
     @get("/timeline/alignment", errors=SPAN_ERRORS, needs="link")
     def alignment(self, query: AlignmentQuery) -> AlignmentAnswer:
-        """Clock offsets of the workers of a run."""
+        """Return the clock offsets of the workers of a run."""
         listing = self._visible.listing()
-        named = [name for name in query.workers.split(",") if name]
-        spans = worker_spans(self._logdir, listing, query.run, query.span, named)
+        names = [name for name in query.workers.split(",") if name]
+        spans = worker_spans(self._logdir, listing, query.run, query.span, names)
         parts = [self._part(span) for _, span in spans]
         calls = match_calls([part.collectives for part in parts])
-        chosen = np.concatenate([part.is_in_step(query.step) for part in parts]) if query.step else None
+        in_step = np.concatenate([part.is_in_step(query.step) for part in parts]) if query.step else None
         clocks = [part.clock for part in parts]
-        found = clock_offsets(clocks, calls, chosen)
-        later = [clock.first_ns - clocks[0].first_ns for clock in clocks]
-        rows = zip(spans, found, later, strict=True)
+        offsets = clock_offsets(clocks, calls, in_step)
+        delays_ns = [clock.first_ns - clocks[0].first_ns for clock in clocks]
+        rows = zip(spans, offsets, delays_ns, strict=True)
         trim_heap()
         return AlignmentAnswer([_alignment_row(name, offset, ns) for (name, _), offset, ns in rows])
 
     def _part(self, span: Span) -> RankSummary:
-        """What views of a run take of a worker; no events are opened where it is kept."""
+        """Return a worker's summary for run views. If the summary is cached, the trace is not opened."""
         fingerprint, distributed = require_summary(self._logdir, span).fingerprint, view("distributed")
         part = load_or_compute_part(
             self._logdir.cache, distributed, fingerprint, lambda: load_trace(self._logdir, span)
@@ -322,7 +328,7 @@ class Timeline(Resource):
 
 
 def _tile_response(body: bytes, query: TileQuery | PathQuery) -> Response:
-    """A tile: its address holds the file's version, so it never changes."""
+    """Return the response of a tile. It is immutable if the URL contains the file's version."""
     response = bytes_response(body, "application/octet-stream")
     if query.v:
         response.headers["Cache-Control"] = "private, max-age=31536000, immutable"
@@ -330,9 +336,10 @@ def _tile_response(body: bytes, query: TileQuery | PathQuery) -> Response:
 
 
 def _alignment_row(worker: str, offset: ClockOffset, later_ns: int) -> Alignment:
-    """For times that count from a trace's first event, which is `later_ns` after the first trace's own.
+    """Return a worker's offset for times that count from the worker's first event.
 
-    Without clocks the page lets all traces begin together, and the residual tells what that leaves.
+    That event is `later_ns` after the first worker's first event. Without clocks, the web UI aligns the starts of all
+    traces, and the residual is the remaining difference.
     """
     clock, residual = offset.clock_ns, offset.residual_ns
     return Alignment(
@@ -344,7 +351,7 @@ def _alignment_row(worker: str, offset: ClockOffset, later_ns: int) -> Alignment
 
 
 def _read_arguments(path: str, row: int) -> object:
-    """The raw arguments of an event, None when its file is gone."""
+    """Return the raw arguments of an event, or `None` if the file was deleted."""
     try:
         return _parse_arguments(raw_events(path, {row}).get(row))
     except SourceError:
@@ -352,7 +359,7 @@ def _read_arguments(path: str, row: int) -> object:
 
 
 def _parse_arguments(text: str | None) -> object:
-    """The arguments in an event's text, None when it is damaged."""
+    """Return the arguments in an event's text, or `None` if the text is invalid."""
     try:
         entry: object = json.loads(text) if text else None
     except ValueError:
@@ -361,9 +368,9 @@ def _parse_arguments(text: str | None) -> object:
 
 
 def _window(trace: Trace, query: WindowQuery) -> tuple[int, int, list[int]]:
-    """The window that a request names, in the trace's own time, and its tracks (all by default)."""
-    origin, until = trace.span_ns
-    low, high = query.start_ns + origin, until if query.end_ns is None else query.end_ns + origin
+    """Return the requested window in the trace's own time, and its tracks (default: all)."""
+    origin, end = trace.span_ns
+    low, high = query.start_ns + origin, end if query.end_ns is None else query.end_ns + origin
     if high <= low:
         raise BadParameter(
             msg("server.window_ends_before_starts", "the window ends before it starts"),
@@ -376,7 +383,7 @@ def _window(trace: Trace, query: WindowQuery) -> tuple[int, int, list[int]]:
 
 
 def _chrome_json(trace: Trace, low: int, high: int, tracks: list[int], path: str) -> bytes:
-    """The events of a window with their arguments, in a form that Perfetto opens."""
+    """Return the events of a window with their arguments, as Chrome JSON that Perfetto opens."""
     rows = events_in_window(trace, low, high, tracks)
     if len(rows) > MAX_EXPORTED_EVENTS:
         raise BadParameter(
@@ -388,7 +395,9 @@ def _chrome_json(trace: Trace, low: int, high: int, tracks: list[int], path: str
         )
     texts = raw_events(path, {int(r) for r in trace.events.row[rows]})
     entries = (_chrome_event(trace, row, texts.pop(int(trace.events.row[row]), None)) for row in rows.tolist())
-    lines = ", ".join(json.dumps(entry, ensure_ascii=False) for entry in entries)  # a text takes a fifth of its objects
+    lines = ", ".join(
+        json.dumps(entry, ensure_ascii=False) for entry in entries
+    )  # a text takes a fifth of the memory of its objects
     return f'{{"displayTimeUnit": "ns", "traceEvents": [{lines}]}}'.encode("utf-8", "surrogatepass")
 
 

@@ -1,4 +1,4 @@
-"""Runs of one name over time."""
+"""Trends: metrics of runs with the same name over time."""
 
 from __future__ import annotations
 
@@ -35,18 +35,22 @@ from visualprof.views.trend.series import (
 
 
 class TrendQuery(Query):
-    """Which figure, and which series is drawn."""
+    """The metric, and the series that the chart shows."""
 
     hint = msg("server.figures_series_listed_api", "figures and series are listed by /api/v1/trend")
 
-    metric: Annotated[str, Meta(description="a figure, e.g. step.total; the first that is known when absent")] = ""
-    series: Annotated[str, Meta(description="the one that is drawn; the first when absent")] = ""
+    metric: Annotated[str, Meta(description="metric, e.g. step.total; the first available one when absent")] = ""
+    series: Annotated[str, Meta(description="series that the chart shows; the first one when absent")] = ""
 
 
 class TrendAnswer(Trend):
-    """A figure of runs over time. measurements: of the series that is drawn. waiting: recordings still to be looked at.
+    """A metric of runs over time.
 
-    charts: trend.
+    Attributes:
+        measurements: Measurements of the series that the chart shows.
+        shown: The series that the chart shows.
+        waiting: Number of recordings whose metrics are not computed yet.
+        charts: `trend`.
     """
 
     shown: str
@@ -55,105 +59,105 @@ class TrendAnswer(Trend):
 
 
 class FigureCollector:
-    """Figures of recordings, worked out one after another by a thread while somebody asks for them."""
+    """A thread that computes the metrics of recordings one after another, as long as requests ask for them."""
 
     def __init__(self, logdir: LogDirectory) -> None:
         self._logdir = logdir
-        self._known: dict[str, Figures] = {}
-        self._asked: dict[str, Span] = {}
+        self._computed: dict[str, Figures] = {}
+        self._requested: dict[str, Span] = {}
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
 
     def get(self, spans: Iterable[Span]) -> dict[str, Figures]:
-        """What is known by now of parsed spans, by fingerprint; the others are next."""
-        asked = {span.summary.fingerprint: span for span in spans if span.summary}
+        """Return the metrics computed so far of parsed spans, by fingerprint, and queue the other spans."""
+        requested = {span.summary.fingerprint: span for span in spans if span.summary}
         with self._lock:
-            known = {name: self._known[name] for name in asked if name in self._known}
-            self._asked = {name: span for name, span in asked.items() if name not in known}
-            if self._asked and self._thread is None:
+            computed = {name: self._computed[name] for name in requested if name in self._computed}
+            self._requested = {name: span for name, span in requested.items() if name not in computed}
+            if self._requested and self._thread is None:
                 self._thread = threading.Thread(target=self._work, name="trend", daemon=True)
                 self._thread.start()
-        return known
+        return computed
 
     def _work(self) -> None:
         while True:
             with self._lock:
-                if not self._asked:
+                if not self._requested:
                     self._thread = None
                     return
-                fingerprint, span = self._asked.popitem()
-            figures = self._figures(fingerprint, span)
+                fingerprint, span = self._requested.popitem()
+            figures = self._compute_figures(fingerprint, span)
             if figures is not None:
                 with self._lock:
-                    self._known[fingerprint] = figures
+                    self._computed[fingerprint] = figures
 
-    def _figures(self, fingerprint: str, span: Span) -> Figures | None:
-        """Of one span; None where its columns are gone, which are read again then."""
-        place = CachedAnswer(self._logdir.cache, VIEW, VIEW.parse({}), (fingerprint,))
-        kept = place.load()
-        if kept is None:
+    def _compute_figures(self, fingerprint: str, span: Span) -> Figures | None:
+        """Return the metrics of a span, or `None` if its columns are no longer cached and have to be parsed again."""
+        cached_answer = CachedAnswer(self._logdir.cache, VIEW, VIEW.parse({}), (fingerprint,))
+        figures = cached_answer.load()
+        if figures is None:
             trace = self._logdir.cache.load(fingerprint) or self._logdir.open(span)
             if trace is None:
                 return None
-            kept = place.compute_and_store(lambda: VIEW.compute(trace, VIEW.parse({})))
-        assert isinstance(kept, Figures)
-        return kept
+            figures = cached_answer.compute_and_store(lambda: VIEW.compute(trace, VIEW.parse({})))
+        assert isinstance(figures, Figures)
+        return figures
 
 
 class Trends(Resource):
-    """The route over what the log directories hold."""
+    """The route for trends."""
 
     def __init__(self, logdir: LogDirectory, visible: Visible, reports: Reports) -> None:
         self._visible, self._reports = visible, reports
-        self._following, self._results = FigureCollector(logdir), ResultCache[TrendAnswer]()
+        self._collector, self._results = FigureCollector(logdir), ResultCache[TrendAnswer]()
 
-    @get("/trend", errors={400: "there is no such figure"}, needs="link")
+    @get("/trend", errors={400: "there is no such metric"}, needs="link")
     def trend(self, query: TrendQuery) -> TrendAnswer:
-        """A figure of everything that was measured more than once, what became worse first."""
+        """Return a metric of everything that was measured more than once, the largest regression first."""
         listing, (revision, reports) = self._visible.listing(), self._reports.current()
         recordings = _repeated_recordings(listing.runs)
         spans = [span for _, span in recordings]
-        known = self._following.get(spans)
+        computed = self._collector.get(spans)
         waiting = sum(span.state in ("waiting", "parsing") for span in spans)
-        waiting += sum(span.summary is not None and span.summary.fingerprint not in known for span in spans)
+        waiting += sum(span.summary is not None and span.summary.fingerprint not in computed for span in spans)
 
         def measured() -> Iterable[Measured]:
             for run, span in recordings:
-                figures = known.get(span.summary.fingerprint) if span.summary else None
+                figures = computed.get(span.summary.fingerprint) if span.summary else None
                 if figures:
                     yield measure_recording(run, span, figures)
             for report in reports:
                 yield from measure_report(report)
 
-        def worked_out() -> TrendAnswer:
-            whole = trend(measured(), query.metric)
-            names = list(whole.series.columns.series)
+        def compute_trend() -> TrendAnswer:
+            result = trend(measured(), query.metric)
+            names = list(result.series.columns.series)
             shown = query.series if query.series in names else next(iter(names), "")
             return TrendAnswer(
-                metric=whole.metric,
-                metrics=whole.metrics,
-                alone=whole.alone
+                metric=result.metric,
+                metrics=result.metrics,
+                alone=result.alone
                 + sum(bool(run.workers) for run in listing.runs)
                 - len({run.id for run, _ in recordings}),
-                series=whole.series,
-                measurements=select_rows(whole.measurements, Selection(equal={"series": shown})),
+                series=result.series,
+                measurements=select_rows(result.measurements, Selection(equal={"series": shown})),
                 shown=shown,
                 waiting=waiting,
-                charts={"trend": option} if (option := series_chart(whole, shown)) else {},
+                charts={"trend": option} if (option := series_chart(result, shown)) else {},
             )
 
-        key = (self._visible.version, listing.revision, revision, len(known), waiting, query.metric, query.series)
-        return self._results.get(key, worked_out)
+        key = (self._visible.version, listing.revision, revision, len(computed), waiting, query.metric, query.series)
+        return self._results.get(key, compute_trend)
 
 
 def _repeated_recordings(runs: Iterable[Run]) -> list[tuple[Run, Span]]:
-    """The newest recordings of each name that more than one has, with their runs."""
-    every = [(series_named(run), run, span) for run, span in followed_recordings(runs)]
-    every.sort(key=lambda one: -one[2].version.mtime_ns)
-    count, taken = Counter(name for name, _, _ in every), Counter[str]()
-    out = list[tuple[Run, Span]]()
-    for name, run, span in every:
-        taken[name] += 1
-        if count[name] > 1 and taken[name] <= MAX_MEASUREMENTS:
-            out.append((run, span))
-    return out
+    """Return the newest recordings of each name that occurs more than once, with their runs."""
+    recordings = [(series_named(run), run, span) for run, span in followed_recordings(runs)]
+    recordings.sort(key=lambda recording: -recording[2].version.mtime_ns)
+    count, selected = Counter(name for name, _, _ in recordings), Counter[str]()
+    repeated = list[tuple[Run, Span]]()
+    for name, run, span in recordings:
+        selected[name] += 1
+        if count[name] > 1 and selected[name] <= MAX_MEASUREMENTS:
+            repeated.append((run, span))
+    return repeated

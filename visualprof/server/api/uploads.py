@@ -1,4 +1,4 @@
-"""Uploads: models and arrays for jobs; the models are also on the Graph page."""
+"""Upload models and arrays for jobs. Uploaded models also appear on the Graph page."""
 
 from __future__ import annotations
 
@@ -47,10 +47,18 @@ _DIRECT_ERRORS = {
 
 
 class UploadedModel(msgspec.Struct):
-    """What the file of a model says. dims: named dimensions with a size to start from. backends: that load it.
+    """Contents of a model file.
 
-    fixed_inputs: whether it says names, types and dimensions of its inputs for good; else a job may change them.
-    external: files beside it in which its weights lie; a job names them as parts of the model.
+    Attributes:
+        format: Format of the model.
+        inputs: Inputs of the model.
+        outputs: Outputs of the model.
+        dims: Named dimensions with a suggested size.
+        backends: Backends that can load the model.
+        warnings: Warnings about the file.
+        fixed_inputs: Whether the file fixes the names, types and dimensions of its inputs. Otherwise a job may change
+            them.
+        external: Files that contain the model's weights. A job names them as parts of the model.
     """
 
     format: str
@@ -64,10 +72,17 @@ class UploadedModel(msgspec.Struct):
 
 
 class UploadAnswer(msgspec.Struct, kw_only=True):
-    """A file that was kept; its blob is named by jobs. graph: id of a model for the Graph page, else null.
+    """A stored file.
 
-    kind: a part has weights of a model. others: further files of the same upload, where it was an archive: the other
-    arrays of an .npz, the parts of a model.
+    Attributes:
+        blob: Id by which jobs refer to the file.
+        name: Name of the file.
+        size_bytes: Size of the file.
+        kind: Kind of the file. A `part` contains weights of a model.
+        model: Contents of a model, else null.
+        array: Contents of an array, else null.
+        graph: Id of a model on the Graph page, else null.
+        others: Further files of an uploaded archive: the other arrays of an .npz file, or the parts of a model.
     """
 
     blob: str
@@ -83,11 +98,17 @@ class UploadAnswer(msgspec.Struct, kw_only=True):
 class JobUploadQuery(UploadQuery, kw_only=True):
     """A file for a job."""
 
-    part: Annotated[bool, Meta(description="it has weights of a model: nothing is looked for in it")] = False
+    part: Annotated[bool, Meta(description="the file contains weights of a model and is not inspected")] = False
 
 
 class ExistingFile(msgspec.Struct):
-    """A file for a job that may be here. blob: its sha256. part: it has weights of a model."""
+    """A file for a job that may already be stored.
+
+    Attributes:
+        blob: sha256 of the file.
+        name: Name of the file.
+        part: Whether the file contains weights of a model.
+    """
 
     blob: str
     name: str
@@ -95,9 +116,13 @@ class ExistingFile(msgspec.Struct):
 
 
 class AnnouncedFile(msgspec.Struct, forbid_unknown_fields=True):
-    """A file for a job that is to be sent to a bucket. blob: its sha256, by which it goes on where it broke off.
+    """A file for a job that will be uploaded to a bucket.
 
-    part: it has weights of a model.
+    Attributes:
+        name: Name of the file.
+        size_bytes: Size of the file.
+        blob: sha256 of the file, which allows to resume an interrupted upload, or "".
+        part: Whether the file contains weights of a model.
     """
 
     name: str
@@ -107,9 +132,13 @@ class AnnouncedFile(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class UploadTarget(msgspec.Struct):
-    """Where bytes go: each part by PUT, of so many bytes from there on, to its own address, good for 15 minutes.
+    """The upload URLs of a file. Each part is uploaded by PUT to its own URL, which is valid for 15 minutes.
 
-    have_bytes: that are there. parts: those that are missing, of a large file the next ones; none: all is there.
+    Attributes:
+        upload: Id of the upload.
+        have_bytes: Bytes that are already stored.
+        parts: Missing parts with their offsets and sizes. Of a large file only the next parts. Empty: nothing is
+            missing.
     """
 
     upload: str
@@ -118,28 +147,34 @@ class UploadTarget(msgspec.Struct):
 
 
 class FilesAnswer(msgspec.Struct):
-    """What a job was submitted with, the model first, or what was asked for; files that are not here are left out."""
+    """Requested files, or the files of a job, the model first. Deleted files are left out."""
 
     files: list[UploadAnswer]
 
 
 class Uploads(Resource):
-    """The routes; models: those of the Graph page, which then has the uploaded ones too."""
+    """The routes for uploads. Uploaded models are also added to `models`, the models of the Graph page."""
 
     def __init__(self, job_service: JobService, visible: Visible, models: Models) -> None:
         self._job_service, self._visible = job_service, visible
         models.add_source(lambda id: _model_entries(job_service, id), lambda path: ensure_local(job_service, path))
 
     @mutation(
-        "POST", "/uploads", status=201, content="application/octet-stream",
+        "POST",
+        "/uploads",
+        status=201,
+        content="application/octet-stream",
         errors={
-            **READ_ONLY_ERROR, 409: "files go to a bucket", 413: "too large", 422: "no model or array that can be used",
+            **READ_ONLY_ERROR,
+            409: "files are uploaded to a bucket",
+            413: "too large",
+            422: "not a usable model or array",
             429: "a quota is used up",
             507: "the disk is full",
         },
-    )  # fmt: skip
+    )
     def upload(self, query: JobUploadQuery) -> UploadAnswer:
-        """Keep a model, a file with weights of it, or arrays for jobs."""
+        """Upload a model, a file with weights of a model, or arrays for jobs."""
         self._visible.check_upload_quota(request.content_length or 0)
         return self._combined_answer(
             save_upload(self._job_service, query.name, request.stream.read, query.part, self._visible.has_upload)
@@ -149,37 +184,37 @@ class Uploads(Resource):
         "POST", "/uploads/direct", status=201, errors={**_DIRECT_ERRORS, 413: "too large", 429: "a quota is used up"}
     )
     def announce(self, body: AnnouncedFile) -> UploadTarget:
-        """Announce a file that is sent to the bucket; the answer says where."""
-        upload, way = begin_upload(
+        """Announce a file that is uploaded to the bucket, and return where to upload it."""
+        upload, plan = begin_upload(
             self._job_service, current_principal().user, body.name, body.size_bytes, body.blob, body.part
         )
-        return UploadTarget(upload, way.have, way.parts)
+        return UploadTarget(upload, plan.have, plan.parts)
 
     @get("/uploads/direct/<upload>", errors=_DIRECT_ERRORS, needs="member")
     def missing(self, upload: str) -> UploadTarget:
-        """What is missing of an announced file, with new addresses."""
-        way = resume_upload(self._job_service, current_principal().user, upload)
-        return UploadTarget(upload, way.have, way.parts)
+        """Return the missing parts of an announced file, with new URLs."""
+        plan = resume_upload(self._job_service, current_principal().user, upload)
+        return UploadTarget(upload, plan.have, plan.parts)
 
     @mutation(
         "POST", "/uploads/direct/<upload>", status=201,
-        errors={**_DIRECT_ERRORS, 422: "not all there, or not what was announced, or of no use",
+        errors={**_DIRECT_ERRORS, 422: "the file is incomplete, differs from the announcement or is not usable",
                 429: "a quota is used up"},
     )  # fmt: skip
     def arrived(self, upload: str) -> UploadAnswer:
-        """Keep an announced file, once all of it was sent."""
+        """Finish the upload of an announced file."""
         return self._combined_answer(
             finish_upload(self._job_service, current_principal().user, upload, self._visible.has_upload)
         )
 
     @mutation("DELETE", "/uploads/direct/<upload>", status=204, errors=_DIRECT_ERRORS)
     def give_up(self, upload: str) -> None:
-        """Await an announced file no more."""
+        """Cancel the upload of an announced file."""
         cancel_upload(self._job_service, current_principal().user, upload)
 
     @mutation("POST", "/uploads/known", errors=READ_ONLY_ERROR)
     def reuse(self, body: ExistingFile) -> FilesAnswer:
-        """Store an already uploaded file under another name, without sending its bytes again."""
+        """Reuse a stored file under another name, without uploading it again."""
         if not self._visible.has_upload(body.blob):
             return FilesAnswer([])
         try:
@@ -191,13 +226,13 @@ class Uploads(Resource):
 
     @get("/jobs/<job>/files", errors={404: "there is no such job"})
     def files(self, job: str) -> FilesAnswer:
-        """The model and arrays of a job."""
-        found = self._visible.job(
+        """List the model and arrays of a job."""
+        queued_job = self._visible.job(
             self._job_service.require(msg("server.no_job_ever_submitted", "no job was ever submitted here")), job
         )
-        submitted = found.request
+        submitted = queued_job.request
         others = [blob for blob in submitted.blobs if blob != submitted.model.blob]
-        return job_files(self._job_service, submitted.model, others, found.owner)
+        return job_files(self._job_service, submitted.model, others, queued_job.owner)
 
     def _combined_answer(self, uploads: Sequence[UploadedFile]) -> UploadAnswer:
         self._hold(uploads)
@@ -214,16 +249,19 @@ class Uploads(Resource):
 
 
 def job_files(job_service: JobService, model: ModelRef, others: Sequence[str], owner: str | None) -> FilesAnswer:
-    """A model and other files as their owner calls them."""
+    """Return a model and other files under the names that their owner uses."""
     files = [_upload_answer(upload) for upload in stored_uploads(job_service, [model.blob, *others], owner)]
     for file in files:
         if file.blob == model.blob:
-            file.name = model.name  # others may have uploaded it under another
+            file.name = model.name  # another user may have uploaded it under another name
     return FilesAnswer(files)
 
 
 def _model_entries(job_service: JobService, id: str) -> list[Entry]:
-    """The uploaded models, or that of an id; without them the Graph page still has those of the log directories."""
+    """Return the uploaded models, or the model with the given id.
+
+    If the queue is not available, only the models of the log directories are shown.
+    """
     try:
         models = stored_models(job_service, current_principal().viewer, id)
     except VisualprofError as error:
@@ -233,22 +271,14 @@ def _model_entries(job_service: JobService, id: str) -> list[Entry]:
 
 
 def _upload_answer(upload: UploadedFile) -> UploadAnswer:
-    content, blob = upload.content, upload.blob
-    if isinstance(content, InspectedArray):
-        return UploadAnswer(
-            blob=blob, name=upload.name, size_bytes=upload.size, kind="array", model=None, array=content, graph=None
-        )
-    if isinstance(content, InspectedPart):
-        return UploadAnswer(
-            blob=blob, name=upload.name, size_bytes=upload.size, kind="part", model=None, array=None, graph=None
-        )
-    model = build_row(UploadedModel, content)
+    content = upload.content
+    model = None if isinstance(content, InspectedArray | InspectedPart) else content
     return UploadAnswer(
-        blob=blob,
+        blob=upload.blob,
         name=upload.name,
         size_bytes=upload.size,
-        kind="model",
-        model=model,
-        array=None,
-        graph=graph_id(blob, content.format),
+        kind="model" if model else "array" if isinstance(content, InspectedArray) else "part",
+        model=build_row(UploadedModel, model) if model else None,
+        array=content if isinstance(content, InspectedArray) else None,
+        graph=graph_id(upload.blob, model.format) if model else None,
     )

@@ -1,4 +1,4 @@
-"""People: one's own account, and for administrators everybody's, with the log of what was done."""
+"""Accounts: the current user's own account, and for administrators all accounts and the audit log."""
 
 from __future__ import annotations
 
@@ -29,7 +29,16 @@ MAX_AUDIT_EVENTS = 1000
 
 
 class SessionRow(msgspec.Struct):
-    """A browser that is logged in. current: the one that asks."""
+    """A browser in which the user is logged in.
+
+    Attributes:
+        id: Id of the session.
+        begun_ns: Time of the login.
+        seen_ns: Time of the last request.
+        address: Network address of the browser.
+        browser: Name of the browser.
+        current: Whether this browser sent the request.
+    """
 
     id: str
     begun_ns: int
@@ -40,9 +49,15 @@ class SessionRow(msgspec.Struct):
 
 
 class AccountAnswer(msgspec.Struct):
-    """Where one is logged in, one's tokens, and what one may have and has.
+    """Sessions, tokens and quota of the current user.
 
-    password: one has one, and may change it. new_token: shown this once, else null.
+    Attributes:
+        sessions: Browsers in which the user is logged in.
+        tokens: Access tokens.
+        quota: The user's limits.
+        used: The user's usage.
+        password: Whether the user has a password and may change it.
+        new_token: A new token. Shown only once, null otherwise.
     """
 
     sessions: list[SessionRow]
@@ -54,14 +69,20 @@ class AccountAnswer(msgspec.Struct):
 
 
 class PasswordChange(msgspec.Struct, forbid_unknown_fields=True):
-    """One's own password."""
+    """The current user's old and new password."""
 
     old: str
     new: str
 
 
 class NewToken(msgspec.Struct, forbid_unknown_fields=True):
-    """A token to be made. days: how long it lasts."""
+    """A token to create.
+
+    Attributes:
+        name: Name of the token.
+        role: Role of the token.
+        days: Lifetime in days.
+    """
 
     name: str
     role: Role = "member"
@@ -69,14 +90,19 @@ class NewToken(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class UsersAnswer(msgspec.Struct):
-    """Everybody by address. code: of an invitation or for a new password; shown this once, null otherwise."""
+    """All users, by address.
+
+    Attributes:
+        users: The users.
+        code: Code of an invitation or for a new password. Shown only once, null otherwise.
+    """
 
     users: list[User]
     code: str | None = None
 
 
 class NewUser(msgspec.Struct, forbid_unknown_fields=True):
-    """An account that an administrator makes."""
+    """An account that an administrator creates."""
 
     email: str
     password: str
@@ -85,7 +111,7 @@ class NewUser(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class UserChange(msgspec.Struct, forbid_unknown_fields=True):
-    """What an administrator may change of somebody; what is absent stays."""
+    """Changes that an administrator makes to an account. Absent fields keep their value."""
 
     name: str | None = None
     role: Role | None = None
@@ -94,40 +120,45 @@ class UserChange(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Invitation(msgspec.Struct, forbid_unknown_fields=True):
-    """Whom to invite; without an address whoever has the code, where people register by it."""
+    """An invitation of a user.
+
+    Attributes:
+        email: Address of the user. Without an address, anyone with the code may register, if registration needs codes.
+        role: Role of the new account.
+    """
 
     email: str = ""
     role: Role = "member"
 
 
 class AuditQuery(Query):
-    """A page of the log."""
+    """A page of the audit log."""
 
     before: Annotated[int, Meta(ge=1, le=2**53, description="only rows with a lower number")] | None = None
-    limit: Annotated[int, Meta(ge=1, le=MAX_AUDIT_EVENTS, description="rows at most")] = 100
+    limit: Annotated[int, Meta(ge=1, le=MAX_AUDIT_EVENTS, description="maximum number of rows")] = 100
     format: Annotated[str, Meta(pattern="^(json|csv)$", description="json or csv")] = "json"
 
 
 class AuditAnswer(msgspec.Struct):
-    """The log, the newest first."""
+    """Rows of the audit log, newest first."""
 
     deeds: list[AuditEvent]
 
 
 class Users(Resource):
-    """The routes over the accounts of a server."""
+    """The routes for accounts."""
 
     def __init__(self, settings: Settings, accounts: Accounts | None) -> None:
         self._settings, self._accounts = settings, accounts
 
     @get("/account", errors={404: "there are no accounts"})
     def account(self) -> AccountAnswer:
-        """One's own account."""
+        """Return the current user's account."""
         return self._account_answer()
 
-    @mutation("POST", "/account/password", errors={401: "the old one is wrong"}, needs="viewer")
+    @mutation("POST", "/account/password", errors={401: "the old password is wrong"}, needs="viewer")
     def password(self, body: PasswordChange) -> AccountAnswer:
-        """Change one's own password; every session and token ends."""
+        """Change the current user's password. Every session and token ends."""
         require_password_login(self._accounts, self._settings).users.change_password(
             current_actor(), body.old, body.new
         )
@@ -139,33 +170,33 @@ class Users(Resource):
         require_accounts(self._accounts).sessions.end(current_actor(), session)
         return self._account_answer()
 
-    @mutation("POST", "/account/tokens", status=201, errors={400: "a wrong name, role or time"}, needs="viewer")
+    @mutation("POST", "/account/tokens", status=201, errors={400: "invalid name, role or lifetime"}, needs="viewer")
     def make_token(self, body: NewToken) -> AccountAnswer:
-        """Make a token."""
+        """Create a token."""
         return self._account_answer(
             require_accounts(self._accounts).sessions.create_token(current_actor(), body.name, body.role, body.days)
         )
 
     @mutation("DELETE", "/account/tokens/<token>", errors={404: "there is no such token"}, needs="viewer")
     def end_token(self, token: str) -> AccountAnswer:
-        """End a token."""
+        """Revoke a token."""
         require_accounts(self._accounts).sessions.revoke_token(current_actor(), token)
         return self._account_answer()
 
     @get("/users", errors={404: "there are no accounts"}, needs="admin")
     def users(self) -> UsersAnswer:
-        """Everybody."""
+        """List all users."""
         return self._everybody()
 
     @mutation("POST", "/users", status=201, errors={409: "the address is taken"}, needs="admin")
     def create(self, body: NewUser) -> UsersAnswer:
-        """Make an account."""
+        """Create an account."""
         require_accounts(self._accounts).users.create(current_actor(), body.email, body.name, body.role, body.password)
         return self._everybody()
 
-    @mutation("PATCH", "/users/<user>", errors={**USER_ERRORS, 409: "nobody would be administrator"}, needs="admin")
+    @mutation("PATCH", "/users/<user>", errors={**USER_ERRORS, 409: "no administrator would be left"}, needs="admin")
     def change_user(self, user: str, body: UserChange) -> UsersAnswer:
-        """Change somebody's account."""
+        """Change an account."""
         users = require_accounts(self._accounts).users
         if body.password is not None:
             users.set_password(current_actor(), user, body.password)
@@ -174,12 +205,12 @@ class Users(Resource):
 
     @mutation("POST", "/users/<user>/password", errors=USER_ERRORS, needs="admin")
     def offer_password(self, user: str) -> UsersAnswer:
-        """A code by which somebody sets a new password."""
+        """Create a code with which a user sets a new password."""
         return self._everybody(require_accounts(self._accounts).users.reset_code(current_actor(), user))
 
-    @mutation("POST", "/invitations", status=201, errors={400: "no address"}, needs="admin")
+    @mutation("POST", "/invitations", status=201, errors={400: "invalid address"}, needs="admin")
     def invite(self, body: Invitation) -> UsersAnswer:
-        """A code by which somebody registers."""
+        """Create a code with which an invited user registers."""
         if not body.email.strip() and (self._settings.user_header or self._settings.oidc):
             raise BadParameter(
                 msg(
@@ -191,7 +222,7 @@ class Users(Resource):
 
     @get("/audit", media=("application/json", "text/csv"), errors={404: "there are no accounts"}, needs="admin")
     def log(self, query: AuditQuery) -> AuditAnswer | Response:
-        """What was done."""
+        """List the audit log."""
         rows = require_accounts(self._accounts).audit_events(query.before, query.limit)
         if query.format == "json":
             return AuditAnswer(rows)
@@ -201,12 +232,17 @@ class Users(Resource):
         return csv_response(Table(columns=columns).to_csv(), "audit")
 
     def _account_answer(self, new_token: str | None = None) -> AccountAnswer:
-        accounts, me = require_accounts(self._accounts), current_principal()
-        mine = [build_row(SessionRow, s, current=s.id == me.session) for s in accounts.sessions.for_user(me.user or "")]
-        tokens = accounts.sessions.tokens_for_user(me.user or "")
-        quota, used = accounts.quotas.get(me.user or "")
-        password = not self._settings.user_header and accounts.users.has_password(me.user or "")
-        return AccountAnswer(mine, tokens, build_row(QuotaRow, quota), build_row(UsageRow, used), password, new_token)
+        accounts, principal = require_accounts(self._accounts), current_principal()
+        sessions = [
+            build_row(SessionRow, s, current=s.id == principal.session)
+            for s in accounts.sessions.for_user(principal.user or "")
+        ]
+        tokens = accounts.sessions.tokens_for_user(principal.user or "")
+        quota, used = accounts.quotas.get(principal.user or "")
+        password = not self._settings.user_header and accounts.users.has_password(principal.user or "")
+        return AccountAnswer(
+            sessions, tokens, build_row(QuotaRow, quota), build_row(UsageRow, used), password, new_token
+        )
 
     def _everybody(self, code: str | None = None) -> UsersAnswer:
         return UsersAnswer(require_accounts(self._accounts).users.list_all(), code)

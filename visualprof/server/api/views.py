@@ -1,4 +1,4 @@
-"""The views: as JSON, as one page of a table, as CSV, as charts."""
+"""The routes for views: as JSON, as one page of a table, as CSV, as charts."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ from visualprof.views.answers.disk_cache import CachedAnswer
 from visualprof.views.answers.part_cache import load_or_compute_part
 from visualprof.views.answers.table import Answer, Selection, Table, named_table, select_rows
 
-MAX_RESULTS = 64  # results
-MAX_RUN_RESULTS = 4  # runs, of which views take what all workers have: at most 200 MB each
+MAX_RESULTS = 64  # cached results
+MAX_RUN_RESULTS = 4  # cached inputs of run views, at most 200 MB each
 _DEFAULT_LIMIT = 200
 _MAX_LIMIT = 10_000
 _MAX_TOP = 1000
@@ -45,33 +45,35 @@ _SCALARS: dict[Any, Literal["text", "integer", "number", "boolean"]] = {
 
 T = TypeVar("T")
 
-# Which rows of a table a request asks for.
-TableName = Annotated[str, Meta(description="one of the tables of a view that has several")]
+# Query parameters that select rows of a table.
+TableName = Annotated[str, Meta(description="name of a table, for views with several tables")]
 Sort = Annotated[str, Meta(description="column; the view's own order when absent")]
-Order = Annotated[Literal["asc", "desc"], Meta(description="direction")]
+Order = Annotated[Literal["asc", "desc"], Meta(description="sort direction")]
 Search = Annotated[
     str,
-    Meta(description="part of the name, any case; search.COLUMN, is.COLUMN, min.COLUMN, max.COLUMN filter by others"),
+    Meta(
+        description="part of the name, in any case; search.COLUMN, is.COLUMN, min.COLUMN, max.COLUMN filter by a column"
+    ),
 ]
 Offset = Annotated[int, Meta(ge=0, le=2**53, description="rows to skip")]
-Limit = Annotated[int, Meta(ge=0, le=_MAX_LIMIT, description="rows at most; 200 when absent, CSV: all")]
-Format = Annotated[Literal["json", "csv", "tsv"], Meta(description="of the answer")]
+Limit = Annotated[int, Meta(ge=0, le=_MAX_LIMIT, description="maximum number of rows; 200 when absent (CSV: all)")]
+Format = Annotated[Literal["json", "csv", "tsv"], Meta(description="format of the answer")]
 
 
 class SubjectQuery(Query):
-    """What a view is asked about, and its own parameters (`others`)."""
+    """The subject of a view, and the view's own parameters (`others`)."""
 
     run: Annotated[str, Meta(description="id of a run")] = ""
     worker: Annotated[str, Meta(description="id of a worker; the first one when absent")] = ""
     span: Annotated[str, Meta(description="id of a span; the first one when absent")] = ""
     model: Annotated[str, Meta(description="id of a model, for views of models")] = ""
     reports: Annotated[str, Meta(description="ids of reports, comma-separated, for views of reports")] = ""
-    top: Annotated[int, Meta(ge=0, description="slices of a pie")] | None = None
+    top: Annotated[int, Meta(ge=0, description="maximum number of slices of a pie chart")] | None = None
     others: Mapping[str, str] = msgspec.field(default_factory=dict[str, str])
 
 
 class ViewQuery(SubjectQuery):
-    """Which table of the answer, and which rows of it."""
+    """The subject of a view, and the table and rows of the answer."""
 
     table: TableName = ""
     sort: Sort = ""
@@ -83,7 +85,7 @@ class ViewQuery(SubjectQuery):
 
 
 class RowsQuery(Query):
-    """The same of an answer that is no view's."""
+    """The table and rows of an answer that does not come from a view."""
 
     table: TableName = ""
     sort: Sort = ""
@@ -96,7 +98,7 @@ class RowsQuery(Query):
 
 
 class Parameter(msgspec.Struct):
-    """A parameter of a view; `choices` when only these values are allowed."""
+    """A parameter of a view. `choices` is null if any value is allowed."""
 
     name: str
     type: Literal["text", "integer", "number", "boolean", "choice"]
@@ -105,7 +107,14 @@ class Parameter(msgspec.Struct):
 
 
 class ViewInfo(msgspec.Struct):
-    """A view and what it can be asked. subject: what it shows. charts: has it any?"""
+    """A view and its parameters.
+
+    Attributes:
+        name: Name of the view.
+        subject: Kind of data that the view shows.
+        parameters: The view's own parameters.
+        charts: Whether the view has charts.
+    """
 
     name: str
     subject: Subject
@@ -132,19 +141,19 @@ class _Entry(Generic[T]):
 
 
 class ResultCache(Generic[T]):
-    """The most recently used results. Who asks for one that is being computed waits for it."""
+    """The most recently used results. A request for a result that is being computed waits for it."""
 
-    def __init__(self, kept: int = MAX_RESULTS) -> None:
-        self._kept = kept
+    def __init__(self, max_results: int = MAX_RESULTS) -> None:
+        self._max_results = max_results
         self._entries: OrderedDict[object, _Entry[T]] = OrderedDict()
         self._lock = threading.Lock()
 
     def get(self, key: object, compute: Callable[[], T]) -> T:
-        """The kept result of the key, or a new one; an error is not kept."""
+        """Return the cached result of the key, or compute it. Errors are not cached."""
         with self._lock:
             entry = self._entries.setdefault(key, _Entry[T]())
             self._entries.move_to_end(key)
-            while len(self._entries) > self._kept:
+            while len(self._entries) > self._max_results:
                 self._entries.popitem(last=False)
         with entry.lock:
             if entry.result is None:
@@ -153,128 +162,142 @@ class ResultCache(Generic[T]):
 
 
 class Views(Resource):
-    """The routes over what the log directories hold."""
+    """The routes for views."""
 
     def __init__(self, logdir: LogDirectory, visible: Visible, models: Models, reports: Reports) -> None:
         self._logdir, self._visible = logdir, visible
         self._models, self._reports, self._results = models, reports, ResultCache[Answer]()
-        self._whole = ResultCache[msgspec.Struct](MAX_RUN_RESULTS)
+        self._run_inputs = ResultCache[msgspec.Struct](MAX_RUN_RESULTS)
 
     @get("/views", needs="link")
     def views(self) -> ViewsAnswer:
-        """Every view, in the order of the tabs."""
+        """List every view, in the order of the tabs."""
         return ViewsAnswer([ViewInfo(v.name, v.subject, list_parameters(v), v.charts is not None) for v in all_views()])
 
     @get("/view/<name>", media=("application/json", "text/csv", TSV_TYPE), errors=SPAN_ERRORS, needs="link")
     def view(self, name: str, query: ViewQuery) -> Answer | Response:
-        """A view."""
-        chosen = view(name)
+        """Return a view."""
+        selected_view = view(name)
         rows = row_selection(query)
-        # Of a run of a thousand ranks every table has thousands of rows.
-        beside = _DEFAULT_LIMIT if chosen.subject == "run" else _MAX_LIMIT
-        return table_response(name, self._compute(chosen, query)[1], query, rows, beside)
+        # Tables of a run with a thousand ranks have thousands of rows.
+        max_other_rows = _DEFAULT_LIMIT if selected_view.subject == "run" else _MAX_LIMIT
+        return table_response(name, self._compute(selected_view, query)[1], query, rows, max_other_rows)
 
     @get("/charts/<name>", errors=SPAN_ERRORS, needs="link")
     def charts(self, name: str, query: SubjectQuery) -> ChartsAnswer:
-        """The charts of a view."""
-        chosen = view(name)
-        params, result = self._compute(chosen, query)
+        """Return the charts of a view."""
+        selected_view = view(name)
+        params, result = self._compute(selected_view, query)
         top = 10 if query.top is None or hasattr(params, "top") else check_range("top", query.top, _MAX_TOP, 1)
-        return ChartsAnswer(chosen.charts(result, params, top) if chosen.charts else {})
+        return ChartsAnswer(selected_view.charts(result, params, top) if selected_view.charts else {})
 
     def answer(self, name: str, query: SubjectQuery) -> Answer:
-        """What a view shows, whole."""
+        """Return the complete answer of a view."""
         return self._compute(view(name), query)[1]
 
     def version(self, name: str, query: SubjectQuery) -> tuple[object, ...]:
-        """Differs when what a view shows does."""
+        """Return a key that changes with the contents of a view."""
         return self._subject(view(name), query, "")[0]
 
-    def _compute(self, chosen: View, query: SubjectQuery) -> tuple[Any, Answer]:
-        """The view's parameters and its answer, which is kept."""
+    def _compute(self, view: View, query: SubjectQuery) -> tuple[Any, Answer]:
+        """Return the view's parameters and its answer. The answer is cached."""
         texts = {name: text for name, text in query.others.items() if text and not name.startswith(ROW_FILTERS)}
-        if query.top is not None and any(field.name == "top" for field in fields(chosen.params)):
+        if query.top is not None and any(field.name == "top" for field in fields(view.params)):
             texts["top"] = str(query.top)
-        params = chosen.parse(texts)
-        version, subject = self._subject(chosen, query, chosen.part_key_for(params))
-        if chosen.subject == "model":  # drawn in milliseconds; kept, it would keep the whole model in memory
-            return params, chosen.compute(subject(), params)
+        params = view.parse(texts)
+        version, subject = self._subject(view, query, view.part_key_for(params))
+        if view.subject == "model":  # computed in milliseconds; caching would keep the model in memory
+            return params, view.compute(subject(), params)
 
-        def worked_out() -> Answer:
-            if chosen.subject == "reports":
-                return chosen.compute(subject(), params)
-            place = CachedAnswer(self._logdir.cache, chosen, params, version)
-            answer = place.load_or_compute(lambda: chosen.compute(subject(), params))
-            if chosen.subject == "run":  # of which a thousand parts were there for a moment
+        def compute_answer() -> Answer:
+            if view.subject == "reports":
+                return view.compute(subject(), params)
+            cached_answer = CachedAnswer(self._logdir.cache, view, params, version)
+            answer = cached_answer.load_or_compute(lambda: view.compute(subject(), params))
+            if view.subject == "run":  # computing it used the summaries of up to a thousand ranks
                 trim_heap()
             return answer
 
-        return params, self._results.get((version, chosen.name, params), worked_out)
+        return params, self._results.get((version, view.name, params), compute_answer)
 
-    def _subject(self, chosen: View, query: SubjectQuery, asked: str) -> tuple[tuple[object, ...], Callable[[], Any]]:
-        """What differs when the content does, and what opens that for a view whose answer is not kept."""
-        if chosen.subject == "model":
+    def _subject(self, view: View, query: SubjectQuery, part_key: str) -> tuple[tuple[object, ...], Callable[[], Any]]:
+        """Return a key that changes with the subject's content, and a function that loads the subject.
+
+        The function is called only if the answer is not cached.
+        """
+        if view.subject == "model":
             model = self._models.graph(_required(query, "model"))
             return (model,), lambda: model
-        if chosen.subject == "reports":
+        if view.subject == "reports":
             reports = self._reports.select([_required(query, "reports")])
             return (self._reports.current()[0], *(report.id for report in reports)), lambda: reports
         run = _required(query, "run")
-        if chosen.subject == "run":
+        if view.subject == "run":
             spans = worker_spans(self._logdir, self._visible.listing(), run, query.span)
             summaries = [require_summary(self._logdir, span) for _, span in spans]
-            if not any(chosen.name in summary.views for summary in summaries):
+            if not any(view.name in summary.views for summary in summaries):
                 raise MissingData(
-                    msg("server.run_no_data_view", f"the run {run!r} has no data for the view {chosen.name!r}"),
-                    chosen.empty_hint,
+                    msg("server.run_no_data_view", f"the run {run!r} has no data for the view {view.name!r}"),
+                    view.empty_hint,
                 )
             versions = ((name, summary.fingerprint) for (name, _), summary in zip(spans, summaries, strict=True))
             version = tuple(versions)
-            return version, lambda: self._merged(chosen, version, spans, asked)
+            return version, lambda: self._merged(view, version, spans, part_key)
         span = self._visible.listing().find(run, query.worker, query.span)
         summary = require_summary(self._logdir, span)
-        if chosen.name not in summary.views:
+        if view.name not in summary.views:
             raise MissingData(
-                msg("server.no_data_view", f"{span.log_file.name} has no data for the view {chosen.name!r}"),
+                msg("server.no_data_view", f"{span.log_file.name} has no data for the view {view.name!r}"),
                 msg("server.data", f"it has data for: {', '.join(summary.views)}"),
             )
         return (summary.fingerprint,), lambda: load_trace(self._logdir, span)
 
-    def _merged(self, chosen: View, version: tuple[object, ...], spans: list[tuple[str, Span]], asked: str) -> Any:
-        """What a view of a run takes of all workers; what several views or questions share is kept."""
+    def _merged(self, view: View, version: tuple[object, ...], spans: list[tuple[str, Span]], part_key: str) -> Any:
+        """Return the input of a run view from all workers.
+
+        Views and requests that need the same input share a cached result.
+        """
 
         def parts() -> list[tuple[str, Any]]:
-            return [(name, self._worker(chosen, span, asked)) for name, span in spans]
+            return [(name, self._worker(view, span, part_key)) for name, span in spans]
 
-        reduce = chosen.reduce
-        return self._whole.get((version, reduce, asked), lambda: reduce(parts())) if reduce else parts()
+        reduce = view.reduce
+        return self._run_inputs.get((version, reduce, part_key), lambda: reduce(parts())) if reduce else parts()
 
-    def _worker(self, chosen: View, span: Span, asked: str) -> msgspec.Struct:
-        """What a view of a run takes of one worker."""
+    def _worker(self, view: View, span: Span, part_key: str) -> msgspec.Struct:
+        """Return the input of a run view from one worker."""
         fingerprint = require_summary(self._logdir, span).fingerprint
         return load_or_compute_part(
-            self._logdir.cache, chosen, fingerprint, lambda: load_trace(self._logdir, span), asked
+            self._logdir.cache, view, fingerprint, lambda: load_trace(self._logdir, span), part_key
         )
 
 
-def list_parameters(chosen: View) -> list[Parameter]:
-    """The parameters of a view, read off its dataclass, in the order of its fields."""
-    hints = get_type_hints(chosen.params)
-    listed: list[Parameter] = []
-    for declared in fields(chosen.params):
+def list_parameters(view: View) -> list[Parameter]:
+    """Return the parameters of a view from its parameter dataclass, in the order of the fields."""
+    hints = get_type_hints(view.params)
+    parameters: list[Parameter] = []
+    for declared in fields(view.params):
         hint, default = hints[declared.name], None if declared.default is MISSING else declared.default
         if get_origin(hint) is Literal:
-            listed.append(Parameter(declared.name, "choice", default, [str(choice) for choice in get_args(hint)]))
+            parameters.append(Parameter(declared.name, "choice", default, [str(choice) for choice in get_args(hint)]))
         else:
             scalar = next((kind for kind in (hint, *get_args(hint)) if kind in _SCALARS), None)
-            listed.append(Parameter(declared.name, _SCALARS[scalar] if scalar else "text", default, None))
-    return listed
+            parameters.append(Parameter(declared.name, _SCALARS[scalar] if scalar else "text", default, None))
+    return parameters
 
 
 def table_response(
-    name: str, result: Answer, query: ViewQuery | RowsQuery, rows: Selection, beside: int = _MAX_LIMIT
+    name: str, result: Answer, query: ViewQuery | RowsQuery, rows: Selection, max_other_rows: int = _MAX_LIMIT
 ) -> Answer | Response:
-    """An answer, or the rows of one of its tables, as they were asked for. beside: rows of others at most."""
+    """Return an answer, or the requested rows of one of its tables.
+
+    Args:
+        name: Name of the view, for the file name of CSV.
+        result: The answer.
+        query: The requested table and format.
+        rows: The requested rows.
+        max_other_rows: Maximum number of rows of the other tables.
+    """
     if query.format == "tsv":
         text = select_rows(named_table(result, query.table), rows).to_csv("\t")
         return bytes_response(text.encode("utf-8", "replace"), TSV_TYPE)
@@ -283,12 +306,12 @@ def table_response(
         return csv_response(text, f"{name}-{query.table}" if query.table else name)
     if query.table:
         return select_rows(named_table(result, query.table), rows)
-    whole = select_rows(cast("Table[Any]", result), rows) if isinstance(result, Table) else result
-    return _limit_tables(whole, query.limit or beside)
+    limited = select_rows(cast("Table[Any]", result), rows) if isinstance(result, Table) else result
+    return _limit_tables(limited, query.limit or max_other_rows)
 
 
 def row_selection(query: ViewQuery | RowsQuery) -> Selection:
-    """Which rows of a table a request asks for."""
+    """Return the rows of a table that a request asks for."""
     filters: dict[str, dict[str, str]] = {prefix: {} for prefix in ROW_FILTERS}
     for name, text in query.others.items():
         for prefix in ROW_FILTERS:
@@ -327,20 +350,23 @@ def _bound(name: str, text: str) -> float:
 def _required(query: SubjectQuery, name: str) -> str:
     value: str = getattr(query, name)
     if not value:
-        listed = {"model": "models", "reports": "evaluation"}.get(name, "runs")
+        collection = {"model": "models", "reports": "evaluation"}.get(name, "runs")
         raise BadParameter(
             msg("server.parameter_missing", f"the parameter {name!r} is missing"),
-            msg("server.ids_listed_api_v1_2", f"ids are listed by /api/v1/{listed}"),
+            msg("server.ids_listed_api_v1_2", f"ids are listed by /api/v1/{collection}"),
         )
     return value
 
 
 def _limit_tables(result: Answer, limit: int) -> Answer:
-    """The tables beside the main one with at most so many rows; `table=` has the rest."""
+    """Return the answer with at most `limit` rows in each of its other tables.
+
+    The parameter `table` gives access to the remaining rows of a table.
+    """
     tables: dict[str, Table[Any]] = {
         name: cast("Table[Any]", value)
         for name in result.__struct_fields__
         if isinstance(value := getattr(result, name), Table)
     }
-    cut = {name: select_rows(table, Selection(limit=limit)) for name, table in tables.items() if len(table) > limit}
-    return replace(result, **cut)
+    limited = {name: select_rows(table, Selection(limit=limit)) for name, table in tables.items() if len(table) > limit}
+    return replace(result, **limited)
