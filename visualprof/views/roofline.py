@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -26,6 +26,7 @@ from visualprof.views.measure.work.roofline import (
     device_peak,
     known_work_ratio,
     main_device,
+    misses_work,
     operator_calls,
     roofline_groups,
 )
@@ -94,6 +95,7 @@ class RooflinePhaseColumns(Columns):
     Attributes:
         of_bandwidth: Share of the memory bandwidth of all devices.
         of_roof: Time at the roof over the actual time, of the operators with known work.
+        at_least: Whether model_flops, mfu and bytes are lower bounds, as in the answer.
     """
 
     phase: kinds.WordColumn
@@ -106,6 +108,7 @@ class RooflinePhaseColumns(Columns):
     of_bandwidth: kinds.RatioColumn
     of_roof: kinds.RatioColumn
     placed_ratio: kinds.RatioColumn
+    at_least: kinds.FlagColumn
 
 
 class RooflineAnswer(Table[RooflineColumns]):
@@ -118,6 +121,7 @@ class RooflineAnswer(Table[RooflineColumns]):
         step_ns: Total time of these steps.
         model_flops: Operations of products, convolutions and attention in these steps.
         mfu: Time of these operations at the peak of their types, over the time of the steps.
+        at_least: Whether model_flops and mfu are lower bounds: an operator that may contain a product has unknown work.
     """
 
     device: str | None
@@ -130,6 +134,7 @@ class RooflineAnswer(Table[RooflineColumns]):
     step_ns: kinds.Duration
     model_flops: kinds.Operation | None
     mfu: kinds.Ratio | None
+    at_least: bool
     phases: Table[RooflinePhaseColumns]
     peaks: Table[PeakColumns]
 
@@ -149,7 +154,7 @@ def compute(trace: Trace, params: RooflineParams) -> RooflineAnswer:
     keep = is_in_step(trace, params.step)[calls.rows]
     windows = step_windows(trace)
     windows = windows.select_step(params.step) if params.step else windows
-    step_ns, model_flops, mfu, *_ = _totals(trace, calls, windows, peak)
+    totals = _totals(trace, calls, windows, peak)
     placed = known_work_ratio(trace, calls, is_in_step(trace, params.step))
     if params.operator:
         keep &= match_names(trace, trace.events.name[calls.rows], lambda name: name == params.operator)
@@ -162,36 +167,55 @@ def compute(trace: Trace, params: RooflineParams) -> RooflineAnswer:
         source=peak.source if peak else None,
         placed_ratio=placed,
         steps=len(windows),
-        step_ns=step_ns,
-        model_flops=model_flops,
-        mfu=mfu,
+        step_ns=totals.step_ns,
+        model_flops=totals.flops,
+        mfu=totals.mfu,
+        at_least=totals.at_least,
         phases=Table(columns=_phases(trace, calls, windows, peak)),
         peaks=Table(columns=_peaks(peak)),
     )
 
 
-def _totals(
-    trace: Trace, calls: OperatorCalls, windows: StepWindows, peak: Peak | None
-) -> tuple[int, float | None, float | None, float, float | None]:
-    """Return totals of some steps.
+class _Totals(NamedTuple):
+    """Totals of some steps.
 
-    Returns:
-        ns, FLOPs of products, convolutions and attention, MFU, bytes of all operators, and the time at the roof of the
-            operators with known work over their actual time.
+    Attributes:
+        step_ns: Time of the steps.
+        flops: Operations of products, convolutions and attention.
+        mfu: Time of these operations at their peaks over the time of the steps.
+        bytes: Bytes of all operators whose bytes are known.
+        of_roof: Time at the roof of the operators with known work over their actual time.
+        at_least: Whether flops and mfu are lower bounds.
+        bytes_at_least: Whether the bytes of some operator with known operations are unknown.
     """
-    stepped = roofline_groups(trace, calls, is_in(trace.events.step[calls.rows], windows.index), peak)
+
+    step_ns: int
+    flops: float | None
+    mfu: float | None
+    bytes: float
+    of_roof: float | None
+    at_least: bool
+    bytes_at_least: bool
+
+
+def _totals(trace: Trace, calls: OperatorCalls, windows: StepWindows, peak: Peak | None) -> _Totals:
+    is_selected = is_in(trace.events.step, windows.index)
+    stepped = roofline_groups(trace, calls, is_selected[calls.rows], peak)
     model = np.array([family in MODEL_FAMILIES for family in stepped.family], bool)
     ideal, step_ns = stepped.compute_ns[model], int((windows.end - windows.start).sum())
-    mfu = (
-        float(np.nansum(ideal)) / (step_ns * max(len(device_kernels(trace)), 1))
-        if (ideal > 0).any() and step_ns
-        else None
-    )
-    flops = float(stepped.flops[model].sum()) if model.any() else None
+    has_mfu = bool((ideal > 0).any()) and step_ns > 0
+    mfu = float(np.nansum(ideal)) / (step_ns * max(len(device_kernels(trace)), 1)) if has_mfu else None
     placed = ~np.isnan(stepped.ideal_ns)
     spent = int(stepped.ns[placed].sum())
-    of_roof = float(stepped.ideal_ns[placed].sum()) / spent if spent else None
-    return step_ns, flops, mfu, float(np.nansum(stepped.bytes)), of_roof
+    return _Totals(
+        step_ns=step_ns,
+        flops=float(stepped.flops[model].sum()) if model.any() else None,
+        mfu=mfu,
+        bytes=float(np.nansum(stepped.bytes)),
+        of_roof=float(stepped.ideal_ns[placed].sum()) / spent if spent else None,
+        at_least=misses_work(trace, calls, is_selected) or (has_mfu and bool(np.isnan(ideal).any())),
+        bytes_at_least=bool((np.isnan(stepped.bytes) & ~np.isnan(stepped.flops)).any()),
+    )
 
 
 def _phases(trace: Trace, calls: OperatorCalls, windows: StepWindows, peak: Peak | None) -> RooflinePhaseColumns:
@@ -200,11 +224,14 @@ def _phases(trace: Trace, calls: OperatorCalls, windows: StepWindows, peak: Peak
     phases: set[Phase] = {phase for phase in windows.phases if phase}
     for phase in phases:
         phase_windows = windows.select_phase(phase)
-        step_ns, flops, mfu, moved, reached_ratio = _totals(trace, calls, phase_windows, peak)
+        totals = _totals(trace, calls, phase_windows, peak)
+        step_ns, moved = totals.step_ns, totals.bytes
         rate = moved / step_ns * 1e9 / max(len(device_kernels(trace)), 1) if step_ns and moved else None
         share = rate / peak.bandwidth if rate and peak and peak.bandwidth else None
         placed = known_work_ratio(trace, calls, is_in(trace.events.step, phase_windows.index))
-        rows.append((phase, len(phase_windows), step_ns, flops, mfu, moved or None, rate, share, reached_ratio, placed))
+        at_least = totals.at_least or totals.bytes_at_least
+        work = (totals.flops, totals.mfu, moved or None, rate, share, totals.of_roof, placed, at_least)
+        rows.append((phase, len(phase_windows), step_ns, *work))
     return from_rows(RooflinePhaseColumns, sorted(rows, key=lambda row: -row[2]))
 
 

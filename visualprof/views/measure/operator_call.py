@@ -99,6 +99,11 @@ class OperatorCall(NamedTuple):
         text = self.values[position]
         return _JSON.decode(text.lower()) if text else None
 
+    def flags(self, position: int) -> tuple[bool, ...]:
+        """Return the booleans at a position, () if the profile does not record any there."""
+        value = self.value(position) if 0 <= position < len(self.values) else None
+        return tuple(map(bool, cast("list[Any]", value))) if isinstance(value, list) else ()
+
     def numbers(self, position: int) -> tuple[int, ...]:
         """Return the integers at a position, one or a list of them.
 

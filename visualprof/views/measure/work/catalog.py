@@ -6,10 +6,10 @@ import msgspec
 
 from visualprof.reader.patterns import pattern
 from visualprof.views.measure.operator_call import NotRecorded, OperatorCall
-from visualprof.views.measure.work import formulas, serving_formulas
+from visualprof.views.measure.work import formulas, recurrent_formulas, serving_formulas
 from visualprof.views.measure.work.formulas import CallWork, Formula
 
-_FORMULAS = {**formulas.FORMULAS, **serving_formulas.FORMULAS}
+_FORMULAS = {**formulas.FORMULAS, **recurrent_formulas.FORMULAS, **serving_formulas.FORMULAS}
 
 
 _SGLANG_ATTENTION = pattern(r"^sglang_profiler::attention_(\w+)_\d+$")  # wraps a function of aiter.ops.attention

@@ -163,14 +163,6 @@ def _attention(first: int, products: tuple[int, int], heads_first: bool = True) 
     return work
 
 
-def _recurrent(call: OperatorCall) -> CallWork:
-    """Return the work of recurrent layers: each matrix is used once per time step and batch row."""
-    data = call.tensor(0, 3)
-    weights = call.inputs[1] if isinstance(call.inputs[1], list) else call.tensors()[1:5]
-    flops = 2.0 * math.prod(data.shape[:-1]) * sum(matrix.elements for matrix in weights if len(matrix.shape) == 2)
-    return CallWork("recurrent", flops, math.nan, data.type)
-
-
 def _per_value(family: Family, flops: int, reads: tuple[int, ...] = (), writes: int = 0) -> Formula:
     """Return the formula of a number of operations per value of the input `writes`, which is also written.
 
@@ -181,6 +173,28 @@ def _per_value(family: Family, flops: int, reads: tuple[int, ...] = (), writes: 
         output = call.tensor(writes)
         inputs = [call.tensor(position) for position in reads] if reads else call.tensors()
         return CallWork(family, float(flops * output.elements), total_bytes(*inputs, output), output.type)
+
+    return work
+
+
+def _norm_backward(weight: int, bias: int | None, mask: int) -> Formula:
+    """Return the formula of the backward of a normalization, which writes the gradients of input, weight and bias.
+
+    Args:
+        weight: Position of the weight.
+        bias: Position of the bias; -1 if it is not an argument, `None` if there is none.
+        mask: Position of which of the gradients are requested; -1 if always all.
+    """
+
+    def work(call: OperatorCall) -> CallWork:
+        data = call.tensor(0)
+        scale = call.inputs[weight] if weight < len(call.inputs) else None
+        shift = scale if bias == -1 else call.inputs[bias] if bias and bias < len(call.inputs) else None
+        wanted = call.flags(mask) or (True,) * 3  # not recorded, or no argument: training needs all
+        gradients = (data, scale, *([shift] if bias is not None else []))
+        written = [tensor for tensor, is_wanted in zip(gradients, wanted, strict=False) if is_wanted]
+        moved = [*call.tensors(), *(tensor for tensor in written if isinstance(tensor, Tensor))]
+        return CallWork("normalization", 13.0 * data.elements, total_bytes(*moved), data.type)
 
     return work
 
@@ -277,16 +291,26 @@ def _copy(*positions: int) -> Formula:
 def _onnx_matrix_product(call: OperatorCall) -> CallWork:
     """Return the work of a product whose first factor is recorded; the shape of the second one follows.
 
-    For a constant, the profile contains neither the shape nor the bytes, because ONNX Runtime packs
-    it beforehand.
+    For a constant second factor, the profile contains neither the shape nor the bytes, because ONNX Runtime
+    packs it beforehand. Other inputs, such as the bias of a Gemm, are recorded. If one of them may be the second
+    factor or the bias, the bytes are unknown.
     """
-    left, out = call.tensor(0), call.outputs[0]
+    left, *others = call.tensors()
+    out = call.outputs[0]
     gemm = call.name.endswith("Gemm")
     if out.shape[0] not in left.shape if gemm else left.shape[:-1] != out.shape[:-1]:
         raise NotRecorded
     depth = left.elements // out.shape[0] if gemm else left.shape[-1]
-    factors = call.tensors() if len(call.inputs) > 1 else [left, left._replace(shape=(depth, out.shape[-1]))]
-    return CallWork("product", 2.0 * out.elements * depth, total_bytes(*factors, out), out.type)
+    factor = left._replace(shape=(depth, out.shape[-1]))
+    may_be_factor = [other for other in others if not gemm or sorted(other.shape) == sorted(factor.shape)]
+    moved = total_bytes(left, *others, out) + (0.0 if may_be_factor else factor.bytes)
+    is_ambiguous = gemm and len(others) == 1 and bool(may_be_factor) and _is_addend(others[0], out)
+    return CallWork("product", 2.0 * out.elements * depth, math.nan if is_ambiguous else moved, out.type)
+
+
+def _is_addend(tensor: Tensor, out: Tensor) -> bool:
+    """Return whether a tensor can be added to another one without changing its shape."""
+    return _broadcast([tensor.shape, out.shape]) == out.shape and set(tensor.shape) <= {1, *out.shape}
 
 
 def _onnx(family: Family, per_value: Callable[[OperatorCall], int]) -> Formula:
@@ -316,11 +340,16 @@ _TERNARY = "where addcmul addcdiv lerp"
 _COMPARISONS = "eq ne lt le gt ge logical_and logical_or logical_xor"
 _REDUCTIONS = "sum mean amax amin max min prod argmax argmin logsumexp var std any all"
 _NORMS = "native_batch_norm cudnn_batch_norm miopen_batch_norm native_layer_norm native_group_norm _fused_rms_norm"
+# Positions of the weight, of the bias (-1: not an argument, None: there is none), and of the mask (-1: no argument).
+_NORM_GRADIENTS = {
+    "native_layer_norm": (5, 6, 7), "native_group_norm": (4, -1, 9), "native_batch_norm": (2, -1, 9),
+    "cudnn_batch_norm": (2, -1, -1), "miopen_batch_norm": (2, -1, -1), "_fused_rms_norm": (4, None, 5),
+}  # fmt: skip
 _ONNX_VALUES = """Relu Add Mul Sub Div Sigmoid Tanh Clip Gelu FastGelu BiasGelu QuickGelu Erf Sqrt Pow Exp Log Neg Abs
     LeakyRelu HardSwish HardSigmoid Elu Where Min Max Sum"""
 _ONNX_NORMS = "LayerNormalization SkipLayerNormalization SimplifiedLayerNormalization SkipSimplifiedLayerNormalization"
 
-FORMULAS: dict[str, Formula] = {
+MODEL_FORMULAS: dict[str, Formula] = {
     **dict.fromkeys(("aten::mm", "aten::bmm", "aten::mv", "aten::_int_mm", "aten::_scaled_mm"), _matrix_product(0)),
     **dict.fromkeys(("aten::addmm", "aten::baddbmm", "aten::addmv", "aten::_addmm_activation"), _matrix_product(1)),
     **dict.fromkeys(("aten::convolution", "aten::_convolution", "aten::convolution_overrideable"), _convolution(_FULL)),
@@ -348,9 +377,14 @@ FORMULAS: dict[str, Formula] = {
         ("flash_attn::_flash_attn_forward", "aiter::fmha_v3_fwd", "aiter::mha_fwd"), _attention(0, (1, 1), False)
     ),
     "flash_attn::_flash_attn_backward": _attention(1, (3, 2), False),
-    **dict.fromkeys(("aten::_cudnn_rnn", "aten::miopen_rnn", "aten::mkldnn_rnn_layer"), _recurrent),
+    **dict.fromkeys(("MatMul", "FusedMatMul", "Gemm", "FusedGemm"), _onnx_matrix_product),
+    **dict.fromkeys(
+        ("Conv", "FusedConv"), _onnx("convolution", lambda call: 2 * math.prod(call.tensor(1).shape[1:]))
+    ),
+}  # fmt: skip
+OTHER_FORMULAS: dict[str, Formula] = {
     **{f"aten::{name}": _per_value("normalization", 8) for name in _NORMS.split()},
-    **{f"aten::{name}_backward": _per_value("normalization", 13) for name in _NORMS.split()},
+    **{f"aten::{name}_backward": _norm_backward(*args) for name, args in _NORM_GRADIENTS.items()},
     **dict.fromkeys(("aten::_softmax", "aten::_log_softmax"), _per_value("softmax", 5, (0,))),
     **dict.fromkeys(
         ("aten::_softmax_backward_data", "aten::_log_softmax_backward_data"), _per_value("softmax", 4, (0, 1))
@@ -368,11 +402,8 @@ FORMULAS: dict[str, Formula] = {
     "aten::embedding_dense_backward": _lookup_backward,
     "aten::copy_": _copy(0, 1),
     **dict.fromkeys(("aten::fill_", "aten::zero_"), _copy(0)),
-    **dict.fromkeys(("MatMul", "FusedMatMul", "Gemm", "FusedGemm"), _onnx_matrix_product),
-    **dict.fromkeys(
-        ("Conv", "FusedConv"), _onnx("convolution", lambda call: 2 * math.prod(call.tensor(1).shape[1:]))
-    ),
     **dict.fromkeys(_ONNX_NORMS.split(), _onnx("normalization", lambda _: 8)),
     **dict.fromkeys(("Softmax", "LogSoftmax"), _onnx("softmax", lambda _: 5)),
     **dict.fromkeys(_ONNX_VALUES.split(), _onnx("elementwise", lambda _: 1)),
 }  # fmt: skip
+FORMULAS: dict[str, Formula] = {**MODEL_FORMULAS, **OTHER_FORMULAS}

@@ -17,6 +17,13 @@ from visualprof.views.measure.tensor_core import match_names, uses_tensor_core
 from visualprof.views.measure.trace_cache import cached_on_trace
 from visualprof.views.measure.work.formulas import MODEL_FAMILIES, UNKNOWN_WORK, CallWork, Family
 from visualprof.views.measure.work.operators import operator_work, recorded_operators
+from visualprof.views.measure.work.other_operators import (
+    computes_nothing,
+    has_no_product,
+    is_autograd,
+    is_helper,
+    may_dispatch,
+)
 
 Bound = Literal["compute", "memory", "latency", "unknown"]
 MIN_KERNEL_NS = 2_000  # duration of an empty kernel on devices of 2017 to 2024
@@ -76,15 +83,13 @@ class RooflineGroups(msgspec.Struct, frozen=True, kw_only=True):
 
 @cached_on_trace
 def operator_calls(trace: Trace) -> OperatorCalls:
-    """Return every call that counts, and calls without a formula that launched work.
+    """Return every call that counts, and calls without a formula: those that launched work if devices did any.
 
-    Those on devices if any work was done there.
+    If nothing ran on a device, calls without a formula have their own time, without operators inside.
     """
     operators, launched, events = operator_work(trace), launches(trace), trace.events
     if "flops" in trace.args or not is_device_work(trace).any():  # the operators themselves ran on the device
-        zeros = np.zeros(len(operators.rows), np.int64)
-        durations = np.maximum(events.dur[operators.rows], 0)
-        return OperatorCalls(operators.rows, np.arange(len(durations)), durations, zeros, zeros, zeros)
+        return _calls_without_launches(trace)
     enclosing = nearest_ancestor(events.parent, operators.is_counted, launched.op)
     owner = np.where(enclosing >= 0, enclosing, launched.op)
     with_operator = np.flatnonzero((owner >= 0) & (events.category[launched.work] != Category.COMM))
@@ -99,6 +104,57 @@ def operator_calls(trace: Trace) -> OperatorCalls:
     work_ids = np.where(bus_copies > 0, -1, work_index[rows])
     single_kernel = np.where(groups.count == 1, events.name[work_rows][groups.first], 0)
     return OperatorCalls(rows, work_ids, groups.sum(dur), groups.count, groups.sum(dur * is_tensor_core), single_kernel)
+
+
+def _calls_without_launches(trace: Trace) -> OperatorCalls:
+    """Return operators that did the work themselves, those without a formula after those with one."""
+    operators, events = operator_work(trace), trace.events
+    unknown_rows, unknown_ns = _unknown_operators(trace)
+    rows = np.concatenate((operators.rows, unknown_rows)).astype(np.int32)
+    work_ids = np.concatenate((np.arange(len(operators.rows)), np.full(len(unknown_rows), -1)))
+    ns = np.concatenate((np.maximum(events.dur[operators.rows], 0), unknown_ns))
+    zeros = np.zeros(len(rows), np.int64)
+    return OperatorCalls(rows, work_ids, ns, zeros, zeros, zeros)
+
+
+def _unknown_operators(trace: Trace) -> tuple[Ids, Ints]:
+    """Return the operators of unknown work outside of those that count, and their time without operators inside.
+
+    Operators that only make views or tensors are left out, and those of torch itself that call others.
+    """
+    operators, events = operator_work(trace), trace.events
+    rows = recorded_operators(trace) if "flops" in trace.args else np.flatnonzero(is_operator(trace)).astype(np.int32)
+    is_candidate = np.zeros(len(events), bool)
+    is_candidate[rows] = True
+    caller = nearest_ancestor(events.parent, is_candidate, events.parent[rows])
+    has_caller = caller >= 0
+    inner_ns = np.bincount(caller[has_caller], np.maximum(events.dur[rows[has_caller]], 0), len(events))
+    calls_any, calls_others = np.zeros((2, len(events)), bool)
+    calls_any[caller[has_caller]] = True
+    calls_others[caller[has_caller & ~match_names(trace, events.name[rows], is_helper)]] = True
+    exclusive_ns = np.maximum(events.dur[rows] - inner_ns[rows].astype(np.int64), 0)
+    is_dispatcher = calls_others[rows] & match_names(trace, events.name[rows], may_dispatch)
+    is_dispatcher |= calls_any[rows] & match_names(trace, events.name[rows], is_autograd)
+    is_unknown = nearest_ancestor(events.parent, operators.is_counted, rows) < 0
+    is_unknown &= (
+        (exclusive_ns > 0)
+        & (events.category[rows] != Category.COMM)
+        & ~is_dispatcher
+        & ~match_names(trace, events.name[rows], computes_nothing)
+    )
+    return rows[is_unknown], exclusive_ns[is_unknown]
+
+
+def misses_work(trace: Trace, calls: OperatorCalls, is_selected: Mask) -> bool:
+    """Return whether work that may be a product is unknown among some events, so that sums are lower bounds."""
+    rows = calls.rows[(calls.work_ids < 0) & is_selected[calls.rows]]
+    kind = trace.arg("type", rows, 0).astype(np.int64)  # of nodes of a model, which have names of their own
+    name = np.where(kind > 0, kind, trace.events.name[rows])
+    launched = launches(trace)
+    outside = launched.work[launched.op < 0] if "flops" not in trace.args else launched.work[:0]
+    outside = outside[is_selected[outside] & (trace.events.category[outside] == Category.KERNEL)]
+    name = np.concatenate((name, trace.events.name[outside]))
+    return not match_names(trace, name, has_no_product).all()
 
 
 def known_work_ratio(trace: Trace, calls: OperatorCalls, is_selected: Mask) -> float | None:
