@@ -85,7 +85,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Write the script, or measure the operator."""
-    from visualprof.remote.operators.alone import call_suffix
+    from visualprof.remote.operators.call_file import call_suffix
     from visualprof.remote.operators.script import script
     from visualprof.server.operator_call import check_backend
 
@@ -131,7 +131,7 @@ def _call(args: argparse.Namespace) -> Call:
 
 def _run_here(args: argparse.Namespace, call: Call) -> int:
     """Measure the call in a child process like those of an agent."""
-    from visualprof.remote.operators.alone import parse_result
+    from visualprof.remote.operators.call_file import parse_result
     from visualprof.remote.operators.comparison import comparison_lines
 
     with tempfile.TemporaryDirectory(prefix="visualprof-replay-") as folder:
@@ -153,7 +153,7 @@ def _effective(args: argparse.Namespace, call: Call, folder: Path) -> dict[str, 
     from visualprof.remote.agent.machine.runtimes import probe_all
     from visualprof.remote.agent.machine.sandbox import sandbox_level
     from visualprof.remote.agent.work.local_task import TaskFiles, run_local_task
-    from visualprof.remote.operators.alone import REPEATS, call_suffix
+    from visualprof.remote.operators.call_file import REPEATS, call_suffix
     from visualprof.remote.operators.script import file_name
     from visualprof.remote.protocol import Measure, ModelRef, Request, Spec, TaskFailure, agent_unsupported_reason
 
@@ -190,7 +190,7 @@ def _effective(args: argparse.Namespace, call: Call, folder: Path) -> dict[str, 
 def _on_agent(args: argparse.Namespace, call: Call) -> int:
     """Submit the call as a job."""
     from visualprof.cli import submit
-    from visualprof.remote.operators.alone import call_suffix
+    from visualprof.remote.operators.call_file import call_suffix
     from visualprof.remote.operators.script import file_name
 
     parser = argparse.ArgumentParser()

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 from visualprof.messages import msg
 from visualprof.remote.operators import TITLES, file_magic
-from visualprof.remote.operators.alone import call_suffix, measure_file, read_call
+from visualprof.remote.operators.call_file import call_suffix, measure_file, read_call
 from visualprof.remote.protocol import Input, Precision, Spec, TaskFailure
 
 MAX_OPTION_VALUE = 1024  # threads or streams

@@ -30,7 +30,7 @@ from visualprof.remote.backends import (
     check_inputs,
     resolve_options,
 )
-from visualprof.remote.operators import alone
+from visualprof.remote.operators import call_file
 from visualprof.remote.protocol import Spec, TaskFailure
 
 LAYOUTS = ("nchw4", "nchw88", "nchw44", "nchw44_dot", "nchw32", "nchw64", "chwn4", "hwcd4")
@@ -100,16 +100,16 @@ def devices() -> list[str]:
 
 def load(path: Path, spec: Spec, feeds: Feeds) -> Session:
     """Read and compile a graph. Sizes of its inputs may differ from those in the file."""
-    if alone.is_call(path, "megengine"):
+    if call_file.is_call(path, "megengine"):
         return OperatorSession(path, spec)
     return MegEngineSession(*_build(path, spec, feeds)[:3], spec)
 
 
 def static(path: Path, spec: Spec, feeds: Feeds, runs: int, out: Path) -> list[ProfileFile]:
     """Write `profile.json`: each operator of the last run, with its memory."""
-    if alone.is_call(path, "megengine"):
+    if call_file.is_call(path, "megengine"):
         (out / "profile.json").write_text(
-            json.dumps(alone.open_operator(path, spec).static_profiles(runs)[-1]), "utf-8"
+            json.dumps(call_file.open_operator(path, spec).static_profiles(runs)[-1]), "utf-8"
         )
         return [ProfileFile("profile.json")]
     profiler: Any = importlib.import_module("megengine.utils.comp_graph_tools").GraphProfiler
@@ -127,8 +127,8 @@ def timeline(path: Path, spec: Spec, feeds: Feeds, runs: int, out: Path) -> list
 
     Only one format per profiler, because a second one crashes it, and no `Profiler.step()`, which crashes at random.
     """
-    if alone.is_call(path, "megengine"):
-        operator = alone.open_operator(path, spec)
+    if call_file.is_call(path, "megengine"):
+        operator = call_file.open_operator(path, spec)
         run = operator.prepare_call()
 
         def once() -> None:
@@ -171,7 +171,7 @@ def _without_warm_up(source: Path, target: Path) -> int:
 
 def memory(path: Path, spec: Spec, feeds: Feeds, runs: int, out: Path) -> list[ProfileFile]:
     """Write `memory.json`: the lite runtime's memory plan of each tensor; MegEngine itself allocates dynamically."""
-    if alone.is_call(path, "megengine"):
+    if call_file.is_call(path, "megengine"):
         raise TaskFailure(
             "input_error",
             msg("backends.memory_one_operator_not", "the memory of one operator is not planned"),

@@ -26,7 +26,7 @@ from visualprof.remote.backends import (
     integer_option,
     resolve_options,
 )
-from visualprof.remote.operators import alone
+from visualprof.remote.operators import call_file
 from visualprof.remote.protocol import Spec, TaskFailure
 
 # The first value is the default.
@@ -104,7 +104,7 @@ def devices() -> list[str]:
 
 def load(path: Path, spec: Spec, feeds: Feeds) -> Session:
     """Read and optimize the model."""
-    if alone.is_call(path, "onnxruntime"):
+    if call_file.is_call(path, "onnxruntime"):
         return OperatorSession(path, spec)
     options = resolve_options(spec, OPTIONS)
     own = (
@@ -145,8 +145,8 @@ def operators_by_provider(events: list[dict[str, Any]]) -> dict[str, dict[str, i
 
 def timeline(path: Path, spec: Spec, feeds: Feeds, runs: int, out: Path) -> list[ProfileFile]:
     """Write `timeline.json`, and `executed.onnx`: the graph after optimization, to which the timeline's names refer."""
-    if alone.is_call(path, "onnxruntime"):
-        written, start_ns = alone.open_operator(path, spec).record(1 + runs, str(out))
+    if call_file.is_call(path, "onnxruntime"):
+        written, start_ns = call_file.open_operator(path, spec).record(1 + runs, str(out))
         return _timeline(Path(written), start_ns, out)
     options = _session_options(spec, resolve_options(spec, OPTIONS))
     options.enable_profiling = True

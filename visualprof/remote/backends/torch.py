@@ -24,7 +24,7 @@ from visualprof.remote.backends import (
     check_inputs,
     resolve_options,
 )
-from visualprof.remote.operators import alone
+from visualprof.remote.operators import call_file
 from visualprof.remote.protocol import Spec, TaskFailure
 
 OPTIONS = {
@@ -120,7 +120,7 @@ class OperatorSession(TorchSession):
     """One operator call instead of a module. It returns no outputs, because its values are random."""
 
     def __init__(self, path: Path, spec: Spec) -> None:
-        operator, self._measured = alone.measure_file(path, spec)
+        operator, self._measured = call_file.measure_file(path, spec)
         super().__init__(
             operator.prepare_call(),
             _by_order,
@@ -212,7 +212,7 @@ def load(path: Path, spec: Spec, feeds: Feeds) -> TorchSession:
         )
     if spec.threads:
         torch.set_num_threads(spec.threads)
-    if alone.is_call(path, "torch"):
+    if call_file.is_call(path, "torch"):
         return OperatorSession(path, spec)
     options = resolve_options(spec, OPTIONS)
     if spec.device != "cpu":

@@ -118,8 +118,8 @@ def check_call(call: Call) -> Call:
     if call.framework not in TITLES or not (_are_named(call.attributes) and _are_named(call.form)):
         raise ValueError(msg("remote.attribute_neither_number_nor", "an attribute is neither a number nor a word"))
     numbers = [call.recorded.get(name) for name in RECORDED_KEYS]
-    known = {*RECORDED_KEYS, "device"}.issuperset(call.recorded)
-    if not known or not all(number is None or _is_number(number) for number in numbers):
+    has_known_keys = {*RECORDED_KEYS, "device"}.issuperset(call.recorded)
+    if not has_known_keys or not all(number is None or _is_number(number) for number in numbers):
         raise ValueError(msg("remote.what_recorded_no_numbers", "its recorded values are not numbers"))
     if not DEVICE.fullmatch(call.recorded.get("device") or ""):
         raise ValueError(msg("remote.name_device_none", "the name of its device is invalid"))
@@ -136,7 +136,7 @@ def _is_argument(value: object) -> bool:
 
 
 def _are_named(values: object) -> bool:
-    """Whether attributes are words with numbers, words, small tensors, or lists of numbers, words and such lists."""
+    """Whether attributes are words with values: numbers, words, small tensors, or nested lists of numbers and words."""
     return (
         _is_object(values)
         and len(values) <= MAX_ARGUMENTS

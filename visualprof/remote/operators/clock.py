@@ -73,8 +73,7 @@ def measure_operator(operator: RunnableOperator, repeats: int = 0) -> dict[str, 
     """Return the times of a call in ns: medians and extremes.
 
     `clock_ns` is the time of an empty call, which `median_ns` includes. `profiled_*_ns` are the times in the
-    framework's
-    profiler, as in the recorded run.
+    framework's profiler, as in the recorded run.
 
     Args:
         operator: The operator.

@@ -5,20 +5,20 @@ from typing import Any
 
 def comparison_lines(result: dict[str, Any], recorded: dict[str, Any]) -> list[str]:
     """Return lines with the operator's time alone, in the run, and at the device's peak."""
-    where = "device" if result["profiled_device_ns"] else "host"
-    profiled, before, peak = result[f"profiled_{where}_ns"], recorded.get(f"{where}_ns"), recorded.get("peak_ns")
+    side = "device" if result["profiled_device_ns"] else "host"
+    profiled, before, peak = result[f"profiled_{side}_ns"], recorded.get(f"{side}_ns"), recorded.get("peak_ns")
     spread = f"{result['min_ns'] / 1e3:,.2f} to {result['max_ns'] / 1e3:,.2f} us"
-    nothing = f"an empty call {result['clock_ns'] / 1e3:,.2f} us"
+    empty_call = f"an empty call {result['clock_ns'] / 1e3:,.2f} us"
     lines = [
         f"{result['overload']} on {result['device']}, {result['runtime']}, {result['threads']} threads",
-        _line("alone", result["median_ns"], f"median of {result['repeats']}, {spread}; {nothing}"),
+        _line("alone", result["median_ns"], f"median of {result['repeats']}, {spread}; {empty_call}"),
     ]
     if profiled:
-        lines.append(_line("in a profiler", profiled, f"{where} time, as the run was recorded"))
+        lines.append(_line("in a profiler", profiled, f"{side} time, as the run was recorded"))
     if before:
         on = f" on {recorded['device']}" if recorded.get("device") else ""
         ratio = f", {before / profiled:.2f} times as long" if profiled else ""
-        lines.append(_line("in the run", before, f"{where} time, median of {recorded['calls']} calls{on}{ratio}"))
+        lines.append(_line("in the run", before, f"{side} time, median of {recorded['calls']} calls{on}{ratio}"))
     if peak:
         share = f", {peak / profiled:.0%} of it reached" if profiled else ""
         lines.append(_line("at the peak", peak, f"of the device of the run{share}"))
@@ -27,5 +27,5 @@ def comparison_lines(result: dict[str, Any], recorded: dict[str, Any]) -> list[s
     return [*lines, "alone: inputs are in caches, clocks may be higher, nothing else runs; values are random"]
 
 
-def _line(what: str, ns: float, more: str) -> str:
-    return f"{what:13} {ns / 1e3:12,.2f} us   {more}"
+def _line(label: str, ns: float, more: str) -> str:
+    return f"{label:13} {ns / 1e3:12,.2f} us   {more}"

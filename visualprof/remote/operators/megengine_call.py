@@ -29,30 +29,35 @@ ops: Any = importlib.import_module("megengine.core._imperative_rt.ops")
 jit: Any = importlib.import_module("megengine.jit")
 
 NAME = re.compile(r"[A-Za-z]\w{0,99}", re.ASCII)
-FORWARD = "Forward"  # how the operators of a graph end, and those of `builtin` do not
-# Operators that read files, talk to other processes, or run what others wrote.
+FORWARD = "Forward"  # suffix of operators of a graph, which the names in `builtin` do not have
+# Operators that read files, communicate with other processes, or run custom code.
 UNSAFE = re.compile(r"Runtime|Extern|Remote|Collective|Barrier|Custom|Local|ParamPack|Load|IO")
-HANDED = ("InputCallback", "OutputCallback", "Host2DeviceCopy", "ImmutableTensor")
+TRANSFERS = ("InputCallback", "OutputCallback", "Host2DeviceCopy", "ImmutableTensor")
 SHAPED = ("Reshape", "Broadcast", "Reduce")  # a second input is the shape of the output
 INDEXED = ("IndexingMultiAxisVec", "IndexingOneHot", "Subtensor")
-PLACES = ("begin", "end", "step", "idx")  # what stands for a piece of an index, after its axis
+PLACES = ("begin", "end", "step", "idx")  # the parts of an index item, after its axis
 
 
 class Operator:
-    """An operator with its inputs on a device. Attributes as `Runs`.
+    """An operator with its inputs on a device. Attributes as in `RunnableOperator`.
 
-    Args: call: operator, arguments, attributes, and form: outputs, the shapes of the run, and items of an index.
-    Raises: Refused.
+    Args:
+        call: `operator`, `arguments`, `attributes`, and `form` with `outputs` (shapes of the run) and `items` of an
+            index.
+        device: The device.
+
+    Raises:
+        OperatorRejected: The operator cannot run here.
     """
 
     def __init__(self, call: dict[str, Any], device: str) -> None:
         self._name, self._form = call["operator"].removesuffix(FORWARD), call.get("form", {})
-        self._arguments, self._given = call["arguments"], call.get("attributes", {})
+        self._arguments, self._attributes = call["arguments"], call.get("attributes", {})
         self.overload, self.assumed = f"megengine.core.ops.builtin.{self._name}", list[str]()
         self.device_name, self.runtime, self.threads = device, f"MegEngine {mge.__version__}", 1
         self.max_prepared_calls = sys.maxsize
         self._choose(device)
-        check_memory(sum(4 * math.prod(one["shape"]) for one in self._arguments), available_bytes())
+        check_memory(sum(4 * math.prod(argument["shape"]) for argument in self._arguments), available_bytes())
         self._random = np.random.default_rng(0)
         self._operator = self._build_operator()
         self._tensors = [mge.Tensor(self._values(place)) for place in range(len(self._arguments))]
@@ -67,11 +72,15 @@ class Operator:
         mge._full_sync()  # noqa: SLF001 - nothing public waits for all
 
     def check_run(self) -> None:
-        """Run it once. Raises: Refused: MegEngine does not run it here, or what comes out is not that of the run."""
+        """Run the operator once.
+
+        Raises:
+            OperatorRejected: MegEngine does not run it here, or its outputs have other shapes than in the run.
+        """
         try:
-            shapes = [[*map(int, tuple(one.shape))] for one in self.prepare_call()()]
+            shapes = [[*map(int, tuple(output.shape))] for output in self.prepare_call()()]
             self.synchronize()
-        except Exception as error:  # MegEngine's are of many classes
+        except Exception as error:  # MegEngine raises many classes of errors
             raise OperatorRejected(
                 msg("remote.refuses_inputs", f"{self._name} refuses these inputs: {first_sentence(error)}")
             ) from error
@@ -94,7 +103,7 @@ class Operator:
         """Return the median ns on the device from the profiler of a graph of this operator. It has no host times."""
         try:
             return None, median_or_none([_device_ns(profile) for profile in self.static_profiles(count)])
-        except RuntimeError:  # a graph takes shapes as tensors alone
+        except RuntimeError:  # a graph takes shapes only as tensors
             return None, None
 
     def static_profiles(self, count: int) -> list[dict[str, Any]]:
@@ -114,16 +123,24 @@ class Operator:
         return profiles
 
     def _choose(self, device: str) -> None:
-        """Raises: Refused: MegEngine sees no such device."""
+        """Select the device.
+
+        Raises:
+            OperatorRejected: MegEngine does not see the device.
+        """
         kind, _, number = device.partition(":")
         if kind == "cuda" and int(number or 0) >= mge.get_device_count("gpu"):
             raise OperatorRejected(msg("remote.megengine_sees_no_device", f"this MegEngine sees no device {device}"))
         mge.set_default_device("cpu0" if kind == "cpu" else f"gpu{number or 0}")
 
     def _build_operator(self) -> Any:
-        """The operator with its parameters. Raises: Refused: there is none of that name."""
-        made = getattr(builtin, self._name, None) if NAME.fullmatch(self._name) else None
-        if not isinstance(made, type) or UNSAFE.search(self._name) or not issubclass(made, ops.OpDef):
+        """Return the operator with its parameters.
+
+        Raises:
+            OperatorRejected: There is no such operator, or it rejects its parameters.
+        """
+        kind = getattr(builtin, self._name, None) if NAME.fullmatch(self._name) else None
+        if not isinstance(kind, type) or UNSAFE.search(self._name) or not issubclass(kind, ops.OpDef):
             raise OperatorRejected(
                 msg(
                     "remote.megengine_no_operator_run",
@@ -131,16 +148,18 @@ class Operator:
                 )
             )
         try:
-            default: Any = made()
+            default: Any = kind()
             names = {name for name in dir(default) if name[0].islower() and name != "scope"}
-            given = {
-                name: value for name, value in {**self._given, **self._derived_parameters()}.items() if name in names
+            parameters = {
+                name: value
+                for name, value in {**self._attributes, **self._derived_parameters()}.items()
+                if name in names
             }
-            for name, value in given.items():
+            for name, value in parameters.items():
                 if isinstance(getattr(default, name), bool):
-                    given[name] = bool(value)
-            self._assume(names - given.keys(), default)
-            return made(**given)
+                    parameters[name] = bool(value)
+            self._assume(names - parameters.keys(), default)
+            return kind(**parameters)
         except (TypeError, ValueError, RuntimeError) as error:
             raise OperatorRejected(
                 msg("remote.not_take_parameters", f"{self._name} does not take its parameters: {first_sentence(error)}")
@@ -148,7 +167,7 @@ class Operator:
 
     def _derived_parameters(self) -> dict[str, Any]:
         """Return parameters that the profile does not contain, derived from the shapes of the run."""
-        shapes: list[list[int]] = [one["shape"] for one in self._arguments]
+        shapes: list[list[int]] = [argument["shape"] for argument in self._arguments]
         outputs: list[list[int]] = self._form.get("outputs") or [[]]
         if self._name == "LayerNorm":
             sides = shapes[1] if len(shapes) > 1 else shapes[0][len(([*outputs, []])[1]) :]
@@ -159,7 +178,7 @@ class Operator:
             return {"axis": _axes(shapes[0], outputs[0], removed=self._name == "RemoveAxis")}
         if self._name in ("Reshape", "Broadcast") and len(shapes) == 1:
             return {"shape": outputs[0]}
-        items = [(one[0], *map(bool, one[1:])) for one in self._form.get("items", [])]
+        items = [(item[0], *map(bool, item[1:])) for item in self._form.get("items", [])]
         return {"items": items} if items else {}
 
     def _assume(self, names: set[str], default: Any) -> None:
@@ -168,9 +187,9 @@ class Operator:
         self.assumed += [f"{name}={getattr(default, name)!r}" for name in missing]
 
     def _values(self, place: int) -> Any:
-        """Values of an input: random ones, 0 to 1; shapes; places within bounds."""
-        one = self._arguments[place]
-        shape, dtype = one["shape"], one.get("dtype")
+        """Return values of an input: random numbers from 0 to 1, a shape, or valid indices."""
+        argument = self._arguments[place]
+        shape, dtype = argument["shape"], argument.get("dtype")
         outputs: list[list[int]] = self._form.get("outputs", [])
         if place and self._name in SHAPED and outputs:
             return np.array(outputs[0], "int32")
@@ -191,30 +210,30 @@ class Operator:
 
     def _other_type(self) -> str:
         """Return the type of the first input with a known type."""
-        known: list[str] = [one["dtype"] for one in self._arguments if one.get("dtype")]
-        return [*known, "float32"][0]
+        dtypes: list[str] = [argument["dtype"] for argument in self._arguments if argument.get("dtype")]
+        return [*dtypes, "float32"][0]
 
     def _index(self, place: int) -> Any:
-        """What chooses places of the first input: those within its bounds; of a slice the whole."""
-        whole, shape = self._arguments[0]["shape"], self._arguments[place]["shape"]
+        """Return an index of the first input: valid positions, and for a slice the whole axis."""
+        source_shape, shape = self._arguments[0]["shape"], self._arguments[place]["shape"]
         if self._name == "IndexingOneHot":
-            return self._random.integers(0, max(1, whole[self._given.get("axis", -1)]), shape)
+            return self._random.integers(0, max(1, source_shape[self._attributes.get("axis", -1)]), shape)
         pieces = [
-            (one[0], what)
-            for one in self._form.get("items", [])
-            for what, on in zip(PLACES, one[1:], strict=True)
+            (item[0], part)
+            for item in self._form.get("items", [])
+            for part, on in zip(PLACES, item[1:], strict=True)
             if on
         ]
         if place > len(pieces):
             raise OperatorRejected(
                 msg("remote.profile_not_say_what", f"{self._name}: the profile does not say what input {place} is")
             )
-        axis, what = pieces[place - 1]
-        if what == "idx":
-            return self._random.integers(0, max(1, whole[axis]), shape)
+        axis, part = pieces[place - 1]
+        if part == "idx":
+            return self._random.integers(0, max(1, source_shape[axis]), shape)
         removed = sum(kind == "idx" and at < axis for at, kind in pieces)
-        made = self._form.get("outputs") or [whole]
-        return np.full(shape, {"begin": 0, "step": 1, "end": [*made[0], *whole][axis - removed]}[what])
+        outputs = self._form.get("outputs") or [source_shape]
+        return np.full(shape, {"begin": 0, "step": 1, "end": [*outputs[0], *source_shape][axis - removed]}[part])
 
 
 def _axes(before: list[int], after: list[int], *, removed: bool) -> list[int]:
@@ -235,11 +254,11 @@ def _axes(before: list[int], after: list[int], *, removed: bool) -> list[int]:
 
 
 def _device_ns(profile: dict[str, Any]) -> float:
-    """Ns of what the device did in a run, without handing tensors over."""
+    """Return the device time of a run in ns, without transfers of tensors."""
     operators: dict[str, Any] = profile.get("graph_exec", {}).get("operator", {})
     spans: dict[str, Any] = profile.get("profiler", {}).get("device", {})
-    own = [spans[one] for one in spans if operators.get(one, {}).get("type") not in (*HANDED, None)]
-    return sum((span["end"] - span["start"]) * 1e9 for lanes in own for span in lanes.values())
+    device_lanes = [spans[name] for name in spans if operators.get(name, {}).get("type") not in (*TRANSFERS, None)]
+    return sum((span["end"] - span["start"]) * 1e9 for lanes in device_lanes for span in lanes.values())
 
 
 def operator(call: dict[str, Any], device: str, _threads: int) -> Operator:

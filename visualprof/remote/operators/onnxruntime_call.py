@@ -28,9 +28,9 @@ onnx: Any = importlib.import_module("onnx")
 ort: Any = importlib.import_module("onnxruntime")
 
 DOMAINS = ("", "com.microsoft", "com.microsoft.nchwc")
-IR = 9  # which ONNX Runtime reads since 1.17
-LARGEST_MODEL = 1 << 31  # bytes, as protobuf
-# Which input has the places that another one of whole numbers points into, and along which axis.
+IR = 9  # ONNX Runtime reads this version since 1.17
+MAX_MODEL_BYTES = 1 << 31  # limit of protobuf
+# Operators with an input of indices: the place of the index input, and of the input that it indexes.
 PLACES = {
     "Gather": (1, 0), "GatherElements": (1, 0), "GatherND": (1, 0), "ScatterElements": (1, 0), "ScatterND": (1, 0),
     "Scatter": (1, 0), "EmbedLayerNormalization": (0, 2), "GatherBlockQuantized": (1, 0),
@@ -38,11 +38,18 @@ PLACES = {
 
 
 class Operator:
-    """A session of one node. Attributes as `Runs`; what is constant in the run's model is so here, and packed alike.
+    """A session of one node. Attributes as in `RunnableOperator`.
 
-    Args: call: operator, arguments by place (None of one that is left out), attributes, and form: domain, opset, and
-        outputs, each a type, or None where it is not taken.
-    Raises: Refused.
+    Constants of the recorded model are constants here, so ONNX Runtime packs them in the same way.
+
+    Args:
+        call: `operator`; `arguments` by place (`None` if left out); `attributes`; and `form` with `domain`, `opset` and
+            `outputs` (a type, or `None` if unused).
+        device: The device.
+        threads: Number of CPU threads, 0 for ONNX Runtime's choice.
+
+    Raises:
+        OperatorRejected: The operator cannot run here.
     """
 
     def __init__(self, call: dict[str, Any], device: str, threads: int = 0) -> None:
@@ -60,10 +67,13 @@ class Operator:
             threads or os.cpu_count() or 1,
             sys.maxsize,
         )
-        self._given_threads, (self.device_name, self._providers) = threads, _providers(device)
-        sizes = [_bytes(one) for one in self._arguments if one is not None]
+        self._requested_threads, (self.device_name, self._providers) = threads, _providers(device)
+        sizes = [_bytes(argument) for argument in self._arguments if argument is not None]
         check_memory(sum(sizes), available_bytes())
-        if sum(_bytes(one) for one in self._arguments if one is not None and one.get("constant")) >= LARGEST_MODEL:
+        if (
+            sum(_bytes(argument) for argument in self._arguments if argument is not None and argument.get("constant"))
+            >= MAX_MODEL_BYTES
+        ):
             raise OperatorRejected(
                 msg(
                     "remote.weights_take_over_2",
@@ -83,11 +93,15 @@ class Operator:
         self._binding.synchronize_outputs()
 
     def check_run(self) -> None:
-        """Run it once. Raises: Refused: ONNX Runtime does not run it here."""
+        """Run the operator once.
+
+        Raises:
+            OperatorRejected: ONNX Runtime does not run it here.
+        """
         try:
             self.prepare_call()()
             self.synchronize()
-        except Exception as error:  # ONNX Runtime's errors have no other class in common
+        except Exception as error:  # ONNX Runtime's errors have no other common class
             raise OperatorRejected(
                 msg("remote.refuses_inputs", f"{self._name} refuses these inputs: {first_sentence(error)}")
             ) from error
@@ -107,10 +121,10 @@ class Operator:
     def profile(self, count: int) -> tuple[float | None, float | None]:
         """Return medians of ONNX Runtime's profiler in ns: of the node, and of all kernels of a run on the device."""
         with tempfile.TemporaryDirectory() as folder:
-            events = json.loads(Path(self.record(count + 1, folder)[0]).read_bytes())  # memory is planned in the first
-        own = [one for one in events if one["cat"] == "Node" and one["name"].endswith("_kernel_time")]
-        host = [one["dur"] * 1e3 for one in own if one["args"].get("op_name") == self._name][1:]
-        kernels = [one["dur"] * 1e3 for one in events if one["cat"] == "Kernel"]
+            events = json.loads(Path(self.record(count + 1, folder)[0]).read_bytes())  # the first run plans memory
+        nodes = [event for event in events if event["cat"] == "Node" and event["name"].endswith("_kernel_time")]
+        host = [event["dur"] * 1e3 for event in nodes if event["args"].get("op_name") == self._name][1:]
+        kernels = [event["dur"] * 1e3 for event in events if event["cat"] == "Kernel"]
         return median_or_none(host), sum(kernels) / (count + 1) if kernels else None
 
     def record(self, count: int, folder: str) -> tuple[str, int]:
@@ -126,12 +140,16 @@ class Operator:
     def _options(self) -> Any:
         options = ort.SessionOptions()
         options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL  # the node as it ran
-        options.intra_op_num_threads = self._given_threads
+        options.intra_op_num_threads = self._requested_threads
         options.log_severity_level = 3
         return options
 
     def _open(self, options: Any) -> tuple[Any, Any]:
-        """A session with its inputs bound. Raises: Refused: there is no such operator, or not for these types."""
+        """Return a session with its inputs bound.
+
+        Raises:
+            OperatorRejected: There is no such operator, or not for these types.
+        """
         model, feeds = self._model()
         try:
             session = ort.InferenceSession(model.SerializeToString(), options, providers=self._providers)
@@ -140,9 +158,9 @@ class Operator:
             for name, (value, values) in feeds.items():
                 place = ort.OrtValue.ortvalue_from_numpy(values, kind, int(number or 0)) if value is None else value
                 binding.bind_ortvalue_input(name, place)
-            for one in session.get_outputs():
-                binding.bind_output(one.name, kind, int(number or 0))
-        except Exception as error:  # ONNX Runtime's errors have no other class in common
+            for output in session.get_outputs():
+                binding.bind_output(output.name, kind, int(number or 0))
+        except Exception as error:  # ONNX Runtime's errors have no other common class
             raise OperatorRejected(
                 msg(
                     "remote.onnx_runtime_not_run",
@@ -155,23 +173,23 @@ class Operator:
         """Return the model, and values of its inputs."""
         helper, names, inputs, weights = onnx.helper, list[str](), list[Any](), list[Any]()
         feeds = dict[str, Any]()
-        for place, one in enumerate(self._arguments):
-            names.append("" if one is None else f"x{place}")
-            if one is None:
+        for place, argument in enumerate(self._arguments):
+            names.append("" if argument is None else f"x{place}")
+            if argument is None:
                 continue
-            values, kind = self._values(one, place), _kind(one.get("dtype"))
-            if one.get("constant") or "values" in one:
+            values, kind = self._values(argument, place), _kind(argument.get("dtype"))
+            if argument.get("constant") or "values" in argument:
                 weights.append(_weight(values, names[-1], kind))
             else:
-                inputs.append(helper.make_tensor_value_info(names[-1], kind, one["shape"]))
+                inputs.append(helper.make_tensor_value_info(names[-1], kind, argument["shape"]))
                 feeds[names[-1]] = _placed(values, kind)
-        made = [(f"y{place}", dtype) for place, dtype in enumerate(self._form.get("outputs", ["float32"]))]
-        outputs = [helper.make_tensor_value_info(name, _kind(dtype), None) for name, dtype in made if dtype]
+        output_types = [(f"y{place}", dtype) for place, dtype in enumerate(self._form.get("outputs", ["float32"]))]
+        outputs = [helper.make_tensor_value_info(name, _kind(dtype), None) for name, dtype in output_types if dtype]
         attributes = {key: self._attribute(value) for key, value in self._attributes.items()}
-        taken = [name if dtype else "" for name, dtype in made]
+        output_names = [name if dtype else "" for name, dtype in output_types]
         try:
             node = helper.make_node(
-                self._name, names, taken, name="node", domain=self._form.get("domain", ""), **attributes
+                self._name, names, output_names, name="node", domain=self._form.get("domain", ""), **attributes
             )
         except (ValueError, TypeError) as error:
             raise OperatorRejected(
@@ -191,12 +209,12 @@ class Operator:
             return value
         return _weight(self._values(value, -1), "value", _kind(value["dtype"]))
 
-    def _values(self, one: dict[str, Any], place: int) -> Any:
-        """Values of an input: those of the call, else random ones, 0 to 1, or places within bounds."""
-        shape, dtype = one["shape"], one.get("dtype") or "float32"
-        if "values" in one:
+    def _values(self, argument: dict[str, Any], place: int) -> Any:
+        """Return values of an input: those of the call, or random numbers from 0 to 1, or valid indices."""
+        shape, dtype = argument["shape"], argument.get("dtype") or "float32"
+        if "values" in argument:
             try:
-                return np.array(one["values"], np.float32 if dtype == "bfloat16" else dtype).reshape(shape)
+                return np.array(argument["values"], np.float32 if dtype == "bfloat16" else dtype).reshape(shape)
             except (ValueError, OverflowError) as error:
                 raise OperatorRejected(
                     msg(
@@ -213,17 +231,25 @@ class Operator:
 
     def _bounds(self, place: int) -> tuple[int, int]:
         """Return the range of whole numbers of an input: valid indices of another input, otherwise small numbers."""
-        at, of = PLACES.get(self._name, (-1, -1))
-        if place != at:
+        index_input, data_input = PLACES.get(self._name, (-1, -1))
+        if place != index_input:
             return 1, 8
-        shape: list[int] = self._arguments[of]["shape"] if of < len(self._arguments) and self._arguments[of] else []
+        shape: list[int] = (
+            self._arguments[data_input]["shape"]
+            if data_input < len(self._arguments) and self._arguments[data_input]
+            else []
+        )
         axis = self._attributes.get("axis", 0)
-        within = isinstance(axis, int) and -len(shape) <= axis < len(shape)
-        return 0, max(1, min(shape, default=1) if self._name.endswith("ND") else shape[axis] if within else 1)
+        is_valid_axis = isinstance(axis, int) and -len(shape) <= axis < len(shape)
+        return 0, max(1, min(shape, default=1) if self._name.endswith("ND") else shape[axis] if is_valid_axis else 1)
 
 
 def _providers(device: str) -> tuple[str, list[Any]]:
-    """The device's name, and what runs there. Raises: Refused: this ONNX Runtime has nothing for it."""
+    """Return the device's name and its execution providers.
+
+    Raises:
+        OperatorRejected: This ONNX Runtime has no provider for the device.
+    """
     if device == "cpu":
         return "cpu", ["CPUExecutionProvider"]
     kind, _, number = device.partition(":")
@@ -242,17 +268,21 @@ def _is_tensor(value: Any) -> TypeGuard[dict[str, Any]]:
 
 
 def _kind(dtype: Any) -> int:
-    """ONNX's number of a type. Raises: Refused: it has none."""
+    """Return ONNX's number of a type.
+
+    Raises:
+        OperatorRejected: ONNX does not have the type.
+    """
     names = {"float32": "FLOAT", "float64": "DOUBLE"}
-    found = getattr(onnx.TensorProto, names.get(str(dtype), str(dtype).upper()), None)
-    if not isinstance(found, int):
+    number = getattr(onnx.TensorProto, names.get(str(dtype), str(dtype).upper()), None)
+    if not isinstance(number, int):
         raise OperatorRejected(msg("remote.onnx_no_type", f"ONNX has no type {dtype}"))
-    return found
+    return number
 
 
-def _bytes(one: dict[str, Any]) -> int:
-    dtype = one.get("dtype") or "float32"
-    return math.prod(one["shape"]) * (4 if dtype == "bfloat16" else np.dtype(dtype).itemsize)
+def _bytes(tensor: dict[str, Any]) -> int:
+    dtype = tensor.get("dtype") or "float32"
+    return math.prod(tensor["shape"]) * (4 if dtype == "bfloat16" else np.dtype(dtype).itemsize)
 
 
 def _weight(values: Any, name: str, kind: int) -> Any:
@@ -264,7 +294,7 @@ def _weight(values: Any, name: str, kind: int) -> Any:
 
 
 def _placed(values: Any, kind: int) -> tuple[Any, Any]:
-    """A value of ONNX Runtime where numpy has not the type, else None, and the values."""
+    """Return an OrtValue if numpy lacks the type, otherwise `None`, and the values."""
     if kind != onnx.TensorProto.BFLOAT16:
         return None, values
     raw = (values.view(np.uint32) >> 16).astype(np.uint16)

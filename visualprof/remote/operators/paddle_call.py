@@ -36,11 +36,15 @@ RENAMED = {
     "elementwise_mul": "multiply",
     "elementwise_div": "divide",
 }
-PLACES = ("embedding", "gather", "index_select")  # the second input points into the first
+PLACES = ("embedding", "gather", "index_select")  # the second input indexes the first
 
 
 class Operator:
-    """An operator with its inputs on a device. Attributes as `Runs`. Raises: Refused."""
+    """An operator with its inputs on a device. Attributes as in `RunnableOperator`.
+
+    Raises:
+        OperatorRejected: The operator cannot run here.
+    """
 
     def __init__(self, call: dict[str, Any], device: str) -> None:
         self._name, self._arguments = call["operator"], call["arguments"]
@@ -49,11 +53,12 @@ class Operator:
         self.runtime = f"Paddle {paddle.__version__}"
         self._call = self._find_function()
         check_memory(
-            8 * sum(math.prod(one["shape"]) for value in self._arguments for one in _tensors(value)), available_bytes()
+            8 * sum(math.prod(tensor["shape"]) for value in self._arguments for tensor in _tensors(value)),
+            available_bytes(),
         )
         paddle.set_device(device.replace("cuda", "gpu"))
         self._random = np.random.default_rng(0)
-        self._values = [self._value(place, one) for place, one in enumerate(self._arguments)]
+        self._values = [self._value(place, argument) for place, argument in enumerate(self._arguments)]
 
     def prepare_call(self) -> Callable[[], Any]:
         """Return one call."""
@@ -66,11 +71,15 @@ class Operator:
             paddle.device.synchronize()
 
     def check_run(self) -> None:
-        """Run it once. Raises: Refused: Paddle does not run it on these inputs."""
+        """Run the operator once.
+
+        Raises:
+            OperatorRejected: Paddle does not run it on these inputs.
+        """
         try:
             self.prepare_call()()
             self.synchronize()
-        except Exception as error:  # Paddle's are of many classes
+        except Exception as error:  # Paddle raises many classes of errors
             raise OperatorRejected(
                 msg("remote.refuses_inputs", f"{self.overload} refuses these inputs: {first_sentence(error)}")
             ) from error
@@ -87,15 +96,15 @@ class Operator:
         targets = [tools.ProfilerTarget.CPU] + ([tools.ProfilerTarget.GPU] if self.device_name != "cpu" else [])
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder, "profile.json")
-            profiler = tools.Profiler(targets=targets, on_trace_ready=_nothing_more)
+            profiler = tools.Profiler(targets=targets, on_trace_ready=_ignore_trace)
             profiler.start()
             for _ in range(count):
                 run()
             self.synchronize()
             profiler.stop()
             profiler.export(str(file), format="json")
-            events = [one for one in json.loads(file.read_bytes())["traceEvents"] if "args" in one]
-        host, device = ([_ns(one) for one in events if one.get("cat") == kind] for kind in ("Operator", "Kernel"))
+            events = [event for event in json.loads(file.read_bytes())["traceEvents"] if "args" in event]
+        host, device = ([_ns(event) for event in events if event.get("cat") == kind] for kind in ("Operator", "Kernel"))
         return median_or_none(host), sum(device) / count if device else None
 
     def _find_function(self) -> Any:
@@ -105,9 +114,9 @@ class Operator:
             OperatorRejected: There is no such operator.
         """
         name = RENAMED.get(self._name, re.sub(r"_v2$|2$", "", self._name))
-        known = NAME.fullmatch(name) and not UNSAFE.search(name) and hasattr(paddle._C_ops, name)  # noqa: SLF001
-        found = getattr(paddle, name, None) or getattr(paddle.nn.functional, name, None) if known else None
-        if not inspect.isfunction(found):
+        is_operator = NAME.fullmatch(name) and not UNSAFE.search(name) and hasattr(paddle._C_ops, name)  # noqa: SLF001
+        function = getattr(paddle, name, None) or getattr(paddle.nn.functional, name, None) if is_operator else None
+        if not inspect.isfunction(function):
             raise OperatorRejected(
                 msg(
                     "remote.paddle_no_operator_run",
@@ -115,22 +124,33 @@ class Operator:
                 )
             )
         self.overload = f"paddle.{name}" if hasattr(paddle, name) else f"paddle.nn.functional.{name}"
-        takes = [one for one in inspect.signature(found).parameters.values() if one.name not in ("name", "out")]
-        rest = takes[len(self._arguments) :]
+        parameters = [
+            parameter
+            for parameter in inspect.signature(function).parameters.values()
+            if parameter.name not in ("name", "out")
+        ]
+        rest = parameters[len(self._arguments) :]
         if missing := next(
-            (one.name for one in rest if one.default is one.empty and one.kind < one.VAR_POSITIONAL), ""
+            (
+                parameter.name
+                for parameter in rest
+                if parameter.default is parameter.empty and parameter.kind < parameter.VAR_POSITIONAL
+            ),
+            "",
         ):
             raise OperatorRejected(
                 msg("remote.profile_no_value", f"{self._name}: the profile has no value of '{missing}'")
             )
-        self.assumed += [f"{one.name}={one.default!r}" for one in rest if one.default is not one.empty]
-        return found
+        self.assumed += [
+            f"{parameter.name}={parameter.default!r}" for parameter in rest if parameter.default is not parameter.empty
+        ]
+        return function
 
-    def _value(self, place: int, one: dict[str, Any]) -> Any:
-        if "tensors" in one:
-            return [self._value(place, each) for each in one["tensors"]]
-        shape, dtype = one["shape"], one["dtype"] or "float32"
-        if one["dtype"] is None:
+    def _value(self, place: int, argument: dict[str, Any]) -> Any:
+        if "tensors" in argument:
+            return [self._value(place, tensor) for tensor in argument["tensors"]]
+        shape, dtype = argument["shape"], argument["dtype"] or "float32"
+        if argument["dtype"] is None:
             self.assumed.append(msg("remote.input", f"input {place}: {dtype}"))
         if dtype == "bool":
             return paddle.to_tensor(np.asarray(self._random.random(shape) < 0.5))
@@ -141,7 +161,7 @@ class Operator:
         return paddle.to_tensor(np.asarray(self._random.random(shape, np.float32))).astype(dtype)
 
 
-def _nothing_more(_profiler: Any) -> None:
+def _ignore_trace(_profiler: Any) -> None:
     return
 
 

@@ -29,8 +29,8 @@ NOT_FINITE = ("inf", "-inf", "nan")
 UNSAFE = ("from_file", "save", "load")  # operators that read or write files
 BETWEEN_0_AND_1 = ("bernoulli", "multinomial", "binary_cross_entropy", "log", "sqrt", "rsqrt", "pow")
 POSITIVE = ("running_var", "rstd", "save_invstd", "save_var", "invstd", "variance")  # arguments
-AHEAD_CYCLES = 2_000_000  # a device waits about a millisecond, in which the host can launch what is timed
-BATCH = 20  # calls that it launches meanwhile
+AHEAD_CYCLES = 2_000_000  # the device waits about a millisecond, so that the host can launch the timed calls
+BATCH = 20  # calls that the host launches during this wait
 
 
 class Operator:
@@ -56,18 +56,22 @@ class Operator:
         namespace, _, base = name.partition("::")
         packet = getattr(getattr(torch.ops, namespace), base)
         self._call = getattr(packet, self._schema.overload_name or "default")
-        self.writes = any(one.alias_info is not None and one.alias_info.is_write for one in self._schema.arguments)
+        self.writes = any(
+            argument.alias_info is not None and argument.alias_info.is_write for argument in self._schema.arguments
+        )
         self._check_memory(arguments)
         torch.manual_seed(0)
-        self._recorded = {one.name: value for one, value in zip(self._schema.arguments, arguments, strict=False)}
-        self._values = {one.name: self._value(one) for one in self._schema.arguments}
+        self._recorded = {
+            argument.name: value for argument, value in zip(self._schema.arguments, arguments, strict=False)
+        }
+        self._values = {argument.name: self._value(argument) for argument in self._schema.arguments}
 
     def prepare_call(self) -> Callable[[], Any]:
         """Return one call. An operator that changes its inputs gets copies with the same values."""
         again: Callable[[Any], Any] = _copied if self.writes else lambda value: value
         values = {name: again(value) for name, value in self._values.items()}
-        places = [values[one.name] for one in self._schema.arguments if not one.kwarg_only]
-        names = {one.name: values[one.name] for one in self._schema.arguments if one.kwarg_only}
+        places = [values[argument.name] for argument in self._schema.arguments if not argument.kwarg_only]
+        names = {argument.name: values[argument.name] for argument in self._schema.arguments if argument.kwarg_only}
         call = self._call
 
         def run() -> Any:
@@ -81,7 +85,11 @@ class Operator:
             torch.cuda.synchronize(self.device)
 
     def check_run(self) -> None:
-        """Run it once. Raises: Refused: PyTorch does not run it here."""
+        """Run the operator once.
+
+        Raises:
+            OperatorRejected: PyTorch does not run it here.
+        """
         try:
             self.prepare_call()()
             self.synchronize()
@@ -128,11 +136,11 @@ class Operator:
             for call in calls:
                 call()
             self.synchronize()
-        events = [one for one in profile.events() if one.name == self._name]
+        events = [event for event in profile.events() if event.name == self._name]
         newer = hasattr(torch.autograd.profiler_util.FunctionEvent, "device_time_total")
         on_device = "device_time_total" if newer else "cuda_time_total"
-        host = [one.cpu_time_total * 1e3 for one in events]
-        return median_or_none(host), median_or_none([getattr(one, on_device) * 1e3 for one in events])
+        host = [event.cpu_time_total * 1e3 for event in events]
+        return median_or_none(host), median_or_none([getattr(event, on_device) * 1e3 for event in events])
 
     def _value(self, argument: Any) -> Any:
         recorded, kind = self._recorded.get(argument.name), _bare(argument)
@@ -143,7 +151,7 @@ class Operator:
                 return argument.default_value
             return None
         if _has_tensors(recorded):
-            tensors = [self._tensor(one, argument.name) for one in _tensors(recorded)]
+            tensors = [self._tensor(tensor, argument.name) for tensor in _tensors(recorded)]
             return tensors if "tensors" in recorded else tensors[0]
         if kind in ("float", "number") and recorded in NOT_FINITE:
             return float(recorded)
@@ -163,7 +171,7 @@ class Operator:
 
     def _other_type(self) -> str:
         """Return the type of the first tensor with a known type."""
-        types = (one.get("dtype") for value in self._recorded.values() for one in _tensors(value))
+        types = (tensor.get("dtype") for value in self._recorded.values() for tensor in _tensors(value))
         return next(filter(None, types), "float32")
 
     def _random(self, count: int, dtype: Any, name: str) -> Any:
@@ -179,7 +187,7 @@ class Operator:
 
     def _whole(self, count: int, name: str) -> Any:
         """Return whole numbers: valid indices if the input indexes another tensor, otherwise small ones."""
-        if name.startswith("cum_seq") and count > 1:  # where the sequences of a batch begin, and its end
+        if name.startswith("cum_seq") and count > 1:  # starts of the sequences of a batch, and its end
             total = self._size("key" if name.endswith("_k") else "query", 0) or 0
             return (torch.arange(count, device=self.device) * total) // (count - 1)
         if not any(part in name for part in INDEX):
@@ -214,9 +222,9 @@ class Operator:
     def _check_memory(self, arguments: Sequence[Any]) -> None:
         """Check that the inputs fit into the free memory."""
         needed = 0
-        for one in (one for value in arguments for one in _tensors(value)):
-            size = torch.empty(0, dtype=getattr(torch, one.get("dtype") or "float32")).element_size()
-            needed += size * _extent(one["shape"], one.get("strides") or _contiguous(one["shape"]))
+        for tensor in (tensor for value in arguments for tensor in _tensors(value)):
+            size = torch.empty(0, dtype=getattr(torch, tensor.get("dtype") or "float32")).element_size()
+            needed += size * _extent(tensor["shape"], tensor.get("strides") or _contiguous(tensor["shape"]))
         free = torch.cuda.mem_get_info(self.device)[0] if self.device.type == "cuda" else available_bytes()
         check_memory(needed, free)
         self.max_prepared_calls = max(1, free // 3 // max(needed, 1)) if self.writes else sys.maxsize
@@ -241,16 +249,20 @@ def overload_of(name: str, arguments: Sequence[Any]) -> Any:
     schemas = sorted(schemas, key=lambda schema: len(schema.arguments) != len(arguments))
     for schema in schemas:
         missing = schema.arguments[len(arguments) :]
-        fitting = all(_fits(value, one) for value, one in zip(arguments, schema.arguments, strict=False))
-        if len(schema.arguments) >= len(arguments) and fitting and all(one.has_default_value() for one in missing):
+        fitting = all(_fits(value, argument) for value, argument in zip(arguments, schema.arguments, strict=False))
+        if (
+            len(schema.arguments) >= len(arguments)
+            and fitting
+            and all(argument.has_default_value() for argument in missing)
+        ):
             return schema
     nearest = schemas[0]
-    for value, one in zip(arguments, nearest.arguments, strict=False):
-        if value is None and not _fits(None, one):
+    for value, argument in zip(arguments, nearest.arguments, strict=False):
+        if value is None and not _fits(None, argument):
             raise OperatorRejected(
                 msg(
                     "remote.profile_no_value_type",
-                    f"{name}: the profile has no value of '{one.name}', of type {one.type}",
+                    f"{name}: the profile has no value of '{argument.name}', of type {argument.type}",
                 )
             )
     raise OperatorRejected(
@@ -268,8 +280,8 @@ def _fits(value: Any, argument: Any) -> bool:
     if _has_tensors(value):
         return kind in ("List[Tensor]", "List[Optional[Tensor]]") if "tensors" in value else kind == "Tensor"
     if _is_list(value):
-        each = kind.removeprefix("List[").removesuffix("]") if kind.startswith("List[") else ""
-        return each in ("int", "float", "bool", "number") and all(_is(one, each) for one in value)
+        element_kind = kind.removeprefix("List[").removesuffix("]") if kind.startswith("List[") else ""
+        return element_kind in ("int", "float", "bool", "number") and all(_is(item, element_kind) for item in value)
     return _is(value, kind)
 
 
@@ -317,7 +329,7 @@ def _extent(shape: list[int], strides: list[int]) -> int:
 def _copied(value: Any) -> Any:
     """Return tensors copied to separate memory with the same layout."""
     if _is_list(value):
-        return [_copied(one) for one in value]
+        return [_copied(item) for item in value]
     if not isinstance(value, torch.Tensor):
         return value
     shape, strides = list(value.shape), list(value.stride())

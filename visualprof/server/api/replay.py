@@ -13,7 +13,7 @@ from msgspec import Meta
 from visualprof.errors import MissingData
 from visualprof.reader.results.report import Report
 from visualprof.remote.operators import Call
-from visualprof.remote.operators.alone import call_suffix, parse_result
+from visualprof.remote.operators.call_file import call_suffix, parse_result
 from visualprof.remote.operators.script import file_name, script
 from visualprof.server.api.evaluation import Reports
 from visualprof.server.api.models import Entry, Models
