@@ -129,3 +129,13 @@ def test_a_spec_gets_the_newest_runtime_that_fits() -> None:
     assert getattr(here.newest_runtime(Spec("s", "torch", "2.9.0", device="cpu")), "python", None) == "/a"
     assert here.newest_runtime(Spec("s", "torch", "2.9.0", device="cuda:0")) is None
     assert here.devices() == ["cpu", "cuda:0"]
+
+
+def test_an_interpreter_may_be_a_relative_path_or_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "python").symlink_to(sys.executable)
+    monkeypatch.chdir(tmp_path)
+    assert Interpreter("bin/python").python == str(tmp_path / "bin" / "python"), "not the target of the link"
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    assert Interpreter("python").python == str(tmp_path / "bin" / "python")
+    assert Interpreter("missing/python").python == str(tmp_path / "missing" / "python")

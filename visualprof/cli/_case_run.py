@@ -235,10 +235,11 @@ def _pythons(args: argparse.Namespace, reads: tuple[str, ...]) -> Generator[tupl
     from visualprof.remote.agent.machine import runtimes
     from visualprof.remote.agent.machine.probe import Interpreter, inspect_interpreter
 
-    named = [str(Path(path).expanduser().absolute()) for path in args.python]
-    for python in dict.fromkeys([*named, sys.executable, *runtimes.installed_pythons(runtimes.runtimes_folder())]):
-        if has := inspect_interpreter(Interpreter(python), say):
-            yield python, (*has.prefixes, *reads)
+    installed = runtimes.installed_pythons(runtimes.runtimes_folder())
+    for python in dict.fromkeys([*args.python, sys.executable, *installed]):
+        interpreter = Interpreter(python)
+        if has := inspect_interpreter(interpreter, say):
+            yield interpreter.python, (*has.prefixes, *reads)
 
 
 def submit_to_agents(args: argparse.Namespace, cases: Sequence[Case]) -> int:

@@ -187,10 +187,14 @@ def _environments(args: argparse.Namespace) -> Iterator[tuple[list[str], Convers
     except AgentError as error:
         raise VisualprofError(error.error, error.hint) from None
     memory = round(args.memory * GIB) or round(psutil.virtual_memory().total * 0.9)
-    named = [str(Path(path).expanduser().absolute()) for path in args.python]
-    for python in dict.fromkeys([*named, sys.executable, *runtimes.installed_pythons(runtimes.runtimes_folder())]):
-        if has := inspect_interpreter(Interpreter(python), say):
-            yield has.converters, ConversionEnvironment(python, has.prefixes, level, memory, bundle.child_archive())
+    installed = runtimes.installed_pythons(runtimes.runtimes_folder())
+    for python in dict.fromkeys([*args.python, sys.executable, *installed]):
+        interpreter = Interpreter(python)
+        if has := inspect_interpreter(interpreter, say):
+            yield (
+                has.converters,
+                ConversionEnvironment(interpreter.python, has.prefixes, level, memory, bundle.child_archive()),
+            )
 
 
 def _parts(path: Path, model: InspectedModel) -> dict[str, Path]:

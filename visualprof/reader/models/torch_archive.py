@@ -106,6 +106,12 @@ def rejection_reason(name: str, head: bytes) -> FormatError | None:
         "export the model with torch.export.save, torch.onnx.export or visualprof.capture.add_graph",
     )
     if PICKLE_START.match(head):
+        if name.lower().endswith(".tm"):
+            hint = msg(
+                "models.dump_traced_module_mge",
+                "load it with MegEngine and dump a traced function: `function.dump('model.mge', keep_opr_name=True)`, or "
+                "call visualprof.capture.add_graph",
+            )
         return FormatError(
             msg(
                 "models.python_pickle_opening_one",

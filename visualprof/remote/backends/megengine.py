@@ -334,7 +334,10 @@ BACKEND = Backend(
     passes={"static": static, "timeline": timeline, "memory": memory},
     precisions=("f32",),
     options=OPTIONS,
-    requires=("numpy<2",),  # it was built before numpy 2 and cannot import it
+    requires=(
+        "numpy<2",  # it was built before numpy 2 and cannot import it
+        "onnx",  # for the converter mge_onnx: otherwise it would need a second runtime of 2 GB
+    ),
     python="3.10",
     short="mge",
     concurrent_sessions=False,  # a graph has one buffer per input

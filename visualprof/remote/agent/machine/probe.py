@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -31,12 +32,16 @@ class Interpreter:
     """A Python that may have runtimes; by default the agent's own.
 
     Attributes:
-        python: Path of the interpreter.
+        python: Name or path of the interpreter; a path becomes absolute, because children run in other folders.
         backend: The only backend to look for; "" for any.
     """
 
     python: str = sys.executable
     backend: str = ""
+
+    def __post_init__(self) -> None:
+        path = Path(self.python).expanduser()
+        object.__setattr__(self, "python", str(Path(shutil.which(path) or path).absolute()))
 
 
 @dataclass(frozen=True)
