@@ -51,6 +51,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="K=V",
         help="Parameter of the view, such as step=5 or group=shape; repeatable.",
     )
+    parser.add_argument(
+        "--step-range",
+        default="",
+        metavar="PATTERN",
+        help="Use the ranges whose names match PATTERN as steps, such as 'train_*' (default: the steps of the file).",
+    )
     add_output_arguments(parser)
     _warnings.add_arguments(parser)
 
@@ -71,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
     if args.view == "all" and (args.format != "json" or args.param or args.table):
         raise BadParameter("`view all` takes no parameters and answers JSON", "add --format json")
     if args.view == "all":
-        workers = files_of(args.path)
+        workers = files_of(args.path, args.step_range)
         views = {v.name: (v, v.parse({})) for v in all_views() if v.subject in ("trace", "run")}
         answers = _answers(views, workers, file_of(workers, args.worker, args.span, args.path))
         warnings = _warnings_of(args.path, workers, None)
@@ -86,7 +92,7 @@ def run(args: argparse.Namespace) -> int:
         print_answer(answer, args, warnings)
         _warnings.print_warnings(warnings, args.strict)
         return 0
-    workers = files_of(args.path)
+    workers = files_of(args.path, args.step_range)
     file = file_of(workers, args.worker, args.span, args.path)
     if chosen.subject == "trace":
         answer = answer_of(chosen, params, file)
@@ -136,7 +142,8 @@ def answer_of(chosen: View, params: Any, file: FileOf) -> Answer | None:
     from visualprof.views.answers.disk_cache import CachedAnswer
 
     fingerprint = fingerprint_of(file.path)
-    place = CachedAnswer(Cache.default(), chosen, params, (fingerprint,))
+    version = (fingerprint, file.step_range) if file.step_range else (fingerprint,)
+    place = CachedAnswer(Cache.default(), chosen, params, version)
     answer = place.load()
     if answer is None and chosen.needs(trace := _open(file)):
         unchanged = fingerprint_of(file.path) == fingerprint
@@ -162,7 +169,10 @@ def _answers(
         (name, entry.part_key_for(params)) for name, (entry, params) in whole.items() if not alone or entry.needs(alone)
     )
     files = [spans[0].path for _, spans in workers] if len(workers) > 1 else [file.path]
-    values = parts(asked, files, lambda _: trace or _open(file)) if asked else {}
+    if file.step_range:
+        values = {name: _parts_of(views[name][0], key, workers, file, trace) for name, key in asked}
+    else:
+        values = parts(asked, files, lambda _: trace or _open(file)) if asked else {}
     answers: dict[str, Answer] = {}
     for name, (chosen, params) in views.items():
         if any(map(chosen.has_data, (part for _, part in values.get(name, ())))):
@@ -170,6 +180,16 @@ def _answers(
         elif trace and chosen.subject == "trace" and chosen.needs(trace):
             answers[name] = chosen.compute(trace, params)
     return answers
+
+
+def _parts_of(
+    chosen: View, key: str, workers: list[tuple[str, list[FileOf]]], file: FileOf, trace: Trace | None
+) -> list[tuple[str, Any]]:
+    """Return the parts of all workers with the chosen ranges as steps, which are not cached."""
+    files = [spans[0] for _, spans in workers] if len(workers) > 1 else [file]
+    return [
+        (each.path.name, chosen.map_worker(trace if trace and each == file else _open(each), key)) for each in files
+    ]
 
 
 def tune_for_short_process() -> None:
@@ -248,19 +268,22 @@ class FileOf(NamedTuple):
 
     Attributes:
         id: Id of its span.
+        path: Path of the file.
+        step_range: Pattern of the ranges that are steps, "" for the file's own steps.
     """
 
     id: str
     path: Path
+    step_range: str = ""
 
 
-def files_of(path: str) -> list[tuple[str, list[FileOf]]]:
+def files_of(path: str, step_range: str = "") -> list[tuple[str, list[FileOf]]]:
     """Return the workers of a run with their files. A remote run is downloaded first."""
     from visualprof.reader.source import is_address
 
     whole = Path(path)
     if not whole.is_dir() and not is_address(path):
-        return [(whole.name, [FileOf("", whole)])]
+        return [(whole.name, [FileOf("", whole, step_range)])]
     from visualprof.reader.cache import Cache
     from visualprof.reader.logdir.listing import list_profiles, scan_profiles
     from visualprof.reader.logdir.remote_folder import RemoteFolder
@@ -278,7 +301,7 @@ def files_of(path: str) -> list[tuple[str, list[FileOf]]]:
     run = next(iter(listing.runs))
     if far:
         far.copy_all(span.log_file.path for worker in run.workers for span in worker.spans)
-    return [(w.id, [FileOf(s.id, Path(s.log_file.path)) for s in w.spans]) for w in run.workers]
+    return [(w.id, [FileOf(s.id, Path(s.log_file.path), step_range) for s in w.spans]) for w in run.workers]
 
 
 def file_of(workers: list[tuple[str, list[FileOf]]], worker: str, span: str, path: str) -> FileOf:
@@ -297,8 +320,10 @@ def file_of(workers: list[tuple[str, list[FileOf]]], worker: str, span: str, pat
 
 def _open(file: FileOf) -> Trace:
     from visualprof.reader.cache import open_trace
+    from visualprof.reader.trace.step_ranges import with_step_range
 
-    return open_trace(file.path, _Meter() if sys.stderr.isatty() else None, wait=False)
+    trace = open_trace(file.path, _Meter() if sys.stderr.isatty() else None, wait=False)
+    return with_step_range(trace, file.step_range)
 
 
 def print_answer(answer: Answer, args: argparse.Namespace, warnings: Sequence[str] | None = None) -> None:

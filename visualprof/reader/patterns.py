@@ -24,7 +24,3 @@ def pattern(text: AnyStr, flags: int = 0) -> re.Pattern[AnyStr]:
     Syntax errors surface on first use as well, so use it for constant patterns only.
     """
     return cast("re.Pattern[AnyStr]", _LazyPattern(text, flags))
-
-
-# Names of ranges that mark steps: `step 5`, `iteration_5`, `ProfilerStep#5`.
-STEP_NAME = pattern(r"^(ProfilerStep#|(?:step|iteration|iter)[ _#:=-]*)(\d+)$", re.IGNORECASE)

@@ -37,7 +37,7 @@ from visualprof.views.measure.replay.path_pieces import (
     path_pieces,
 )
 from visualprof.views.measure.self_time import self_times, sum_by_name
-from visualprof.views.measure.steps import step_index
+from visualprof.views.measure.steps import step_indices
 from visualprof.views.measure.timing import name_texts, sort_columns
 
 MAX_RANGES = 50  # range names in the answer
@@ -177,9 +177,8 @@ def _scopes(trace: Trace, base: BaselineReplay, params: CriticalParams) -> list[
         rows = rows[np.argsort(events.ts[rows], kind="stable")]
         spans = np.stack((events.ts[rows], events.end[rows], events.track[rows]), axis=1)
     else:
-        step = step_index(trace, params.step)
-        low = int(trace.steps.ts[step])
-        spans = np.array([[low, low + int(trace.steps.dur[step]), int(trace.steps.track[step])]])
+        steps, chosen = trace.steps, step_indices(trace, params.step)
+        spans = np.stack((steps.ts, steps.ts + steps.dur, steps.track), axis=1)[chosen].astype(np.int64)
     spans[:, :2] -= trace.span_ns[0]
     scopes, reached = list[PathScope](), np.iinfo(np.int64).min
     for low, high, track in spans.tolist():

@@ -33,7 +33,7 @@ from visualprof.views.measure.memory import (
     memory_owners,
     peak_index,
 )
-from visualprof.views.measure.steps import step_index
+from visualprof.views.measure.steps import step_indices
 from visualprof.views.measure.timing import name_texts, sort_columns
 
 PEAK_ROWS = 200
@@ -188,7 +188,7 @@ def _window(trace: Trace, params: MemoryParams) -> tuple[int, int]:
     """
     origin, last = trace.span_ns[0], int(trace.allocs.ts[-1]) + 1
     if params.step and params.end_ns < 0 and not params.start_ns:
-        number = step_index(trace, params.step)
+        number = int(step_indices(trace, params.step)[0])  # the first one: a window is one interval
         start, end = int(trace.steps.ts[number]), int(trace.steps.ts[number] + trace.steps.dur[number])
         event = trace.allocs.event
         event_ts = trace.allocs.ts[(event >= 0) & (trace.events.step[event] == number)]

@@ -17,12 +17,13 @@ import numpy as np
 
 from visualprof.messages import msg
 from visualprof.reader.communication import is_communication_call, is_communication_kernel
-from visualprof.reader.patterns import STEP_NAME, pattern
+from visualprof.reader.patterns import pattern
 from visualprof.reader.registry import Format
 from visualprof.reader.source import Source
 from visualprof.reader.trace import Category, Device, Ints, TrackKind
 from visualprof.reader.trace.builder import TraceBuilder
 from visualprof.reader.trace.serving import parse_serving_step
+from visualprof.reader.trace.step_ranges import step_label
 
 if TYPE_CHECKING:
     import sqlite3
@@ -275,7 +276,7 @@ class _Report:
 
     def _add_ranges(self, columns: Mapping[str, Ints], texts: Ints, kind: str) -> None:
         """Add NVTX ranges of one kind; `texts` is (n,) string ids."""
-        has_step_names = any(STEP_NAME.match(self._texts[number]) for number in set(texts.tolist()))
+        has_step_names = any(step_label(self._texts[number]) for number in set(texts.tolist()))
         category = _map_distinct(texts, lambda number: _range_category(self._texts[number], not has_step_names))
         row = self._add_calls(columns, _map_distinct(texts, self._range_name), category, kind)
         shapes = _map_distinct(texts, self._shapes)
@@ -286,9 +287,8 @@ class _Report:
         order: list[int] = steps[np.argsort(columns["start"][steps], kind="stable")].tolist()
         for position, i in enumerate(order):
             start_ns, end_ns = int(columns["start"][i]), int(columns["end"][i])
-            step = STEP_NAME.match(self._texts[int(texts[i])])
             track = self._thread(int(columns["globalTid"][i]), kind)
-            self._builder.step(step[2] if step else str(position), start_ns, end_ns - start_ns, track)
+            self._builder.step(str(position), start_ns, end_ns - start_ns, track)
 
     def _range_name(self, number: int) -> int:
         """Return the id of `aten::add` for `aten::add, seq = 12, sizes = [[2]]`; other names are unchanged."""
@@ -363,7 +363,7 @@ class _Report:
 
 def _range_category(text: str, serving: bool) -> Category:
     """Return the category of a range; `serving` means that texts of an inference server mark the steps."""
-    if STEP_NAME.match(text) or (serving and parse_serving_step(text)):
+    if serving and parse_serving_step(text):
         return Category.STEP
     emitted = _EMIT_NVTX_NAME.match(text)
     if is_communication_call(text):

@@ -16,7 +16,7 @@ from visualprof.messages import msg
 from visualprof.reader import perfetto
 from visualprof.reader.communication import is_communication_kernel
 from visualprof.reader.fields import Fields, parse_fields, parse_leading_fields
-from visualprof.reader.patterns import STEP_NAME, pattern
+from visualprof.reader.patterns import pattern
 from visualprof.reader.perfetto import Interned, Packets
 from visualprof.reader.protobuf import Message, ProtobufError
 from visualprof.reader.registry import Format
@@ -144,7 +144,6 @@ class _EventReader:
         self._builder.events(
             ts=ts[rows], dur=dur, name=name[rows], category=category, track=tracks[track[rows]], row=rows
         )
-        self._add_steps(ts[rows], dur, name[rows], tracks[track[rows]])
         is_sample = (kind == _COUNTER) & counting[track]
         self._add_counters(is_sample & (ts >= 0), ts, tracks[track])
         self._add_links(rows, ts, device[track])
@@ -270,12 +269,6 @@ class _EventReader:
         self._unpaired = len(unmatched) - 2 * len(late_begin)
         return np.concatenate((begin, late_begin)), np.concatenate((end, late_end))
 
-    def _add_steps(self, ts: Ints, dur: Ints, name: Ints, track: Ints) -> None:
-        steps = {number: STEP_NAME.match(self._texts.text(number)) for number in np.unique(name).tolist()}
-        for row in np.flatnonzero(np.isin(name, [n for n, step in steps.items() if step]) & (dur > 0)).tolist():
-            step = steps[int(name[row])]
-            self._builder.step(step[2] if step else "", int(ts[row]), int(dur[row]), int(track[row]))
-
     def _add_counters(self, is_sample: Mask, ts: Ints, track: Ints) -> None:
         real = self._fields.with_number(_REAL)
         value = self._fields.last_values(_INTEGER, self.events).astype(np.float64)
@@ -325,8 +318,6 @@ def _category_of_text(category: str) -> Category:
 
 
 def _refine_category(category: Category, name: str) -> Category:
-    if STEP_NAME.match(name):
-        return Category.STEP
     if category != Category.KERNEL:
         return category
     if _COPY.match(name):

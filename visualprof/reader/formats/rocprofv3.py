@@ -14,7 +14,7 @@ import numpy as np
 
 from visualprof.messages import msg
 from visualprof.reader.communication import is_communication_kernel
-from visualprof.reader.patterns import STEP_NAME, pattern
+from visualprof.reader.patterns import pattern
 from visualprof.reader.registry import Format
 from visualprof.reader.source import GROWING_HINT, Source
 from visualprof.reader.trace import Category, Device, Ints, TrackKind
@@ -246,16 +246,9 @@ class _ProcessReader:
         names = [
             (self._messages.get(r.correlation_id.internal) or self._operation(r))[:MAX_TEXT_CHARS] for r in records
         ]
-        steps = [STEP_NAME.match(name) for name in names]
-        categories = [Category.STEP if step else Category.ANNOTATION for step in steps]
         tracks = [self._thread(record) for record in records]
         marks = np.array([self._operation(record).startswith(_MARK_OPERATION) for record in records], bool)
-        self._add(records, names, categories, tracks, marks)
-        for record, step, track in zip(records, steps, tracks, strict=True):
-            if step and record.end_timestamp > record.start_timestamp:
-                self._builder.step(
-                    step[2], record.start_timestamp, record.end_timestamp - record.start_timestamp, track
-                )
+        self._add(records, names, Category.ANNOTATION, tracks, marks)
 
     def _add(
         self, records: Sequence[_Record], names: Iterable[str], categories: Sequence[int] | Category,

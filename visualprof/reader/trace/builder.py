@@ -43,6 +43,7 @@ from visualprof.reader.trace.nesting import innermost_on_tracks, nest
 from visualprof.reader.trace.order import sort_events, sort_unique
 from visualprof.reader.trace.pyramid import build_pyramid
 from visualprof.reader.trace.step_attribution import attribute_steps
+from visualprof.reader.trace.step_ranges import named_steps
 
 # No device has that much memory, and sums of a million larger sizes would not fit 64 bits.
 MAX_PLAUSIBLE_BYTES = 1 << 50
@@ -275,6 +276,8 @@ class TraceBuilder:
             first if levels else np.zeros_like(first),
         )
         event_of_row = layout.event_of_row
+        if not self._steps:
+            self._add_named_steps(layout)
         steps = self._sorted_steps()
         self._mark_communication(layout)
         events = Events(**columns, parent=parent, depth=depth, step=np.full(len(ts), -1, np.int32))
@@ -313,6 +316,19 @@ class TraceBuilder:
         launches = _match_launches(columns["corr"], columns["track"], category, tracks)
         links = self._build_links(launches, ts, end, parent, first, event_of_row)
         return _Layout(columns, tracks, first, parent, depth, event_of_row, links)
+
+    def _add_named_steps(self, layout: _Layout) -> None:
+        """Make steps of the ranges with names of steps, for a file that marks none otherwise."""
+        columns = layout.columns
+        is_thread = np.array([track.kind is TrackKind.THREAD for track in layout.tracks] or [False])
+        rows, labels = named_steps(
+            list(self._ids), columns["name"], columns["category"], columns["ts"], columns["dur"], layout.parent,
+            is_thread[columns["track"]],
+        )  # fmt: skip
+        columns["category"][rows] = Category.STEP
+        places = (columns[name][rows].tolist() for name in ("ts", "dur", "track"))
+        for label, ts, dur, track in zip(labels, *places, strict=True):
+            self.step(label, ts, dur, track)
 
     def _correct_device_times(self, columns: dict[str, Values], layout: _Layout) -> _Layout:
         """Return the layout without device events whose times cannot be, and with possible ends, with warnings.

@@ -35,7 +35,7 @@ from visualprof.views.measure.steps import (
     StepWindows,
     breakdown,
     is_in_part,
-    step_index,
+    step_indices,
     step_parts,
     step_windows,
 )
@@ -187,7 +187,7 @@ def compute(trace: Trace, params: SideParams) -> Side:
     """
     trace, windows, loads = _steps(trace)
     if params.step:
-        step_index(trace, params.step)
+        step_indices(trace, params.step)
         windows = windows.select_step(params.step)
     if not len(windows):
         raise MissingData(

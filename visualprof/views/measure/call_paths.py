@@ -21,7 +21,7 @@ from visualprof.views.measure.launch import (
     is_operator,
     launches,
 )
-from visualprof.views.measure.steps import step_index
+from visualprof.views.measure.steps import step_indices
 from visualprof.views.measure.tensor_core import match_names
 from visualprof.views.measure.trace_cache import cached_on_trace
 
@@ -357,15 +357,16 @@ def path_times(trace: Trace, paths: CallPaths, step: str = "") -> PathTimes:
 
 
 def _time_in_step(trace: Trace, rows: Ids, step: str) -> tuple[Ints, Mask]:
-    """Return the time of events inside a step, (m,) ns, and which of all events belong to the step."""
+    """Return the time of events inside the steps of a name, (m,) ns, and which of all events belong to them."""
     events, spent = trace.events, host_durations(trace)[rows]
     if not step:
         return spent, np.ones(len(events), bool)
-    index = step_index(trace, step)
-    low = int(trace.steps.ts[index])
-    high = low + int(trace.steps.dur[index])
-    time_in_step = np.minimum(events.ts[rows] + spent, high) - np.maximum(events.ts[rows], low)
-    return np.maximum(time_in_step, 0), events.step == index
+    indices = step_indices(trace, step)
+    time_in_step = np.zeros(len(rows), np.int64)
+    for low, dur in zip(trace.steps.ts[indices].tolist(), trace.steps.dur[indices].tolist(), strict=True):
+        inside = np.minimum(events.ts[rows] + spent, low + dur) - np.maximum(events.ts[rows], low)
+        time_in_step += np.maximum(inside, 0)
+    return time_in_step, np.isin(events.step, indices)
 
 
 class BackwardTimes(msgspec.Struct, frozen=True):

@@ -249,8 +249,8 @@ def _backlog_end(trace: Trace, work: Rows, issuer: Rows) -> int:
     return DISTANT_PAST if has_synced or queued_ns <= max(recorded_ns, MIN_QUEUED_NS) else work_start
 
 
-def step_index(trace: Trace, name: str) -> int:
-    """Return the index of a step in trace.steps by its name.
+def step_indices(trace: Trace, name: str) -> Ints:
+    """Return the indices in trace.steps of the steps of a name, which several have if counting starts again.
 
     Raises:
         BadParameter: There is no such step.
@@ -263,14 +263,14 @@ def step_index(trace: Trace, name: str) -> int:
             if names
             else msg("views.trace_no_steps", "this trace has no steps"),
         )
-    return names.index(name)
+    return np.array([i for i, step_name in enumerate(names) if step_name == name], np.int64)
 
 
 def is_in_step(trace: Trace, name: str) -> Mask:
-    """Return, per event, whether it belongs to the named step; all events do if the name is empty."""
+    """Return, per event, whether it belongs to a step of that name; all events do if the name is empty."""
     if not name:
         return np.ones(len(trace.events), bool)
-    return trace.events.step == step_index(trace, name)
+    return np.isin(trace.events.step, step_indices(trace, name))
 
 
 def category_spans(trace: Trace, chosen: Mask) -> CategorySpans:
