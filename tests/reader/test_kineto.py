@@ -100,6 +100,35 @@ def launched(trace: Trace) -> dict[int, int]:
     return dict(zip(at[trace.links.dst[launch]].tolist(), at[trace.links.src[launch]].tolist(), strict=True))
 
 
+def on_device(number: int, event: dict[str, Any]) -> dict[str, Any]:
+    return {**event, "pid": number, "args": {**event["args"], "device": number}}
+
+
+def test_shared_ids_of_processes_listed_one_after_the_other_are_told_apart_by_the_file(write: Write) -> None:
+    """Both processes use the ids 1 and 2, and their kernels are on streams of one device number."""
+    first = [of_process(7, call(10, 1)), of_process(7, call(20, 2)), kernel(100, 1), kernel(110, 2)]
+    second = [of_process(8, call(15, 1)), of_process(8, call(25, 2)), kernel(120, 1), kernel(130, 2)]
+    assert launched(read_trace(write(first + second))) == {100: 10, 110: 20, 120: 15, 130: 25}
+
+
+def test_shared_ids_of_interleaved_processes_are_told_apart_by_device_and_time(write: Write) -> None:
+    """No kernel starts before its launch: those of device 3 start before the calls of process 8."""
+    calls = [of_process(pid, call(ts, id_)) for pid, ts, id_ in ((7, 10, 1), (8, 50, 1), (7, 20, 2), (8, 60, 2))]
+    kernels = [on_device(3, kernel(12, 1)), on_device(4, kernel(52, 1)), on_device(3, kernel(22, 2))]
+    kernels += [on_device(4, kernel(62, 2))]
+    assert launched(read_trace(write(calls + kernels))) == {12: 10, 52: 50, 22: 20, 62: 60}
+
+
+def test_pids_with_the_label_of_a_rank_belong_together(write: Write) -> None:
+    """A tool that merges files put the rank before the pids of the host and of the device."""
+    events = [
+        {**event, "pid": f"[TP0{rank}] {pid}"}
+        for rank in (0, 1)
+        for pid, event in ((4000, call(10 + rank, 1)), (rank, kernel(100 + rank, 1)))
+    ]
+    assert launched(read_trace(write(events))) == {100: 10, 101: 11}
+
+
 def test_forward_and_backward_are_linked_within_a_process(write: Write) -> None:
     def process(pid: int) -> list[dict[str, Any]]:
         ends = [("s", 100 + pid), ("f", 200 + pid)]

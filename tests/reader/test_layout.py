@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from visualprof.reader.logdir.layout import RunPath, natural_key, parse_run_path, recording_kind
+from visualprof.reader.logdir.layout import RunPath, StatedRank, natural_key, parse_run_path, recording_kind
 
 
 @pytest.mark.parametrize(
@@ -70,6 +70,50 @@ from visualprof.reader.logdir.layout import RunPath, natural_key, parse_run_path
 def test_names_of_profilers(path: str, expected: RunPath) -> None:
     folder, _, name = path.rpartition("/")
     assert parse_run_path(folder, name) == expected
+
+
+@pytest.mark.parametrize(
+    ("names", "run"),
+    [
+        (("profile_0.json", "profile_1.json"), "r"),
+        (("trace_0.json", "trace_1.json"), "r"),
+        (("exp-a[b]-rank[0].json", "exp-a[b]-rank[1].json"), "r/exp-a[b]"),
+        (("1759000000.5-TP-0.trace.json.gz", "1759000000.5-TP-1.trace.json.gz"), "r"),
+        (("1759-TP-0-DP-0-PP-0-EP-0.json", "1759-TP-1-DP-0-PP-0-EP-0.json"), "r"),
+        (("rank-0.Apr_03_18_51_38.1102.pt.trace.json", "rank-1.Apr_03_18_51_38.1103.pt.trace.json"), "r"),
+        (("dp0_tp0_rank0.174199464270739.pt.trace.json", "dp0_tp1_rank1.174199464270739.pt.trace.json"), "r"),
+        (("r0-2025-3-14.1741994642707396628.pt.trace.json", "r1-2025-3-14.1741994642718752063.pt.trace.json"), "r"),
+        (("node7.json", "node-b.json"), "r"),
+        (("gpt_0.json", "gpt_1.json"), "r/gpt"),
+        (("gpt2_0.json.gz", "gpt2_1.json.gz"), "r/gpt2"),
+    ],
+)  # fmt: skip
+def test_files_that_state_their_rank_form_one_run_whatever_their_names(names: tuple[str, str], run: str) -> None:
+    paths = [parse_run_path("r", name, StatedRank(rank, 2)) for rank, name in enumerate(names)]
+    assert [(path.run, path.rank) for path in paths] == [(run, 0), (run, 1)]
+    assert paths[0].worker != paths[1].worker
+
+
+@pytest.mark.parametrize(
+    ("name", "run", "worker", "rank"),
+    [
+        ("rank1.sqlite", "r", "rank1", 1),
+        ("exp[a]-rank[3].json", "r/exp[a]", "exp[a]-rank[3]", 3),
+        ("1759000000.5-TP-1.trace.json", "r", "TP-1", 1),
+        ("gpt-TP-1-DP-0.json", "r/gpt", "gpt-TP-1-DP-0", -1),
+        ("rank-0.Apr_03_18_51_38.1102.pt.trace.json", "r", "rank-0", 0),
+        ("profile_0.json", "r/profile_0", "profile_0", -1),
+        ("trace_2.json", "r/trace_2", "trace_2", -1),
+        ("dp.json", "r/dp", "dp", -1),
+    ],
+)
+def test_names_with_ranks_of_files_that_state_none(name: str, run: str, worker: str, rank: int) -> None:
+    path = parse_run_path("r", name)
+    assert (path.run, path.worker, path.rank) == (run, worker, rank)
+
+
+def test_a_rank_of_a_single_process_is_no_rank() -> None:
+    assert parse_run_path("r", "trace_0.json", StatedRank(0, 1)).run == "r/trace_0"
 
 
 def test_numbers_in_names_sort_as_numbers() -> None:

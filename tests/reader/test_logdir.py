@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import until
+from tests.conftest import shared, until
 from visualprof.errors import NotFound
 from visualprof.reader import read_trace
 from visualprof.reader.cache import Cache
 from visualprof.reader.logdir.directory import LogDirectory
-from visualprof.reader.logdir.listing import Span
+from visualprof.reader.logdir.listing import Span, scan_profiles
 from visualprof.reader.logdir.pool import Listener
 from visualprof.reader.logdir.summary import Failure, Summary
 
@@ -329,6 +329,27 @@ def test_the_rank_in_the_content_is_worth_more_than_the_name(logs: Fixture) -> N
     logs.spans()
     logs.parser.end("worker0.json", summary(rank=5))
     assert logs.logdir.listing().runs[0].workers[0].rank == 5
+
+
+@pytest.mark.parametrize(
+    "folder",
+    [
+        "accelerate",
+        "hta",
+        "megatron",
+        "nsys",
+        "primus",
+        "sglang",
+        "sglang-v2",
+        "torchtune",
+        "trtllm",
+        "trtllm-new",
+        "vllm",
+    ],
+)
+def test_rank_files_of_public_frameworks_form_one_run(folder: str) -> None:
+    (run,) = scan_profiles([shared(f"cases/reports/32-rank-file-names/{folder}")]).runs
+    assert [worker.rank for worker in run.workers] == [0, 1]
 
 
 def test_stamps_are_spans_in_order_of_time(logs: Fixture) -> None:

@@ -371,3 +371,20 @@ def test_host_operators_of_collectives_without_kernels_count_for_every_device(wr
     path = write([step(0, 0, 500), *launched_kernel("gemm", 100, 200, 12), *second, event("gloo:barrier", 120, 100)])
     table = distributed(path)["by_device"]["columns"]
     assert [table[k] for k in ("communication_ns", "overlap_ns")] == [[100_000, 100_000], [100_000, 30_000]]
+
+
+def test_ranks_of_files_that_state_none_are_those_of_their_names(write: Write) -> None:
+    paths = [write([step(0, 0, 100), *launched_kernel("gemm", 10, 20, 1)], name=f"rank{n}.json") for n in (10, 2)]
+    assert distributed(*paths)["ranks"]["columns"]["rank"] == [2, 10]
+    assert view("distributed").is_in_run([path.name for path in paths], has_data=False)
+    assert not view("distributed").is_in_run(["trace.json"], has_data=False)
+
+
+def test_two_files_of_one_rank_are_two_rows(write: Write) -> None:
+    info = {"distributedInfo": {"rank": 0, "world_size": 2}}
+    paths = [
+        write([step(0, 0, 100), *launched_kernel("gemm", 10, dur, 1)], name=f"host{dur}.json", **info)
+        for dur in (20, 40)
+    ]
+    ranks = distributed(*paths)["ranks"]["columns"]
+    assert (ranks["rank"], ranks["computation_ns"]) == ([0, 0], [20_000, 40_000])

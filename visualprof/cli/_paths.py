@@ -70,7 +70,7 @@ def page_of(file: Path) -> str:
     (file_item,) = (item for item in walk(roots([file])[0]) if isinstance(item, LogFile))
     verdict = examine(file_item)
     if verdict.kind in ("profile", "growing"):
-        place = new_span(file_item).run_path
+        place = new_span(file_item, verdict).run_path
         return "#/overview?" + urlencode({"run": place.run, "worker": place.worker})
     if recognize_model(Source(file)):
         return "#/graph?" + urlencode({"model": file.name})

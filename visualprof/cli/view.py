@@ -175,7 +175,8 @@ def _answers(
         values = parts(asked, files, lambda _: trace or _open(file)) if asked else {}
     answers: dict[str, Answer] = {}
     for name, (chosen, params) in views.items():
-        if any(map(chosen.has_data, (part for _, part in values.get(name, ())))):
+        worker_parts = values.get(name, [])
+        if chosen.is_in_run((worker for worker, _ in worker_parts), any(chosen.has_data(p) for _, p in worker_parts)):
             answers[name] = chosen.compute_from_parts(values[name], params)
         elif trace and chosen.subject == "trace" and chosen.needs(trace):
             answers[name] = chosen.compute(trace, params)

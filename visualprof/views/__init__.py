@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cache
 from typing import Any, Literal, get_type_hints
@@ -50,6 +50,8 @@ class View(msgspec.Struct, frozen=True):
         map: Views of runs: return the part of one worker's trace, a struct that is cached. With `part_key`, it also
             takes the key.
         has_data: Return whether a part has the data for the view.
+        has_run_data: Views of runs: return whether workers of these names have the data for the view together, whatever
+            their parts.
         part_key: Return the parameters that the parts depend on, as a string; "" for none.
         reduce: Views of runs: combine the parts of all workers into the input of `compute`. The result depends on no
             parameter and takes a few bytes per rank and step, so the server caches it for all parameters.
@@ -65,6 +67,7 @@ class View(msgspec.Struct, frozen=True):
     subject: Subject = "trace"
     map: Callable[..., msgspec.Struct] | None = None
     has_data: Callable[[Any], bool] = bool
+    has_run_data: Callable[[Iterable[str]], bool] | None = None
     part_key: Callable[[Any], str] | None = None
     reduce: Callable[[Sequence[tuple[str, Any]]], msgspec.Struct] | None = None
     empty_hint: str = ""
@@ -96,6 +99,15 @@ class View(msgspec.Struct, frozen=True):
         """
         assert self.map
         return self.map(trace, key) if self.part_key else self.map(trace)
+
+    def is_in_run(self, workers: Iterable[str], has_data: bool) -> bool:
+        """Return whether a run has the data for the view.
+
+        Args:
+            workers: Names of the workers.
+            has_data: Whether any worker has the data.
+        """
+        return has_data or (self.has_run_data is not None and self.has_run_data(workers))
 
     def part_key_for(self, params: Any) -> str:
         """Return the parameters that the parts of the workers depend on, as a string."""

@@ -15,7 +15,7 @@ from visualprof.views.answers.table import Columns, Table, columns_of, from_rows
 from visualprof.views.measure.communication_events import bus_bytes
 from visualprof.views.measure.device_work import HOST_DEVICE
 from visualprof.views.measure.groups import group
-from visualprof.views.measure.processes import NO_COMMUNICATION_HINT, summary_takes_part, takes_part
+from visualprof.views.measure.processes import NO_COMMUNICATION_HINT, has_several_ranks, summary_takes_part, takes_part
 from visualprof.views.measure.rank_summary import RankSteps, rank_summary
 from visualprof.views.measure.run_analysis import RunAnalysis, analyze_run
 from visualprof.views.measure.straggler_report import Straggler, straggler_report
@@ -243,7 +243,8 @@ def _step_rows(
 
 def _rank_means(steps: RankColumns) -> RankMeanColumns:
     rank = np.asarray(steps.rank, np.int64)
-    groups = group(rank)
+    workers = {worker: number for number, worker in enumerate(dict.fromkeys(steps.worker))}
+    groups = group(rank, np.array([workers[worker] for worker in steps.worker], np.int64))  # two files may be of a rank
     times = (steps.total_ns, steps.computation_ns, steps.communication_ns, steps.overlap_ns)
     once = np.ones(len(rank))
     total, computation, communication, overlap = (groups.mean(np.asarray(time, np.float64), once) for time in times)
@@ -363,6 +364,7 @@ VIEW = View(
     subject="run",
     map=rank_summary,
     has_data=summary_takes_part,
+    has_run_data=has_several_ranks,
     reduce=analyze_run,
     empty_hint=NO_COMMUNICATION_HINT,
 )

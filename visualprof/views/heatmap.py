@@ -15,7 +15,7 @@ from visualprof.views import Params, View
 from visualprof.views.answers import kinds
 from visualprof.views.answers.table import Answer, Columns
 from visualprof.views.measure.bins import bin_edges, merge_bins
-from visualprof.views.measure.processes import NO_COMMUNICATION_HINT, summary_takes_part, takes_part
+from visualprof.views.measure.processes import NO_COMMUNICATION_HINT, has_several_ranks, summary_takes_part, takes_part
 from visualprof.views.measure.rank_metrics import RankMetrics
 from visualprof.views.measure.rank_summary import rank_summary
 from visualprof.views.measure.row_order import similarity_order
@@ -300,6 +300,7 @@ VIEW = View(
     subject="run",
     map=rank_summary,
     has_data=summary_takes_part,
+    has_run_data=has_several_ranks,
     reduce=analyze_run,
     empty_hint=NO_COMMUNICATION_HINT,
 )

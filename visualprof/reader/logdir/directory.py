@@ -297,7 +297,7 @@ class LogDirectory:
                 failure = Failure(verdict.error, verdict.hint, kind="EmptyFile") if verdict.error else None
                 # A file that was seen to change is being written; a new file may be complete.
                 state = "growing" if failure or (previous and not file.verdict) else "waiting"
-                span = replace(new_span(file), state=state, format=verdict.format, failure=failure)
+                span = replace(new_span(file, verdict), state=state, failure=failure)
             problem = Problem(file.file, verdict.error.removeprefix(f"{file.name}: "), verdict.hint)
             self._set_span(entry, span, problem if verdict.kind == "skipped" else None)
             if outcome:

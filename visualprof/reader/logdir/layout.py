@@ -1,4 +1,4 @@
-"""Derive run, worker and span of a file from its folder and name alone.
+"""Derive run, worker and span of a file from its folder, its name, and the rank that it states.
 
 A run is a set of processes that ran together, a worker is one of them, and a span is one recording of that process.
 
@@ -13,9 +13,11 @@ A run is a set of processes that ran together, a worker is one of them, and a sp
 - Measurements of Nsight Compute, `kernels.ncu-rep` or `kernels.ncu.csv`, are the worker `ncu_kernels` of their folder's
   run. It is not a rank either: the run's other recordings say when its kernels ran.
 - A name with a rank and other words (`bert_rank0.json`, `bert_rank1.json`) is a worker of run `folder/bert`.
+- If the file itself says which rank of how many it is, that counts, whatever the name: `profile_0.json`, `trace_1.json`
+  and `node7.json` are workers of the run of their folder, `bert_0.json` and `bert_1.json` of run `folder/bert`.
 - Any other file is its own run, `folder/stem`; a time stamp at its end is the span.
 
-Only the name of the file itself decides, never its neighbors, so an id, and thus a link, stays valid when other files
+Only the file itself decides, never its neighbors, so an id, and thus a link, stays valid when other files
 appear or disappear. Files directly in the log directory form the run `.`, shown under the name of the directory.
 """
 
@@ -30,7 +32,7 @@ from visualprof.reader.registry import profile_suffixes
 
 _GZIP_ENDING = re.compile(r"\.(gz|gzip)$", re.IGNORECASE)
 _FORMAT_ENDING = re.compile(
-    r"(\.pt\.trace|\.paddle_trace|\.chrome_timeline|[._]chrome_trace|\.trace|\.profile|\.prof)?\.(jsonl?|pb|pftrace|txt|raw)$"
+    r"(\.pt\.trace|\.paddle_trace|\.chrome_timeline|[._]chrome_trace|\.trace|\.profile|\.prof)?\.(jsonl?|pb|pftrace|txt|raw|sqlite3?)$"
     r"|\.(trace|prof|profile|pftrace|perfetto-trace)$",
     re.IGNORECASE,
 )
@@ -41,8 +43,21 @@ _DATE_STAMP = re.compile(
     r"^(?P<worker>.+?)[-_. ]+(?P<stamp>(19|20)\d\d[-_.]?[01]\d[-_.]?[0-3]\d"
     r"([-_.T ]?[0-2]\d[-_.:]?[0-5]\d([-_.:]?[0-5]\d([-_.]\d+)?)?)?)$"
 )
+# `rank-0.Apr_03_18_51_38.1102`: date and process id
+_MONTH_STAMP = re.compile(
+    r"^(?P<worker>.+?)[-_.]+(?P<stamp>(Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]*"
+    r"[-_]?\d{1,2}([-_.]\d{2}){2,4}([-_.]\d+)?)$",
+    re.IGNORECASE,
+)
+_LEADING_STAMP = re.compile(r"^(?P<stamp>\d{9,19}(\.\d+)?)[-_.]+(?P<worker>.+)$")
 _RANK = re.compile(
-    r"(?<![A-Za-z0-9])(?:rank|worker|trainer|process|proc)[-_]?(?P<rank>\d{1,6})(?:[-_]?of[-_]?\d+)?(?![A-Za-z0-9])",
+    r"(?<![A-Za-z0-9])(?:rank|worker|trainer|process|proc)(?:[-_]?|(?P<bracket>[\[(]))(?P<rank>\d{1,6})(?(bracket)[\])])"
+    r"(?:[-_]?of[-_]?\d+)?(?![A-Za-z0-9])",
+    re.IGNORECASE,
+)
+# Places along the axes of a parallel program: `TP-0-DP-0-PP-0-EP-0`, `dp0_pp0_tp1`.
+_AXIS = re.compile(
+    r"(?<![A-Za-z0-9])(?:[cdemst]p|pp|dcp|pcp|etp|edp|vpp)[-_]?(?P<rank>\d{1,6})(?:[-_]?of[-_]?\d+)?(?![A-Za-z0-9])",
     re.IGNORECASE,
 )
 _HOST_WORKER = re.compile(r"(?P<host>[A-Za-z0-9][A-Za-z0-9.-]*)_\d{2,7}")  # and process id
@@ -73,12 +88,31 @@ class RunPath(msgspec.Struct, frozen=True):
     rank: int
 
 
-def parse_run_path(folder: str, name: str) -> RunPath:
+class StatedRank(msgspec.Struct, frozen=True):
+    """The rank that a file states, of a program with several.
+
+    Attributes:
+        rank: Global rank, -1 if the file states none.
+        world_size: Number of ranks, -1 if the file states none.
+    """
+
+    rank: int = -1
+    world_size: int = -1
+
+    def __bool__(self) -> bool:
+        return self.rank >= 0 and self.world_size > 1
+
+
+NO_RANK = StatedRank()
+
+
+def parse_run_path(folder: str, name: str, stated: StatedRank = NO_RANK) -> RunPath:
     """Return the run path of a file.
 
     Args:
         folder: The folder below the log directory, with `/`, "" for the log directory itself.
         name: The file's name.
+        stated: The rank that the file states.
     """
     unpacked = _GZIP_ENDING.sub("", name)
     suffix = next((s for s in profile_suffixes() if unpacked.lower().endswith(s)), "")
@@ -86,12 +120,12 @@ def parse_run_path(folder: str, name: str) -> RunPath:
     if suffix in _NCU_SUFFIXES:
         return RunPath(folder or ".", f"ncu_{stem}", "", -1)
     torch = unpacked.lower().endswith(".pt.trace.json")
-    stamp_match = (
-        _CAPTURE_STAMP.match(stem) or _PADDLE_STAMP.match(stem) or _EPOCH_STAMP.match(stem) or _DATE_STAMP.match(stem)
-    )
+    stamp_match = next(filter(None, (stamp.match(stem) for stamp in _STAMPS)), None)
+    leading = None if stamp_match else _LEADING_STAMP.match(stem)
+    if leading and _find_rank(leading["worker"], stated)[1] != leading["worker"]:
+        stamp_match = leading
     worker, stamp = (stamp_match["worker"], stamp_match["stamp"]) if stamp_match else (stem, "")
-    rank_match = _RANK.search(worker)
-    base = (worker[: rank_match.start()] + worker[rank_match.end() :] if rank_match else worker).strip("-_. ")
+    rank, base = _find_rank(worker, stated)
     by_process = bool(stamp_match) and (
         stamp_match.re in (_CAPTURE_STAMP, _PADDLE_STAMP) or (torch and stamp_match.re is _EPOCH_STAMP)
     )
@@ -100,11 +134,42 @@ def parse_run_path(folder: str, name: str) -> RunPath:
         or _HOSTS_FOLDER.search(folder)
         or _PLAIN_NAME.fullmatch(base.lower())
         or (base.isascii() and base.isdigit())
+        or (stated and base == worker)  # the name does not contain the rank
     ):
         run = folder or "."
     else:
         run = f"{folder}/{base}" if folder else base
-    return RunPath(run, worker, stamp, int(rank_match["rank"]) if rank_match else -1)
+    return RunPath(run, worker, stamp, rank)
+
+
+_STAMPS = (_CAPTURE_STAMP, _PADDLE_STAMP, _EPOCH_STAMP, _DATE_STAMP, _MONTH_STAMP)
+_SEPARATORS = "-_. "
+
+
+def _find_rank(worker: str, stated: StatedRank) -> tuple[int, str]:
+    """Return the rank of a worker, -1 for none, and its name without the rank."""
+    rank_match, axes = _RANK.search(worker), list(_AXIS.finditer(worker))
+    base = _AXIS.sub("", _RANK.sub("", worker, count=1))
+    if rank_match or axes:
+        base = re.sub(rf"([{_SEPARATORS}])[{_SEPARATORS}]+", r"\1", base).strip(_SEPARATORS)
+    elif stated:
+        base = _without_number(worker, stated.rank)
+    else:
+        base = base.strip(_SEPARATORS)
+    if stated:
+        return stated.rank, base
+    if rank_match:
+        return int(rank_match["rank"]), base
+    return int(axes[0]["rank"]) if len(axes) == 1 else -1, base
+
+
+def _without_number(name: str, number: int) -> str:
+    """Return the name without a number: the last one between separators, else the last one at the end of a word."""
+    matches = list(re.finditer(rf"(?<![A-Za-z0-9])0*{number}(?![A-Za-z0-9])", name))
+    matches = matches or list(re.finditer(rf"(?<![0-9])0*{number}(?![A-Za-z0-9])", name))
+    if not matches:
+        return name
+    return f"{name[: matches[-1].start()]}{name[matches[-1].end() :]}".strip(_SEPARATORS)
 
 
 def worker_host(worker: str) -> str:

@@ -21,6 +21,7 @@ from visualprof.reader.logdir.scan import (
     LogFile,
     Problem,
     Root,
+    Verdict,
     Version,
     examine,
     roots,
@@ -31,6 +32,7 @@ from visualprof.reader.logdir.summary import Failure, Summary
 # Minimum number of deleted runs that are remembered for `changes`.
 _MIN_REMEMBERED_RUNS = 1000
 
+_UNEXAMINED = Verdict("profile")
 State = Literal["waiting", "parsing", "ready", "growing", "failed"]
 
 
@@ -318,9 +320,9 @@ def collect_extras(items: Iterable[LogFile | LiveFolder | Problem]) -> dict[str,
     return extras
 
 
-def new_span(file: LogFile) -> Span:
-    """Return the span of a file that has not been examined."""
-    return Span("", file, parse_run_path(file.folder, file.name), "waiting")
+def new_span(file: LogFile, verdict: Verdict = _UNEXAMINED) -> Span:
+    """Return the span of a file that has not been parsed."""
+    return Span("", file, parse_run_path(file.folder, file.name, verdict.rank), "waiting", verdict.format)
 
 
 def scan_profiles(paths: Sequence[str | Path]) -> Listing:
@@ -339,7 +341,7 @@ def list_profiles(items: Iterable[LogFile | LiveFolder | Problem]) -> Listing:
             continue
         verdict = item.verdict or examine(item)
         if verdict.kind in ("profile", "growing"):
-            arrangement.set_span(replace(new_span(item), format=verdict.format))
+            arrangement.set_span(new_span(item, verdict))
         elif verdict.kind == "skipped":
             arrangement.set_problem(item.file, Problem(item.file, verdict.error, verdict.hint))
     return arrangement.listing()

@@ -15,6 +15,7 @@ import msgspec
 from visualprof.errors import EmptyFile, SourceError, UnknownFormat
 from visualprof.messages import msg
 from visualprof.reader.graph_capture.files import captures_stamp, is_attached_capture
+from visualprof.reader.logdir.layout import NO_RANK, StatedRank
 from visualprof.reader.models import recognize_model
 from visualprof.reader.registry import LEADING_BLANKS, is_json, may_be_profile, profile_suffixes, recognize
 from visualprof.reader.source import GROWING_HINT, HEAD_BYTES, Source
@@ -23,6 +24,7 @@ _log = logging.getLogger(__name__)
 
 # A dataset that was put below a log directory by mistake must not block the scanner for minutes.
 MAX_ENTRIES = 200_000
+DISTRIBUTED_INFO_BYTES = 4096  # in which torch writes rank and world size, before the lists of process groups
 # Read from every file; more is only read if the file starts like a profile or has a profile's name.
 GLANCE_BYTES = 512
 
@@ -81,12 +83,14 @@ class Verdict(msgspec.Struct, frozen=True):
         format: Id of the format.
         error: Why a file is skipped or growing.
         hint: What to do about it.
+        rank: The rank that a profile states.
     """
 
     kind: Literal["profile", "growing", "skipped", "other"]
     format: str = ""
     error: str = ""
     hint: str = ""
+    rank: StatedRank = NO_RANK
 
 
 class LogFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -266,7 +270,7 @@ def examine(file: LogFile) -> Verdict:
     try:
         if not (has_profile_name or may_be_profile(source.head(GLANCE_BYTES))):
             return Verdict("other")
-        return Verdict("profile", recognize(source).name)
+        return Verdict("profile", recognize(source).name, rank=_stated_rank(source))
     except EmptyFile as error:
         return Verdict("other") if file.name in _RESULT_FILES else Verdict("growing", "", error.error, error.hint)
     except UnknownFormat as error:
@@ -284,6 +288,17 @@ def examine(file: LogFile) -> Verdict:
         _log.exception("looking at %s", file.path)
         problem = msg("logdir.reader_failed", f"the reader failed ({type(error).__name__}: {error})")
         return _unrecognized(file, problem, msg("logdir.please_report_file", "please report it with the file"))
+
+
+def _stated_rank(source: Source) -> StatedRank:
+    """Return the rank in the head of a file that torch or a library on top of it wrote."""
+    head = source.head()
+    position = head.find(b'"distributedInfo"')
+    if position < 0:
+        return NO_RANK
+    info = head[position : position + DISTRIBUTED_INFO_BYTES]
+    rank, size = (re.search(rb'"%s"\s*:\s*"?(\d{1,7})\b' % key, info) for key in (b"rank", b"world_size"))
+    return StatedRank(int(rank[1]), int(size[1])) if rank and size else NO_RANK
 
 
 def _is_viewer_extract(file: LogFile) -> bool:

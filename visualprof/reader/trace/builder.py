@@ -38,7 +38,7 @@ from visualprof.reader.trace.allocs import compute_totals, negative_totals, next
 from visualprof.reader.trace.clock import EARLIEST_NS, LATEST_NS, MAX_DURATION_NS, plausible_time_range
 from visualprof.reader.trace.communication import communication_kernels
 from visualprof.reader.trace.device_times import JITTER_NS, duration_text, impossible_starts, overlong_ends
-from visualprof.reader.trace.matching import match_ids, number_processes
+from visualprof.reader.trace.matching import Calls, match_ids, number_processes
 from visualprof.reader.trace.nesting import innermost_on_tracks, nest
 from visualprof.reader.trace.order import sort_events, sort_unique
 from visualprof.reader.trace.pyramid import build_pyramid
@@ -305,7 +305,7 @@ class TraceBuilder:
         order, first = sort_events(columns["ts"], columns["dur"], columns["track"], len(self._tracks))
         for name in columns:
             columns[name] = columns[name][order]
-        ts, category = columns["ts"], columns["category"]
+        ts = columns["ts"]
         tracks = [replace(t, first=a, count=b - a) for t, (a, b) in zip(self._tracks, _slices(first), strict=True)]
         end = ts + np.maximum(columns["dur"], 0)
         parent, depth = nest(ts, end, first)
@@ -313,7 +313,7 @@ class TraceBuilder:
             if track.kind is TrackKind.STREAM:
                 parent[track.first : track.first + track.count] = -1
         event_of_row = _index_rows(columns["row"])
-        launches = _match_launches(columns["corr"], columns["track"], category, tracks)
+        launches = _match_launches(columns, tracks)
         links = self._build_links(launches, ts, end, parent, first, event_of_row)
         return _Layout(columns, tracks, first, parent, depth, event_of_row, links)
 
@@ -508,8 +508,9 @@ def _slices(first: Ints) -> Iterator[tuple[int, int]]:
     return pairwise(bounds)
 
 
-def _match_launches(corr: Ints, track: Ids, category: Bytes, tracks: Sequence[Track]) -> tuple[Rows, Rows]:
+def _match_launches(columns: Mapping[str, Values], tracks: Sequence[Track]) -> tuple[Rows, Rows]:
     """Return rows of (call, device event) with the same process and correlation id; one call may launch many."""
+    corr, track, category = columns["corr"], columns["track"], columns["category"]
     kinds = np.array([t.kind for t in tracks], np.int8)
     process = number_processes(t.pid for t in tracks)
     calls = np.flatnonzero((corr > 0) & (kinds == TrackKind.THREAD)[track])
@@ -525,7 +526,15 @@ def _match_launches(corr: Ints, track: Ids, category: Bytes, tracks: Sequence[Tr
         count = native(corr, track, len(corr), streams.view(np.uint8), table, low, size, src, dst)
         return src[:count], dst[:count]
     device = np.flatnonzero((corr > 0) & streams[track])
-    index = match_ids(ids, call_process, corr[device], process[track[device]])
+    seeker = process[track[device]]
+    if len(calls) and call_process.min() < call_process.max():
+        made = Calls(ids, call_process, columns["ts"][calls], columns["row"][calls])
+        shared = np.isin(corr[device], made.shared_ids()) & ~np.isin(seeker, made.processes)
+        rows, numbers = device[shared], np.array([t.device for t in tracks], np.int64)
+        if len(rows):
+            found = made.resolve(corr[rows], numbers[track[rows]], columns["ts"][rows], columns["row"][rows])
+            seeker[shared] = np.where(found >= 0, found, seeker[shared])
+    index = match_ids(ids, call_process, corr[device], seeker)
     return calls[index[index >= 0]], device[index >= 0]
 
 

@@ -2,17 +2,108 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 import numpy as np
 
-from visualprof.reader.trace.types import Ids, Ints, Rows
+from visualprof.reader.trace.types import Floats, Ids, Ints, Mask, Rows
+
+# Tools that merge the files of several ranks put a label before each pid: `[TP00] 4000`.
+_LABEL = re.compile(r"\s*\[(?P<label>[^\[\]]{1,100})\]\s*\S")
+UNKNOWN_PROCESS = -1
+MIN_VALID_SHARE = 0.99  # of the kernels of a device that start after the calls of the process that drives it
+MAX_DELAY_RATIO = 0.5  # of the median launch delays of two processes between which these decide
+
+
+def rank_label(pid: str) -> str:
+    """Return the label that a tool put before the pid when it merged the files of several ranks, "" without one."""
+    labeled = _LABEL.match(pid)
+    return labeled["label"] if labeled else ""
 
 
 def number_processes(pids: Iterable[str]) -> Ids:
-    """Return a number per pid, the same for equal pids."""
+    """Return a number per pid, the same for equal pids and for pids with the same label of a rank."""
     numbers: dict[str, int] = {}
-    return np.array([numbers.setdefault(pid, len(numbers)) for pid in pids], np.int32)
+    return np.array([numbers.setdefault(rank_label(pid) or pid, len(numbers)) for pid in pids], np.int32)
+
+
+class Calls:
+    """Calls with ids that several processes may have used, in the order of (id, process).
+
+    Args:
+        ids: (n,) ids, of equal ids in a process the preferred one first.
+        process: (n,) processes.
+        ts: (n,) ns.
+        row: (n,) rows in the file.
+    """
+
+    def __init__(self, ids: Ints, process: Ids, ts: Ints, row: Ints) -> None:
+        order = np.lexsort((process, ids))
+        self._ids, self._process, self._ts = ids[order], process[order], ts[order]
+        self.processes: list[int] = np.unique(process).tolist()
+        by_row = np.argsort(row, kind="stable")
+        self._rows, self._process_by_row = row[by_row], process[by_row]
+
+    def resolve(self, wanted: Ints, device: Ints, ts: Ints, row: Ints) -> Ids:
+        """Return the process (m,) that launched each piece of device work, `UNKNOWN_PROCESS` if nothing decides.
+
+        - In a file that lists one process after the other, each with its work, work belongs to the process whose calls
+          surround it.
+        - Otherwise all work of a device belongs to the process after whose calls it starts. If that holds for several,
+          it is the one with clearly the shortest launch delays.
+
+        Args:
+            wanted: (m,) ids of the work.
+            device: (m,) device of the work.
+            ts: (m,) ns.
+            row: (m,) rows in the file.
+        """
+        is_valid = np.stack([self._delays(wanted, ts, process) >= 0 for process in self.processes])
+        in_file = self._surrounding_process(row, is_valid)
+        if in_file is not None:
+            return in_file
+        process = np.full(len(wanted), UNKNOWN_PROCESS, np.int32)
+        for number in np.unique(device):
+            rows = np.flatnonzero(device == number)
+            share = is_valid[:, rows].mean(axis=1)
+            candidates = np.flatnonzero(share >= max(MIN_VALID_SHARE * share.max(), 1e-9))
+            if len(candidates) > 1:
+                candidates = self._nearest(candidates, wanted[rows], ts[rows])
+            if len(candidates) == 1:
+                process[rows] = self.processes[int(candidates[0])]
+        return process
+
+    def shared_ids(self) -> Ints:
+        """Return the ids that several processes use."""
+        is_other_process = (self._ids[1:] == self._ids[:-1]) & (self._process[1:] != self._process[:-1])
+        return np.unique(self._ids[1:][is_other_process])
+
+    def _delays(self, wanted: Ints, ts: Ints, process: int) -> Ints:
+        """Return the time from the call of a process with each id, -1 if there is no call before."""
+        selected = np.flatnonzero(self._process == process)
+        ids = self._ids[selected]
+        index = np.minimum(np.searchsorted(ids, wanted), len(ids) - 1)
+        return np.where(ids[index] == wanted, np.maximum(ts - self._ts[selected[index]], -1), -1)
+
+    def _surrounding_process(self, row: Ints, is_valid: Mask) -> Ids | None:
+        """Return the process by the order of the file, `None` if the file is not in the order of its processes."""
+        if np.count_nonzero(np.diff(self._process_by_row)) != len(self.processes) - 1:
+            return None
+        position = np.searchsorted(self._rows, row)
+        for index in (np.maximum(position - 1, 0), np.minimum(position, len(self._rows) - 1)):
+            process = self._process_by_row[index]
+            share = is_valid[np.searchsorted(self.processes, process), np.arange(len(row))].mean()
+            if share >= MIN_VALID_SHARE and len(np.unique(process)) == len(self.processes):
+                return process
+        return None
+
+    def _nearest(self, candidates: Ints, wanted: Ints, ts: Ints) -> Ints:
+        """Return the candidate with clearly the shortest launch delay, or all of them if there is none."""
+        delays = [self._delays(wanted, ts, self.processes[int(candidate)]) for candidate in candidates]
+        medians: Floats = np.array([np.median(delay[delay >= 0]) for delay in delays])
+        first, second = np.argsort(medians, kind="stable")[:2]
+        return candidates[[first]] if medians[first] < MAX_DELAY_RATIO * medians[second] else candidates
 
 
 def match_ids(ids: Ints, process: Ids, wanted: Ints, seeker: Ids) -> Rows:

@@ -235,7 +235,8 @@ class Views(Resource):
         if view.subject == "run":
             spans = worker_spans(self._logdir, self._visible.listing(), run, query.span)
             summaries = [require_summary(self._logdir, span) for _, span in spans]
-            if not any(view.name in summary.views for summary in summaries):
+            has_data = any(view.name in summary.views for summary in summaries)
+            if not view.is_in_run((name for name, _ in spans), has_data):
                 raise MissingData(
                     msg("server.run_no_data_view", f"the run {run!r} has no data for the view {view.name!r}"),
                     view.empty_hint,

@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 
 from visualprof.reader.communication import computes_and_communicates
-from visualprof.reader.trace import Category, Ids, Ints, Mask, Trace, TrackKind
+from visualprof.reader.trace import Category, Ints, Mask, Trace, TrackKind
 from visualprof.reader.trace.nesting import nearest_ancestor
 from visualprof.views.measure.intervals import covered_ns, intersect, merge, span_length, union
 from visualprof.views.measure.launch import device_calls
@@ -40,10 +40,10 @@ class DeviceWork(msgspec.Struct, frozen=True):
 
 
 @cached_on_trace
-def event_devices(trace: Trace) -> Ids:
+def event_devices(trace: Trace) -> Ints:
     """Return the device of each event on a stream, `HOST_DEVICE` for other events."""
     devices = [track.device if track.kind == TrackKind.STREAM else HOST_DEVICE for track in trace.tracks]
-    return np.repeat(np.array(devices, np.int32), [track.count for track in trace.tracks])
+    return np.repeat(np.array(devices, np.int64), [track.count for track in trace.tracks])
 
 
 @cached_on_trace

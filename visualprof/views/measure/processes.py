@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol, TypeVar
 
 import msgspec
 
 from visualprof.messages import msg
-from visualprof.reader.logdir.layout import RECORDING_KINDS, recording_kind
+from visualprof.reader.logdir.layout import RECORDING_KINDS, natural_key, parse_run_path, recording_kind
 from visualprof.reader.trace import Category, Trace
 
 Worker = TypeVar("Worker")
@@ -53,12 +53,22 @@ def rank_location(trace: Trace) -> RankLocation:
     return RankLocation(trace.meta.rank, trace.meta.world_size, takes_part(trace))
 
 
+def has_several_ranks(workers: Iterable[str]) -> bool:
+    """Return whether the names of workers contain several ranks."""
+    return len({rank for worker in workers if (rank := _named_rank(worker)) >= 0}) > 1
+
+
+def _named_rank(worker: str) -> int:
+    """Return the rank in the name of a worker, -1 for none."""
+    return parse_run_path("", worker).rank
+
+
 def ordered_ranks(
     workers: Sequence[tuple[str, Worker]], location: Callable[[Worker], RankLocation]
 ) -> tuple[list[tuple[str, Worker]], list[int]]:
     """Return the workers that are processes, in the order of their ranks, and these ranks.
 
-    Unknown ranks are numbered by position.
+    The rank that a recording states counts, else the rank in the name of the worker, else the position.
 
     A remote run leaves several recordings of one process; only one of them counts.
     """
@@ -66,8 +76,10 @@ def ordered_ranks(
     recordings = [item for item in located if recording_kind(item[0]) and item[2].takes_part]
     recordings.sort(key=lambda item: RECORDING_KINDS.index(recording_kind(item[0])))
     selected = [*(item for item in located if not recording_kind(item[0])), *recordings[:1]]
-    selected.sort(key=lambda item: (item[2].rank if item[2].rank >= 0 else 1 << 30, item[0]))
-    numbers = [
-        worker_location.rank if worker_location.rank >= 0 else i for i, (_, _, worker_location) in enumerate(selected)
+    ranked = [
+        (rank if (rank := worker_location.rank) >= 0 else _named_rank(name), name, worker)
+        for name, worker, worker_location in selected
     ]
-    return [(name, worker) for name, worker, _ in selected], numbers
+    ranked.sort(key=lambda item: (item[0] if item[0] >= 0 else 1 << 30, natural_key(item[1])))
+    numbers = [rank if rank >= 0 else position for position, (rank, _, _) in enumerate(ranked)]
+    return [(name, worker) for _, name, worker in ranked], numbers
