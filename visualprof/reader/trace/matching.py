@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from visualprof.reader.trace.types import Floats, Ids, Ints, Mask, Rows
+from visualprof.reader.trace.types import Ids, Ints, Mask, Rows
 
 # Tools that merge the files of several ranks put a label before each pid: `[TP00] 4000`.
 _LABEL = re.compile(r"\s*\[(?P<label>[^\[\]]{1,100})\]\s*\S")
@@ -101,8 +101,8 @@ class Calls:
     def _nearest(self, candidates: Ints, wanted: Ints, ts: Ints) -> Ints:
         """Return the candidate with clearly the shortest launch delay, or all of them if there is none."""
         delays = [self._delays(wanted, ts, self.processes[int(candidate)]) for candidate in candidates]
-        medians: Floats = np.array([np.median(delay[delay >= 0]) for delay in delays])
-        first, second = np.argsort(medians, kind="stable")[:2]
+        medians = [float(np.median(delay[delay >= 0])) for delay in delays]
+        first, second = sorted(range(len(medians)), key=medians.__getitem__)[:2]
         return candidates[[first]] if medians[first] < MAX_DELAY_RATIO * medians[second] else candidates
 
 
