@@ -8,6 +8,7 @@ from typing import Literal
 from sqlalchemy import Connection, delete, insert, select
 
 from visualprof.accounts import secret
+from visualprof.accounts.limits import MAX_CODES, MAX_INVITATIONS, check_count
 from visualprof.accounts.principal import Role
 from visualprof.errors import BadParameter
 from visualprof.messages import msg
@@ -28,10 +29,17 @@ def create(connection: Connection, purpose: Purpose, email: str, role: Role, cre
         email: E-mail address of the addressee; "" is anyone.
         role: Role of the account.
         creator: Id of the user who creates the code.
+
+    Raises:
+        QuotaExceeded: The user has created too many codes that are still valid.
     """
     now = time.time_ns()
     code, sha256 = secret.generate("vp_c_")
     connection.execute(delete(codes).where(codes.c.expires_ns < now))
+    if creator is not None:
+        created = (codes.c.made_by == creator) & (codes.c.purpose == purpose)
+        limit = MAX_INVITATIONS if purpose == "invitation" else MAX_CODES
+        check_count(connection, codes, created, limit, "valid codes")
     row = {"purpose": purpose, "email": email, "role": role, "made_by": creator}
     connection.execute(insert(codes).values(sha256=sha256, expires_ns=now + VALID_S[purpose] * 10**9, **row))
     return code

@@ -10,6 +10,7 @@ from sqlalchemy import delete, insert, select
 
 from visualprof.accounts import secret
 from visualprof.accounts.audit import record_event
+from visualprof.accounts.limits import MAX_LINKS, check_count
 from visualprof.accounts.principal import ANONYMOUS, LINK_PREFIX, MAX_LINK_HOURS, Actor, Principal
 from visualprof.accounts.sharing import Sharing
 from visualprof.errors import BadParameter, Forbidden, NotFound
@@ -66,6 +67,7 @@ class Links:
         row = {"id": secret.new_id(), "run": run, "user": actor.user, "created_ns": now}
         with self._database.write() as connection:
             connection.execute(delete(links).where(links.c.expires_ns < now))
+            check_count(connection, links, links.c.user == actor.user, MAX_LINKS, "links")
             connection.execute(insert(links).values(**row, sha256=sha256, expires_ns=now + int(hours * _HOUR_NS)))
             record_event(
                 connection,

@@ -8,6 +8,7 @@ from typing import Any
 from sqlalchemy import Connection, Select, delete, func, insert, select, update
 
 from visualprof.accounts.audit import record_event
+from visualprof.accounts.limits import MAX_PROJECTS, check_count
 from visualprof.accounts.principal import Actor
 from visualprof.accounts.records import Member, Project
 from visualprof.accounts.secret import new_id
@@ -44,11 +45,13 @@ class Projects:
 
         Raises:
             BadParameter: The name is invalid.
+            QuotaExceeded: The actor is a member of too many projects.
             Conflict: A visible project has this name. The names of others' projects are not revealed.
         """
         name, identity = _name(name), new_id()
         with self._database.write() as connection:
             _refuse_taken(connection, actor, name, "")
+            check_count(connection, members, members.c.user == actor.user, MAX_PROJECTS, "projects")
             connection.execute(insert(projects).values(id=identity, name=name, created_ns=time.time_ns()))
             connection.execute(insert(members).values(project=identity, user=actor.user))
             record_event(connection, actor, msg("accounts.create_project", "create project"), name)

@@ -11,6 +11,7 @@ from sqlalchemy import bindparam, delete, insert, select
 
 from visualprof.accounts import secret
 from visualprof.accounts.audit import record_event
+from visualprof.accounts.limits import MAX_SESSIONS, MAX_TOKENS, check_count
 from visualprof.accounts.principal import ANONYMOUS, TOKEN_PREFIX, Actor, Principal, Role, lower_role
 from visualprof.accounts.records import Token
 from visualprof.errors import BadParameter, NotFound
@@ -84,6 +85,8 @@ class Sessions:
         with self._database.write() as connection:
             is_expired = (sessions.c.seen_ns < now - self._idle_ns) | (sessions.c.begun_ns < now - self._whole_ns)
             connection.execute(delete(sessions).where(is_expired))
+            oldest = select(sessions.c.sha256).where(sessions.c.user == user).order_by(sessions.c.seen_ns.desc())
+            connection.execute(delete(sessions).where(sessions.c.sha256.in_(oldest.offset(MAX_SESSIONS - 1))))
             connection.execute(insert(sessions).values(sha256=sha256, begun_ns=now, seen_ns=now, **row))
         return cookie
 
@@ -132,6 +135,7 @@ class Sessions:
 
         Raises:
             BadParameter: The name, the role or the number of days is invalid.
+            QuotaExceeded: The actor has too many tokens.
         """
         if not (name.isprintable() and 0 < len(name.strip()) <= 200):
             raise BadParameter(msg("accounts.name_1_200_visible", "name: 1 to 200 visible characters"))
@@ -143,6 +147,7 @@ class Sessions:
         token, sha256 = secret.generate(TOKEN_PREFIX)
         row = {"id": secret.new_id(), "user": actor.user, "name": name.strip(), "role": role, "created_ns": now}
         with self._database.write() as connection:
+            check_count(connection, api_tokens, api_tokens.c.user == actor.user, MAX_TOKENS, "tokens")
             values = {**row, "sha256": sha256, "expires_ns": now + int(days * _DAY_NS)}
             connection.execute(insert(api_tokens).values(values))
             record_event(connection, actor, msg("accounts.make_token_2", "make token"), f"{name} as {role}")

@@ -57,8 +57,8 @@ class RequestParser(HTTPRequestParser):
 
     # waitress sets these only if the request line is valid, but reads them for every request.
     path: str = ""
-    command: str = ""
-    first_line: bytes = b""
+    command: Any = ""
+    first_line: Any = b""
 
     def __init__(self, identify: Identify, peer: str, adj: Any) -> None:
         super().__init__(adj)
@@ -111,7 +111,7 @@ class RequestParser(HTTPRequestParser):
                 msg("server.malformed_request", f"the request is malformed: {error.body}"),
                 msg("server.check_client_or_proxy", "check the client, or the proxy in front of the server"),
             )
-        line = self.first_line[:_LOGGED_CHARS].decode("latin-1")
+        line = bytes(self.first_line)[:_LOGGED_CHARS].decode("latin-1")
         _log.warning("rejected a request of %s: %s %s: %s", self._peer, error.code, error.reason, line)
         return RequestRejected(error.code, error.reason, body)
 

@@ -179,6 +179,7 @@ class AgentLink(Resource):
             capabilities=registration.capabilities,
             credentials=credentials,
             join=join,
+            peer=client_address(),
         )
         return RegistrationAnswer(agent, token, self._job_service.intervals)
 

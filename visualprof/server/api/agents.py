@@ -216,7 +216,9 @@ class Agents(Resource):
         self._job_service.rotate_registration_token()
         return self._agents()
 
-    @mutation("POST", "/agents/codes", status=201, errors={404: "there are no accounts"})
+    @mutation(
+        "POST", "/agents/codes", status=201, errors={404: "there are no accounts", 429: "too many codes are valid"}
+    )
     def enrol(self) -> Enrollment:
         """Create a join code with which one machine registers."""
         code = self._machines.create_join_code(current_actor())

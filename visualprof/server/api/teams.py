@@ -90,7 +90,7 @@ class Teams(Resource):
         """List the projects of the current user."""
         return self._projects()
 
-    @mutation("POST", "/projects", status=201, errors={409: "the name is taken"})
+    @mutation("POST", "/projects", status=201, errors={409: "the name is taken", 429: "too many projects"})
     def create(self, body: ProjectName) -> ProjectsAnswer:
         """Create a project."""
         self._accounts.projects.create(current_actor(), body.name)

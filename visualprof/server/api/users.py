@@ -170,7 +170,13 @@ class Users(Resource):
         require_accounts(self._accounts).sessions.end(current_actor(), session)
         return self._account_answer()
 
-    @mutation("POST", "/account/tokens", status=201, errors={400: "invalid name, role or lifetime"}, needs="viewer")
+    @mutation(
+        "POST",
+        "/account/tokens",
+        status=201,
+        errors={400: "invalid name, role or lifetime", 429: "too many tokens"},
+        needs="viewer",
+    )
     def make_token(self, body: NewToken) -> AccountAnswer:
         """Create a token."""
         return self._account_answer(

@@ -15,16 +15,25 @@ from sqlalchemy import ColumnElement, Connection, bindparam, delete, func, inser
 from visualprof.errors import NotFound
 from visualprof.messages import msg
 from visualprof.remote.protocol import Capabilities
-from visualprof.remote.queue.errors import AgentRevoked, Conflict, PayloadTooLarge, ServerBusy, Unauthenticated
+from visualprof.remote.queue.errors import (
+    AgentRevoked,
+    Conflict,
+    PayloadTooLarge,
+    QuotaExceeded,
+    ServerBusy,
+    Unauthenticated,
+)
 from visualprof.remote.queue.store.database import Database, next_revision, without_result
 from visualprof.remote.queue.store.records import Agent, Standing, agent_from_row
-from visualprof.remote.queue.store.tables import agents, bookings, grants, runs, tasks
+from visualprof.remote.queue.store.tables import agents, bookings, failures, grants, runs, tasks, users
 from visualprof.remote.queue.store.visibility import visible_agents
 
 TOKEN_PREFIX = "vp_a_"
 MAX_CAPABILITIES_BYTES, MAX_FLEET_BYTES = 64 << 10, 512 << 10
 MAX_AGENTS = 1000
-MAX_NEW_PER_MINUTE = 60
+MAX_AGENTS_PER_OWNER = 200
+MAX_NEW_PER_MINUTE = 60  # from one address
+MAX_NEW_PER_OWNER_PER_MINUTE = 20
 _MINUTE_NS = 60 * 10**9
 ID_LENGTH = 10
 _LETTERS = "abcdefghijklmnopqrstuvwxyz234567"
@@ -66,24 +75,64 @@ def _encode(capabilities: Capabilities) -> str:
     return text
 
 
-def _check_limits(connection: Connection, now: int) -> None:
-    """Raise an error if too many agents are registered, so that a leaked registration token cannot fill the table.
+def _check_limits(connection: Connection, now: int, owner: str | None, peer: str) -> None:
+    """Raise an error if too many agents are registered, so that no user and no leaked token can fill the table.
+
+    Args:
+        connection: Connection of the transaction.
+        now: Current time in ns.
+        owner: Id of the user who owns the new agent; None on a server without accounts.
+        peer: Address from which the agent registers.
 
     Raises:
-        ServerBusy: Too many agents are registered.
+        ServerBusy: Too many agents registered from this address, or too many agents are registered in all.
+        QuotaExceeded: The owner has registered too many agents.
     """
-    recent = func.count().filter(agents.c.registered_ns > now - _MINUTE_NS)
-    recent_count, total = connection.execute(select(recent, func.count()).select_from(agents)).one()
-    if recent_count >= MAX_NEW_PER_MINUTE:
+    if owner is not None:
+        _check_share(connection, now, owner)
+    key, since = hash_token(f"register {peer}"), now - _MINUTE_NS
+    connection.execute(delete(failures).where((failures.c.key == key) & (failures.c.at_ns < since)))
+    recent = select(func.count()).where(failures.c.key == key)
+    if not peer:  # not over HTTP
+        recent = select(func.count()).where(agents.c.registered_ns > since)
+    if connection.execute(recent).scalar_one() >= MAX_NEW_PER_MINUTE:
         raise ServerBusy(
             msg(
-                "queue.machines_registered_last_minute", f"{MAX_NEW_PER_MINUTE} machines registered in the last minute"
+                "queue.machines_registered_from_address",
+                f"{MAX_NEW_PER_MINUTE} machines registered from {peer or 'this address'} in the last minute",
             ),
             msg("queue.wait_minute", "wait a minute"),
         )
-    if total >= MAX_AGENTS:
+    if connection.execute(select(func.count()).select_from(agents)).scalar_one() >= MAX_AGENTS:
         raise ServerBusy(
             msg("queue.machines_registered", f"{MAX_AGENTS:,} machines are registered"),
+            msg("queue.remove_some_machines_page", "remove some on the Machines page"),
+        )
+    if peer:
+        connection.execute(insert(failures).values(key=key, at_ns=now))
+
+
+def _check_share(connection: Connection, now: int, owner: str) -> None:
+    """Raise an error if a user has registered too many agents. Administrators may register any number.
+
+    Raises:
+        QuotaExceeded: The owner has registered too many agents in the last minute, or in all.
+    """
+    if connection.execute(select(users.c.role).where(users.c.id == owner)).scalar() == "admin":
+        return
+    recent = func.count().filter(agents.c.registered_ns > now - _MINUTE_NS)
+    recent_count, total = connection.execute(select(recent, func.count()).where(agents.c.owner == owner)).one()
+    if recent_count >= MAX_NEW_PER_OWNER_PER_MINUTE:
+        raise QuotaExceeded(
+            msg(
+                "queue.owner_registered_last_minute",
+                f"this user registered {MAX_NEW_PER_OWNER_PER_MINUTE} machines in the last minute",
+            ),
+            msg("queue.wait_minute", "wait a minute"),
+        )
+    if total >= MAX_AGENTS_PER_OWNER:
+        raise QuotaExceeded(
+            msg("queue.owner_has_machines", f"this user has {MAX_AGENTS_PER_OWNER} machines"),
             msg("queue.remove_some_machines_page", "remove some on the Machines page"),
         )
 
@@ -110,6 +159,7 @@ class Agents:
         capabilities: Capabilities,
         credentials: tuple[str, str] = ("", ""),
         join: Callable[[Connection], str] | None = None,
+        peer: str = "",
     ) -> tuple[str, str]:
         """Register an agent, or update it if its credentials are valid.
 
@@ -121,8 +171,8 @@ class Agents:
             capabilities: Its capabilities.
             credentials: Id and token from an earlier registration; valid ones are kept.
             join: Returns the owner of a new agent, on a server with accounts. A new agent is private; a registered
-                agent
-                cannot change who may use it.
+                agent cannot change who may use it.
+            peer: Address from which the request came; `address` is what the agent says.
 
         Returns:
             The id and the token of the agent.
@@ -130,6 +180,7 @@ class Agents:
         Raises:
             AgentRevoked: The agent is blocked.
             PayloadTooLarge: The capabilities are too long.
+            QuotaExceeded: The owner has registered too many agents.
             ServerBusy: Too many agents are registered.
         """
         now = self._database.now_ns()
@@ -148,7 +199,7 @@ class Agents:
             )
             if existing is None:
                 access = {"public": public} if join is None or local else {"public": False, "owner": join(connection)}
-                return self._insert(connection, {**values, **access})
+                return self._insert(connection, {**values, **access}, peer)
             if existing.standing == "out":
                 raise AgentRevoked(
                     msg("queue.put_out_server", f"{existing.name} was put out of this server"),
@@ -173,7 +224,7 @@ class Agents:
             return connection.execute(select(agents.c.id).where(_has_credentials(credentials))).first() is not None
 
     @staticmethod
-    def _insert(connection: Connection, values: dict[str, Any]) -> tuple[str, str]:
+    def _insert(connection: Connection, values: dict[str, Any], peer: str) -> tuple[str, str]:
         """Insert an agent. The server's own agent is updated instead, even if it has lost its credentials."""
         token = TOKEN_PREFIX + secrets.token_urlsafe(32)
         values = {**values, "token_sha256": hash_token(token)}
@@ -182,7 +233,7 @@ class Agents:
         if existing:
             connection.execute(update(agents).where(agents.c.id == existing).values(values))
             return existing, token
-        _check_limits(connection, values["seen_ns"])
+        _check_limits(connection, values["seen_ns"], values.get("owner"), peer)
         agent_id = new_id()
         connection.execute(insert(agents).values(id=agent_id, registered_ns=values["seen_ns"], **values))
         return agent_id, token
