@@ -1,8 +1,8 @@
 /*
- * Mutated texts against the scanner, for sanitizers: `fuzz_scan COUNT SEED FILE...`.
+ * Scans mutated texts, to be run with sanitizers: `fuzz_scan COUNT SEED FILE...`.
  *
- * Each text is cut, or gets other bits or marks of JSON, and is scanned in pieces by two readers. Whatever comes out,
- * rows must not go backwards and nothing may be read behind the text.
+ * Each text is truncated, or some bits or JSON punctuation are changed, and two readers scan it in pieces. Whatever the
+ * result, rows must not go backwards and nothing beyond the text may be read.
  */
 #include "../visualprof/reader/native/scan.h"
 #include <stdio.h>
@@ -48,7 +48,7 @@ static void mutate(uint8_t *text, size_t *size)
     }
 }
 
-/* Scans a text, each part of it in memory of its own size, so that a sanitizer sees what is read behind it. */
+/* Scans a text, each part of it in memory of its own size, so that a sanitizer detects reads beyond it. */
 static void scan(Reader *reader, const uint8_t *text, size_t size)
 {
     size_t piece = (size_t)(rand() % 3 ? rand() % 3000 + 50 : (int)size + 1), rows = reader->rows;
@@ -66,7 +66,7 @@ static void scan(Reader *reader, const uint8_t *text, size_t size)
         if (out[1] != (int64_t)rows || out[2] < out[1]) abort();
         for (uint32_t i = 0; i < reader->field_count + 3; i++) {
             const Column *c = reader->columns + i;
-            if (c->count && c->rows[c->count - 1] >= reader->rows) abort(); /* of an event that is no row */
+            if (c->count && c->rows[c->count - 1] >= reader->rows) abort(); /* belongs to an event that is not a row */
         }
         rows = (size_t)out[2];
         free(part);
@@ -91,7 +91,7 @@ int main(int count, char **arguments)
             mutate(text, &size);
             before = before < size ? before : 0;
             scan(readers[k], text + before, size - before);
-            scan(readers[k], text + before, size - before); /* what it knows by now is compared */
+            scan(readers[k], text + before, size - before); /* now gaps and words are recognized */
             if (!shared || !vp_share(shared, readers[k])) return 2;
         }
         vp_shared_free(shared);

@@ -120,7 +120,7 @@ def _batches(trace: Trace, calls: Ids) -> Ints:
 
 def _launch_hashes(name: Ids, work: Ids, first: Ints) -> Ints:
     """Return a 64-bit hash per launch of its names in order; two different launches collide with probability 2^-64."""
-    native = function("vp_marks", None, INT32, INT32, INT64, c_int64, INT64)
+    native = function("vp_launch_hashes", None, INT32, INT32, INT64, c_int64, INT64)
     if native:
         hashes = np.empty(len(first) - 1, np.int64)
         native(name, work, first, len(hashes), hashes)

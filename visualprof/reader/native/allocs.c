@@ -8,10 +8,11 @@
  *
  * addr, device: (n,) in order of time. last: work space, (2^bits,) filled with -1, larger than n. after: (n,) output.
  */
-API void vp_next_of_address(const int64_t *addr, const int32_t *device, int64_t n, int32_t *last, int32_t bits, int32_t *after)
+API void vp_next_of_address(const int64_t *addr, const int32_t *device, int64_t n, int32_t *last, int32_t bits,
+                            int32_t *after)
 {
     uint64_t mask = ((uint64_t)1 << bits) - 1;
-    for (int64_t i = n - 1; i >= 0; i--) { /* from the end: what stands in its place is what comes next */
+    for (int64_t i = n - 1; i >= 0; i--) { /* from the end, so that the table holds the next event at each address */
         uint64_t key = (uint64_t)addr[i] ^ (uint64_t)(uint32_t)device[i] << 48;
         uint64_t at = key * UINT64_C(0x9E3779B97F4A7C15) >> (64 - bits);
         after[i] = -1;

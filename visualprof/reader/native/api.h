@@ -1,4 +1,4 @@
-/* Functions that Python may call; everything else is private to the library. */
+/* API marks the functions that Python calls; all others are private to the library. */
 #ifndef VP_API_H
 #define VP_API_H
 

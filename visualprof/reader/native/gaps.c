@@ -1,7 +1,7 @@
-/* Between two scalar values of an event list: what the brackets, commas and keys there mean. */
+/* Parse the brackets, commas and keys between two scalar values of an event list. */
 #include "scan.h"
 
-/* An argument's number, or SKIPPED. */
+/* Returns the number of an argument, or SKIPPED. */
 static int32_t argument(const Reader *r, Text key, size_t size)
 {
     for (uint32_t i = 0; i < r->field_count; i++)
@@ -20,7 +20,10 @@ static int32_t event_key(Text key, size_t size)
     return SKIPPED;
 }
 
-/* Behind the key at p and its colon, at its value; `args` opens its object. Sets gap->key unless that is so. */
+/*
+ * Returns the value after the key at p and its colon, and sets gap->key. If the value is the object of `args`, sets
+ * `opened` and returns the position after its `{`.
+ */
 static Text key_end(Reader *r, Text p, Gap *gap, int *opened)
 {
     if (*p != '"') return fault(r, p);
@@ -36,8 +39,8 @@ static Text key_end(Reader *r, Text p, Gap *gap, int *opened)
     else {
         gap->key = event_key(key, size);
         if (gap->key == ARGS) {
-            if (gap->state == BEHIND_ARGS) return fault(r, p); /* twice: only the last ones count */
-            gap->state = BEHIND_ARGS;
+            if (gap->state == AFTER_ARGS) return fault(r, p); /* a second `args` would replace the first */
+            gap->state = AFTER_ARGS;
             if (*p == '{') {
                 gap->state = IN_ARGS;
                 *opened = 1;
@@ -48,14 +51,14 @@ static Text key_end(Reader *r, Text p, Gap *gap, int *opened)
     return p < r->end ? p : fault(r, p);
 }
 
-/* Does the list end at this bracket: do other keys follow, or the end of the document? Else it is a stray one. */
+/* Returns whether the list ends at the bracket at p: other keys or the end of the document follow. Otherwise it is stray. */
 static int ends_list(const Reader *r, Text p)
 {
     p = blanks_end(p + 1);
     return p >= r->end || *p == '}' || (*p == ',' && *blanks_end(p + 1) == '"');
 }
 
-/* From the end of an event to the `{` of the next; NULL also at the end of the list or of the text: then key is LAST. */
+/* Returns the `{` of the next event. At the end of the list or the text, returns NULL and sets gap->key to LAST. */
 static Text next_event(Reader *r, Text p, Gap *gap, int comma)
 {
     p = blanks_end(p);
@@ -69,15 +72,17 @@ static Text next_event(Reader *r, Text p, Gap *gap, int comma)
 }
 
 /*
- * Reads what stands at p up to the next scalar value, which is one of gap->key, in any order and with any blanks.
+ * Parses the gap at p, up to the next scalar value, whose key is gap->key. Keys may have any order and blanks.
  *
- * state: where the value before it stood. Returns the value's place; NULL at the end (gap->key == LAST) or where that
- * is refused.
+ * Returns the position of that value. Returns NULL at the end of the list or text (gap->key == LAST), or if the gap is
+ * rejected.
+ *
+ * state: state of the previous value.
  */
 Text gap_end(Reader *r, Text p, uint32_t state, Gap *gap)
 {
     Text start = p;
-    int fresh = 0;
+    int at_start = 0;
     gap->ends = gap->closed = gap->opened = 0;
     gap->key = SKIPPED;
     gap->state = state;
@@ -87,13 +92,13 @@ Text gap_end(Reader *r, Text p, uint32_t state, Gap *gap)
             r->first = 0;
             gap->opened = (uint32_t)(++p - start);
             gap->state = IN_EVENT;
-            fresh = 1;
+            at_start = 1;
             p = blanks_end(p);
         }
         if (*p == '}') {
-            fresh = 0;
+            at_start = 0;
             p++;
-            if (gap->state == IN_ARGS) gap->state = BEHIND_ARGS;
+            if (gap->state == IN_ARGS) gap->state = AFTER_ARGS;
             else {
                 gap->state = BETWEEN;
                 gap->ends++;
@@ -101,11 +106,11 @@ Text gap_end(Reader *r, Text p, uint32_t state, Gap *gap)
             }
             continue;
         }
-        if (!fresh) {
+        if (!at_start) {
             if (*p != ',') return fault(r, p);
             p = blanks_end(p + 1);
         }
-        if (!(p = key_end(r, p, gap, &fresh))) return NULL;
-        if (!fresh) return p;
+        if (!(p = key_end(r, p, gap, &at_start))) return NULL;
+        if (!at_start) return p;
     }
 }

@@ -4,13 +4,16 @@
 #include "api.h"
 
 /*
- * Writes the events of all launches, starting at row `begin` of each.
+ * Writes the events of all launches; those of a launch start at its row `begin`.
  *
- * call, template, begin, track, step: (launches,). work: rows of their kernels; first: (launches + 1,) slice of each.
- * nodes, kernels: (templates + 1,) slices in inside_name, inside_category and inside_parent, and in inside_owner.
- * ts ... step_of: columns of the events, read at the kernels' rows. owner: written for each of `work`.
+ * call, template, begin, track, step: (launches,).
+ * work: rows of the kernels. first: (launches + 1,) slice of each launch in `work`.
+ * nodes: (templates + 1,) slices in inside_name, inside_category and inside_parent.
+ * kernels: (templates + 1,) slices in inside_owner.
+ * ts ... step_of: columns of the events, read at the rows of the kernels and written at the new rows.
+ * owner: written for each kernel of `work`.
  */
-API void vp_inside(int64_t launches, const int32_t *call, const int32_t *template, const int64_t *begin,
+API void vp_expand_launches(int64_t launches, const int32_t *call, const int32_t *template, const int64_t *begin,
                    const int32_t *track, const int32_t *step, const int32_t *work, const int64_t *first,
                    const int64_t *nodes, const int64_t *kernels, const int32_t *inside_name,
                    const uint8_t *inside_category, const int32_t *inside_parent, const int32_t *inside_owner,
@@ -46,7 +49,7 @@ API void vp_inside(int64_t launches, const int32_t *call, const int32_t *templat
 }
 
 /* Hashes the names of each launch in order, like `_launch_hashes` of graph_capture/launches.py. */
-API void vp_marks(const int32_t *name, const int32_t *work, const int64_t *first, int64_t launches, int64_t *mark)
+API void vp_launch_hashes(const int32_t *name, const int32_t *work, const int64_t *first, int64_t launches, int64_t *hash)
 {
     for (int64_t l = 0; l < launches; l++) {
         uint64_t sum = 0;
@@ -56,18 +59,21 @@ API void vp_marks(const int32_t *name, const int32_t *work, const int64_t *first
             mixed = (mixed ^ mixed >> 27) * 0x94D049BB133111EBu;
             sum += mixed ^ mixed >> 31;
         }
-        mark[l] = (int64_t)sum;
+        hash[l] = (int64_t)sum;
     }
 }
 
 /*
- * Pairs the events of wanted tracks with the call of the same correlation id; returns the number of pairs.
+ * Pairs the events of selected tracks with the calls of the same correlation id. Returns the number of pairs.
  *
- * corr, track: (n,). wanted: of each track. table: (size,) rows of the ids from `low` on, -1 for none. src: (n,) those
- * rows, written. dst: (n,) the events, ascending, written.
+ * corr, track: (n,).
+ * wanted: whether each track is selected.
+ * table: (size,) row of the call of each id from `low` on, -1 for none.
+ * src: (n,) rows of the calls, written.
+ * dst: (n,) rows of the events, ascending, written.
  */
-API int64_t vp_launched(const int64_t *corr, const int32_t *track, int64_t n, const uint8_t *wanted, const int32_t *table,
-                        int64_t low, int64_t size, int32_t *src, int32_t *dst)
+API int64_t vp_match_launches(const int64_t *corr, const int32_t *track, int64_t n, const uint8_t *wanted,
+                              const int32_t *table, int64_t low, int64_t size, int32_t *src, int32_t *dst)
 {
     int64_t count = 0;
     for (int64_t i = 0; i < n; i++) {

@@ -32,13 +32,15 @@ API int64_t vp_join(const int64_t *start, const int64_t *end, int64_t n, int64_t
 /*
  * Merges intervals within groups.
  *
- * of: (n,) group of each interval. first: (groups,) where each has room in spans. count: (groups,) zeros, written.
+ * group: (n,) group of each interval.
+ * first: (groups,) position of the first result of each group in spans.
+ * count: (groups,) zeros; overwritten with the number of results of each group.
  */
-API void vp_join_groups(const int64_t *of, const int64_t *start, const int64_t *end, int64_t n, const int64_t *first,
+API void vp_join_groups(const int64_t *group, const int64_t *start, const int64_t *end, int64_t n, const int64_t *first,
                         int64_t *count, int64_t *spans)
 {
     for (int64_t i = 0; i < n; i++)
-        count[of[i]] = add(spans + 2 * first[of[i]], count[of[i]], start[i], end[i]);
+        count[group[i]] = add(spans + 2 * first[group[i]], count[group[i]], start[i], end[i]);
 }
 
 /* Returns the end of the run of ascending starts that begins at an interval. */
@@ -60,10 +62,11 @@ static void merge(const int64_t *from, int64_t first, int64_t middle, int64_t la
 }
 
 /*
- * The union of intervals in any order, written in their place: they ascend in a few runs, one of each track. Gives the
- * number of its intervals.
+ * Replaces intervals in any order by their union. Returns the number of its intervals.
  *
- * spans, spare: (n, 2).
+ * This is a merge sort of ascending runs; there are few of them, one per track.
+ *
+ * spans: (n, 2). spare: (n, 2) work space.
  */
 API int64_t vp_union(int64_t *spans, int64_t n, int64_t *spare)
 {

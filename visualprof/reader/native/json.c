@@ -4,7 +4,7 @@
 
 #include "api.h"
 
-#define WHOLE 1e15 /* below it every whole double is written with all its digits */
+#define MAX_INTEGRAL 1e15 /* Python writes integral doubles below it without an exponent */
 
 /* Writes a number and returns its end. */
 static uint8_t *digits(uint8_t *to, int64_t number)
@@ -18,7 +18,7 @@ static uint8_t *digits(uint8_t *to, int64_t number)
     return to;
 }
 
-/* Writes integers as an array. Gives the length of the text. values: (n,). text: (22 n + 2,) written. */
+/* Writes integers as an array. Returns the length of the text. values: (n,). text: (22 n + 2,) written. */
 API int64_t vp_json_integers(const int64_t *values, int64_t n, uint8_t *text)
 {
     uint8_t *to = text;
@@ -40,7 +40,8 @@ API int64_t vp_json_doubles(const double *values, int64_t n, uint8_t *text)
         const char *after = ".0";
         if (i) *to++ = ',';
         if (values[i] != values[i]) after = "null";
-        else if (!(values[i] > -WHOLE && values[i] < WHOLE) || values[i] != (double)(int64_t)values[i]) return -1;
+        else if (!(values[i] > -MAX_INTEGRAL && values[i] < MAX_INTEGRAL)) return -1;
+        else if (values[i] != (double)(int64_t)values[i]) return -1;
         else if (values[i] == 0 && 1 / values[i] < 0) return -1;
         else to = digits(to, (int64_t)values[i]);
         while (*after) *to++ = (uint8_t)*after++;
@@ -49,7 +50,7 @@ API int64_t vp_json_doubles(const double *values, int64_t n, uint8_t *text)
     return to - text;
 }
 
-/* Writes addresses as texts, `"0x7f00"`; the largest one is none, null. As `vp_json_integers`. */
+/* Like `vp_json_integers`, for addresses: writes them as strings, `"0x7f00"`, and the largest address as null. */
 API int64_t vp_json_addresses(const int64_t *values, int64_t n, uint8_t *text)
 {
     uint8_t *to = text;
@@ -70,16 +71,19 @@ API int64_t vp_json_addresses(const int64_t *values, int64_t n, uint8_t *text)
 }
 
 /*
- * Writes values that are JSON already as an array. Gives the length of the text.
+ * Writes values that are JSON already as an array. Returns the length of the text.
  *
- * of: (n,) which of the values. values: all of them, one behind the other. end: where each ends. text: written.
+ * index: (n,) number of each value.
+ * values: texts of all values, concatenated.
+ * end: end of each value in `values`.
+ * text: written.
  */
-API int64_t vp_json_values(const int64_t *of, int64_t n, const uint8_t *values, const int64_t *end, uint8_t *text)
+API int64_t vp_json_values(const int64_t *index, int64_t n, const uint8_t *values, const int64_t *end, uint8_t *text)
 {
     uint8_t *to = text;
     *to++ = '[';
     for (int64_t i = 0; i < n; i++) {
-        int64_t start = of[i] ? end[of[i] - 1] : 0, size = end[of[i]] - start;
+        int64_t start = index[i] ? end[index[i] - 1] : 0, size = end[index[i]] - start;
         if (i) *to++ = ',';
         memcpy(to, values + start, (size_t)size);
         to += size;

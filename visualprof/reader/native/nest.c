@@ -4,11 +4,11 @@
 
 #include "api.h"
 
-#define MOST_LANES 65536 /* of a track; the last takes all that find no other */
+#define MAX_LANES 65536 /* per track; the last lane takes all events that find no free lane */
 
-/* Lanes and when each becomes free: a tree over them, of which a node is the earliest of the two below it. */
+/* The time at which each lane becomes free, as a tree: each node is the earlier time of its two children. */
 typedef struct {
-    int64_t count; /* a power of two; the leaves stand from here on */
+    int64_t count; /* a power of two; also the position of the first leaf */
     int64_t *until;
 } Lanes;
 
@@ -16,7 +16,7 @@ typedef struct {
 static int64_t free_lane(Lanes lanes, int64_t lane, int64_t time)
 {
     int64_t at = lanes.count + (lane < lanes.count ? lane : lanes.count - 1);
-    while (lanes.until[at] > time) { /* nothing below: go up until there is a right neighbour, then to it */
+    while (lanes.until[at] > time) { /* no free lane below: go up until there is a right neighbor, then to it */
         while (at & 1) at >>= 1;
         at++;
     }
@@ -27,7 +27,7 @@ static int64_t free_lane(Lanes lanes, int64_t lane, int64_t time)
     return at - lanes.count;
 }
 
-/* Takes a lane until a time; the last one is always free. */
+/* Occupies a lane until a time; the last lane is always free. */
 static void take_lane(Lanes lanes, int64_t lane, int64_t time)
 {
     if (lane == lanes.count - 1) return;
@@ -41,36 +41,39 @@ static void take_lane(Lanes lanes, int64_t lane, int64_t time)
     }
 }
 
-/* Frees the first lanes of their last track. */
+/* Frees the first `used` lanes. */
 static void free_lanes(Lanes lanes, int64_t used)
 {
     for (int64_t first = lanes.count, last = lanes.count + used - 1; first; first >>= 1, last >>= 1)
         for (int64_t at = first; at <= last; at++) lanes.until[at] = INT64_MIN;
 }
 
-/* Lanes for the longest track, all free; `until` is null where memory is short. */
-static Lanes lanes_for(const int64_t *first, int64_t tracks)
+/* Allocates lanes for the longest track, all free; `until` is NULL if memory is exhausted. */
+static Lanes allocate_lanes(const int64_t *first, int64_t tracks)
 {
     Lanes lanes = {64, NULL};
     for (int64_t track = 0; track < tracks; track++)
-        while (lanes.count < MOST_LANES && lanes.count <= first[track + 1] - first[track]) lanes.count *= 2;
+        while (lanes.count < MAX_LANES && lanes.count <= first[track + 1] - first[track]) lanes.count *= 2;
     lanes.until = malloc(2 * (size_t)lanes.count * sizeof *lanes.until);
     if (lanes.until) free_lanes(lanes, lanes.count);
     return lanes;
 }
 
 /*
- * Parent and depth of all events, as `nest` of visualprof/reader/trace/nesting.py describes.
- *
- * ts, closed: ns, each track sorted by (ts, -closed). first: (tracks + 1,). parent, depth: written. Returns 0, or 1
- * where memory is short.
+ * Computes parent and depth of all events, like `nest` of visualprof/reader/trace/nesting.py. Returns 0, or 1 if memory is
+ * exhausted.
  *
  * An event is enclosed by the last event that started before it and does not end before it. An event that ends before
  * it cannot enclose later events either, so the candidates form a stack.
+ *
+ * ts, closed: ns, each track sorted by (ts, -closed).
+ * first: (tracks + 1,).
+ * parent, depth: written.
  */
-API int vp_nest(const int64_t *ts, const int64_t *closed, const int64_t *first, int64_t tracks, int32_t *parent, uint16_t *depth)
+API int vp_nest(const int64_t *ts, const int64_t *closed, const int64_t *first, int64_t tracks, int32_t *parent,
+                uint16_t *depth)
 {
-    Lanes lanes = lanes_for(first, tracks);
+    Lanes lanes = allocate_lanes(first, tracks);
     if (!lanes.until) return 1;
     for (int64_t track = 0; track < tracks; track++) {
         int64_t above = -1, used = 1;

@@ -7,7 +7,7 @@
 /*
  * Sorts rows by group, like `group_rows` of visualprof/reader/trace/order.py.
  *
- * group: (n,). first: (groups + 1,), order: (n,) written. Returns 0, or 1 where there is no such group.
+ * group: (n,). first: (groups + 1,), order: (n,) written. Returns 0, or 1 if a group is out of range.
  */
 API int vp_group(const int32_t *group, int64_t n, int64_t groups, int64_t *first, int64_t *order)
 {
@@ -29,7 +29,7 @@ static int before(const int64_t *ts, const int64_t *dur, int64_t b, int64_t a)
     return ts[b] != ts[a] ? ts[b] < ts[a] : dur[b] > dur[a];
 }
 
-/* Sorts a few rows: each goes down to its place. */
+/* Sorts a few rows by insertion. */
 static void sort_few(const int64_t *ts, const int64_t *dur, int64_t *rows, int64_t n)
 {
     for (int64_t i = 1; i < n; i++) {
@@ -39,7 +39,7 @@ static void sort_few(const int64_t *ts, const int64_t *dur, int64_t *rows, int64
     }
 }
 
-/* Sorts n rows, equal ones as they stand; what is sorted already costs one look. */
+/* Sorts n rows by merging, in stable order. Halves that are already in order cost one comparison per row. */
 static void sort(const int64_t *ts, const int64_t *dur, int64_t *rows, int64_t n, int64_t *spare)
 {
     int64_t half = n / 2, a = 0, b = half, to = 0;
@@ -59,7 +59,7 @@ static void sort(const int64_t *ts, const int64_t *dur, int64_t *rows, int64_t n
 /*
  * Sorts the rows of each group by (ts, -dur), like `sort_events` of visualprof/reader/trace/order.py.
  *
- * rows: as `vp_group` gives them. spare: to work in, half as long as they.
+ * rows: from `vp_group`. spare: work space, half as long as rows.
  */
 API void vp_sort(const int64_t *ts, const int64_t *dur, const int64_t *first, int64_t groups, int64_t *rows, int64_t *spare)
 {
@@ -69,22 +69,24 @@ API void vp_sort(const int64_t *ts, const int64_t *dur, const int64_t *first, in
 /*
  * Sorts numbers that are nearly always distinct, without -1, and returns their positions as well.
  *
- * number: (n,) below `most`. place: (most,) to work in. ascending: (n,), order: (n,) written. Returns how many there are,
- * or -1 where one is there twice.
+ * Returns how many numbers there are, or -1 if a number occurs twice.
+ *
+ * number: (n,) below `limit`. position: (limit,) work space. ascending: (n,), order: (n,) written.
  */
-API int64_t vp_ascending(const int32_t *number, int64_t n, int64_t most, int32_t *place, int32_t *ascending, int64_t *order)
+API int64_t vp_sort_unique(const int32_t *number, int64_t n, int64_t limit, int32_t *position, int32_t *ascending,
+                           int64_t *order)
 {
     int64_t count = 0;
-    memset(place, 0xff, (size_t)most * sizeof *place);
+    memset(position, 0xff, (size_t)limit * sizeof *position);
     for (int64_t i = 0; i < n; i++) {
         if (number[i] < 0) continue;
-        if (place[number[i]] >= 0) return -1;
-        place[number[i]] = (int32_t)i;
+        if (position[number[i]] >= 0) return -1;
+        position[number[i]] = (int32_t)i;
     }
-    for (int64_t i = 0; i < most; i++)
-        if (place[i] >= 0) {
+    for (int64_t i = 0; i < limit; i++)
+        if (position[i] >= 0) {
             ascending[count] = (int32_t)i;
-            order[count++] = place[i];
+            order[count++] = position[i];
         }
     return count;
 }

@@ -1,10 +1,10 @@
-/* The fields of many messages of protobuf as columns, as visualprof/reader/fields.py describes them. */
+/* Parse the fields of many protobuf messages into columns, as visualprof/reader/fields.py describes them. */
 #include <stddef.h>
 #include <stdint.h>
 
 #include "api.h"
 
-/* A number of at most ten bytes; the place behind it, or NULL where it does not end. */
+/* Reads a number of at most ten bytes. Returns its end, or NULL if it is incomplete. */
 static const uint8_t *varint(const uint8_t *p, const uint8_t *end, uint64_t *value)
 {
     *value = 0;
@@ -15,7 +15,11 @@ static const uint8_t *varint(const uint8_t *p, const uint8_t *end, uint64_t *val
     return NULL;
 }
 
-/* One field: the place behind it, or NULL where the bytes are none. size: -1 of a number, which is then the value. */
+/*
+ * Reads one field. Returns its end, or NULL if the bytes are not a field.
+ *
+ * value, size: set to the number and -1, or to the offset and size of the bytes.
+ */
 static const uint8_t *field(const uint8_t *data, const uint8_t *p, const uint8_t *end, uint64_t *tag, int64_t *value,
                             int64_t *size)
 {
@@ -42,9 +46,7 @@ static const uint8_t *field(const uint8_t *data, const uint8_t *p, const uint8_t
     return p + width;
 }
 
-/*
- * How many fields each of the messages data[start[i]:stop[i]] has. counts: (n,), written; -1 of a damaged message.
- */
+/* Counts the fields of each message data[start[i]:stop[i]]. counts: (n,) written, -1 for a damaged message. */
 API void vp_field_counts(const uint8_t *data, const int64_t *start, const int64_t *stop, int64_t n, int64_t *counts)
 {
     for (int64_t i = 0; i < n; i++) {
@@ -57,10 +59,11 @@ API void vp_field_counts(const uint8_t *data, const int64_t *start, const int64_
 }
 
 /*
- * The fields of those messages but the damaged ones, one after the other.
+ * Writes the fields of all undamaged messages, in order.
  *
- * message, number: the message and the number of each field, written. value, size: its number and -1, or where its
- * bytes begin and how many they are, written.
+ * counts: (n,) from `vp_field_counts`.
+ * message, number: message and number of each field, written.
+ * value, size: for each field its number and -1, or the offset and size of its bytes, written.
  */
 API void vp_fields(const uint8_t *data, const int64_t *start, const int64_t *stop, int64_t n, const int64_t *counts,
                    int32_t *message, int32_t *number, int64_t *value, int64_t *size)

@@ -6,10 +6,17 @@
 #include "api.h"
 
 /*
- * When each moment comes: the latest of all that it waits for, else as it was measured.
+ * Computes the time of each node: the latest time at which a dependency allows it, or the measured time if the node has
+ * no dependencies.
  *
- * first: (n + 1,) slice of each moment's waits. src: (e,) an earlier moment. ns: (e,). dur: (n,) of the moments' work.
- * at: (n,) as measured, written. via: (n,) the wait that each came by, -1 before, written.
+ * Nodes are in topological order.
+ *
+ * first: (n + 1,) slice of each node's incoming edges.
+ * src: (e,) the earlier node of each edge.
+ * ns: (e,) delay of each edge.
+ * dur: (n,) duration of each node's work.
+ * at: (n,) measured times; overwritten with the computed times.
+ * via: (n,) filled with -1; overwritten with the edge that determined each time.
  */
 API void vp_replay(const int64_t *first, const int32_t *src, const double *ns, const double *dur, int64_t n, double *at,
                    int64_t *via)
@@ -28,9 +35,10 @@ API void vp_replay(const int64_t *first, const int32_t *src, const double *ns, c
 }
 
 /*
- * When each moment may come at the latest: before all that waits for it.
+ * Computes the latest time of each node that delays none of the nodes that depend on it.
  *
- * first, src, ns, dur: as above. late: (n,) the latest of the ends, INFINITY of the others, written.
+ * first, src, ns, dur: as for `vp_replay`.
+ * late: (n,) the latest times of the end nodes, INFINITY for the others; overwritten.
  */
 API void vp_latest(const int64_t *first, const int32_t *src, const double *ns, const double *dur, int64_t n,
                    double *late)
@@ -43,80 +51,88 @@ API void vp_latest(const int64_t *first, const int32_t *src, const double *ns, c
     }
 }
 
-/* A way to a moment: where it begins, how long it is, and by which wait and which way to the moment before that. */
+/* A path to a node: its first node, its last edge, the path to the source of that edge, and its length. */
 typedef struct {
-    int32_t origin, way;
+    int32_t origin, previous;
     int64_t edge;
     double ns;
-} Way;
+} Path;
 
-/* The parts of a way: those of the way to the moment before, the work there, and the wait. */
-static void compose(double *out, const double *before, const Way *way, int32_t from, const double *ns,
+/* Writes the parts of a path: the parts of the path to the source of its last edge, the work there, and the edge. */
+static void sum_parts(double *out, const double *before, const Path *path, int32_t from, const double *ns,
                     const double *dur, const int32_t *kind, const int32_t *work, int64_t parts)
 {
     for (int64_t part = 0; part < parts; part++) out[part] = before ? before[part] : 0;
     if (before && work[from] >= 0) out[work[from]] += dur[from];
-    out[kind[way->edge]] += ns[way->edge];
+    out[kind[path->edge]] += ns[path->edge];
 }
 
 /*
- * The longest ways between moments that are kept, through those that are not. A moment that more ways lead to than
- * `most` is kept, too.
+ * Finds the longest paths between retained nodes that lead through no other retained node. A node with more than
+ * `max_paths` incoming paths is retained as well.
  *
- * first, src, ns, dur: as above. kind: (e,) and work: (n,) the part that a wait and a moment's work are of, -1 for none.
- * parts: how many there are, 0 for nobody asks. kept: (n,) read and written. out_src, out_dst: (room,) kept moments by
- * dst; out_ns: (room,) from the end of the work of src to dst; out_made: (room, parts) the same by part.
- * Returns: how many there are, which may be more than there is room for; -1 without memory.
+ * first, src, ns, dur: as for `vp_replay`.
+ * kind: (e,) part of the breakdown to which each edge belongs.
+ * work: (n,) part to which each node's work belongs, -1 for none.
+ * parts: number of parts, 0 without a breakdown.
+ * retained: (n,) read and written.
+ * capacity: number of paths for which the outputs have space.
+ * out_src, out_dst: (capacity,) first and last node of each path, ordered by the last.
+ * out_ns: (capacity,) time from the end of the work of the first node to the last node.
+ * out_parts: (capacity, parts) the same time by part.
+ *
+ * Returns the number of paths, which may exceed the capacity, or -1 if memory is exhausted.
  */
 API int64_t vp_contract(const int64_t *first, const int32_t *src, const double *ns, const double *dur,
-                        const int32_t *kind, const int32_t *work, int64_t n, int64_t parts, int64_t most, uint8_t *kept,
-                        int64_t room, int32_t *out_src, int32_t *out_dst, double *out_ns, double *out_made)
+                        const int32_t *kind, const int32_t *work, int64_t n, int64_t parts, int64_t max_paths,
+                        uint8_t *retained, int64_t capacity, int32_t *out_src, int32_t *out_dst, double *out_ns, double *out_parts)
 {
     size_t size = (size_t)n + 1;
-    Way *ways = malloc(size * (size_t)most * sizeof *ways), *found = malloc(size * sizeof *found);
-    double *made = parts ? malloc(size * (size_t)(most * parts) * sizeof *made) : NULL;
-    int32_t *many = calloc(size, sizeof *many), *place = calloc(size, sizeof *place);
-    int64_t count = ways && found && many && place && (made || !parts) ? 0 : -1;
+    Path *paths = malloc(size * (size_t)max_paths * sizeof *paths), *best = malloc(size * sizeof *best);
+    double *sums = parts ? malloc(size * (size_t)(max_paths * parts) * sizeof *sums) : NULL;
+    int32_t *path_count = calloc(size, sizeof *path_count), *slot = calloc(size, sizeof *slot);
+    int64_t count = paths && best && path_count && slot && (sums || !parts) ? 0 : -1;
     for (int64_t node = 0; count >= 0 && node < n; node++) {
-        int32_t listed = 0;
+        int32_t origins = 0;
         for (int64_t edge = first[node]; edge < first[node + 1]; edge++) {
-            int32_t from = src[edge], before = kept[from] ? 1 : many[from];
-            for (int32_t i = 0; i < before; i++) {
-                const Way *way = &ways[from * most + i];
-                int32_t origin = kept[from] ? from : way->origin, at = place[origin];
-                double taken = kept[from] ? ns[edge] : way->ns + dur[from] + ns[edge];
-                if (at >= listed || found[at].origin != origin) {
-                    at = place[origin] = listed++;
-                    found[at] = (Way){origin, i, edge, -INFINITY};
+            int32_t from = src[edge], incoming = retained[from] ? 1 : path_count[from];
+            for (int32_t i = 0; i < incoming; i++) {
+                const Path *path = &paths[from * max_paths + i];
+                int32_t origin = retained[from] ? from : path->origin, index = slot[origin];
+                double length = retained[from] ? ns[edge] : path->ns + dur[from] + ns[edge];
+                if (index >= origins || best[index].origin != origin) {
+                    index = slot[origin] = origins++;
+                    best[index] = (Path){origin, i, edge, -INFINITY};
                 }
-                if (taken > found[at].ns) found[at] = (Way){origin, i, edge, taken};
+                if (length > best[index].ns) best[index] = (Path){origin, i, edge, length};
             }
         }
-        kept[node] = kept[node] || listed > most;
-        many[node] = kept[node] ? 0 : listed;
-        for (int32_t i = 0; i < listed; i++) {
-            int32_t from = src[found[i].edge];
+        retained[node] = retained[node] || origins > max_paths;
+        path_count[node] = retained[node] ? 0 : origins;
+        for (int32_t i = 0; i < origins; i++) {
+            int32_t from = src[best[i].edge];
             double *out = NULL;
-            if (made && (!kept[node] || count < room)) out = kept[node] ? out_made + count * parts : made + (node * most + i) * parts;
+            if (sums && (!retained[node] || count < capacity))
+                out = retained[node] ? out_parts + count * parts : sums + (node * max_paths + i) * parts;
             if (out)
-                compose(out, kept[from] ? NULL : made + (from * most + found[i].way) * parts, &found[i], from, ns, dur,
-                        kind, work, parts);
-            if (!kept[node]) {
-                ways[node * most + i] = found[i];
+                sum_parts(out, retained[from] ? NULL : sums + (from * max_paths + best[i].previous) * parts, &best[i], from,
+                          ns, dur, kind, work, parts);
+            if (!retained[node]) {
+                paths[node * max_paths + i] = best[i];
                 continue;
             }
-            if (count < room) {
-                out_src[count] = found[i].origin;
+            if (count < capacity) {
+                out_src[count] = best[i].origin;
                 out_dst[count] = (int32_t)node;
-                out_ns[count] = found[i].ns;
+                out_ns[count] = best[i].ns;
             }
             count++;
         }
     }
-    free(ways);
-    free(found);
-    free(made);
-    free(many);
-    free(place);
+    free(paths);
+    free(best);
+    free(sums);
+    free(path_count);
+    free(slot);
     return count;
 }

@@ -1,4 +1,4 @@
-/* Chrome trace events: JSON text to columns. What the parts of the scanner share. */
+/* Declarations shared by the parts of the scanner, which converts Chrome trace events from JSON text to columns. */
 #ifndef VP_SCAN_H
 #define VP_SCAN_H
 #include <stddef.h>
@@ -21,122 +21,125 @@
 #define LIKELY(x) __builtin_expect(!!(x), 1)
 #endif
 
-enum { PADDING = 64 };      /* zero bytes that must stand behind a text: every comparison may read as far */
-enum { FIELDS = 64 };       /* at most as many arguments, one bit each */
-enum { GAP_BYTES = 64, GAPS = 4096, HABITS = 4096 };
-enum { NONE = 0 };          /* the word of what is absent or null */
+enum { PADDING = 64 };      /* zero bytes that must follow a text: comparisons may read beyond its end */
+enum { MAX_FIELDS = 64 };   /* maximum number of arguments, one bit each */
+enum { GAP_BYTES = 64, GAPS = 4096, GUESSES = 4096 };
+enum { NONE = 0 };          /* the word of a missing value or null */
 #define NO_INT (-((int64_t)1 << 62))
-#define MOST_ID INT64_C(1000000000000000000)
-#define MOST_NS ((uint64_t)1 << 62)
+#define MAX_ID INT64_C(1000000000000000000)
+#define MAX_NS ((uint64_t)1 << 62)
 
 typedef const uint8_t *Text;
 
-/* A distinct JSON value, as it is written. kind, place: what it last became together with kind_key, place_key. */
+/* A distinct JSON value as text, with the last kind and thread that was looked up with it. */
 typedef struct {
     Text text;
-    uint64_t kind_key, place_key;
+    uint64_t kind_key, thread_key; /* the other values of these lookups */
     uint32_t size, hash;
-    int32_t kind, place;
-    uint8_t bare;   /* a number or literal: the same only where a delimiter follows */
-    uint8_t broken; /* no UTF-8 */
+    int32_t kind, thread;
+    uint8_t bare;    /* a number or literal: equal to another text only if a delimiter follows there */
+    uint8_t invalid; /* not valid UTF-8 */
 } Word;
 
 typedef struct Block { struct Block *before; } Block;
 
-/* Distinct texts by number, in order of appearance; 0 is the empty one. */
+/* Distinct texts by number, in order of appearance; 0 is the empty text. */
 typedef struct {
     Word *words;
     uint32_t *slots;
     uint32_t count, capacity, mask;
     Block *blocks;
-    uint8_t *room;
-    size_t left;
+    uint8_t *unused; /* unused bytes of the newest block */
+    size_t unused_bytes;
 } Words;
 
-/* Which word followed which in one place of the events: profiles repeat themselves. */
-typedef struct { uint32_t history; int32_t guess[HABITS]; } Habit;
+/* Predicts the next word of one field from its previous words, because profiles are repetitive. */
+typedef struct { uint32_t history; int32_t guess[GUESSES]; } Predictor;
 
 typedef enum { INTEGER, FLOAT, TEXT, TIME, ARROW } Type;
 
 /*
- * Values of some rows, ascending. values: double, int32 numbers of words, or int64: times are ns, ids of arrows themselves
- * where they are natural numbers below MOST_ID, with quotes or without, else less than 0: minus the number of their word.
+ * Values of some rows; the rows are ascending.
+ *
+ * The values are double, int32 numbers of words, or int64. Times are ns. The id of an arrow is stored itself if it is a
+ * natural number below MAX_ID, with or without quotes; otherwise minus the number of its word is stored.
  */
 typedef struct {
     uint32_t *rows;
     void *values;
     size_t count, capacity;
     Type type;
-    Habit *habit;
+    Predictor *predictor;
 } Column;
 
-/* What stands between two scalar values, such as `,\n "tid": ` or `}}, {"ph": `, and what it means. */
+/* The text between two scalar values, such as `,\n "tid": ` or `}}, {"ph": `, and its meaning. */
 typedef struct {
     uint8_t text[GAP_BYTES + 16];
     uint32_t size;
-    int32_t key;             /* of the value behind it */
-    uint32_t state;          /* where that value stands */
-    uint32_t ends;           /* events that end in it; all but the first are empty */
-    uint32_t closed, opened; /* places in it: behind the last end of an event; behind the `{` of one, 0 without one */
-    uint32_t child, other;   /* the first gap seen after this one; the next that was seen in the same place */
-    uint32_t into;           /* whose children come next */
+    int32_t key;             /* key of the value that follows */
+    uint32_t state;          /* state in which that value is read */
+    uint32_t ends;           /* number of events that end in the gap; all but the first are empty */
+    uint32_t closed, opened; /* offsets after the last end of an event, and after the `{` of an event (0 without one) */
+    uint32_t child, sibling; /* the first gap seen after this one; the next gap seen after the same gap */
+    uint32_t next;           /* the gap whose children are compared next */
 } Gap;
 
-/* Values of keys that are no argument's number. */
+/* Keys that are not the number of an argument. */
 enum { SKIPPED = -1, PH = -2, CAT = -3, NAME = -4, PID = -5, TID = -6, TS = -7, DUR = -8, ID = -9, ARGS = -10, LAST = -11 };
-enum { BETWEEN, IN_EVENT, IN_ARGS, BEHIND_ARGS, STATES };
+enum { BETWEEN, IN_EVENT, IN_ARGS, AFTER_ARGS, STATES };
 
 typedef struct { const char *name; uint32_t size; uint64_t mask; Type type; } Name;
 
-/* What the events of a kind may have. */
-typedef struct { uint64_t fields; uint8_t with_id, counter; } Rights;
+/* The parts of events of one kind that are stored. */
+typedef struct { uint64_t fields; uint8_t with_id, counter; } KindRules;
 
 /* The event that is being read. */
 typedef struct {
     int32_t ph, cat, name, pid, tid;
     int64_t id, ts, dur;
-    uint64_t seen; /* arguments in the columns */
+    uint64_t seen; /* arguments that are already in the columns */
     Text start;
 } Event;
 
-/* One thread's columns of all texts that it scanned. */
+/* The columns of all texts that one thread scanned. */
 typedef struct {
-    Name fields[FIELDS], *cats;
+    Name fields[MAX_FIELDS], *cats;
     uint32_t field_count, cat_count;
-    Words words, kinds, places;
-    Rights *rights;
-    size_t rights_capacity;
-    Habit habits[5]; /* PH to TID */
-    Column columns[FIELDS + 3]; /* the arguments; flows; series and values of samples */
-    int32_t *kind, *place;
+    Words words, kinds, threads;
+    KindRules *rules;
+    size_t rules_capacity;
+    Predictor predictors[5]; /* PH to TID */
+    Column columns[MAX_FIELDS + 3]; /* the arguments; flows; series and values of samples */
+    int32_t *kind, *thread;
     int64_t *ts, *dur;
     size_t rows, capacity;
     Gap gaps[GAPS];
-    uint32_t gap_count, roots[STATES][FIELDS + 12];
-    Text end, fault, last; /* of the text; where it could not be read; where the list or the text ended */
-    int short_of_memory, first;
-    int32_t *word_map, *kind_map, *place_map; /* numbers in the dictionaries of all threads */
+    uint32_t gap_count, roots[STATES][MAX_FIELDS + 12];
+    Text end, fault, last; /* end of the text; position of an error; end of the list or the text */
+    int out_of_memory, first;
+    int32_t *word_map, *kind_map, *thread_map; /* numbers in the shared dictionaries */
 } Reader;
 
-/* What became of a text: all rows of it; the list ended in it; an event has no end; another reader is needed. */
+/* Result of a scan: the whole text was read; the list ended; the last event has no end; only Python can read the text;
+ * memory is exhausted. */
 enum { WHOLE, ENDED, OPEN, REFUSED, MEMORY };
 
 int words_open(Words *words);
 void words_close(Words *words);
-int32_t word_of(Words *words, Text text, uint32_t size, int bare, int copied);
-int grown(void **array, size_t *capacity, size_t count, size_t size);
+int32_t find_word(Words *words, Text text, uint32_t size, int bare, int copied);
+int ensure_capacity(void **array, size_t *capacity, size_t count, size_t size);
 
 Text string_end(Reader *r, Text p);
 Text value_end(Reader *r, Text p, int depth);
 Text time_at(Reader *r, Text p, int64_t *ns);
-Text lasting_at(Reader *r, Text p, int64_t *ns);
+Text duration_at(Reader *r, Text p, int64_t *ns);
 Text integer_at(Reader *r, Text p, int64_t *value);
 Text float_at(Reader *r, Text p, double *value);
 Text gap_end(Reader *r, Text p, uint32_t state, Gap *gap);
 int scan_events(Reader *r, Text p, Text *done);
 int valid_utf8(Text p, uint32_t size);
 
-/* Where the text is not what is expected: it is refused, and read elsewhere. */
+/* Records the position of an unexpected text. The scanner rejects the text, and Python reads it instead. */
 static inline Text fault(Reader *r, Text at)
 {
     r->fault = at;
@@ -158,12 +161,12 @@ static inline Text blanks_end(Text p)
     return p;
 }
 
-static inline int delimits(uint8_t c)
+static inline int is_delimiter(uint8_t c)
 {
     return c == ',' || c == '}' || c == ']' || c == ' ' || c == '\n' || c == '\r' || c == '\t';
 }
 
-/* Are n bytes equal? Reads up to 16 bytes behind them. */
+/* Returns whether n bytes are equal. Reads up to 16 bytes beyond them. */
 static inline int same(Text a, Text b, uint32_t n)
 {
 #ifdef VP_SSE2

@@ -143,7 +143,7 @@ class SharedWords:
 
     def words(self, numbers: Ids) -> tuple[bytes, Ints]:
         """Return words as one JSON list, (n,), and the end of each in it; an empty string for 0."""
-        call = _call("vp_list", c_int64, c_void_p, c_void_p, c_int64, c_void_p, c_void_p)
+        call = _call("vp_json_words", c_int64, c_void_p, c_void_p, c_int64, c_void_p, c_void_p)
         numbers, sizes = np.ascontiguousarray(numbers, np.int32), np.zeros(len(numbers), np.int64)
         arguments = (self.address, numbers.ctypes.data, len(numbers), sizes.ctypes.data)
         out = np.empty(call(*arguments, None), np.uint8)
@@ -181,7 +181,7 @@ def join(parts: Sequence[Part], types: Sequence[int]) -> Joined:
 
 def _leaders(parts: Sequence[Part], counts: Ints) -> list[int]:
     """Return for each column the first column with the same rows; `counts` is (parts, columns) numbers of values."""
-    call = _call("vp_alike", c_int32, c_void_p, c_int64, c_int64, c_int32, c_int32)
+    call = _call("vp_same_rows", c_int32, c_void_p, c_int64, c_int64, c_int32, c_int32)
 
     def same_rows(a: int, b: int) -> bool:
         if not np.array_equal(counts[:, a], counts[:, b]):

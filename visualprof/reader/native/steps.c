@@ -3,8 +3,8 @@
 
 #include "api.h"
 
-/* Returns how many of the ascending starts are not after a time. */
-static int64_t begun(const int64_t *start, int64_t steps, int64_t time)
+/* Returns how many steps have started at a time; starts are ascending. */
+static int64_t started_steps(const int64_t *start, int64_t steps, int64_t time)
 {
     int64_t low = 0, high = steps;
     while (low < high) {
@@ -17,13 +17,17 @@ static int64_t begun(const int64_t *start, int64_t steps, int64_t time)
 
 /*
  * Finds for each event the last step that has started, -1 if it has ended, like `_steps_at_times` of
- * visualprof/reader/trace/step_attribution.py. ts: (n,). start, end: (steps,) ns, start ascending. held: (n,) output.
+ * visualprof/reader/trace/step_attribution.py.
+ *
+ * ts: (n,) ns. start, end: (steps,) ns, start ascending. step: (n,) written.
  */
-API void vp_held(const int64_t *ts, int64_t n, const int64_t *start, const int64_t *end, int64_t steps, int32_t *held)
+API void vp_steps_at_times(const int64_t *ts, int64_t n, const int64_t *start, const int64_t *end, int64_t steps,
+                            int32_t *step)
 {
-    int64_t at = 0; /* so many have begun; nearly always still so at the next event */
+    int64_t started = 0; /* number of started steps; nearly always unchanged at the next event */
     for (int64_t i = 0; i < n; i++) {
-        if ((at && start[at - 1] > ts[i]) || (at < steps && start[at] <= ts[i])) at = begun(start, steps, ts[i]);
-        held[i] = at && ts[i] < end[at - 1] ? (int32_t)(at - 1) : -1;
+        if ((started && start[started - 1] > ts[i]) || (started < steps && start[started] <= ts[i]))
+            started = started_steps(start, steps, ts[i]);
+        step[i] = started && ts[i] < end[started - 1] ? (int32_t)(started - 1) : -1;
     }
 }

@@ -1,10 +1,11 @@
-/* Values of JSON, strictly: what Python's decoder might take otherwise is refused. */
+/* Strict reading of JSON values. Values that Python's decoder might read differently are rejected. */
 #include "scan.h"
 #include <math.h>
 #include <stdlib.h>
 
-#define SURE_NS ((uint64_t)1000 << 41) /* of larger times with an exponent, Python's decoder does not know all digits */
-enum { DEEPEST = 64 }; /* deeper values are refused: Python's decoder has a limit, too */
+/* For larger times with an exponent, Python's decoder does not keep all digits. */
+#define MAX_EXACT_NS ((uint64_t)1000 << 41)
+enum { MAX_DEPTH = 64 }; /* deeper values are rejected: Python's decoder also has a limit */
 
 static unsigned lowest_bit(uint32_t x)
 {
@@ -17,8 +18,8 @@ static unsigned lowest_bit(uint32_t x)
 #endif
 }
 
-/* The next quote, backslash or control character. */
-static inline Text special(Text p, Text end)
+/* Returns the next quote, backslash or control character. */
+static inline Text special_character(Text p, Text end)
 {
 #ifdef VP_SSE2
     for (; p < end; p += 16) {
@@ -39,7 +40,7 @@ static inline Text special(Text p, Text end)
     return p;
 }
 
-/* The number of four hexadecimal digits, -1 for anything else. */
+/* Returns the value of four hexadecimal digits, -1 for other characters. */
 static int hexadecimal(Text p)
 {
     int value = 0;
@@ -51,7 +52,7 @@ static int hexadecimal(Text p)
     return value;
 }
 
-/* Behind the escape at p; half of a surrogate pair alone is refused. */
+/* Returns the end of the escape sequence at p. An unpaired surrogate is rejected. */
 static Text escape_end(Reader *r, Text p)
 {
     if (p[1] != 'u') return p[1] && strchr("\"\\/bfnrt", p[1]) ? p + 2 : fault(r, p + 1);
@@ -64,11 +65,11 @@ static Text escape_end(Reader *r, Text p)
     return p + 12;
 }
 
-/* Behind the closing quote of the string of which p is the opening one. */
+/* Returns the end of the string whose opening quote is at p. */
 Text string_end(Reader *r, Text p)
 {
     for (p++;;) {
-        p = special(p, r->end);
+        p = special_character(p, r->end);
         if (p >= r->end) return fault(r, r->end);
         if (*p == '"') return p + 1;
         if (*p != '\\') return fault(r, p);
@@ -97,7 +98,7 @@ static Text number_end(Reader *r, Text p)
         if (!is_digit(*p)) return fault(r, p);
         p = digits_end(p);
     }
-    return delimits(*p) ? p : fault(r, p);
+    return is_delimiter(*p) ? p : fault(r, p);
 }
 
 static Text members_end(Reader *r, Text p, int depth, uint8_t close)
@@ -120,13 +121,13 @@ static Text members_end(Reader *r, Text p, int depth, uint8_t close)
     }
 }
 
-/* Behind any JSON value. */
+/* Returns the end of the JSON value at p. */
 Text value_end(Reader *r, Text p, int depth)
 {
     switch (*p) {
     case '"': return string_end(r, p);
-    case '[': return depth < DEEPEST ? members_end(r, p, depth, ']') : fault(r, p);
-    case '{': return depth < DEEPEST ? members_end(r, p, depth, '}') : fault(r, p);
+    case '[': return depth < MAX_DEPTH ? members_end(r, p, depth, ']') : fault(r, p);
+    case '{': return depth < MAX_DEPTH ? members_end(r, p, depth, '}') : fault(r, p);
     case 't': return strncmp((const char *)p, "true", 4) ? fault(r, p) : p + 4;
     case 'n': return strncmp((const char *)p, "null", 4) ? fault(r, p) : p + 4;
     case 'f': return strncmp((const char *)p, "false", 5) ? fault(r, p) : p + 5;
@@ -134,7 +135,7 @@ Text value_end(Reader *r, Text p, int depth)
     }
 }
 
-/* Are the next eight bytes digits, and which number? */
+/* Returns whether the next eight bytes are digits, and sets `out` to their number. */
 static inline int eight_digits(Text p, uint64_t *out)
 {
     uint64_t x = eight_bytes(p), high = UINT64_C(0xF0F0F0F0F0F0F0F0), zeros = UINT64_C(0x3030303030303030);
@@ -146,7 +147,7 @@ static inline int eight_digits(Text p, uint64_t *out)
     return 1;
 }
 
-/* A natural number of up to 19 digits. */
+/* Reads a natural number of up to 19 digits. */
 static inline Text natural_at(Reader *r, Text p, uint64_t *value)
 {
     Text start = p;
@@ -168,14 +169,14 @@ static inline Text natural_at(Reader *r, Text p, uint64_t *value)
     return p == start || p - start > 19 ? fault(r, p) : p;
 }
 
-static uint64_t power(int of)
+static uint64_t power_of_ten(int exponent)
 {
     uint64_t value = 1;
-    while (of-- > 0) value *= 10;
+    while (exponent-- > 0) value *= 10;
     return value;
 }
 
-/* A time with an exponent: all its digits, then the shift. */
+/* Reads a time with an exponent: first all digits, then the exponent. */
 static Text scientific_at(Reader *r, Text p, int64_t *ns)
 {
     Text end = number_end(r, p);
@@ -198,49 +199,49 @@ static Text scientific_at(Reader *r, Text p, int64_t *ns)
         exponent = exponent * 10 + (*p - '0');
     }
     shift += sign * exponent;
-    if (shift < 0) v = shift < -19 ? 0 : (v / power(-shift)) + (v % power(-shift) >= power(-shift) / 2);
-    else if (v && (shift > 18 || v > MOST_NS / power(shift))) return fault(r, p);
-    else v *= v ? power(shift) : 1;
-    if (v > SURE_NS) return fault(r, p);
+    if (shift < 0) v = shift < -19 ? 0 : (v / power_of_ten(-shift)) + (v % power_of_ten(-shift) >= power_of_ten(-shift) / 2);
+    else if (v && (shift > 18 || v > MAX_NS / power_of_ten(shift))) return fault(r, p);
+    else v *= v ? power_of_ten(shift) : 1;
+    if (v > MAX_EXACT_NS) return fault(r, p);
     *ns = negative ? -(int64_t)v : (int64_t)v;
     return end;
 }
 
-/* Decimal microseconds as ns, exactly; what is behind the third digit rounds to the nearest, half away from zero. */
+/* Reads decimal microseconds as ns, exactly. Digits after the third decimal round to the nearest, half away from zero. */
 Text time_at(Reader *r, Text p, int64_t *ns)
 {
     Text start = p;
     int negative = *p == '-';
     uint64_t v;
     if (!(p = natural_at(r, p + negative, &v))) return NULL;
-    if (v >= MOST_NS / 1000) return fault(r, p); /* absurd: Python clips it */
+    if (v >= MAX_NS / 1000) return fault(r, p); /* implausibly large: Python clips it */
     v *= 1000;
     if (*p == '.') {
         if (!is_digit(*++p)) return fault(r, p);
         v += (uint64_t)(*p++ - '0') * 100;
         if (is_digit(*p)) v += (uint64_t)(*p++ - '0') * 10;
-        if (is_digit(*p)) v += (uint64_t)(*p++ - '0'); /* never the second digit: that one would have been taken */
+        if (is_digit(*p)) v += (uint64_t)(*p++ - '0'); /* always the third digit: the line above has read the second one */
         if (is_digit(*p)) {
             v += *p >= '5';
             p = digits_end(p);
         }
     }
-    if (LIKELY(delimits(*p))) {
+    if (LIKELY(is_delimiter(*p))) {
         *ns = negative ? -(int64_t)v : (int64_t)v;
         return p;
     }
     return *p == 'e' || *p == 'E' ? scientific_at(r, start, ns) : fault(r, p);
 }
 
-/* A time with its unit, `"11.317 us"`, as ns. Other units are left to Python. */
-Text lasting_at(Reader *r, Text p, int64_t *ns)
+/* Reads a time with its unit, `"11.317 us"`, as ns. Python reads other units. */
+Text duration_at(Reader *r, Text p, int64_t *ns)
 {
     if (*p != '"') return fault(r, p);
     if (!(p = time_at(r, p + 1, ns))) return NULL;
     return memcmp(p, " us\"", 4) ? fault(r, p) : p + 4;
 }
 
-/* A whole number, also as a string; unsigned ones of 64 bits that stand for negative numbers are wrapped back. */
+/* Reads an integer, also as a string. Unsigned 64-bit numbers that represent negative numbers are converted back. */
 Text integer_at(Reader *r, Text p, int64_t *value)
 {
     Text start = p;
@@ -254,13 +255,16 @@ Text integer_at(Reader *r, Text p, int64_t *value)
         if (!natural_at(r, p + 1, &v) || v > UINT64_C(8446744073709551615)) return fault(r, start);
         v += UINT64_C(10000000000000000000);
     }
-    if (!end || (quoted ? *end != '"' : !delimits(*end))) return fault(r, start);
+    if (!end || (quoted ? *end != '"' : !is_delimiter(*end))) return fault(r, start);
     if ((negative || quoted) && v > (uint64_t)INT64_MAX) return fault(r, start);
     *value = negative ? -(int64_t)v : (int64_t)v;
     return end + quoted;
 }
 
-/* A number as the nearest double. Up to 15 digits and a power of ten below 10^22 are exact, so their quotient is right. */
+/*
+ * Reads a number as the nearest double. Up to 15 digits and a power of ten below 10^22 are exact doubles, so their
+ * quotient is correctly rounded.
+ */
 Text float_at(Reader *r, Text p, double *value)
 {
     Text end = number_end(r, p), start = p;
@@ -275,16 +279,16 @@ Text float_at(Reader *r, Text p, double *value)
             scale += fraction;
         }
     }
-    if (p == end) *value = (double)v / (double)power(scale) * (negative ? -1 : 1);
+    if (p == end) *value = (double)v / (double)power_of_ten(scale) * (negative ? -1 : 1);
     else {
-        char *behind;
-        *value = strtod((const char *)start, &behind); /* with a comma as decimal point, it does not come so far */
-        if ((Text)behind != end || !isfinite(*value)) return fault(r, start);
+        char *stop;
+        *value = strtod((const char *)start, &stop); /* stops early in a locale whose decimal separator is a comma */
+        if ((Text)stop != end || !isfinite(*value)) return fault(r, start);
     }
     return end;
 }
 
-/* Is it UTF-8: shortest forms, no surrogates, up to U+10FFFF? */
+/* Returns whether the bytes are valid UTF-8: shortest forms, no surrogates, up to U+10FFFF. */
 int valid_utf8(Text p, uint32_t size)
 {
     Text end = p + size;
@@ -293,12 +297,12 @@ int valid_utf8(Text p, uint32_t size)
             p++;
             continue;
         }
-        int more = *p >= 0xF0 ? 3 : *p >= 0xE0 ? 2 : 1;
+        int following = *p >= 0xF0 ? 3 : *p >= 0xE0 ? 2 : 1;
         uint8_t low = *p == 0xE0 ? 0xA0 : *p == 0xF0 ? 0x90 : 0x80, high = *p == 0xED ? 0x9F : *p == 0xF4 ? 0x8F : 0xBF;
-        if (*p < 0xC2 || *p > 0xF4 || end - p <= more || p[1] < low || p[1] > high) return 0;
-        for (int i = 2; i <= more; i++)
+        if (*p < 0xC2 || *p > 0xF4 || end - p <= following || p[1] < low || p[1] > high) return 0;
+        for (int i = 2; i <= following; i++)
             if ((p[i] & 0xC0) != 0x80) return 0;
-        p += more + 1;
+        p += following + 1;
     }
     return 1;
 }

@@ -1,13 +1,13 @@
-/* Distinct texts, numbered. */
+/* Numbered distinct texts. */
 #include "scan.h"
 #include <stdlib.h>
 
-#define NEVER (~(uint64_t)0) /* is together with nothing */
+#define NO_KEY (~(uint64_t)0) /* equals no key */
 static const uint8_t EMPTY[16];
 enum { BLOCK_BYTES = 1 << 16 };
 
-/* Makes room for one more; 0 where memory is short. */
-int grown(void **array, size_t *capacity, size_t count, size_t size)
+/* Ensures space for one more item. Returns 0 if memory is exhausted. */
+int ensure_capacity(void **array, size_t *capacity, size_t count, size_t size)
 {
     if (LIKELY(count < *capacity)) return 1;
     size_t larger = *capacity ? *capacity * 2 : 256;
@@ -26,7 +26,7 @@ int words_open(Words *words)
     words->words = calloc(words->capacity, sizeof(Word));
     words->slots = calloc((size_t)words->mask + 1, sizeof(uint32_t));
     if (!words->words || !words->slots) return 0;
-    words->words[words->count++] = (Word){.text = EMPTY, .kind_key = NEVER, .place_key = NEVER};
+    words->words[words->count++] = (Word){.text = EMPTY, .kind_key = NO_KEY, .thread_key = NO_KEY};
     return 1;
 }
 
@@ -41,8 +41,8 @@ void words_close(Words *words)
     free(words->slots);
 }
 
-/* The last one to seven bytes are read with what stands behind them: texts are padded. */
-static uint32_t hash_of(Text p, uint32_t n)
+/* Hashes a text. The last one to seven bytes are read together with the padding after the text. */
+static uint32_t hash_text(Text p, uint32_t n)
 {
     uint64_t h = UINT64_C(0x9E3779B97F4A7C15) ^ n;
     for (; n > 8; p += 8, n -= 8) {
@@ -54,27 +54,27 @@ static uint32_t hash_of(Text p, uint32_t n)
     return (uint32_t)(h ^ (h >> 29));
 }
 
-/* A copy with 16 zero bytes behind it. */
-static Text kept(Words *words, Text text, uint32_t size)
+/* Copies a text and appends 16 zero bytes. Returns NULL if memory is exhausted. */
+static Text copy_text(Words *words, Text text, uint32_t size)
 {
     size_t needed = (size_t)size + 16;
-    if (words->left < needed) {
-        size_t room = needed > BLOCK_BYTES ? needed : BLOCK_BYTES;
-        Block *block = calloc(1, sizeof(Block) + room);
+    if (words->unused_bytes < needed) {
+        size_t bytes = needed > BLOCK_BYTES ? needed : BLOCK_BYTES;
+        Block *block = calloc(1, sizeof(Block) + bytes);
         if (!block) return NULL;
         block->before = words->blocks;
         words->blocks = block;
-        words->room = (uint8_t *)(block + 1);
-        words->left = room;
+        words->unused = (uint8_t *)(block + 1);
+        words->unused_bytes = bytes;
     }
-    uint8_t *copy = words->room;
+    uint8_t *copy = words->unused;
     memcpy(copy, text, size);
-    words->room += needed;
-    words->left -= needed;
+    words->unused += needed;
+    words->unused_bytes -= needed;
     return copy;
 }
 
-static int more_slots(Words *words)
+static int double_slots(Words *words)
 {
     uint32_t mask = words->mask * 2 + 1;
     uint32_t *slots = calloc((size_t)mask + 1, sizeof *slots);
@@ -91,26 +91,26 @@ static int more_slots(Words *words)
 }
 
 /*
- * The number of a text, a new one for a new text; -1 where memory is short.
+ * Returns the number of a text; a new text gets a new number. Returns -1 if memory is exhausted.
  *
- * copied: the text is copied; else it must outlive the words. Either way up to 15 bytes behind it are read.
+ * copied: copy the text; otherwise it must outlive the words. In both cases up to 15 bytes after the text are read.
  */
-int32_t word_of(Words *words, Text text, uint32_t size, int bare, int copied)
+int32_t find_word(Words *words, Text text, uint32_t size, int bare, int copied)
 {
-    uint32_t hash = hash_of(text, size), i = hash & words->mask;
+    uint32_t hash = hash_text(text, size), i = hash & words->mask;
     for (; words->slots[i]; i = (i + 1) & words->mask) {
         Word *word = words->words + words->slots[i];
         if (word->hash == hash && word->size == size && same(text, word->text, size)) return (int32_t)words->slots[i];
     }
     if (words->count == words->capacity) {
-        Word *more = words->capacity > INT32_MAX / 2 ? NULL : realloc(words->words, sizeof(Word) * 2 * words->capacity);
-        if (!more) return -1;
-        words->words = more;
+        Word *larger = words->capacity > INT32_MAX / 2 ? NULL : realloc(words->words, sizeof(Word) * 2 * words->capacity);
+        if (!larger) return -1;
+        words->words = larger;
         words->capacity *= 2;
     }
-    if (copied && !(text = kept(words, text, size))) return -1;
-    words->words[words->count] = (Word){text, NEVER, NEVER, size, hash, 0, 0, (uint8_t)bare, 0};
+    if (copied && !(text = copy_text(words, text, size))) return -1;
+    words->words[words->count] = (Word){text, NO_KEY, NO_KEY, size, hash, 0, 0, (uint8_t)bare, 0};
     words->slots[i] = words->count++;
-    if (words->count > words->mask / 2 && !more_slots(words)) return -1;
+    if (words->count > words->mask / 2 && !double_slots(words)) return -1;
     return (int32_t)words->count - 1;
 }

@@ -518,7 +518,7 @@ def _match_launches(columns: Mapping[str, Values], tracks: Sequence[Track]) -> t
     call_process, ids = process[track[calls]], corr[calls]
     streams = kinds == TrackKind.STREAM
     low, size = (int(ids.min()), int(np.ptp(ids)) + 1) if len(ids) else (1, 0)
-    native = function("vp_launched", c_int64, INT64, INT32, c_int64, UINT8, INT32, c_int64, c_int64, INT32, INT32)
+    native = function("vp_match_launches", c_int64, INT64, INT32, c_int64, UINT8, INT32, c_int64, c_int64, INT32, INT32)
     if native and len(calls) and call_process.min() == call_process.max() and size <= MAX_ID_RANGE_RATIO * len(corr):
         table = np.full(size, -1, np.int32)
         table[ids[::-1] - low] = calls[::-1]  # the last assignment wins: that of the first call

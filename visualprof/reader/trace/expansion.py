@@ -84,7 +84,7 @@ def _fill(graphs: Graphs, begin: Ints, track: Ids, step: Ids, columns: dict[str,
     template_columns = (graphs.nodes, graphs.kernels, graphs.name, graphs.category, graphs.parent, graphs.owner)
     types = (INT32, INT32, INT64, INT32, INT32, INT32, INT64, INT64, INT64, INT32, UINT8, INT32, INT32)
     written = (INT64, INT64, INT32, UINT8, INT32, INT32, INT32, INT32)
-    native = function("vp_inside", None, c_int64, *types, *written)
+    native = function("vp_expand_launches", None, c_int64, *types, *written)
     if native:
         native(len(begin), *launches, *template_columns, *(columns[name] for name in _WRITTEN), owner)
         return

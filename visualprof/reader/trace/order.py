@@ -62,7 +62,7 @@ def sort_unique(numbers: Ids, limit: int) -> tuple[Ids, Ints]:
         numbers: (n,) numbers below `limit`, nearly always distinct.
         limit: One more than the largest possible number.
     """
-    native = function("vp_ascending", c_int64, INT32, c_int64, c_int64, INT32, INT32, INT64)
+    native = function("vp_sort_unique", c_int64, INT32, c_int64, c_int64, INT32, INT32, INT64)
     if native:
         position = np.empty(limit, np.int32)
         sorted_numbers, order = np.empty(len(numbers), np.int32), np.empty(len(numbers), np.int64)

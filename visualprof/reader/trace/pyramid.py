@@ -112,7 +112,7 @@ def _bucket_exponents(rows: _Rows) -> tuple[Bytes, Ints]:
 
     The first row of a lane has 65, which no level reaches.
     """
-    native = function("vp_apart", None, INT64, c_int64, INT32, INT64, c_int64, UINT8, INT64)
+    native = function("vp_bucket_exponents", None, INT64, c_int64, INT32, INT64, c_int64, UINT8, INT64)
     exponents, counts = np.empty(len(rows.order), np.uint8), np.empty(66, np.int64)
     if native:
         native(rows.ts, rows.origin, rows.order, rows.first, len(rows.first) - 1, exponents, counts)

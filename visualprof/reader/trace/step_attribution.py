@@ -62,7 +62,7 @@ def _steps_at_times(ts: Ints, start: Ints, end: Ints) -> Ids:
         start: (steps,) starts in ns, ascending.
         end: (steps,) ends in ns.
     """
-    native = function("vp_held", None, INT64, c_int64, INT64, INT64, c_int64, INT32)
+    native = function("vp_steps_at_times", None, INT64, c_int64, INT64, INT64, c_int64, INT32)
     if native:
         steps = np.empty(len(ts), np.int32)
         native(ts, len(ts), np.ascontiguousarray(start), np.ascontiguousarray(end), len(start), steps)
