@@ -94,6 +94,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_case(parser: argparse.ArgumentParser, runs: bool) -> None:
+    """Add the options of `check` and `run`."""
     add = parser.add_argument
     add(
         "case",
@@ -135,6 +136,14 @@ def _add_case(parser: argparse.ArgumentParser, runs: bool) -> None:
         metavar="DIR",
         help="Data directory of the case, data_dir (default: the case's own data/).",
     )
+    _add_process_options(parser)
+    if runs:
+        _add_run_options(parser)
+
+
+def _add_process_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the process that runs a case."""
+    add = parser.add_argument
     add(
         "--python",
         action="append",
@@ -170,8 +179,13 @@ def _add_case(parser: argparse.ArgumentParser, runs: bool) -> None:
         metavar="STEP=S",
         help="Stop a step after S seconds; S alone applies to every step; repeatable.",
     )
-    if not runs:
-        return
+
+
+def _add_run_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that only `run` has."""
+    from visualprof.cli import _server
+
+    add = parser.add_argument
     add("--all", action="store_true", help="Run every case that ships.")
     add(
         "--matrix",
@@ -195,8 +209,6 @@ def _add_case(parser: argparse.ArgumentParser, runs: bool) -> None:
     add("--again", action="store_true", help="Start a new run even if an earlier one could be resumed.")
     add("--agent", default="", metavar="A,B", help="Run on these machines of a server.")
     add("--wait", action="store_true", help="Wait until the run has finished (with --agent).")
-    from visualprof.cli import _server
-
     _server.add_arguments(parser)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from visualprof.reader.logdir.scan import Root
@@ -10,6 +11,7 @@ from visualprof.remote.queue.job_services import JobServices
 from visualprof.remote.queue.store.agents import Agents
 from visualprof.remote.queue.store.blobs import Blobs
 from visualprof.remote.queue.store.bucket_url import BucketLocation
+from visualprof.remote.queue.store.database import Database
 from visualprof.remote.queue.store.files import DATABASE_FILE, Store, file_id
 from visualprof.remote.queue.store.pending_uploads import PendingUploads
 from visualprof.remote.queue.store.postgresql import open_database
@@ -65,8 +67,43 @@ def open_services(
     """
     signer = Signer(secret.encode())
     store = Bucket(folder / "copies", signer, location, cache_bytes) if location else Store(folder, signer)
-    database = open_database(url, folder / DATABASE_FILE)
-    database_file_id = None if url else file_id(folder / DATABASE_FILE)
+    services = _build_services(
+        folder,
+        root,
+        database=open_database(url, folder / DATABASE_FILE),
+        database_file_id=None if url else file_id(folder / DATABASE_FILE),
+        store=store,
+        signer=signer,
+        notifier=notifier,
+        lease_s=lease_s,
+        read_only=read_only,
+        store_runs=store_runs,
+        busy_paths=busy_paths,
+    )
+    maintenance = None if read_only else _start_maintenance(services, lease_s)
+    notify_bridge = PgNotifyBridge(services.database, notifier) if url else None
+    if notify_bridge:
+        notify_bridge.start()
+    if services.mirror:
+        services.mirror.start()
+    return replace(services, maintenance=maintenance, notify_bridge=notify_bridge)
+
+
+def _build_services(
+    folder: Path,
+    root: Root,
+    *,
+    database: Database,
+    database_file_id: tuple[int, int] | None,
+    store: Store,
+    signer: Signer,
+    notifier: Notifier,
+    lease_s: float,
+    read_only: bool,
+    store_runs: bool,
+    busy_paths: Callable[[], set[str]],
+) -> JobServices:
+    """Return the services without those that run in threads, except an unstarted mirror."""
     jobs = Jobs(database, notifier, lease_s)
     reports = ReportBatcher(database)
     leases = Leases(database, store, notifier, lease_s, reports)
@@ -75,42 +112,6 @@ def open_services(
     mirror = Mirror(database, bucket, root, results.partial_folder, busy_paths) if bucket and not read_only else None
     blobs, agents, logs = Blobs(database, store), Agents(database, lease_s), Logs(folder / "logs", reports)
     deleter = JobDeleter(database, jobs, results, store, folder, root.path)
-    finalizer = TaskFinalizer(
-        database=database,
-        jobs=jobs,
-        leases=leases,
-        results=results,
-        agents=agents,
-        blobs=blobs,
-        logs=logs,
-        mirror=mirror,
-    )
-    retention = Retention(database, deleter)
-    maintenance = None
-    if not read_only:
-
-        def clean_up() -> None:
-            """Remove leftovers and recover unfinished results; runs at start and every hour."""
-            remove_leftovers(database, store, results.partial_folder)
-            finalizer.recover_all()
-
-        leases.extend_running()
-        clean_up()
-        maintenance = MaintenanceThread(
-            database,
-            notifier,
-            lease_s,
-            on_ended=finalizer.recover,
-            clean_up=clean_up,
-            extend_running=leases.extend_running,
-            apply_retention=retention.apply,
-        )
-        maintenance.start()
-    notify_bridge = PgNotifyBridge(database, notifier) if url else None
-    if notify_bridge:
-        notify_bridge.start()
-    if mirror:
-        mirror.start()
     return JobServices(
         database=database,
         file_id=database_file_id,
@@ -123,13 +124,43 @@ def open_services(
         leases=leases,
         logs=logs,
         results=results,
-        finalizer=finalizer,
+        finalizer=TaskFinalizer(
+            database=database,
+            jobs=jobs,
+            leases=leases,
+            results=results,
+            agents=agents,
+            blobs=blobs,
+            logs=logs,
+            mirror=mirror,
+        ),
         deleter=deleter,
-        retention=retention,
+        retention=Retention(database, deleter),
         quotas=Quotas(database),
         pending_uploads=PendingUploads(database),
         registry=Registry(database, store),
-        maintenance=maintenance,
-        notify_bridge=notify_bridge,
         mirror=mirror,
     )
+
+
+def _start_maintenance(services: JobServices, lease_s: float) -> MaintenanceThread:
+    """Recover what an earlier server left unfinished, and start the maintenance thread."""
+
+    def clean_up() -> None:
+        """Remove leftovers and recover unfinished results; runs at start and every hour."""
+        remove_leftovers(services.database, services.store, services.results.partial_folder)
+        services.finalizer.recover_all()
+
+    services.leases.extend_running()
+    clean_up()
+    maintenance = MaintenanceThread(
+        services.database,
+        services.notifier,
+        lease_s,
+        on_ended=services.finalizer.recover,
+        clean_up=clean_up,
+        extend_running=services.leases.extend_running,
+        apply_retention=services.retention.apply,
+    )
+    maintenance.start()
+    return maintenance

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import accumulate, pairwise
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -96,6 +97,24 @@ class CallTransfers(msgspec.Struct, frozen=True, kw_only=True):
         return np.where(self.transfer_ns >= 0, self.latency_ns - self.transfer_ns, 0)
 
 
+class _Labels(NamedTuple):
+    """Names and groups of the calls of all ranks.
+
+    Attributes:
+        names: Distinct names.
+        groups: Distinct groups.
+        name: (n,) index into `names`.
+        group: (n,) index into `groups`.
+        expected_ranks: (groups,) number of ranks that are expected to take part in a call of each group.
+    """
+
+    names: tuple[str, ...]
+    groups: tuple[ProcessGroup, ...]
+    name: Ids
+    group: Ids
+    expected_ranks: Ints
+
+
 def match_calls(ranks: Sequence[Collectives]) -> MatchedCalls:
     """Match the calls of every rank with those on the other ranks of the process group.
 
@@ -106,46 +125,26 @@ def match_calls(ranks: Sequence[Collectives]) -> MatchedCalls:
     The ranks of the group must have equally many parts of the call. A group of one rank has no
     other rank to match.
     """
-    counts = [len(by_call) for by_call in ranks]
+    labels = _number_labels(ranks)
+    counts = [len(calls) for calls in ranks]
     rank = np.repeat(np.arange(len(ranks), dtype=np.int32), counts)
-    name_index = {text: i for i, text in enumerate(dict.fromkeys(text for by_call in ranks for text in by_call.names))}
-    groups = dict[ProcessGroup, int]()
-    group_indices = [
-        [groups.setdefault(_group_identity(process_group), len(groups)) for process_group in by_call.groups]
-        for by_call in ranks
-    ]
-    name_ids = _map_ids(
-        [[name_index[text] for text in by_call.names] for by_call in ranks], [by_call.name for by_call in ranks]
-    )
-    group_ids = _map_ids(group_indices, [by_call.group for by_call in ranks])
     sequence, source, destination, end = (
         _column(ranks, field) for field in ("sequence", "source", "destination", "part_end")
     )
     offsets = accumulate(counts, initial=0)
-    part_call = _concatenate(by_call.part_call + offset for by_call, offset in zip(ranks, offsets, strict=False))
+    part_call = _concatenate(calls.part_call + offset for calls, offset in zip(ranks, offsets, strict=False))
     part_counts = np.bincount(part_call, minlength=len(rank))
     first_part = np.cumsum(part_counts) - part_counts
-    # If the members of a group are unknown, all ranks that have the group are expected to take part.
-    group_list, rank_counts = list(groups), Counter(i for rank_numbers in group_indices for i in rank_numbers)
-    expected = np.array(
-        [
-            len(ranks) if process_group == _UNKNOWN_GROUP else rank_counts[i]
-            for i, process_group in enumerate(group_list)
-        ],
-        np.int64,
-    )[group_ids]
-    sequence = np.where(
-        np.array([bool(process_group.runs) for process_group in group_list], bool)[group_ids], sequence, -1
-    )
+    has_sequence = np.array([bool(process_group.runs) for process_group in labels.groups], bool)[labels.group]
     message = source >= 0
-    kind = np.where(message, -1, name_ids.astype(np.int64) * len(group_list) + group_ids)
-    expected[message] = 2
-    by_kind = group(kind, np.where(message, -1, sequence), source, destination)
+    kind = np.where(message, -1, labels.name.astype(np.int64) * len(labels.groups) + labels.group)
+    expected = np.where(message, 2, labels.expected_ranks[labels.group])
+    by_kind = group(kind, np.where(has_sequence & ~message, sequence, -1), source, destination)
     by_call = group(by_kind.ids, _occurrence_index(by_kind.ids * len(ranks) + rank))
     is_complete = (by_call.count == expected[by_call.first]) & (by_call.count > 1)
     is_unambiguous = np.bincount(by_kind.ids[by_call.first], ~is_complete, len(by_kind.first)) == 0
     is_complete &= by_call.min(part_counts) == by_call.max(part_counts)
-    rank_numbers = np.array([by_call.rank for by_call in ranks], np.int64)
+    rank_numbers = np.array([calls.rank for calls in ranks], np.int64)
     is_profiled = np.isin(destination, rank_numbers) & np.isin(source, rank_numbers)
     has_no_peer = np.where(message, ~is_profiled, expected < 2)
     call_id = np.where(is_complete[by_call.ids], by_call.ids, np.where(has_no_peer, -2, -1))
@@ -155,22 +154,45 @@ def match_calls(ranks: Sequence[Collectives]) -> MatchedCalls:
     part_id = np.where(call_id[part_call] >= 0, part_offset[part_call] + np.arange(len(part_call)), call_id[part_call])
     return MatchedCalls(
         rank_count=len(ranks),
-        names=tuple(name_index),
-        groups=tuple(groups),
+        names=labels.names,
+        groups=labels.groups,
         rank=rank,
-        name=name_ids,
-        group=group_ids,
+        name=labels.name,
+        group=labels.group,
         first_part=first_part,
         source=source,
         destination=destination,
         part_call=part_call,
         part_end=end,
-        is_transfer=np.concatenate([np.zeros(0, bool), *(by_call.is_transfer for by_call in ranks)]),
+        is_transfer=np.concatenate([np.zeros(0, bool), *(calls.is_transfer for calls in ranks)]),
         call_id=call_id,
         call_id_count=len(is_complete),
         part_id=part_id,
         part_id_count=int(parts_per_id.sum()),
         is_unambiguous=is_unambiguous[by_kind.ids],
+    )
+
+
+def _number_labels(ranks: Sequence[Collectives]) -> _Labels:
+    """Return the names and groups of the calls of all ranks, numbered in order of appearance."""
+    name_index = {text: i for i, text in enumerate(dict.fromkeys(text for calls in ranks for text in calls.names))}
+    groups = dict[ProcessGroup, int]()
+    name_indices = [[name_index[text] for text in calls.names] for calls in ranks]
+    group_indices = [
+        [groups.setdefault(_group_identity(process_group), len(groups)) for process_group in calls.groups]
+        for calls in ranks
+    ]
+    # If the members of a group are unknown, all ranks that have the group are expected to take part.
+    rank_counts = Counter(i for rank_indices in group_indices for i in rank_indices)
+    expected = [
+        len(ranks) if process_group == _UNKNOWN_GROUP else rank_counts[i] for process_group, i in groups.items()
+    ]
+    return _Labels(
+        names=tuple(name_index),
+        groups=tuple(groups),
+        name=_map_ids(name_indices, [calls.name for calls in ranks]),
+        group=_map_ids(group_indices, [calls.group for calls in ranks]),
+        expected_ranks=np.array(expected, np.int64),
     )
 
 

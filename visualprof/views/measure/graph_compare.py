@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
 from typing import Literal, NamedTuple
 
@@ -24,6 +24,7 @@ ONNX_TYPES = {
 WITHOUT_BIAS_SUFFIX = "/WithoutBiases"
 # ONNX shape inference numbers unknown sizes; the numbers differ from file to file.
 GENERATED_SIZE = re.compile(r"unk__\d+")
+MAX_TYPE_COMPARISONS = 25_000_000  # unmatched nodes of both models, multiplied: SequenceMatcher takes quadratic time
 
 
 class KindColumns(Columns):
@@ -119,39 +120,8 @@ def compare_graphs(model: ModelGraph, other: ModelGraph) -> GraphComparison:
     pairs = _match_by_name(nodes, other_nodes)
     merged_nodes = _find_merged((model, nodes), (other, other_nodes), pairs)
     pairs |= {node_index: other_index for other_index, members in merged_nodes.items() for node_index in members}
-    unmatched_left = [i for i in range(len(nodes)) if i not in pairs]
-    matched = set(pairs.values())
-    unmatched_right = [i for i in range(len(other_nodes)) if i not in matched]
-    matcher = SequenceMatcher(
-        None,
-        [_operator_kind(nodes[i]) for i in unmatched_left],
-        [_operator_kind(other_nodes[i]) for i in unmatched_right],
-        autojunk=False,
-    )
-    for node_index, other_index, match_size in (
-        matcher.get_matching_blocks() if len(unmatched_left) * len(unmatched_right) < 25_000_000 else ()
-    ):
-        pairs |= {
-            unmatched_left[node_index + offset]: unmatched_right[other_index + offset] for offset in range(match_size)
-        }
-    differences: list[_NodeDifference] = []
-    for node_index, node in enumerate(nodes):
-        other_index = pairs.get(node_index)
-        if other_index is None:
-            differences.append((_Difference(_Kind("removed", node.type, None), ""), node_index, None, node))
-        elif other_index in merged_nodes:
-            before, after = (
-                " + ".join(nodes[member].type for member in merged_nodes[other_index]),
-                other_nodes[other_index].type,
-            )
-            differences.append(
-                (_Difference(_Kind("merged", before, after), f"{before} → {after}"), node_index, other_index, node)
-            )
-        else:
-            differences += (
-                (difference, node_index, other_index, node)
-                for difference in _differences(model, node, other, other_nodes[other_index])
-            )
+    pairs |= _match_by_type(nodes, other_nodes, pairs)
+    differences = list(_paired_differences((model, nodes), (other, other_nodes), pairs, merged_nodes))
     reverse = {other_index: node_index for node_index, other_index in pairs.items()}
     added_nodes = ((other_index, node) for other_index, node in enumerate(other_nodes) if other_index not in reverse)
     differences += (
@@ -176,6 +146,54 @@ def compare_graphs(model: ModelGraph, other: ModelGraph) -> GraphComparison:
             added=len(other_nodes) - len(reverse),
         ),
     )
+
+
+def _match_by_type(nodes: Sequence[Node], other_nodes: Sequence[Node], pairs: Mapping[int, int]) -> dict[int, int]:
+    """Return pairs of unmatched nodes with the same type in the same order; none in very large models."""
+    matched = set(pairs.values())
+    unmatched = [i for i in range(len(nodes)) if i not in pairs]
+    other_unmatched = [i for i in range(len(other_nodes)) if i not in matched]
+    if len(unmatched) * len(other_unmatched) >= MAX_TYPE_COMPARISONS:
+        return {}
+    matcher = SequenceMatcher(
+        None,
+        [_operator_kind(nodes[i]) for i in unmatched],
+        [_operator_kind(other_nodes[i]) for i in other_unmatched],
+        autojunk=False,
+    )
+    return {
+        unmatched[start + offset]: other_unmatched[other_start + offset]
+        for start, other_start, size in matcher.get_matching_blocks()
+        for offset in range(size)
+    }
+
+
+def _paired_differences(
+    left: tuple[ModelGraph, Sequence[Node]],
+    right: tuple[ModelGraph, Sequence[Node]],
+    pairs: Mapping[int, int],
+    merged_nodes: Mapping[int, Sequence[int]],
+) -> Iterator[_NodeDifference]:
+    """Yield the differences of matched nodes, and the removed nodes.
+
+    Args:
+        left: The first model and its nodes.
+        right: The second model and its nodes.
+        pairs: Matching nodes.
+        merged_nodes: Nodes of the first model that a node of the second model replaces.
+    """
+    (model, nodes), (other, other_nodes) = left, right
+    for node_index, node in enumerate(nodes):
+        other_index = pairs.get(node_index)
+        if other_index is None:
+            yield _Difference(_Kind("removed", node.type, None), ""), node_index, None, node
+        elif other_index in merged_nodes:
+            before = " + ".join(nodes[member].type for member in merged_nodes[other_index])
+            after = other_nodes[other_index].type
+            yield _Difference(_Kind("merged", before, after), f"{before} → {after}"), node_index, other_index, node
+        else:
+            for difference in _differences(model, node, other, other_nodes[other_index]):
+                yield difference, node_index, other_index, node
 
 
 def _summarize(differences: Sequence[_NodeDifference], same: int, removed: int, added: int) -> Differences:

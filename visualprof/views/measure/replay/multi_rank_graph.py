@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -16,6 +17,8 @@ from visualprof.views.measure.replay.graph import DEPENDENCY_KINDS, Dependencies
 from visualprof.views.measure.replay.path import PATH_PARTS, PathScope
 from visualprof.views.measure.replay.rank_graph import RankGraph
 from visualprof.views.measure.replay.transfers import ReplayTimes, Transfers
+
+_EdgeColumns = tuple[Ints, Ints, Ids]
 
 
 class MultiRankGraph(msgspec.Struct, frozen=True, kw_only=True):
@@ -123,11 +126,24 @@ def _align_ranks(ranks: Sequence[RankGraph]) -> tuple[list[int] | None, list[Int
     ]
 
 
+class _RankPart(NamedTuple):
+    """Nodes and edges that one rank contributes to the joint graph, in the numbering before sorting.
+
+    Attributes:
+        transfer_times: (p,) time of each transfer node, ns.
+        transfer_ns: (p,) as in `MultiRankGraph`.
+        own_edges: Source, target and kind of the edges of the rank's own graph.
+        transfer_edges: The edges of start and transfer nodes, in the same form.
+    """
+
+    transfer_times: Ints
+    transfer_ns: Ints
+    own_edges: _EdgeColumns
+    transfer_edges: list[_EdgeColumns]
+
+
 def _join_graphs(ranks: Sequence[RankGraph], transfer_ids: Sequence[Ints], shifts: list[int]) -> MultiRankGraph:
     """Return the joint graph.
-
-    The call or the device work of a rank is its arrival. What followed it now follows the rank's
-    transfer.
 
     Args:
         ranks: The ranks.
@@ -135,94 +151,128 @@ def _join_graphs(ranks: Sequence[RankGraph], transfer_ids: Sequence[Ints], shift
         shifts: What to add to the times of each rank.
     """
     first_node = np.cumsum([0, *(len(rank.graph.nodes.time) for rank in ranks)])
+    start_node = int(first_node[-1])  # of the first transfer
     all_ids = distinct(np.concatenate(transfer_ids))
     transfer_index = [np.searchsorted(all_ids, ids) for ids in transfer_ids]
+    transfer_counts = [len(transfer) for transfer in transfer_index]
+    first_transfer_node = start_node + len(all_ids) + np.cumsum([0, *transfer_counts])[:-1]
     rank_times = [rank.graph.nodes.time + clock_shift for rank, clock_shift in zip(ranks, shifts, strict=True)]
-    transfer_start = _transfer_starts(ranks, rank_times, transfer_index, len(all_ids))
-    rank_transfer_counts = [len(transfer) for transfer in transfer_index]
-    first_transfer = first_node[-1] + len(all_ids) + np.cumsum([0, *rank_transfer_counts])
-    rank_edges, transfer_edges = list[tuple[Ints, Ints, Ids]](), list[tuple[Ints, Ints, Ids]]()
-    transfer_ns, transfer_nodes = list[Ints](), list[Ints]()
-    for index, (rank, transfer, times) in enumerate(zip(ranks, transfer_index, rank_times, strict=True)):
-        rank_transfers, graph, offset = rank.transfers, rank.graph, first_node[index]
-        on_device = rank_transfers.call_edge < 0
-        transfer_node: Ints = np.arange(int(first_transfer[index]), int(first_transfer[index + 1]))
-        end_time, arrival = (
-            times[rank_transfers.end_node] + graph.nodes.dur[rank_transfers.end_node],
-            times[rank_transfers.start_node],
+    start_times = _transfer_starts(ranks, rank_times, transfer_index, len(all_ids))
+    parts = [
+        _rank_part(
+            rank,
+            times,
+            start_times=start_times[transfer],
+            first_node=int(first),
+            start_nodes=start_node + transfer,
+            transfer_nodes=int(first_transfer) + np.arange(len(transfer)),
         )
-        transfer_nodes.append(np.maximum(transfer_start[transfer], arrival))
-        transfer_ns.append(end_time - transfer_nodes[-1])
-        source_nodes = np.arange(len(times)) + offset
-        source_nodes[rank_transfers.start_node[on_device]] = transfer_node[on_device]
-        rank_edges.append((source_nodes[graph.edges.src], graph.edges.dst + offset, graph.edges.kind))
-        dependency_kind, start_nodes = (
-            np.full(len(transfer), DEPENDENCY_KINDS.index("rank"), np.int32),
-            first_node[-1] + transfer,
+        for rank, times, transfer, first, first_transfer in zip(
+            ranks, rank_times, transfer_index, first_node[:-1], first_transfer_node, strict=True
         )
-        transfer_edges += [
-            (rank_transfers.start_node + offset, start_nodes, dependency_kind),
-            (start_nodes, transfer_node, dependency_kind),
-            (rank_transfers.start_node + offset, transfer_node, dependency_kind),
-        ]
-        transfer_edges.append(
-            (transfer_node[~on_device], rank_transfers.end_node[~on_device] + offset, dependency_kind[~on_device])
-        )
-    times = np.concatenate([*rank_times, transfer_start, *transfer_nodes])
+    ]
+    times = np.concatenate([*rank_times, start_times, *(part.transfer_times for part in parts)])
     node_order = np.argsort(times, kind="stable")
     node = np.empty(len(node_order), np.int64)
     node[node_order] = np.arange(len(node_order))
-    src, dst, dependency_kind = (
-        np.concatenate([columns[column] for columns in (*rank_edges, *transfer_edges)]) for column in range(3)
-    )
-    src, dst = node[src], node[dst]
-    edge_order = np.argsort(dst, kind="stable")
-    edge_order = edge_order[src[edge_order] < dst[edge_order]]  # where clocks differ, some edges lead backwards
-    added_count = len(all_ids) + sum(rank_transfer_counts)
-    thread_group, event = (
-        np.concatenate([*(getattr(rank.graph.nodes, field) for rank in ranks), np.full(added_count, -1, np.int32)])[
-            node_order
-        ]
-        for field in ("thread_group", "event")
-    )
+    edges, edge_order = _sort_edges(parts, node)
+    added_work = np.full(len(times) - start_node, PATH_PARTS.index("communication"), np.int32)
+    rank_index = np.arange(len(ranks))
+    sizes = (*np.diff(first_node), len(all_ids), *transfer_counts)
     step_nodes = [
         rank.graph.step_nodes[[0, -1]] + offset
-        for rank, offset in zip(ranks, first_node, strict=False)
+        for rank, offset in zip(ranks, first_node[:-1], strict=True)
         if len(rank.graph.step_nodes)
     ]
-    nodes = GraphNodes(times[node_order], event, thread_group, np.zeros(len(node_order), np.int64))
-    edges = Dependencies(
-        src[edge_order].astype(np.int32),
-        dst[edge_order].astype(np.int32),
-        np.zeros(len(edge_order)),
-        dependency_kind[edge_order].astype(np.int32),
-    )
-    index = np.arange(len(ranks))
-    sizes = (*np.diff(first_node), len(all_ids), *rank_transfer_counts)
-    unexplained = sum(rank.graph.unexplained_ns for rank in ranks)
     return MultiRankGraph(
         ranks=tuple(ranks),
-        graph=WaitGraph(
-            nodes=nodes,
-            edges=edges,
-            step_nodes=np.zeros(0, np.int64),
-            group_tracks=(),
-            launch_ns=0.0,
-            gap_ns=0.0,
-            return_ns=0.0,
-            unexplained_ns=unexplained,
-        ),
-        rank=np.repeat(np.concatenate((index, [-1], index)), sizes)[node_order].astype(np.int32),
-        work_part=np.concatenate(
-            [*(rank.work_part for rank in ranks), np.full(added_count, PATH_PARTS.index("communication"), np.int32)]
-        )[node_order],
+        graph=_wait_graph(ranks, _sort_nodes(ranks, times, node_order), edges),
+        rank=np.repeat(np.concatenate((rank_index, [-1], rank_index)), sizes)[node_order].astype(np.int32),
+        work_part=np.concatenate([*(rank.work_part for rank in ranks), added_work])[node_order],
         node_order=node_order,
         edge_order=edge_order,
         step_nodes=node[np.array(step_nodes, np.int64).reshape(-1, 2)],
         transfer_count=len(all_ids),
         transfers=_concatenate_transfers(ranks),
         measured_times=_concatenate_times([rank.measured_times for rank in ranks]),
-        transfer_ns=np.concatenate(transfer_ns),
+        transfer_ns=np.concatenate([part.transfer_ns for part in parts]),
+    )
+
+
+def _rank_part(
+    rank: RankGraph, times: Ints, *, start_times: Ints, first_node: int, start_nodes: Ints, transfer_nodes: Ints
+) -> _RankPart:
+    """Return the contribution of a rank.
+
+    The call or the device work of a rank is its arrival. What followed it now follows the rank's
+    transfer.
+
+    Args:
+        rank: The rank.
+        times: (n,) ns of its nodes on the joint clock.
+        start_times: (p,) ns, start of each of its transfers.
+        first_node: Number of its first node.
+        start_nodes: (p,) start node of each transfer.
+        transfer_nodes: (p,) transfer node of each transfer.
+    """
+    transfers, edges = rank.transfers, rank.graph.edges
+    arrival_nodes, end_nodes, on_device = transfers.start_node, transfers.end_node, transfers.call_edge < 0
+    transfer_times = np.maximum(start_times, times[arrival_nodes])
+    source_nodes = np.arange(len(times)) + first_node
+    source_nodes[arrival_nodes[on_device]] = transfer_nodes[on_device]
+    kind = np.full(len(transfer_nodes), DEPENDENCY_KINDS.index("rank"), np.int32)
+    return _RankPart(
+        transfer_times=transfer_times,
+        transfer_ns=times[end_nodes] + rank.graph.nodes.dur[end_nodes] - transfer_times,
+        own_edges=(source_nodes[edges.src], edges.dst.astype(np.int64) + first_node, edges.kind),
+        transfer_edges=[
+            (arrival_nodes + first_node, start_nodes, kind),
+            (start_nodes, transfer_nodes, kind),
+            (arrival_nodes + first_node, transfer_nodes, kind),
+            (transfer_nodes[~on_device], end_nodes[~on_device] + first_node, kind[~on_device]),
+        ],
+    )
+
+
+def _sort_edges(parts: Sequence[_RankPart], node: Ints) -> tuple[Dependencies, Ints]:
+    """Return the edges of all ranks, sorted by target, and the position of each before sorting.
+
+    Args:
+        parts: The contributions of the ranks.
+        node: (n,) number of each node after sorting.
+    """
+    columns = [*(part.own_edges for part in parts), *(edges for part in parts for edges in part.transfer_edges)]
+    src, dst, kind = (np.concatenate([edges[column] for edges in columns]) for column in range(3))
+    src, dst = node[src], node[dst]
+    order = np.argsort(dst, kind="stable")
+    order = order[src[order] < dst[order]]  # where clocks differ, some edges lead backwards
+    edges = Dependencies(
+        src[order].astype(np.int32), dst[order].astype(np.int32), np.zeros(len(order)), kind[order].astype(np.int32)
+    )
+    return edges, order
+
+
+def _sort_nodes(ranks: Sequence[RankGraph], times: Ints, order: Ints) -> GraphNodes:
+    """Return the nodes of all ranks and the added ones, sorted by time."""
+    added = np.full(len(times) - sum(len(rank.graph.nodes.time) for rank in ranks), -1, np.int32)
+    thread_group, event = (
+        np.concatenate([*(getattr(rank.graph.nodes, field) for rank in ranks), added])[order]
+        for field in ("thread_group", "event")
+    )
+    return GraphNodes(times[order], event, thread_group, np.zeros(len(order), np.int64))
+
+
+def _wait_graph(ranks: Sequence[RankGraph], nodes: GraphNodes, edges: Dependencies) -> WaitGraph:
+    """Return a graph without the facts that only the graph of one rank has."""
+    return WaitGraph(
+        nodes=nodes,
+        edges=edges,
+        step_nodes=np.zeros(0, np.int64),
+        group_tracks=(),
+        launch_ns=0.0,
+        gap_ns=0.0,
+        return_ns=0.0,
+        unexplained_ns=sum(rank.graph.unexplained_ns for rank in ranks),
     )
 
 
