@@ -401,6 +401,23 @@ def test_noise_and_throttling_name_their_worst_batch(report: Callable[..., Repor
     assert told["throttled"]["batches"] == (2,)
 
 
+@pytest.mark.parametrize(
+    ("windows", "evidence"),
+    [
+        ({"window_p50_ns": [100, 100, 112]}, {"spread_ratio": 0.12, "least_p50_ns": 100, "most_p50_ns": 112}),
+        ({"window_p50_ns": [100, 100, 105], "window_mean_ns": [100, 100, 130]}, {"mean_spread_ratio": 0.3}),
+        ({"window_p50_ns": [100] * 3, "window_mean_ns": [100] * 3, "window_p99_ns": [100, 160, 100]},
+         {"p99_spread_ratio": 0.6}),
+    ],
+)  # fmt: skip
+def test_an_unstable_point_names_the_numbers_that_differ(
+    report: Callable[..., Report], windows: dict[str, Any], evidence: dict[str, float]
+) -> None:
+    unstable = verdicts(report({1: FAST}, points={1: {"stable": False, **windows}}))["unstable"]
+    names = ("spread_ratio", "least_p50_ns", "most_p50_ns", "mean_spread_ratio", "p99_spread_ratio")
+    assert {name: unstable[name] for name in names if unstable[name] is not None} == pytest.approx(evidence)
+
+
 def test_a_batch_beyond_the_best_that_loses_is_told(report: Callable[..., Report]) -> None:
     told = verdicts(report({1: FAST, 2: FAST * 1.9, 4: FAST * 3.9, 8: FAST * 16}))
     assert told["slower_with_batch"]["best_batch"] == 2

@@ -105,13 +105,18 @@ def test_sizes_that_are_not_significantly_worse_are_named() -> None:
     assert columns(report("a", point(1, SLOW), point(2, ALIKE)), slo_ns=2_500_000).slo_alike == [[]]
 
 
-def test_doubtful_points_are_the_best_only_without_other_points() -> None:
+def test_doubtful_points_are_candidates_and_are_marked() -> None:
     noisy, busy = point(2, [5000.0, 5001], stable=False), point(4, [4000.0, 4001], host_busy=True)
-    best = columns(report("a", point(1, SLOW), noisy, busy), report("b", noisy), report("c", point(1, [600.0, 601])))
-    assert best.most_samples_batch == [1, 2, 1]
-    assert best.least_latency_batch == [1, 2, 1]
-    assert best.most_samples_standing == ["best", "doubtful", "worse"]
-    assert best.most_samples_alike == [[], None, []]
+    best = columns(report("a", point(1, SLOW), noisy, busy), report("b", busy), report("c", point(1, [600.0, 601])))
+    assert best.most_samples_batch == [2, 4, 1]
+    assert best.least_latency_batch == [2, 4, 1]
+    assert best.most_samples_standing == ["doubtful", "doubtful", "worse"]
+    assert best.most_samples_alike == [None, None, []]
+
+
+def test_a_point_from_a_busy_host_that_is_slower_does_not_win() -> None:
+    best = columns(report("a", point(1, QUICK), point(2, [1.0, 1.1], host_busy=True)), report("b", point(1, SLOW)))
+    assert (best.most_samples_batch, best.most_samples_standing) == ([1, 1], ["best", "worse"])
 
 
 def test_the_first_of_equal_points_is_the_best() -> None:

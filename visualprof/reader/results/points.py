@@ -107,6 +107,8 @@ class Point:
     trusted: tuple[float, ...] = ()
     iqr_ns: int | None = None
     window_p50_ns: tuple[int, ...] = ()
+    window_mean_ns: tuple[int, ...] = ()
+    window_p99_ns: tuple[int, ...] = ()
     stable: bool | None = None
     involuntary_switches: int | None = None
     pressure: float | None = None
@@ -149,6 +151,7 @@ STEP_INTEGER_FIELDS = ("concurrency", "n", "unserved", "p50_ns", "tail_ns", "tai
 SCENARIOS = ("closed", "poisson", "search", "SingleStream", "MultiStream", "Server", "Offline")
 VERDICTS = ("PASS", "FAIL", "INCONCLUSIVE")
 MAX_STEPS = 1000
+WINDOW_FIELDS = ("window_p50_ns", "window_mean_ns", "window_p99_ns")  # of the thirds of a measurement
 FLAG_FIELDS = ("stable", "host_busy", "throttled")
 
 
@@ -161,10 +164,12 @@ def _parse_point(line: Json) -> Point | None:
     fields |= {name: number(line.get(name)) for name in NUMBER_FIELDS}
     fields |= {name: line[name] if isinstance(line.get(name), bool) else None for name in FLAG_FIELDS}
     fields |= {name: integer(line.get(name)) if p in trusted else None for name, p in PERCENTILES}
-    windows = tuple(v for v in map(integer, first_items(line.get("window_p50_ns"))) if v is not None)
+    windows = {
+        name: tuple(v for v in map(integer, first_items(line.get(name))) if v is not None) for name in WINDOW_FIELDS
+    }
     latency_location = tuple(v for v in map(integer, first_items(line.get("latencies"))) if v is not None)
     latencies = (latency_location[0], latency_location[1]) if len(latency_location) == 2 else None
-    fields |= {"trusted": trusted, "window_p50_ns": windows, "latencies": latencies, "repeats": _parse_repeats(line)}
+    fields |= {"trusted": trusted, **windows, "latencies": latencies, "repeats": _parse_repeats(line)}
     return Point(batch=batch, n=n, load=_parse_load(json_object(line.get("load"))), **fields)
 
 

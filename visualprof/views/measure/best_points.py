@@ -1,7 +1,7 @@
 """The best point of a report for an objective, and whether its lead over other points is statistically significant.
 
-Points that were measured unreliably (unstable, or on a busy host) are chosen only without
-other points.
+Points that were measured unreliably (unstable, or on a busy host) are candidates: other work on the machine can only
+make a point slower. They are marked, and their lead is never called significant.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ class Objective:
     value: Callable[[Point], float | None]
     maximize: bool
 
-    def sort_key(self, point: Point) -> tuple[bool, float]:
-        """Return a key by which the best point sorts first."""
+    def sort_key(self, point: Point) -> tuple[float, bool]:
+        """Return a key by which the best point sorts first; a reliable one before an equal one."""
         value = self.value(point) or 0.0
-        return is_doubtful(point), -value if self.maximize else value
+        return -value if self.maximize else value, is_doubtful(point)
 
     def best(self, points: Iterable[Point]) -> Point | None:
         """Return the best point; the first one among equals."""
@@ -94,7 +94,7 @@ def standings(bests: Sequence[Point | None], goal: Objective) -> list[Standing |
     """
     points = [point for point in bests if point is not None]
     reliable = [point for point in points if not is_doubtful(point)]
-    leader = goal.best(reliable)
+    leader = goal.best(points)
 
     def standing(point: Point | None) -> Standing | None:
         if point is None or len(points) < 2:

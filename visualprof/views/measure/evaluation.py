@@ -20,7 +20,6 @@ from visualprof.views.measure.best_points import (
     LOWEST_LATENCY,
     best_within_slo,
     equivalent_batches,
-    is_doubtful,
     standings,
     tail_latency,
 )
@@ -120,7 +119,7 @@ VerdictEvidence = Annotated[
     Mapping[str, int | float | str | None],
     kinds_by_key(
         pressure_ratio="ratio", involuntary_switches_per_s="count", spread_ratio="ratio", least_p50_ns="ns",
-        most_p50_ns="ns", samples_per_s="count", best_samples_per_s="count", best_batch="count", first_ns="ns",
+        most_p50_ns="ns", mean_spread_ratio="ratio", p99_spread_ratio="ratio", samples_per_s="count", best_samples_per_s="count", best_batch="count", first_ns="ns",
         p50_ns="ns", n="count", needed_n="count", percentile="count", chance_ratio="ratio", cpu="name", day="word",
     ),
 ]  # fmt: skip
@@ -251,10 +250,22 @@ def _report_verdict(report: Report, name: str, severity: Severity, **evidence: s
     yield Verdict(name, severity, report.id, None, tuple(point.batch for point in report.points), evidence)
 
 
-def _spread(point: Point) -> float | None:
-    """Return the largest over the smallest median of the thirds, minus 1."""
-    medians = [median for median in point.window_p50_ns if median > 0]
-    return max(medians) / min(medians) - 1 if medians else None
+def _unstable_spreads(point: Point) -> dict[str, float | None]:
+    """Return how much the median, mean and p99 of the thirds differ, `None` where they agree or are unknown.
+
+    Limits as in `visualprof.remote.child.measure`.
+    """
+    limits = {"spread_ratio": (point.window_p50_ns, 0.1), "mean_spread_ratio": (point.window_mean_ns, 0.1)}
+    if point.n >= MIN_SAMPLES[99]:
+        limits["p99_spread_ratio"] = (point.window_p99_ns, 0.5)
+    spreads = {name: (_spread(values), limit) for name, (values, limit) in limits.items()}
+    return {name: spread if spread and spread > limit else None for name, (spread, limit) in spreads.items()}
+
+
+def _spread(values: Sequence[int]) -> float | None:
+    """Return the largest over the smallest value, minus 1."""
+    positive = [value for value in values if value > 0]
+    return max(positive) / min(positive) - 1 if positive else None
 
 
 def _switches_per_s(point: Point) -> float | None:
@@ -274,15 +285,23 @@ def _host_busy(report: Report) -> Iterator[Verdict]:
 
 
 def _unstable(report: Report) -> Iterator[Verdict]:
-    """Yield a verdict for points whose median changed during the measurement.
+    """Yield a verdict for points whose median, mean or p99 changed during the measurement.
 
     Points with too few runs for a median are left out: `n_too_small` covers them.
     """
+
+    def spread_of(name: str) -> Callable[[Point], float | None]:
+        return lambda point: _unstable_spreads(point).get(name)
+
+    def median_of(choose: Callable[[Sequence[int]], int]) -> Callable[[Point], float | None]:
+        return lambda point: choose(point.window_p50_ns) if spread_of("spread_ratio")(point) else None
+
     return _worst_point_verdict(
         report, "unstable", "medium",
-        lambda point: (_spread(point) or 0.0) if point.stable is False and point.n >= MIN_SAMPLES[50] else None,
-        spread_ratio=_spread, least_p50_ns=lambda point: min(point.window_p50_ns, default=None),
-        most_p50_ns=lambda point: max(point.window_p50_ns, default=None),
+        lambda point: max(filter(None, _unstable_spreads(point).values()), default=0.0)
+        if point.stable is False and point.n >= MIN_SAMPLES[50] else None,
+        spread_ratio=spread_of("spread_ratio"), least_p50_ns=median_of(min), most_p50_ns=median_of(max),
+        mean_spread_ratio=spread_of("mean_spread_ratio"), p99_spread_ratio=spread_of("p99_spread_ratio"),
     )  # fmt: skip
 
 
@@ -346,7 +365,7 @@ def _precision_differs(reports: Sequence[Report]) -> Iterator[Verdict]:
 def _not_significant(reports: Sequence[Report]) -> Iterator[Verdict]:
     """Yield a verdict for reports whose best throughput does not differ significantly from the best of all."""
     best_points = [HIGHEST_THROUGHPUT.best(other.points) for other in reports]
-    leader = HIGHEST_THROUGHPUT.best(candidate for candidate in best_points if candidate and not is_doubtful(candidate))
+    leader = HIGHEST_THROUGHPUT.best(filter(None, best_points))
     compared = zip(reports, best_points, standings(best_points, HIGHEST_THROUGHPUT), strict=True)
     for report, point, standing in compared:
         if leader and point and point is not leader and standing == "not_significant":
