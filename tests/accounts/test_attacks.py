@@ -43,7 +43,7 @@ def test_names_that_lead_elsewhere_are_of_nothing(asked: Asked) -> None:
         assert root.ask("PUT", "runs/access", json=access).status_code == 404, name
 
 
-def test_bodies_that_are_none_are_refused_everywhere(asked: Asked) -> None:
+def test_invalid_bodies_are_rejected_by_every_route(asked: Asked) -> None:
     root = asked.team.browser("root")
     for body in (b"", b"{", b"\xff", DEEP, NUMBERS, b'{"a":' * 5000, b"1" * 5000):
         answers = {route: sent(root, asked, route, body, "application/json") for route in sorted(BODIES)}
@@ -85,7 +85,7 @@ def test_every_route_that_changes_something_wants_the_pages_word(asked: Asked) -
         assert set(foreign.values()) == {403}, (headers, foreign)
 
 
-def test_what_a_browser_kept_is_not_confirmed(asked: Asked) -> None:
+def test_a_cached_answer_is_not_confirmed_without_permission(asked: Asked) -> None:
     """Neither by its tag nor by any: whoever may see it no more is told that it is not there."""
     ann, bob = asked.team.browser("ann"), asked.team.browser("bob")
     for path in (
@@ -99,7 +99,7 @@ def test_what_a_browser_kept_is_not_confirmed(asked: Asked) -> None:
             assert bob.ask("GET", path, headers={"If-None-Match": known}).status_code == 404
 
 
-def test_an_unknown_address_takes_as_much_work_as_a_known_one(team: Team, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unknown_address_takes_as_long_as_a_known_address(team: Team, monkeypatch: pytest.MonkeyPatch) -> None:
     from pwdlib import PasswordHash
 
     checked: list[str] = []
@@ -129,7 +129,7 @@ def test_guessing_is_stopped_whatever_address_is_claimed(team: Team) -> None:
     assert statuses == [*[401] * login_attempts.MAX_PER_ACCOUNT, 429]
 
 
-def test_the_first_to_register_is_no_administrator(make_site: Any) -> None:
+def test_the_first_registered_user_is_not_an_administrator(make_site: Any) -> None:
     site = make_site(accounts=True, registration="open")
     browser = Browser(site.app.test_client())
     body = {"email": "first@example.org", "password": PASSWORD, "name": "First"}
@@ -150,7 +150,7 @@ def test_a_zip_in_a_zip_is_not_unpacked(team: Team) -> None:
     assert sorted(blobs.iterdir()) == before
 
 
-def test_the_page_writes_no_html_of_texts() -> None:
+def test_the_page_never_inserts_texts_as_html() -> None:
     """Names, logs and messages are put in as text; tooltips of charts are HTML, and escape what they take."""
     sources = [path for ending in ("vue", "ts") for path in (ROOT / "visualprof/frontend/src").rglob(f"*.{ending}")]
     assert len(sources) > 100

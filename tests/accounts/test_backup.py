@@ -85,7 +85,9 @@ def state(port: int, pages: dict[str, dict[str, str]]) -> Any:
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
-def test_a_restored_server_is_as_it_was(tmp_path: Path, kind: str, request: pytest.FixtureRequest) -> None:
+def test_a_restored_server_equals_the_backed_up_server(
+    tmp_path: Path, kind: str, request: pytest.FixtureRequest
+) -> None:
     runs, backup = tmp_path / "runs", tmp_path / "backup"
     [folder.mkdir() for folder in (runs, backup)]
     postgres: Postgres | None = request.getfixturevalue("postgres") if kind == "postgresql" else None

@@ -86,7 +86,7 @@ def test_an_address_is_confirmed_before_there_is_an_account(start: Start) -> Non
     assert (again.status_code, again.get_json()["error"][:4]) == (400, "code")
 
 
-def test_who_has_an_account_is_told_so_by_mail_alone(start: Start) -> None:
+def test_an_existing_account_is_revealed_only_by_mail(start: Start) -> None:
     server = start()
     server.accounts.users.create(SHELL, KIM, "", "member", PASSWORD)
     server.wish(KIM, "confirm")
@@ -107,7 +107,7 @@ def test_a_forgotten_password_is_replaced(start: Start) -> None:
     assert server.ask("session", email=KIM, password="another four words").status_code == 200
 
 
-def test_nobody_else_gets_a_link(start: Start) -> None:
+def test_only_the_address_owner_gets_a_link(start: Start) -> None:
     """Without an account, disabled, or logged in by others: there is nothing to reset. One in two minutes is enough."""
     server = start()
     gone = server.accounts.users.create(SHELL, "gone@example.org", "", "member", PASSWORD)
@@ -131,12 +131,12 @@ def test_nobody_else_gets_a_link(start: Start) -> None:
         ({"oidc": "http://127.0.0.1:9", "oidc_client": "x"}, "confirm"),
     ],
 )
-def test_a_server_that_sends_no_such_links(start: Start, settings: dict[str, Any], wish: str) -> None:
+def test_a_server_without_mail_rejects_link_requests(start: Start, settings: dict[str, Any], wish: str) -> None:
     server = start(allowed_hosts=("dash.example.org",), **settings)
     assert server.ask("session/link", email=KIM, wish=wish).status_code == 403
 
 
-def test_without_a_mail_server_everybody_registers_as_before(start: Start) -> None:
+def test_without_a_mail_server_users_register_directly(start: Start) -> None:
     assert start(smtp="").ask("session/register", email=KIM, password=PASSWORD).status_code == 200
 
 
@@ -164,7 +164,7 @@ def test_a_mail_server_that_refuses_is_in_the_log(start: Start) -> None:
         ("session/link", {"email": "{}@example.org", "wish": "reset"}),
     ],
 )
-def test_one_address_has_so_many_attempts_whatever_it_names(
+def test_attempts_are_limited_per_client_address(
     start: Start, path: str, said: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(login_attempts, "MAX_PER_ADDRESS", 4)
@@ -180,7 +180,7 @@ def test_one_address_has_so_many_attempts_whatever_it_names(
     assert tries("192.0.2.2", 6) != 429, "others are elsewhere"
 
 
-def test_who_is_right_uses_up_no_attempt(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_successful_attempts_do_not_count(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     """An office has one address."""
     monkeypatch.setattr(login_attempts, "MAX_PER_ADDRESS", 2)
     server = start()

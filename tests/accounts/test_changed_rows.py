@@ -40,7 +40,7 @@ def runs_of(browser: Browser, since: int | None = None) -> Any:
 
 
 @pytest.mark.both_databases
-def test_a_page_gets_the_jobs_that_changed_and_nobody_elses(team: Team) -> None:
+def test_a_page_gets_only_changed_jobs_that_its_user_may_see(team: Team) -> None:
     ann, bob = team.browser("ann"), team.browser("bob")
     mine, his = Page(ann), Page(bob)
     assert (mine.poll(), his.poll()) == ((True, [team.job]), (True, []))
@@ -58,7 +58,7 @@ def test_a_page_gets_the_jobs_that_changed_and_nobody_elses(team: Team) -> None:
     assert (mine.poll(), his.poll()) == ((True, [more]), (True, []))
 
 
-def test_a_submission_sends_nobody_all_runs_again(team: Team) -> None:
+def test_a_submission_does_not_resend_all_runs(team: Team) -> None:
     ann, bob = team.browser("ann"), team.browser("bob")
     before = runs_of(bob)
     submitted(team, ann, "more")
@@ -80,7 +80,7 @@ def test_the_first_look_at_a_new_jobs_run_does_not_show_it(team: Team) -> None:
         assert run not in [shown["id"] for shown in answer["runs"]] + answer["removed"]
 
 
-def test_a_server_knows_what_another_one_shared(team: Team) -> None:
+def test_a_server_sees_what_another_server_shared(team: Team) -> None:
     here, there = (Sharing(team.accounts.database) for _ in range(2))
     assert not here.visibility_filter(team.ids["bob"])(team.run)
     actor = Actor(Principal(team.ids["ann"], "ann@example.org", role="member"), "")

@@ -61,7 +61,7 @@ def nothing(asked: Asked) -> Asked:
 
 
 @pytest.mark.parametrize("name", ["bob", "eve"])
-def test_what_is_anothers_is_answered_as_what_is_not(asked: Asked, nothing: Asked, name: str) -> None:
+def test_items_of_other_users_answer_like_missing_items(asked: Asked, nothing: Asked, name: str) -> None:
     browser = asked.team.browser(name)
     about = {route for route in TABLE if any(subject in _request(route) for subject in nothing.subjects)}
     mine = [route for route in sorted(about) if TABLE[route][0] == VIEWER or name == "bob"]
@@ -74,7 +74,7 @@ def _request(route: str) -> str:
     return f"{route}?{QUERIES.get(route, '')} {BODIES.get(route, '')}"
 
 
-def test_nor_is_it_told_by_ones_own_that_names_it(asked: Asked, nothing: Asked) -> None:
+def test_own_items_do_not_reveal_items_of_other_users(asked: Asked, nothing: Asked) -> None:
     """A model compared with another's, a job of another's files or machine, what is shared with others' projects."""
     bob, site = asked.team.browser("bob"), asked.team.site
     model = upload(bob, "bobs.onnx", other_model())["blob"]
@@ -209,7 +209,7 @@ def test_arrays_of_a_job_have_their_owners_names(team: Team) -> None:
     assert bob.ask("GET", f"jobs/{made['id']}").get_json()["job"]["data"] == ["bobs.npy"]
 
 
-def test_what_others_sent_is_read_again(team: Team, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_uploads_of_other_users_are_read_again(team: Team, monkeypatch: pytest.MonkeyPatch) -> None:
     """Else the time, and a name that would be refused, told that somebody has the same file."""
     read: list[str] = []
     inspect = uploads.inspect_file
@@ -226,7 +226,7 @@ def test_what_others_sent_is_read_again(team: Team, monkeypatch: pytest.MonkeyPa
     assert read == ["bob.npy", "1.onnx"], "ann had it before, and bob when he sent it again"
 
 
-def test_removing_a_job_takes_and_tells_nothing_of_others(team: Team) -> None:
+def test_removing_a_job_neither_affects_nor_reveals_other_jobs(team: Team) -> None:
     """What it frees, and what its owner has then, do not depend on who else has the same files."""
     ann, bob = team.browser("ann"), team.browser("bob")
     blobs, freed, used = team.remote.folder / "blobs", list[int](), list[int]()
@@ -254,7 +254,7 @@ def test_removing_a_job_takes_and_tells_nothing_of_others(team: Team) -> None:
     assert bob.ask("GET", "account").get_json()["used"]["upload_bytes"] == MODEL_FILE.stat().st_size + 2 * len(array())
 
 
-def test_a_file_that_was_tidied_up_is_its_former_owners_no_more(team: Team) -> None:
+def test_a_cleaned_up_file_no_longer_belongs_to_its_former_owner(team: Team) -> None:
     """When somebody else uploads it, it does not come back among their models."""
     bob, data, queue = team.browser("bob"), other_model(), team.remote.open()
     blob = upload(bob, "bobs.onnx", data)["blob"]
@@ -266,7 +266,7 @@ def test_a_file_that_was_tidied_up_is_its_former_owners_no_more(team: Team) -> N
     assert bob.ask("GET", "account").get_json()["used"]["upload_bytes"] == 0
 
 
-def test_the_work_of_others_shows_in_no_number(team: Team) -> None:
+def test_no_count_reveals_the_work_of_other_users(team: Team) -> None:
     """Neither in lists that are asked for anew nor in what changed since: not before something of one's own does."""
     ann, bob = team.browser("ann"), team.browser("bob")
     paths = {"runs": "", "runs/changes": "since", "jobs": "since", "evaluation": "", "agents": ""}
@@ -299,7 +299,7 @@ def test_the_work_of_others_shows_in_no_number(team: Team) -> None:
     assert after["runs"]["revision"] > before["runs"]["revision"]
 
 
-def test_a_project_of_others_has_no_name_that_is_taken(team: Team) -> None:
+def test_the_name_of_a_hidden_project_is_not_reported_as_taken(team: Team) -> None:
     ann, bob, root = (team.browser(name) for name in ("ann", "bob", "root"))
     made = [who.ask("POST", "projects", json={"name": "Vision"}) for who in (ann, bob)]
     assert [answer.status_code for answer in made] == [201, 201]

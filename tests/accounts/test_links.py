@@ -96,7 +96,7 @@ def test_a_link_ends(team: Team, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("change", [{"disabled": True}, {"role": "viewer"}])
-def test_a_link_shows_what_its_maker_may_share(team: Team, change: dict[str, object]) -> None:
+def test_a_link_shows_only_what_its_creator_may_share(team: Team, change: dict[str, object]) -> None:
     by_link = holder(team, team.browser("ann"), team.run)
     team.accounts.users.update(SHELL, team.ids["ann"], **change)  # type: ignore[arg-type]
     assert by_link.ask("GET", "runs").status_code == 401
@@ -127,7 +127,7 @@ def test_the_code_is_not_kept_and_everything_is_in_the_log(team: Team) -> None:
     assert by_link.token not in root.ask("GET", "audit").get_data(as_text=True)
 
 
-def test_a_link_beside_a_cookie_counts(team: Team) -> None:
+def test_a_link_takes_effect_together_with_a_cookie(team: Team) -> None:
     root = team.browser("root")
     code = holder(team, root, "shared").token
     root.token = code
@@ -151,7 +151,7 @@ def test_a_report_without_a_run(team: Team) -> None:
     assert root.ask("POST", "links", json={"run": "measured"}).status_code == 404
 
 
-def test_a_laptop_has_no_links(make_site: object) -> None:
+def test_a_server_without_accounts_has_no_links(make_site: object) -> None:
     site = make_site(token="vp_s_x")  # type: ignore[operator]
     site.write("run/trace.json", kineto())
     answer = site.client.get("/api/v1/links?run=run", headers={TOKEN_HEADER: "vp_s_x"})

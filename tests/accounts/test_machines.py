@@ -126,7 +126,7 @@ def grants(browser: Browser, agent: Agent, **whom: str) -> TestResponse:
     return browser.ask("POST", f"agents/{agent.id}/grants", json=whom)
 
 
-def test_a_private_machine_works_for_its_owner_and_those_granted(team: Team, queue: JobServices) -> None:
+def test_a_private_machine_serves_its_owner_and_granted_users(team: Team, queue: JobServices) -> None:
     ann, agent = team.browser("ann"), added(team, queue)
     of_bob, of_root = submit(team, queue, "bob"), submit(team, queue, "root")
     assert leased(queue, agent) is None
@@ -142,7 +142,7 @@ def test_a_private_machine_works_for_its_owner_and_those_granted(team: Team, que
     assert leased(queue, agent) is None, f"{of_root} is an administrator's, whom nothing is granted"
 
 
-def test_a_grant_that_is_revoked_while_a_task_waits_is_none(team: Team, queue: JobServices) -> None:
+def test_a_grant_revoked_while_a_task_waits_has_no_effect(team: Team, queue: JobServices) -> None:
     ann, agent = team.browser("ann"), added(team, queue)
     grants(ann, agent, email="bob@example.org")
     submit(team, queue, "bob", agent.id)
@@ -151,7 +151,7 @@ def test_a_grant_that_is_revoked_while_a_task_waits_is_none(team: Team, queue: J
     assert ann.ask("DELETE", f"agents/{agent.id}/grants/{team.ids['bob']}").status_code == 404
 
 
-def test_it_is_asked_for_again_when_the_task_is_taken(
+def test_permission_is_checked_again_when_the_task_is_claimed(
     team: Team, queue: JobServices, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ann, agent = team.browser("ann"), added(team, queue)
@@ -168,7 +168,7 @@ def test_it_is_asked_for_again_when_the_task_is_taken(
     assert leased(queue, agent) is None
 
 
-def test_a_job_that_a_machine_began_goes_on_elsewhere_when_it_may_not_end_it(team: Team, queue: JobServices) -> None:
+def test_a_job_continues_on_another_machine_if_the_first_loses_its_permission(team: Team, queue: JobServices) -> None:
     ann, first, second = team.browser("ann"), added(team, queue), added(team, queue, "bob")
     grants(ann, first, email="bob@example.org")
     specs = [Spec(name, "onnxruntime") for name in ("s0", "s1", "s2")]
@@ -237,7 +237,7 @@ def public(team: Team, queue: JobServices) -> tuple[Browser, Agent]:
     return root, agent
 
 
-def test_a_reserved_machine_works_for_one_user_until_that_is_over(team: Team, queue: JobServices) -> None:
+def test_a_reserved_machine_serves_one_user_until_the_reservation_ends(team: Team, queue: JobServices) -> None:
     root, agent = public(team, queue)
     assert book(root, agent, -1, 1, "bob@example.org").status_code == 200
     of_ann, of_bob = submit(team, queue, "ann"), submit(team, queue, "bob")
@@ -255,7 +255,7 @@ def test_a_reserved_machine_works_for_one_user_until_that_is_over(team: Team, qu
     assert shown(root)["root's"]["bookings"] == []
 
 
-def test_no_task_is_given_out_during_maintenance(team: Team, queue: JobServices) -> None:
+def test_no_task_is_assigned_during_maintenance(team: Team, queue: JobServices) -> None:
     root, agent = public(team, queue)
     waits = submit(team, queue, "root")
     booked = book(root, agent, -1, 1).get_json()["agents"][0]["bookings"]
@@ -280,7 +280,7 @@ def test_bookings_do_not_overlap(team: Team, queue: JobServices) -> None:
     assert answer.status_code == 200, "one ends as the other begins"
 
 
-def test_a_private_machine_is_reserved_for_whom_it_works(team: Team, queue: JobServices) -> None:
+def test_a_private_machine_can_be_reserved_only_for_users_whom_it_serves(team: Team, queue: JobServices) -> None:
     root, agent = team.browser("root"), added(team, queue)
     assert book(root, agent, 1, 2, "bob@example.org").status_code == 409
     assert book(root, agent, 1, 2, "nobody@example.org").status_code == 404
@@ -288,14 +288,14 @@ def test_a_private_machine_is_reserved_for_whom_it_works(team: Team, queue: JobS
     assert book(root, agent, 1, 2, "bob@example.org").status_code == 200
 
 
-def test_a_machine_that_is_drained_while_it_waits_gets_nothing(team: Team, queue: JobServices) -> None:
+def test_a_machine_drained_while_it_waits_gets_no_task(team: Team, queue: JobServices) -> None:
     root, agent = public(team, queue)
     submit(team, queue, "ann")
     root.ask("PATCH", f"agents/{agent.id}", json={"standing": "drained"})
     assert leased(queue, agent) is None, "as it was told before"
 
 
-def test_what_is_forgotten_leaves_nothing(team: Team, queue: JobServices) -> None:
+def test_a_deleted_machine_leaves_no_rows(team: Team, queue: JobServices) -> None:
     root, agent = public(team, queue)
     grants(root, agent, email="bob@example.org")
     book(root, agent, 1, 2)

@@ -68,7 +68,7 @@ def at_once(team: Team) -> None:
 
 
 @pytest.mark.parametrize(("state", "kind"), [("succeeded", "job_finished"), ("failed", "job_failed")])
-def test_the_owner_is_told_when_a_job_ends(team: Team, post: NotificationSender, state: str, kind: str) -> None:
+def test_the_owner_is_notified_when_a_job_ends(team: Team, post: NotificationSender, state: str, kind: str) -> None:
     ann, bob = team.browser("ann"), team.browser("bob")
     post.run_once()
     assert told(ann) == []
@@ -83,7 +83,7 @@ def test_the_owner_is_told_when_a_job_ends(team: Team, post: NotificationSender,
 
 
 @pytest.mark.both_databases
-def test_what_is_touched_after_its_end_is_no_news_and_a_further_end_is(team: Team, post: NotificationSender) -> None:
+def test_only_a_further_end_of_a_job_notifies_again(team: Team, post: NotificationSender) -> None:
     ann = team.browser("ann")
     at_ns = end(team, "failed")
     post.run_once()
@@ -97,7 +97,7 @@ def test_what_is_touched_after_its_end_is_no_news_and_a_further_end_is(team: Tea
     assert told(ann) == [("job_finished", team.job), ("job_failed", team.job)]
 
 
-def test_who_cancels_knows_it_and_old_ends_are_no_news(team: Team, post: NotificationSender) -> None:
+def test_cancellations_and_old_ends_are_not_notified(team: Team, post: NotificationSender) -> None:
     end(team, "cancelled")
     post.run_once()
     end(team, "succeeded", time.time_ns() - 25 * 3600 * 10**9)
@@ -106,7 +106,7 @@ def test_who_cancels_knows_it_and_old_ends_are_no_news(team: Team, post: Notific
 
 
 @pytest.mark.both_databases
-def test_each_event_is_told_and_sent_once_by_many_servers(team: Team) -> None:
+def test_several_servers_notify_each_event_once(team: Team) -> None:
     with webhook() as hook:
         choose(team.browser("ann"), webhook=hook.url)
         servers = [made(team) for _ in range(6)]
@@ -127,7 +127,7 @@ def test_each_event_is_told_and_sent_once_by_many_servers(team: Team) -> None:
         assert (count(team, notices), len(hook.got)) == (1, 1)
 
 
-def test_a_server_that_dies_while_it_sends_leaves_it_to_the_next(team: Team, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_server_resends_after_a_server_dies_while_sending(team: Team, monkeypatch: pytest.MonkeyPatch) -> None:
     with webhook() as hook:
         choose(team.browser("ann"), webhook=hook.url)
         end(team)
@@ -157,7 +157,7 @@ def test_reading(team: Team) -> None:
     assert eve.ask("GET", "notices").get_json()["unread"] == 3, "everybody reads their own"
 
 
-def test_a_webhook_says_what_happened(team: Team, post: NotificationSender) -> None:
+def test_a_webhook_describes_the_event(team: Team, post: NotificationSender) -> None:
     ann = team.browser("ann")
     with webhook() as hook:
         secret = choose(ann, webhook=hook.url, language="zh")["new_secret"]
@@ -176,7 +176,7 @@ def test_a_webhook_says_what_happened(team: Team, post: NotificationSender) -> N
     assert secret not in ann.ask("GET", "account/contact").get_data(as_text=True)
 
 
-def test_only_what_was_chosen_is_sent(team: Team, post: NotificationSender) -> None:
+def test_only_chosen_kinds_are_sent(team: Team, post: NotificationSender) -> None:
     with webhook() as hook:
         choose(team.browser("ann"), webhook=hook.url, kinds=["job_failed"])
         end(team)
@@ -184,7 +184,7 @@ def test_only_what_was_chosen_is_sent(team: Team, post: NotificationSender) -> N
         assert (count(team, notices), count(team, deliveries)) == (1, 0)
 
 
-def test_what_is_refused_is_tried_again_later_and_then_no_more(team: Team, post: NotificationSender) -> None:
+def test_rejected_notifications_are_retried_a_limited_number_of_times(team: Team, post: NotificationSender) -> None:
     ann = team.browser("ann")
     with webhook(500) as hook:
         choose(ann, webhook=hook.url)
@@ -221,7 +221,7 @@ def test_trouble_is_over_when_something_arrives(team: Team, post: NotificationSe
         assert count(team, deliveries) == 0
 
 
-def test_no_private_address_without_the_administrators_leave(team: Team) -> None:
+def test_private_addresses_need_permission_of_the_administrator(team: Team) -> None:
     ann, post = team.browser("ann"), made(team, networks=())
     with webhook() as hook:
         choose(ann, webhook=hook.url)
@@ -231,7 +231,7 @@ def test_no_private_address_without_the_administrators_leave(team: Team) -> None
         assert hook.got == []
 
 
-def test_the_queue_of_one_person_is_bounded(team: Team, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_notification_queue_of_a_user_is_bounded(team: Team, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store, "MAX_QUEUED", 3)
     choose(team.browser("ann"), webhook="http://example.org/")
     with team.accounts.database.write() as connection:
@@ -240,7 +240,7 @@ def test_the_queue_of_one_person_is_bounded(team: Team, monkeypatch: pytest.Monk
     assert (count(team, notices), count(team, deliveries)) == (5, 3)
 
 
-def test_who_wants_no_more_gets_no_more(team: Team) -> None:
+def test_a_user_who_unsubscribes_gets_no_more_notifications(team: Team) -> None:
     ann = team.browser("ann")
     choose(ann, webhook="http://example.org/")
     with team.accounts.database.write() as connection:
@@ -249,7 +249,7 @@ def test_who_wants_no_more_gets_no_more(team: Team) -> None:
     assert count(team, deliveries) == 0
 
 
-def test_who_chose_before_a_kind_was_there_is_sent_it(team: Team) -> None:
+def test_a_new_kind_is_sent_to_users_with_earlier_preferences(team: Team) -> None:
     """Until they say that they want it not."""
     ann, row = team.browser("ann"), {"user": team.ids["ann"], "mail": False, "webhook": "", "language": "en"}
     with team.accounts.database.write() as connection:
@@ -330,7 +330,7 @@ def test_a_trial_comes_once_a_minute(team: Team, monkeypatch: pytest.MonkeyPatch
     assert eve.ask("POST", "account/contact/trial").status_code == 200
 
 
-def test_what_is_chosen_is_in_the_log(team: Team) -> None:
+def test_changed_preferences_are_in_the_audit_log(team: Team) -> None:
     choose(team.browser("eve"), webhook="https://chat.example.org/", kinds=["job_failed"])
     deed = team.accounts.audit_events(None, 1)[0]
     assert (deed.action, deed.email) == ("change notices", "eve@example.org")
@@ -383,7 +383,7 @@ def test_old_notices_go(team: Team, monkeypatch: pytest.MonkeyPatch) -> None:
     assert count(team, deliveries) == 2
 
 
-def test_the_thread_goes_on_after_trouble(team: Team, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_thread_continues_after_an_error(team: Team, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "INTERVAL_S", 0.01)
     rounds: list[int] = []
 
@@ -399,7 +399,7 @@ def test_the_thread_goes_on_after_trouble(team: Team, monkeypatch: pytest.Monkey
     assert not post._thread.is_alive()
 
 
-def test_who_may_no_more_log_in_is_sent_nothing(team: Team, post: NotificationSender) -> None:
+def test_a_disabled_user_gets_no_notifications(team: Team, post: NotificationSender) -> None:
     with webhook() as hook:
         choose(team.browser("ann"), webhook=hook.url)
         end(team)
@@ -409,7 +409,7 @@ def test_who_may_no_more_log_in_is_sent_nothing(team: Team, post: NotificationSe
         assert hook.got == []
 
 
-def test_jobs_of_before_are_no_news(team: Team, post: NotificationSender) -> None:
+def test_jobs_from_before_the_upgrade_are_not_notified(team: Team, post: NotificationSender) -> None:
     end(team)
     with team.accounts.database.read() as connection:
         assert connection.execute(select(jobs.c.owner)).scalar_one() == team.ids["ann"]

@@ -72,7 +72,7 @@ def open_site(make_site: MakeSite, there: Provider) -> Site:
     return Site(make_site, there, "open")
 
 
-def test_somebody_logs_in_and_out(open_site: Site, there: Provider) -> None:
+def test_a_user_logs_in_and_out(open_site: Site, there: Provider) -> None:
     browser = open_site.browser()
     assert browser.ask("GET", "session", base_url=BASE).get_json()["issuer"] == "127.0.0.1"
     answer = open_site.log_in(browser)
@@ -94,7 +94,7 @@ def test_somebody_logs_in_and_out(open_site: Site, there: Provider) -> None:
     assert open_site.roles() == {KIM: "member"}
 
 
-def test_logging_out_ends_the_session_at_the_issuer_too(open_site: Site, there: Provider) -> None:
+def test_logging_out_also_ends_the_session_at_the_issuer(open_site: Site, there: Provider) -> None:
     browser = open_site.browser()
     open_site.log_in(browser)
     kept = browser.client.get_cookie("__Host-visualprof-issued", "dash.example.org")
@@ -136,7 +136,7 @@ def inside(browser: Browser) -> bool:
     return browser.ask("GET", "runs", base_url=BASE).status_code == 200
 
 
-def test_the_issuer_ends_the_session_that_it_names(open_site: Site, there: Provider) -> None:
+def test_the_issuer_ends_the_named_session(open_site: Site, there: Provider) -> None:
     laptop, phone, other = (open_site.browser() for _ in range(3))
     for browser, sid in ((laptop, "laptop"), (phone, "phone")):
         there.lies = {"sid": sid}
@@ -195,14 +195,14 @@ def test_the_issuer_ends_all_sessions_that_began_there(open_site: Site, there: P
     ],
     ids=str,
 )
-def test_a_token_that_proves_nothing_ends_no_session(open_site: Site, there: Provider, lies: Any, what: str) -> None:
+def test_an_unproven_logout_token_ends_no_session(open_site: Site, there: Provider, lies: Any, what: str) -> None:
     browser = open_site.browser()
     open_site.log_in(browser)
     assert told(open_site, there.log_out(**lies)) == (400, f"logout_token: {what}")
     assert inside(browser)
 
 
-def test_what_another_has_signed_ends_no_session(open_site: Site, there: Provider) -> None:
+def test_a_logout_token_signed_by_another_issuer_ends_no_session(open_site: Site, there: Provider) -> None:
     browser = open_site.browser()
     open_site.log_in(browser)
     there.signs_with = RSAKey.generate_key(2048, {"kid": "first"})
@@ -218,11 +218,11 @@ def test_what_another_has_signed_ends_no_session(open_site: Site, there: Provide
     assert inside(browser)
 
 
-def test_many_orders_of_the_issuer_are_no_attempts(open_site: Site, there: Provider) -> None:
+def test_logout_requests_of_the_issuer_do_not_count_as_attempts(open_site: Site, there: Provider) -> None:
     assert {told(open_site, there.log_out())[0] for _ in range(login_attempts.MAX_PER_ADDRESS + 2)} == {204}
 
 
-def test_the_browser_is_sent_with_what_one_log_in_needs(open_site: Site) -> None:
+def test_the_browser_is_redirected_with_the_parameters_of_a_log_in(open_site: Site) -> None:
     first, second = (parse_qs(urlsplit(open_site.begun(open_site.browser())).query) for _ in range(2))
     assert first["redirect_uri"] == [f"{BASE}/"]
     unlike = ("state", "nonce", "code_challenge")
@@ -230,7 +230,7 @@ def test_the_browser_is_sent_with_what_one_log_in_needs(open_site: Site) -> None
     assert len({first[name][0] for name in unlike}) == 3
 
 
-def test_nothing_is_asked_of_the_issuer_before_somebody_logs_in(open_site: Site, there: Provider) -> None:
+def test_the_issuer_is_not_contacted_before_the_first_log_in(open_site: Site, there: Provider) -> None:
     open_site.browser().ask("GET", "session", base_url=BASE)
     assert there.asked == []
     open_site.log_in()
@@ -331,7 +331,7 @@ def test_the_issuer_changes_its_keys(open_site: Site, there: Provider) -> None:
 
 
 @pytest.mark.parametrize("lies", [{"email_verified": False}, {"email_verified": None}, {"email_verified": "true"}])
-def test_an_address_that_nobody_verified_is_refused(open_site: Site, there: Provider, lies: Any) -> None:
+def test_an_unverified_address_is_rejected(open_site: Site, there: Provider, lies: Any) -> None:
     open_site.accounts.users.create(SHELL, KIM, "", "admin", PASSWORD)
     there.lies = lies
     assert open_site.refusal() == f"the issuer has not verified the address {KIM}"
@@ -339,7 +339,7 @@ def test_an_address_that_nobody_verified_is_refused(open_site: Site, there: Prov
     assert open_site.refusal() == "the issuer gives no e-mail address"
 
 
-def test_what_the_token_leaves_out_is_asked_for(open_site: Site, there: Provider) -> None:
+def test_missing_claims_are_requested_from_the_issuer(open_site: Site, there: Provider) -> None:
     there.lies = {"email": None, "email_verified": None}
     there.in_userinfo = {"sub": "somebody else", "email": KIM, "email_verified": True}
     assert open_site.refusal() == "the issuer gives no e-mail address"
@@ -348,7 +348,7 @@ def test_what_the_token_leaves_out_is_asked_for(open_site: Site, there: Provider
 
 
 @pytest.mark.parametrize(("registration", "invited"), [("invitation", True), ("invitation", False), ("off", True)])
-def test_who_is_let_in_for_the_first_time(
+def test_registration_decides_whether_a_new_user_may_log_in(
     make_site: MakeSite, there: Provider, registration: Registration, invited: bool
 ) -> None:
     site = Site(make_site, there, registration)
@@ -361,7 +361,7 @@ def test_who_is_let_in_for_the_first_time(
         assert site.roles() == {}
 
 
-def test_nobody_registers_by_a_password_beside_the_issuer(open_site: Site) -> None:
+def test_with_an_issuer_nobody_registers_with_a_password(open_site: Site) -> None:
     """They could take the address of somebody who will log in later."""
     code = open_site.accounts.users.invite(SHELL, "", "member")
     for more in ({}, {"code": code}):
@@ -385,7 +385,7 @@ def test_an_account_of_before_becomes_that_of_the_address(open_site: Site) -> No
     assert open_site.browser().ask("POST", "session", json=said, base_url=BASE).status_code == 200
 
 
-def test_an_address_that_goes_to_somebody_else_opens_nothing(open_site: Site, there: Provider) -> None:
+def test_a_reassigned_address_does_not_open_the_old_account(open_site: Site, there: Provider) -> None:
     ann = open_site.log_in().get_json()["person"]["id"]
     there.person["email"] = "kim.lee@example.org"
     assert open_site.log_in().get_json()["person"]["id"] == ann, "the account follows the person"
@@ -399,7 +399,7 @@ def test_an_address_that_goes_to_somebody_else_opens_nothing(open_site: Site, th
     assert open_site.log_in().get_json()["person"]["id"] == ann, "an administrator has let them in again"
 
 
-def test_a_group_of_the_issuer_says_who_is_administrator(make_site: MakeSite, there: Provider) -> None:
+def test_a_group_of_the_issuer_makes_administrators(make_site: MakeSite, there: Provider) -> None:
     site = Site(make_site, there, "open", oidc_admin_group="profilers")
     site.accounts.users.create(SHELL, "root@example.org", "", "admin", PASSWORD)
     for groups, role in (
@@ -411,13 +411,13 @@ def test_a_group_of_the_issuer_says_who_is_administrator(make_site: MakeSite, th
     assert site.log_in().get_json()["person"]["role"] == "admin"
 
 
-def test_the_last_administrator_stays_one(make_site: MakeSite, there: Provider) -> None:
+def test_the_last_administrator_keeps_the_role(make_site: MakeSite, there: Provider) -> None:
     site = Site(make_site, there, "open", oidc_admin_group="profilers")
     site.accounts.users.create(SHELL, KIM, "", "admin", PASSWORD)
     assert site.log_in().get_json()["person"]["role"] == "admin"
 
 
-def test_without_a_group_roles_are_what_they_are_here(open_site: Site, there: Provider) -> None:
+def test_without_a_group_roles_are_managed_locally(open_site: Site, there: Provider) -> None:
     open_site.accounts.users.create(SHELL, KIM, "", "viewer", PASSWORD)
     there.lies = {"groups": ["admin"], "role": "admin"}
     assert open_site.log_in().get_json()["person"]["role"] == "viewer"
@@ -441,7 +441,7 @@ def test_the_issuer_is_down(open_site: Site, there: Provider) -> None:
     assert browser.ask("POST", "session/issued", json=back, base_url=BASE).status_code == 200, "the code was not used"
 
 
-def test_nobody_listens_there(make_site: MakeSite, there: Provider) -> None:
+def test_an_unreachable_issuer_is_an_error(make_site: MakeSite, there: Provider) -> None:
     site = Site(make_site, there, "open", oidc="http://127.0.0.1:9/")
     answer = site.browser().ask("POST", "session/issuer", base_url=BASE)
     assert answer.status_code == 502
@@ -456,7 +456,7 @@ def test_nobody_listens_there(make_site: MakeSite, there: Provider) -> None:
         ({"jwks_uri": None}, "names no jwks_uri with TLS"),
     ],
 )
-def test_an_issuer_that_is_none(open_site: Site, there: Provider, metadata: dict[str, Any], said: str) -> None:
+def test_an_invalid_issuer_is_an_error(open_site: Site, there: Provider, metadata: dict[str, Any], said: str) -> None:
     there.metadata = metadata
     browser = open_site.browser()
     answer = browser.ask("POST", "session/issuer", base_url=BASE)
@@ -485,7 +485,7 @@ def test_a_wrong_secret_is_the_administrators_matter(make_site: MakeSite, there:
     assert (answer.status_code, answer.get_json()["error"]) == (502, f"{there.url} answers with 401")
 
 
-def test_without_an_issuer_there_is_none(make_site: MakeSite) -> None:
+def test_without_an_issuer_the_routes_do_not_exist(make_site: MakeSite) -> None:
     app = make_site(accounts=True).app.test_client()
     assert app.post("/api/v1/session/issuer").status_code == 404
     assert app.post("/api/v1/session/issued", json={"state": ""}).status_code == 404

@@ -23,7 +23,7 @@ def cookie_of(browser: Browser) -> str:
     return cookie.value if cookie else ""
 
 
-def test_somebody_logs_in_and_out(team: Team) -> None:
+def test_a_user_logs_in_and_out(team: Team) -> None:
     browser = team.browser()
     assert browser.ask("GET", "session").get_json() == {
         "trusted": False, "accounts": True, "registration": "invitation", "person": None, "token": "",
@@ -76,7 +76,7 @@ def test_many_log_ins_at_once_wait_for_each_other(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="a thread is bound to cores on Linux alone")
-def test_a_password_takes_one_core(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hashing_passwords_uses_one_core(monkeypatch: pytest.MonkeyPatch) -> None:
     hashes, cores, whole = passwords.Passwords(), list[int](), os.sched_getaffinity(0)
     kept = hashes.hash(PASSWORD)
     verify = hashes._argon2.verify
@@ -123,7 +123,7 @@ def test_sessions_expire(team: Team, monkeypatch: pytest.MonkeyPatch) -> None:
     assert busy.ask("GET", "account").status_code == 401
 
 
-def test_somebody_ends_another_of_their_sessions(team: Team) -> None:
+def test_a_user_ends_another_own_session(team: Team) -> None:
     here, there = team.browser("ann"), team.browser("ann")
     listed = here.ask("GET", "account").get_json()["sessions"]
     assert [session["current"] for session in listed].count(True) == 1
@@ -150,7 +150,7 @@ def test_a_new_password_ends_sessions_and_tokens(team: Team) -> None:
     assert team.browser().log_in("ann@example.org", NEW).status_code == 200
 
 
-def test_a_token_may_no_more_than_it_says(team: Team) -> None:
+def test_a_token_allows_only_its_scope(team: Team) -> None:
     root = team.browser("root")
     made = root.ask("POST", "account/tokens", json={"name": "reads", "role": "viewer", "days": 1}).get_json()
     token = made["new_token"]
@@ -198,7 +198,7 @@ def test_impossible_tokens(team: Team) -> None:
         assert said in answer.get_json()["error"]
 
 
-def test_somebody_registers_with_an_invitation(team: Team) -> None:
+def test_a_user_registers_with_an_invitation(team: Team) -> None:
     root, new = team.browser("root"), team.browser()
     body = {"email": "kim@example.org", "password": NEW, "name": "Kim 金"}
     assert new.ask("POST", "session/register", json=body).status_code == 403
@@ -225,7 +225,7 @@ def test_impossible_addresses_and_weak_passwords(team: Team) -> None:
         assert refused("kim@example.org", password) == (400, "password"), password
 
 
-def test_nobody_registers_as_administrator(team: Team) -> None:
+def test_registering_never_makes_an_administrator(team: Team) -> None:
     team.accounts.registration = "open"
     body = {"email": "kim@example.org", "password": NEW, "role": "admin"}
     answer = team.browser().ask("POST", "session/register", json=body)
@@ -247,7 +247,7 @@ def test_a_forgotten_password(team: Team) -> None:
     assert fresh.log_in("ann@example.org", NEW).status_code == 200
 
 
-def test_an_invitation_is_no_new_password(team: Team) -> None:
+def test_an_invitation_does_not_reset_a_password(team: Team) -> None:
     code = team.browser("root").ask("POST", "invitations", json={"email": "ann@example.org"}).get_json()["code"]
     assert team.browser().ask("POST", "session/password", json={"code": code, "password": NEW}).status_code == 400
 
@@ -263,7 +263,7 @@ def test_a_role_that_changes_ends_sessions(team: Team) -> None:
     assert root.ask("GET", "users").status_code == 200
 
 
-def test_the_log_tells_who_did_what(team: Team) -> None:
+def test_the_audit_log_records_who_did_what(team: Team) -> None:
     team.browser().log_in("ann@example.org", "not this one at all")
     team.browser("root").ask("POST", "invitations", json={"email": "=kim@example.org"})
     root = team.browser("root")
@@ -280,7 +280,7 @@ def test_the_log_tells_who_did_what(team: Team) -> None:
     assert PASSWORD not in csv.get_data(as_text=True)
 
 
-def test_a_laptop_has_no_accounts(make_site: Any) -> None:
+def test_a_local_server_has_no_accounts(make_site: Any) -> None:
     client = make_site(token="vp_s_x").client
     assert client.get("/api/v1/session").get_json()["accounts"] is False
     answer = client.get("/api/v1/account")

@@ -66,7 +66,7 @@ def test_the_proxys_word_counts(ann: Proxied) -> None:
     assert ann.ask("GET", "runs").status_code == 401
 
 
-def test_nobody_is_invited_without_an_address(ann: Proxied) -> None:
+def test_an_invitation_needs_an_address(ann: Proxied) -> None:
     """The code in the link would be of no use: the proxy's word makes the account."""
     ann.accounts.users.create(SHELL, "root@example.org", "Root", "admin", None)
     token = ann.ask("GET", "session", "root@example.org").get_json()["token"]
@@ -83,13 +83,13 @@ def test_anybody_elses_word_does_not(ann: Proxied) -> None:
     assert ann.person("ann@example.org", peer=STRANGER, headers=claimed) is None
 
 
-def test_the_header_means_nothing_unless_it_is_named(make_site: MakeSite) -> None:
+def test_the_header_is_ignored_unless_it_is_configured(make_site: MakeSite) -> None:
     site = Proxied(make_site, header="")
     site.accounts.users.create(SHELL, "ann@example.org", "Ann", "member", PASSWORD)
     assert site.person("ann@example.org") is None
 
 
-def test_what_changes_something_needs_the_pages_token(ann: Proxied) -> None:
+def test_changes_need_the_token_of_the_page(ann: Proxied) -> None:
     body: dict[str, Any] = {"json": {"name": "vision"}}
     user = "ann@example.org"
     assert ann.ask("POST", "projects", user, **body).status_code == 401
@@ -104,7 +104,7 @@ def test_what_changes_something_needs_the_pages_token(ann: Proxied) -> None:
     assert ann.ask("POST", "projects", user, token=token, **body).status_code == 201
 
 
-def test_there_are_no_passwords(ann: Proxied) -> None:
+def test_behind_a_proxy_there_are_no_passwords(ann: Proxied) -> None:
     ann.accounts.users.create(SHELL, "old@example.org", "", "admin", PASSWORD)
     said = {"email": "old@example.org", "password": PASSWORD}
     for user in ("", "ann@example.org"):
@@ -135,7 +135,9 @@ def test_commands_have_tokens_from_anywhere(ann: Proxied) -> None:
 
 
 @pytest.mark.parametrize(("registration", "role"), [("open", "member"), ("invitation", None), ("off", None)])
-def test_somebody_is_seen_for_the_first_time(make_site: MakeSite, registration: Registration, role: str | None) -> None:
+def test_a_new_user_of_the_proxy_gets_an_account(
+    make_site: MakeSite, registration: Registration, role: str | None
+) -> None:
     site = Proxied(make_site, registration)
     person = site.person("kim@example.org")
     assert (person and person["role"]) == role
@@ -147,7 +149,7 @@ def test_somebody_is_seen_for_the_first_time(make_site: MakeSite, registration: 
         assert site.ask("GET", "runs", "kim@example.org").status_code == 401
 
 
-def test_an_invited_address_gets_what_the_invitation_says_once(make_site: MakeSite) -> None:
+def test_an_invited_address_gets_the_role_of_the_invitation_once(make_site: MakeSite) -> None:
     site = Proxied(make_site)
     site.accounts.users.invite(SHELL, "kim@example.org", "viewer")
     site.accounts.users.invite(SHELL, "", "admin")
@@ -157,7 +159,7 @@ def test_an_invited_address_gets_what_the_invitation_says_once(make_site: MakeSi
     assert site.person("kim@example.org") is None
 
 
-def test_an_invitation_is_of_no_use_where_nobody_registers(make_site: MakeSite) -> None:
+def test_an_invitation_has_no_effect_without_registration(make_site: MakeSite) -> None:
     site = Proxied(make_site, "off")
     site.accounts.users.invite(SHELL, "kim@example.org", "viewer")
     assert site.person("kim@example.org") is None
@@ -177,20 +179,20 @@ def test_a_proxy_may_know_names_instead_of_addresses(make_site: MakeSite, name: 
     assert Proxied(make_site, "open").person(name)["email"] == name.lower()
 
 
-def test_impossible_names_are_nobody(make_site: MakeSite) -> None:
+def test_invalid_user_names_are_not_logged_in(make_site: MakeSite) -> None:
     site = Proxied(make_site, "open")
     for name in ("a b", "a,b", "ann@", "@x.y", "a@b", "a;b", "<x>", "(x)", 'a"b', "a\\b", "x" * 65, "é"):
         assert site.ask("GET", "runs", name).status_code == 400, name
         assert site.accounts.users.list_all() == []
 
 
-def test_two_headers_are_nobody(ann: Proxied) -> None:
+def test_two_user_headers_are_not_logged_in(ann: Proxied) -> None:
     twice = [("X-Remote-User", "ann@example.org"), ("X-Remote-User", "ann@example.org")]
     answer = ann.site.app.test_client().get("/api/v1/runs", headers=twice, environ_base={"REMOTE_ADDR": PROXY})
     assert answer.status_code == 400
 
 
-def test_a_real_server_hears_of_the_proxy_who_asks_and_from_where(tmp_path: Path) -> None:
+def test_a_real_server_takes_user_and_address_from_the_proxy(tmp_path: Path) -> None:
     """What waitress passes on: it would drop X-Forwarded-For, and takes no name with an underscore."""
     named = {"proxies": ("127.0.0.1/32",), "user_header": "X-Remote-User"}
     with Server([tmp_path], 0, Settings(accounts=True, registration="open", **named)) as server:  # type: ignore[arg-type]

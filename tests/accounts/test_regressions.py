@@ -64,7 +64,7 @@ def test_a_point_that_takes_significantly_longer() -> None:
         (point(8, FAST), {**point(8, SLOW), "repeats": [point(8, (rate,), **BUSY) for rate in SLOW]}),
     ],
 )  # fmt: skip
-def test_nothing_is_told_where_it_is_small_or_not_sure(before: dict[str, Any], now: dict[str, Any]) -> None:
+def test_small_or_uncertain_regressions_are_not_notified(before: dict[str, Any], now: dict[str, Any]) -> None:
     assert find_regressions(read(before), read(now)) == []
 
 
@@ -131,7 +131,7 @@ def history(team: Team) -> History:
 
 
 @pytest.mark.both_databases
-def test_the_owner_is_told_once_of_the_worst(history: History) -> None:
+def test_the_owner_is_notified_once_of_the_worst_regression(history: History) -> None:
     now = time.time_ns()
     then = history.job("ann", NOVEMBER_20, point(1, FAST), point(8, FAST), point(16, FAST))
     with webhook() as hook:

@@ -29,7 +29,7 @@ def rules(answer: Any) -> dict[tuple[str, str], int | None]:
     return {(rule["kind"], rule["project"]): rule["days"] for rule in answer.get_json()["rules"]}
 
 
-def test_an_administrator_sets_rules_which_the_log_tells(team: Team) -> None:
+def test_retention_rules_of_an_administrator_are_in_the_audit_log(team: Team) -> None:
     root = team.browser("root")
     usual = {("jobs", ""): None, ("uploads", ""): 7, ("notices", ""): 90, ("audit", ""): None}
     assert rules(root.ask("GET", "retention")) == usual
@@ -53,7 +53,7 @@ def test_an_administrator_sets_rules_which_the_log_tells(team: Team) -> None:
     assert told[1:] == [f"jobs {project}: as all others", f"jobs {project}: after 7 days", "jobs: after 90 days"]
 
 
-def test_a_rule_tells_what_it_would_remove_and_the_job_its_day(team: Team) -> None:
+def test_a_rule_previews_what_it_would_remove_and_a_job_shows_when(team: Team) -> None:
     root, ann, bob = (team.browser(name) for name in ("root", "ann", "bob"))
     end(team, 10)
     assert root.ask("GET", "retention/removes?kind=jobs&days=9").get_json()["count"] == 1
@@ -77,7 +77,7 @@ def test_a_rule_tells_what_it_would_remove_and_the_job_its_day(team: Team) -> No
     assert root.ask("GET", "runs/access?run=shared").get_json()["removed_ns"] is None
 
 
-def test_a_job_says_why_it_waits_to_who_may_see_it(team: Team) -> None:
+def test_a_job_shows_why_it_waits_to_users_who_may_see_it(team: Team) -> None:
     ann = team.browser("ann")
     box, _ = machine(ann, "gpu-lab")
     one = ann.ask("GET", f"jobs/{team.job}").get_json()
@@ -95,7 +95,7 @@ def test_a_job_says_why_it_waits_to_who_may_see_it(team: Team) -> None:
     assert team.browser("bob").ask("GET", "jobs").get_json()["waits"] == {}
 
 
-def test_health_tells_what_is_there_and_warns(team: Team, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_health_reports_the_state_and_warnings(team: Team, monkeypatch: pytest.MonkeyPatch) -> None:
     root = team.browser("root")
     machine(root, "box")
     monkeypatch.setattr(health_module, "MIN_FREE_RATIO", 0.0)
@@ -113,7 +113,7 @@ def test_health_tells_what_is_there_and_warns(team: Team, monkeypatch: pytest.Mo
     assert (found["warnings"], found["backup_ns"]) == ([], None)
 
 
-def test_what_is_wrong_is_a_warning_with_what_to_do(team: Team, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_problem_is_a_warning_with_a_hint(team: Team, monkeypatch: pytest.MonkeyPatch) -> None:
     root = team.browser("root")
     ids = [machine(root, name)[0] for name in ("fast", "gone")]
     queue = team.remote.open()
@@ -156,7 +156,7 @@ def test_the_pace_is_that_of_the_last_minutes(monkeypatch: pytest.MonkeyPatch) -
     assert LatencyMeter().stats().p95_ns is None
 
 
-def test_what_takes_long_is_asked_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_expensive_measurements_are_rarely_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
     from visualprof.server import throttled_cache as module
 
     now, asked = [0.0], list[str]()

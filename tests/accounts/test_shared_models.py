@@ -54,7 +54,7 @@ def test_a_shared_model_is_measured_without_a_new_upload(team: Team) -> None:
     assert team.remote.open().blobs.path(team.blob).is_file()
 
 
-def test_a_job_that_is_seen_gives_nobody_its_model(team: Team) -> None:
+def test_seeing_a_job_does_not_give_access_to_its_model(team: Team) -> None:
     ann, bob = team.browser("ann"), team.browser("bob")
     ann.ask("PUT", "runs/access", json={"run": team.run, "visibility": "public"})
     assert bob.ask("GET", f"jobs/{team.job}").status_code == 200
@@ -62,7 +62,7 @@ def test_a_job_that_is_seen_gives_nobody_its_model(team: Team) -> None:
     assert (refused.status_code, names(bob)) == (404, [])
 
 
-def test_a_public_model_is_everybodys_but_no_links(team: Team) -> None:
+def test_a_public_model_is_visible_to_users_but_not_through_links(team: Team) -> None:
     model, ann = registered(team), team.browser("ann")
     ann.ask("PATCH", f"registry/{model}", json={"visibility": "public"})
     assert names(team.browser("eve")) == ["net"]
@@ -71,7 +71,7 @@ def test_a_public_model_is_everybodys_but_no_links(team: Team) -> None:
     assert linked.ask("GET", f"graph?model={graph_id(team.blob, 'onnx')}").status_code == 404
 
 
-def test_two_people_may_have_a_model_of_one_name(team: Team) -> None:
+def test_two_users_may_have_models_of_the_same_name(team: Team) -> None:
     registered(team)
     bob = team.browser("bob")
     bob.ask("POST", "uploads?name=bob.onnx", data=MODEL_FILE.read_bytes())

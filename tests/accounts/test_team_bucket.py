@@ -94,7 +94,7 @@ def test_a_model_goes_past_the_server_into_a_job(site: tuple[Site, JobService]) 
     assert ann.ask("GET", f"graph?model={model}").status_code == 200, "the copy is fetched again"
 
 
-def test_no_file_comes_through_the_server(site: tuple[Site, JobService]) -> None:
+def test_files_bypass_the_server(site: tuple[Site, JobService]) -> None:
     refused = browser(site[0], "ann").ask("POST", "uploads?name=net.onnx", data=MODEL)
     assert (refused.status_code, refused.get_json()["hint"]) == (409, "announce them: POST /api/v1/uploads/direct")
 
@@ -112,7 +112,7 @@ def test_anothers_upload_is_not_there(site: tuple[Site, JobService]) -> None:
     assert bob.ask("POST", "uploads/known", json={"blob": SHA256, "name": "n.onnx"}).get_json() == {"files": []}
 
 
-def test_what_is_no_model_is_not_kept(site: tuple[Site, JobService]) -> None:
+def test_a_file_that_is_not_a_model_is_not_stored(site: tuple[Site, JobService]) -> None:
     ann = browser(site[0], "ann")
     way = announced(ann, b"nothing")
     put(way, b"nothing")
@@ -121,7 +121,7 @@ def test_what_is_no_model_is_not_kept(site: tuple[Site, JobService]) -> None:
     assert (store.list_names("incoming"), list(store.local_path("x").parent.iterdir())) == ([], [])
 
 
-def test_announced_bytes_are_bounded_before_an_address_is_given(site: tuple[Site, JobService]) -> None:
+def test_announced_bytes_are_limited_before_a_url_is_issued(site: tuple[Site, JobService]) -> None:
     ann, queue = browser(site[0], "ann"), site[1].open()
     user = ann.ask("GET", "session").get_json()["person"]["id"]
     with queue.database.write() as connection:
@@ -151,7 +151,7 @@ def test_an_archive_becomes_its_files_in_the_bucket(site: tuple[Site, JobService
     assert store.path(f"blobs/{SHA256}").read_bytes() == MODEL
 
 
-def test_while_the_store_is_down_it_is_named(swift: Swift, site: tuple[Site, JobService]) -> None:
+def test_an_unavailable_store_is_named_in_the_error(swift: Swift, site: tuple[Site, JobService]) -> None:
     ann = browser(site[0], "ann")
     way = announced(ann)
     put(way, MODEL)
@@ -188,7 +188,7 @@ def server(swift: Swift, tmp_path: Path) -> Iterator[Server]:
         yield server
 
 
-def test_a_command_goes_on_where_it_broke_off(
+def test_an_interrupted_upload_command_resumes(
     swift: Swift, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(s3_module, "PART_BYTES", 5 << 20)
@@ -222,7 +222,7 @@ def leased(server: Server) -> tuple[Client, Lease]:
     return Client(server.url, agent.own), build(Lease, lease)
 
 
-def test_an_agent_fetches_from_the_bucket_and_goes_on(server: Server, tmp_path: Path) -> None:
+def test_an_agent_resumes_downloads_from_the_bucket(server: Server, tmp_path: Path) -> None:
     client, lease = leased(server)
     [file] = lease.files
     assert not file.url.startswith(server.url)
@@ -244,7 +244,7 @@ def test_an_agent_asks_for_an_address_that_is_still_good(
     assert (tmp_path / "model").read_bytes() == MODEL
 
 
-def test_an_agents_result_goes_past_the_server_once_the_store_is_there(
+def test_an_agent_uploads_its_result_to_the_bucket_once_it_is_available(
     swift: Swift, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(s3_module, "PART_BYTES", 5 << 20)

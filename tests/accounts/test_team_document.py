@@ -165,7 +165,7 @@ def shipped(name: str) -> str:
     return (FILES / name).read_text("utf-8")
 
 
-def test_the_file_of_options_is_one() -> None:
+def test_the_options_file_of_the_document_is_valid() -> None:
     parser = argparse.ArgumentParser()
     serve.add_arguments(parser)
     read = with_file(str(FILES / "visualprof.toml"), parser, [])
@@ -174,7 +174,7 @@ def test_the_file_of_options_is_one() -> None:
     assert everything.count(" = ") > shipped("visualprof.toml").count("\n# ") + 4
 
 
-def test_the_document_names_what_it_ships() -> None:
+def test_the_document_names_the_shipped_files() -> None:
     text = (ROOT / "docs" / "team.md").read_text("utf-8")
     assert [path.name for path in FILES.iterdir() if f"(team/{path.name})" not in text] == []
 

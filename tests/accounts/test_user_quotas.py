@@ -25,7 +25,7 @@ def array(size: int, seed: int = 0) -> bytes:
     return file.getvalue()
 
 
-def test_one_sees_what_one_has_and_may_have(team: Team) -> None:
+def test_a_user_sees_usage_and_quota(team: Team) -> None:
     bound(team, None, jobs_waiting=5, device_ns=10 * HOUR_NS)
     bound(team, "bob", upload_bytes=7)
     account = team.browser("ann").ask("GET", "account").get_json()
@@ -40,7 +40,7 @@ def test_one_sees_what_one_has_and_may_have(team: Team) -> None:
     assert team.browser("bob").ask("GET", "account").get_json()["quota"]["upload_bytes"] is None
 
 
-def test_a_job_too_many_is_refused_with_what_to_do(team: Team) -> None:
+def test_a_job_beyond_the_quota_is_rejected_with_a_hint(team: Team) -> None:
     bound(team, "ann", jobs_waiting=1)
     ann = team.browser("ann")
     request = ann.ask("POST", "jobs/draft", json={"model": team.blob}).get_json()["request"]
@@ -55,7 +55,7 @@ def test_a_job_too_many_is_refused_with_what_to_do(team: Team) -> None:
 
 
 @pytest.mark.parametrize("route", ["uploads", "models"])
-def test_an_upload_too_large_is_refused_before_it_is_read(team: Team, route: str) -> None:
+def test_a_too_large_upload_is_rejected_before_it_is_read(team: Team, route: str) -> None:
     bob = team.browser("bob")
     bound(team, "bob", upload_bytes=SIZE - 1)
     answer = bob.ask("POST", f"{route}?name=a.onnx", data=MODEL_FILE.read_bytes())
@@ -66,7 +66,7 @@ def test_an_upload_too_large_is_refused_before_it_is_read(team: Team, route: str
     assert bob.ask("POST", f"{route}?name=b.npy", data=array(10)).status_code == 429
 
 
-def test_what_unpacks_to_more_than_one_may_is_removed(team: Team) -> None:
+def test_an_archive_that_unpacks_beyond_the_quota_is_removed(team: Team) -> None:
     bob, blobs = team.browser("bob"), team.remote.folder / "blobs"
     before = {path.name for path in blobs.iterdir()}
     file = io.BytesIO()
@@ -79,7 +79,7 @@ def test_what_unpacks_to_more_than_one_may_is_removed(team: Team) -> None:
     assert bob.ask("GET", "account").get_json()["used"]["upload_bytes"] == 0
 
 
-def test_what_others_hold_stays_where_somebody_is_refused(team: Team) -> None:
+def test_a_rejected_upload_keeps_the_file_of_other_holders(team: Team) -> None:
     ann, bob = team.browser("ann"), team.browser("bob")
     file = io.BytesIO()
     np.savez_compressed(file, a=np.zeros(100_000, np.uint8))

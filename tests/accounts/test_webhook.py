@@ -31,7 +31,7 @@ def names(monkeypatch: pytest.MonkeyPatch, *answers: str) -> list[str]:
     return asked
 
 
-def test_what_is_sent_is_signed() -> None:
+def test_webhook_requests_are_signed() -> None:
     with webhook() as hook:
         send_webhook(hook.url, "vp_h_secret", b'{"a": 1}', 7, HERE)
     ((headers, body),) = hook.got
@@ -52,16 +52,14 @@ def test_what_is_sent_is_signed() -> None:
         "[2002:7f00:1::]", "[2001:0:7f00:1::]",
     ],
 )  # fmt: skip
-def test_what_is_not_public_is_not_reached(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_private_addresses_are_not_reached(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_connected", lambda *_: pytest.fail("it connects"))
     with pytest.raises(DeliveryError, match="no public address"):
         send_webhook(f"http://{host}:8000/", "s", b"{}", 1)
 
 
 @pytest.mark.parametrize("address", ["93.184.216.34", "2606:2800:220:1::1", "::ffff:93.184.216.34"])
-def test_what_is_public_is_reached_at_the_address_that_was_checked(
-    address: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_public_host_is_reached_at_the_checked_address(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     connected: list[object] = []
 
     def connect(where: tuple[str, int], _: float) -> None:
@@ -75,14 +73,14 @@ def test_what_is_public_is_reached_at_the_address_that_was_checked(
     assert (asked, connected) == (["rebound.example.org"], [(address, 80)])
 
 
-def test_a_name_with_one_private_address_is_not_reached(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_host_with_any_private_address_is_not_reached(monkeypatch: pytest.MonkeyPatch) -> None:
     names(monkeypatch, "93.184.216.34 10.0.0.1")
     monkeypatch.setattr(module, "_connected", lambda *_: pytest.fail("it connects"))
     with pytest.raises(DeliveryError, match="no public address"):
         send_webhook("http://both.example.org/", "s", b"{}", 1)
 
 
-def test_an_allowed_network_holds_for_mapped_addresses_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_allowed_network_also_applies_to_mapped_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
     names(monkeypatch, "::ffff:10.1.2.3")
     monkeypatch.setattr(module, "_post", lambda *_: 200)
     send_webhook("http://chat.example.org/", "s", b"{}", 1, ["10.1.0.0/16"])
@@ -97,7 +95,7 @@ def test_redirects_are_not_followed() -> None:
         assert (len(hook.got), inner.got) == (1, [])
 
 
-def test_refusals_are_told() -> None:
+def test_rejections_are_reported() -> None:
     with webhook(500) as hook, pytest.raises(DeliveryError, match="answered with 500"):
         send_webhook(hook.url, "s", b"{}", 1, HERE)
     with pytest.raises(DeliveryError, match="refused"):
@@ -125,7 +123,7 @@ def test_a_slow_receiver_is_left(drips: bytes, monkeypatch: pytest.MonkeyPatch) 
         assert time.monotonic() - begun < 3
 
 
-def test_something_else_than_http_is_no_success() -> None:
+def test_an_answer_that_is_not_http_is_a_failure() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def serve() -> None:
@@ -147,7 +145,7 @@ def test_something_else_than_http_is_no_success() -> None:
         "http://a.example/\tz", "http://ä.example/", "http://[::1/", "http://a.example/" + "x" * 1000,
     ],
 )  # fmt: skip
-def test_what_is_no_address_of_a_webhook(url: str) -> None:
+def test_invalid_webhook_addresses_are_rejected(url: str) -> None:
     with pytest.raises(BadParameter, match="webhook"):
         target_of(url)
 

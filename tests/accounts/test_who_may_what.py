@@ -298,7 +298,7 @@ def test_every_route_is_in_the_table(team: Team) -> None:
     assert sorted(routes(team) ^ TABLE.keys()) == []
 
 
-def test_nobody_gets_in(asked: Asked) -> None:
+def test_strangers_are_rejected_by_every_route(asked: Asked) -> None:
     nobody = asked.team.browser()
     shut = {route: asked.by(nobody, route) for route, (needs, _) in TABLE.items() if needs != OPEN}
     assert set(shut.values()) == {401}, shut
@@ -317,7 +317,7 @@ def test_members_do_not_administrate(asked: Asked) -> None:
 
 
 @pytest.mark.parametrize("name", ["bob", "eve"])
-def test_what_is_anothers_is_not_there(asked: Asked, name: str) -> None:
+def test_items_of_other_users_are_not_found(asked: Asked, name: str) -> None:
     browser = asked.team.browser(name)
     mine = [route for route, (needs, whose) in TABLE.items() if whose and (needs == VIEWER or name == "bob")]
     answers = {route: asked.answer(browser, route) for route in mine}
@@ -327,7 +327,7 @@ def test_what_is_anothers_is_not_there(asked: Asked, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["bob", "eve"])
-def test_no_list_tells_of_what_is_anothers(asked: Asked, name: str) -> None:
+def test_no_list_contains_items_of_other_users(asked: Asked, name: str) -> None:
     browser, team = asked.team.browser(name), asked.team
     with team.remote.open().database.write() as connection:
         notify(connection, [team.ids["ann"]], "job_finished", team.job, "ann's", time.time_ns())
@@ -361,7 +361,7 @@ def team_runs(browser: Browser) -> set[str]:
     return {run["id"] for run in browser.ask("GET", "runs").get_json()["runs"]}
 
 
-def test_a_run_is_shared_with_a_project_and_with_everybody(asked: Asked) -> None:
+def test_a_run_is_shared_with_a_project_and_with_all_users(asked: Asked) -> None:
     team, ann, bob, eve = asked.team, *(asked.team.browser(name) for name in ("ann", "bob", "eve"))
     project = asked.subjects["<project>"]
     revision = bob.ask("GET", "runs/changes").get_json()["revision"]
@@ -404,7 +404,7 @@ def test_steps_of_a_run_are_recorded_by_its_owner_and_of_nobodys_by_every_member
     assert forged.status_code == 401
 
 
-def test_a_run_that_an_agent_follows_is_of_its_owner(asked: Asked) -> None:
+def test_a_followed_run_belongs_to_the_owner_of_the_agent(asked: Asked) -> None:
     team, (ann, bob) = asked.team, (asked.team.browser(name) for name in ("ann", "bob"))
     beat = heartbeat(team.site.folder.parent / "far", 0)
     body = {"folder": "0" * 32, "clock_ns": time.time_ns(), "run": "job", "files": [], "grown": []}

@@ -66,7 +66,7 @@ def test_definitions_come_from_a_list_of_attributes() -> None:
     assert definitions["", "words"] == "Table of words."
 
 
-def test_the_page_says_what_a_column_is_where_it_does() -> None:
+def test_column_descriptions_equal_those_of_the_web_ui() -> None:
     of_kernels = field_definitions(view("kernel").answer_type)
     assert define("kernel", "", "total_ns", "ns", of_kernels) == "Sum of the durations of all launches."
     assert define("operator", "", "calls", "count", {}) == "Number of calls in the selected steps."
@@ -127,7 +127,7 @@ def test_single_values_are_named_by_their_path() -> None:
     ],
     ids=["long table", "many tables", "long values", "long arguments", "many values"],
 )
-def test_no_answer_is_over_its_bytes_and_what_is_missing_is_said(body: dict[str, Any]) -> None:
+def test_answers_are_limited_in_size_and_report_what_is_missing(body: dict[str, Any]) -> None:
     answer = shaped(body, limit=200)
     assert len(msgspec.json.encode(answer)) < MAX_BYTES
     assert answer.left_out

@@ -57,7 +57,7 @@ def test_rows_are_sorted_searched_and_filtered(assistant: Assistant) -> None:
     assert names(filters={"is.name": "kernel3"}) == ["kernel3"]
 
 
-def test_one_table_of_several_keeps_its_name_and_definitions(assistant: Assistant) -> None:
+def test_a_single_selected_table_keeps_its_name_and_definitions(assistant: Assistant) -> None:
     assistant.write("run/trace.json", (SAMPLES / "pytorch-h200" / "transformer.pt.trace.json.gz").read_bytes())
     whole = assistant.ask("view", view="kernel", run="run")["tables"]["memory_operations"]
     alone = assistant.ask("view", view="kernel", run="run", table="memory_operations")["tables"]
@@ -73,7 +73,7 @@ def test_parameters_of_a_view_reach_it(assistant: Assistant) -> None:
     assert "group=launch" in grouped["evidence"]["page"]
 
 
-def test_numbers_are_those_of_the_view(assistant: Assistant) -> None:
+def test_numbers_equal_those_of_the_view(assistant: Assistant) -> None:
     file = SAMPLES / "pytorch-h200" / "transformer.pt.trace.json.gz"
     assistant.write("run/trace.json", file.read_bytes())
     cells = columns(assistant.ask("view", view="operator", run="run", limit=MAX_ROWS)["tables"]["rows"])
@@ -125,7 +125,7 @@ def test_events_are_found_by_name_and_lead_to_the_timeline(assistant: Assistant)
     assert event["evidence"]["page"].endswith(f"&win={start - 3_500}~{start + 7_000}&sel=0.{cells['event'][0]}")
 
 
-def test_runs_are_listed_newest_first_and_files_of_one(assistant: Assistant) -> None:
+def test_runs_are_listed_newest_first_with_the_files_of_a_run(assistant: Assistant) -> None:
     for name in ("a/trace.json", "b/rank0.json", "b/rank1.json"):
         assistant.write(name, kineto())
     assistant.write("broken/trace.json", '{"schemaVersion": 1, "traceEvents": [{"ph": "X", ')
@@ -140,7 +140,7 @@ def test_runs_are_listed_newest_first_and_files_of_one(assistant: Assistant) -> 
     }
 
 
-def test_every_view_is_told_of_and_described(assistant: Assistant) -> None:
+def test_every_view_is_listed_and_described(assistant: Assistant) -> None:
     listed = columns(assistant.ask("list_views", limit=MAX_ROWS)["tables"]["views"])
     assert listed["view"] == [view.name for view in all_views()]
     assert all(listed["tells"])
@@ -150,7 +150,7 @@ def test_every_view_is_told_of_and_described(assistant: Assistant) -> None:
 
 
 @pytest.mark.slow
-def test_every_view_of_every_sample_is_bounded_and_says_what_its_numbers_are(assistant: Assistant) -> None:
+def test_every_view_of_every_sample_is_bounded_and_defines_its_numbers(assistant: Assistant) -> None:
     for file in sorted(SAMPLES.rglob("*.json*")):
         if file.is_file():
             assistant.write(f"{file.relative_to(SAMPLES)}", file.read_bytes())
@@ -181,7 +181,7 @@ def test_tools_only_read() -> None:
     assert {tool.route.method for tool in tools().values()} == {"GET"}
 
 
-def test_what_tools_say_of_views_is_true() -> None:
+def test_tool_descriptions_of_views_are_true() -> None:
     catalog = (ROOT / "visualprof/frontend/src/state/catalog.ts").read_text(encoding="utf-8")
     (embedded,) = re.findall(r"EMBEDDED_VIEWS = new Set\(\[(.*?)\]\)", catalog, re.DOTALL)
     assert set(PAGES) == set(re.findall(r'"(\w+)"', embedded))

@@ -130,7 +130,7 @@ def test_over_http_the_token_is_asked_for_and_strangers_are_refused(
 
 
 @pytest.mark.slow
-def test_without_a_token_it_answers_by_the_names_that_were_given(runs: Path) -> None:
+def test_without_a_token_only_configured_host_names_are_answered(runs: Path) -> None:
     async def talk(address: str) -> list[int]:
         async with Client(address) as client:
             return await calls_of_kernels(client)
@@ -145,7 +145,7 @@ def test_without_a_token_it_answers_by_the_names_that_were_given(runs: Path) -> 
 @pytest.mark.parametrize(
     ("module", "state"), [(None, "not installed"), (ModuleType("mcp.server"), "of another version")]
 )
-def test_without_the_package_the_command_says_what_to_install(
+def test_without_the_package_the_command_names_what_to_install(
     module: ModuleType | None,
     state: str,
     runs: Path,

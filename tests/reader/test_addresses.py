@@ -68,7 +68,7 @@ def directory(address: str, cache: Cache) -> Iterator[LogDirectory]:
 
 
 @pytest.mark.parametrize("text", ["runs", "/data/runs", "C:\\runs", "C:/runs", "s3:/bucket", "://x", "", "s3://"])
-def test_a_path_is_no_address(text: str) -> None:
+def test_a_path_is_not_an_address(text: str) -> None:
     assert not is_address(text)
 
 
@@ -78,7 +78,7 @@ def test_a_wrong_address_is_refused(wrong: str) -> None:
         open_store(wrong)
 
 
-def test_files_are_told_by_their_heads(far: Path, cache: Cache) -> None:
+def test_remote_files_are_identified_by_their_first_bytes(far: Path, cache: Cache) -> None:
     (far / "empty.trace.json").touch()
     (far / "notes.txt").write_text("nothing")
     (far / ".hidden.json").write_text('{"traceEvents": []}')
@@ -104,7 +104,7 @@ def _long_profile() -> bytes:
     return gzip.compress(text.encode())
 
 
-def test_a_file_is_parsed_when_somebody_asks_and_its_copy_goes(far: Path, cache: Cache, tmp_path: Path) -> None:
+def test_a_file_is_parsed_on_request_and_its_copy_is_deleted(far: Path, cache: Cache, tmp_path: Path) -> None:
     with directory(address_of(far), cache) as logdir:
         logdir.rescan()
         assert [span.state for span in logdir.listing().runs[0].workers[0].spans] == ["waiting"]
@@ -129,7 +129,7 @@ def test_a_model_is_copied_with_its_weights_when_it_is_opened(far: Path, cache: 
     folder.ensure_local(str(folder.path / "elsewhere.onnx"))  # of another log directory
 
 
-def test_results_of_jobs_say_what_they_are_without_being_opened(far: Path, cache: Cache) -> None:
+def test_results_of_jobs_are_identified_without_opening_them(far: Path, cache: Cache) -> None:
     (far / "job").mkdir()
     (far / "job" / "job.json").write_text("{}")
     folder = RemoteFolder(address_of(far), cache.folder)
@@ -137,7 +137,7 @@ def test_results_of_jobs_say_what_they_are_without_being_opened(far: Path, cache
     assert (folder.path / "job" / "job.json").read_text() == "{}"
 
 
-def test_what_changes_and_goes_is_seen(far: Path, cache: Cache) -> None:
+def test_changed_and_deleted_files_are_noticed(far: Path, cache: Cache) -> None:
     folder = RemoteFolder(address_of(far), cache.folder)
     before = listed(folder)
     write(far / "train" / "rank0.json", 300, 0, 2, 40)
@@ -148,7 +148,7 @@ def test_what_changes_and_goes_is_seen(far: Path, cache: Cache) -> None:
     assert listed(RemoteFolder(address_of(far), cache.folder)).keys() == after.keys()
 
 
-def test_a_file_that_goes_before_it_is_copied_is_said(far: Path, cache: Cache) -> None:
+def test_a_file_deleted_before_its_copy_is_reported(far: Path, cache: Cache) -> None:
     class Slow(RemoteFolder):
         def _copy(self, name: str, version: Version) -> None:
             (far / name).unlink()
@@ -161,7 +161,7 @@ def test_a_file_that_goes_before_it_is_copied_is_said(far: Path, cache: Cache) -
         folder.ensure_local(path)
 
 
-def test_captures_beside_a_recording_are_copied_with_it(far: Path, cache: Cache) -> None:
+def test_captures_next_to_a_recording_are_copied_with_it(far: Path, cache: Cache) -> None:
     captures = far / "capture_traces"
     captures.mkdir()
     shutil.copy(far / "train" / "rank0.json", captures / "graph_capture_rank_0.json")
@@ -178,7 +178,7 @@ def test_captures_beside_a_recording_are_copied_with_it(far: Path, cache: Cache)
     assert not os.path.exists(path)
 
 
-def test_a_file_that_grew_since_it_was_listed_is_not_taken_for_whole(far: Path, cache: Cache) -> None:
+def test_a_file_that_grew_since_it_was_listed_is_not_treated_as_complete(far: Path, cache: Cache) -> None:
     folder = RemoteFolder(address_of(far), cache.folder)
     folder.files()
     path = str(folder.path / "train" / "rank0.json")
@@ -189,7 +189,7 @@ def test_a_file_that_grew_since_it_was_listed_is_not_taken_for_whole(far: Path, 
         pass
 
 
-def test_an_address_that_fails_keeps_what_is_known_and_says_why(far: Path, cache: Cache) -> None:
+def test_a_failing_address_keeps_its_files_and_reports_the_error(far: Path, cache: Cache) -> None:
     folder = RemoteFolder(address_of(far), cache.folder)
     folder.start()
     until(lambda: folder.files() is not None, 10)
@@ -221,7 +221,7 @@ def test_a_large_download_is_asked_for_again(far: Path, cache: Cache, monkeypatc
     assert path.read_bytes() == (far / "train" / "rank0.json").read_bytes()
 
 
-def test_index_reads_what_is_at_an_address(far: Path, cache: Cache, capsys: pytest.CaptureFixture[str]) -> None:
+def test_index_reads_files_at_an_address(far: Path, cache: Cache, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["index", address_of(far), "--workers", "1", "--format", "json"]) == 0
     assert json.loads(capsys.readouterr().out)["read"] == 2
     assert main(["index", address_of(far), "--workers", "1", "--format", "json"]) == 0

@@ -58,7 +58,7 @@ def test_other_content_is_refused_by_name(file: WriteFile, content: bytes) -> No
         read_trace(file(content))
 
 
-def test_a_missing_file_says_so(tmp_path: Path) -> None:
+def test_a_missing_file_is_reported(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match=r"gone\.json: No such file"):
         read_trace(tmp_path / "gone.json")
 
@@ -73,7 +73,7 @@ def test_a_cut_file_keeps_its_whole_events_and_warns(file: WriteFile, kept: floa
     assert "ends in the middle" in trace.meta.warnings[0]
 
 
-def test_a_cut_gzip_file_keeps_what_can_be_unpacked(file: WriteFile) -> None:
+def test_a_truncated_gzip_file_keeps_what_can_be_unpacked(file: WriteFile) -> None:
     packed = gzip.compress(document(*events(5000)).encode())
     trace = read_trace(file(packed[: len(packed) // 2]))
     assert 100 < len(trace.events) < 5000
@@ -124,7 +124,7 @@ def test_bytes_that_are_not_utf8_are_replaced(file: WriteFile) -> None:
 
 @pytest.mark.parametrize("argument", ['"Input Dims": "%s"', '"Input Dims": ["%s"]', '"Input Dims": {"a":\n"%s"}'])
 @pytest.mark.parametrize("damage", [b"\xff\xfe", b"\\q"])
-def test_a_damaged_argument_is_shown_as_far_as_it_can_be(file: WriteFile, argument: str, damage: bytes) -> None:
+def test_a_damaged_argument_is_shown_as_far_as_possible(file: WriteFile, argument: str, damage: bytes) -> None:
     event = '{"ph":"X","cat":"cpu_op","name":"a","pid":1,"tid":1,"ts":10,"dur":5,"args":{%s}}' % (argument % "HERE")
     trace = read_trace(file(document(event, *events(2)).encode().replace(b"HERE", damage)))
     assert len(trace.events) == 3
@@ -143,7 +143,7 @@ def test_wrong_types_lose_the_argument_and_not_the_event(file: WriteFile) -> Non
     assert "1 events have an argument of an unexpected type" in trace.meta.warnings[0]
 
 
-def test_entries_that_are_no_events_are_counted(file: WriteFile) -> None:
+def test_entries_that_are_not_events_are_counted(file: WriteFile) -> None:
     trace = read_trace(file(document(EVENT % (1, 1), "7", '"x"', EVENT % ('"no number"', 1), "null")))
     assert len(trace.events) == 1
     assert "4 entries are not events" in trace.meta.warnings[0]
@@ -162,7 +162,7 @@ def test_missing_fields_are_tolerated(file: WriteFile) -> None:
 
 
 @pytest.mark.parametrize("dur", ["-5", '"NaN"', "null", '"Infinity"'])
-def test_a_duration_that_is_none_makes_an_instant_that_counts_in_no_table(file: WriteFile, dur: str) -> None:
+def test_an_invalid_duration_makes_an_instant_that_no_table_counts(file: WriteFile, dur: str) -> None:
     event = '{"ph":"X","cat":"%s","name":"a","pid":1,"tid":1,"ts":%d,"dur":%s,"args":{"correlation":1}}'
     cats = ("cpu_op", "cuda_runtime", "kernel", "gpu_memcpy")
     events = [event % (cat, ts, time) for cat in cats for ts, time in ((10, dur), (20, "3"))]
@@ -176,7 +176,7 @@ def test_a_duration_that_is_none_makes_an_instant_that_counts_in_no_table(file: 
 
 
 @pytest.mark.parametrize("ts", ['"NaN"', "null"])
-def test_an_event_that_does_not_say_when_it_began_is_left_out_with_a_warning(file: WriteFile, ts: str) -> None:
+def test_an_event_without_a_start_is_dropped_with_a_warning(file: WriteFile, ts: str) -> None:
     memory = '{"ph":"i","cat":"cpu_instant_event","name":"[memory]","pid":1,"tid":1,"ts":%s,"args":{"Bytes":5}}'
     trace = read_trace(file(document(EVENT % (ts, 1), EVENT % (10, 1), memory % ts, memory % 20)))
     assert (trace.span_ns, trace.allocs.ts.tolist()) == ((10_000, 20_000), [20_000])
@@ -224,14 +224,14 @@ def test_numbers_of_the_head_that_cannot_be_are_unknown(file: WriteFile, head: s
 
 
 @pytest.mark.parametrize("number", [10**30, float("inf"), float("nan")])
-def test_what_is_said_in_numbers_that_cannot_be_is_unknown(number: float) -> None:
+def test_impossible_numbers_become_unknown(number: float) -> None:
     builder = TraceBuilder("test")
     builder.describe(rank=number, process_cpu_ratio=number, host="h")
     meta = builder.build().meta
     assert (meta.rank, meta.process_cpu_ratio, meta.host) == (-1, -1.0, "h")
 
 
-def test_two_clocks_in_one_file_are_both_kept(file: WriteFile) -> None:
+def test_two_clocks_in_a_file_are_both_kept(file: WriteFile) -> None:
     later = [EVENT % (1.7e15 + i, i) for i in range(3)]
     trace = read_trace(file(document(*events(3), *later)))
     assert (len(trace.events), trace.meta.warnings) == (6, ())
@@ -354,7 +354,7 @@ def test_any_list_of_objects_gives_a_sound_trace(tmp_path: Path, entries: list[A
         assert "any.json" in error.error  # noqa: PT017 - either outcome is right
 
 
-def test_a_gzip_file_damaged_in_the_middle_keeps_what_stands_before(tmp_path: Path) -> None:
+def test_a_gzip_file_damaged_in_the_middle_keeps_the_part_before(tmp_path: Path) -> None:
     data = bytearray(gzip.compress(document(*events(20_000)).encode()))
     data[len(data) // 2 : len(data) // 2 + 40] = b"\xff" * 40
     path = tmp_path / "damaged.json"
@@ -369,7 +369,7 @@ STRAY = [b'"', b"{", b"[", b"]", b"}", b",", b"\\", b"\xff", b"\n", b"x", b"7", 
 
 @pytest.mark.parametrize("stray", STRAY)
 @pytest.mark.parametrize("place", ["between", "inside", "before"])
-def test_a_stray_byte_takes_one_event_at_most(file: WriteFile, stray: bytes, place: str) -> None:
+def test_a_stray_byte_loses_at_most_one_event(file: WriteFile, stray: bytes, place: str) -> None:
     """2,000 events, in three of which something stands that should not."""
     lines = events(2000)
     for i in (0, 900, 1999):
@@ -383,7 +383,7 @@ def test_a_stray_byte_takes_one_event_at_most(file: WriteFile, stray: bytes, pla
 
 
 @pytest.mark.parametrize("missing", ['"', "{", "}", "[", ":", ","])
-def test_a_missing_byte_takes_one_event_at_most(file: WriteFile, missing: str) -> None:
+def test_a_missing_byte_loses_at_most_one_event(file: WriteFile, missing: str) -> None:
     """Each byte of that kind in an event of two lines is once the one that is missing."""
     good = EVENT.replace("1,", "1,\n").replace('"External', '"Input Dims":[[8,3],[]],"External') % (500, 50)
     for at in (i for i, c in enumerate(good) if c == missing):
@@ -413,7 +413,7 @@ def test_entries_end_where_brackets_outside_of_strings_are_closed(parts: list[st
         assert recovery.entry_ends(text.encode()) == ends
 
 
-def test_the_places_of_damage_are_told(file: WriteFile) -> None:
+def test_positions_of_damage_are_reported(file: WriteFile) -> None:
     lines = events(100)
     text = document(*lines).replace('"ts":200,', '"ts":"200,').replace('"ts":700,', '"ts":{700,')
     places = [text.index(EVENT[:40], text.index(f'"ts":{n * 10},') + 1) for n in (19, 69)]

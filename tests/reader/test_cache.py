@@ -113,7 +113,7 @@ def with_strings(trace: Trace, strings: tuple[str, ...]) -> Trace:
     return replace(trace, strings=strings)
 
 
-def test_what_is_not_there_is_none(cache: Cache) -> None:
+def test_a_missing_entry_gives_none(cache: Cache) -> None:
     assert cache.load("nothing") is None
 
 
@@ -155,13 +155,13 @@ def age(path: Path, seconds: float) -> None:
     os.utime(path, (then, then))
 
 
-def test_the_newest_stays_even_when_it_alone_is_over_the_cap(profile: Path, cache: Cache) -> None:
+def test_the_newest_entry_stays_even_if_it_exceeds_the_limit(profile: Path, cache: Cache) -> None:
     tiny = Cache(cache.folder, max_bytes=1)
     tiny.store(read_trace(profile), "f")
     assert tiny.load("f") is not None
 
 
-def test_what_a_crashed_writer_left_is_cleared_an_hour_later(profile: Path, cache: Cache) -> None:
+def test_leftovers_of_a_crashed_writer_are_removed_after_an_hour(profile: Path, cache: Cache) -> None:
     cache.folder.mkdir()
     (fresh, stale) = (cache.folder / ".a.1.tmp", cache.folder / ".b.2.tmp")
     fresh.touch()
@@ -172,7 +172,7 @@ def test_what_a_crashed_writer_left_is_cleared_an_hour_later(profile: Path, cach
     assert not stale.exists()
 
 
-def test_a_folder_that_cannot_be_written_is_no_error(profile: Path, tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_is_not_an_error(profile: Path, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     cache = Cache(tmp_path / "file" / "cache")
     assert not cache.is_writable()
@@ -180,7 +180,7 @@ def test_a_folder_that_cannot_be_written_is_no_error(profile: Path, tmp_path: Pa
     assert len(open_trace(profile, cache=cache).events) == 3
 
 
-def test_no_temporary_file_stays(profile: Path, cache: Cache) -> None:
+def test_no_temporary_file_remains(profile: Path, cache: Cache) -> None:
     cache.store(read_trace(profile), "f")
     assert [path.suffix for path in cache.folder.iterdir()] == [".vptrace"]
 
@@ -225,7 +225,7 @@ for thread in threads: thread.join()
         subprocess.run([sys.executable, "-c", program, str(cache.folder)], check=True, cwd=ROOT, timeout=60)
 
 
-def test_a_file_with_one_wrong_bit_counts_as_absent(profile: Path, cache: Cache) -> None:
+def test_a_file_with_a_wrong_bit_counts_as_missing(profile: Path, cache: Cache) -> None:
     """Every tenth byte, so header, columns and what stands between them."""
     open_trace(profile, cache=cache)
     fingerprint = Source(profile).fingerprint()

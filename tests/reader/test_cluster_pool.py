@@ -114,7 +114,7 @@ def test_a_file_that_ends_its_worker_fails_alone_and_the_rest_of_its_batch_is_re
     assert site.pool.lost_batches == 2
 
 
-def test_a_huge_file_is_a_batch_of_its_own(site: Site) -> None:
+def test_a_huge_file_is_a_separate_batch(site: Site) -> None:
     site.add(*(f"f{number}" for number in range(30)))
     site.add("huge", size=1 << 30)
     site.add(*(f"g{number}" for number in range(30)))
@@ -122,7 +122,7 @@ def test_a_huge_file_is_a_batch_of_its_own(site: Site) -> None:
     assert ["huge"] in site.cluster.batches
 
 
-def test_nobody_hears_of_a_cancelled_file(site: Site) -> None:
+def test_a_canceled_file_is_not_reported(site: Site) -> None:
     site.add("a", "b", "c", "d", "e", "f")
     site.pool.cancel("a")
     site.pool.cancel("f")
@@ -130,14 +130,14 @@ def test_nobody_hears_of_a_cancelled_file(site: Site) -> None:
     assert site.ear.outcomes.keys() == {"b", "c", "d", "e"}
 
 
-def test_a_file_that_somebody_waits_for_is_next(site: Site) -> None:
+def test_a_requested_file_is_read_next(site: Site) -> None:
     site.add(*(f"f{number}" for number in range(10)))
     site.pool.prioritize("f9")
     site.cluster.work()
     assert ["f9"] in site.cluster.batches[4:6]
 
 
-def test_a_worker_that_does_not_see_the_file_says_so(site: Site) -> None:
+def test_a_worker_that_cannot_see_the_file_reports_it(site: Site) -> None:
     site.add("a")
     (site.folder / "a").unlink()
     site.cluster.work()
@@ -153,7 +153,7 @@ def test_a_worker_that_fails_otherwise_names_the_cause(site: Site) -> None:
     assert "No module named 'visualprof'" in site.ear.outcomes["a"].error
 
 
-def test_closing_ends_what_runs(site: Site) -> None:
+def test_closing_stops_running_work(site: Site) -> None:
     site.add("a")
     future = site.cluster.tasks[0][0]
     site.pool.close()
@@ -162,7 +162,7 @@ def test_closing_ends_what_runs(site: Site) -> None:
     assert not site.ear.outcomes
 
 
-def test_who_is_told_may_wait_for_another_who_asks_the_pool(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_callback_may_wait_for_another_user_of_the_pool(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """A log directory tells the pool what is urgent while it holds the lock that a finished file waits for."""
     waited: list[bool] = []
 

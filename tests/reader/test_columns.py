@@ -78,7 +78,7 @@ def test_events_are_ordered_by_track_and_time_the_longer_first(events: list[Even
 
 
 @given(st.lists(st.integers(0, 5)), st.sampled_from([6, 70_000]))
-def test_rows_are_grouped_as_they_stand(groups: list[int], number: int) -> None:
+def test_grouping_keeps_the_order_of_rows(groups: list[int], number: int) -> None:
     order, first = both(lambda: group_rows(np.array(groups, np.int32), number))
     assert order.tolist() == sorted(range(len(groups)), key=groups.__getitem__)
     assert first[:7].tolist() == [sum(g < i for g in groups) for i in range(7)]
@@ -112,7 +112,7 @@ def test_lanes_past_the_last_share_it() -> None:
     assert depth.tolist() == [*range(65_536), *[65_535] * (n - 65_536)]
 
 
-def test_a_lane_is_taken_again_when_it_is_free() -> None:
+def test_a_free_lane_is_reused() -> None:
     # a 0-10, b 5-15 beside it, c 6-8 in b below it, d 11-20 where a was
     parent, depth = both(lambda: nest(np.array([0, 5, 6, 11]), np.array([10, 15, 8, 20]), np.array([0, 4])))
     assert parent.tolist() == [-1, -1, 1, -1]
@@ -151,7 +151,7 @@ def test_a_level_has_an_entry_for_each_bucket_in_which_events_of_a_lane_start(ev
 
 
 @given(some_events(), st.lists(st.tuples(st.integers(-1, TRACKS - 1), st.integers(-2, 40)), max_size=20))
-def test_the_innermost_event_at_a_time_is_the_last_begun_of_those_that_cover_it(
+def test_the_innermost_event_is_the_last_started_one_that_covers_the_time(
     events: list[Event], places: list[tuple[int, int]]
 ) -> None:
     rows, first, parent, _ = nested([e for e in events if 0 <= e[0] <= 30])
@@ -172,9 +172,7 @@ def test_the_innermost_event_at_a_time_is_the_last_begun_of_those_that_cover_it(
 
 
 @given(st.lists(st.integers(0, 60)), st.lists(st.tuples(st.integers(0, 50), st.integers(0, 20)), min_size=1))
-def test_a_time_is_held_by_the_last_step_that_has_begun_until_it_ends(
-    times: list[int], steps: list[tuple[int, int]]
-) -> None:
+def test_a_time_belongs_to_the_last_started_step_until_it_ends(times: list[int], steps: list[tuple[int, int]]) -> None:
     start, dur = np.array(sorted(steps), np.int64).T
     (held,) = both(lambda: (_steps_at_times(np.array(times, np.int64), start, start + dur),))
     for time, step in zip(times, held.tolist(), strict=True):
@@ -201,7 +199,7 @@ def test_deep_stacks_are_climbed(depth: int) -> None:
 
 
 @given(st.lists(st.tuples(st.integers(1, 5), st.booleans()), max_size=40))
-def test_nearest_ancestors_are_those_that_climbing_finds(events: list[tuple[int, bool]]) -> None:
+def test_nearest_ancestors_equal_those_found_by_climbing(events: list[tuple[int, bool]]) -> None:
     parent = np.array([max(-1, i - back) for i, (back, _) in enumerate(events)], np.int32)
     wanted = np.array([good for _, good in events], bool)
     rows = np.arange(-1, len(events), dtype=np.int32)
@@ -216,7 +214,7 @@ _places = st.tuples(st.sampled_from([0, 1, 512, 1 << 48, 2**63, NO_ADDRESS - 1, 
 
 
 @given(st.lists(_places, max_size=40))
-def test_the_next_event_of_an_address_is_the_first_one_behind_it(places: list[tuple[int, int]]) -> None:
+def test_the_next_event_at_an_address_is_the_first_later_one(places: list[tuple[int, int]]) -> None:
     addr, device = np.array([a for a, _ in places], np.uint64), np.array([d for _, d in places], np.int32)
     (after,) = both(lambda: (next_event_at_address(addr, device),))
     later = [next((j for j in range(i + 1, len(places)) if places[j] == at), -1) for i, at in enumerate(places)]

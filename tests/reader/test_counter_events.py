@@ -38,7 +38,7 @@ def with_counters(path: Path, folder: Path) -> Path:
 
 @pytest.mark.parametrize("name", TRACES)
 @pytest.mark.parametrize("ticks", [50, 2000])
-def test_the_agents_own_counters_leave_the_format_as_it_is(name: str, ticks: int, tmp_path: Path) -> None:
+def test_counters_of_the_agent_do_not_change_the_format(name: str, ticks: int, tmp_path: Path) -> None:
     """As the agent adds them: to an object at its start, where they fill the head that formats are told by."""
     origin, path = 1_795_147_594_532_800_000, tmp_path / "timeline.json"
     path.write_bytes(gzip.decompress((SAMPLES / name).read_bytes()))

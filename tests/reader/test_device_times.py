@@ -99,7 +99,7 @@ def test_kernels_that_overlap_partly_or_start_together_keep_their_durations(writ
     assert sorted(kernel_spans(read_trace(write(launches(together))))) == sorted(together)
 
 
-def test_kernels_of_one_launch_may_run_at_the_same_time(write: Write) -> None:
+def test_kernels_of_a_launch_may_overlap(write: Write) -> None:
     events = launches(GOOD)
     events.append(event("kernel", "k", 130, 10, correlation=2, device=0, stream=7))
     trace = read_trace(write(events))
@@ -136,7 +136,7 @@ def test_reported_kernels_before_their_launch() -> None:
     assert answer("launch", path)["launch_delay_ns"] is None
 
 
-def test_reported_kernels_one_day_early() -> None:
+def test_kernels_reported_a_day_early_are_shifted() -> None:
     path = case("33-kernels-one-day-early/trace.json")
     trace = read_trace(path)
     assert trace.span_ns[1] - trace.span_ns[0] == 2990 * US

@@ -55,7 +55,7 @@ def set_age(path: Path, age_s: float) -> None:
     os.utime(path, (then, then))
 
 
-def test_what_an_earlier_server_read_is_ready_at_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_read_by_an_earlier_server_are_ready_immediately(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     looked: list[str] = []
     monkeypatch.setattr(directory, "examine", lambda file: looked.append(file.name) or Verdict("other"))
     second = Server(folder)
@@ -67,7 +67,7 @@ def test_what_an_earlier_server_read_is_ready_at_once(folder: Path, monkeypatch:
     assert not second.parser.waiting
 
 
-def test_only_what_changed_meanwhile_is_read(folder: Path) -> None:
+def test_only_files_changed_meanwhile_are_read(folder: Path) -> None:
     write(folder / "runs" / "a.json", profile(2))
     write(folder / "runs" / "new.json", profile())
     (folder / "runs" / "c.json").unlink()
@@ -87,7 +87,7 @@ def test_a_trace_that_is_gone_from_the_cache_is_read_again(folder: Path) -> None
     assert second.parser.hurried == ["a.json"]
 
 
-def test_a_failure_that_is_no_fault_of_the_file_is_forgotten(folder: Path) -> None:
+def test_a_failure_not_caused_by_the_file_is_forgotten(folder: Path) -> None:
     write(folder / "runs" / "a.json", profile(2))
     Server(folder).parser.end("a.json", Failure("a.json: not enough memory", "", 500, "MemoryError"))
     assert list(Server(folder).parser.waiting.values()) == ["a.json"]
@@ -113,7 +113,7 @@ def test_lines_of_files_that_are_gone_do_not_pile_up(folder: Path, monkeypatch: 
     assert Server(folder).states() == {"a.json": "ready", "b.json": "failed", "c.json": "ready"}
 
 
-def test_what_is_known_of_folders_that_nobody_opens_is_deleted(folder: Path) -> None:
+def test_entries_of_unused_folders_are_deleted(folder: Path) -> None:
     (own,) = (folder / "cache").glob("*.vpknown")
     for name, age_days in (("old", 61), ("recent", 59)):
         path = own.with_stem(name)

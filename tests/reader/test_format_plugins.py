@@ -137,7 +137,7 @@ def test_a_run_is_named_without_the_suffix_of_its_format(plugins: Path, logdir: 
     assert program_with(plugins, RUNS, str(logdir)).stdout == "stacks\n"
 
 
-def test_a_file_with_the_suffix_of_a_format_that_is_none_is_worth_a_word(plugins: Path, logdir: Path) -> None:
+def test_an_invalid_file_with_the_suffix_of_a_format_is_mentioned(plugins: Path, logdir: Path) -> None:
     (logdir / "stacks.folded").write_text("nothing of that kind")
     result = program_with(plugins, COMMAND, "view", "operator", str(logdir))
     assert result.returncode != 0

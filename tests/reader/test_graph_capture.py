@@ -47,7 +47,7 @@ def above(trace: Trace, row: int) -> list[str]:
     return names
 
 
-def test_kernels_belong_to_what_launched_them_in_the_capture(tmp_path: Path) -> None:
+def test_kernels_belong_to_the_operators_that_launched_them_in_the_capture(tmp_path: Path) -> None:
     trace = joined(tmp_path, replay(names_of(2), batch=4), {"graph_capture_rank_0.json": capture(2, batch=4)})
     assert owners(trace) == [(ran, operator) for _ in range(2) for operator, ran in LAYER]
     found = launches(trace)
@@ -91,7 +91,7 @@ def test_pieces_alike_take_turns(tmp_path: Path) -> None:
     assert of(short)["columns"]["note"] == ["it is one of 3 graphs alike, and not known which"]
 
 
-def test_whole_and_piecewise_graphs_of_one_batch_are_told_apart(tmp_path: Path) -> None:
+def test_whole_and_piecewise_graphs_of_a_batch_are_distinguished(tmp_path: Path) -> None:
     """vLLM's FULL_AND_PIECEWISE: decode is one graph, with prefill the attention runs between pieces of it."""
     pieces = [("qkv", "gemm"), ("out", "gemm"), ("norm", "rms")]
     captured = [event for i in range(2) for event in capture(1, at=1000 + 500 * i, layer=pieces[1:])]
@@ -188,7 +188,7 @@ def test_streams_side_by_side_are_matched_by_name(tmp_path: Path) -> None:
     assert of(trace)["columns"]["match"] == ["reordered"]
 
 
-def test_a_capture_without_names_goes_by_order_and_says_so(tmp_path: Path) -> None:
+def test_a_capture_without_names_is_matched_by_order_with_a_warning(tmp_path: Path) -> None:
     trace = joined(tmp_path, replay(names_of(3)), {"a.json": capture(3, named=False)})
     assert [op for _, op in owners(trace)] == [operator for _ in range(3) for operator, _ in LAYER]
     assert of(trace)["columns"]["match"] == ["unnamed"]
@@ -209,7 +209,7 @@ def test_a_capture_without_names_of_another_length_or_order_is_refused(tmp_path:
     ]
 
 
-def test_a_capture_without_names_of_another_model_of_one_operator_is_refused(tmp_path: Path) -> None:
+def test_an_unnamed_capture_of_another_model_is_rejected(tmp_path: Path) -> None:
     """Every kernel comes from `aten::mm` then; that one operator with one shape ran three is what gives it away."""
     other = capture(4, batch=8, named=False, layer=[("aten::mm", "")] * 3)
     for event in other:
@@ -221,7 +221,7 @@ def test_a_capture_without_names_of_another_model_of_one_operator_is_refused(tmp
     ]
 
 
-def test_what_is_not_sure_is_said_of_a_match(tmp_path: Path) -> None:
+def test_an_uncertain_match_is_reported(tmp_path: Path) -> None:
     layers = names_of(8)
     layers[4] = "new"
     found = of(joined(tmp_path / "partial", replay(layers), {"a.json": capture(8)}))
@@ -249,7 +249,7 @@ def test_a_recording_may_hold_its_own_capture(tmp_path: Path) -> None:
     assert of(other)["columns"]["note"] == ["run.json, run: it has 9 kernels, and the launch 6"]
 
 
-def test_a_list_of_captures_is_no_capture(tmp_path: Path) -> None:
+def test_a_list_of_captures_is_not_a_capture(tmp_path: Path) -> None:
     details = tmp_path / "capture_traces" / "execution_details.json"
     details.parent.mkdir()
     details.write_text(json.dumps([{"file": "a.json", "batch_size": 2, "mode": "FULL"}]))
@@ -258,7 +258,7 @@ def test_a_list_of_captures_is_no_capture(tmp_path: Path) -> None:
     assert [file.file for file in files(tmp_path) if examine(file).kind != "other"] == ["run.json"]
 
 
-def test_launches_without_kernels_are_said(tmp_path: Path) -> None:
+def test_launches_without_kernels_are_reported(tmp_path: Path) -> None:
     """A driver's call inside the runtime's is one launch with it, whichever has the kernels."""
     empty = span("cuda_runtime", "cudaGraphLaunch", 300, 5, correlation=9)
     driver = span("cuda_driver", "cuGraphLaunch", 102, 2, correlation=8)
@@ -270,7 +270,7 @@ def test_launches_without_kernels_are_said(tmp_path: Path) -> None:
     assert not view("captured").needs(alone)
 
 
-def test_a_copy_in_a_capture_is_no_kernel(tmp_path: Path) -> None:
+def test_a_copy_in_a_capture_is_not_a_kernel(tmp_path: Path) -> None:
     captured = capture(1, named=False)
     captured[2]["name"] = "cudaMemcpyAsync"
     found = of(joined(tmp_path, replay(names_of(1)), {"a.json": captured}))
@@ -305,7 +305,7 @@ def test_without_a_capture_the_block_that_repeats_is_marked_and_owns_nothing(tmp
 
 
 @pytest.mark.parametrize("label", ["execute_", "execute_x_context", "step[DECODE bs=", "step[bs=99999999999999999999]"])
-def test_malformed_annotations_say_no_batch(tmp_path: Path, label: str) -> None:
+def test_malformed_annotations_give_no_batch(tmp_path: Path, label: str) -> None:
     recording = [span("user_annotation", label, 90, 40), *replay(names_of(2))]
     found = of(joined(tmp_path, recording, {"a.json": capture(2, batch=4)}))
     assert found["columns"]["match"] == ["exact"]
@@ -315,7 +315,7 @@ def files(folder: Path) -> list[LogFile]:
     return [file for file in walk(roots([folder])[0]) if isinstance(file, LogFile)]
 
 
-def test_captures_are_no_runs_and_change_what_they_belong_to(tmp_path: Path) -> None:
+def test_captures_are_not_runs_and_change_their_recording(tmp_path: Path) -> None:
     recording = put(tmp_path / "run" / "rank0.json", replay(names_of(2)))
     before = recording_fingerprint(recording)
     (first,) = files(tmp_path)
@@ -390,7 +390,7 @@ def test_vllms_join_does_not_need_the_names(vllm: Path) -> None:
     assert owners(unnamed) == exact
 
 
-def test_a_capture_that_does_not_end_is_said_and_the_others_are_used(tmp_path: Path) -> None:
+def test_an_incomplete_capture_is_reported_and_the_others_are_used(tmp_path: Path) -> None:
     begun = span("cuda_runtime", "hipStreamBeginCapture", -20, 1)
     found = joined(tmp_path, replay(names_of(2)), {"a.json": [begun, *capture(2)]})
     assert found.meta.warnings == ("a.json: the capture of a graph does not end in it",)

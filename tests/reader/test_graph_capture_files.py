@@ -34,14 +34,14 @@ def test_a_captured_file_is_a_worker_of_its_folder(name: str, run: str, worker: 
     assert (found.run, found.worker, found.stamp, found.rank) == (run, worker, stamp, rank)
 
 
-def test_monitors_of_other_hosts_are_recordings_too() -> None:
+def test_monitors_of_other_hosts_are_recordings() -> None:
     assert [recording_kind(w) for w in ("monitor", "monitor_node8", "timeline", "rank0")] == ["monitor"] * 2 + [
         "timeline",
         "",
     ]
 
 
-def test_rank_and_host_are_taken_where_the_format_tells_none(write: Write) -> None:
+def test_rank_and_host_come_from_the_file_name_if_the_format_has_none(write: Write) -> None:
     facts: dict[str, Any] = {"rank": 3, "world_size": 8, "host": "node7", "clock_origin_ns": 5, "align_time": True}
     meta = read_trace(write([OP], baseTimeNanoseconds=WHEN_NS, visualprof=facts)).meta
     assert (meta.rank, meta.world_size, meta.host, meta.clock_origin_ns) == (3, 8, "node7", WHEN_NS)
@@ -70,7 +70,7 @@ def test_a_list_of_onnxruntime_in_an_object_is_read_and_dated(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(("user", "inner"), [(5, Category.OPTIMIZER), (1, Category.ANNOTATION)])
-def test_steps_of_megengine_are_those_that_capture_marked(tmp_path: Path, user: int, inner: Category) -> None:
+def test_steps_of_megengine_are_those_marked_by_capture(tmp_path: Path, user: int, inner: Category) -> None:
     """Steps 7 and 8 of 10 us with a backward pass at 2-4; `step` at 5-6 is the optimizer's, at 1-6 the user's."""
     spans = [(f"ProfilerStep#{7 + i}", 10 * i, 10) for i in range(2)] + [("AfterTheStep 9", 20, 5)]
     spans += [row for i in range(2) for row in (("backward", 10 * i + 2, 2), ("step", 10 * i + user, 6 - user))]

@@ -62,7 +62,7 @@ def test_whole_files_give_all_their_bytes(data: bytes, plain: bytes, size: int) 
 
 @pytest.mark.usefixtures("engine")
 @pytest.mark.parametrize("cut", [1, 4, 8, 12, 1000])
-def test_a_cut_file_gives_what_can_be_unpacked(cut: int) -> None:
+def test_a_truncated_file_gives_what_can_be_unpacked(cut: int) -> None:
     plain, fault = unpacked(PACKED[:-cut], 65_536)
     assert fault is None
     assert TEXT.startswith(plain)
@@ -75,7 +75,7 @@ def test_a_cut_file_gives_what_can_be_unpacked(cut: int) -> None:
     ("at", "fault"),
     [(-8, "incorrect data check"), (-1, "incorrect length check"), (2, "unknown compression method")],
 )
-def test_damage_is_told_after_all_that_stands_before(at: int, fault: str) -> None:
+def test_damage_is_reported_after_the_data_before_it(at: int, fault: str) -> None:
     damaged = bytearray(PACKED)
     damaged[at] ^= 0x41
     assert unpacked(bytes(damaged), 65_536) == (TEXT if at < 0 else b"", fault)
@@ -107,7 +107,7 @@ def _flipped(data: bytes, rng: random.Random, flips: int) -> bytes:
 
 
 @pytest.mark.usefixtures("engine")
-def test_the_head_of_a_damaged_file_is_what_stands_before_the_damage(tmp_path: Path) -> None:
+def test_the_head_of_a_damaged_file_ends_at_the_damage(tmp_path: Path) -> None:
     path = tmp_path / "f.json.gz"
     path.write_bytes(PACKED[:2000] + b"\xff" * 50)
     head = Source(path).head()
@@ -119,7 +119,7 @@ def test_the_head_of_a_damaged_file_is_what_stands_before_the_damage(tmp_path: P
 
 
 @pytest.mark.usefixtures("engine")
-def test_what_unpacks_to_more_than_a_profile_can_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unpacking_stops_at_the_maximum_size_of_a_profile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("visualprof.reader.source.ALWAYS_ALLOWED_BYTES", 1 << 20)
     path = tmp_path / "bomb.json.gz"
     path.write_bytes(gzip.compress(bytes(30 << 20)))
@@ -163,7 +163,7 @@ def test_pieces_are_made_ahead_in_order_and_a_fault_comes_last() -> None:
     assert made == [*range(1, 50), 0]
 
 
-def test_a_reader_who_stops_early_ends_the_thread_and_closes_what_makes_the_pieces() -> None:
+def test_stopping_early_ends_the_thread_and_closes_the_source() -> None:
     made: list[int] = []
     before = threading.active_count()
     pieces: Iterator[int] = gzipped.read_ahead(numbers(1_000_000, made))

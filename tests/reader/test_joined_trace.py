@@ -137,7 +137,7 @@ def captures() -> dict[str, list[dict[str, object]]]:
     return {"a.json": capture(2, batch=4), "b.json": capture(8), "c.json": capture(1)}
 
 
-def test_links_and_launches_are_those_of_the_twin(tmp_path: Path) -> None:
+def test_links_and_launches_equal_those_of_the_fallback(tmp_path: Path) -> None:
     path = put(tmp_path / "run.json", various())
     compiled, twin = read_trace(path), in_python(lambda: read_trace(path))
     assert_same(compiled.links, twin.links)
@@ -157,7 +157,7 @@ def test_from_the_cache_all_columns_are_the_same(tmp_path: Path) -> None:
     assert_same(trace.with_columns(), twin)
 
 
-def test_what_is_inside_is_worked_out_when_asked(tmp_path: Path) -> None:
+def test_contents_of_launches_are_computed_on_demand(tmp_path: Path) -> None:
     recording = various()
     trace = joined(tmp_path, recording, captures())
     assert isinstance(trace, JoinedTrace)

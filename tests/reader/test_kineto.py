@@ -141,7 +141,7 @@ def test_forward_and_backward_are_linked_within_a_process(write: Write) -> None:
     assert links.kind.tolist() == [LinkKind.FWDBWD] * 2
 
 
-def test_the_span_of_the_recording_is_a_session_and_no_event_of_the_overview(write: Write) -> None:
+def test_the_span_of_the_recording_is_a_session_and_not_in_the_overview(write: Write) -> None:
     span = {"ph": "X", "cat": "Trace", "name": "PyTorch Profiler (0)", "pid": "Spans", "tid": "x", "ts": 0, "dur": 900}
     path = write([span, op(ts=100, dur=50)])
     trace = read_trace(path)
@@ -153,7 +153,7 @@ def test_the_span_of_the_recording_is_a_session_and_no_event_of_the_overview(wri
     assert overview["average_step"]["total_ns"] == 50_000  # the operator's; the window around it is no work
 
 
-def test_mtia_requests_are_copies_and_waits_are_no_kernels(write: Write) -> None:
+def test_mtia_requests_are_copies_and_waits_are_not_kernels(write: Write) -> None:
     names = {"dma_request": 30, "event_wait": 20, "event_record": 1, "pe_exe": 40}
     events = [
         kernel(100 * i, 0, dur, name, 5, size=6000) | {"cat": "mtia_ccp_events"}
@@ -187,7 +187,7 @@ def test_streams_and_projected_annotations_are_tracks_of_their_own(write: Write)
     assert sorted(t.kind for t in trace.tracks) == [TrackKind.THREAD, TrackKind.STREAM, TrackKind.GPU_ANNOTATION]
 
 
-def test_categories_are_told_by_category_and_name(write: Write) -> None:
+def test_categories_follow_from_category_and_name(write: Write) -> None:
     names = {
         "aten::mm": Category.OP, "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__": Category.DATALOADER,
         "nccl:all_reduce": Category.COMM, "record_param_comms": Category.COMM, "ProfilerStep#3": Category.STEP,
@@ -280,7 +280,7 @@ def test_a_bare_list_of_events_is_read(tmp_path: Path) -> None:
     assert (read_trace(path).meta.format, len(read_trace(path).events)) == ("kineto", 1)
 
 
-def test_devices_and_rank_are_told(write: Write) -> None:
+def test_devices_and_rank_are_read(write: Write) -> None:
     device = {"id": 0, "name": "A100", "totalGlobalMem": 42, "computeMajor": 8, "computeMinor": 0, "numSms": 108}
     distributed = {"rank": 3, "world_size": 8, "backend": "nccl"}
     trace = read_trace(write([kernel(1, 1)], distributedInfo=distributed, deviceProperties=[device]))

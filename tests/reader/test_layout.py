@@ -130,5 +130,5 @@ def test_numbers_in_names_sort_as_numbers() -> None:
         ("rank0", ""),
     ],
 )
-def test_recordings_of_one_process_are_no_ranks(worker: str, kind: str) -> None:
+def test_recordings_of_one_process_are_not_ranks(worker: str, kind: str) -> None:
     assert recording_kind(worker) == kind

@@ -38,7 +38,7 @@ def test_a_run_is_named_by_its_folder(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="links need a right")
-def test_what_is_not_really_below_the_log_directory_is_not_live(tmp_path: Path) -> None:
+def test_a_folder_outside_the_log_directory_is_not_live(tmp_path: Path) -> None:
     elsewhere, logs = tmp_path / "elsewhere", tmp_path / "logs"
     heartbeat(elsewhere / "run", 0)
     (logs / "linked").mkdir(parents=True)
@@ -52,7 +52,7 @@ def test_what_is_not_really_below_the_log_directory_is_not_live(tmp_path: Path) 
     assert list(found(tmp_path / "logs2")) == ["run"]
 
 
-def test_other_hidden_folders_and_what_is_in_a_live_one_stay_hidden(tmp_path: Path) -> None:
+def test_other_hidden_folders_and_contents_of_live_folders_stay_hidden(tmp_path: Path) -> None:
     heartbeat(tmp_path / "run", 0)
     (tmp_path / "run" / ".other").mkdir()
     (tmp_path / "run" / ".live" / "trace.json").write_text('{"traceEvents": []}')
@@ -60,7 +60,7 @@ def test_other_hidden_folders_and_what_is_in_a_live_one_stay_hidden(tmp_path: Pa
     assert scan_profiles([tmp_path]).runs == ()
 
 
-def test_a_run_is_listed_while_anything_of_it_is_there() -> None:
+def test_a_run_is_listed_while_any_of_its_files_exists() -> None:
     runs, live = RunIndex(), RunExtras(ROOT, 7, "/logs/run/.live")
     span = new_span(
         LogFile(
@@ -96,7 +96,7 @@ def test_a_run_is_listed_while_anything_of_it_is_there() -> None:
     assert (runs.listing().runs, runs.changes(before).removed) == ((), ("run",))
 
 
-def test_a_process_that_begins_to_listen_is_told_and_its_heartbeats_are_not(tmp_path: Path) -> None:
+def test_a_new_listener_is_reported_and_its_heartbeats_are_not(tmp_path: Path) -> None:
     told: list[str] = []
     for name in ("run/.live", "run/.live/rank0.json", "run/rank0.steps.bin", "run/.other", "run/rank0.json"):
         watcher = Watcher([tmp_path], partial(told.append, name))

@@ -115,7 +115,7 @@ def profile(events: int = 1) -> str:
     return json.dumps({"schemaVersion": 1, "traceEvents": [each] * events})
 
 
-def test_what_many_files_have_in_common_is_kept_once() -> None:
+def test_data_shared_by_many_files_is_stored_once() -> None:
     views = [
         Summary(
             fingerprint=str(i),
@@ -185,7 +185,7 @@ def test_strangers_are_listed_with_the_reason(logs: Fixture) -> None:
     assert not skipped.error.startswith("notes.json")
 
 
-def test_an_empty_file_grows_and_opens_by_itself(logs: Fixture) -> None:
+def test_an_empty_file_grows_and_opens_automatically(logs: Fixture) -> None:
     logs.write("a.json", "", age_s=10)
     span = logs.spans()["a.json"]
     assert span.state == "growing"
@@ -199,9 +199,7 @@ def test_an_empty_file_grows_and_opens_by_itself(logs: Fixture) -> None:
 
 
 @pytest.mark.parametrize(("content", "text"), [("", "empty"), ('{"schemaVersion": 1, "dev', "ends in the middle")])
-def test_what_ends_before_its_format_and_does_not_change_is_not_being_written(
-    logs: Fixture, content: str, text: str
-) -> None:
+def test_an_unchanging_file_without_a_format_is_not_growing(logs: Fixture, content: str, text: str) -> None:
     logs.write("a.json", content, age_s=600)
     span = logs.spans()["a.json"]
     assert span.state == "failed"
@@ -226,7 +224,7 @@ def test_a_file_cut_short_grows_and_opens_when_completed(logs: Fixture) -> None:
     assert logs.states() == {"a.json": "ready"}
 
 
-def test_a_failed_file_is_tried_again_when_it_changes(logs: Fixture) -> None:
+def test_a_failed_file_is_retried_when_it_changes(logs: Fixture) -> None:
     logs.write("a.json")
     logs.spans()
     logs.parser.end("a.json", Failure("broken", ""))
@@ -236,7 +234,7 @@ def test_a_failed_file_is_tried_again_when_it_changes(logs: Fixture) -> None:
     assert logs.states() == {"a.json": "waiting"}
 
 
-def test_a_stranger_that_becomes_a_profile_is_shown(logs: Fixture) -> None:
+def test_an_unknown_file_that_becomes_a_profile_is_shown(logs: Fixture) -> None:
     logs.write("a.json", "{}")
     assert logs.states() == {}
     logs.write("a.json")
@@ -268,7 +266,7 @@ def test_the_late_result_of_an_old_parse_is_ignored(logs: Fixture) -> None:
     assert logs.states() == {"a.json": "waiting"}
 
 
-def test_a_deleted_file_and_its_run_are_gone(logs: Fixture) -> None:
+def test_a_deleted_file_and_its_run_disappear(logs: Fixture) -> None:
     path = logs.write("run/a.json")
     logs.spans()
     path.unlink()
@@ -297,7 +295,7 @@ def test_a_file_that_just_changed_is_shown_but_not_parsed_yet(tmp_path: Path) ->
     assert logs.parser.waiting
 
 
-def test_a_file_with_a_time_in_the_future_settles_too(tmp_path: Path) -> None:
+def test_a_file_with_a_time_in_the_future_settles(tmp_path: Path) -> None:
     logs = Fixture(tmp_path, settle_s=0.2)
     logs.write("a.json", age_s=-1000)
     logs.spans()
@@ -307,7 +305,7 @@ def test_a_file_with_a_time_in_the_future_settles_too(tmp_path: Path) -> None:
     assert logs.parser.waiting
 
 
-def test_the_newest_file_is_parsed_first_and_a_wanted_one_before(logs: Fixture) -> None:
+def test_a_requested_file_is_parsed_first_then_the_newest(logs: Fixture) -> None:
     logs.write("old.json", age_s=1000)
     logs.write("new.json", age_s=10)
     spans = logs.spans()
@@ -316,7 +314,7 @@ def test_the_newest_file_is_parsed_first_and_a_wanted_one_before(logs: Fixture) 
     assert logs.parser.hurried == ["old.json"]
 
 
-def test_ranks_in_a_folder_are_workers_of_one_run(logs: Fixture) -> None:
+def test_ranks_in_a_folder_are_workers_of_the_same_run(logs: Fixture) -> None:
     for rank in (0, 2, 10):
         logs.write(f"ddp/rank{rank}.json")
     logs.spans()
@@ -435,7 +433,7 @@ def eventually(condition: Callable[[], bool], within_s: float = 10.0) -> bool:
 
 
 @pytest.mark.parametrize("events", [True, False])
-def test_it_watches_by_itself(tmp_path: Path, events: bool) -> None:
+def test_changes_are_watched_automatically(tmp_path: Path, events: bool) -> None:
     parser = FakeParser()
     (tmp_path / "runs").mkdir()
     scan_s = (60.0, 60.0) if events else (0.1, 0.1)
@@ -500,7 +498,7 @@ def died() -> Failure:
     return Failure("a.json: the process that read it was ended by SIGKILL", "", 500, "ProcessDied")
 
 
-def test_a_file_whose_process_died_is_tried_once_more(logs: Fixture) -> None:
+def test_a_file_whose_process_died_is_retried_once(logs: Fixture) -> None:
     logs.write("a.json")
     logs.spans()
     logs.parser.end("a.json", died())
@@ -510,7 +508,7 @@ def test_a_file_whose_process_died_is_tried_once_more(logs: Fixture) -> None:
     assert not logs.parser.waiting
 
 
-def test_what_failed_for_no_fault_of_its_own_is_read_again_on_request(logs: Fixture) -> None:
+def test_a_failure_not_caused_by_the_file_is_retried_on_request(logs: Fixture) -> None:
     logs.write("a.json")
     logs.write("b.json")
     logs.spans()

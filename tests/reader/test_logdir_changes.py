@@ -30,7 +30,7 @@ def ids(changes: Changes) -> list[str]:
     return [run.id for run in changes.runs]
 
 
-def test_a_change_tells_of_its_run_and_leaves_the_others_as_they_were() -> None:
+def test_a_change_reports_only_its_run() -> None:
     runs = RunIndex()
     for i in range(5):
         runs.set_span(rank(i))
@@ -57,7 +57,7 @@ def test_a_run_goes_with_its_last_file() -> None:
     assert (ids(runs.changes(middle)), runs.changes(middle).removed) == (["run1"], ())
 
 
-def test_without_a_known_revision_everything_is_told() -> None:
+def test_an_unknown_revision_gives_all_runs() -> None:
     earlier = RunIndex()
     earlier.set_span(rank(0))
     time.sleep(0.001)
@@ -68,7 +68,7 @@ def test_without_a_known_revision_everything_is_told() -> None:
         assert (changes.since, ids(changes), changes.skipped) == (None, ["run1"], ())
 
 
-def test_skipped_files_are_told_when_they_change() -> None:
+def test_skipped_files_are_reported_when_they_change() -> None:
     runs = RunIndex()
     problem = Problem("notes.json", "no profile", "")
     start = runs.revision

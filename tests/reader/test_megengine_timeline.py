@@ -72,7 +72,7 @@ def test_a_step_that_waits_for_the_device_ends_earlier_on_a_faster_device(tmp_pa
     assert result["step"]["predicted_ns"] == 61_000
 
 
-def test_the_wait_for_the_device_is_no_operator_on_the_lane_of_the_worker(tmp_path: Path) -> None:
+def test_the_wait_for_the_device_is_not_an_operator_of_the_worker(tmp_path: Path) -> None:
     path = timeline(
         tmp_path,
         span(INTERPRETER, "ProfilerStep#1", 0, 100),

@@ -171,7 +171,7 @@ def test_the_shared_static_memory_plan_is_its_weights() -> None:
 
 
 @pytest.mark.parametrize("text", ['{"opr": {"0": {"name": "a", "id"', '{"opr": {"0": {"name": "a"}}, "chunk": [1]}'])
-def test_a_broken_static_memory_plan_says_so(tmp_path: Path, text: str) -> None:
+def test_a_broken_static_memory_plan_is_reported(tmp_path: Path, text: str) -> None:
     path = tmp_path / "StaticMemoryInfo.json"
     path.write_text(text)
     if text.endswith("}"):
@@ -223,7 +223,7 @@ def test_torch_memory_reproduces_the_asserted_sample() -> None:
 
 
 @pytest.mark.parametrize("path", [TORCH, None])
-def test_a_new_version_of_a_tensor_is_no_dip_of_the_total(path: str | None) -> None:
+def test_a_new_version_of_a_tensor_causes_no_dip_of_the_total(path: str | None) -> None:
     file = FIXTURES / "torch_cuda" / "memory_timeline.raw.json.gz" if path is None else shared(path)
     allocs = trace_of(file).allocs
     rows = json.loads(gzip.decompress(file.read_bytes()))
@@ -250,7 +250,7 @@ def test_torch_memory_is_found_by_content_and_kept_when_cut(tmp_path: Path) -> N
 TOTALS = FIXTURES / "torch_tables" / "memory_timeline.json.gz"
 
 
-def test_torchs_totals_by_category_are_those_of_the_file() -> None:
+def test_totals_by_category_equal_those_of_torch() -> None:
     allocs = trace_of(TOTALS).allocs
     names = np.array(names_of(trace_of(TOTALS), allocs.category))
     times, held = json.loads(gzip.decompress(TOTALS.read_bytes()))
@@ -269,7 +269,7 @@ def test_both_kinds_of_torchs_timeline_tell_the_same() -> None:
 
 
 @pytest.mark.parametrize("change", [[5, -5, 0], [-8, 3, 4], [-3, -4, 8], [2, 3, 0], [-2, -3, 0]])
-def test_what_changes_between_two_totals_is_no_peak_and_no_dip(tmp_path: Path, change: list[int]) -> None:
+def test_changes_between_two_totals_cause_no_peak_or_dip(tmp_path: Path, change: list[int]) -> None:
     before = [0, 10, 20, 30, 0, 0, 0, 0, 0]
     after = [b + c for b, c in zip(before, [0, *change] + [0] * 5, strict=True)]
     trace, warnings = torch_rows(tmp_path, [[10**15, 10**15 + 7], [before, after]])
@@ -278,7 +278,7 @@ def test_what_changes_between_two_totals_is_no_peak_and_no_dip(tmp_path: Path, c
     assert (int(later.min()) >= low, int(later.max()) <= high, int(later[-1]), warnings) == (True, True, sum(after), "")
 
 
-def test_torchs_totals_are_kept_when_cut_and_up_to_what_is_damaged(tmp_path: Path) -> None:
+def test_totals_of_torch_are_kept_up_to_a_cut_or_damage(tmp_path: Path) -> None:
     data = gzip.decompress(TOTALS.read_bytes())
     whole = trace_of(TOTALS).allocs
     cut, damaged = tmp_path / "cut", tmp_path / "damaged"

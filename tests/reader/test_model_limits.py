@@ -49,13 +49,15 @@ def test_a_function_that_calls_itself_is_refused(tmp_path: Path, levels: int) ->
         read_model(path)
 
 
-def test_functions_that_call_each_other_too_deep_are_refused(tmp_path: Path) -> None:
+def test_too_deeply_nested_functions_are_rejected(tmp_path: Path) -> None:
     path = models.save(models.calling(2000, 1), tmp_path / "deep.onnx")
     with pytest.raises(FormatError, match=r"deep\.onnx: its functions call each other over 64 deep"):
         read_model(path)
 
 
-def test_a_model_of_too_many_nodes_is_refused_in_every_format(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_with_too_many_nodes_is_rejected_in_every_format(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(graph, "MAX_NODES", 3)
     path = models.save(models.chain(["a", "b", "c", "d"]), tmp_path / "long.onnx")
     with pytest.raises(FormatError, match=r"long\.onnx: the model has over 3 nodes"):
@@ -70,7 +72,7 @@ def document(nodes: list[dict[str, Any]], values: list[dict[str, Any]] | None = 
     return json.dumps(whole)
 
 
-def test_weights_that_are_said_to_be_elsewhere_are_counted_whatever_their_number_and_size(tmp_path: Path) -> None:
+def test_external_weights_are_counted_whatever_their_number_and_size(tmp_path: Path) -> None:
     model = models.chain(["a"])
     for i in range(5000):
         tensor = model.graph.initializer.add(name=f"w{i}", data_type=1, dims=[2**40, 2**40], data_location=1)
@@ -83,7 +85,7 @@ def test_weights_that_are_said_to_be_elsewhere_are_counted_whatever_their_number
 
 
 @pytest.mark.parametrize("size", [2**62, 10**18 - 1, 10**30, -(10**30)])
-def test_sizes_that_no_tensor_has_are_unknown(tmp_path: Path, size: int) -> None:
+def test_impossible_tensor_sizes_are_unknown(tmp_path: Path, size: int) -> None:
     path = tmp_path / "wide.graph.json"
     values = [{"name": "x", "dtype": "float32", "shape": [2, size]}]
     nodes = [
@@ -118,7 +120,7 @@ def test_a_damaged_kept_graph_counts_as_absent(tmp_path: Path) -> None:
         assert cache.load_graph("key") is None
 
 
-def test_a_graph_of_too_many_bytes_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_graph_with_too_many_bytes_is_not_cached(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(graph_file, "MAX_GRAPH_BYTES", 1 << 20)
     builder = graph.ModelBuilder("m", "onnx")
     builder.node(graph.Node("n" * (1 << 20), "Relu"))
@@ -140,7 +142,7 @@ def test_names_that_are_not_utf8_are_shown_as_far_as_they_go(tmp_path: Path) -> 
     encode(drawn(graph_file.decode(graph_file.encode(model))))
 
 
-def test_nodes_that_stand_absurdly_deep_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_absurdly_deep_nodes_are_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(graph, "MAX_NODES", 3)
     builder = graph.ModelBuilder("m", "onnx")
     builder.node(graph.Node("a", "Relu", tuple(graph.Scope(str(i)) for i in range(30))))

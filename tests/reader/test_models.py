@@ -188,7 +188,7 @@ def test_an_undefined_tensor_is_a_value_without_a_producer(tmp_path: Path) -> No
     assert [n.name for n in model.nodes if n.kind == "operator"] == ["<b>relu</b>"] * 2
 
 
-def test_missing_external_data_is_no_problem(tmp_path: Path) -> None:
+def test_missing_external_data_is_not_an_error(tmp_path: Path) -> None:
     tensor = onnx.TensorProto(name="w", data_type=1, dims=[1000, 1000], data_location=1)
     tensor.external_data.add(key="location", value="../../gone.bin")
     node = onnx.helper.make_node("MatMul", ["x", "w"], ["y"])
@@ -218,7 +218,7 @@ def test_a_flatbuffer_with_wild_offsets_is_a_clear_error(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("content", [b"", b"hello"])
-def test_other_files_are_refused_with_what_could_be_read(tmp_path: Path, content: bytes) -> None:
+def test_other_files_are_rejected_with_the_supported_formats(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "x.onnx"
     path.write_bytes(content)
     with pytest.raises(UnknownFormat, match=r"x\.onnx: no model format") as refused:

@@ -72,7 +72,7 @@ def whole(monitor: Monitor) -> Trace:
     return read_trace(monitor(*samples))
 
 
-def test_neighbouring_samples_of_a_phase_and_batch_are_one_slice(whole: Trace) -> None:
+def test_neighboring_samples_of_a_phase_and_batch_are_one_slice(whole: Trace) -> None:
     assert slices(whole) == [("preparing", 0, 2), ("measuring batch 1", 2, 2), ("measuring batch 4", 4, 1),
                              ("profiling", 5, 1)]  # fmt: skip
     check_invariants(whole)
@@ -84,7 +84,7 @@ def test_each_measured_batch_is_a_step(whole: Trace) -> None:
     assert whole.events.category.tolist() == [Category.SESSION, Category.STEP, Category.STEP, Category.SESSION]
 
 
-def test_shares_become_percents_and_unknown_numbers_no_counter(monitor: Monitor) -> None:
+def test_shares_become_percentages_and_unknown_numbers_give_no_counter(monitor: Monitor) -> None:
     trace = read_trace(monitor(sample(0, "measuring", 1, pressure=None), sample(1, "measuring", 1, cpu=None)))
     found = counters(trace)
     assert found["CPU %"] == [50.0]
@@ -107,7 +107,7 @@ def test_a_gpu_has_its_own_counters_and_its_name(monitor: Monitor) -> None:
     assert trace.meta.devices[0].name == "NVIDIA H200"
 
 
-def test_two_gpus_are_told_apart(monitor: Monitor) -> None:
+def test_two_gpus_are_distinguished(monitor: Monitor) -> None:
     header = HEADER | {"gpus": [{"id": "cuda:0", "name": "A"}, {"id": "cuda:1", "name": "B"}]}
     trace = read_trace(monitor(sample(0, "measuring", 1, gpus=[gpu(sm_mhz=1), gpu(sm_mhz=2)]), header=header))
     found = counters(trace)
@@ -125,7 +125,7 @@ def test_throttling_is_a_slice_and_a_warning(monitor: Monitor, told: object) -> 
 
 
 @pytest.mark.parametrize("told", [None, "", "none", [], ["gpu_idle"], 0, 0x1, 0x2, "applications_clocks_setting"])
-def test_idle_clocks_are_no_throttling(monitor: Monitor, told: object) -> None:
+def test_idle_clocks_are_not_throttling(monitor: Monitor, told: object) -> None:
     trace = read_trace(monitor(sample(0, "measuring", 1, gpus=[gpu(throttle=told)])))
     assert trace.meta.warnings == ()
     assert [t.name for t in trace.tracks if t.kind is TrackKind.THREAD] == ["phases"]
@@ -138,7 +138,7 @@ def test_a_cut_last_line_is_tolerated(monitor: Monitor) -> None:
     assert trace.meta.warnings == ("the file ends in the middle of a line",)
 
 
-def test_a_last_line_without_its_end_counts_when_it_is_whole(monitor: Monitor) -> None:
+def test_a_complete_last_line_without_a_newline_counts(monitor: Monitor) -> None:
     trace = read_trace(monitor(sample(0, "preparing"), end=json.dumps(sample(1, "preparing"))))
     assert (len(counters(trace)["load"]), trace.meta.truncated) == (2, False)
 
@@ -199,7 +199,7 @@ def test_a_real_file_is_read_with_and_without_its_header(tmp_path: Path, headed:
     check_invariants(trace)
 
 
-def test_it_is_found_by_content_under_any_name(monitor: Monitor, tmp_path: Path) -> None:
+def test_the_format_is_recognized_by_content_under_any_name(monitor: Monitor, tmp_path: Path) -> None:
     data = monitor(sample(0, "preparing")).read_bytes()
     for name, content in (("unknown", data), ("packed", gzip.compress(data))):
         (tmp_path / name).write_bytes(content)
@@ -211,5 +211,5 @@ def test_only_the_timeline_has_something_to_show(whole: Trace) -> None:
     assert [v.name for v in all_views() if v.needs(whole)] == ["trace"]
 
 
-def test_its_slices_have_no_raw_event_to_fetch(monitor: Monitor) -> None:
+def test_slices_have_no_raw_event(monitor: Monitor) -> None:
     assert raw_events(monitor(sample(0, "preparing")), {0}) == {}

@@ -36,14 +36,14 @@ def seed(tmp_path: Path) -> Seed:
     return Seed(tmp_path / "a.json", "profile", len(TEXT), packed=False)
 
 
-def test_the_judge_knows_what_was_cut_out_cleanly(seed: Seed) -> None:
+def test_the_oracle_detects_clean_cuts(seed: Seed) -> None:
     cut = json.dumps({"schemaVersion": 1, "traceEvents": [EVENT] * 2}).encode()
     assert judge(seed, WHOLE, cut, replace(WHOLE, events=2)) == ""
     assert judge(seed, WHOLE, cut, replace(WHOLE, events=1)) == "silent: 3 -> 1 events"
     assert judge(seed, WHOLE, cut, replace(WHOLE, events=1, warnings=("odd", "1 damaged part"))) == ""
 
 
-def test_the_judge_wants_a_word_about_what_no_reader_can_read(seed: Seed) -> None:
+def test_the_oracle_expects_a_warning_for_unreadable_parts(seed: Seed) -> None:
     damaged = TEXT.replace(b'"name": "a"', b'"name": "a', 1)
     assert countable(damaged) is None
     assert judge(seed, WHOLE, damaged, replace(WHOLE, events=2)) == "silent: 3 -> 2 events"

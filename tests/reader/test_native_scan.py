@@ -144,7 +144,7 @@ TIMES = {
 }  # fmt: skip
 
 
-def test_times_are_the_nearest_nanosecond_of_what_is_written(tmp_path: Path) -> None:
+def test_times_round_to_the_nearest_nanosecond(tmp_path: Path) -> None:
     path = tmp_path / "times.json"
     for text, ns in TIMES.items():
         path.write_text(f'[{{"ph": "X", "ts": {text}, "dur": {text}}}]')
@@ -153,7 +153,7 @@ def test_times_are_the_nearest_nanosecond_of_what_is_written(tmp_path: Path) -> 
             assert (found.ts.tolist(), found.dur.tolist()) == ([ns], [ns]), text
 
 
-def test_decimals_are_what_is_written() -> None:
+def test_decimals_are_read_exactly() -> None:
     written = {**TIMES, "1e30": times.MAX_NS, "-1e30": times.MIN_NS, "NaN": -5}
     assert times.decimals_to_ns([Decimal(text) for text in written], -5).tolist() == list(written.values())
 
@@ -200,7 +200,7 @@ def test_texts_of_times_are_nanoseconds(tmp_path: Path) -> None:
             assert (found[0].tolist(), found[1].tolist()) == (rows, values), text
 
 
-def test_one_odd_event_is_decoded_between_scanned_ones(tmp_path: Path) -> None:
+def test_an_unusual_event_between_scanned_events_is_decoded(tmp_path: Path) -> None:
     """Of 3,000 events in windows of 10 kB one has an argument of a wrong type: it keeps its place among the rows."""
     lines = [
         f'{{"ph": "X", "cat": "kernel", "name": "k{i % 7}", "ts": {i}, "dur": 1, "args": {{"stream": {i}}}}}'

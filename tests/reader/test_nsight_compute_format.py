@@ -92,7 +92,7 @@ def test_the_page_details(table: Path, tmp_path: Path) -> None:
     np.testing.assert_array_equal(read_trace(tmp_path / "packed").events.dur, trace.events.dur)
 
 
-def test_what_a_program_prints_is_no_row(table: Path) -> None:
+def test_printed_lines_of_the_program_are_not_rows(table: Path) -> None:
     table.write_text(details().replace("==PROF== Disc", "loss: 3.1, 4\n\n==PROF== Disc"))
     trace = read_trace(table)
     assert len(trace.events) == 2
@@ -117,7 +117,7 @@ def test_numbers_as_any_country_writes_them(tmp_path: Path, text: str, value: fl
 
 
 @pytest.mark.parametrize("text", ["n/a", "", "nan", "inf", "1e99", "0x10", "(!) 1"])
-def test_what_is_no_number_is_left_out(tmp_path: Path, text: str) -> None:
+def test_values_that_are_not_numbers_are_dropped(tmp_path: Path, text: str) -> None:
     (tmp_path / "t.csv").write_text(details(DETAILS.replace("16,105,472", text)))
     assert "Instruction Statistics|Executed Instructions|inst" not in metrics(read_trace(tmp_path / "t.csv"))
 
@@ -137,7 +137,7 @@ def test_a_table_without_durations_still_has_its_metrics(tmp_path: Path) -> None
         (details()[:-170] + '\n"0","41', "a table of Nsight Compute that is damaged"),
     ],
 )
-def test_what_cannot_be_read_is_named(tmp_path: Path, text: str, error: str) -> None:
+def test_unreadable_parts_are_named(tmp_path: Path, text: str, error: str) -> None:
     (tmp_path / "t.csv").write_text(text)
     with pytest.raises(FormatError, match=rf"t\.csv: {error}"):
         read_trace(tmp_path / "t.csv")
@@ -281,5 +281,5 @@ def test_the_kernel_page_has_them(table: Path) -> None:
         ("", ""),
     ],
 )
-def test_names_without_what_tools_write_differently(name: str, plain: str) -> None:
+def test_names_omit_parts_that_tools_write_differently(name: str, plain: str) -> None:
     assert plain_name(name) == plain

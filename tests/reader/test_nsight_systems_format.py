@@ -121,7 +121,7 @@ def test_kernels_belong_to_the_operator_that_launched_them(report: Path) -> None
     assert device["aten::linear"] == [600]  # the second launch is within it, the collective's is not
 
 
-def test_an_older_or_newer_schema_is_read_as_far_as_it_goes(report: Path) -> None:
+def test_other_schema_versions_are_read_as_far_as_possible(report: Path) -> None:
     with sqlite3.connect(report) as database:
         database.executescript("DROP TABLE ThreadNames; DROP TABLE TARGET_INFO_GPU; DROP TABLE NVTX_EVENTS;")
         database.execute("ALTER TABLE CUPTI_ACTIVITY_KIND_KERNEL DROP COLUMN dynamicSharedMemory")
@@ -157,9 +157,7 @@ def test_names_of_a_part_of_a_report_are_few_and_far_apart(report: Path) -> None
         ("request, seq = last", "request, seq = last", Category.ANNOTATION),
     ],
 )
-def test_what_emit_nvtx_writes_behind_a_name_is_no_part_of_it(
-    report: Path, text: str, name: str, category: Category
-) -> None:
+def test_suffixes_of_emit_nvtx_are_removed_from_names(report: Path, text: str, name: str, category: Category) -> None:
     """Else each call would be a row of its own."""
     with sqlite3.connect(report) as database:
         database.execute("UPDATE NVTX_EVENTS SET text = ? WHERE text LIKE 'aten::linear%'", (text,))
@@ -167,13 +165,13 @@ def test_what_emit_nvtx_writes_behind_a_name_is_no_part_of_it(
     assert (name, 1590, 45) in events(read_trace(report), category)
 
 
-def test_a_packed_one(report: Path, tmp_path: Path) -> None:
+def test_a_compressed_file_is_read(report: Path, tmp_path: Path) -> None:
     with report.open("rb") as plain, gzip.open(tmp_path / "packed.sqlite.gz", "wb") as packed:
         shutil.copyfileobj(plain, packed)
     assert len(read_trace(tmp_path / "packed.sqlite.gz").events) == len(read_trace(report).events)
 
 
-def test_damage_is_said(report: Path) -> None:
+def test_damage_is_reported(report: Path) -> None:
     data = report.read_bytes()
     report.write_bytes(data[: len(data) // 2])
     with pytest.raises(FormatError, match=r"report\.sqlite: no whole database of Nsight Systems"):
@@ -192,7 +190,7 @@ def test_a_view_in_place_of_a_table_is_not_asked(report: Path) -> None:
     assert not events(read_trace(report), Category.OTHER)
 
 
-def test_ranges_of_an_inference_server_are_steps_where_no_others_are_marked(report: Path) -> None:
+def test_ranges_of_an_inference_server_are_steps_if_none_are_marked(report: Path) -> None:
     with sqlite3.connect(report) as database:
         texts = (
             "[Executor] _forward_step 8: 0 ctx reqs, 3 gen reqs",

@@ -72,7 +72,7 @@ def test_the_operator_view_adds_up_to_the_counters(model: str) -> None:
     assert {name: ns for name, (ns,) in rows(answer("operator", path), "host_self_ns").items()} == told
 
 
-def test_what_is_known_of_an_operator_stands_with_it() -> None:
+def test_properties_of_an_operator_are_shown_with_it() -> None:
     trace = read_trace(shared("traces/openvino/openvino_resnet10_dynbatch_b2.json"))
     name = "/stem/stem.0/Conv/WithoutBiases"
     assert text_arg(trace, "type")[name] == "Convolution"
@@ -82,7 +82,7 @@ def test_what_is_known_of_an_operator_stands_with_it() -> None:
     assert (trace.meta.framework, trace.meta.properties["batch"]) == ("openvino", "2")
 
 
-def test_operators_stand_end_to_end_in_the_executors_order(file: Write) -> None:
+def test_operators_are_placed_end_to_end_in_execution_order(file: Write) -> None:
     graph = [{"name": "a", "execOrder": "2"}, {"name": "b", "execOrder": "0"}, {"name": "c", "execOrder": "1"}]
     trace = read_trace(file(envelope(row("a", 5), row("b", 3), row("unknown", 1), row("c", 2), graph=graph)))
     assert names(trace) == ["b", "unknown", "c", "a"]
@@ -94,7 +94,7 @@ def test_without_a_runtime_graph_the_order_is_the_files(file: Write) -> None:
     assert names(read_trace(file(envelope(row("z", 5), row("a", 3))))) == ["z", "a"]
 
 
-def test_what_did_not_run_on_its_own_is_left_out_and_counted(file: Write) -> None:
+def test_operators_that_were_not_executed_are_dropped_and_counted(file: Write) -> None:
     document = envelope(row("a", 5), row("fused", 0, "NOT_RUN"), row("gone", 0, "OPTIMIZED_OUT"))
     trace = read_trace(file(document))
     assert names(trace) == ["a"]
@@ -129,7 +129,7 @@ def test_a_real_report_of_benchmark_app_is_read() -> None:
     assert trace.events.dur.tolist() == [round(float(each["real_time"]) * 1e6) for each in ran]
 
 
-def test_it_is_found_by_content_under_any_name(file: Write, tmp_path: Path) -> None:
+def test_the_format_is_recognized_by_content_under_any_name(file: Write, tmp_path: Path) -> None:
     data = file(envelope(row("a", 5))).read_bytes()
     (tmp_path / "unknown").write_bytes(data)
     assert recognize(Source(tmp_path / "unknown")).name == "openvino"
@@ -139,7 +139,7 @@ def test_it_is_found_by_content_under_any_name(file: Write, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     "value", [None, "x", -5, 1e300, [], {"a": 1}, True, "inf", "nan", 10**400], ids=lambda v: str(v)[:10]
 )
-def test_a_time_that_is_none_is_no_crash(file: Write, value: object) -> None:
+def test_an_invalid_time_does_not_crash(file: Write, value: object) -> None:
     trace = read_trace(file(envelope(row("a", value), row("b", 1))))
     assert 0 <= int(trace.events.dur[0]) <= 10**15
 
@@ -151,7 +151,7 @@ def test_rows_and_graphs_of_other_types_are_ignored(file: Write) -> None:
     assert names(read_trace(file(odd))) == ["a"]
 
 
-def test_a_cut_file_says_so(file: Write) -> None:
+def test_a_truncated_file_is_reported(file: Write) -> None:
     with pytest.raises(FormatError, match="not whole counters of OpenVINO"):
         read_trace(file(json.dumps(envelope(row("a", 1)))[:-10]))
 

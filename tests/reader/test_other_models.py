@@ -81,7 +81,7 @@ def test_operators_and_parameters_equal_paddles_loader(name: str, operators: int
     assert types(model)["conv2d"] == 3
 
 
-def test_paddle_3_folds_by_the_layers_that_it_names() -> None:
+def test_paddle_3_is_grouped_by_its_named_layers() -> None:
     model = read("paddle_cnn.json")
     groups = {"/".join(s.name for s in n.scope) for n in model.nodes}
     assert {"Conv2D", "Sequential/Block/Conv2D", "Sequential/Block_1/BatchNorm2D", "Linear"} <= groups
@@ -154,7 +154,7 @@ def test_weights_kept_in_half_precision_are_drawn_as_weights() -> None:
 
 
 @pytest.mark.parametrize("name", ["openvino_cnn.xml", "openvino_half.xml"])
-def test_a_profile_of_openvino_stands_on_the_layers_of_its_model(name: str) -> None:
+def test_a_profile_of_openvino_matches_the_layers_of_its_model(name: str) -> None:
     """The recording's counters by hand: 65, 22, 18 and 35 us; 9 and 2 us are Reorders, which no layer is."""
     model = read(name)
     joined = join_times(model, read_trace(FIXTURES / "openvino" / "cnn_profile.json"))
@@ -164,7 +164,7 @@ def test_a_profile_of_openvino_stands_on_the_layers_of_its_model(name: str) -> N
 
 
 @pytest.mark.parametrize("name", ["paddle_cnn.json", "paddle_cnn.pdmodel"])
-def test_a_profile_of_paddle_that_names_types_stands_on_no_node(name: str) -> None:
+def test_a_profile_of_paddle_with_only_types_matches_no_node(name: str) -> None:
     (path,) = shared("traces/paddle/small_paddle331").glob("*.paddle_trace.json")
     joined = join_times(read(name), read_trace(path))
     assert joined.total_ns > 0
@@ -278,7 +278,7 @@ def test_operators_equal_litert(name: str, operators: dict[str, int], elements: 
     assert [s.name for s in relu.scope] == ["cnn_1", "block0_relu_1"]
 
 
-def test_the_bytes_of_quantised_weights_are_those_of_the_file() -> None:
+def test_bytes_of_quantized_weights_equal_those_of_the_file() -> None:
     model = read("tflite_int8.tflite")
     kernel = next(n for n in model.nodes if n.name == "cnn_1/block0_conv_1/convolution")
     value = model.values[kernel.outputs[0]]
@@ -398,7 +398,7 @@ def tf_function(name: str, *nodes: bytes) -> bytes:
     return field(1, field(1, field(1, name.encode())) + b"".join(field(3, n) for n in nodes))
 
 
-def test_functions_of_tensorflow_that_multiply_or_call_themselves_are_refused(tmp_path: Path) -> None:
+def test_multiplying_or_recursive_tensorflow_functions_are_rejected(tmp_path: Path) -> None:
     start = field(1, tf_node("x", "Placeholder")) + field(1, tf_node("y", "PartitionedCall", "x", f="f0"))
     levels = [
         tf_function(f"f{i}", *(tf_node(f"n{k}", "PartitionedCall", f=f"f{i + 1}") for k in range(10)))
@@ -468,7 +468,7 @@ def test_odd_names_and_sizes_are_shown_as_they_are(tmp_path: Path) -> None:
     assert msgspec.json.encode(drawn(model))
 
 
-def test_the_state_of_an_operator_of_paddle_is_no_weight(tmp_path: Path) -> None:
+def test_the_state_of_a_paddle_operator_is_not_a_weight(tmp_path: Path) -> None:
     typed = {"TT": {"#": "0.t_dtensor", "D": [{"#": "0.t_ui8"}, [4], "NCHW", [], 0]}}
     held = [
         {"#": "p", "A": [0, 1, 1, name], "O": {"%": i, **typed}} for i, name in ((1, "w"), (2, "s__non_persistable"))

@@ -98,7 +98,7 @@ def test_slices_of_a_thread_nest(made: Recording, tmp_path: Path) -> None:
     assert events(read_trace(tmp_path / "packed")) == events(trace)
 
 
-def test_names_are_those_that_the_sequence_interned_last(made: Recording, tmp_path: Path) -> None:
+def test_the_last_interned_name_of_a_sequence_is_used(made: Recording, tmp_path: Path) -> None:
     for sequence, name in ((1, "a"), (2, "b")):
         packet = made.event(INSTANT, 10 * sequence, sequence=sequence, name_iid=5)
         packet.flags = 1
@@ -111,7 +111,7 @@ def test_names_are_those_that_the_sequence_interned_last(made: Recording, tmp_pa
     assert [e[0] for e in events(read_trace(made.write(tmp_path)))] == ["a", "b", "a", "c", ""]
 
 
-def test_clocks_of_a_sequence_count_from_what_it_says_of_them(made: Recording, tmp_path: Path) -> None:
+def test_clocks_of_a_sequence_follow_its_definitions(made: Recording, tmp_path: Path) -> None:
     clocks = M["ClockSnapshot"]()
     for number, ns in ((6, 1_000_000), (1, 51_000_000), (3, 900_000)):
         clocks.clocks.add(clock_id=number, timestamp=ns)
@@ -180,7 +180,7 @@ def rocprofv3(made: Recording, tmp_path: Path) -> Path:
     return made.write(tmp_path, "results.pftrace")
 
 
-def test_what_rocprofv3_writes(rocprofv3: Path) -> None:
+def test_a_file_of_rocprofv3_is_read(rocprofv3: Path) -> None:
     trace = read_trace(rocprofv3)
     check_invariants(trace)
     kinds = {trace.strings[n]: Category(c) for n, c in zip(trace.events.name, trace.events.category, strict=True)}
@@ -218,7 +218,7 @@ def test_a_file_without_track_events(made: Recording, tmp_path: Path) -> None:
         read_trace(made.write(tmp_path))
 
 
-def test_it_reads_the_same_without_compiled_code(rocprofv3: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_result_is_the_same_without_native_code(rocprofv3: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = read_trace(rocprofv3)
     monkeypatch.setattr(fields, "function", lambda *_: None)
     plain = read_trace(rocprofv3)

@@ -79,7 +79,7 @@ def test_a_result_comes_back(pool: Pool[Summary], ear: Ear) -> None:
     assert ear.progress["a"] == [0.0, 0.25]
 
 
-def test_numpy_has_one_thread_in_a_child_and_its_own_number_here(pool: Pool[Summary], ear: Ear) -> None:
+def test_numpy_has_one_thread_in_a_child_and_its_default_in_the_parent(pool: Pool[Summary], ear: Ear) -> None:
     before = os.environ.get("OPENBLAS_NUM_THREADS")
     pool.submit("a", "/x/numpy.json", 1, (0,))
     (outcome,) = ear.wait("a")
@@ -101,7 +101,7 @@ def test_a_defect_is_named_and_is_not_the_files_fault(pool: Pool[Summary], ear: 
     assert outcome.status == 500
 
 
-def test_too_little_memory_is_said(pool: Pool[Summary], ear: Ear) -> None:
+def test_insufficient_memory_is_reported(pool: Pool[Summary], ear: Ear) -> None:
     pool.submit("a", "greedy.json", 1, (0,))
     assert "not enough memory" in failure(ear.wait("a")[0]).error
 
@@ -116,7 +116,7 @@ def test_a_killed_child_fails_its_file_only(pool: Pool[Summary], ear: Ear) -> No
     assert isinstance(second, Summary)
 
 
-def test_a_child_that_ends_by_itself_fails_its_file_only(pool: Pool[Summary], ear: Ear) -> None:
+def test_a_child_that_exits_fails_only_its_file(pool: Pool[Summary], ear: Ear) -> None:
     pool.submit("a", "exits.json", 1, (0,))
     pool.submit("b", "fine.json", 1, (1,))
     first, second = ear.wait("a", "b")
@@ -208,7 +208,7 @@ def test_of_wanted_files_the_last_wanted_goes_first_and_huge_ones_wait_for_each_
     assert taken == ["a", "c", "huge2", "", "huge1", ""]
 
 
-def test_a_long_queue_costs_no_more_for_a_file_than_a_short_one() -> None:
+def test_the_cost_per_file_does_not_grow_with_the_queue() -> None:
     """Each job is wanted once more; eight times as many may take 24 times as long, where a search would take 64."""
 
     def seconds(count: int) -> float:
@@ -280,13 +280,13 @@ def test_a_file_beyond_its_limits_is_refused_and_the_next_is_read(tmp_path: Path
     assert (failure(first).status, isinstance(second, str)) == (422, True)
 
 
-def test_a_call_raises_what_the_reader_said_under_the_name_of_the_user(tmp_path: Path) -> None:
+def test_a_call_raises_the_error_of_the_reader_with_the_name_of_the_user(tmp_path: Path) -> None:
     (tmp_path / "broken").touch()
     with pytest.raises(ReadFailed, match="mine: event 7 has no 'ts'"):
         run_in_child(pool_tasks.by_name, tmp_path / "broken", "mine")
 
 
-def test_more_calls_than_may_wait_are_told_to_come_again(tmp_path: Path) -> None:
+def test_calls_beyond_the_waiting_limit_are_asked_to_retry(tmp_path: Path) -> None:
     (tmp_path / "hangs").touch()
     failures: list[ReadFailed] = []
 

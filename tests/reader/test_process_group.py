@@ -27,7 +27,7 @@ def test_runs_are_the_ranks_in_their_order(ranks: list[int]) -> None:
     assert decode_ranks(encode_ranks(ranks)).tolist() == ranks
 
 
-def test_ranks_with_one_stride_are_one_run() -> None:
+def test_ranks_with_a_single_stride_are_one_range() -> None:
     assert encode_ranks(range(1024)) == ((0, 1, 1024),)
     assert encode_ranks([0, 8, 16, 3, 4, 5]) == ((0, 8, 3), (3, 1, 3))
     assert strided_run(3, 8, 4) == encode_ranks([3, 11, 19, 27])
@@ -48,7 +48,7 @@ def test_a_list_that_torch_cut_is_unknown() -> None:
     assert parse_rank_list("[0, 1, ..., 1023]") == ()
 
 
-def test_groups_are_those_of_distributed_info(write: Write) -> None:
+def test_groups_come_from_distributed_info(write: Write) -> None:
     """One of torch's two ways to write a text puts it in quotes twice; `undefined` is no description."""
     config: list[Any] = [
         {"pg_name": "0", "pg_desc": "default_pg", "pg_size": 4, "ranks": [0, 1, 2, 3]},

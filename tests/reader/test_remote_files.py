@@ -111,7 +111,7 @@ def site(tmp_path: Path) -> Site:
     return Site(tmp_path)
 
 
-def test_it_is_listed_and_left_alone_until_somebody_asks(site: Site) -> None:
+def test_a_remote_file_is_listed_and_not_fetched_before_a_request(site: Site) -> None:
     assert (site.span.state, site.span.format, site.wanted, site.parser.waiting) == ("waiting", "kineto", [], [])
     site.logdir.set_active_run("j/s")
     site.logdir.set_active_run("j/s")
@@ -122,7 +122,7 @@ def test_it_is_listed_and_left_alone_until_somebody_asks(site: Site) -> None:
     assert (site.span.state, site.span.summary, site.logdir.busy_paths()) == ("ready", SUMMARY, set())
 
 
-def test_that_it_came_or_went_is_no_change(site: Site) -> None:
+def test_a_local_copy_that_appears_or_disappears_is_not_a_change(site: Site) -> None:
     site.logdir.set_active_run("j/s")
     site.come()
     site.parser.end()
@@ -133,7 +133,7 @@ def test_that_it_came_or_went_is_no_change(site: Site) -> None:
     assert (site.logdir.revision, site.span.state) == (revision, "ready")
 
 
-def test_what_cannot_be_fetched_now_says_why_and_is_asked_for_again(site: Site) -> None:
+def test_a_temporary_download_error_is_reported_and_retried(site: Site) -> None:
     site.logdir.set_active_run("j/s")
     site.wanted.pop()(DOWN)
     assert (site.span.state, site.span.failure) == ("waiting", Failure(DOWN.error, DOWN.hint, 503))
@@ -144,7 +144,7 @@ def test_what_cannot_be_fetched_now_says_why_and_is_asked_for_again(site: Site) 
     assert (site.span.state, site.span.failure) == ("ready", None)
 
 
-def test_what_can_never_be_fetched_has_failed(site: Site) -> None:
+def test_a_permanent_download_error_is_a_failure(site: Site) -> None:
     site.logdir.set_active_run("j/s")
     site.wanted.pop()(VisualprofError("it is damaged", "restore it"))
     assert (site.span.state, site.span.failure and site.span.failure.error) == ("failed", "it is damaged")
@@ -166,7 +166,7 @@ def test_columns_that_are_gone_are_read_again_from_elsewhere(site: Site) -> None
     assert len(site.parser.waiting) == 1
 
 
-def test_a_file_that_goes_while_it_waits_to_be_read_is_fetched_again(site: Site) -> None:
+def test_a_copy_deleted_before_it_is_read_is_fetched_again(site: Site) -> None:
     site.logdir.set_active_run("j/s")
     site.come()
     site.path.unlink()
@@ -174,7 +174,7 @@ def test_a_file_that_goes_while_it_waits_to_be_read_is_fetched_again(site: Site)
     assert (site.span.state, len(site.wanted)) == ("waiting", 1)
 
 
-def test_what_was_found_out_before_is_kept_until_it_is_known_what_there_is(site: Site, tmp_path: Path) -> None:
+def test_earlier_findings_are_kept_until_the_files_are_listed(site: Site, tmp_path: Path) -> None:
     site.logdir.set_active_run("j/s")
     site.come()
     site.parser.end()
@@ -209,6 +209,6 @@ def test_a_later_result_is_fetched_anew(site: Site, monkeypatch: pytest.MonkeyPa
     assert len(site.wanted) == 1
 
 
-def test_who_reads_a_file_itself_is_told_why_it_is_not_there(site: Site) -> None:
+def test_reading_a_missing_copy_reports_the_reason(site: Site) -> None:
     with pytest.raises(NotReady, match="does not answer"):
         site.logdir.ensure_local(os.fspath(site.path))

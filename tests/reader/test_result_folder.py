@@ -36,13 +36,13 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_all_recordings_belong_to_one_run(folder: Path) -> None:
+def test_all_recordings_belong_to_the_same_run(folder: Path) -> None:
     (run,) = scan_profiles([folder]).runs
     assert run.id == "resnet-0001/ort"
     assert [w.id for w in run.workers] == ["timeline", "profile", "monitor"]
 
 
-def test_the_first_worker_is_no_monitor(folder: Path) -> None:
+def test_the_first_worker_is_not_a_monitor(folder: Path) -> None:
     (folder / "resnet-0001" / "ort" / "timeline.json").unlink()
     assert scan_profiles([folder]).find("resnet-0001/ort").log_file.name == "profile.json"
 
@@ -60,19 +60,19 @@ def test_damaged_files_of_a_result_are_not_mentioned_either(folder: Path, name: 
     assert [w.id for r in listing.runs for w in r.workers] == ["timeline", "profile", "monitor"]
 
 
-def test_a_profile_that_is_called_like_a_file_of_a_result_is_shown(tmp_path: Path) -> None:
+def test_a_profile_named_like_a_result_file_is_shown(tmp_path: Path) -> None:
     (tmp_path / "job.json").write_bytes(gzip.decompress((SAMPLES / "onnxruntime-cpu" / "if_loop.json.gz").read_bytes()))
     assert [r.id for r in scan_profiles([tmp_path]).runs] == ["job"]
 
 
-def test_what_the_server_keeps_is_never_shown(folder: Path) -> None:
+def test_internal_files_of_the_server_are_never_shown(folder: Path) -> None:
     kept = folder / ".visualprof" / "incoming" / "t1-1"
     kept.mkdir(parents=True)
     (kept / "timeline.json").write_bytes((folder / "resnet-0001" / "ort" / "timeline.json").read_bytes())
     assert [r.id for r in scan_profiles([folder]).runs] == ["resnet-0001/ort"]
 
 
-def test_recordings_of_one_process_are_no_ranks() -> None:
+def test_recordings_of_one_process_are_not_ranks() -> None:
     ranks = [(name, trace_of(SAMPLES / "pytorch-ddp-cpu" / f"{name}.pt.trace.json.gz")) for name in ("rank0", "rank1")]
     idle = trace_of(SAMPLES / "onnxruntime-cpu" / "if_loop.json.gz")
     params = DISTRIBUTED.parse({})

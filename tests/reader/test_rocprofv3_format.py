@@ -66,7 +66,7 @@ def test_the_kernel_page_has_them() -> None:
     }  # fmt: skip
 
 
-def test_what_a_record_refers_to_may_be_missing(tmp_path: Path) -> None:
+def test_references_of_a_record_may_be_missing(tmp_path: Path) -> None:
     def change(process: dict[str, Any]) -> None:
         del process["kernel_symbols"], process["agents"], process["strings"]
         del process["buffer_records"]["kernel_dispatch"][0]["dispatch_info"]
@@ -79,7 +79,7 @@ def test_what_a_record_refers_to_may_be_missing(tmp_path: Path) -> None:
     assert trace.meta.devices == ()
 
 
-def test_counters_are_told_to_be_left_out(tmp_path: Path) -> None:
+def test_omitted_counters_are_reported(tmp_path: Path) -> None:
     def change(process: dict[str, Any]) -> None:
         process["callback_records"]["counter_collection"] = [{"dispatch_data": {}, "records": []}] * 2
 

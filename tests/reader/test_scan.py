@@ -55,17 +55,17 @@ def test_other_files_are_not_mentioned(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["LICENSE", "events.out.tfevents", "data.gz"])
-def test_what_does_not_even_begin_like_json_is_not_mentioned(tmp_path: Path, name: str) -> None:
+def test_files_that_do_not_start_like_json_are_not_mentioned(tmp_path: Path, name: str) -> None:
     assert verdict(tmp_path, name, b"plain text") == "other"
     assert verdict(tmp_path, name, gzip.compress(b"plain text")) == "other"
 
 
 @pytest.mark.parametrize("content", [b"", b"  \n", b"\x00" * 100, b'{"schemaV', gzip.compress(b'{"schemaV', mtime=0)])
-def test_a_file_too_short_to_say_is_growing(tmp_path: Path, content: bytes) -> None:
+def test_a_file_too_short_to_recognize_is_growing(tmp_path: Path, content: bytes) -> None:
     assert verdict(tmp_path, "a.json", content) == "growing"
 
 
-def test_a_cut_gzip_of_no_content_is_growing(tmp_path: Path) -> None:
+def test_a_truncated_gzip_file_without_content_is_growing(tmp_path: Path) -> None:
     assert verdict(tmp_path, "a.json.gz", gzip.compress(KINETO)[:12]) == "growing"
 
 
@@ -159,7 +159,7 @@ def test_a_pipe_is_not_opened(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="names are text elsewhere")
-def test_odd_names_are_found(tmp_path: Path) -> None:
+def test_files_with_unusual_names_are_found(tmp_path: Path) -> None:
     names = ["<img src=x>.json", "数据.json", "tab\there.json", "not-utf8-\udcff.json"]
     for name in names:
         (tmp_path / name).write_bytes(KINETO)
@@ -174,7 +174,7 @@ def test_a_missing_log_directory_is_a_problem_not_a_crash(tmp_path: Path) -> Non
 @pytest.mark.skipif(
     sys.platform == "win32" or getattr(os, "geteuid", lambda: 1)() == 0, reason="root may read everything"
 )
-def test_what_may_not_be_read_is_named_and_hides_nothing(tmp_path: Path) -> None:
+def test_an_unreadable_folder_is_named_and_hides_no_other_file(tmp_path: Path) -> None:
     (tmp_path / "locked").mkdir()
     (tmp_path / "locked.json").write_bytes(KINETO)
     (tmp_path / "open.json").write_bytes(KINETO)
@@ -194,12 +194,12 @@ def test_a_single_file_may_be_the_log_directory(tmp_path: Path) -> None:
     assert files(tmp_path / "a.json") == ["a.json"]
 
 
-def test_several_log_directories_are_told_apart_by_name(tmp_path: Path) -> None:
+def test_several_log_directories_are_distinguished_by_name(tmp_path: Path) -> None:
     paths = [tmp_path / "x" / "runs", tmp_path / "y" / "runs", tmp_path / "z"]
     assert [root.prefix for root in roots([*paths, paths[0]])] == ["runs", "runs-2", "z"]
 
 
-def test_a_head_that_trips_a_format_hides_no_other_file(tmp_path: Path) -> None:
+def test_a_head_that_crashes_a_format_hides_no_other_file(tmp_path: Path) -> None:
     deep = b'{"traceEvents": ' + b"[" * 30_000
     assert verdict(tmp_path, "deep.json", deep) in ("profile", "skipped", "growing")
     assert verdict(tmp_path, "good.json", KINETO) == "profile"

@@ -108,7 +108,7 @@ from visualprof.reader.trace.serving import (
         ("denoising step #7", ServingStep("diffusion", "denoise", UNKNOWN_LOAD, UNKNOWN_LOAD)),
     ],
 )
-def test_every_form_says_what_it_says_and_nothing_else(text: str, expected: ServingStep) -> None:
+def test_every_annotation_form_gives_exactly_its_values(text: str, expected: ServingStep) -> None:
     assert parse_serving_step(text) == expected
 
 
@@ -134,11 +134,11 @@ def test_every_form_says_what_it_says_and_nothing_else(text: str, expected: Serv
         "execute_model", "steps[EXTEND]", "step[EXTEND", "prefill", "decode[]", "",
     ],
 )  # fmt: skip
-def test_what_no_server_writes_is_no_step(text: str) -> None:
+def test_texts_that_no_server_writes_are_not_steps(text: str) -> None:
     assert parse_serving_step(text) is None
 
 
-def test_a_text_that_only_begins_like_a_step_is_told_from_others() -> None:
+def test_a_text_that_only_starts_like_a_step_is_not_a_step() -> None:
     assert looks_like_step("execute_context_x(12)_generation_0(0)")
     assert looks_like_step("step[EXTEND bs=-1 toks=3]")
     assert looks_like_step("step[decode bs=4]")
@@ -178,19 +178,19 @@ def test_the_profilers_own_steps_stay_the_steps(write: Write) -> None:
     assert (trace.events.category == Category.ANNOTATION).sum() == 2
 
 
-def test_one_step_in_two_wordings_is_one(write: Write) -> None:
+def test_a_step_in_two_wordings_is_one_step(write: Write) -> None:
     inner = host("user_annotation", "step[EXTEND bs=2 toks=24]", 20, 50)
     trace = trace_of(write([*served(PREFILL), inner]))
     assert len(trace.steps) == 1
     assert trace.steps.dur.tolist() == [100_000]
 
 
-def test_marks_of_devices_and_of_operators_are_no_steps(write: Write) -> None:
+def test_annotations_of_devices_and_operators_are_not_steps(write: Write) -> None:
     marks = [host("gpu_user_annotation", DECODE, 0, 10), host("cpu_op", DECODE, 0, 10)]
     assert len(trace_of(write(marks)).steps) == 0
 
 
-def test_a_malformed_annotation_is_said_and_no_step(write: Write) -> None:
+def test_a_malformed_annotation_is_reported_and_not_a_step(write: Write) -> None:
     trace = trace_of(write(served(DECODE, "step[EXTEND bs=2 toks=99999999999999999999]", "execute_context_1(")))
     assert len(trace.steps) == 1
     assert trace.meta.warnings == (

@@ -28,7 +28,7 @@ def times(durations: list[int], *recorded: Recorded) -> StepTimes:
     return StepTimes("w", 0, 0, np.array(durations, np.int64), recorded)
 
 
-def test_durations_and_recordings_are_told_apart(tmp_path: Path) -> None:
+def test_durations_and_recordings_are_distinguished(tmp_path: Path) -> None:
     path = write(tmp_path / "rank0_a_1.steps.bin", [5, 6, -1, 70, 80, -3, 7, -2, 90])
     with path.open("ab") as file:
         file.write(b"\x01\x02")  # a number that is being written
@@ -39,7 +39,7 @@ def test_durations_and_recordings_are_told_apart(tmp_path: Path) -> None:
     assert found.recorded == (Recorded(2, 2, "asked"), Recorded(5, None, "noticed"))
 
 
-def test_the_end_of_a_recording_whose_beginning_is_gone_is_none(tmp_path: Path) -> None:
+def test_the_end_of_a_recording_without_its_start_is_ignored(tmp_path: Path) -> None:
     found = read_step_times(str(write(tmp_path / "w.steps.bin", [9, -3, 5, -1, 6, -1, 7])))
     assert found.recorded == (Recorded(2, 1, "asked"), Recorded(3, None, "asked"))
 
@@ -58,7 +58,7 @@ def test_the_end_of_a_recording_whose_beginning_is_gone_is_none(tmp_path: Path) 
         b'{"visualprof_steps": 1, "step": 0, "t_ns": 1, "x": "\\ud800' + b"[" * 60_000 + b"\n",
     ],
 )
-def test_what_is_none_is_refused(tmp_path: Path, content: bytes) -> None:
+def test_invalid_values_are_rejected(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "w.steps.bin"
     path.write_bytes(content)
     with pytest.raises(SourceError):
@@ -74,7 +74,7 @@ def test_neither_links_nor_pipes_are_read(tmp_path: Path) -> None:
             read_step_times(str(tmp_path / name))
 
 
-def test_a_file_is_read_as_far_as_it_may_reach(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_is_read_up_to_the_size_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("visualprof.reader.results.steps.MAX_STEPS", 3)
     assert read_step_times(str(write(tmp_path / "w.steps.bin", [1, 2, 3, 4]))).durations.tolist() == [1, 2, 3]
 
@@ -90,12 +90,12 @@ def test_the_band_by_hand() -> None:
     assert step_time_limits(times([10 * MS] * 200), np.array([190]))[0] == pytest.approx(12 * MS)
 
 
-def test_recorded_steps_and_those_after_them_are_not_usual() -> None:
+def test_recorded_steps_and_the_following_ones_are_not_typical() -> None:
     steps = times([10 * MS] * 178 + [90 * MS] * 4 + [30 * MS] * 50 + [10 * MS] * 10, Recorded(178, 4, "asked"))
     assert step_time_limits(steps, np.array([178, 231, 241])).tolist() == pytest.approx([12 * MS] * 3)
 
 
-def test_few_steps_are_drawn_one_by_one_and_many_in_stretches() -> None:
+def test_few_steps_are_drawn_individually_and_many_in_ranges() -> None:
     few = step_times_chart(times([10, 20, 30], Recorded(1, 2, "asked"), Recorded(3, None, "asked")))
     assert [one["name"] for one in few["series"]] == ["@t:live.step_time", "@t:live.recordings"]
     assert few["series"][0]["data"] == [[0.0, 10.0], [10.0, 20.0], [30.0, 30.0]]

@@ -53,7 +53,7 @@ def events(trace: Trace) -> list[tuple[str, int, int]]:
     return sorted(zip(names, trace.events.ts.tolist(), trace.events.dur.tolist(), strict=True), key=lambda e: e[1])
 
 
-def test_layers_stand_end_to_end_as_in_the_mean_run(file: Write) -> None:
+def test_layers_are_placed_end_to_end_with_their_mean_times(file: Write) -> None:
     trace = read_trace(file(PROFILE))
     check_invariants(trace)
     assert events(trace) == [("conv1 + relu1", 0, 300_000), ("fc", 300_000, 100_000)]
@@ -87,7 +87,7 @@ def test_older_versions_name_the_copies_otherwise(file: Write) -> None:
     ]  # fmt: skip
 
 
-def test_a_list_of_something_else_is_not_taken_for_one(file: Write) -> None:
+def test_another_list_is_not_mistaken_for_layers(file: Write) -> None:
     other = json.dumps([{"ph": "X", "name": "startComputeMs", "ts": 0, "dur": 1, "pid": 1, "tid": 1}])
     assert read_trace(file(other)).meta.framework != "tensorrt"
 

@@ -149,7 +149,7 @@ def test_a_pickle_bomb_inside_an_archive_does_nothing(tmp_path: Path) -> None:
     assert not mark.exists()
 
 
-def test_weights_are_told_from_models(tmp_path: Path) -> None:
+def test_weights_are_distinguished_from_models(tmp_path: Path) -> None:
     path = tmp_path / "weights.pth"
     with zipfile.ZipFile(path, "w") as file:
         file.writestr("w/data.pkl", b"\x80\x02}q\x00.")
@@ -170,7 +170,7 @@ def test_other_zips_are_not_claimed(tmp_path: Path) -> None:
         read_model(path)
 
 
-def test_a_compiled_package_says_what_to_do(tmp_path: Path) -> None:
+def test_a_compiled_package_is_rejected_with_a_hint(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "x.pt2", "w") as file:
         file.writestr("x/archive_format", "pt2")
         file.writestr("x/data/aotinductor/model/wrapper.cpp", "")
@@ -185,7 +185,7 @@ def test_a_zip_bomb_is_refused_by_its_directory(tmp_path: Path) -> None:
         read_model(tmp_path / "x.pt2")
 
 
-def test_a_directory_that_lies_about_sizes_is_an_error(tmp_path: Path) -> None:
+def test_a_zip_directory_with_wrong_sizes_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "x.pt2"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
         file.writestr("x/models/model.json", b" " * (8 << 20))
@@ -244,7 +244,7 @@ def test_names_in_the_head_of_an_archive() -> None:
 
 
 @pytest.mark.slow
-def test_what_torch_writes_today_is_read(tmp_path: Path) -> None:
+def test_a_file_of_the_installed_torch_is_read(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
 
     class Model(torch.nn.Module):

@@ -68,7 +68,7 @@ def test_a_tensor_has_its_type_and_shape(tmp_path: Path) -> None:
     assert (weight.name, weight.dtype, weight.shape, weight.bytes) == ("w", "bfloat16", (3, 4), 24)
 
 
-def test_a_shared_weight_counts_once_and_an_unused_one_too(tmp_path: Path) -> None:
+def test_shared_and_unused_weights_count_once(tmp_path: Path) -> None:
     code = CODE.format('"a", "b", "c", ', "  a : Tensor\n  b : Tensor\n  c : Tensor\n", "torch.mul(self.a, self.b)")
     path = archive(tmp_path / "m.pt", module(a=tensor("Float", 5) + b"q\x07", b=b"h\x07", c=tensor("Float", 2)), code)
     assert [(v.name, v.elements) for v in _weights(path)] == [("a", 5), ("c", 2)]

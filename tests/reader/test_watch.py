@@ -23,7 +23,7 @@ def exhausted() -> BaseObserver:
     return Exhausted()
 
 
-def test_a_change_in_a_new_folder_is_told(tmp_path: Path) -> None:
+def test_a_change_in_a_new_folder_is_reported(tmp_path: Path) -> None:
     told = threading.Event()
     watcher = Watcher([tmp_path], told.set)
     if not watcher.start():
@@ -38,19 +38,19 @@ def test_a_change_in_a_new_folder_is_told(tmp_path: Path) -> None:
         watcher.stop()
 
 
-def test_no_watches_left_is_said_not_raised(tmp_path: Path) -> None:
+def test_exhausted_watches_are_reported_without_raising(tmp_path: Path) -> None:
     watcher = Watcher([tmp_path], lambda: None, exhausted)
     assert not watcher.start()
     watcher.stop()
 
 
-def test_a_missing_folder_is_said_not_raised(tmp_path: Path) -> None:
+def test_a_missing_folder_is_reported_without_raising(tmp_path: Path) -> None:
     watcher = Watcher([tmp_path / "gone"], lambda: None)
     assert not watcher.start()
     watcher.stop()
 
 
-def test_what_happens_in_hidden_folders_is_not_told(tmp_path: Path) -> None:
+def test_changes_in_hidden_folders_are_not_reported(tmp_path: Path) -> None:
     hidden = tmp_path / ".visualprof" / "incoming"
     hidden.mkdir(parents=True)
     told = threading.Event()

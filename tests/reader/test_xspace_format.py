@@ -116,7 +116,7 @@ def second_reading(data: bytes) -> tuple[Counter[tuple[str, str]], dict[tuple[st
 
 
 @pytest.mark.parametrize("path", ["own", JAX])
-def test_a_recording_is_what_the_protobuf_package_reads(path: str) -> None:
+def test_a_recording_equals_the_one_read_by_the_protobuf_package(path: str) -> None:
     file = MLP if path == "own" else shared(path)
     data = gzip.decompress(file.read_bytes()) if file.suffix == ".gz" else file.read_bytes()
     trace = read_trace(file)
@@ -185,7 +185,7 @@ def gpu() -> Space:
     return space
 
 
-def test_launches_for_one_operation_are_an_operator(tmp_path: Path) -> None:
+def test_launches_of_the_same_operation_are_one_operator(tmp_path: Path) -> None:
     trace = read_trace(gpu().write(tmp_path))
     check_invariants(trace)
     events = trace.events
@@ -228,7 +228,7 @@ def test_the_line_of_operations_is_the_work_of_a_tpu(tmp_path: Path) -> None:
     assert [trace.strings[i] for i in trace.steps.name] == ["7"]
 
 
-def test_what_stands_beside_it_for_other_viewers_is_not_shown_twice(tmp_path: Path) -> None:
+def test_companion_files_for_other_viewers_are_not_shown_again(tmp_path: Path) -> None:
     folder = tmp_path / "plugins" / "profile" / "2026_11_23_00_39_22"
     folder.mkdir(parents=True)
     gpu().write(folder)
@@ -238,7 +238,7 @@ def test_what_stands_beside_it_for_other_viewers_is_not_shown_twice(tmp_path: Pa
     assert files == {"box.xplane.pb": "profile", "box.trace.json": "other", "other.trace.json": "profile"}
 
 
-def test_what_is_cut_or_damaged_is_said_and_the_rest_shown(tmp_path: Path) -> None:
+def test_truncated_or_damaged_parts_are_reported_and_the_rest_is_shown(tmp_path: Path) -> None:
     whole = gpu().write(tmp_path).read_bytes()
     events = len(read_trace(tmp_path / "box.xplane.pb").events)
     cut = tmp_path / "cut.xplane.pb"
@@ -257,7 +257,7 @@ def test_what_is_cut_or_damaged_is_said_and_the_rest_shown(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_the_compiled_fields_are_those_of_python(seed: int) -> None:
+def test_native_and_python_fields_are_equal(seed: int) -> None:
     random = np.random.default_rng(seed)
     data = bytearray(gpu().space.SerializeToString())
     for place in random.integers(0, len(data), 20 * seed).tolist():

@@ -14,7 +14,7 @@ from queue_sites import served
 from visualprof.cli import main
 
 
-def test_the_shell_tells_of_health_rules_and_waiting(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_reports_health_rules_and_waiting_jobs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     logdir = tmp_path / "runs"
     with served(logdir) as server:
         server.job_service.open()

@@ -70,7 +70,7 @@ ROWS = (
 
 
 @pytest.mark.slow
-def test_one_click_makes_a_version_and_queues_its_evaluation_once(tmp_path: Path) -> None:
+def test_applying_advice_creates_a_version_and_queues_its_evaluation_once(tmp_path: Path) -> None:
     with served(tmp_path / "runs", token=False) as server:
         http, agent = Http(server.url), FakeAgent(server.url, token_of(tmp_path / "runs")).register()
         job = http("POST", "/api/v1/jobs", submitted("k", measure={"min_s": 0.5}))["job"]["id"]
@@ -105,7 +105,7 @@ def test_one_click_makes_a_version_and_queues_its_evaluation_once(tmp_path: Path
 
 
 @pytest.mark.slow
-def test_a_server_that_has_no_file_of_a_result_applies_it_from_the_bucket(start: Start) -> None:
+def test_a_server_without_the_result_applies_it_from_the_bucket(start: Start) -> None:
     first, other = start("first"), start("other")
     first.ask("jobs", "POST", submitted("k"))
     agent = FakeAgent(first.server.url.rstrip("/"), first.server.job_service.registration_token).register()
@@ -126,7 +126,7 @@ def test_a_server_that_has_no_file_of_a_result_applies_it_from_the_bucket(start:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["../../other/advice.json", "/etc/passwd", "candidate-fp16/none.onnx"])
-def test_a_result_names_no_files_outside_of_itself(tmp_path: Path, name: str) -> None:
+def test_a_result_cannot_name_files_outside_its_folder(tmp_path: Path, name: str) -> None:
     with served(tmp_path / "runs", token=False) as server:
         http, agent = Http(server.url), FakeAgent(server.url, token_of(tmp_path / "runs")).register()
         http("POST", "/api/v1/jobs", submitted("k"))
@@ -155,7 +155,7 @@ def test_a_report_shows_its_advice_as_a_table_and_a_chart(tmp_path: Path, capsys
 
 
 @pytest.mark.parametrize("body", [{}, {"schema": "other"}, {"schema": "visualprof.advice/1", "rows": 3}])
-def test_what_is_no_advice_is_none_or_empty(body: dict[str, Any]) -> None:
+def test_invalid_advice_gives_none_or_an_empty_list(body: dict[str, Any]) -> None:
     found = parse_advice(body)
     assert found is None or found.rows == ()
 

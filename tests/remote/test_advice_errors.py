@@ -222,7 +222,7 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_errors_are_those_that_the_runtimes_give_and_spoiled_models_are_caught(
+def test_errors_equal_those_of_the_runtimes_and_damaged_models_are_detected(
     tmp_path: Path, archive: Path, name: str
 ) -> None:
     case = CASES[name](tmp_path, name)

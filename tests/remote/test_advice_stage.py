@@ -86,7 +86,7 @@ def rows_of(ran: Ran) -> dict[str, dict[str, Any]]:
     return {row["name"]: row for row in advice["rows"]}
 
 
-def test_what_a_converter_does_wrong_is_its_own_row(tmp_path: Path, archive: Path) -> None:
+def test_a_failing_converter_gets_a_row(tmp_path: Path, archive: Path) -> None:
     """One that hangs or dies ends in a named state, and those after it are measured all the same."""
     only = [name.replace("_", "-") for name in BODIES]
     ran = job_of(tmp_path, archive, only, candidate_s=10.0).run("advise")
@@ -109,7 +109,7 @@ def test_what_a_converter_does_wrong_is_its_own_row(tmp_path: Path, archive: Pat
     assert not (tmp_path / "advice").exists()
 
 
-def test_the_original_stands_beside_itself_and_each_size_has_its_figures(tmp_path: Path, archive: Path) -> None:
+def test_the_original_is_compared_with_itself_and_each_size_has_metrics(tmp_path: Path, archive: Path) -> None:
     rows = rows_of(job_of(tmp_path, archive, ["good-tiny"]).run("advise"))
     assert list(rows) == ["original", "good-tiny"]
     original, made = rows["original"], rows["good-tiny"]
@@ -161,7 +161,7 @@ def outputs(model: Path, rows: Any) -> Any:
     return np.asarray(session.run(None, {"x": rows, "scale": np.array(0.5, "float32")})[0], np.float64)
 
 
-def test_the_error_of_what_passes_is_that_of_its_files(tmp_path: Path) -> None:
+def test_the_error_of_a_passing_candidate_equals_that_of_its_files(tmp_path: Path) -> None:
     """Computed anew from the kept models, by ONNX Runtime alone."""
     ort: Any = importlib.import_module("onnxruntime")
 
@@ -196,7 +196,7 @@ def test_a_file_of_the_same_size_does_not_pass_for_size(tmp_path: Path, archive:
     assert not rows["good-tiny"]["passes"]  # as large as before
 
 
-def test_no_candidate_begins_when_the_time_is_used_up(tmp_path: Path, archive: Path) -> None:
+def test_no_candidate_starts_after_the_time_limit(tmp_path: Path, archive: Path) -> None:
     rows = rows_of(job_of(tmp_path, archive, ["good-tiny"], budget_s=0.0).run("advise"))
     assert rows["good-tiny"]["why"] == "not tried: the 0 s were used up"
 
@@ -215,7 +215,7 @@ def script(folder: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
         ("import os; os.abort()", "crashed"),
     ],
 )
-def test_a_process_that_takes_too_much_is_ended(
+def test_a_process_beyond_its_limits_is_killed(
     tmp_path: Path, text: str, reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     script(tmp_path, text, monkeypatch)
@@ -228,7 +228,7 @@ def test_a_process_that_takes_too_much_is_ended(
 
 
 @pytest.mark.parametrize("answer", ["", "print('no json', flush=True)", "print('x' * (2 << 20), flush=True)"])
-def test_an_answer_that_is_none_is_a_crash(tmp_path: Path, answer: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_invalid_answer_counts_as_a_crash(tmp_path: Path, answer: str, monkeypatch: pytest.MonkeyPatch) -> None:
     script(tmp_path, f"input(); {answer}", monkeypatch)
     process = ChildProcess(sys.executable, tmp_path, "x", tmp_path / "own", ProcessLimits(), asked=True)
     with pytest.raises(TaskFailure) as told:

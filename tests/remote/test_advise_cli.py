@@ -42,7 +42,7 @@ def test_a_model_is_advised_here_with_rows_of_ones_own(tmp_path: Path, capsys: p
         (["--metric", "none.py"], "none.py cannot be read"),
     ],
 )
-def test_what_cannot_be_is_refused_before_anything_runs(
+def test_impossible_requests_are_rejected_before_anything_runs(
     tmp_path: Path, words: list[str], why: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from visualprof.remote.agent.machine import probe, runtimes
@@ -54,7 +54,7 @@ def test_what_cannot_be_is_refused_before_anything_runs(
     assert why in capsys.readouterr().err
 
 
-def test_a_folder_that_is_no_result_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_folder_that_is_not_a_result_is_left_unchanged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("years of work")
     assert main(["advise", str(tiny_onnx(tmp_path / "net.onnx")), "-o", str(tmp_path / "mine")]) == 2

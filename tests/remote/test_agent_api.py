@@ -121,14 +121,14 @@ def test_a_whole_task(agent: Agent, lease: Lease, remote: JobService) -> None:
     assert (remote.root.path / lease.run / "status.json").is_file()
 
 
-def test_a_wrong_token_registers_nobody(client: FlaskClient, remote: JobService) -> None:
+def test_a_wrong_token_does_not_register(client: FlaskClient, remote: JobService) -> None:
     for token in ("", "wrong", "vp_r_wrong", "vp_a_wrong", "é"):
         headers = {"Authorization": f"Bearer {token}".encode().decode("latin-1")} if token else {}
         assert client.post(API + "register", json={}, headers=headers).status_code == 401, token
         assert remote.agents() == []
 
 
-def test_an_agents_token_registers_nobody(agent: Agent) -> None:
+def test_the_token_of_an_agent_does_not_register(agent: Agent) -> None:
     assert agent.post("register", {}, agent.token).status_code == 401
 
 
@@ -150,14 +150,14 @@ def test_an_agent_that_comes_back_keeps_its_id_and_token(agent: Agent, remote: J
     assert [each.name for each in remote.agents()] == ["renamed"]
 
 
-def test_an_agent_with_a_wrong_token_of_its_own_is_a_new_one(agent: Agent) -> None:
+def test_an_agent_with_a_wrong_own_token_is_registered_anew(agent: Agent) -> None:
     known = agent.id, agent.token
     agent.register(agent=agent.id, token="vp_a_stolen")
     assert agent.id != known[0]
     assert agent.token != known[1]
 
 
-def test_the_servers_own_agent_is_one_however_often_it_comes(client: FlaskClient, remote: JobService) -> None:
+def test_the_local_agent_is_registered_only_once(client: FlaskClient, remote: JobService) -> None:
     agent, ids = Agent(client, remote), set[str]()
     for _ in range(2):
         body = {"protocol": 1, "name": "local", "public": True, "capabilities": asdict(capabilities())}
@@ -178,7 +178,7 @@ def test_another_protocol_is_refused_with_advice(client: FlaskClient, remote: Jo
 
 
 @pytest.mark.parametrize("header", ["Origin", "Sec-Fetch-Site", "Cookie"])
-def test_a_browser_has_no_business_here(agent: Agent, header: str) -> None:
+def test_browsers_are_rejected(agent: Agent, header: str) -> None:
     if header == "Cookie":
         agent.client.set_cookie("session", "x")
     given = {} if header == "Cookie" else {header: "http://localhost"}
@@ -193,7 +193,7 @@ def test_an_agents_token_opens_nothing_of_a_browser(agent: Agent) -> None:
         assert agent.client.get(path, headers={"Authorization": "Basic abc"}).status_code in (200, 503), path
 
 
-def test_a_read_only_server_has_no_agents(tmp_path: Path) -> None:
+def test_a_read_only_server_accepts_no_agents(tmp_path: Path) -> None:
     with opened(tmp_path / "runs") as remote:
         token = remote.registration_token
     reader = JobService(remote.root, read_only=True)
@@ -205,12 +205,12 @@ def test_a_read_only_server_has_no_agents(tmp_path: Path) -> None:
     reader.close()
 
 
-def test_without_work_there_is_no_content(agent: Agent) -> None:
+def test_without_work_the_answer_is_no_content(agent: Agent) -> None:
     answer = agent.post("lease", {"devices": ["cpu"], "wait_s": 0.05})
     assert (answer.status_code, answer.data) == (204, b"")
 
 
-def test_without_a_place_to_wait_one_is_asked_to_come_again(tmp_path: Path) -> None:
+def test_without_a_waiting_slot_the_agent_is_asked_to_retry(tmp_path: Path) -> None:
     with opened(tmp_path / "runs", waiters=0) as remote:
         for client in clients(tmp_path, remote):
             agent = Agent(client, remote)
@@ -247,16 +247,16 @@ def test_a_wrong_body_is_refused(agent: Agent) -> None:
 
 
 @pytest.mark.parametrize(("path", "size"), [("lease", (1 << 20) + 1), ("tasks/x/points", (64 << 10) + 1)])
-def test_a_body_that_is_too_large_is_refused(agent: Agent, path: str, size: int) -> None:
+def test_a_too_large_body_is_rejected(agent: Agent, path: str, size: int) -> None:
     assert agent.post(path, b" " * size).status_code == 413
 
 
-def test_a_piece_of_a_log_that_is_too_large_is_refused(agent: Agent, lease: Lease) -> None:
+def test_a_too_large_part_of_a_log_is_rejected(agent: Agent, lease: Lease) -> None:
     assert agent.of(lease, "log", b"x" * (64 << 10), "&offset=0").status_code == 200
     assert agent.of(lease, "log", b"x" * ((64 << 10) + 1), "&offset=65536").status_code == 413
 
 
-def test_a_gap_in_a_log_is_answered_with_what_is_there(agent: Agent, lease: Lease) -> None:
+def test_a_gap_in_a_log_is_answered_with_the_stored_size(agent: Agent, lease: Lease) -> None:
     agent.of(lease, "log", b"hello", "&offset=0")
     answer = agent.of(lease, "log", b"x", "&offset=9")
     assert answer.status_code == 409
@@ -269,7 +269,7 @@ def test_a_log_needs_a_place(agent: Agent, lease: Lease) -> None:
         assert agent.of(lease, "log", b"x", offset).status_code == 400, offset
 
 
-def test_a_stale_lease_is_told_so_everywhere(agent: Agent, lease: Lease) -> None:
+def test_a_stale_lease_is_rejected_by_every_route(agent: Agent, lease: Lease) -> None:
     old = Lease(
         task=lease.task,
         job=lease.job,
@@ -323,14 +323,14 @@ def test_a_part_of_a_file_can_be_asked_for(agent: Agent, lease: Lease) -> None:
     assert (answer.status_code, answer.data) == (206, MODEL[2:6])
 
 
-def test_a_file_is_given_out_as_one_to_save(agent: Agent, lease: Lease) -> None:
+def test_files_are_sent_as_attachments(agent: Agent, lease: Lease) -> None:
     headers = agent.client.get(lease.files[0].url, buffered=True).headers
     assert headers["Content-Disposition"].startswith("attachment")
     assert headers["Content-Type"] == "application/octet-stream"
     assert headers["X-Content-Type-Options"] == "nosniff"
 
 
-def test_an_upload_that_was_cut_goes_on(agent: Agent, lease: Lease) -> None:
+def test_an_interrupted_upload_resumes(agent: Agent, lease: Lease) -> None:
     files = {"a": b"0123456789"}
     first = agent.announce(lease, files)["a"]
     assert agent.put(first["url"], b"0123", 0, 10).status_code == 201
@@ -339,7 +339,7 @@ def test_an_upload_that_was_cut_goes_on(agent: Agent, lease: Lease) -> None:
     assert agent.put(second["url"], b"456789", 4, 10).json == {"size": 10}
 
 
-def test_bytes_for_another_place_are_answered_with_what_is_there(agent: Agent, lease: Lease) -> None:
+def test_a_wrong_upload_offset_is_answered_with_the_stored_size(agent: Agent, lease: Lease) -> None:
     url = agent.announce(lease, {"a": b"0123456789"})["a"]["url"]
     agent.put(url, b"0123", 0, 10)
     for start in (0, 3, 5):
@@ -361,7 +361,7 @@ def test_more_bytes_than_announced_are_refused(agent: Agent, lease: Lease) -> No
     assert agent.announce(lease, {"a": b"0123"})["a"]["have"] == 0
 
 
-def test_an_empty_file_needs_no_bytes(agent: Agent, lease: Lease) -> None:
+def test_an_empty_file_can_be_uploaded(agent: Agent, lease: Lease) -> None:
     url = agent.announce(lease, {"a": b""})["a"]["url"]
     assert agent.client.put(url, data=b"", headers={"Content-Range": "bytes */0"}).json == {"size": 0}
 
@@ -400,7 +400,9 @@ def test_a_hostile_name_is_refused(agent: Agent, lease: Lease, name: str) -> Non
     assert answer.status_code == 422
 
 
-def test_a_result_that_differs_is_refused_and_the_task_goes_on(agent: Agent, lease: Lease, remote: JobService) -> None:
+def test_a_result_with_a_wrong_hash_is_rejected_and_the_task_continues(
+    agent: Agent, lease: Lease, remote: JobService
+) -> None:
     files = result(lease.job, lease.task)
     urls = agent.announce(lease, files)
     for name, data in files.items():
@@ -412,7 +414,9 @@ def test_a_result_that_differs_is_refused_and_the_task_goes_on(agent: Agent, lea
     assert state(remote, lease) == "running"
 
 
-def test_a_full_disk_is_said(agent: Agent, lease: Lease, remote: JobService, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_reported(
+    agent: Agent, lease: Lease, remote: JobService, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import errno
 
     from visualprof.remote.queue.tasks import results

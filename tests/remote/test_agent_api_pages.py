@@ -98,7 +98,7 @@ def test_the_same_submission_again_is_the_same_job(client: FlaskClient, agent: A
     assert again.get_json()["job"]["id"] == first.get_json()["job"]["id"]
 
 
-def test_an_accepted_job_stays_accepted_when_its_agent_is_gone(
+def test_an_accepted_job_stays_accepted_after_its_agent_disappears(
     client: FlaskClient, agent: Agent, queue: JobServices
 ) -> None:
     spec = Spec("s", "onnxruntime", agent=agent.id)
@@ -126,20 +126,20 @@ def test_a_wrong_job_is_refused_with_its_fields_and_not_queued(client: FlaskClie
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b'{"key": 1}', b"[" * 100_000])
-def test_what_is_no_job_is_refused(client: FlaskClient, body: bytes) -> None:
+def test_invalid_jobs_are_rejected(client: FlaskClient, body: bytes) -> None:
     for path in ("/api/v1/jobs", "/api/v1/jobs/check"):
         answer = client.post(path, data=body, content_type="application/json")
         assert answer.status_code == 400
         assert answer.get_json()["errors"]
 
 
-def test_a_job_that_is_too_large_is_refused(client: FlaskClient) -> None:
+def test_a_too_large_job_is_rejected(client: FlaskClient) -> None:
     for path in ("/api/v1/jobs", "/api/v1/jobs/check"):
         large = b" " * (MAX_BODY_BYTES + 1)
         assert client.post(path, data=large, content_type="application/json").status_code == 413
 
 
-def test_a_check_tells_everything_and_queues_nothing(client: FlaskClient, agent: Agent) -> None:
+def test_a_check_reports_all_errors_and_queues_nothing(client: FlaskClient, agent: Agent) -> None:
     answer = client.post("/api/v1/jobs/check", json=submitted("k", Spec("s", "nothing"), Spec("t", "onnxruntime")))
     found = msgspec.json.decode(answer.data, type=CheckAnswer)
     assert answer.status_code == 200
@@ -199,7 +199,7 @@ def test_cancel_and_retry(client: FlaskClient, queue: JobServices) -> None:
     assert client.post("/api/v1/jobs/nobody/cancel").status_code == 404
 
 
-def test_one_task_can_be_tried_again(client: FlaskClient, queue: JobServices) -> None:
+def test_a_single_task_can_be_retried(client: FlaskClient, queue: JobServices) -> None:
     job, _ = queue.jobs.submit(request("k", Spec("a", "onnxruntime"), Spec("b", "onnxruntime")))
     client.post(f"/api/v1/jobs/{job}/cancel")
     found = client.post(f"/api/v1/jobs/{job}/retry?task={job}-1").get_json()
@@ -261,7 +261,7 @@ def test_a_character_that_is_still_arriving_is_not_shown_half(
     assert log(client, task.id, "?offset=2").text == "汉"
 
 
-def test_bytes_that_are_no_text_are_shown_all_the_same(
+def test_log_bytes_that_are_not_text_are_shown(
     client: FlaskClient, queue: JobServices, agent: Agent, lease: Lease
 ) -> None:
     task = queue.jobs.get(lease.job).tasks[0]
@@ -289,7 +289,7 @@ def test_a_wrong_piece_of_a_log_is_refused(client: FlaskClient, lease: Lease, qu
     assert client.get(f"/api/v1/tasks/{lease.task}/log{query}").status_code == status
 
 
-def test_the_log_of_nobody_is_not_found(client: FlaskClient) -> None:
+def test_the_log_of_a_missing_task_is_not_found(client: FlaskClient) -> None:
     assert client.get("/api/v1/tasks/..%2f..%2fsecret/log").status_code == 404
     assert client.get("/api/v1/tasks/nobody/log").status_code == 404
 
@@ -298,7 +298,7 @@ def answered(client: FlaskClient) -> AgentsAnswer:
     return msgspec.json.decode(client.get("/api/v1/agents").data, type=AgentsAnswer)
 
 
-def test_agents_are_shown_with_what_they_do(client: FlaskClient, agent: Agent, lease: Lease) -> None:
+def test_agents_are_shown_with_their_running_tasks(client: FlaskClient, agent: Agent, lease: Lease) -> None:
     [row] = answered(client).agents
     assert (row.name, row.online, row.public, row.local) == ("box", True, True, False)
     assert asdict(row.capabilities) == asdict(capabilities())
@@ -375,7 +375,7 @@ def test_a_read_only_server_refuses_every_change(tmp_path: Path, method: str, pa
     remote.close()
 
 
-def test_a_server_over_a_single_file_says_why_it_runs_no_jobs(tmp_path: Path) -> None:
+def test_a_server_over_a_single_file_reports_why_it_runs_no_jobs(tmp_path: Path) -> None:
     (tmp_path / "runs").mkdir()
     path = tmp_path / "runs" / "t.json"
     path.write_text("[]")
@@ -388,7 +388,7 @@ def test_a_server_over_a_single_file_says_why_it_runs_no_jobs(tmp_path: Path) ->
     assert sorted(each.name for each in tmp_path.rglob("*")) == ["runs", "t.json"]
 
 
-def test_a_run_of_one_of_several_log_directories_is_named_as_there(tmp_path: Path) -> None:
+def test_a_run_is_named_with_the_prefix_of_its_log_directory(tmp_path: Path) -> None:
     (tmp_path / "runs").mkdir()
     remote = JobService(Root(tmp_path / "runs", "runs"))
     from queue_sites import upload

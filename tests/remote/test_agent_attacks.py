@@ -45,7 +45,9 @@ def test_folders_beyond_any_path_are_left_out_and_removed(server: FakeServer, st
     server.wait(lambda: not list((agent.state / "work").iterdir()))
 
 
-def test_an_agent_starts_beside_folders_beyond_any_path(server: FakeServer, start: StartAgent, tmp_path: Path) -> None:
+def test_an_agent_starts_despite_folders_with_too_long_paths(
+    server: FakeServer, start: StartAgent, tmp_path: Path
+) -> None:
     left = tmp_path / "state" / "work" / "left"
     left.mkdir(parents=True)
     deep(left)
@@ -72,7 +74,7 @@ def test_files_larger_than_a_server_takes_are_left_out(server: FakeServer, start
     assert all(name in report["warnings"][-1] for name in ("big.bin", "latencies.bin"))
 
 
-def test_a_result_holds_no_more_than_a_server_takes(tmp_path: Path) -> None:
+def test_a_result_is_limited_to_the_size_that_servers_accept(tmp_path: Path) -> None:
     for name in ("a", "b", "c", "status.json"):
         with (tmp_path / name).open("wb") as file:
             file.truncate(40)
@@ -142,14 +144,14 @@ def test_impossible_values_do_not_cost_the_result(server: FakeServer, start: Sta
         assert b"\\ud800" not in task.result[name]
 
 
-def test_what_comes_after_a_line_without_end_is_heard(server: FakeServer, start: StartAgent) -> None:
+def test_events_after_an_endless_line_are_read(server: FakeServer, start: StartAgent) -> None:
     task = server.submit(b"long_line=20 measure=0.05")
     start()
     assert server.finished(task)["state"] == "succeeded"
     assert len(task.points) == 1
 
 
-def test_a_value_of_an_event_is_cut_to_what_json_can_say() -> None:
+def test_values_of_events_are_limited_to_what_json_can_represent() -> None:
     wide = {str(i): i for i in range(1000)}
     assert len(sanitize(wide)) == 100
     assert sanitize([[[[["x"]]]]]) == [[[None]]]
@@ -195,7 +197,7 @@ def test_a_model_that_nearly_fills_the_disk_is_ended(server: FakeServer, small_d
 
 @needs_bwrap
 @pytest.mark.parametrize("where", ["/tmp/x", "/dev/shm/x"])
-def test_memory_that_no_process_has_counts_too(server: FakeServer, start: StartAgent, where: str) -> None:
+def test_memory_that_belongs_to_no_process_counts(server: FakeServer, start: StartAgent, where: str) -> None:
     task = server.submit(b"measure=0.05 hoard=" + where.encode())
     start("--sandbox", "require", "--memory", "0.2")
     report = server.finished(task)

@@ -36,7 +36,7 @@ def isolated(*command: str, folder: Path) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
-def test_the_childs_code_has_what_it_needs_and_nothing_else() -> None:
+def test_the_code_of_the_child_contains_only_what_it_needs() -> None:
     with zipfile.ZipFile(io.BytesIO(bundle.child_archive())) as archive:
         names = set(archive.namelist())
     assert {"__main__.py", "visualprof/__init__.py", "visualprof/remote/protocol/job.py"} <= names
@@ -74,7 +74,7 @@ print([hashlib.sha256(each).hexdigest() for each in made])
     assert inner.stdout == outer.stdout
 
 
-def test_the_archive_says_what_it_lacks(pyz: Path, tmp_path: Path) -> None:
+def test_the_archive_reports_missing_modules(pyz: Path, tmp_path: Path) -> None:
     blocked = tmp_path / "blocked"
     blocked.mkdir()
     (blocked / "psutil.py").write_text("raise ImportError('no psutil')")

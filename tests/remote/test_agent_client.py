@@ -43,7 +43,7 @@ def test_the_token_is_not_sent_to_another_place_of_files(server: FakeServer) -> 
 
 
 @pytest.mark.slow
-def test_a_busy_server_is_asked_again_when_it_says(server: FakeServer) -> None:
+def test_a_busy_server_is_retried_after_the_requested_delay(server: FakeServer) -> None:
     client = registered(server)
     server.busy = [(503, "1"), (502, "")]
     began = time.monotonic()
@@ -60,7 +60,7 @@ def test_an_answer_that_stays_the_same_is_not_asked_for_again(server: FakeServer
     assert (told.value.status, told.value.body) == (status, {"error": "busy"})
 
 
-def test_waiting_for_the_server_ends_when_it_is_told_to(server: FakeServer) -> None:
+def test_waiting_for_the_server_can_be_stopped(server: FakeServer) -> None:
     stop = threading.Event()
     server.down = True
     threading.Timer(0.3, stop.set).start()
@@ -79,7 +79,7 @@ def test_a_proxy_is_not_asked_for_this_machine(server: FakeServer, monkeypatch: 
     assert registered(server).token
 
 
-def test_another_kind_of_server_is_told_from_a_dashboard(server: FakeServer) -> None:
+def test_another_kind_of_server_is_distinguished_from_a_dashboard(server: FakeServer) -> None:
     with pytest.raises(RequestRejected) as told:
         Client(server.url + "/elsewhere").post("register", {}, token=TOKEN)
     assert told.value.status == 404

@@ -35,14 +35,14 @@ def run(*arguments: str) -> int:
         (["--runtime", "caffe=/x", "probe"], "is not BACKEND=PYTHON"),
     ],
 )
-def test_what_is_missing_or_wrong_is_named(arguments: list[str], error: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_or_wrong_options_are_named(arguments: list[str], error: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(command.TOKEN_VARIABLE, raising=False)
     with pytest.raises(AgentError, match=re.escape(error)) as told:
         run(*arguments)
     assert told.value.hint
 
 
-def test_an_error_of_the_agent_is_one_of_the_command_line(capfd: pytest.CaptureFixture[str]) -> None:
+def test_an_error_of_the_agent_is_reported_by_the_command_line(capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["agent"]) == 2
     err = capfd.readouterr().err
     assert "visualprof: --server is missing" in err
@@ -132,7 +132,7 @@ def lease(attempt: int = 1) -> Lease:
     )
 
 
-def test_a_journal_keeps_what_it_was_told(tmp_path: Path) -> None:
+def test_a_journal_stores_its_entries(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "journal.sqlite", print)
     journal.add(lease(), "http://a", tmp_path / "work")
     journal.add(lease(2), "http://a", tmp_path / "work2")

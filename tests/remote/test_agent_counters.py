@@ -117,7 +117,7 @@ def test_a_file_of_another_kind_is_refused_and_not_touched(tmp_path: Path, monit
     assert not list(tmp_path.glob("*.part"))
 
 
-def test_a_full_disk_leaves_a_list_as_it_was(tmp_path: Path, monitor: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_leaves_a_list_unchanged(tmp_path: Path, monitor: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "timeline.json"
     path.write_text(json.dumps([EVENT]))
     real = monitor_samples.replace_tail

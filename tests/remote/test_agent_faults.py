@@ -122,7 +122,7 @@ def test_a_cut_longer_than_a_lease_costs_nothing(server: FakeServer, start: Star
     assert agent.said.count("answers again") == 1
 
 
-def test_an_upload_that_is_cut_off_goes_on_where_it_was(server: FakeServer, start: StartAgent) -> None:
+def test_an_interrupted_upload_resumes_at_its_offset(server: FakeServer, start: StartAgent) -> None:
     task = server.submit(b"big=20 measure=0.05")
     start()
     server.wait(lambda: len(task.files.get("big.json", b"")) >= 8 << 20)
@@ -211,7 +211,7 @@ def test_a_wrong_token_is_explained(server: FakeServer, start: StartAgent) -> No
     assert "vp_r_wrong" not in agent.said
 
 
-def test_a_server_that_is_away_is_said_once_and_waited_for(server: FakeServer, start: StartAgent) -> None:
+def test_an_unavailable_server_is_reported_once_and_awaited(server: FakeServer, start: StartAgent) -> None:
     server.down = True
     agent = start()
     server.wait(lambda: "cannot reach" in agent.said)
@@ -221,7 +221,7 @@ def test_a_server_that_is_away_is_said_once_and_waited_for(server: FakeServer, s
     assert agent.said.count("cannot reach") == 1
 
 
-def test_a_restart_keeps_the_id_and_nobody_else_reads_the_token(server: FakeServer, start: StartAgent) -> None:
+def test_a_restart_keeps_the_id_and_a_private_token(server: FakeServer, start: StartAgent) -> None:
     agent = start()
     server.wait(lambda: len(server.polls) > 0)
     agent.signal(signal.SIGTERM)

@@ -129,6 +129,6 @@ def test_an_orphan_is_found_by_its_mark(tmp_path: Path, orphan: subprocess.Popen
     assert orphan.wait(5) == -signal.SIGKILL
 
 
-def test_nobody_else_has_the_mark() -> None:
+def test_no_other_process_has_the_marker() -> None:
     assert kill_marked("/nowhere/at-all") == 0
     assert psutil.Process().is_running()

@@ -38,12 +38,12 @@ def test_energy_of_uneven_samples_is_that_of_the_trapezoids() -> None:
     assert uneven.energy_j(S + S // 2, 2 * S) == pytest.approx(100), "between two samples"
 
 
-def test_a_sample_that_is_missing_at_one_end_changes_nothing_at_the_other() -> None:
+def test_a_sample_missing_at_one_end_does_not_change_the_other() -> None:
     # 1 s at the first sample's 100 W, 1 s at 150 W, 1 s of the fall from 200 W to 100 W
     assert history((1, 100.0), (2, 200.0), (4, 0.0)).energy_j(0, 3 * S) == pytest.approx(100 + 150 + 150)
 
 
-def test_where_samples_are_missing_at_an_end_the_nearest_one_stands() -> None:
+def test_the_nearest_sample_replaces_missing_ones_at_an_end() -> None:
     assert history((1, 50.0), (2, 50.0)).energy_j(0, 4 * S) == pytest.approx(200)
     assert history((1, 50.0)).energy_j(0, 2 * S) == pytest.approx(100)
 
@@ -105,7 +105,7 @@ def test_a_point_gets_energy_a_sample_and_its_throttling(tmp_path: Path) -> None
     assert {**found, "energy_j_per_sample": None, "throttled": None} == POINT
 
 
-def test_what_held_clocks_at_another_time_is_none_of_the_points(tmp_path: Path) -> None:
+def test_throttling_outside_of_a_point_does_not_count(tmp_path: Path) -> None:
     rows: Any = [(0.5, 100.0, ["power cap"]), (2, 100.0, []), (3.5, 100.0, ["power cap"])]
     assert json.loads(completed(tmp_path, rows, json.dumps(POINT) + "\n")[0])["throttled"] is False
 
@@ -119,19 +119,19 @@ def test_throttling_counts_from_the_first_to_the_last_moment_of_a_point(
     assert json.loads(completed(tmp_path, rows, json.dumps(POINT) + "\n")[0])["throttled"] is told
 
 
-def test_what_is_not_known_stays_null(tmp_path: Path) -> None:
+def test_unknown_values_stay_null(tmp_path: Path) -> None:
     found = json.loads(completed(tmp_path, [(2, None, None)], json.dumps(POINT) + "\n")[0])
     assert (found["energy_j_per_sample"], found["throttled"]) == (None, None)
 
 
-def test_lines_that_are_no_points_stay_as_they_are(tmp_path: Path) -> None:
+def test_lines_that_are_not_points_are_unchanged(tmp_path: Path) -> None:
     text = '{"batch": 1}\nnonsense\n[1]\n' + json.dumps(POINT) + '\n{"half'
     lines = completed(tmp_path, [(2, 100.0, [])], text)
     assert lines[:3] == ['{"batch": 1}', "nonsense", "[1]"]
     assert lines[4] == '{"half'
 
 
-def test_a_point_without_a_rate_stays_as_it_is(tmp_path: Path) -> None:
+def test_a_point_without_a_rate_is_unchanged(tmp_path: Path) -> None:
     point = {**POINT, "qps": 0}
     assert json.loads(completed(tmp_path, [(2, 100.0, [])], json.dumps(point) + "\n")[0]) == point
 

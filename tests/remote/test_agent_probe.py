@@ -56,7 +56,7 @@ def test_the_platform_is_that_of_machine_and_gpu(machine: str, gpu: bool, platfo
     assert module.detect_platform(machine, gpu) == platform
 
 
-def test_converters_are_found_where_all_that_they_need_is_there(tmp_path: Path) -> None:
+def test_converters_are_found_where_all_their_packages_are_installed(tmp_path: Path) -> None:
     python = interpreter(tmp_path, onnx="raise ImportError", onnxruntime=ORT)
     machine, _ = found(python)
     assert {"onnx_fp16", "onnx_opset", "ort_level"} <= set(machine.capabilities.converters)
@@ -79,7 +79,7 @@ def test_a_runtime_is_found_with_version_and_devices(tmp_path: Path) -> None:
     assert sys.base_prefix in here.prefixes[python]
 
 
-def test_a_runtime_that_crashes_at_import_costs_no_other(tmp_path: Path) -> None:
+def test_a_runtime_that_crashes_at_import_does_not_affect_others(tmp_path: Path) -> None:
     openvino = "import ctypes; ctypes.string_at(0)"
     here, said = found(interpreter(tmp_path, onnxruntime=ORT, openvino=openvino))
     assert [each.backend for each in here.capabilities.runtimes] == ["onnxruntime"]
@@ -88,12 +88,12 @@ def test_a_runtime_that_crashes_at_import_costs_no_other(tmp_path: Path) -> None
     assert "cannot be used" in line
 
 
-def test_an_import_error_is_told_by_its_last_line(tmp_path: Path) -> None:
+def test_an_import_error_is_reported_by_its_last_line(tmp_path: Path) -> None:
     _, said = found(interpreter(tmp_path, onnxruntime="raise ImportError('numpy.core.multiarray failed to import')"))
     assert said[0].endswith("ImportError: numpy.core.multiarray failed to import")
 
 
-def test_an_interpreter_that_does_not_run_is_told(tmp_path: Path) -> None:
+def test_a_broken_interpreter_is_reported(tmp_path: Path) -> None:
     here, said = found(str(tmp_path / "none"))
     assert here.capabilities.runtimes == []
     assert "No such file" in said[0]
@@ -105,7 +105,7 @@ def test_an_interpreter_that_hangs_is_given_up(tmp_path: Path, monkeypatch: pyte
     assert "no answer within 0.5 s" in said[0]
 
 
-def test_an_interpreter_is_asked_only_for_the_backend_that_it_was_named_for(tmp_path: Path) -> None:
+def test_an_interpreter_is_probed_only_for_its_named_backend(tmp_path: Path) -> None:
     python = interpreter(tmp_path, onnxruntime=ORT)
     assert found(python, "onnxruntime")[0].capabilities.runtimes
     here, said = found(python, "openvino")

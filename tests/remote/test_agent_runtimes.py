@@ -96,7 +96,7 @@ def test_without_a_gpu_torch_comes_without_cuda(
     assert any("without CUDA" in line for line in said) == ("whl/cpu" in asked[0])
 
 
-def test_a_case_has_an_environment_of_its_own(tmp_path: Path, python: MakePython) -> None:
+def test_a_case_has_a_separate_environment(tmp_path: Path, python: MakePython) -> None:
     file = tmp_path / "bert" / "requirements.txt"
     file.parent.mkdir()
     file.write_text("torch\ntransformers>=4.40  # its model\n")
@@ -117,13 +117,13 @@ def test_an_environment_that_pip_could_not_fill_does_not_count(tmp_path: Path, p
     assert list((tmp_path / "runtimes").iterdir()) == []
 
 
-def test_an_environment_whose_runtime_does_not_import_does_not_count(tmp_path: Path, python: MakePython) -> None:
+def test_an_environment_whose_runtime_cannot_be_imported_is_ignored(tmp_path: Path, python: MakePython) -> None:
     with pytest.raises(AgentError, match="onnxruntime was installed and cannot be used"):
         install("onnxruntime", str(python(answer="")), tmp_path / "runtimes", print)
     assert installed_pythons(tmp_path / "runtimes") == []
 
 
-def test_a_new_environment_replaces_the_one_of_its_name(tmp_path: Path, python: MakePython) -> None:
+def test_a_new_environment_replaces_the_previous_one(tmp_path: Path, python: MakePython) -> None:
     first = install("onnxruntime", str(python()), tmp_path / "runtimes", print)
     (first / "old").touch()
     assert install("onnxruntime", str(python()), tmp_path / "runtimes", print) == first
@@ -136,7 +136,7 @@ def test_a_python_without_venv_is_explained(tmp_path: Path, python: MakePython) 
     assert "apt install python3.10-venv" in told.value.hint
 
 
-def test_an_unknown_backend_names_those_there_are(tmp_path: Path) -> None:
+def test_an_unknown_backend_is_rejected_with_the_known_ones(tmp_path: Path) -> None:
     with pytest.raises(AgentError, match="'caffe' is neither a backend nor a converter") as told:
         install("caffe", "", tmp_path, print)
     assert "onnxruntime" in told.value.hint
@@ -159,7 +159,7 @@ def test_a_python_is_found_on_the_path(python: MakePython, monkeypatch: pytest.M
     assert versions == sorted(versions, reverse=True)
 
 
-def test_the_newest_python_that_a_backend_has_packages_for_is_taken(
+def test_the_newest_supported_python_is_chosen(
     tmp_path: Path,
     python: MakePython,
     monkeypatch: pytest.MonkeyPatch,
@@ -172,7 +172,7 @@ def test_the_newest_python_that_a_backend_has_packages_for_is_taken(
     assert said[0].startswith("onnxruntime with Python 3.10 ")
 
 
-def test_without_a_fitting_python_those_that_are_there_are_named(
+def test_without_a_supported_python_the_installed_ones_are_named(
     tmp_path: Path,
     python: MakePython,
     monkeypatch: pytest.MonkeyPatch,
@@ -187,7 +187,7 @@ def test_without_a_fitting_python_those_that_are_there_are_named(
     assert told.value.hint == "install Python 3.10, or give its path with --python"
 
 
-def test_a_path_that_is_no_python_is_named(tmp_path: Path) -> None:
+def test_a_path_that_is_not_a_python_is_named(tmp_path: Path) -> None:
     with pytest.raises(AgentError, match="is not a working Python"):
         install("onnxruntime", "/bin/true", tmp_path, print)
 

@@ -67,7 +67,7 @@ def test_nothing_but_the_work_folder_is_writable_inside(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="agents need Linux")
-def test_an_agent_does_not_run_as_root_unless_it_is_allowed(
+def test_an_agent_runs_as_root_only_if_allowed(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     monkeypatch.delenv(command.ALLOW_ROOT_VARIABLE)

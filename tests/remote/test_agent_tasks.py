@@ -29,7 +29,7 @@ def test_a_task_is_leased_run_and_finished(server: FakeServer, start: StartAgent
     assert agent.ended() == 0, agent.said
 
 
-def test_the_result_says_what_was_asked_where_it_ran_and_how_it_ended(server: FakeServer, start: StartAgent) -> None:
+def test_the_result_contains_request_environment_and_outcome(server: FakeServer, start: StartAgent) -> None:
     task = server.submit(b"say=hello measure=0.1", name="../my model.onnx")
     start("--once")
     server.finished(task)
@@ -45,7 +45,7 @@ def test_the_result_says_what_was_asked_where_it_ran_and_how_it_ended(server: Fa
     assert task.result["log.txt"] == b"hello\n"
 
 
-def test_points_log_and_phase_are_there_while_it_runs(server: FakeServer, start: StartAgent) -> None:
+def test_points_log_and_phase_are_reported_while_a_task_runs(server: FakeServer, start: StartAgent) -> None:
     task = server.submit(b"say=hello measure=0.1 phase=measuring hang")
     start()
     server.wait(lambda: task.points and task.log and "measuring" in task.phases and task.progress[-1] > 0)
@@ -54,7 +54,7 @@ def test_points_log_and_phase_are_there_while_it_runs(server: FakeServer, start:
     assert task.log == b"hello\n"
 
 
-def test_inputs_lie_beside_the_model_under_safe_names(server: FakeServer, start: StartAgent) -> None:
+def test_inputs_are_stored_next_to_the_model_under_safe_names(server: FakeServer, start: StartAgent) -> None:
     task = server.submit(b"measure", inputs={"../x:0": b"values"}, given=[Input("../x:0", "float32", [1], "file")])
     agent = start()
     server.finished(task)
@@ -98,7 +98,7 @@ def test_a_crash_after_the_work_is_a_warning(server: FakeServer, start: StartAge
     assert report["warnings"] == ["the child ended by SIGSEGV after its work was done"]
 
 
-def test_a_profile_that_is_told_with_nonsense_is_told_as_unknown(server: FakeServer, start: StartAgent) -> None:
+def test_a_profile_announced_with_nonsense_is_reported_as_unknown(server: FakeServer, start: StartAgent) -> None:
     task = server.submit(b"measure=0.05 odd_profiles")
     start("--once")
     assert server.finished(task)["state"] == "succeeded"
@@ -129,7 +129,7 @@ def test_a_child_beyond_its_memory_is_ended(server: FakeServer, start: StartAgen
     assert "0.10 are allowed" in report["error"]
 
 
-def test_a_log_of_a_gigabyte_is_cut_and_stops_nobody(server: FakeServer, start: StartAgent) -> None:
+def test_a_log_of_a_gigabyte_is_truncated_and_blocks_nothing(server: FakeServer, start: StartAgent) -> None:
     task = server.submit(b"flood=1000 measure=0.05")
     agent = start()
     report = server.finished(task, 60)
@@ -140,7 +140,7 @@ def test_a_log_of_a_gigabyte_is_cut_and_stops_nobody(server: FakeServer, start: 
     assert agent.process.poll() is None
 
 
-def test_a_cancelled_task_ends_soon_with_what_it_measured(server: FakeServer, start: StartAgent) -> None:
+def test_a_canceled_task_ends_soon_with_its_measurements(server: FakeServer, start: StartAgent) -> None:
     task = server.submit(b"measure=0.05 hang")
     agent = start()
     server.wait(lambda: task.points)
@@ -208,7 +208,7 @@ def test_the_childs_environment_holds_nothing_of_the_agents(server: FakeServer, 
 
 
 @pytest.mark.skipif(bool(bubblewrap_problem()), reason=f"bubblewrap: {bubblewrap_problem()}")
-def test_in_the_sandbox_a_child_sees_its_own_folder_and_no_network(server: FakeServer, start: StartAgent) -> None:
+def test_in_the_sandbox_a_child_sees_only_its_folder_and_no_network(server: FakeServer, start: StartAgent) -> None:
     state = start("--sandbox", "require").state
     task = server.submit(f"look={state / 'identity.json'} measure=0.05".encode())
     report = server.finished(task)
@@ -276,7 +276,7 @@ def test_a_runtime_that_is_not_there_is_named(server: FakeServer, start: StartAg
     assert report["hint"].endswith("visualprof agent install-runtime openvino==1.0")
 
 
-def test_one_task_at_a_time_on_a_device(server: FakeServer, start: StartAgent) -> None:
+def test_a_device_runs_one_task_at_a_time(server: FakeServer, start: StartAgent) -> None:
     first, second = server.submit(b"measure=0.6"), server.submit(b"measure=0.1")
     start()
     server.wait(lambda: first.points)
@@ -286,7 +286,7 @@ def test_one_task_at_a_time_on_a_device(server: FakeServer, start: StartAgent) -
     assert one["finished_ns"] < two["started_ns"]
 
 
-def test_each_device_has_a_task_of_its_own(server: FakeServer, start: StartAgent) -> None:
+def test_each_device_runs_its_own_task(server: FakeServer, start: StartAgent) -> None:
     first = server.submit(b"measure=0.05 hang")
     start(FAKE_DEVICES="cpu,cuda:0")
     server.wait(lambda: first.points)
@@ -297,7 +297,7 @@ def test_each_device_has_a_task_of_its_own(server: FakeServer, start: StartAgent
 
 
 @pytest.mark.parametrize("other", [b"othersX", b"short"])
-def test_a_model_that_is_not_what_was_promised_is_not_run(server: FakeServer, start: StartAgent, other: bytes) -> None:
+def test_a_model_with_a_wrong_hash_is_not_run(server: FakeServer, start: StartAgent, other: bytes) -> None:
     task = server.submit(b"measure")
     server.blobs[task.lease.request.model.blob] = other
     start()
@@ -308,7 +308,7 @@ def test_a_model_that_is_not_what_was_promised_is_not_run(server: FakeServer, st
     assert not task.points
 
 
-def test_a_fetch_that_is_cut_off_goes_on_where_it_was(server: FakeServer, start: StartAgent) -> None:
+def test_an_interrupted_download_resumes_at_its_offset(server: FakeServer, start: StartAgent) -> None:
     server.cut_get_after = 10
     task = server.submit(b"say=1 " * 100 + b"measure=0.05")
     start()

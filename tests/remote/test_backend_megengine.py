@@ -70,7 +70,7 @@ def test_its_choices_of_algorithms_and_graph_can_be_asked_for(job: Job, fast_run
 
 
 @pytest.mark.long
-def test_a_change_of_precision_is_told(job: Job) -> None:
+def test_a_change_of_precision_is_reported(job: Job) -> None:
     job.spec = {"options": {"optimize": "ioc16"}}
     assert job.run().told("effective")[0]["effective"]["precision"] == "f16"
 
@@ -111,7 +111,7 @@ def test_a_size_that_the_graph_cannot_take_says_why(job: Job) -> None:
 @pytest.mark.parametrize(
     ("spec", "told"), [({"threads": 2}, "one thread"), ({"precision": "f16"}, "no setting for f16")]
 )
-def test_what_it_cannot_do_is_refused(job: Job, spec: dict[str, object], told: str) -> None:
+def test_unsupported_options_are_rejected(job: Job, spec: dict[str, object], told: str) -> None:
     job.spec = spec
     failed = job.run().failed
     assert failed["reason"] == "input_error"
@@ -125,7 +125,7 @@ def test_a_device_that_is_not_there_is_refused(job: Job) -> None:
 
 
 @pytest.mark.long
-def test_a_file_that_is_no_graph_is_a_model_error(tmp_path: Path, job: Job) -> None:
+def test_a_file_that_is_not_a_graph_is_a_model_error(tmp_path: Path, job: Job) -> None:
     job.model = tmp_path / "model.mge"
     job.model.write_bytes(b"no graph")
     assert job.run().failed["reason"] == "model_error"

@@ -27,7 +27,7 @@ def job(tmp_path: Path) -> Job:
     return Job(tmp_path, tiny_onnx(tmp_path / "model.onnx"), TINY_INPUTS)
 
 
-def test_what_really_runs_is_told(job: Job) -> None:
+def test_the_effective_configuration_is_reported(job: Job) -> None:
     job.spec = {"threads": 1, "options": {"optimization": "disable", "execution": "parallel"}}
     assert job.run().told("effective")[0]["effective"] == {
         "precision": "as the model",
@@ -54,7 +54,7 @@ def test_every_level_of_optimisation_runs(job: Job, level: str) -> None:
         ({"options": {"level": "all"}}, "input_error", "no option 'level'"),
     ],
 )
-def test_what_it_cannot_do_is_refused(job: Job, spec: dict[str, object], reason: str, told: str) -> None:
+def test_unsupported_options_are_rejected(job: Job, spec: dict[str, object], reason: str, told: str) -> None:
     job.spec = spec
     failed = job.run().failed
     assert failed["reason"] == reason
@@ -91,7 +91,7 @@ def test_another_precision_is_another_model(job: Job, precision: str, kept: str,
     assert {given.type.tensor_type.elem_type for given in executed.graph.input} == {TensorProto.FLOAT}
 
 
-def test_a_quantised_model_runs_as_it_is(tmp_path: Path) -> None:
+def test_a_quantized_model_runs_unchanged(tmp_path: Path) -> None:
     quantization: Any = importlib.import_module("onnxruntime.quantization")
     quantised = tmp_path / "int8.onnx"
     quantization.quantize_dynamic(tiny_onnx(tmp_path / "f32.onnx"), quantised)

@@ -30,7 +30,7 @@ def test_a_model_is_swept_with_open_shapes(job: Job) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("precision", ["", "f32", "auto"])
-def test_the_precision_that_really_runs_is_told(job: Job, precision: str) -> None:
+def test_the_effective_precision_is_reported(job: Job, precision: str) -> None:
     job.spec = {"precision": precision, "threads": 1}
     told = job.run().told("effective")[0]["effective"]
     own = ["f32", "bf16", "f16", "as the model"]  # bf16 where the CPU is fast with it
@@ -96,7 +96,7 @@ def test_a_real_cnn_is_measured_and_its_layers_open_in_the_operator_view(tmp_pat
     assert all(time > 0 for time in convolutions)
 
 
-def test_an_operator_that_it_does_not_know_is_named(tmp_path: Path) -> None:
+def test_an_unknown_operator_is_named(tmp_path: Path) -> None:
     model = shared("models/onnx/subgraphs_if_loop.onnx")
     failed = Job(tmp_path, model, [Input("x", "float32", ["N", 16])], "openvino", sweep=Sweep("N", [4])).run().failed
     assert failed["reason"] == "model_error"

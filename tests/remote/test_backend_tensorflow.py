@@ -80,7 +80,7 @@ def test_a_frozen_graph_runs(tmp_path: Path, python: str) -> None:
     np.testing.assert_allclose(y, np.exp(-x), rtol=1e-6)
 
 
-def test_what_does_not_fit_is_refused(tmp_path: Path, python: str, saved: Path) -> None:
+def test_requests_that_do_not_fit_the_model_are_rejected(tmp_path: Path, python: str, saved: Path) -> None:
     job = Job(tmp_path, saved, PAIR[:1], "tensorflow", python)
     failed = job.run().failed
     assert (failed["reason"], failed["error"]) == ("input_error", "input 'a' of the model is missing")

@@ -190,7 +190,7 @@ def test_an_engine_is_built_for_each_size_and_kept(api: tuple[Trt, Cuda]) -> Non
         ({"precision": "f16"}, ["FP16"], "f16 where it is faster"),
     ],
 )
-def test_what_the_builder_may_use_follows_the_precision(
+def test_the_precision_selects_the_builder_flags(
     api: tuple[Trt, Cuda], spec: dict[str, Any], flags: list[str], told: str
 ) -> None:
     asked = Spec("s", "tensorrt", device="cuda:0", options={"effort": "5"}, **spec)
@@ -207,12 +207,12 @@ def test_what_the_builder_may_use_follows_the_precision(
         ("m.txt", {}, "no importer for Nothing"),
     ],
 )
-def test_what_it_cannot_do_is_told(api: tuple[Trt, Cuda], model: str, spec: dict[str, Any], told: str) -> None:
+def test_unsupported_requests_are_reported(api: tuple[Trt, Cuda], model: str, spec: dict[str, Any], told: str) -> None:
     with pytest.raises(TaskFailure, match=told):
         load(Path(model), replace(Spec("s", "tensorrt", device="cuda:0"), **spec), x(1))
 
 
-def test_a_failed_call_of_cuda_is_no_silence(api: tuple[Trt, Cuda]) -> None:
+def test_a_failed_cuda_call_is_an_error(api: tuple[Trt, Cuda]) -> None:
     with pytest.raises(RuntimeError, match="CUDA: 101"):
         load(Path("m.onnx"), Spec("s", "tensorrt", device="cuda:9"), x(1))
 
@@ -244,20 +244,20 @@ def test_an_engine_of_a_range_of_batches_is_made_and_run(api: tuple[Trt, Cuda], 
             kind.convert(source, target, kind.resolve_options({"batch": wrong}), None)
 
 
-def test_the_profile_is_one_that_the_reader_reads(api: tuple[Trt, Cuda], tmp_path: Path) -> None:
+def test_the_profile_can_be_read_by_the_reader(api: tuple[Trt, Cuda], tmp_path: Path) -> None:
     (told,) = layers(Path("m.onnx"), Spec("s", "tensorrt", device="cuda:0"), x(2), 4, tmp_path)
     assert rows(answer("operator", tmp_path / told.name), "host_self_ns") == {"scale": [500_000]}
     assert json.loads((tmp_path / "layers.json").read_text())["Layers"][0]["Name"] == "scale"
 
 
-def test_its_devices_are_those_of_cuda_alone(api: tuple[Trt, Cuda], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_devices_are_cuda_devices_only(api: tuple[Trt, Cuda], monkeypatch: pytest.MonkeyPatch) -> None:
     assert devices() == ["cuda:0", "cuda:1"]
     monkeypatch.setattr(Cuda, "cudaGetDeviceCount", lambda self: (100, 0))
     assert devices() == []
     assert backend("tensorrt").module == "tensorrt"  # which no interpreter without it has
 
 
-def test_the_compiler_of_a_case_builds_for_its_batch_and_what_others_take_is_no_inference(
+def test_a_case_compiles_for_its_batch_and_compiling_other_sizes_is_not_inference(
     api: tuple[Trt, Cuda], tmp_path: Path
 ) -> None:
     onnx = pytest.importorskip("onnx")

@@ -74,7 +74,7 @@ def test_a_frozen_model_runs_with_the_threads_that_were_asked_for(job: Job) -> N
     assert (told["optimize"], told["threads"]) == ("freeze", "1")
 
 
-def test_autocast_is_told(job: Job) -> None:
+def test_autocast_is_reported(job: Job) -> None:
     job.spec = {**ONE, "precision": "bf16"}
     ran = job.run()
     assert ran.status == 0, ran.stderr
@@ -89,7 +89,7 @@ def test_an_exported_model_takes_its_inputs_by_name(tmp_path: Path, exported: Pa
     assert ran.told("effective")[0]["effective"]["form"] == "torch.export"
 
 
-def test_an_exported_model_without_one_of_its_inputs_is_refused(tmp_path: Path, exported: Path) -> None:
+def test_an_exported_model_with_a_missing_input_is_rejected(tmp_path: Path, exported: Path) -> None:
     failed = Job(tmp_path, exported, PAIR[:1], "torch", spec=ONE).run().failed
     assert (failed["reason"], failed["error"]) == ("input_error", "input 'scale' of the model is missing")
 

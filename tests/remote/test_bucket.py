@@ -86,7 +86,7 @@ def test_a_file_arrives_and_becomes_a_blob(bucket: Bucket, tmp_path: Path) -> No
     assert [path.read_bytes() for path in (tmp_path / "data" / "blobs").iterdir()] == [MODEL]
 
 
-def test_a_large_file_goes_on_where_it_broke_off(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_large_upload_resumes(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(s3_module, "PART_BYTES", 5 * MIB)
     data = os.urandom(11 * MIB)
     first = bucket.begin_upload(KEY, len(data))
@@ -141,7 +141,7 @@ def test_an_address_is_good_for_its_file_purpose_size_and_time(
     assert (bucket.received_bytes(KEY, 10), bucket.received_bytes(OTHER, 10)) == (0, 0)
 
 
-def test_a_part_is_no_other_part(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_part_cannot_be_uploaded_as_another_part(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(s3_module, "PART_BYTES", 5 * MIB)
     parts = bucket.begin_upload(KEY, 6 * MIB).parts
     swapped = parts[1].url.replace("partNumber=2", "partNumber=3")
@@ -151,12 +151,12 @@ def test_a_part_is_no_other_part(bucket: Bucket, monkeypatch: pytest.MonkeyPatch
     assert bucket.received_bytes(KEY, 6 * MIB) == 0
 
 
-def test_no_address_is_good_for_more_than_a_quarter_of_an_hour(bucket: Bucket) -> None:
+def test_signed_urls_expire_within_fifteen_minutes(bucket: Bucket) -> None:
     for url in (bucket.begin_upload(KEY, 1).parts[0].url, bucket.get_url(f"blobs/{'0' * 64}", "")):
         assert "X-Amz-Expires=900&" in url
 
 
-def test_what_differs_is_refused_and_can_be_sent_again(bucket: Bucket) -> None:
+def test_a_file_with_a_wrong_hash_is_rejected_and_can_be_sent_again(bucket: Bucket) -> None:
     put(bucket, KEY, b"x" * len(MODEL))
     with pytest.raises(InvalidResult, match="differs from what was announced"):
         bucket.finalize(KEY, len(MODEL), digest(MODEL))
@@ -174,7 +174,9 @@ def test_a_blob_is_not_changed_by_an_address_that_is_still_good(bucket: Bucket, 
     assert bucket.path(f"blobs/{blob}").read_bytes() == MODEL
 
 
-def test_a_file_that_changes_while_it_is_verified_is_not_kept(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_changes_while_it_is_verified_is_not_stored(
+    bucket: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
     address = bucket.begin_upload(KEY, len(MODEL)).parts[0].url
     send(address, MODEL)
     copy = Bucket._copy
@@ -201,7 +203,7 @@ def test_copies_are_bounded_the_least_recently_used_goes_first(
     assert len(list((tmp_path / "blobs").iterdir())) == 2
 
 
-def test_what_was_damaged_in_the_bucket_is_not_given_out(swift: Swift, bucket: Bucket) -> None:
+def test_a_file_damaged_in_the_bucket_is_not_delivered(swift: Swift, bucket: Bucket) -> None:
     put(bucket, KEY, MODEL)
     blob = bucket.finalize(KEY, len(MODEL))
     bucket.local_path(blob).unlink()
@@ -211,7 +213,7 @@ def test_what_was_damaged_in_the_bucket_is_not_given_out(swift: Swift, bucket: B
     assert list(bucket.local_path(blob).parent.iterdir()) == []
 
 
-def test_what_is_not_there_is_not_found(bucket: Bucket) -> None:
+def test_a_missing_file_is_not_found(bucket: Bucket) -> None:
     for act in (bucket.path, bucket.require):
         with pytest.raises(NotFound):
             act(f"blobs/{'0' * 64}")
@@ -254,7 +256,7 @@ def leased(remote: JobService) -> tuple[Any, Any, Any]:
     return agent, lease, queue.jobs.get(lease.job).task(lease.task)
 
 
-def test_versions_of_models_lie_in_the_bucket(
+def test_model_versions_are_stored_in_the_bucket(
     remote: JobService, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also files of this machine; the copies here may go. Upkeep leaves them as long as the version is there."""
@@ -341,7 +343,7 @@ def test_a_backup_says_which_uploads_the_bucket_lacks(
 
 
 @pytest.mark.long
-def test_what_a_task_left_becomes_a_run_once_the_store_is_there(swift: Swift, remote: JobService) -> None:
+def test_a_partial_result_becomes_a_run_once_the_bucket_is_available(swift: Swift, remote: JobService) -> None:
     agent, lease, _ = leased(remote)
     queue = remote.open()
     queue.leases.save_point(agent, lease.task, lease.lease, 1, point())
@@ -354,7 +356,7 @@ def test_what_a_task_left_becomes_a_run_once_the_store_is_there(swift: Swift, re
     assert (remote.root.path / lease.run / "net.onnx").read_bytes() == MODEL
 
 
-def test_no_name_of_a_user_is_in_a_key(remote: JobService) -> None:
+def test_keys_contain_no_user_names(remote: JobService) -> None:
     _, lease, task = leased(remote)
     deliver(remote, task, result(lease.job, lease.task, **{"secret name.txt": b"1"}))
     keys = " ".join(row["Key"] for row in objects(bucket_of(remote)))
@@ -414,7 +416,7 @@ def test_a_connection_that_breaks_is_the_stores_trouble(bucket: Bucket, monkeypa
 
 
 @pytest.mark.both_databases
-def test_what_nobody_needs_is_removed(remote: JobService, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unused_objects_are_removed(remote: JobService, monkeypatch: pytest.MonkeyPatch) -> None:
     queue = remote.open()
     store = bucket_of(remote)
     _, lease, task = leased(remote)

@@ -94,7 +94,7 @@ class SlowAtNewSizes(Session):
         return [prepared["0"] + 1]
 
 
-def test_what_a_new_size_takes_to_compile_is_no_inference() -> None:
+def test_compiling_a_new_size_does_not_count_as_inference() -> None:
     session = SlowAtNewSizes()
     engine = BackendModel(session, {}, compiles=True)
     took = [engine([A[:size]])[1] for size in (3, 3, 2, 3)]
@@ -126,7 +126,7 @@ class InferModel:
 """
 
 
-def test_what_an_engine_file_needs_is_read_off_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_requirements_of_an_engine_file_are_read_from_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "tensorrt.py"
     file.write_text(OLD_ENGINE)
     monkeypatch.setenv("PATH", str(tmp_path))

@@ -147,7 +147,7 @@ def engine_forward(model, dataloader, evaluator, config):
 
 
 @pytest.mark.slow
-def test_a_case_of_flagperfs_form_runs_as_it_is(tmp_path: Path) -> None:
+def test_a_flagperf_case_runs_unchanged(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
     pytest.importorskip("onnxruntime")
     np = pytest.importorskip("numpy")

@@ -148,7 +148,7 @@ def test_requirements_are_compared_without_importing() -> None:
     ]
 
 
-def test_what_the_code_of_a_framework_imports_at_its_top_is_needed(tmp_path: Path) -> None:
+def test_top_level_imports_of_framework_code_are_requirements(tmp_path: Path) -> None:
     code = tmp_path / "pytorch"
     code.mkdir()
     (tmp_path / "shared.py").touch()
@@ -171,6 +171,6 @@ def test_versions_within_clauses(version: str, wanted: str, holds: bool) -> None
     assert version_satisfies(version, wanted) is holds
 
 
-def test_typed_values_are_those_of_the_files() -> None:
+def test_typed_values_equal_those_of_the_files() -> None:
     typed = [parse_value(text) for text in ("8", "true", "null", "openvino", "1.5", "[1, 2]", "a: [")]
     assert typed == [8, True, None, "openvino", 1.5, [1, 2], "a: ["]

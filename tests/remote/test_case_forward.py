@@ -44,7 +44,7 @@ def _loaded(clock: Hand, batches: list[Any], load_ns: int) -> Any:
     return Loader()
 
 
-def test_whole_and_core_are_those_of_the_clock() -> None:
+def test_whole_and_core_times_follow_the_clock() -> None:
     """3 batches of 4, 4 and 2 samples, twice: 100 ms to load, 50 ms in the engine of which 10 are foo, 20 to judge."""
     clock = Hand()
     batches = [(np.ones((size, 3)), np.ones(size)) for size in (4, 4, 2)]

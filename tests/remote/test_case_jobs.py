@@ -71,7 +71,7 @@ class InferModel:
 
 @pytest.mark.long
 @pytest.mark.slow
-def test_a_further_attempt_on_an_agent_goes_on_behind_the_last_good_step(
+def test_a_retry_on_an_agent_resumes_after_the_last_successful_step(
     server: FakeServer, start: StartAgent, tmp_path: Path
 ) -> None:
     if bubblewrap_problem():
@@ -114,7 +114,7 @@ def test_an_agent_refuses_a_bundle_that_leads_out_and_cases_without_a_sandbox(
     assert "a case may run any code, and this agent has no sandbox" in server.finished(task, 90)["error"]
 
 
-def test_the_server_takes_cases_and_refuses_what_is_none(tmp_path: Path) -> None:
+def test_the_server_accepts_cases_and_rejects_other_files(tmp_path: Path) -> None:
     job = replace(request("key", Spec("plain", "onnxruntime")), case=CASE)
     assert build(Request, msgspec.to_builtins(job)) == job
     assert parse_request(msgspec.json.encode(job)).case == CASE
@@ -141,7 +141,7 @@ class Known:
         return []
 
 
-def test_a_bundle_is_no_model_and_need_not_be_one() -> None:
+def test_a_bundle_is_not_checked_as_a_model() -> None:
     job = replace(request("key", Spec("plain", "onnxruntime")), inputs=[], case=CASE)
     here, gone = Known(job.model.blob), Known("0" * 64)
     assert check_request(job, here)[0] == []

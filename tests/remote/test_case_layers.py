@@ -15,7 +15,7 @@ from visualprof.remote.protocol import TaskFailure
 HOST = {"vendor": "cpu", "case": "net", "data_dir": "/data"}
 
 
-def test_each_layer_stands_above_the_one_before_and_origins_are_kept() -> None:
+def test_later_layers_override_earlier_ones_and_origins_are_recorded() -> None:
     merged = merge(
         HOST,
         {"batch_size": 256, "fp16": False, "repeat": 1},
@@ -90,7 +90,7 @@ GOLDEN: dict[tuple[bool, bool, bool, bool], str | set[str]] = {
 
 
 @pytest.mark.parametrize("switches", list(itertools.product([False, True], repeat=4)))
-def test_the_four_switches_leave_out_what_they_say(switches: tuple[bool, bool, bool, bool]) -> None:
+def test_the_four_switches_omit_their_stages(switches: tuple[bool, bool, bool, bool]) -> None:
     compiler, no_validation, onnx, compiled = switches
     settings = {
         **DEFAULTS, "compiler": "tensorrt" if compiler else None, "no_validation": no_validation,
@@ -117,6 +117,6 @@ def test_flops_are_arithmetic() -> None:
     ["", "x", "f(1)", "a.b", "[1]", "1 if 1 else 2", "1 % 2", "1/0", "9**9**9**9", "1e999", "'a'*9", "True",
      "(" * 150 + "1" + ")" * 150 + "+", "1" * 300, "lambda: 1", "10**400", "1+" * 60 + "1"],
 )  # fmt: skip
-def test_what_is_no_arithmetic_has_no_value(text: str) -> None:
+def test_an_expression_that_is_not_arithmetic_has_no_value(text: str) -> None:
     with pytest.raises(ValueError):
         evaluate(text)

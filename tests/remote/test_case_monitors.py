@@ -31,7 +31,7 @@ class Module:
         return answer if callable(answer) or not name.startswith(("nvml", "amdsmi")) else lambda *_: answer
 
 
-def test_the_share_of_our_processes_is_told_apart() -> None:
+def test_the_share_of_own_processes_is_separated() -> None:
     running = [SimpleNamespace(pid=7, usedGpuMemory=2 * GIB), SimpleNamespace(pid=8, usedGpuMemory=GIB)]
     running.append(SimpleNamespace(pid=99, usedGpuMemory=30 * GIB))
     rows = [(7, 10, 5), (7, 60, 6), (8, 20, 6), (99, 20, 6)]  # pid, SM %, time: the first is the older one of 7

@@ -79,7 +79,7 @@ def test_a_case_runs_through_all_steps_and_is_recomputed(tmp_path: Path) -> None
 
 
 @pytest.mark.long
-def test_a_rerun_goes_on_behind_the_last_good_step(tmp_path: Path) -> None:
+def test_a_rerun_resumes_after_the_last_successful_step(tmp_path: Path) -> None:
     folder = numpy_case(tmp_path / "net", engine="raise SystemError('no compiler here')")
     failed = done(folder, tmp_path / "run")
     assert (failed.state, failed.reason, failed.step) == ("failed", "model_error", "compile")
@@ -176,7 +176,7 @@ def test_the_switches_leave_steps_out(tmp_path: Path) -> None:
     assert missing.error == "init: exist_onnx_path: gone.onnx does not exist"
 
 
-def test_what_is_missing_is_said_before_anything_starts(tmp_path: Path) -> None:
+def test_missing_requirements_are_reported_before_anything_starts(tmp_path: Path) -> None:
     folder = numpy_case(tmp_path / "net")
     (folder / "requirements.txt").write_text("numpy>=1.20\nno-such-package>=3\n")
     (folder / "case.yaml").write_text("data: [images]\nweights: net.pth\n")

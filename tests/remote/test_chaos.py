@@ -14,7 +14,7 @@ from tests.swift import Swift
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 
-def test_what_was_acknowledged_ends_with_all_its_points(tmp_path: Path) -> None:
+def test_every_acknowledged_job_ends_with_all_its_points(tmp_path: Path) -> None:
     pytest.importorskip("onnxruntime")
     pytest.importorskip("onnx")
     told = chaos.run(tmp_path, 4, 1, patience_s=60)
@@ -33,15 +33,13 @@ def test_a_server_over_a_file_loses_and_shows_nothing(tmp_path: Path) -> None:
     assert min(told[kind] for kind in ("server", "agent")) >= 1
 
 
-def test_servers_whose_runs_are_in_a_bucket_lose_and_show_nothing(
-    tmp_path: Path, postgres: Postgres, swift: Swift
-) -> None:
+def test_servers_with_runs_in_a_bucket_lose_and_leak_nothing(tmp_path: Path, postgres: Postgres, swift: Swift) -> None:
     told = replicas.run(tmp_path, postgres, 8, 7, swift)
     assert told["jobs"] >= 24
     assert min(told[kind] for kind in ("server", "database", "agent", "store")) >= 1
 
 
-def test_a_fleet_whose_workers_and_nodes_are_lost_says_so_of_every_attempt(tmp_path: Path) -> None:
+def test_a_fleet_reports_every_attempt_lost_with_its_workers_or_nodes(tmp_path: Path) -> None:
     for package in ("ray", "onnxruntime", "onnx"):
         if not find_spec(package):
             pytest.skip(f"{package} is not installed")

@@ -118,7 +118,7 @@ def test_inputs_and_sizes_of_the_shared_models(file: str, inputs: dict[str, Any]
     assert found.outputs
 
 
-def test_backends_are_those_that_load_the_format() -> None:
+def test_backends_listed_for_a_format_can_load_it() -> None:
     path = shared("models/onnx/resnet10_dynbatch.onnx")
     found = inspect_model(path, path.name)
     assert {"onnxruntime", "openvino"} <= set(found.backends)
@@ -126,7 +126,7 @@ def test_backends_are_those_that_load_the_format() -> None:
     assert inspect_model(shared("models/megengine/lenet.mge"), "lenet.mge").backends == ["megengine"]
 
 
-def test_torchscript_declares_no_shapes_and_says_so() -> None:
+def test_a_torchscript_model_without_shapes_gives_a_warning() -> None:
     found = inspect_model(FIXTURES / "graphs" / "torch_cnn_script.pt", "cnn.pt")
     assert [(t.name, t.dtype, t.dims) for t in found.inputs] == [("x", "", None)]
     assert "fill them in" in found.warnings[0]
@@ -152,7 +152,7 @@ def test_unnamed_dimensions_get_names(model: MakeModel) -> None:
     assert found.warnings == ["the file has no size for x_dim2: 64 is a guess"]
 
 
-def test_initializers_listed_as_inputs_are_none(model: MakeModel) -> None:
+def test_initializers_listed_as_inputs_are_not_inputs(model: MakeModel) -> None:
     weight = helper.make_tensor("w", TensorProto.FLOAT, [2], [1.0, 2.0])
     path = model([("x", TensorProto.FLOAT, ["N", 2]), ("w", TensorProto.FLOAT, [2])], initializer=[weight])
     assert list(dims(inspect_model(path, "m.onnx"))) == ["x"]
@@ -192,7 +192,7 @@ def with_weights(where: str = "initializer", **place: str) -> bytes:
 @pytest.mark.parametrize(
     "location", ["../../../etc/passwd", "/etc/passwd", "a/b/c", "..", "C:\\x", ".hidden", "", "a\0b", "x" * 300]
 )
-def test_weights_that_do_not_lie_beside_the_model_are_refused(tmp_path: Path, where: str, location: str) -> None:
+def test_weights_outside_the_folder_of_the_model_are_rejected(tmp_path: Path, where: str, location: str) -> None:
     path = tmp_path / "m.onnx"
     path.write_bytes(with_weights(where, location=location))
     assert "which is not beside it" in refused(path).error
@@ -203,7 +203,7 @@ def test_weights_that_do_not_lie_beside_the_model_are_refused(tmp_path: Path, wh
     [({}, 0), ({"offset": "4096", "length": "8"}, 4104), ({"offset": "16"}, 16), ({"length": "8"}, 8)],
 )
 @pytest.mark.parametrize("location", ["m.onnx.data", "./m.onnx.data", "weights/m.data"])
-def test_weights_beside_the_model_are_named(tmp_path: Path, location: str, place: dict[str, str], size: int) -> None:
+def test_weights_next_to_the_model_are_named(tmp_path: Path, location: str, place: dict[str, str], size: int) -> None:
     path = tmp_path / "m.onnx"
     path.write_bytes(with_weights(location=location, **place))
     assert inspect_model(path, "m.onnx").external == [External(location.removeprefix("./"), size)]
@@ -216,7 +216,7 @@ def test_a_place_that_cannot_be_is_refused(tmp_path: Path, length: str) -> None:
     assert "lies at no place" in refused(path).error
 
 
-def test_what_was_found_survives_being_kept() -> None:
+def test_inspection_results_survive_storage() -> None:
     for found in (
         inspect_model(FIXTURES / "graphs" / "torch_cnn.pt2", "cnn.pt2"),
         InspectedArray("float32", [2, 3]),
@@ -282,13 +282,13 @@ def test_other_files_are_refused_by_name(tmp_path: Path, content: bytes, told: s
         "paddle_cnn.pdmodel",
     ],
 )
-def test_models_that_no_backend_runs_are_refused(name: str) -> None:
+def test_models_without_a_backend_are_rejected(name: str) -> None:
     error = refused(FIXTURES / "models" / name)
     assert "can be looked at here, but not run" in error.error
     assert "visualprof runs" in error.hint
 
 
-def test_the_weights_of_an_openvino_model_lie_beside_it() -> None:
+def test_the_weights_of_an_openvino_model_are_next_to_it() -> None:
     model = inspect_model(FIXTURES / "models" / "openvino_cnn.xml", "cnn.xml")
     assert (model.format, model.backends) == ("openvino", ["openvino"])
     assert [file.path for file in model.external] == ["cnn.bin"]
@@ -303,7 +303,7 @@ def test_cut_models_are_refused(tmp_path: Path) -> None:
         assert "cut" in refused(path).hint
 
 
-def test_a_saved_model_has_its_signatures_names_and_its_variables_beside_it() -> None:
+def test_a_saved_model_has_signature_names_and_variables_next_to_it() -> None:
     found = inspect_model(FIXTURES / "models" / "tensorflow_saved_model.pb", "saved_model.pb")
     assert (dims(found), found.dims) == ({"image": ["batch", 16, 16, 3]}, {"batch": 1})
     assert [t.name for t in found.outputs] == ["output_0"]
@@ -314,12 +314,12 @@ def test_a_saved_model_has_its_signatures_names_and_its_variables_beside_it() ->
     assert found.backends == ["tensorflow"]
 
 
-def test_a_frozen_graph_has_nothing_beside_it_and_no_input_that_nothing_reads() -> None:
+def test_a_frozen_graph_has_no_companion_files_and_no_unused_inputs() -> None:
     found = inspect_model(FIXTURES / "models" / "tensorflow_frozen_control.pb", "frozen.pb")
     assert (dims(found), found.external) == ({"x": [2, 4]}, [])
 
 
-def test_a_saved_model_whose_assets_lie_elsewhere_is_refused(tmp_path: Path) -> None:
+def test_a_saved_model_with_assets_elsewhere_is_rejected(tmp_path: Path) -> None:
     data = (FIXTURES / "models" / "tensorflow_control.pb").read_bytes()
     name = b"../../etc/passwd"
     asset = bytes([6 << 3 | 2, len(name) + 2, 2 << 3 | 2, len(name)]) + name
@@ -369,7 +369,7 @@ def test_archives_of_absurdly_many_files_are_refused(tmp_path: Path) -> None:
         inspect_model(path, "m.pt")
 
 
-def test_two_files_of_one_name_in_an_archive_are_refused(tmp_path: Path) -> None:
+def test_files_with_equal_names_in_an_archive_are_rejected(tmp_path: Path) -> None:
     path = tmp_path / "blob"
     with zipfile.ZipFile(path, "w") as made:
         made.writestr("m/code/__torch__/m.py", b"a")

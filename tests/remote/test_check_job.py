@@ -148,7 +148,7 @@ def test_points_are_specs_times_sizes() -> None:
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"\xff\xfe", b'{"key": NaN}', b"[" * 100_000, b'{"a": "\\ud800"}'])
-def test_what_is_no_json_is_refused(body: bytes) -> None:
+def test_input_that_is_not_json_is_rejected(body: bytes) -> None:
     assert "this is no JSON" in invalid(body)[""]
 
 
@@ -157,11 +157,11 @@ def test_a_job_of_megabytes_is_refused_unread() -> None:
 
 
 @pytest.mark.parametrize("body", [b"[]", b"7", b"null", b'"x"'])
-def test_what_is_no_object_is_refused(body: bytes) -> None:
+def test_input_that_is_not_an_object_is_rejected(body: bytes) -> None:
     assert "must be an object" in invalid(body)[""]
 
 
-def test_unknown_fields_are_named_with_their_path_and_the_nearest_known_one() -> None:
+def test_unknown_fields_are_named_with_their_path_and_the_most_similar_field() -> None:
     given = job(measur={}, inputs=[{"name": "input", "dtype": "f", "dims": [], "shape": []}])
     given["specs"][0]["agents"] = "x"
     with pytest.raises(InvalidRequest) as caught:
@@ -197,7 +197,7 @@ def test_missing_fields_and_wrong_types_are_all_named_at_once() -> None:
     }  # fmt: skip
 
 
-def test_thousands_of_mistakes_are_told_in_little() -> None:
+def test_thousands_of_errors_are_summarized() -> None:
     began = time.process_time()
     assert len(invalid({f"x{i}": 1 for i in range(50_000)})) <= 210
     assert time.process_time() - began < 2
@@ -252,7 +252,7 @@ def test_values_out_of_range_are_refused_by_field(known: Known, changes: dict[st
     assert list(refused(known, {**job(), **changes})) == [field]
 
 
-def test_what_is_out_of_range_does_not_hide_what_does_not_fit(known: Known) -> None:
+def test_a_value_out_of_range_does_not_hide_other_errors(known: Known) -> None:
     given = job(inputs=[], timeout_s=0, specs=[{"id": "s", "backend": "onnxrt"}])
     assert list(refused(known, given)) == ["timeout_s", "specs[0].backend", "inputs"]
 
@@ -264,7 +264,7 @@ def test_a_model_that_is_not_here_is_refused(known: Known) -> None:
     assert refused(known, job(UNKNOWN)) == {"model.blob": "this file is not here"}
 
 
-def test_an_array_is_no_model(known: Known) -> None:
+def test_an_array_is_not_a_model(known: Known) -> None:
     assert refused(known, job(known.array("x.npy", "float32", 1))) == {"model.blob": "x.npy is an array, not a model"}
 
 
@@ -281,7 +281,7 @@ def test_a_missing_input_is_named(known: Known) -> None:
     assert refused(known, bert(text("input_ids"))) == {"inputs": "the model's input 'attention_mask' is missing"}
 
 
-def test_wrong_types_ranks_and_sizes_are_told_together(known: Known) -> None:
+def test_wrong_types_ranks_and_sizes_are_reported_together(known: Known) -> None:
     given = bert(text("input_ids", dtype="float32"), text("attention_mask", ["batch"]))
     assert refused(known, given) == {
         "inputs[0].dtype": "the model wants int64, the job has float32",
@@ -348,7 +348,7 @@ def test_an_array_that_is_not_here_is_refused(known: Known) -> None:
     assert refused(known, given) == {"inputs[0].blob": "this file is not here"}
 
 
-def test_a_model_is_no_array(known: Known) -> None:
+def test_a_model_is_not_an_array(known: Known) -> None:
     given = bert(text("input_ids", fill="file", blob=RESNET), text("attention_mask"))
     assert refused(known, given) == {"inputs[0].blob": "resnet10_dynbatch.onnx is a model, not an array"}
 
@@ -419,7 +419,7 @@ def test_a_backend_that_does_not_load_the_model_is_refused(known: Known) -> None
     }  # fmt: skip
 
 
-def test_a_precision_that_the_backend_cannot_be_told_is_refused(known: Known) -> None:
+def test_a_precision_that_the_backend_cannot_set_is_rejected(known: Known) -> None:
     assert refused(known, spec(precision="f32")) == {}
     assert refused(known, spec(precision="bf16")) == {
         "specs[0].precision": "onnxruntime cannot be told to run in bf16"
@@ -427,13 +427,13 @@ def test_a_precision_that_the_backend_cannot_be_told_is_refused(known: Known) ->
 
 
 @pytest.mark.parametrize("backend", all_backends(), ids=lambda b: b.name)
-def test_every_backend_says_what_is_checked_before_queueing(backend: Any) -> None:
+def test_every_backend_declares_what_is_checked_before_queueing(backend: Any) -> None:
     assert backend.formats
     assert set(backend.precisions) <= set(get_args(Precision))
     assert all(isinstance(values, tuple) for values in backend.options.values())
 
 
-def test_options_are_those_of_the_backend(known: Known) -> None:
+def test_options_must_belong_to_the_backend(known: Known) -> None:
     assert refused(known, spec(options={"optimization": "most", "speed": "9"})) == {
         "specs[0].options.optimization": "is 'most'",
         "specs[0].options.speed": "onnxruntime has no such option",
@@ -453,7 +453,7 @@ def test_an_agent_that_is_not_registered_is_refused(known: Known) -> None:
         ({"backend": "openvino"}, "backend", "box has no openvino"),
     ],
 )
-def test_an_agent_without_what_is_wanted_of_it_is_refused(
+def test_an_agent_without_the_requirements_is_rejected(
     known: Known, changes: dict[str, str], field: str, told: str
 ) -> None:
     assert refused(known, spec(agent="aaaaaaaaaa", **changes)) == {f"specs[0].{field}": told}
@@ -468,7 +468,7 @@ def test_an_agent_that_is_away_is_a_warning() -> None:
     assert warned(known, spec()) == {"specs[0].backend": "no agent with onnxruntime for cpu is there now: this waits"}
 
 
-def test_a_wish_that_no_agent_fulfils_is_a_warning_with_what_there_is(known: Known) -> None:
+def test_a_requirement_that_no_agent_meets_is_a_warning_with_the_available_ones(known: Known) -> None:
     given = json.dumps(spec(platform="cuda", device="cuda:0")).encode()
     errors, (warning,) = check_request(parse_request(given), known)
     assert errors == []

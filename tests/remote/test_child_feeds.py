@@ -42,7 +42,7 @@ def test_a_sweep_over_another_dimension_does_not_change_how_many_samples_a_run_h
     assert [(p.batch, p.samples) for p in todo] == [(16, 4), (32, 4)]
 
 
-def test_without_a_sweep_there_is_one_point_of_the_models_own_size() -> None:
+def test_without_a_sweep_there_is_one_point_with_the_size_of_the_model() -> None:
     assert sweep_points(request([Input("x", "float32", [2, 3])], Sweep("", [])), {}) == [
         SweepPoint(2, 2, {"x": (2, 3)})
     ]
@@ -105,7 +105,7 @@ def test_an_array_is_repeated_and_cut_to_the_swept_size(tmp_path: Path) -> None:
     assert five["x"].tolist() == [[0, 1], [2, 3], [4, 5], [0, 1], [2, 3]]
 
 
-def test_an_array_gives_named_dimensions_their_size_for_the_other_inputs_too(tmp_path: Path) -> None:
+def test_an_array_also_sets_named_dimensions_of_other_inputs(tmp_path: Path) -> None:
     path = saved(tmp_path, np.zeros((2, 7), np.int64))
     inputs = [Input("ids", "int64", ["batch", "seq"], "file"), Input("mask", "int64", ["batch", "seq"])]
     values = made(inputs, Sweep("batch", [4]), {"ids": path}, seq=64)[0]
@@ -163,7 +163,7 @@ class Hostile:
 
 
 @pytest.mark.parametrize("content", ["objects", "pickle", "archive", "cut", "nothing", "text"])
-def test_a_file_that_is_no_plain_array_is_refused_and_not_unpickled(tmp_path: Path, content: str) -> None:
+def test_a_pickled_array_is_rejected_without_unpickling(tmp_path: Path, content: str) -> None:
     path, hostile = tmp_path / "x.npy", Hostile(tmp_path / "mark")
     if content == "objects":
         np.save(path, np.array([hostile], object), allow_pickle=True)

@@ -95,7 +95,7 @@ def test_the_longest_time_wins_over_the_wanted_number(clock: Hands) -> None:
     assert len(time_runs(lambda _: clock.sleep(0.01), 1, 0.01, 0.05, 1_000_000, clock).samples) == 5
 
 
-def test_one_run_is_measured_even_beyond_the_longest_time(clock: Hands) -> None:
+def test_at_least_one_run_is_measured_beyond_the_time_limit(clock: Hands) -> None:
     assert len(time_runs(lambda _: clock.sleep(0.01), 1, 0.0, 0.0, 100, clock).samples) == 1
 
 
@@ -120,7 +120,7 @@ def test_more_samples_than_room_are_all_kept(clock: Hands) -> None:
     assert samples.tolist() == list(itertools.islice(itertools.cycle(range(1, 100)), 2 * SAMPLE_BLOCK + 5))
 
 
-def test_the_room_grows_with_runs_that_nobody_announced(clock: Hands) -> None:
+def test_the_buffer_grows_with_unexpected_runs(clock: Hands) -> None:
     def infer(_: Any) -> None:
         clock.now += 10
 
@@ -170,7 +170,7 @@ def test_warm_up_ends_when_two_windows_agree(clock: Hands) -> None:
 
 
 @pytest.mark.long
-def test_warm_up_goes_on_while_runs_get_faster(clock: Hands) -> None:
+def test_warm_up_continues_while_runs_get_faster(clock: Hands) -> None:
     took = iter([0.06 * 0.8**i for i in range(9)] + [0.01] * 100)
     assert warm_up(lambda _: clock.sleep(next(took)), 1, Measure(warmup_s=0.0, max_s=10.0), clock) == 5 * 3
 
@@ -271,7 +271,7 @@ def test_a_sample_beyond_four_seconds_saturates_in_the_file_but_not_in_the_figur
     assert latency_statistics(samples)["max_ns"] == 5_000_000_000
 
 
-def test_a_point_tells_rates_of_runs_and_of_samples(clock: Hands) -> None:
+def test_a_point_has_rates_of_runs_and_samples(clock: Hands) -> None:
     session = Sleeper(clock, 0.001, 0.001, 0.002)
     measured = measure_point(session, {}, Measure(warmup_s=0.01, min_s=0.05, max_s=5, min_n=5), clock)
     told = point_row(SweepPoint(64, 4, {}), measured, 77, 1000, 16)
@@ -283,7 +283,7 @@ def test_a_point_tells_rates_of_runs_and_of_samples(clock: Hands) -> None:
     assert told["energy_j_per_sample"] is told["throttled"] is None
 
 
-def test_a_busy_host_is_seen_by_the_switches_it_forces(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_busy_host_is_detected_by_involuntary_switches(monkeypatch: pytest.MonkeyPatch) -> None:
     from visualprof.remote.child import host
 
     switches = iter([100, 100 + 1_000_000])
@@ -330,7 +330,7 @@ print(before, grown, peak_rss_bytes())
 """
 
 
-def test_the_peak_of_memory_is_that_since_it_was_forgotten() -> None:
+def test_the_peak_of_memory_counts_from_the_last_reset() -> None:
     """In a process of its own: nobody else's memory comes and goes in it."""
     told = subprocess.run([sys.executable, "-c", PEAKS], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     before, grown, after = map(int, told.split())

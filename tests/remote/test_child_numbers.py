@@ -60,7 +60,7 @@ def test_the_least_number_of_samples_is_that_of_99_percent_confidence(tenths: in
         assert SHOWN[tenths // 10] == least
 
 
-def test_involuntary_switches_are_those_that_psutil_counts() -> None:
+def test_involuntary_switches_equal_those_of_psutil() -> None:
     me = psutil.Process()
     stop = threading.Event()
 
@@ -89,7 +89,7 @@ def of_all_threads(process: psutil.Process) -> int:
     return sum(psutil.Process(thread.id).num_ctx_switches().involuntary for thread in process.threads())
 
 
-def test_the_peak_is_no_less_than_what_psutil_sees_meanwhile() -> None:
+def test_the_peak_is_at_least_the_memory_that_psutil_sees() -> None:
     reset_peak_rss()
     me = psutil.Process()
     seen: list[int] = []
@@ -102,7 +102,7 @@ def test_the_peak_is_no_less_than_what_psutil_sees_meanwhile() -> None:
     assert peak - max(seen) < 20 << 20
 
 
-def test_pressure_is_what_the_kernel_added_to_its_total_meanwhile() -> None:
+def test_pressure_is_the_increase_of_the_kernel_total() -> None:
     file = Path("/proc/pressure/cpu")
     if not file.exists():
         pytest.skip("needs a kernel that tells its pressure")

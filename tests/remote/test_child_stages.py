@@ -24,7 +24,7 @@ def job(tmp_path: Path) -> Job:
     return Job(tmp_path, tiny_onnx(tmp_path / "model.onnx"), TINY_INPUTS, sweep=Sweep("batch", [1, 4]))
 
 
-def test_measuring_tells_its_phases_points_and_progress_in_order(job: Job) -> None:
+def test_measuring_reports_phases_points_and_progress_in_order(job: Job) -> None:
     ran = job.run()
     assert ran.status == 0, ran.stderr
     told = [e["event"] if e["event"] != "phase" else (e["phase"], e.get("batch")) for e in ran.events]
@@ -45,7 +45,7 @@ def test_measuring_tells_its_phases_points_and_progress_in_order(job: Job) -> No
     assert ran.stdout == ran.stderr == ""
 
 
-def test_points_and_samples_are_in_the_result_as_they_were_told(job: Job) -> None:
+def test_points_and_samples_of_the_result_equal_the_reported_ones(job: Job) -> None:
     ran = job.run()
     assert ran.points == [e["point"] for e in ran.told("point")]
     assert [p["batch"] for p in ran.points] == [1, 4]
@@ -60,7 +60,7 @@ def test_points_and_samples_are_in_the_result_as_they_were_told(job: Job) -> Non
     assert size == 4 * sum(p["n"] for p in ran.points)
 
 
-def test_the_runtimes_own_version_is_told(job: Job) -> None:
+def test_the_version_of_the_runtime_is_reported(job: Job) -> None:
     from importlib.metadata import version
 
     assert job.run().told("effective")[0]["version"] == version("onnxruntime")
@@ -116,7 +116,7 @@ def test_a_wrong_array_is_an_input_error_and_nothing_is_measured(tmp_path: Path,
     assert ran.points == []
 
 
-def test_a_point_that_fails_keeps_those_before_it(tmp_path: Path, job: Job) -> None:
+def test_a_failing_point_keeps_the_earlier_points(tmp_path: Path, job: Job) -> None:
     job.model = tiny_onnx(tmp_path / "fixed.onnx", batch=2)
     job.sweep = Sweep("batch", [2, 4])
     ran = job.run()
@@ -134,7 +134,7 @@ def test_a_point_without_memory_ends_the_task_as_out_of_memory(job: Job) -> None
 
 
 @pytest.mark.parametrize("content", [b"", b"no model", b"\x08\x07" * 100])
-def test_a_file_that_is_no_model_is_a_model_error(job: Job, content: bytes) -> None:
+def test_a_file_that_is_not_a_model_is_a_model_error(job: Job, content: bytes) -> None:
     job.model.write_bytes(content)
     told = job.run().failed
     assert told["reason"] == "model_error"
@@ -153,7 +153,7 @@ def test_a_file_that_may_not_grow_further_is_a_full_disk(job: Job) -> None:
     assert ran.failed["reason"] == "disk_full"
 
 
-def test_a_full_disk_can_still_be_told(tmp_path: Path) -> None:
+def test_a_full_disk_is_still_reported(tmp_path: Path) -> None:
     """On a file system of 128 KiB that the points fill."""
     script = f"""
 import errno, sys
@@ -216,7 +216,7 @@ def test_the_sentence_of_a_long_message_is_the_line_that_names_the_error() -> No
     assert to_failure(RuntimeError("")).error == "RuntimeError"
 
 
-def test_the_package_runs_without_a_zip_too(job: Job) -> None:
+def test_the_package_runs_without_an_archive(job: Job) -> None:
     assert job.run().status == 0
     done = subprocess.run(
         [sys.executable, "-m", "visualprof.remote.child", str(job.work), "measure"],

@@ -70,14 +70,14 @@ def test_an_honest_converter_makes_a_model(tmp_path: Path) -> None:
         ("shutil.copy(model, target); os.symlink('/etc/passwd', target.with_name('more'))", "rejected", "links"),
     ],
 )
-def test_what_goes_wrong_has_a_name(tmp_path: Path, body: str, reason: str, error: str) -> None:
+def test_every_conversion_failure_has_a_code(tmp_path: Path, body: str, reason: str, error: str) -> None:
     failure = failure_of(body, tmp_path)
     assert failure.reason == reason
     assert re.search(error, failure.error), failure.error
 
 
 @pytest.mark.long
-def test_a_converter_that_hangs_is_ended_with_all_that_it_started(tmp_path: Path) -> None:
+def test_a_hanging_converter_is_killed_with_its_children(tmp_path: Path) -> None:
     body = (
         "p = subprocess.Popen(['sleep', '600'], start_new_session=True)\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)"
     )
@@ -107,7 +107,7 @@ def test_a_converter_that_fills_the_disk_is_ended(small_disk: Path) -> None:
 
 
 @sandboxed
-def test_nobody_is_phoned(tmp_path: Path) -> None:
+def test_conversions_make_no_network_connections(tmp_path: Path) -> None:
     failure = failure_of("socket.create_connection(('192.0.2.1', 80), 5)", tmp_path)
     assert failure.reason == "input_error"
     assert failure.error.startswith("no network access")
@@ -138,7 +138,7 @@ os._exit(0)"""
     assert failure_of(body, tmp_path).reason == "rejected"
 
 
-def test_a_model_that_is_none_is_named(tmp_path: Path) -> None:
+def test_an_invalid_model_is_named(tmp_path: Path) -> None:
     (tmp_path / "bad.onnx").write_bytes(b"\xff" * 1000)
     order = Conversion("onnx_opset", str(tmp_path / "bad.onnx"))
     with pytest.raises(TaskFailure) as told:

@@ -47,7 +47,7 @@ SMALL: list[tuple[str, dict[str, str], float]] = [
 
 
 @pytest.mark.parametrize(("name", "options", "bound"), SMALL, ids=lambda each: str(each))
-def test_what_is_made_computes_nearly_the_same(
+def test_converted_models_compute_nearly_the_same(
     tmp_path: Path, name: str, options: dict[str, str], bound: float
 ) -> None:
     model = small_onnx(tmp_path / "small.onnx")
@@ -64,7 +64,7 @@ def test_what_is_made_computes_nearly_the_same(
 
 
 @pytest.mark.parametrize("name", ["onnxslim", "onnxsim"])
-def test_nothing_is_said_to_change_where_nothing_does(tmp_path: Path, name: str) -> None:
+def test_unchanged_models_are_reported_as_unchanged(tmp_path: Path, name: str) -> None:
     made = convert(name, small_onnx(tmp_path / "small.onnx"), tmp_path / "work")
     assert made.converted.changed is False
     assert made.converted.before == made.converted.after
@@ -185,14 +185,14 @@ def test_a_torch_model_is_converted(
 
 
 @pytest.mark.long
-def test_torchscript_says_what_it_lacks_for_onnx(tmp_path: Path, net: tuple[Path, Any]) -> None:
+def test_converting_torchscript_to_onnx_names_missing_shapes(tmp_path: Path, net: tuple[Path, Any]) -> None:
     with pytest.raises(TaskFailure, match="TorchScript does not declare its inputs") as told:
         convert("torchscript_onnx", net[0] / "net.pt", tmp_path / "work")
     assert "inputs=" in told.value.hint
 
 
 @pytest.mark.long
-def test_what_a_job_says_of_its_inputs_is_enough(tmp_path: Path, net: tuple[Path, Any]) -> None:
+def test_the_inputs_of_a_job_suffice_for_a_conversion(tmp_path: Path, net: tuple[Path, Any]) -> None:
     inputs = [Input("x", "float32", ["batch", 3, 32, 32])]
     order = Conversion("torchscript_onnx", str(net[0] / "net.pt"), inputs=inputs)
     made = conversion.convert(order, {}, tmp_path / "work", shop())

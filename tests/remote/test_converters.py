@@ -20,7 +20,7 @@ FOLDER = Path(converters.__file__).parent
 
 
 @pytest.mark.parametrize("kind", all_converters(), ids=lambda kind: kind.name)
-def test_a_converter_says_what_it_is(kind: converters.Converter) -> None:
+def test_every_converter_describes_itself(kind: converters.Converter) -> None:
     assert (FOLDER / f"{kind.name}.py").is_file()
     assert {kind.takes, kind.makes} <= set(all_formats()), "formats that a backend loads"
     assert {kind.takes, kind.makes} <= formats.names()
@@ -32,7 +32,7 @@ def test_a_converter_says_what_it_is(kind: converters.Converter) -> None:
             assert value in options[option]
 
 
-def test_no_framework_is_imported_to_list_converters() -> None:
+def test_listing_converters_imports_no_framework() -> None:
     code = """
 import sys
 from visualprof.remote.converters import all_converters
@@ -134,7 +134,7 @@ def test_a_model_is_the_same_under_other_names_and_places(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("change", ["weight", "attribute", "type", "opset"])
-def test_a_model_with_another_part_is_another_one(tmp_path: Path, change: str) -> None:
+def test_a_model_with_another_part_is_another_model(tmp_path: Path, change: str) -> None:
     import onnx
     from onnx import numpy_helper
 

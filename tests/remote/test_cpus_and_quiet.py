@@ -51,7 +51,7 @@ def test_without_topology_every_cpu_is_a_core(tmp_path: Path) -> None:
     assert pinned_cpus("auto", 0, tmp_path, [0, 1, 5]) == [0, 1, 5]
 
 
-def test_named_cpus_are_those_or_a_failure(host: Path) -> None:
+def test_named_cpus_are_used_or_the_task_fails(host: Path) -> None:
     assert pinned_cpus("", 4, host, range(8)) == []
     assert pinned_cpus("0,2-3", 1, host, range(8)) == [0, 2, 3]
     with pytest.raises(TaskFailure, match="may not use CPU 3, 9"):
@@ -77,7 +77,7 @@ def test_a_wait_ends_with_the_first_quiet_second() -> None:
     assert wait_for_quiet(60, iter([HostLoad(0.01, 0.5), HostLoad(0.1, 0.1)]), lambda: None) == (2, None)
 
 
-def test_a_host_that_is_never_quiet_is_told_with_what_it_did() -> None:
+def test_a_host_that_is_never_quiet_is_reported_with_its_load() -> None:
     took_s, use = wait_for_quiet(2, uses(0.9, 0.8, 0.0), lambda: None)
     assert (took_s, str(use)) == (2, "CPUs 80% busy")
     assert str(HostLoad(0.8, 0.25)) == "CPUs 80% busy, tasks waited for one 25% of the time"
@@ -98,7 +98,7 @@ def test_the_use_of_this_host_is_shares() -> None:
 
 
 @pytest.mark.slow
-def test_a_task_waits_for_a_quiet_host_and_says_so(server: FakeServer, start: StartAgent) -> None:
+def test_a_task_waits_for_a_quiet_host_and_reports_it(server: FakeServer, start: StartAgent) -> None:
     task = server.submit(b"measure", quiet_s=1.0)
     start("--once")
     assert server.finished(task)["state"] == "succeeded"

@@ -106,7 +106,7 @@ def test_sizes_are_ranges_steps_and_lists(text: str, values: list[int]) -> None:
 @pytest.mark.parametrize(
     "text", ["", "0", "0:4", "4:1", "a", "1:", "1:999999999999", "1:1000:1", "-1", "1.5", "1:2:0", "1:65:1", "9" * 30]
 )
-def test_sizes_that_are_none_are_refused(text: str) -> None:
+def test_invalid_sizes_are_rejected(text: str) -> None:
     with pytest.raises(ValueError, match="size"):
         parse_sizes(text)
 
@@ -144,14 +144,14 @@ def test_the_text_of_dimensions_reads_as_they_are(dims: list[int | str]) -> None
     ("dims", "batch"),
     [([["seq", "batch_size"]], "batch_size"), ([["d0", 3]], "d0"), ([[3, "seq"]], ""), ([[1, 3]], ""), ([], "")],
 )
-def test_the_batch_is_known_by_its_name_or_stands_first(dims: list[list[int | str]], batch: str) -> None:
+def test_the_batch_is_the_dimension_named_so_or_the_first(dims: list[list[int | str]], batch: str) -> None:
     assert guess_batch_dim(dims) == batch
 
 
 # inputs and sizes
 
 
-def test_what_is_left_open_is_what_the_model_says() -> None:
+def test_open_fields_default_to_the_values_of_the_model() -> None:
     request = drafted(usual_sizes="1:4").request
     assert [(i.name, i.dtype, i.dims, i.fill) for i in request.inputs] == [
         ("ids", "int64", ["batch", "seq"], "random"),
@@ -184,13 +184,13 @@ def test_an_array_is_only_taken_where_the_values_are_left_open() -> None:
 
 
 @pytest.mark.parametrize("dims", [None, ""])
-def test_dimensions_that_nobody_says_are_asked_for(dims: str | None) -> None:
+def test_unknown_dimensions_are_requested(dims: str | None) -> None:
     result = drafted(model=SCRIPT, inputs=[DraftInput("x", "float32", dims)], specs=TORCH)
     assert codes(result) == {"inputs[0].dims": "dims"}
     assert drafted(model=SCRIPT, inputs=[DraftInput("x", "int64", "()")]).request.inputs[0].dims == []
 
 
-def test_each_mistake_is_told_once_at_its_field() -> None:
+def test_each_error_is_reported_once_at_its_field() -> None:
     result = drafted(
         inputs=[DraftInput("ids"), DraftInput("mask", dims="batch, seq")],
         sizes="1:0",
@@ -208,7 +208,7 @@ def test_each_mistake_is_told_once_at_its_field() -> None:
     assert result.request.measure.max_s == 9
 
 
-def test_a_model_without_a_batch_is_one_point_unless_sizes_are_typed() -> None:
+def test_a_model_without_a_batch_has_one_point_unless_sizes_are_given() -> None:
     result = drafted(inputs=[DraftInput("ids", dims="1, 2"), DraftInput("mask", dims="1, 2")], usual_sizes="1:16")
     assert result.request.sweep.values == [1]
     assert result.errors == []
@@ -250,7 +250,7 @@ def specs_of(*machines: Agent, **typed: Any) -> list[tuple[str, str, str]]:
     return [(s.backend, s.agent, s.device) for s in drafted(*machines, **typed).request.specs]
 
 
-def test_the_first_specs_are_one_for_each_backend_of_each_online_machine_on_its_best_device() -> None:
+def test_the_default_specs_cover_each_backend_of_each_online_machine() -> None:
     assert specs_of(LAB, GPU, AWAY, specs=None) == [
         ("onnxruntime", "lab", "cpu"),
         ("onnxruntime", "gpu", "cuda:0"),
@@ -258,7 +258,7 @@ def test_the_first_specs_are_one_for_each_backend_of_each_online_machine_on_its_
     ]
 
 
-def test_the_machine_is_left_open_when_there_is_only_one() -> None:
+def test_the_machine_is_left_open_if_only_one_exists() -> None:
     assert specs_of(LAB, AWAY, specs=None) == [("onnxruntime", "", "cpu"), ("openvino", "", "cpu")]
 
 
@@ -266,7 +266,7 @@ def test_without_a_machine_the_first_specs_are_each_backend_that_would_load_it()
     assert specs_of(AWAY, specs=None) == [("onnxruntime", "", "cpu"), ("openvino", "", "cpu")]
 
 
-def test_no_spec_is_asked_for() -> None:
+def test_a_draft_without_specs_is_rejected() -> None:
     assert codes(drafted(specs=[])) == {"specs": "no_spec"}
 
 
@@ -278,7 +278,7 @@ def test_a_name_of_two_machines_wants_an_id() -> None:
     assert specs_of(*one_away, specs=[DraftSpec(backends=["onnxruntime"], agent="twin")])[0][1] == "t1"
 
 
-def test_choices_are_what_the_machines_have() -> None:
+def test_choices_come_from_the_machines() -> None:
     specs = [DraftSpec(backends=[ORT], agent="lab"), DraftSpec(backends=[ORT], platform="cuda")]
     at_lab, on_cuda = drafted(LAB, GPU, AWAY, specs=specs).choices
     assert (at_lab.versions, at_lab.devices) == (["1.31.1", "1.9.0"], ["cpu"])
@@ -289,7 +289,7 @@ def test_choices_are_what_the_machines_have() -> None:
     })  # fmt: skip
 
 
-def test_ids_say_what_tells_the_specs_apart() -> None:
+def test_ids_contain_what_distinguishes_the_specs() -> None:
     spec = Spec("", "onnxruntime", agent="gpu", device="cuda:0", precision="f16", threads=4, options={"o": "basic"})
     assert generate_spec_id(spec, [GPU]) == "ort-gpu-cuda0-f16-4t-basic"
     assert generate_spec_id(Spec("", "openvino", version="2026.4.1"), []) == "ov-2026.4.1"
@@ -307,7 +307,7 @@ def test_ids_are_names_of_folders_whatever_the_machine_is_called() -> None:
         assert re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,47}", made)
 
 
-def test_the_database_and_the_reasons_agree_on_who_may_take_a_task(tmp_path: Path) -> None:
+def test_the_database_and_the_reasons_agree_on_eligible_agents(tmp_path: Path) -> None:
     can = [LAB, GPU, agent("both", "cuda", ("torch", "2", "cuda:1"), ("openvino", "1", "cpu"))]
     backends, versions = (ORT, "openvino", "torch", "none"), ("", "1.23.2", "2")
     asked = itertools.product(backends, versions, ("", "cuda"), ("cpu", "cuda", "cuda:0", "cuda:1"))
@@ -329,7 +329,7 @@ def test_the_database_and_the_reasons_agree_on_who_may_take_a_task(tmp_path: Pat
 # back again
 
 
-def test_a_job_becomes_the_draft_that_makes_it_again() -> None:
+def test_a_job_becomes_a_draft_that_reproduces_it() -> None:
     specs = [
         DraftSpec(backends=["onnxruntime"], agent="gpu", device="cuda:0", threads=["2"]),
         DraftSpec(id="mine", backends=["openvino"], options={"hint": "latency"}),

@@ -41,7 +41,7 @@ def found(state: StateFolder, attempt: int, asked: Mapping[str, object], tmp_pat
     return {one.relative_to(out).as_posix(): one.read_text() for one in out.rglob("*") if one.is_file()}
 
 
-def test_a_further_attempt_finds_the_trials_that_the_last_one_left_here(tmp_path: Path) -> None:
+def test_a_retry_finds_the_trials_of_the_last_attempt(tmp_path: Path) -> None:
     state = StateFolder(tmp_path / "state")
     assert found(state, 2, SEARCH, tmp_path) == {}
     for attempt in (1, 2):
@@ -66,7 +66,7 @@ def test_a_further_attempt_of_a_case_finds_its_steps_and_their_files(tmp_path: P
     assert found(state, 3, CASE, tmp_path) == {"steps/4.json": "{}", "onnxs/net.onnx": "model", "case.json": "{}"}
 
 
-def test_no_more_than_the_latest_tasks_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_latest_tasks_are_cached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resume_cache, "MAX_TASKS", 2)
     state = StateFolder(tmp_path)
     for number in range(4):

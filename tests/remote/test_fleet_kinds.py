@@ -39,7 +39,7 @@ def test_kinds_are_found_without_their_packages() -> None:
         ("kubernetes", {"image": "x"}, "needs --fleet-cpus"),
     ],
 )
-def test_what_cannot_be_is_refused(text: str, options: dict[str, str], error: str) -> None:
+def test_invalid_configurations_are_rejected(text: str, options: dict[str, str], error: str) -> None:
     with pytest.raises(AgentError, match=error):
         fleets.open_fleet(text, options, 0)
 
@@ -94,13 +94,11 @@ def test_ray_takes_only_its_own_addresses() -> None:
         ("[]", "lost"),
     ],
 )
-def test_an_answer_says_how_it_ended(text: str, state: str) -> None:
+def test_an_answer_contains_the_outcome(text: str, state: str) -> None:
     assert fleets.parse_answer(text).state == state
 
 
-def test_a_pod_that_somebody_removed_is_lost_and_leaves_no_secret(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_removed_pod_is_lost_and_leaves_no_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     package = pytest.importorskip("kubernetes")
     with kubernetes(tmp_path, node("n1")) as (cluster, config):
         monkeypatch.setattr(package.config.kube_config, "KUBE_CONFIG_DEFAULT_LOCATION", str(config))
@@ -114,7 +112,7 @@ def test_a_pod_that_somebody_removed_is_lost_and_leaves_no_secret(
         assert not cluster.secrets
 
 
-def test_a_cluster_that_does_not_answer_costs_no_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unresponsive_cluster_loses_no_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     package = pytest.importorskip("kubernetes")
     with kubernetes(tmp_path, node("n1")) as (cluster, config):
         monkeypatch.setattr(package.config.kube_config, "KUBE_CONFIG_DEFAULT_LOCATION", str(config))

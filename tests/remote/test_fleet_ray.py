@@ -55,7 +55,7 @@ def test_a_node_measures_and_delivers(site: FleetSite) -> None:
     assert json.loads((folder / "env.json").read_text())["agent"].removeprefix("fleet/") in {n["name"] for n in nodes}
 
 
-def test_each_device_has_one_task_and_a_cancel_is_prompt(site: FleetSite) -> None:
+def test_each_device_has_one_task_and_canceling_is_prompt(site: FleetSite) -> None:
     first = site.submit(20.0)
     running = site.in_phase(first, "measuring")["id"]
     second, third = site.submit(20.0), site.submit()
@@ -71,7 +71,7 @@ def test_each_device_has_one_task_and_a_cancel_is_prompt(site: FleetSite) -> Non
     site.until(lambda: not workers())
 
 
-def test_specs_of_a_job_share_a_node_or_say_so(site: FleetSite) -> None:
+def test_specs_of_a_job_share_a_node_or_a_warning_is_given(site: FleetSite) -> None:
     job = site.submit(0.5, Spec("a", "onnxruntime"), Spec("b", "onnxruntime"))
     site.until(lambda: all(task["state"] == "succeeded" for task in site.tasks(job)))
     tasks = site.tasks(job)
@@ -89,7 +89,7 @@ def test_a_cluster_is_reached_at_an_address() -> None:
     assert told == {"kinds": ["small"], "ends": [["failed", "JSONDecodeError"]] * 2}
 
 
-def test_what_a_lost_node_ran_is_measured_at_another_and_says_so(site: FleetSite, ray: Any) -> None:
+def test_tasks_of_a_lost_node_run_on_another_with_a_warning(site: FleetSite, ray: Any) -> None:
     lost = site.submit(4.0)
     identity = site.in_phase(lost, "measuring")["id"]
     name = site.until(lambda: next((n["name"] for n in site.ready(2) if n["tasks"] == [identity]), ""))

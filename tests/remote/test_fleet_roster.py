@@ -146,14 +146,14 @@ def test_each_device_of_a_node_has_one_task(tmp_path: Path) -> None:
     assert found.offers() == [TORCH[0]]
 
 
-def test_a_node_whose_task_was_lost_gets_nothing_for_a_while(tmp_path: Path) -> None:
+def test_a_node_whose_task_was_lost_pauses(tmp_path: Path) -> None:
     found = roster(FakeFleet({"small": SMALL}, [node("a")]), tmp_path / "kinds.json")
     assert found.reserve(lease())
     found.release("t", lost=True)
     assert found.offers() == []
 
 
-def test_tasks_wait_for_a_kind_of_which_no_node_is_free(tmp_path: Path) -> None:
+def test_tasks_wait_for_a_free_node_of_their_kind(tmp_path: Path) -> None:
     fleet = FakeFleet({"small": SMALL}, [node("a")])
     file = tmp_path / "kinds.json"
     assert roster(fleet, file, waiting=1).reserve(lease())
@@ -167,7 +167,7 @@ def test_tasks_wait_for_a_kind_of_which_no_node_is_free(tmp_path: Path) -> None:
     assert roster(fleet, file).offers() == []
 
 
-def test_nodes_that_are_away_or_cannot_be_used_say_so(tmp_path: Path) -> None:
+def test_unavailable_nodes_give_their_reason(tmp_path: Path) -> None:
     said: list[str] = []
     fleet = FakeFleet({"small": SMALL}, [node("a", state="away"), node("b", "bare")])
     found = roster(fleet, tmp_path / "kinds.json", said=said)
@@ -178,12 +178,12 @@ def test_nodes_that_are_away_or_cannot_be_used_say_so(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", '[{"node": 3}]', '{"a": 1}'])
-def test_a_spoilt_file_of_kinds_is_as_none(tmp_path: Path, text: str) -> None:
+def test_a_damaged_file_of_kinds_is_ignored(tmp_path: Path, text: str) -> None:
     (tmp_path / "kinds.json").write_text(text)
     assert roster(FakeFleet({"small": SMALL}, [node("a")]), tmp_path / "kinds.json").offers() == [CPU]
 
 
-def test_specs_to_be_compared_share_a_node_or_say_so(tmp_path: Path) -> None:
+def test_compared_specs_share_a_node_or_a_warning_is_given(tmp_path: Path) -> None:
     found = roster(FakeFleet({"small": SMALL}, [node("a"), node("b")]), tmp_path / "kinds.json")
     first, second = found.reserve(lease("one")), found.reserve(lease("two"))
     assert first
@@ -281,7 +281,7 @@ def test_the_node_of_a_task_that_runs_renews_its_lease_and_reports(
         (PlacementStatus("failed", "no server"), "reported", ["node a: no server"]),
     ],
 )
-def test_a_lost_task_is_left_to_its_lease_and_a_failed_one_reported(
+def test_a_lost_task_is_left_to_its_lease_and_a_failed_task_is_reported(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     fleet: FakeFleet,
@@ -295,7 +295,7 @@ def test_a_lost_task_is_left_to_its_lease_and_a_failed_one_reported(
     assert [(one["reason"], one["error"]) for one in outcomes] == [("agent_error", error) for error in reported]
 
 
-def test_what_the_scheduler_refuses_has_failed(
+def test_a_task_rejected_by_the_scheduler_has_failed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fleet: FakeFleet
 ) -> None:
     place = fleet.place
@@ -324,7 +324,7 @@ def test_what_the_scheduler_refuses_has_failed(
         (Spec("s", "onnxruntime", version="1.3"), None),
     ],
 )
-def test_a_fleet_gets_what_a_free_node_can_run(tmp_path: Path, spec: Spec, fits: tuple[str, str] | None) -> None:
+def test_a_fleet_gets_tasks_that_a_free_node_can_run(tmp_path: Path, spec: Spec, fits: tuple[str, str] | None) -> None:
     nodes = [replace(node("a"), platform="x86"), replace(node("g", "big"), platform="cuda")]
     runtimes = [runtime(), runtime("torch", "2.0", "cpu", "cuda:0")]
     with opened(tmp_path / "runs") as remote:

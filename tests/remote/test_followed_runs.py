@@ -121,7 +121,7 @@ def recording(run: Path, name: str = NAME, size: int = 0) -> bytes:
     return content
 
 
-def test_what_is_asked_here_is_recorded_there_and_comes_here(far: Far) -> None:
+def test_a_requested_recording_is_made_remotely_and_uploaded(far: Far) -> None:
     for rank in (0, 1):
         heartbeat(far.runs / "job", rank)
     far.turn()
@@ -175,7 +175,7 @@ def test_nothing_is_sent_twice_and_nothing_is_lost(far: Far) -> None:
     assert not list((far.logdir / ".visualprof" / "incoming").glob("*/*"))
 
 
-def test_a_run_that_somebody_removed_does_not_come_back(far: Far) -> None:
+def test_a_removed_run_does_not_reappear(far: Far) -> None:
     recording(far.runs / "job")
     heartbeat(far.runs / "job", 0)
     far.turn()
@@ -211,7 +211,7 @@ def test_a_series_grows_and_begins_anew(far: Far, monkeypatch: pytest.MonkeyPatc
     assert here.read_bytes() == path.read_bytes()
 
 
-def test_no_link_and_no_other_file_leaves_the_folder(far: Far, tmp_path: Path) -> None:
+def test_links_and_other_files_are_not_uploaded(far: Far, tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     recording(secret, "secret.step1.json.gz")
     heartbeat(secret, 3)
@@ -239,13 +239,13 @@ def test_no_link_and_no_other_file_leaves_the_folder(far: Far, tmp_path: Path) -
         {"grown": [{"name": "monitor.jsonl", "size_bytes": 1, "offset": -1, "head": "", "data": ""}]},
     ],
 )  # fmt: skip
-def test_the_server_refuses_what_leads_elsewhere(far: Far, said: dict[str, Any]) -> None:
+def test_the_server_rejects_paths_outside_the_run(far: Far, said: dict[str, Any]) -> None:
     body = {"folder": "0" * 32, "clock_ns": time.time_ns(), "run": "job", "live": {}, "files": [], "grown": [], **said}
     assert far.agent.post("runs", body).status_code in (400, 422)
     assert not list(far.logdir.glob("[!.]*"))
 
 
-def test_the_server_keeps_only_what_has_the_form(far: Far, tmp_path: Path) -> None:
+def test_the_server_stores_only_files_of_the_expected_form(far: Far, tmp_path: Path) -> None:
     beat = heartbeat(tmp_path / "x", 0)
     text = (tmp_path / "x" / ".live" / f"{beat.worker}.json").read_text()
     names = {
@@ -313,7 +313,7 @@ def test_a_folder_of_the_log_directory_that_was_there_is_left_alone(far: Far) ->
     assert (far.logdir / "gpu-box-2" / "job" / ".live").is_dir()
 
 
-def test_of_two_agents_on_one_folder_one_follows_and_the_other_takes_over(
+def test_a_second_agent_on_a_folder_takes_over_when_the_first_stops(
     make_far: Callable[..., Far], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, two = make_far(), make_far("second")
@@ -377,7 +377,7 @@ def test_of_thousands_of_folders_and_files_the_newest_count(far: Far, monkeypatc
     assert sorted(path.name for path in (place / "job5").glob("*.gz")) == ["a.step4.json.gz", "a.step5.json.gz"]
 
 
-def test_what_the_server_refuses_stays_and_says_so(far: Far, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rejected_file_stays_and_the_reason_is_reported(far: Far, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(servers, "MAX_FILE_BYTES", 10)
     recording(far.runs / "job")
     heartbeat(far.runs / "job", 0)

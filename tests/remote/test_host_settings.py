@@ -20,12 +20,12 @@ def host(tmp_path: Path) -> tuple[Path, Path, Path]:
     return tmp_path / "sys", tmp_path / "cgroup", tmp_path / "own"
 
 
-def test_a_system_that_tells_nothing_is_not_known(host: tuple[Path, Path, Path]) -> None:
+def test_a_system_without_settings_is_unknown(host: tuple[Path, Path, Path]) -> None:
     assert read_host_settings(*host) == HostSettings(None, None, None, None, None)
     assert throttled_periods(*host[1:]) == 0
 
 
-def test_what_a_system_tells_is_read(host: tuple[Path, Path, Path]) -> None:
+def test_settings_of_a_system_are_read(host: tuple[Path, Path, Path]) -> None:
     sys, cgroup, own = host
     written(sys, {
         "cpu/cpu0/cpufreq/scaling_governor": "powersave",
@@ -53,12 +53,12 @@ def test_what_a_system_tells_is_read(host: tuple[Path, Path, Path]) -> None:
         ({"cpu/cpufreq/boost": "0"}, False),
     ],
 )
-def test_turbo_is_told_in_two_ways(host: tuple[Path, Path, Path], files: dict[str, str], turbo: bool) -> None:
+def test_turbo_is_read_from_either_file(host: tuple[Path, Path, Path], files: dict[str, str], turbo: bool) -> None:
     written(host[0], files)
     assert read_host_settings(*host).turbo is turbo
 
 
-def test_control_groups_of_the_older_kind_have_a_quota_too(host: tuple[Path, Path, Path]) -> None:
+def test_control_groups_v1_have_a_quota(host: tuple[Path, Path, Path]) -> None:
     _, cgroup, own = host
     own.write_text("5:memory:/x\n4:cpu,cpuacct:/docker/1\n")
     quota = {"cpu.cfs_quota_us": "150000", "cpu.cfs_period_us": "100000", "cpu.stat": "nr_periods 3\nnr_throttled 2"}

@@ -109,7 +109,7 @@ def queue(dues: Sequence[int], service: int, lanes: int) -> list[int]:
 
 
 @pytest.mark.long
-def test_one_lane_waits_as_an_m_d_1_queue_does() -> None:
+def test_a_single_stream_waits_like_an_m_d_1_queue() -> None:
     """Load 0.8 and service 10 ms: the mean wait is 0.8 * 10 ms / (2 * (1 - 0.8)) = 20 ms."""
     how = measure(Load([1], [80.0]), seconds=2500.0)
     step = loader(how, 10.0).run({})
@@ -120,7 +120,7 @@ def test_one_lane_waits_as_an_m_d_1_queue_does() -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("lanes", [2, 3])
-def test_lanes_share_one_queue(lanes: int) -> None:
+def test_streams_share_a_queue(lanes: int) -> None:
     how = measure(Load([lanes], [90.0 * lanes]), seconds=4.0)
     step = loader(how, 10.0).run({})
     assert step.timed.samples.tolist() == queue(arrival_times(90.0 * lanes, how), 10 * MS, lanes)
@@ -168,7 +168,7 @@ def test_overload_leaves_runs_unserved_which_are_later_than_all() -> None:
     assert half.load_fields()["load"]["step"]["p50_ns"] is None
 
 
-def test_a_prepared_error_of_one_lane_ends_all() -> None:
+def test_an_error_of_one_stream_ends_all() -> None:
     class Broken(Session):
         def prepare(self, feeds: Feeds) -> Any:
             raise ValueError("no")
@@ -247,7 +247,7 @@ def test_a_limit_below_the_service_fails_at_every_rate() -> None:
     assert point.load_fields()["load"]["step"]["offered_per_s"] == pytest.approx(100 / 2**8)
 
 
-def test_too_few_runs_decide_nothing() -> None:
+def test_too_few_runs_give_no_verdict() -> None:
     point = loader(measure(Load([1], [10.0], limit_ms=50.0), seconds=2.0), 10.0)
     point.run({})
     told = point.load_fields()["load"]
@@ -288,7 +288,7 @@ def test_the_best_step_is_the_fastest_that_passes() -> None:
     assert step is point.steps[1] is best_step(point.steps)
 
 
-def test_a_point_tells_its_load() -> None:
+def test_a_point_describes_its_load() -> None:
     world = Counted()
     session, how = Served(world, 10.0), measure(Load([2]), seconds=1.0)
     load = Loader(session, {}, how, 4, world)

@@ -30,7 +30,7 @@ def wrong(**texts: str) -> list[tuple[str, str]]:
     return [(error.field, error.error) for error in parse_load(texts)[1]]
 
 
-def test_a_load_reads_as_it_is_written() -> None:
+def test_a_load_is_parsed_from_its_text() -> None:
     load = typed(concurrency="1:4", rate="100, 200.5", slo="p99.9 <= 1.5s")
     assert load == Load([1, 2, 4], [100.0, 200.5], 99.9, 1500.0)
     assert load_texts(load) == {"concurrency": "1:4", "rate": "100, 200.5", "slo": "p99.9<=1500ms", "mlperf": ""}
@@ -54,11 +54,11 @@ def test_a_load_reads_as_it_is_written() -> None:
         ("mlperf", "server", "mlperf"),
     ],
 )
-def test_what_is_no_load_names_its_field(name: str, text: str, field: str) -> None:
+def test_an_invalid_load_names_its_field(name: str, text: str, field: str) -> None:
     assert [found for found, _ in wrong(**{name: text})] == [f"measure.load.{field}"]
 
 
-def test_the_scenario_follows_from_what_is_asked_for() -> None:
+def test_the_scenario_follows_from_the_request() -> None:
     asked = [Load(), Load([4]), Load([], [5.0]), Load(limit_ms=5), Load([], [5.0], 99, 5), Load(mlperf="Offline")]
     assert [one.scenario for one in asked] == ["closed", "closed", "poisson", "search", "poisson", "Offline"]
     assert [one.step_count for one in (Load(), Load([1, 2], [1.0, 2.0, 3.0]), Load([1, 2], limit_ms=5))] == [1, 6, 18]
@@ -69,7 +69,7 @@ def refused(load: Load) -> list[str]:
     return [error.field.removeprefix("measure.load.") for error in load_errors(load)]
 
 
-def test_no_load_is_beyond_its_limits() -> None:
+def test_loads_are_limited() -> None:
     assert refused(Load([1, 256], [0.5, 1e6], 99.9, 3.6e6)) == []
     assert refused(Load([0, 257, 1, 1])) == ["concurrency[0]", "concurrency[1]", "concurrency[3]"]
     assert refused(Load(rates=[0.0, 2e6, float("nan")])) == ["rates[0]", "rates[1]", "rates[2]"]
@@ -85,13 +85,13 @@ def test_scenarios_of_mlperf_have_their_own_fields() -> None:
     assert refused(Load(limit_ms=5, mlperf="Offline")) == ["limit_ms"]
 
 
-def test_a_runtime_that_runs_alone_has_no_lanes() -> None:
+def test_a_runtime_without_concurrency_has_no_streams() -> None:
     specs = [Spec("a", "onnxruntime"), Spec("b", "megengine")]
     assert [error.field for error in lane_errors(specs, 2)] == ["specs[1].backend"]
     assert list(lane_errors(specs, 1)) == []
 
 
-def test_a_job_goes_over_the_wire_with_its_load_and_an_old_one_without() -> None:
+def test_jobs_are_encoded_with_and_without_a_load() -> None:
     job = Request("k", ModelRef("b", "m"), [], measure=Measure(load=Load([2], [5.0], 99, 5)), price_per_hour=1.5)
     from dataclasses import asdict
 
@@ -104,7 +104,7 @@ def test_a_job_goes_over_the_wire_with_its_load_and_an_old_one_without() -> None
     assert measure_texts(replace(job, price_per_hour=None))["price_per_hour"] == ""
 
 
-def test_the_command_line_names_what_a_draft_has() -> None:
+def test_every_draft_field_has_an_option() -> None:
     parser = argparse.ArgumentParser()
     submit.add_arguments(parser)
     given = ["m.onnx", "--concurrency", "1:8", "--rate", "100", "--slo", "p99<=50ms", "--mlperf", "Server"]
@@ -125,7 +125,7 @@ POINT: dict[str, Any] = {
 }  # fmt: skip
 
 
-def test_the_terminal_tells_the_load_of_a_point() -> None:
+def test_the_terminal_shows_the_load_of_a_point() -> None:
     told = _watch._point(POINT)
     load = "search, 2 at once, 200.0/s offered, p99 61.000 ms of 50 ms: FAIL"
     assert told == f"batch 4: 199.5 runs/s, p50 2.000 ms, {load}"

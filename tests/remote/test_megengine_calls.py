@@ -40,7 +40,7 @@ def static(path: Path, parameters: dict[str, Any]) -> Path:
     return path
 
 
-def test_a_static_profile_tells_types_and_parameters(tmp_path: Path) -> None:
+def test_a_static_profile_contains_types_and_parameters(tmp_path: Path) -> None:
     columns = answer("calls", static(tmp_path / "p.json", {"mode": "ADD"}))["columns"]
     told = {name: columns[name][0] for name in ("name", "node", "input_shapes", "input_types", "input_values")}
     assert told == {
@@ -72,7 +72,7 @@ def timeline(path: Path, name: str, inputs: list[str], output: str, **parameters
     return path
 
 
-def test_a_timeline_tells_tensors_by_the_marks_inside_and_parameters(tmp_path: Path) -> None:
+def test_a_timeline_gives_tensors_from_its_annotations_and_parameters(tmp_path: Path) -> None:
     file = timeline(tmp_path / "t.json", "ADD", ["{2,3}", "{3}"], "{2,3}", mode="ADD", axis="7", shape="{std::vector}")
     columns = answer("calls", file)["columns"]
     texts = ("name", "input_shapes", "input_types", "input_values", "output_shapes")
@@ -117,7 +117,7 @@ def test_a_call_has_the_parameters_as_attributes() -> None:
         ("x; import os", {}, None, "not a name of an operator"),
     ],
 )
-def test_what_is_none_is_refused(name: str, parameters: Any, types: Any, reason: str) -> None:
+def test_invalid_values_are_rejected(name: str, parameters: Any, types: Any, reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
         script(call(name, [[2]], [[2]], parameters, types))
 

@@ -62,7 +62,7 @@ def feeds(name: str, rows: int) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", ["lenet", "resnet18_w16", "net"])
-def test_the_made_model_gives_what_megengine_gives_at_other_sizes_too(tmp_path: Path, name: str) -> None:
+def test_the_converted_model_equals_megengine_at_other_sizes(tmp_path: Path, name: str) -> None:
     python = megengine_python()
     model = net(tmp_path) if name == "net" else shared(f"models/megengine/{name}.mge")
     made = convert("mge_onnx", model, tmp_path / "work", python)
@@ -75,7 +75,7 @@ def test_the_made_model_gives_what_megengine_gives_at_other_sizes_too(tmp_path: 
         assert difference(run(made.model, given), original) < 1e-5
 
 
-def test_an_optimised_graph_is_converted_too(tmp_path: Path) -> None:
+def test_an_optimized_graph_is_converted(tmp_path: Path) -> None:
     """Its convolutions have their biases and activations in them."""
     python, model = megengine_python(), shared("models/megengine/lenet.mge")
     fused = convert("mge_optimize", model, tmp_path / "fused", python, optimize="fuse_conv_bias_nonlinearity")
@@ -88,9 +88,7 @@ def test_an_optimised_graph_is_converted_too(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("model", "unfit"), [("transformer_tiny", "LayerNormForward, SoftmaxForward"), ("net", "ConvolutionBackwardData")]
 )
-def test_operators_that_are_not_in_the_set_are_named_before_anything_is_made(
-    tmp_path: Path, model: str, unfit: str
-) -> None:
+def test_unsupported_operators_are_named_before_the_conversion(tmp_path: Path, model: str, unfit: str) -> None:
     path = net(tmp_path, "more") if model == "net" else shared(f"models/megengine/{model}.mge")
     with pytest.raises(TaskFailure) as told:
         convert("mge_onnx", path, tmp_path / "work", megengine_python())

@@ -84,7 +84,7 @@ def rows_of(
 
 
 @pytest.mark.both_databases
-def test_projects_of_one_name_have_two_in_an_earlier_schema(tmp_path: Path) -> None:
+def test_projects_with_equal_names_are_renamed_in_an_earlier_schema(tmp_path: Path) -> None:
     with opened(tmp_path / "runs") as remote:
         database, projects = remote.open().database, metadata.tables["projects"]
         with database.write() as connection:

@@ -90,7 +90,7 @@ def test_a_life_of_a_model(site: Site, tmp_path: Path) -> None:
     assert site.said("list") == []
 
 
-def test_figures_of_a_version_stand_beside_those_of_its_parent(site: Site, tmp_path: Path) -> None:
+def test_metrics_of_a_version_are_compared_with_its_parent(site: Site, tmp_path: Path) -> None:
     """At 4, where the version is fastest of the sizes of both: 500 after 400 samples/s, 8 after 10 us."""
     parent = site.said("add", "net", str(RESNET))["version"]["files"][0]["sha256"]
     child = site.said("add", "net", str(small(tmp_path)), "--parent", "net/1")["version"]["files"][0]["sha256"]

@@ -117,7 +117,7 @@ def test_weights_that_were_packed_come_from_the_model() -> None:
     ]
 
 
-def test_shapes_come_from_constants_or_from_what_came_out() -> None:
+def test_shapes_come_from_constants_or_outputs() -> None:
     reshape = OnnxNode("", 17, {}, (True, Constant(7, (2,), (2, -1))), (True,))
     assert call("Reshape", "float[2,4] int64[2]", "float[2,4]", reshape).arguments[1]["values"] == [2, -1]
     open_shape = replace(reshape, inputs=(True, True))
@@ -127,7 +127,7 @@ def test_shapes_come_from_constants_or_from_what_came_out() -> None:
     assert "no values of input 1 of Slice" in refusal("Slice", "float[9] int64[1] int64[1]", "float[3]", slices)
 
 
-def test_what_a_profile_alone_does_not_tell_is_refused_with_its_reason() -> None:
+def test_values_missing_in_a_profile_are_rejected_with_a_reason() -> None:
     assert call("Relu", "float[2,3]").arguments == [tensor([2, 3])]
     assert "no attributes of Conv: put the ONNX model" in refusal("Conv", "float[2,3,8,8] float[4,3,3,3]")
     assert "lacks an input of MatMul" in refusal("MatMul", "float[2,3]")
@@ -153,13 +153,13 @@ def test_what_a_profile_alone_does_not_tell_is_refused_with_its_reason() -> None
         ("Conv\n", {}),
     ],
 )
-def test_hostile_names_and_attributes_make_no_code(name: str, attributes: dict[str, Any]) -> None:
+def test_hostile_names_and_attributes_do_not_become_code(name: str, attributes: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"attribute|not a name of an operator"):
         script(call(name, "float[2,3,8,8] float[4,3,3,3]", "float[1]", replace(CONV, attributes=attributes)))
 
 
 @pytest.mark.parametrize("inputs", ["float[-1]", "float[1e3]", "float[9999999999999999999]", "float", "[2]", "x[[2]]"])
-def test_shapes_that_are_none_are_refused(inputs: str) -> None:
+def test_invalid_shapes_are_rejected(inputs: str) -> None:
     assert refusal("Relu", inputs)
 
 
@@ -184,7 +184,7 @@ def test_the_script_holds_the_call_as_literals() -> None:
 
 @needs_runtime
 @pytest.mark.slow
-def test_the_command_takes_the_model_beside_the_profile(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_accepts_a_model_with_the_profile(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     trace, out = str(profile(tmp_path / "ort.json")), tmp_path / "conv.py"
     assert main(["replay", trace, "--operator", "Conv"]) == 2
     assert "put the ONNX model" in capsys.readouterr().err

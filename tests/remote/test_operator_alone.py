@@ -84,12 +84,12 @@ def test_indices_and_probabilities_are_within_bounds(name: str, shapes: Any, typ
     operator(name, shapes, types, values).check_run()
 
 
-def test_what_is_written_to_is_made_anew() -> None:
+def test_written_tensors_are_created_for_each_run() -> None:
     made = operator("aten::add_", [[3], [3], []], [FLOAT, FLOAT, "Scalar"], ["", "", "1"])
     assert made.prepare_call()().tolist() == made.prepare_call()().tolist()
 
 
-def test_a_default_is_told_as_assumed() -> None:
+def test_an_assumed_default_is_reported() -> None:
     assert operator("aten::gelu", [[3], []], [FLOAT, ""], ["", ""], [[1], []]).assumed == ["approximate='none'"]
 
 

@@ -28,7 +28,7 @@ def tensor(shape: list[int], strides: list[int] | None, dtype: str | None) -> di
     return {"shape": shape, "strides": strides, "dtype": dtype}
 
 
-def test_tensors_numbers_and_what_is_not_recorded() -> None:
+def test_tensors_numbers_and_missing_values_are_distinguished() -> None:
     shapes = [[2, 3], [], [[4], [5]], [], [], [], [], [], []]
     types = ["c10::BFloat16", "double", "TensorList", "Scalar", "Scalar", "ScalarList", "", "Scalar", "Scalar"]
     values = ["", "", "", "-1", "0.5", "[1, 2]", "", "True", "-inf"]
@@ -54,14 +54,14 @@ def test_profiles_without_strides_or_values_have_none() -> None:
 
 
 @pytest.mark.parametrize("text", ["__import__('os')", "a,b->ab", "cuda:0", "[1, 'x']", "1e999", "[[1]]"])
-def test_no_text_of_a_profile_gets_in(text: str) -> None:
+def test_no_text_of_a_profile_becomes_code(text: str) -> None:
     assert call([[]], [[]], ["Scalar"], [text]).arguments == [None]
 
 
 @pytest.mark.parametrize(
     "name", ["MmBackward0", "aten::mm; x", "a::b::c", "aten::mm\n", "aten::m\u00fc", "triton_poi_0", ""]
 )
-def test_what_is_no_operator_is_refused(name: str) -> None:
+def test_invalid_operators_are_rejected(name: str) -> None:
     with pytest.raises(ValueError, match="run an operator inside it"):
         kineto_call(name, "[[2]]", "", '["float"]', "")
 
@@ -69,7 +69,7 @@ def test_what_is_no_operator_is_refused(name: str) -> None:
 @pytest.mark.parametrize(
     "shapes", ["[[-1]]", "[[1e3]]", "[[true]]", "{}", "[[", "[" * 5000, f"[[{1 << 60}]]", "[3]", '[["a"]]']
 )
-def test_shapes_that_are_none_are_refused(shapes: str) -> None:
+def test_invalid_shapes_are_rejected(shapes: str) -> None:
     with pytest.raises(ValueError, match=r"cannot be read|neither a tensor"):
         kineto_call("aten::op", shapes, "", '["float"]', "")
 
@@ -110,12 +110,12 @@ def test_the_script_is_python_with_the_call_as_literals() -> None:
     assert "visualprof." not in script(made)
 
 
-def test_a_name_that_would_end_the_docstring_makes_no_script() -> None:
+def test_a_name_that_would_end_the_docstring_is_rejected() -> None:
     with pytest.raises(ValueError, match="not a name of an operator"):
         script(Call('aten::x"""', []))
 
 
-def test_the_run_and_the_peak_are_compared_with_what_the_profiler_saw() -> None:
+def test_the_replay_is_compared_with_the_profile_and_the_peak() -> None:
     lines = comparison_lines(RESULT, {"calls": 7, "host_ns": 6000, "peak_ns": 1000})
     assert [line for line in lines if "1.50 times as long" in line and "7 calls" in line]
     assert [line for line in lines if "25% of it reached" in line]

@@ -30,7 +30,7 @@ def test_operators_are_counted_by_their_provider(tmp_path: Path) -> None:
     assert found == {"CPUExecutionProvider": {"MatMul": 1, "Relu": 1, "Add": 1}}
 
 
-def test_what_a_device_left_to_the_cpu_is_told_apart() -> None:
+def test_operators_left_to_the_cpu_are_separated() -> None:
     """A loop's body counts once, however often it ran; a copy between devices is an operator of its provider."""
     rows = [
         ("Conv", "CUDA", 0),
@@ -81,7 +81,7 @@ print(session.operator_placement())
         ("tflite_control", "xnnpack", {"LiteRT": {"WHILE": 1, "GREATER": 1, "IF": 1}, "XNNPACK": {"SUM": 1}}),
     ],
 )
-def test_what_the_delegate_of_litert_takes_is_told_apart(model: str, delegate: str, wanted: Places) -> None:
+def test_operators_of_the_litert_delegate_are_separated(model: str, delegate: str, wanted: Places) -> None:
     command = [runtime_python("litert"), "-c", LITERT, str(FIXTURES / "models" / f"{model}.tflite"), delegate]
     told = subprocess.run(
         command, env={**os.environ, "PYTHONPATH": str(code())}, capture_output=True, check=True, text=True

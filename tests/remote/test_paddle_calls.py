@@ -73,13 +73,13 @@ def test_shapes_and_types_by_the_names_of_inputs() -> None:
 @pytest.mark.parametrize(
     "name", ["MatmulGradNode", "c_allreduce_sum", "all_reduce", "x; import os", 'a"""', "paddle.save"]
 )
-def test_what_is_no_operator_is_refused(name: str) -> None:
+def test_invalid_operators_are_rejected(name: str) -> None:
     with pytest.raises(ValueError, match="run an operator that computes"):
         call(name, {"X": [[2]]})
 
 
 @pytest.mark.parametrize("shapes", [[], {"X": 3}, {"X": [[-1]]}, {"X": [["a"]]}, {"X": [[1e3]]}])
-def test_shapes_that_are_none_are_refused(shapes: object) -> None:
+def test_invalid_shapes_are_rejected(shapes: object) -> None:
     with pytest.raises(ValueError, match=r"cannot be read|neither a tensor"):
         call("relu dygraph", shapes)
 
@@ -99,13 +99,13 @@ def test_the_script_runs_the_function_with_its_defaults(tmp_path: Path) -> None:
     ("name", "reason"),
     [("reshape", "no value of 'shape'"), ("load_combine", "has no operator"), ("summary", "has no operator")],
 )
-def test_what_needs_more_or_is_no_operator_is_not_run(tmp_path: Path, name: str, reason: str) -> None:
+def test_operators_with_missing_values_and_other_functions_are_not_run(tmp_path: Path, name: str, reason: str) -> None:
     done = run(tmp_path, call(name, {"X": [[8, 4]]}))
     assert done.returncode == 1
     assert reason in json.loads(done.stdout.splitlines()[-1])["error"]
 
 
-def test_no_machine_measures_it() -> None:
+def test_a_call_without_a_machine_is_reported() -> None:
     with pytest.raises(MissingData, match="no backend measures operators of Paddle"):
         check_backend("paddle")
 

@@ -13,7 +13,7 @@ from visualprof.remote.queue.store.bucket_url import parse_bucket_url
 AT = "endpoint=https://s3.example.org"
 
 
-def test_a_bucket_is_told_by_its_url() -> None:
+def test_a_bucket_is_identified_by_its_url() -> None:
     place = parse_bucket_url(f"s3://team-files/vp/runs?{AT}:9000&region=garage")
     assert (place.bucket, place.prefix, place.endpoint) == ("team-files", "vp/runs/", "https://s3.example.org:9000")
     assert (place.region, place.public, place.virtual) == ("garage", place.endpoint, False)
@@ -50,7 +50,7 @@ def test_pages_may_send_to_where_addresses_lead(more: str, origin: str) -> None:
         (f"s3://bucket?{AT}&secret_key=x", "secret_key"),
     ],
 )
-def test_another_url_is_refused_with_what_is_wrong(url: str, wrong: str) -> None:
+def test_an_invalid_url_is_rejected_with_the_reason(url: str, wrong: str) -> None:
     with pytest.raises(BadParameter, match=f"{wrong} is missing or wrong"):
         parse_bucket_url(url)
 

@@ -98,7 +98,7 @@ def test_the_first_schema_is_brought_up_to_date_and_keeps_its_rows(postgres: Pos
     database.close()
 
 
-def test_a_migration_that_fails_leaves_the_database_as_it_was(database: Database, tmp_path: Path) -> None:
+def test_a_failing_migration_leaves_the_database_unchanged(database: Database, tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError):
         migrate(database, "it", later(tmp_path, "    1 / 0\n"))
     with database.read() as connection:
@@ -122,27 +122,27 @@ def refusal(url: str) -> VisualprofError:
     return caught.value
 
 
-def test_a_wrong_password_is_said_and_not_repeated(postgres: Postgres) -> None:
+def test_a_wrong_password_is_reported_without_showing_it(postgres: Postgres) -> None:
     postgres.sql("DROP ROLE IF EXISTS locked; CREATE ROLE locked LOGIN PASSWORD 'right'")
     error = refusal(f"postgresql+psycopg://locked:guess@/postgres?host={postgres.folder}")
     assert 'password authentication failed for user "locked"' in error.error
     assert "--database" in error.hint
 
 
-def test_a_server_that_is_not_there_is_said(postgres: Postgres) -> None:
+def test_a_missing_server_is_reported(postgres: Postgres) -> None:
     error = refusal(f"postgresql+psycopg://visualprof:guess@/postgres?host={postgres.folder}/none")
     assert error.error.startswith("the database postgres cannot be used: connection")
     assert isinstance(error, DatabaseUnavailable)
 
 
-def test_a_database_that_is_not_there_is_said(postgres: Postgres) -> None:
+def test_a_missing_database_is_reported(postgres: Postgres) -> None:
     assert 'database "nope" does not exist' in refusal(postgres.url("nope")).error
 
 
 @pytest.mark.parametrize(
     "text", ["mysql://u:guess@h/d", "postgresql+psycopg://u:gu/guess@h:x/d", "guess", "sqlite:///guess", "postgresql://u:guess@h:99x/d"]
 )  # fmt: skip
-def test_what_is_no_address_is_not_repeated(text: str) -> None:
+def test_an_invalid_address_is_not_shown(text: str) -> None:
     assert isinstance(refusal(text), (BadParameter, DatabaseUnavailable))
 
 
@@ -188,7 +188,7 @@ def test_texts_may_have_any_length_and_a_nul(database: Database) -> None:
         connection.execute(insert(runs).values(folder="f" * 1000, visibility="public"))
 
 
-def test_who_reads_sees_one_state(pair: tuple[JobService, JobService]) -> None:
+def test_a_reader_sees_a_consistent_state(pair: tuple[JobService, JobService]) -> None:
     one, other = (remote.open() for remote in pair)
     with one.database.read() as connection:
         before = current_revision(connection)
@@ -197,7 +197,7 @@ def test_who_reads_sees_one_state(pair: tuple[JobService, JobService]) -> None:
     assert one.jobs.revision() > before
 
 
-def test_a_writer_waits_for_the_database_only_where_it_asks(
+def test_a_writer_waits_for_the_database_only_on_its_first_statement(
     pair: tuple[JobService, JobService], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from psycopg import Pipeline
@@ -223,7 +223,7 @@ def test_a_writer_waits_for_the_database_only_where_it_asks(
     assert queue.jobs.points(queue.jobs.get_by_task(task)) == {task: [point()]}
 
 
-def test_what_nobody_asked_undoes_the_change_where_it_fails(database: Database) -> None:
+def test_a_failing_change_is_rolled_back(database: Database) -> None:
     wrong = without_result(update(metadata.tables["revisions"]).values(revision=literal_column("1 / 0")))
 
     def change() -> None:
@@ -286,7 +286,7 @@ def test_a_server_with_a_wrong_clock_neither_ends_a_task_nor_an_agent(
     )
 
 
-def test_one_server_at_a_time_takes_tasks_back(pair: tuple[JobService, JobService]) -> None:
+def test_only_one_server_requeues_lost_tasks_at_a_time(pair: tuple[JobService, JobService]) -> None:
     one, other = (remote.open() for remote in pair)
     one.jobs.submit(request(retries=0))
     lease = one.leases.lease(member(one), ["cpu"], 0)
@@ -346,7 +346,7 @@ def test_a_job_wakes_an_agent_that_waits_at_another_server(pair: tuple[JobServic
 
 
 @pytest.mark.usefixtures("patient")
-def test_after_the_database_was_away_everything_goes_on(
+def test_everything_continues_after_the_database_was_unavailable(
     postgres: Postgres, pair: tuple[JobService, JobService], caplog: pytest.LogCaptureFixture
 ) -> None:
     listening(*pair)
@@ -385,7 +385,7 @@ def test_without_notices_the_database_is_asked(
     assert 0 < told(*pair, "unheard") < 5
 
 
-def test_a_failed_task_that_is_tried_again_is_told_to_the_others(pair: tuple[JobService, JobService]) -> None:
+def test_other_servers_are_notified_of_a_retried_task(pair: tuple[JobService, JobService]) -> None:
     one, other = (remote.open() for remote in pair)
     listening(*pair)
     job, _ = one.jobs.submit(request("k", Spec("a", "onnxruntime"), Spec("b", "onnxruntime")))
@@ -439,7 +439,7 @@ def test_an_administrator_is_made_in_the_shell(
     assert not (tmp_path / "copy").exists()
 
 
-def test_a_folder_of_a_named_database_has_no_file_of_sqlite(url: str, tmp_path: Path) -> None:
+def test_with_a_database_url_the_folder_has_no_sqlite_file(url: str, tmp_path: Path) -> None:
     with opened(tmp_path / "runs", database=url) as remote:
         assert not list(remote.folder.glob("jobs.sqlite*"))
     later = JobService(Root(tmp_path / "runs", ""), database=url)

@@ -77,7 +77,7 @@ def status(http: Http, method: str, path: str, body: object = None, **headers: s
 # --- hostile agents ---
 
 
-def test_points_with_starts_that_are_no_numbers_do_not_hide_their_job(remote: JobService) -> None:
+def test_points_with_invalid_starts_do_not_hide_their_job(remote: JobService) -> None:
     queue, agent, lease = leased(remote)
     for batch, start in enumerate(("soon", {"a": 1}, 5, None)):
         queue.leases.save_point(agent, lease.task, lease.lease, batch, {**point(batch), "start_ns": start})
@@ -116,7 +116,7 @@ def test_a_model_that_would_take_the_place_of_a_files_is_refused(site: Server, n
 
 
 @pytest.mark.parametrize("theirs", [{"notes.txt": b"mine"}, {"job.json": b'{"job": "another"}'}, {"job.json": b"[["}])
-def test_a_folder_of_somebody_else_is_not_replaced_by_a_result(site: Server, theirs: dict[str, bytes]) -> None:
+def test_a_result_does_not_replace_a_folder_of_another_user(site: Server, theirs: dict[str, bytes]) -> None:
     root = site.job_service.root.path
     agent = FakeAgent(site.url, token_of(root)).register()
     agent.http("POST", "/api/v1/jobs", submitted("k"))
@@ -180,7 +180,7 @@ def test_the_pages_of_the_server_may_submit(site: Server, headers: dict[str, str
     http.close()
 
 
-def test_a_page_that_tells_no_origin_may_submit_when_it_is_the_servers(site: Server) -> None:
+def test_a_page_of_the_server_may_submit_without_an_origin(site: Server) -> None:
     http = Http(site.url)
     headers = {"Origin": "null", "Sec_Fetch_Site": "same-origin"}
     assert status(http, "POST", "/api/v1/jobs", submitted("k"), **headers) == 200
@@ -199,7 +199,7 @@ def test_a_page_behind_a_proxy_that_is_allowed_may_submit(tmp_path: Path, monkey
 # --- the database ---
 
 
-def test_a_database_that_is_damaged_while_it_is_used_is_named(site: Server) -> None:
+def test_a_database_damaged_during_use_is_named(site: Server) -> None:
     http = Http(site.url)
     file = site.job_service.folder / "jobs.sqlite"
     site.job_service.open().database.engine.dispose()  # nothing of it is in memory
@@ -216,7 +216,7 @@ def test_a_database_that_is_damaged_while_it_is_used_is_named(site: Server) -> N
     http.close()
 
 
-def test_after_the_folder_of_the_queue_was_deleted_it_begins_anew(site: Server) -> None:
+def test_the_queue_restarts_after_its_folder_was_deleted(site: Server) -> None:
     http, root = Http(site.url), site.job_service.root.path
     agent = FakeAgent(site.url, token_of(root)).register()
     http("POST", "/api/v1/jobs", submitted("k"))
@@ -248,7 +248,7 @@ def jumped(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
 
 
 @pytest.mark.parametrize("seconds", [3600, -3600])
-def test_a_clock_that_is_set_neither_ends_a_task_nor_keeps_a_lost_one(
+def test_setting_the_clock_neither_ends_a_task_nor_keeps_a_lost_task(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: float
 ) -> None:
     with opened(tmp_path / "runs", lease_s=0.4) as remote:
@@ -299,7 +299,7 @@ def tidied(remote: JobService) -> None:
     remove_leftovers(queue.database, queue.store, queue.results.partial_folder)
 
 
-def test_an_upload_that_no_job_names_goes_after_a_week(remote: JobService) -> None:
+def test_an_unused_upload_is_deleted_after_a_week(remote: JobService) -> None:
     old, young = upload(remote, b"old"), upload(remote, b"young")
     path = age(remote, old, WEEK_S + 60)
     tidied(remote)
@@ -335,7 +335,7 @@ def test_a_file_that_the_database_does_not_know_goes_after_an_hour(remote: JobSe
     assert not lost.exists()
 
 
-def test_what_a_lost_agent_uploaded_goes_without_a_restart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_uploads_of_a_lost_agent_are_deleted_without_a_restart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("visualprof.remote.queue.tasks.maintenance.CLEAN_UP_INTERVAL_S", 0.2)
     monkeypatch.setenv("VISUALPROF_CACHE_DIR", str(tmp_path / "cache"))
     with served(tmp_path / "runs", lease_s=0.6) as server:
@@ -352,7 +352,7 @@ def test_what_a_lost_agent_uploaded_goes_without_a_restart(tmp_path: Path, monke
         assert list(incoming.iterdir()) == []
 
 
-def test_tidying_spares_what_began_to_arrive_meanwhile(remote: JobService, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_clean_up_keeps_uploads_that_started_meanwhile(remote: JobService, monkeypatch: pytest.MonkeyPatch) -> None:
     alive = upkeep_module._active_uploads
     folder = remote.folder / "incoming" / "later-0-1"
 
@@ -369,7 +369,7 @@ def test_tidying_spares_what_began_to_arrive_meanwhile(remote: JobService, monke
 # --- the end of the server ---
 
 
-def test_closing_pulls_no_trigger_that_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_closing_does_not_use_a_closed_trigger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another pull may wake the server's thread between the note of the last pull and its byte."""
     from waitress import trigger as module
 
@@ -390,7 +390,7 @@ def test_closing_pulls_no_trigger_that_is_closed(tmp_path: Path, monkeypatch: py
     assert written == [False]
 
 
-def test_a_request_that_outlasts_the_server_wakes_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_request_that_outlasts_the_server_wakes_no_waiter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VISUALPROF_CACHE_DIR", str(tmp_path / "cache"))
     with served(tmp_path / "runs") as server:
         triggers = [each for each in server._sockets.values() if hasattr(each, "pull_trigger")]

@@ -148,7 +148,7 @@ def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("_patient")
-def test_a_task_is_looked_for_by_one_of_those_who_wait(queue: JobServices) -> None:
+def test_only_one_waiter_looks_for_a_new_task(queue: JobServices) -> None:
     found: list[tuple[str, Lease | None]] = []
     threads = waiting(queue, [member(queue, f"a{i}") for i in range(6)], found)
     with statements(queue) as seen:
@@ -172,7 +172,7 @@ def test_as_many_are_woken_as_there_are_tasks(queue: JobServices) -> None:
 
 @pytest.mark.usefixtures("_patient")
 @pytest.mark.parametrize("first", ["other", "gone"])
-def test_who_has_no_use_for_a_notice_passes_it_on(queue: JobServices, first: str) -> None:
+def test_a_waiter_that_finds_no_task_wakes_the_next(queue: JobServices, first: str) -> None:
     fits, lacks = capabilities(runtimes=[runtime("openvino")]), capabilities()
     agents = [member(queue, f"{first}", known=lacks if first == "other" else fits)]
     agents += [member(queue, f"lacks{i}", known=lacks) for i in range(2)] + [member(queue, "fits", known=fits)]
@@ -192,7 +192,7 @@ def test_a_jobs_key_is_found_by_its_index(queue: JobServices) -> None:
 
 
 @pytest.mark.usefixtures("_patient")
-def test_a_task_that_another_took_is_looked_for_by_nobody_who_waits(queue: JobServices) -> None:
+def test_waiters_do_not_look_for_a_claimed_task(queue: JobServices) -> None:
     found: list[tuple[str, Lease | None]] = []
     threads = waiting(queue, [member(queue, f"a{i}") for i in range(4)], found)
     quick = member(queue, "quick")

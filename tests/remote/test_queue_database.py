@@ -85,7 +85,7 @@ def test_an_older_database_is_brought_up_to_date_and_keeps_its_rows(tmp_path: Pa
     assert "colour" in columns(path, "agents")
 
 
-def test_a_migration_that_fails_leaves_the_database_as_it_was(tmp_path: Path) -> None:
+def test_a_failing_migration_leaves_the_database_unchanged(tmp_path: Path) -> None:
     path = tmp_path / "jobs.sqlite"
     database = open_sqlite(path)
     with pytest.raises(ZeroDivisionError):
@@ -124,7 +124,7 @@ def test_a_newer_database_is_refused(tmp_path: Path) -> None:
         open_sqlite(path)
 
 
-def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_database_is_rejected(tmp_path: Path) -> None:
     path = tmp_path / "jobs.sqlite"
     path.write_bytes(b"something else entirely, but long enough to be looked at" * 100)
     with pytest.raises(VisualprofError, match="cannot be used: file is not a database"):
@@ -169,7 +169,7 @@ def test_tables_and_indexes_can_be_made_on_postgresql() -> None:
             assert "CREATE" in str(CreateIndex(index).compile(dialect=dialect))
 
 
-def test_statements_of_the_queue_are_those_of_postgresql_too() -> None:
+def test_statements_of_the_queue_also_work_in_postgresql() -> None:
     made = [value for part in PARTS for value in vars(part).values() if isinstance(value, (Select, UpdateBase))]
     texts = [str(statement.compile(dialect=postgresql.dialect())) for statement in made]
     assert {text.split()[0] for text in texts} == {"SELECT", "INSERT", "UPDATE", "DELETE"}

@@ -62,13 +62,13 @@ def test_a_kept_file_cannot_be_overwritten_by_accident(store: Store) -> None:
     assert stat.S_IMODE(store.path(f"blobs/{sha256}").stat().st_mode) == 0o444
 
 
-def test_a_file_that_is_too_large_leaves_nothing(store: Store, tmp_path: Path) -> None:
+def test_a_too_large_file_leaves_nothing(store: Store, tmp_path: Path) -> None:
     with pytest.raises(PayloadTooLarge):
         store.put(read(b"x" * 11).read, 10)
     assert list((tmp_path / "blobs").iterdir()) == []
 
 
-def test_a_file_whose_sender_goes_away_leaves_nothing(store: Store, tmp_path: Path) -> None:
+def test_a_file_whose_sender_disconnects_leaves_nothing(store: Store, tmp_path: Path) -> None:
     def gone(size: int) -> bytes:
         raise ConnectionResetError
 
@@ -80,7 +80,7 @@ def test_a_file_whose_sender_goes_away_leaves_nothing(store: Store, tmp_path: Pa
 @pytest.mark.parametrize(
     "key", ["../secret", "blobs/../secret", "/etc/passwd", "blobs/abc", "incoming/../../x", "secret"]
 )
-def test_a_key_that_leads_elsewhere_is_no_key(store: Store, key: str) -> None:
+def test_a_key_with_a_path_is_invalid(store: Store, key: str) -> None:
     for act in (store.path, store.require, partial(store.begin_upload, size=1), partial(store.received_bytes, size=1)):
         with pytest.raises(NotFound):
             act(key)
@@ -107,7 +107,7 @@ def test_more_than_was_announced_is_not_kept(store: Store) -> None:
     assert store.received_bytes(KEY, 10) == 3
 
 
-def test_nothing_is_added_to_a_file_that_nobody_expects(store: Store, tmp_path: Path) -> None:
+def test_nothing_is_appended_to_an_unexpected_file(store: Store, tmp_path: Path) -> None:
     with pytest.raises(NotFound):
         store.append(KEY, 0, read(b"abc").read, 5)
     assert not (tmp_path / "incoming").exists()
@@ -185,7 +185,7 @@ def test_an_old_address_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         signer.verify_url("get", key, given)
 
 
-def test_what_inspection_found_is_remembered(remote: JobService) -> None:
+def test_inspection_results_are_stored(remote: JobService) -> None:
     blob = upload(remote)
     found = remote.inspection(blob)
     assert found
@@ -194,7 +194,7 @@ def test_what_inspection_found_is_remembered(remote: JobService) -> None:
     assert remote.inspection("0" * 64) is None
 
 
-def test_a_file_that_is_not_here_has_no_path(remote: JobService) -> None:
+def test_a_missing_file_has_no_path(remote: JobService) -> None:
     for blob in ("0" * 64, "../jobs.sqlite", ""):
         with pytest.raises(NotFound):
             remote.open().blobs.path(blob)
@@ -214,7 +214,7 @@ def test_tokens_of_agents_are_not_in_the_database(remote: JobService) -> None:
     assert token.encode() not in data
 
 
-def test_nothing_is_made_before_it_is_needed(tmp_path: Path) -> None:
+def test_nothing_is_created_before_it_is_needed(tmp_path: Path) -> None:
     remote = JobService(Root(tmp_path, ""))
     assert remote.problem is None
     assert remote.open_existing() is None
@@ -225,7 +225,7 @@ def test_nothing_is_made_before_it_is_needed(tmp_path: Path) -> None:
     remote.close()
 
 
-def test_the_token_that_was_shown_is_the_one_that_is_kept(tmp_path: Path) -> None:
+def test_the_displayed_token_is_the_stored_token(tmp_path: Path) -> None:
     remote = JobService(Root(tmp_path, ""))
     shown = remote.registration_token
     assert shown.startswith("vp_r_")
@@ -248,7 +248,7 @@ def test_a_new_registration_token_replaces_the_old_one_for_every_server(tmp_path
     other.close()
 
 
-def test_servers_that_start_at_once_have_one_token(tmp_path: Path) -> None:
+def test_servers_that_start_simultaneously_share_a_token(tmp_path: Path) -> None:
     for number in range(20):
         remotes = [JobService(Root(tmp_path / f"{number}", "")) for _ in range(4)]
         tokens = set[str]()
@@ -258,7 +258,7 @@ def test_servers_that_start_at_once_have_one_token(tmp_path: Path) -> None:
         assert len(list((tmp_path / f"{number}" / ".visualprof").iterdir())) == 1, "nothing half-written stays"
 
 
-def test_on_a_disk_without_links_a_token_is_kept_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_token_is_stored_on_a_disk_without_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise PermissionError
 
@@ -277,7 +277,7 @@ def test_in_a_single_file_nothing_can_be_kept(tmp_path: Path) -> None:
         remote.open()
 
 
-def test_a_read_only_server_says_so(tmp_path: Path) -> None:
+def test_a_read_only_server_reports_it(tmp_path: Path) -> None:
     remote = JobService(Root(tmp_path, ""), read_only=True)
     assert remote.problem
     assert "read-only" in remote.problem[0]
@@ -304,7 +304,7 @@ def locked(tmp_path: Path) -> Iterator[Path]:
         tmp_path.chmod(0o700)
 
 
-def test_a_database_that_cannot_be_used_is_a_problem_and_no_failure(tmp_path: Path) -> None:
+def test_an_unusable_database_is_reported_and_does_not_stop_the_server(tmp_path: Path) -> None:
     (tmp_path / ".visualprof").mkdir()
     (tmp_path / ".visualprof" / "jobs.sqlite").write_bytes(b"nonsense" * 1000)
     remote = JobService(Root(tmp_path, ""))
@@ -375,7 +375,7 @@ def test_a_log_of_an_attempt_that_never_was_is_not_found(queue: JobServices, tas
 
 
 @pytest.mark.skipif(os.name != "posix", reason="modes")
-def test_what_is_kept_is_its_owners_alone_also_where_it_was_there_before(tmp_path: Path) -> None:
+def test_stored_files_become_private_even_if_they_existed_before(tmp_path: Path) -> None:
     (tmp_path / "runs").mkdir()
     data = tmp_path / "data"
     with opened(tmp_path / "runs", data=data) as remote:

@@ -50,7 +50,7 @@ def test_the_same_key_of_another_owner_is_another_job(queue: JobServices) -> Non
     assert queue.jobs.submit(request("k"), "ann")[0] != queue.jobs.submit(request("k"), "bob")[0]
 
 
-def test_many_at_once_with_one_key_make_one_job(queue: JobServices) -> None:
+def test_simultaneous_submissions_with_the_same_key_make_one_job(queue: JobServices) -> None:
     found: list[str] = []
     threads = [threading.Thread(target=lambda: found.append(queue.jobs.submit(request("k"))[0])) for _ in range(8)]
     [thread.start() for thread in threads]
@@ -59,14 +59,14 @@ def test_many_at_once_with_one_key_make_one_job(queue: JobServices) -> None:
     assert len(set(found)) == 1
 
 
-def test_ids_are_short_and_can_be_said(queue: JobServices) -> None:
+def test_ids_are_short_and_pronounceable(queue: JobServices) -> None:
     ids = {queue.jobs.submit(request(str(i)))[0] for i in range(20)}
     assert len(ids) == 20
     assert all(re.fullmatch("[a-z2-7]{10}", each) for each in ids)
 
 
 @pytest.mark.parametrize("key", ["", "a b", "k" * 201, "k\n", "käse"])
-def test_a_key_that_cannot_be_one_is_refused(queue: JobServices, key: str) -> None:
+def test_an_invalid_key_is_rejected(queue: JobServices, key: str) -> None:
     with pytest.raises(BadParameter, match="key"):
         queue.jobs.submit(request(key))
 
@@ -114,14 +114,14 @@ def test_a_job_without_its_files_waits_for_them_first(queue: JobServices) -> Non
     assert states(queue, job) == ["waiting"]
 
 
-def test_what_waits_is_cancelled_at_once(queue: JobServices) -> None:
+def test_waiting_tasks_are_canceled_immediately(queue: JobServices) -> None:
     job, _ = queue.jobs.submit(request("k", *SPECS))
     queue.jobs.cancel(job)
     assert states(queue, job) == ["cancelled"] * 3
     assert queue.leases.lease(member(queue), ["cpu"], 0) is None
 
 
-def test_what_runs_is_cancelled_by_its_agent(queue: JobServices) -> None:
+def test_running_tasks_are_canceled_by_their_agent(queue: JobServices) -> None:
     job, _ = queue.jobs.submit(request("k"))
     agent = member(queue)
     lease = queue.leases.lease(agent, ["cpu"], 0)
@@ -133,7 +133,7 @@ def test_what_runs_is_cancelled_by_its_agent(queue: JobServices) -> None:
     assert states(queue, job) == ["cancelled"]
 
 
-def test_a_retry_takes_what_failed_or_was_cancelled_and_leaves_the_rest(queue: JobServices) -> None:
+def test_a_retry_repeats_only_failed_and_canceled_tasks(queue: JobServices) -> None:
     job, _ = queue.jobs.submit(request("k", *SPECS))
     agent = member(queue)
     first = queue.leases.lease(agent, ["cpu"], 0)
@@ -148,14 +148,14 @@ def test_a_retry_takes_what_failed_or_was_cancelled_and_leaves_the_rest(queue: J
     assert (again.task, again.attempt, again.lease == first.lease) == (first.task, 2, False)
 
 
-def test_a_retry_can_be_of_one_task(queue: JobServices) -> None:
+def test_a_retry_can_select_a_task(queue: JobServices) -> None:
     job, _ = queue.jobs.submit(request("k", *SPECS))
     queue.jobs.cancel(job)
     queue.jobs.retry(job, f"{job}-1")
     assert states(queue, job) == ["cancelled", "waiting", "cancelled"]
 
 
-def test_a_retry_forgets_why_it_failed(queue: JobServices) -> None:
+def test_a_retry_clears_the_error(queue: JobServices) -> None:
     job, _ = queue.jobs.submit(request("k"))
     agent = member(queue)
     lease = queue.leases.lease(agent, ["cpu"], 0)
@@ -167,7 +167,7 @@ def test_a_retry_forgets_why_it_failed(queue: JobServices) -> None:
     assert (task.reason, task.error, task.hint, task.progress) == (None, None, None, 0.0)
 
 
-def test_a_retry_of_what_runs_is_refused(queue: JobServices) -> None:
+def test_retrying_a_running_task_is_rejected(queue: JobServices) -> None:
     job, _ = queue.jobs.submit(request("k"))
     with pytest.raises(Conflict, match="nothing to try again"):
         queue.jobs.retry(job)
@@ -209,7 +209,7 @@ def test_the_progress_of_a_job_is_the_mean_of_its_tasks(queue: JobServices) -> N
     assert queue.jobs.get(job).progress == 0.5
 
 
-def test_only_what_changed_is_listed_again(queue: JobServices) -> None:
+def test_only_changed_jobs_are_listed_again(queue: JobServices) -> None:
     first, _ = queue.jobs.submit(request("1"))
     second, _ = queue.jobs.submit(request("2"))
     revision, _, jobs, there = queue.jobs.changes_since(0)
@@ -222,7 +222,7 @@ def test_only_what_changed_is_listed_again(queue: JobServices) -> None:
     assert queue.jobs.changes_since(newer).jobs == []
 
 
-def test_a_request_comes_back_as_it_was_given(queue: JobServices) -> None:
+def test_a_request_is_stored_unchanged(queue: JobServices) -> None:
     given = request("k", Spec("a", "onnxruntime", options={"b": "1", "a": "2"}), name="n", dims={"s": 3})
     job, _ = queue.jobs.submit(given)
     assert queue.jobs.get(job).request == given

@@ -75,14 +75,14 @@ def beat(queue: JobServices, agent: Agent, lease: Lease, phase: Any = "measuring
         (Spec("s", "torch", version="1.2", device="cuda"), False),
     ],
 )
-def test_an_agent_gets_what_it_can_run_on_a_free_device(queue: JobServices, spec: Spec, fits: bool) -> None:
+def test_an_agent_gets_a_task_that_it_can_run_on_a_free_device(queue: JobServices, spec: Spec, fits: bool) -> None:
     known = [runtime(), runtime("torch", "2.0", "cpu", "cuda:0", "cuda:1")]
     agent = member(queue, known=capabilities("x86", known))
     queue.jobs.submit(request("k", spec))
     assert (queue.leases.lease(agent, ["cpu", "cuda:1"], 0) is not None) == fits
 
 
-def test_a_task_that_names_an_agent_goes_to_it_alone(queue: JobServices) -> None:
+def test_a_task_that_names_an_agent_runs_only_there(queue: JobServices) -> None:
     other, named = member(queue, "other"), member(queue, "named")
     queue.jobs.submit(request("k", Spec("s", "onnxruntime", agent=named.id, platform="arm")))
     assert queue.leases.lease(other, ["cpu"], 0) is None
@@ -135,7 +135,7 @@ def test_a_job_that_may_spread_goes_to_every_machine(queue: JobServices) -> None
     assert taken(queue, second)
 
 
-def test_what_the_machine_of_a_job_cannot_run_goes_to_another(queue: JobServices) -> None:
+def test_tasks_that_the_machine_of_a_job_cannot_run_go_to_another(queue: JobServices) -> None:
     both = capabilities(runtimes=[runtime(), runtime("openvino")])
     first, second = member(queue, "first"), member(queue, "second", known=both)
     queue.jobs.submit(request("k", Spec("ort", "onnxruntime"), Spec("ov", "openvino"), Spec("ort2", "onnxruntime")))
@@ -144,7 +144,7 @@ def test_what_the_machine_of_a_job_cannot_run_goes_to_another(queue: JobServices
 
 
 @pytest.mark.parametrize("gone", [{"seen_ns": 1}, {"standing": "drained"}])
-def test_a_job_does_not_wait_for_a_machine_that_is_gone(queue: JobServices, gone: dict[str, Any]) -> None:
+def test_a_job_does_not_wait_for_a_lost_machine(queue: JobServices, gone: dict[str, Any]) -> None:
     first, second = member(queue, "first"), member(queue, "second")
     queue.jobs.submit(request("k", *TWO))
     taken(queue, first)
@@ -161,7 +161,9 @@ def test_a_lease_says_all_that_an_agent_needs(queue: JobServices) -> None:
     assert lease.files[0].url.startswith("/api/v1/agent/files/blobs/")
 
 
-def test_who_waits_gets_a_job_as_soon_as_it_is_submitted(queue: JobServices, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_waiting_agent_gets_a_job_as_soon_as_it_is_submitted(
+    queue: JobServices, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(
         queue.leases._notifier, "recheck_interval_s", 3600
     )  # nobody looks at the database again unasked
@@ -174,7 +176,7 @@ def test_who_waits_gets_a_job_as_soon_as_it_is_submitted(queue: JobServices, mon
     assert [*filter(None, found)], "it was woken, sooner than its time was over"
 
 
-def test_who_waits_sees_a_job_that_another_server_got(tmp_path: Path) -> None:
+def test_a_waiting_agent_gets_a_job_submitted_to_another_server(tmp_path: Path) -> None:
     with opened(tmp_path / "runs") as here, opened(tmp_path / "runs") as there:
         agent, found = member(here.open()), list[Lease | None]()
         thread = threading.Thread(target=lambda: found.append(here.open().leases.lease(agent, ["cpu"], 10)))
@@ -185,7 +187,7 @@ def test_who_waits_sees_a_job_that_another_server_got(tmp_path: Path) -> None:
         assert found[0] is not None
 
 
-def test_nobody_waits_beyond_the_places(tmp_path: Path) -> None:
+def test_waiting_agents_are_limited(tmp_path: Path) -> None:
     with opened(tmp_path / "runs", waiters=1) as remote:
         queue = remote.open()
         agent = member(queue)
@@ -200,7 +202,7 @@ def test_nobody_waits_beyond_the_places(tmp_path: Path) -> None:
         assert queue.leases.lease(agent, ["cpu"], 1), "without waiting there is always a place"
 
 
-def test_a_heartbeat_renews_and_tells(queue: JobServices) -> None:
+def test_a_heartbeat_renews_leases_and_reports_state(queue: JobServices) -> None:
     queue.jobs.submit(request("k"))
     agent = member(queue)
     lease = taken(queue, agent)
@@ -213,7 +215,7 @@ def test_a_heartbeat_renews_and_tells(queue: JobServices) -> None:
     assert row.lease_until_ns > time.time_ns() + (LEASE_S - 5) * 1e9
 
 
-def test_a_heartbeat_without_news_is_no_change(queue: JobServices) -> None:
+def test_a_heartbeat_without_news_does_not_change_the_revision(queue: JobServices) -> None:
     queue.jobs.submit(request("k"))
     agent = member(queue)
     lease = taken(queue, agent)
@@ -257,7 +259,7 @@ def test_a_lost_task_is_given_out_again(queue: JobServices, upkeep: MaintenanceT
     assert beat(queue, second, again) == ([], [])
 
 
-def test_a_late_heartbeat_takes_back_what_still_waits(queue: JobServices, upkeep: MaintenanceThread) -> None:
+def test_a_late_heartbeat_reclaims_a_waiting_task(queue: JobServices, upkeep: MaintenanceThread) -> None:
     queue.jobs.submit(request("k"))
     agent = member(queue)
     lease = taken(queue, agent)
@@ -291,7 +293,9 @@ def test_a_late_heartbeat_does_not_undo_a_cancel_or_a_retry(queue: JobServices, 
     assert beat(queue, agent, lease) == ([], [lease.task])
 
 
-def test_while_the_database_was_away_no_agent_was_lost(queue: JobServices, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_agent_is_lost_while_the_database_is_unavailable(
+    queue: JobServices, monkeypatch: pytest.MonkeyPatch
+) -> None:
     queue.jobs.submit(request())
     lease = taken(queue, member(queue))
     upkeep = MaintenanceThread(
@@ -308,7 +312,7 @@ def test_while_the_database_was_away_no_agent_was_lost(queue: JobServices, monke
     assert task_of(queue, lease).state == "waiting"
 
 
-def test_a_task_whose_agents_are_lost_again_and_again_fails(queue: JobServices, upkeep: MaintenanceThread) -> None:
+def test_a_task_whose_agents_are_repeatedly_lost_fails(queue: JobServices, upkeep: MaintenanceThread) -> None:
     queue.jobs.submit(request("k", retries=1))
     agent = member(queue)
     for attempt in (1, 2):
@@ -393,7 +397,7 @@ def test_fetching_and_uploading_are_not_the_tasks_own_time(
     assert task_of(queue, lease).state == "running"
 
 
-def test_fetching_has_an_end_too(queue: JobServices, upkeep: MaintenanceThread) -> None:
+def test_downloading_has_a_time_limit(queue: JobServices, upkeep: MaintenanceThread) -> None:
     queue.jobs.submit(request("k", timeout_s=60.0))
     agent = member(queue)
     lease = taken(queue, agent)
@@ -430,7 +434,7 @@ def test_at_start_every_running_lease_is_extended(tmp_path: Path) -> None:
         assert beat(queue, agent, lease) == ([], [])
 
 
-def test_two_servers_on_one_database_never_give_out_a_task_twice(tmp_path: Path) -> None:
+def test_two_servers_never_assign_the_same_task(tmp_path: Path) -> None:
     with opened(tmp_path / "runs") as here, opened(tmp_path / "runs") as there:
         queues = [here.open(), there.open()]
         agents = [member(queues[0], str(i)) for i in range(6)]
@@ -469,7 +473,7 @@ def test_points_of_a_size_replace_each_other(queue: JobServices) -> None:
     assert [(each["batch"], each["p50_ns"]) for each in found] == [(1, 6), (2, 7)]
 
 
-def test_points_of_an_earlier_attempt_are_not_those_of_the_next(queue: JobServices, upkeep: MaintenanceThread) -> None:
+def test_points_of_an_earlier_attempt_are_not_reused(queue: JobServices, upkeep: MaintenanceThread) -> None:
     job, _ = queue.jobs.submit(request("k"))
     agent = member(queue)
     lease = taken(queue, agent)
@@ -482,7 +486,7 @@ def test_points_of_an_earlier_attempt_are_not_those_of_the_next(queue: JobServic
     assert queue.jobs.point_counts([one]) == {}
 
 
-def test_more_of_a_repeated_job_is_given_on_the_device_that_it_has(queue: JobServices) -> None:
+def test_tasks_of_a_repeated_job_share_its_device(queue: JobServices) -> None:
     agent = member(queue)
     queue.jobs.submit(request("k", *TWO, repeat=2))
     queue.jobs.submit(request("another"))

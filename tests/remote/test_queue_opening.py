@@ -45,7 +45,7 @@ def slowly(remote: JobService, monkeypatch: pytest.MonkeyPatch) -> list[JobServi
 
 
 @pytest.mark.both_databases
-def test_a_task_that_was_running_is_taken_back_though_nobody_asks(remote: JobService) -> None:
+def test_a_running_task_is_requeued_without_a_request(remote: JobService) -> None:
     remote.start()
     queue = until(lambda: remote._services)
     [job] = queue.jobs.changes_since(0).jobs
@@ -53,7 +53,7 @@ def test_a_task_that_was_running_is_taken_back_though_nobody_asks(remote: JobSer
 
 
 @pytest.mark.both_databases
-def test_who_asks_while_it_opens_waits_for_the_same_queue(remote: JobService, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_requests_during_opening_wait_for_the_same_queue(remote: JobService, monkeypatch: pytest.MonkeyPatch) -> None:
     made, found = slowly(remote, monkeypatch), list[JobServices | None]()
     remote.start()
     together(8, lambda i: found.append(remote.open_existing() if i % 2 else remote.open()))
@@ -62,9 +62,7 @@ def test_who_asks_while_it_opens_waits_for_the_same_queue(remote: JobService, mo
 
 
 @pytest.mark.both_databases
-def test_a_server_that_ends_while_it_opens_leaves_nothing_behind(
-    remote: JobService, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_server_that_stops_while_opening_leaves_nothing(remote: JobService, monkeypatch: pytest.MonkeyPatch) -> None:
     made = slowly(remote, monkeypatch)
     remote.start()
     assert until(remote._opening_lock.locked)
@@ -76,7 +74,7 @@ def test_a_server_that_ends_while_it_opens_leaves_nothing_behind(
     assert not [thread for thread in threading.enumerate() if thread.name == "queue"]
 
 
-def test_a_database_that_cannot_be_used_is_told_to_the_first_who_asks(remote: JobService) -> None:
+def test_the_first_request_reports_an_unusable_database(remote: JobService) -> None:
     for file in remote.folder.glob(f"{DATABASE_FILE}*"):
         file.write_bytes(b"no database")
     remote.start()

@@ -49,14 +49,14 @@ def next_of(queue: JobServices, agent: Agent) -> str | None:
     return lease.job if lease else None
 
 
-def test_without_a_row_there_is_no_bound(queue: JobServices) -> None:
+def test_without_a_row_there_is_no_quota(queue: JobServices) -> None:
     for number in range(5):
         queue.jobs.submit(request(f"k{number}"), "ann")
     quota, used = queue.quotas.get("ann")
     assert (quota, used.jobs_waiting) == (Quota(), 5)
 
 
-def test_a_row_of_ones_own_counts_and_else_that_of_everybody(queue: JobServices) -> None:
+def test_a_user_quota_overrides_the_default_quota(queue: JobServices) -> None:
     bound(queue, DEFAULT_USER, Quota(jobs_waiting=1, upload_bytes=7))
     bound(queue, "ann", Quota(jobs_waiting=2))
     assert queue.quotas.get("ann")[0] == Quota(jobs_waiting=2)
@@ -71,7 +71,7 @@ def test_a_row_of_ones_own_counts_and_else_that_of_everybody(queue: JobServices)
     assert queue.quotas.get("ann")[0].jobs_waiting == 1
 
 
-def test_what_runs_waits_no_more(queue: JobServices) -> None:
+def test_running_tasks_do_not_count_as_waiting(queue: JobServices) -> None:
     bound(queue, DEFAULT_USER, Quota(jobs_waiting=1))
     job, _ = queue.jobs.submit(request("k0", Spec("a", "onnxruntime"), Spec("b", "onnxruntime")), "ann")
     agent = member(queue)
@@ -100,7 +100,7 @@ def test_running_jobs_are_bounded_and_others_pass_by(queue: JobServices) -> None
     assert next_of(queue, agents[0]) == rest[0]
 
 
-def test_whoever_has_spent_their_hours_waits(queue: JobServices) -> None:
+def test_a_user_with_spent_hours_waits(queue: JobServices) -> None:
     agent = member(queue)
     ann, _ = queue.jobs.submit(request("k"), "ann")
     bob, _ = queue.jobs.submit(request("k"), "bob")

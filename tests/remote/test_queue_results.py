@@ -119,7 +119,7 @@ def test_the_model_is_not_stored_again(bench: Bench) -> None:
     assert (bench.run / "net.onnx").samefile(blob)
 
 
-def test_the_model_stands_under_the_name_that_the_result_gives_it(bench: Bench) -> None:
+def test_the_model_is_stored_under_the_name_in_the_result(bench: Bench) -> None:
     files = bench.result()
     head = json.loads(files["job.json"]) | {"model": {"file": "other name.onnx"}}
     files["job.json"] = json.dumps(head).encode()
@@ -218,7 +218,7 @@ def test_a_file_that_is_not_whole_is_refused_and_can_be_completed(bench: Bench) 
     assert (bench.run / "big.bin").read_bytes() == b"0123456789"
 
 
-def test_an_upload_goes_on_where_it_stopped(bench: Bench) -> None:
+def test_an_upload_resumes_where_it_stopped(bench: Bench) -> None:
     wanted = [AnnouncedFile(**announced({"a": b"0123456789"})[0])]
     [upload] = bench.queue.results.begin_uploads(bench.task, wanted)
     bench.write(upload.url, 0, b"0123")
@@ -245,7 +245,7 @@ def test_a_result_without_its_heads_is_refused(bench: Bench, missing: str) -> No
 
 
 @pytest.mark.parametrize("text", [b"", b"[]", b"{", b"\xff\xfe", b"[" * 100_000, b'{"a": ' * 100_000, b"null"])
-def test_a_head_that_is_no_json_object_is_refused(bench: Bench, text: bytes) -> None:
+def test_a_head_that_is_not_a_json_object_is_rejected(bench: Bench, text: bytes) -> None:
     files = bench.result() | {"env.json": text}
     bench.send(files)
     with pytest.raises(InvalidResult, match=r"env\.json is no JSON object"):
@@ -332,7 +332,7 @@ def test_a_new_attempt_replaces_the_result_of_an_earlier_one(bench: Bench) -> No
     assert bench.left() == []
 
 
-def test_a_failure_with_a_result_is_published_too(bench: Bench) -> None:
+def test_a_failure_with_a_result_is_published(bench: Bench) -> None:
     files = bench.result()
     bench.send(files)
     bench.finish(files, "failed", "out_of_memory")
@@ -351,7 +351,7 @@ def kept(bench: Bench) -> dict[int, float]:
     return {one["batch"]: one["qps"] for one in bench.queue.jobs.points(job)[bench.lease.task]}
 
 
-def test_points_that_did_not_come_while_it_ran_come_with_the_result(tmp_path: Path) -> None:
+def test_points_missed_during_the_run_come_with_the_result(tmp_path: Path) -> None:
     """Of three points the first came, as it was before its agent began again; the network was cut for the others."""
     with opened(tmp_path / "runs") as remote:
         swept: dict[str, Any] = {"sweep": Sweep("n", [1, 2, 4]), "inputs": [Input("x", "float32", ["n", 3])]}
@@ -371,7 +371,7 @@ def test_points_that_did_not_come_while_it_ran_come_with_the_result(tmp_path: Pa
         assert bench.queue.jobs.point_counts([bench.queue.jobs.get(bench.lease.job)]) == {bench.lease.task: 3}
 
 
-def test_a_failure_has_the_points_of_its_result_too(bench: Bench) -> None:
+def test_a_failure_has_the_points_of_its_result(bench: Bench) -> None:
     files = bench.result(**{"points.jsonl": lines(1, 2)})
     bench.send(files)
     bench.finish(files, "failed", "crashed")
@@ -385,13 +385,13 @@ def test_a_result_of_more_points_than_any_job_is_cut(bench: Bench) -> None:
     assert sorted(kept(bench)) == list(range(64))
 
 
-def test_a_failure_with_nothing_is_no_run(bench: Bench) -> None:
+def test_a_failure_without_files_is_not_a_run(bench: Bench) -> None:
     bench.finish({}, "failed", "no_runtime")
     assert bench.task.run is None
     assert not bench.run.exists()
 
 
-def test_what_a_failed_task_reported_becomes_a_run(bench: Bench) -> None:
+def test_reports_of_a_failed_task_become_a_run(bench: Bench) -> None:
     bench.queue.leases.save_point(bench.agent, bench.lease.task, bench.lease.lease, 4, point(4))
     bench.queue.logs.append(bench.task, 0, b"first words\n")
     bench.finish({}, "failed", "upload_failed")
@@ -406,7 +406,7 @@ def test_what_a_failed_task_reported_becomes_a_run(bench: Bench) -> None:
     assert json.loads((bench.run / "env.json").read_text())["agent_id"] == bench.agent.id
 
 
-def test_what_a_lost_task_reported_becomes_a_run(bench: Bench) -> None:
+def test_reports_of_a_lost_task_become_a_run(bench: Bench) -> None:
     bench.queue.leases.save_point(bench.agent, bench.lease.task, bench.lease.lease, 4, point(4))
     with bench.queue.database.write() as connection:
         connection.execute(update(tasks).values(lease_until_ns=1, tries=9))
@@ -454,7 +454,7 @@ def test_a_full_or_read_only_disk_is_a_named_end(
     assert bench.left() == []
 
 
-def test_the_agents_own_report_after_a_full_disk_is_taken(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_report_of_the_agent_after_a_full_disk_is_accepted(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     files = bench.result()
     bench.send(files)
 
@@ -557,7 +557,7 @@ def test_each_spec_has_its_own_folder(tmp_path: Path) -> None:
         assert {path.name for path in (tmp_path / "runs" / f"net-{job}").iterdir()} == {"a", "b"}
 
 
-def test_a_report_is_cut_to_what_can_be_shown(bench: Bench) -> None:
+def test_a_report_is_truncated_to_the_display_limit(bench: Bench) -> None:
     long = TaskReport("failed", "crashed", "e" * 10_000, "h" * 10_000, ["w" * 5000] * 100)
     bench.queue.finalizer.finish(bench.agent, bench.lease.task, bench.lease.lease, long)
     task = bench.task

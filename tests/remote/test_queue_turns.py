@@ -44,7 +44,7 @@ def worked(queue: JobServices, agent: Agent, number: int) -> list[str]:
     return keys
 
 
-def test_users_take_turns_however_much_one_submits(queue: JobServices) -> None:
+def test_users_take_turns_however_much_a_user_submits(queue: JobServices) -> None:
     submit(queue, "ann", "a1", "a2", "a3", "a4")
     submit(queue, "bob", "b1", "b2")
     submit(queue, "eve", "e1")
@@ -52,7 +52,7 @@ def test_users_take_turns_however_much_one_submits(queue: JobServices) -> None:
     assert worked(queue, member(queue), 7) == ["a1", "b1", "e1", "a2", "b2", "a3", "a4"]
 
 
-def test_the_user_of_whom_the_fewest_run_goes_first(queue: JobServices) -> None:
+def test_the_user_with_the_fewest_running_tasks_goes_first(queue: JobServices) -> None:
     machines = [member(queue, f"m{i}") for i in range(5)]
     submit(queue, "ann", "a1", "a2", "a3", "a4")
     held = [turn(queue, machines[i]) for i in range(2)]  # a1 and a2 run: nobody else waits
@@ -66,7 +66,7 @@ def test_the_user_of_whom_the_fewest_run_goes_first(queue: JobServices) -> None:
     assert turn(queue, machines[0]).request.key == "a4"
 
 
-def test_who_has_nothing_for_a_machine_holds_up_nobody(queue: JobServices) -> None:
+def test_a_user_without_tasks_for_a_machine_blocks_no_other_user(queue: JobServices) -> None:
     submit(queue, "ann", "a1", "a2", spec="openvino")
     submit(queue, "bob", "b1")
     submit(queue, "eve", "e1")
@@ -83,7 +83,7 @@ def test_the_urgent_go_first_and_the_idle_last(queue: JobServices) -> None:
     assert worked(queue, member(queue), 6) == ["h1", "h2", "n1", "n2", "low2", "low1"]
 
 
-def test_without_accounts_the_first_one_goes_first(queue: JobServices) -> None:
+def test_without_accounts_the_first_job_goes_first(queue: JobServices) -> None:
     for i in range(4):
         queue.jobs.submit(request(f"k{i}"))
     assert worked(queue, member(queue), 4) == ["k0", "k1", "k2", "k3"]

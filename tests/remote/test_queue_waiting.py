@@ -43,11 +43,11 @@ def next_of(queue: JobServices, agent: Agent) -> str | None:
     return lease.request.key if lease else None
 
 
-def test_nothing_waits_nothing_is_told(queue: JobServices) -> None:
+def test_without_waiting_tasks_there_are_no_reasons(queue: JobServices) -> None:
     assert wait_reasons(queue.database, 30) == {}
 
 
-def test_no_machine_is_there_or_fits(queue: JobServices) -> None:
+def test_a_missing_or_unsuitable_machine_is_a_reason(queue: JobServices) -> None:
     submit(queue, "ann", "a")
     assert told(queue) == {"a": Wait("machine")}
     member(queue, known=capabilities(runtimes=[runtime("openvino")]))
@@ -59,7 +59,7 @@ def test_no_machine_is_there_or_fits(queue: JobServices) -> None:
     assert told(queue) == {"a": Wait("machine")}, "it was not heard of for a lease"
 
 
-def test_the_turn_is_that_in_which_ones_jobs_are_taken(queue: JobServices) -> None:
+def test_the_turn_is_the_order_in_which_jobs_are_claimed(queue: JobServices) -> None:
     machine = member(queue)
     submit(queue, "ann", "a1", "a2")
     submit(queue, "bob", "b1")
@@ -71,7 +71,7 @@ def test_the_turn_is_that_in_which_ones_jobs_are_taken(queue: JobServices) -> No
     assert told(queue) == {}
 
 
-def test_a_quota_is_told_with_the_numbers_that_the_lease_looks_at(queue: JobServices) -> None:
+def test_a_quota_reason_has_the_numbers_used_by_leases(queue: JobServices) -> None:
     machine = member(queue)
     bound(queue, "ann", Quota(jobs_running=2))
     submit(queue, "ann", "a1", "a2", "a3", "a4")
@@ -103,7 +103,7 @@ def test_hours_that_are_used_up(queue: JobServices) -> None:
     assert next_of(queue, machine) is None
 
 
-def test_a_booking_is_told_with_its_end(queue: JobServices) -> None:
+def test_a_booking_reason_has_its_end(queue: JobServices) -> None:
     machine, until = member(queue, "gpu-lab"), time.time_ns() + HOUR_NS
     submit(queue, "ann", "a")
     submit(queue, "bob", "b")
@@ -118,7 +118,7 @@ def test_a_booking_is_told_with_its_end(queue: JobServices) -> None:
     assert told(queue) == {"a": Wait("reserved", "gpu-lab", until)}
 
 
-def test_a_drained_machine_is_told_and_anothers_private_one_is_not(queue: JobServices) -> None:
+def test_a_drained_machine_is_a_reason_but_not_a_hidden_private_machine(queue: JobServices) -> None:
     machine = member(queue, "box")
     submit(queue, "ann", "a")
     queue.agents.update(machine.id, None, None, "drained")
@@ -137,7 +137,7 @@ def test_a_job_without_its_files_waits_for_them(queue: JobServices) -> None:
     assert told(queue) == {"lacking": Wait("files")}
 
 
-def test_ten_thousand_waiting_jobs_are_told_in_a_moment(queue: JobServices, tmp_path: Path) -> None:
+def test_reasons_of_ten_thousand_waiting_jobs_are_fast(queue: JobServices, tmp_path: Path) -> None:
     """Grouped by what they ask for: 50 machines and 10,000 tasks of 20 users; bounded generously for a busy machine."""
     for number in range(50):
         member(queue, f"m{number}")

@@ -57,7 +57,7 @@ def other(remote: JobService, content: bytes = b"another", name: str = "net.onnx
     return ModelRef(upload(remote, content, name), name)
 
 
-def test_versions_count_up_and_no_number_comes_again(remote: JobService) -> None:
+def test_version_numbers_increase_and_are_never_reused(remote: JobService) -> None:
     registry = remote.open().registry
     numbers = [add(remote), add(remote, model=other(remote)), add(remote)]
     assert numbers == [1, 2, 1]  # the same content is the same version
@@ -103,7 +103,7 @@ def test_a_model_of_several_files_is_hashed_as_a_whole(remote: JobService) -> No
     assert remote.open().registry.resolve("net/2", Requester())[1].size_bytes == len(MODEL) + 3
 
 
-def test_what_is_no_whole_model_is_none(remote: JobService) -> None:
+def test_an_incomplete_model_is_not_registered(remote: JobService) -> None:
     queue = remote.open()
     with pytest.raises(NotFound, match="is not here"):
         add(remote, model=ModelRef("0" * 64, "x.onnx"))
@@ -148,7 +148,7 @@ def test_files_that_a_job_names_outlive_the_version(remote: JobService) -> None:
     assert queue.jobs.get(job).state == "waiting"
 
 
-def test_who_uploaded_a_version_has_its_bytes_until_it_is_gone(remote: JobService) -> None:
+def test_the_uploader_holds_the_bytes_of_a_version_until_it_is_deleted(remote: JobService) -> None:
     queue = remote.open()
     with queue.database.write() as connection:
         set_quota(connection, "ann", Quota(upload_bytes=len(MODEL)))
@@ -162,7 +162,7 @@ def test_who_uploaded_a_version_has_its_bytes_until_it_is_gone(remote: JobServic
     assert queue.quotas.get("ann")[1].upload_bytes == 0
 
 
-def test_children_are_told(remote: JobService) -> None:
+def test_children_of_a_version_are_listed(remote: JobService) -> None:
     registry = remote.open().registry
     add(remote)
     add(remote, model=other(remote), lineage=Lineage(NET.blob, "ort-fp16", {"keep_io": "1"}, {"onnx": "1.19"}, "box"))
@@ -193,14 +193,14 @@ def test_only_notes_and_configuration_of_a_version_change(remote: JobService) ->
     assert (changed.name, changed.tags, changed.notes) == ("better", ["vision", "cnn"], "x")
 
 
-def test_a_job_leaves_what_it_asked_for() -> None:
+def test_a_job_releases_its_files() -> None:
     asked = request(inputs=[Input("x", "float32", ["n", 3])], sweep=Sweep("n", [4, 1, 16]), dims={"seq": 8})
     configuration = configuration_from_request(asked)
     assert (configuration.min_batch, configuration.max_batch, configuration.dims) == (1, 16, {"seq": 8})
     assert configuration.inputs[0].dims == ["n", 3]
 
 
-def test_names_are_taken_where_somebody_sees_them(remote: JobService) -> None:
+def test_a_name_is_taken_only_among_visible_models(remote: JobService) -> None:
     """People without accounts in the database see nothing of others': each may have a `net` of their own."""
     registry = remote.open().registry
     assert [add(remote, by=ANN), add(remote, by=BOB)] == [1, 1]
@@ -245,7 +245,7 @@ def test_files_of_this_machine_become_a_version(remote: JobService, tmp_path: Pa
     assert remote.open().quotas.get("ann")[1].upload_bytes == version.size_bytes == size
 
 
-def test_what_was_kept_before_is_counted_when_it_is_registered(remote: JobService, tmp_path: Path) -> None:
+def test_files_stored_before_are_counted_on_registration(remote: JobService, tmp_path: Path) -> None:
     queue, path = remote.open(), small(tmp_path)
     ref = store_local_files(remote, None, {"small.onnx": path, "small.bin": path.with_name("small.bin")})
     kept = queue.blobs.inspection(ref.blob) or {}

@@ -58,7 +58,7 @@ def test_a_removed_job_leaves_nothing(bench: Bench) -> None:
     assert held > 1000
 
 
-def test_it_says_what_it_frees(bench: Bench) -> None:
+def test_removal_reports_the_freed_bytes(bench: Bench) -> None:
     """The model counts once, though it has two names, and only when no other job and no other folder has it."""
     job = finished(bench)
     own = sum(path.stat().st_size for path in bench.run.iterdir() if path.name != "net.onnx") + 10
@@ -71,7 +71,7 @@ def test_it_says_what_it_frees(bench: Bench) -> None:
     assert bench.queue.blobs.path(bench.queue.jobs.get(other).request.model.blob).read_bytes() == MODEL
 
 
-def test_what_is_no_result_of_the_job_stays(bench: Bench) -> None:
+def test_files_that_are_not_results_of_the_job_stay(bench: Bench) -> None:
     job = finished(bench)
     note = bench.run.parent / "notes" / "why.txt"
     note.parent.mkdir()
@@ -84,7 +84,7 @@ def test_what_is_no_result_of_the_job_stays(bench: Bench) -> None:
     assert (note.read_text(), stolen.is_dir()) == ("mine", True)
 
 
-def test_a_result_that_somebody_moved_stays_there(bench: Bench) -> None:
+def test_a_moved_result_stays(bench: Bench) -> None:
     job = finished(bench)
     bench.run.rename(bench.root / "best")
     assert bench.queue.deleter.delete(job).runs == []
@@ -130,7 +130,7 @@ def test_the_page_and_the_shell_remove_jobs(tmp_path: Path, capsys: pytest.Captu
         assert f"There is no job '{names[1]}'" in capsys.readouterr().err
 
 
-def test_a_drained_machine_ends_its_task_and_gets_no_other(tmp_path: Path) -> None:
+def test_a_drained_machine_finishes_its_task_and_gets_no_other(tmp_path: Path) -> None:
     with served(tmp_path / "runs") as server:
         agent = FakeAgent(server.url, token_of(tmp_path / "runs")).register()
         http = Http(server.url)
@@ -187,7 +187,7 @@ def test_the_servers_own_machine_is_not_put_out(tmp_path: Path) -> None:
         agents.update(own, None, None, "drained")
 
 
-def test_who_is_registered_stays_when_the_token_is_changed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_registered_agents_stay_after_token_rotation(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from visualprof.cli import main
 
     with served(tmp_path / "runs") as server:
@@ -224,7 +224,7 @@ def test_a_crowd_of_machines_is_refused(tmp_path: Path, monkeypatch: pytest.Monk
         assert len(queue.agents.list_visible()) == 3
 
 
-def test_a_machine_says_only_so_much_of_itself(tmp_path: Path) -> None:
+def test_descriptions_of_machines_are_limited(tmp_path: Path) -> None:
     from dataclasses import replace
 
     from queue_sites import capabilities

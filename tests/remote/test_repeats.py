@@ -53,7 +53,7 @@ def test_a_steady_drift_adds_the_same_to_every_spec() -> None:
     assert means == [11.5] * 4
 
 
-def test_one_at_a_time_has_the_device_also_when_somebody_comes_later() -> None:
+def test_one_task_at_a_time_has_the_device_even_if_another_joins() -> None:
     relay, inside, most = DeviceScheduler(), [0], [0]
 
     def work(index: int) -> None:
@@ -72,7 +72,7 @@ def test_one_at_a_time_has_the_device_also_when_somebody_comes_later() -> None:
     assert most == [1]
 
 
-def test_who_leaves_is_not_waited_for_and_who_waits_can_be_stopped() -> None:
+def test_a_leaving_task_is_not_awaited_and_a_waiting_task_can_be_stopped() -> None:
     relay = DeviceScheduler()
 
     def stop() -> None:
@@ -105,7 +105,7 @@ def point(batch: int = 1, **fields: Any) -> dict[str, Any]:
     return {"batch": batch, "n": 700, "p50_ns": 100, "p99_ns": 200, "trusted": [50, 99], "stable": True, **fields}
 
 
-def test_repeats_become_one_point_with_their_means_that_keeps_each_of_them() -> None:
+def test_repeats_become_a_point_with_their_means_and_values() -> None:
     a = point(qps=10.0, p50_ns=100, min_ns=90, max_ns=300, start_ns=5, end_ns=9, host_busy=False, window_p50_ns=[1, 2])
     b = point(qps=13.0, p50_ns=103, min_ns=80, max_ns=400, start_ns=20, end_ns=30, host_busy=True, window_p50_ns=[3])
     both = merge_repeats([a, b])
@@ -116,7 +116,7 @@ def test_repeats_become_one_point_with_their_means_that_keeps_each_of_them() -> 
     assert merge_repeats([a]) is a
 
 
-def test_what_one_repeat_does_not_know_is_not_known() -> None:
+def test_a_value_unknown_in_a_repeat_is_unknown() -> None:
     both = merge_repeats([point(p99_ns=None, trusted=[50], throttled=None), point(throttled=True, qps="fast")])
     assert (both["p99_ns"], both["trusted"], both["throttled"], both["qps"]) == (None, [50], True, None)
     assert merge_repeats([point(throttled=None), point(throttled=False)])["throttled"] is None
@@ -147,7 +147,7 @@ def test_the_file_of_points_gets_a_line_for_each_size(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_drifting_machine_favours_no_spec_of_a_repeated_job(
+def test_a_drifting_machine_favors_no_spec_of_a_repeated_job(
     server: FakeServer, start: StartAgent, tmp_path: Path
 ) -> None:
     model = f"drift={tmp_path}/count".encode()

@@ -73,7 +73,7 @@ def test_points_are_drawn_as_they_come(site: Site) -> None:
     assert (facts["n"], facts["state"], facts["runs_shown"]) == (9, "running", 0)
 
 
-def test_a_sign_of_life_is_no_news(site: Site) -> None:
+def test_a_heartbeat_is_not_a_change(site: Site) -> None:
     lease = site.take()
     site.point(lease, 1)
     before = site.get()["revision"]
@@ -106,7 +106,7 @@ def test_the_result_takes_the_place_without_a_gap(site: Site) -> None:
     assert site.get()["reports"] == [], "what was deleted does not come back"
 
 
-def test_a_task_that_ends_with_nothing_leaves_none(site: Site) -> None:
+def test_a_task_without_reports_leaves_no_partial_report(site: Site) -> None:
     lease = site.take()
     assert len(site.get()["reports"]) == 1
     site.queue.finalizer.finish(site.agent, lease.task, lease.lease, FAILED)

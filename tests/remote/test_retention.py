@@ -61,7 +61,7 @@ def test_without_rules_nothing_goes(remote: JobService) -> None:
     assert (queue.retention.apply(), queue.retention.due_times(), there(queue)) == (False, {}, {"a"})
 
 
-def test_each_project_has_its_own_days_and_what_is_public_or_kept_stays(remote: JobService) -> None:
+def test_projects_have_own_retention_days_and_public_or_kept_runs_stay(remote: JobService) -> None:
     queue = remote.open()
     short, long = make_project(queue, "short"), make_project(queue, "long")
     kept = old(remote, "kept", 99)
@@ -91,7 +91,7 @@ def test_each_project_has_its_own_days_and_what_is_public_or_kept_stays(remote: 
     assert [tuple(row) for row in told] == [("visualprof", "remove old jobs", n) for n in "22"]
 
 
-def test_a_rule_says_before_what_it_would_remove(remote: JobService) -> None:
+def test_a_rule_previews_what_it_would_remove(remote: JobService) -> None:
     queue = remote.open()
     benches = [old(remote, key, 10) for key in ("a", "b")]
     sizes = [file.stat().st_size for bench in benches for file in bench.run.rglob("*") if file.name != "net.onnx"]
@@ -126,12 +126,12 @@ def test_the_log_is_cut_by_age_which_is_a_row_of_it(remote: JobService) -> None:
     assert [tuple(row) for row in left] == [("log in", ""), ("remove old log rows", "2, older than 40 days")]
 
 
-def test_a_rule_of_no_project_is_refused(remote: JobService) -> None:
+def test_a_rule_of_a_missing_project_is_rejected(remote: JobService) -> None:
     with pytest.raises(NotFound, match="no project"):
         remote.open().retention.change(RetentionRule("jobs", "nobody's", 1))
 
 
-def test_what_somebody_keeps_meanwhile_stays(remote: JobService, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_kept_meanwhile_stays(remote: JobService, monkeypatch: pytest.MonkeyPatch) -> None:
     bench = old(remote, "a", 10)
     queue = bench.queue
     queue.retention.change(RetentionRule("jobs", "", 1))
@@ -149,7 +149,7 @@ def test_what_somebody_keeps_meanwhile_stays(remote: JobService, monkeypatch: py
     assert bench.run.is_dir()
 
 
-def test_a_round_takes_seconds_and_the_next_goes_on(remote: JobService, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_round_is_limited_and_the_next_continues(remote: JobService, monkeypatch: pytest.MonkeyPatch) -> None:
     queue = remote.open()
     for key in "abc":
         old(remote, key, 10)

@@ -63,13 +63,13 @@ def test_a_constraint_is_a_figure_a_sign_and_a_number_with_its_unit(
         ("", "is no constraint"),
     ],
 )
-def test_what_is_no_constraint_is_named(text: str, why: str) -> None:
+def test_an_invalid_constraint_is_named(text: str, why: str) -> None:
     with pytest.raises(ValueError, match=re.escape(why)) as told:
         parse_constraint(text)
     assert told.value.args[1]
 
 
-def test_a_figure_that_is_unknown_keeps_no_constraint() -> None:
+def test_an_unknown_metric_violates_constraints() -> None:
     one = parse_constraint("p99<5ms")
     assert (one.is_satisfied({"p99_ns": 4e6}), one.is_satisfied({"p99_ns": 5e6}), one.is_satisfied({})) == (
         True,
@@ -133,7 +133,7 @@ def test_a_fifth_of_the_settings_finds_the_best_of_effects_that_multiply() -> No
     assert min(one["cost"] for one in chosen([8, 5, 4], cost, 32)) == 1.0
 
 
-def test_what_fails_and_what_keeps_no_constraint_is_left_alone_soon() -> None:
+def test_failing_and_infeasible_settings_are_soon_avoided() -> None:
     """Costs fall with the number; beyond 60 of 100 a constraint is missed, and every tenth place of an axis fails."""
     tried = chosen([10, 10], lambda at: None if at % 10 == 9 else 200.0 - at, 25, memory=lambda at: (at - 60) / 60)
     best = min(one["cost"] for one in tried if one["cost"] and one["excess"][0] <= 0)
@@ -143,7 +143,7 @@ def test_what_fails_and_what_keeps_no_constraint_is_left_alone_soon() -> None:
     assert sum(one["cost"] is None for one in late) <= 3
 
 
-def test_a_grid_of_a_million_settings_and_a_long_search_are_no_trouble() -> None:
+def test_a_grid_of_a_million_settings_and_a_long_search_are_fast() -> None:
     tried = [{"at": at, "cost": 1.0 + at, "excess": []} for at in range(3 * MAX_FITTED_TRIALS)]
     at = next_setting([100, 100, 100], [True, False, True], 0, tried)
     assert 3 * MAX_FITTED_TRIALS <= at < 1_000_000
@@ -232,7 +232,7 @@ def test_a_grid_has_a_bound() -> None:
         ({"x": ("float32", 9, 4), "scale": ("float32", 8)}, "the arrays have no common number of rows"),
     ],
 )
-def test_rows_of_ones_own_are_those_of_the_inputs(arrays: dict[str, tuple[Any, ...]], why: str) -> None:
+def test_user_rows_must_fit_the_inputs(arrays: dict[str, tuple[Any, ...]], why: str) -> None:
     inputs = [Input("x", "float32", ["n", 4]), Input("scale", "float32", [])]
     known = {name: Array("inputs.npz", dtype, list(shape)) for name, (dtype, *shape) in arrays.items()}
     found = [error.error for error in row_errors(inputs, {}, {"n"}, known)]
@@ -246,5 +246,5 @@ def test_a_dimension_that_has_a_size_is_compared() -> None:
     assert list(row_errors(inputs, {"seq": 64}, {"n"}, known))
 
 
-def test_the_grid_of_no_axis_is_one_setting() -> None:
+def test_a_grid_without_axes_is_one_setting() -> None:
     assert (Space({}).size, Space({}).setting(0)) == (1, {})

@@ -98,7 +98,7 @@ def _overlay(client: Client, run: str) -> dict[str, Any] | None:
     return found if found["search"]["report"] else None
 
 
-def test_a_search_survives_its_agent_and_all_that_was_tried_is_shown(server: ServerProcess, tmp_path: Path) -> None:
+def test_a_search_survives_its_agent_and_all_trials_are_shown(server: ServerProcess, tmp_path: Path) -> None:
     client, state = Client(server.url), tmp_path / "state"
     with agent(server, state):
         until(lambda: any(one["capabilities"]["runtimes"] for one in client.get("agents")["agents"]), 60)
@@ -127,7 +127,7 @@ def test_a_search_survives_its_agent_and_all_that_was_tried_is_shown(server: Ser
     assert answer["searched"]["method"] == ["gaussian_process"]
 
 
-def test_a_cancelled_search_keeps_what_was_tried(server: ServerProcess, tmp_path: Path) -> None:
+def test_a_canceled_search_keeps_its_trials(server: ServerProcess, tmp_path: Path) -> None:
     client, state = Client(server.url), tmp_path / "state"
     with agent(server, state):
         job = submitted(client, tiny_onnx(tmp_path / "other.onnx"))

@@ -65,9 +65,7 @@ def result(ran: Ran) -> dict[str, Any]:
 
 
 @stage
-def test_few_settings_are_all_tried_beside_the_default_and_the_best_is_measured_again(
-    tmp_path: Path, archive: Path
-) -> None:
+def test_few_settings_are_all_tried_and_the_best_is_remeasured(tmp_path: Path, archive: Path) -> None:
     search = Search("throughput", {"threads": ["1", "3"]}, ["memory<2GiB"], trial_s=0.05)
     ran = job_of(tmp_path, search, archive).run("search")
     found = result(ran)
@@ -94,7 +92,7 @@ def test_few_settings_are_all_tried_beside_the_default_and_the_best_is_measured_
 
 
 @stage
-def test_a_constraint_that_nothing_keeps_leaves_no_best(tmp_path: Path) -> None:
+def test_an_infeasible_constraint_gives_no_best_setting(tmp_path: Path) -> None:
     found = result(job_of(tmp_path, Search("latency", {}, ["memory<1MiB"], trial_s=0.05)).run("search"))
     assert {row["state"] for row in found["trials"]} == {"infeasible"}
     assert {row["why"] for row in found["trials"]} == {"memory<1MiB: not satisfied"}
@@ -121,7 +119,7 @@ def test_an_error_beyond_the_bound_is_found_on_ones_own_rows(tmp_path: Path) -> 
 
 
 @stage
-def test_a_search_that_was_killed_goes_on_with_its_trials(tmp_path: Path, archive: Path) -> None:
+def test_a_killed_search_resumes_with_its_trials(tmp_path: Path, archive: Path) -> None:
     """Whatever was measured stays as it is; the trial in the middle is tried once more, and then never again."""
     search = Search("throughput", {"optimization": ["all", "basic", "disable"]}, trial_s=0.05)
     job, out = job_of(tmp_path, search, archive), tmp_path / "out" / "search.json"
@@ -161,7 +159,7 @@ def test_trials_of_another_search_are_not_taken_over(tmp_path: Path) -> None:
 
 
 @stage
-def test_of_many_settings_some_are_chosen_and_none_twice(tmp_path: Path) -> None:
+def test_many_settings_are_sampled_without_repetition(tmp_path: Path) -> None:
     over = {"threads": ["1", "2"], "optimization": ["all", "basic", "disable"]}
     job = job_of(tmp_path, Search("throughput", over, ["error<1e-3"], trials=8, trial_s=0.05))
     found = result(job.run("search"))
@@ -174,7 +172,7 @@ def test_of_many_settings_some_are_chosen_and_none_twice(tmp_path: Path) -> None
 
 
 @stage
-def test_a_machine_that_tells_no_energy_says_so(tmp_path: Path) -> None:
+def test_a_machine_without_energy_counters_is_reported(tmp_path: Path) -> None:
     if any(Path("/sys/class/powercap").glob("intel-rapl:*/energy_uj")):
         pytest.skip("this one does")
     failed = job_of(tmp_path, Search("energy", {}, trial_s=0.05)).run("search")

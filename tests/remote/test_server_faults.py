@@ -51,7 +51,7 @@ def jobs_of(url: str) -> dict[str, Any]:
 
 
 @pytest.mark.long
-def test_a_server_that_is_killed_loses_no_acknowledged_submission(tmp_path: Path) -> None:
+def test_a_killed_server_loses_no_acknowledged_submission(tmp_path: Path) -> None:
     acknowledged, refused = dict[str, str](), list[Refused]()
     with server_process(tmp_path) as server:
         agent = FakeAgent(server.url, token_of(server.folder)).register()
@@ -129,7 +129,7 @@ def test_the_task_of_a_lost_agent_is_run_once_again_and_then_fails(tmp_path: Pat
 
 
 @pytest.mark.long
-def test_a_restarted_server_goes_on_with_tokens_and_signed_addresses(tmp_path: Path) -> None:
+def test_a_restarted_server_accepts_earlier_tokens_and_signed_urls(tmp_path: Path) -> None:
     with server_process(tmp_path) as server:
         agent = FakeAgent(server.url, token_of(server.folder)).register()
         agent.http("POST", "/api/v1/jobs", submitted("k"))
@@ -147,7 +147,7 @@ def test_a_restarted_server_goes_on_with_tokens_and_signed_addresses(tmp_path: P
         assert (server.folder / lease["run"] / "big.bin").stat().st_size == 1000
 
 
-def test_an_upload_whose_connection_breaks_goes_on(tmp_path: Path) -> None:
+def test_an_upload_resumes_after_a_broken_connection(tmp_path: Path) -> None:
     with served(tmp_path / "runs") as server:
         agent = FakeAgent(server.url, server.job_service.registration_token).register()
         agent.http("POST", "/api/v1/jobs", submitted("k"))
@@ -278,7 +278,7 @@ def test_agents_that_come_back_after_a_while_get_a_job_though_others_wait(tmp_pa
         [agent.http.close() for agent in agents]
 
 
-def test_a_task_is_not_given_to_an_agent_that_is_gone(tmp_path: Path) -> None:
+def test_a_task_is_not_assigned_to_a_lost_agent(tmp_path: Path) -> None:
     with served(tmp_path / "runs") as server:
         agent = FakeAgent(server.url, server.job_service.registration_token).register()
         head = f"POST /api/v1/agent/lease HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {agent.own}\r\n"
@@ -332,7 +332,7 @@ def test_the_servers_own_agent_comes_and_goes_with_it(tmp_path: Path, monkeypatc
             assert server.url not in (each.info["cmdline"] or [])
 
 
-def test_a_server_that_can_run_no_jobs_starts_no_agent(tmp_path: Path) -> None:
+def test_a_server_without_jobs_starts_no_agent(tmp_path: Path) -> None:
     with pytest.raises(VisualprofError, match="read-only"), served(tmp_path / "runs", with_agent=True, read_only=True):
         pass
 

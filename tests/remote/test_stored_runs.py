@@ -128,7 +128,7 @@ def objects(on: Replica) -> list[str]:
     return [row["Key"].removeprefix("runs/") for row in bucket._list("list_objects_v2", "Contents", "runs/runs/")]
 
 
-def test_every_server_shows_a_run_and_fetches_what_is_asked_for(start: Start) -> None:
+def test_every_server_shows_a_run_and_downloads_requested_files(start: Start) -> None:
     first, other = start("first"), start("other")
     run = measured(first)
     assert until(lambda: first.span(run))["state"] in ("waiting", "parsing", "ready")
@@ -172,7 +172,9 @@ def test_a_server_on_an_empty_disk_shows_all_runs(start: Start) -> None:
 
 
 @pytest.mark.long
-def test_what_was_used_the_longest_ago_goes_and_comes_again(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_least_recently_used_copies_are_evicted_and_fetched_again(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(s3_module, "_IN_USE_NS", 10**9)
     first = start("first", cache_bytes=1)
     run = measured(first)
@@ -187,7 +189,7 @@ def test_what_was_used_the_longest_ago_goes_and_comes_again(start: Start, monkey
 
 
 @pytest.mark.long
-def test_what_is_being_read_stays(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_being_read_are_not_evicted(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(s3_module, "_IN_USE_NS", 10**9)
     first = start("first", cache_bytes=1)
     busy: set[str] = set()
@@ -226,7 +228,7 @@ def test_while_the_store_is_down_the_rest_is_served(swift: Swift, start: Start) 
 
 
 @pytest.mark.long
-def test_what_was_damaged_in_the_bucket_is_not_shown(swift: Swift, start: Start) -> None:
+def test_files_damaged_in_the_bucket_are_not_shown(swift: Swift, start: Start) -> None:
     first, other = start("first"), start("other")
     run = measured(first)
     until(lambda: other.report(run))
@@ -260,7 +262,7 @@ def test_a_job_that_is_removed_goes_everywhere(start: Start, monkeypatch: pytest
 
 
 @pytest.mark.long
-def test_a_later_attempt_takes_the_place_of_an_earlier_one(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_later_attempt_replaces_an_earlier_one(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     first, other = start("first"), start("other")
     queue = first.server.job_service.open()
     queue.jobs.submit(request("k"))

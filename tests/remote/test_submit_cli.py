@@ -121,9 +121,7 @@ def test_a_job_is_waited_for_and_shows_its_points(served: tuple[str, Path], tmp_
     assert (runs / place.partition("run=")[2].replace("%2F", "/") / "points.jsonl").is_file()
 
 
-def test_it_tells_where_and_how_it_ran_and_what_to_know_of_the_numbers(
-    served: tuple[str, Path], tmp_path: Path
-) -> None:
+def test_the_output_has_environment_configuration_and_warnings(served: tuple[str, Path], tmp_path: Path) -> None:
     url, _ = served
     given = ("--batch", "1,2", "--threads", "1", "--precision", "f32", "--wait")
     done = run(url, model(tmp_path / "net.onnx"), *QUICK, *given, "--json", "--fail-on", "qps<1e9|p99>1ns", code=4)
@@ -143,7 +141,7 @@ def test_it_tells_where_and_how_it_ran_and_what_to_know_of_the_numbers(
     assert f"compare: {url}#/evaluation?reports={result['report']}\n" in done.stderr
 
 
-def test_fail_on_lets_pass_what_keeps_its_limits(served: tuple[str, Path], tmp_path: Path) -> None:
+def test_fail_on_accepts_results_within_the_limits(served: tuple[str, Path], tmp_path: Path) -> None:
     url, _ = served
     run(url, model(tmp_path / "net.onnx"), *QUICK, "--wait", "--fail-on", "p50 > 10s | qps < 0.001 | fallback_provider")
 
@@ -186,7 +184,7 @@ def test_conditions_hold_or_not(text: str, more: dict[str, Any], told: list[str]
 @pytest.mark.parametrize(
     "text", ["slow", "p99>5", "p99>5h", "p99=5ms", "unstable>1", "qps<5ms", "busy||busy", "p99>-1ms"]
 )
-def test_a_condition_that_is_none_is_explained(text: str) -> None:
+def test_an_invalid_condition_is_explained(text: str) -> None:
     with pytest.raises(BadParameter, match="is no condition") as refused:
         _fail_on.parse(text)
     assert "unstable" in refused.value.hint
@@ -227,7 +225,7 @@ def exported(path: Path) -> Path:
 
 
 @pytest.mark.parametrize("how", ["model", "folder", "zip"])
-def test_a_model_with_its_weights_beside_it_is_measured(served: tuple[str, Path], tmp_path: Path, how: str) -> None:
+def test_a_model_with_external_weights_is_measured(served: tuple[str, Path], tmp_path: Path, how: str) -> None:
     url, runs = served
     (tmp_path / "m").mkdir()
     path = exported(tmp_path / "m" / "net.onnx")
@@ -282,7 +280,7 @@ def test_weights_that_are_missing_or_short_are_named(served: tuple[str, Path], t
     assert "2 models" in run(url, model(tmp_path / "b.onnx").parent, *QUICK, code=2).stderr
 
 
-def test_a_server_gets_no_file_that_the_model_does_not_name(tmp_path: Path) -> None:
+def test_only_files_named_by_the_model_are_uploaded(tmp_path: Path) -> None:
     path = exported(tmp_path / "m.onnx")
     (tmp_path / "id_rsa").touch()
     for place in ("id_rsa", "../m.onnx.data", "/etc/passwd"):
@@ -301,7 +299,7 @@ def test_values_come_from_an_npz(served: tuple[str, Path], tmp_path: Path) -> No
         assert job["job"]["data"] == ["x.npy"]
 
 
-def test_without_waiting_it_says_where_the_job_is(served: tuple[str, Path], tmp_path: Path) -> None:
+def test_without_waiting_the_url_of_the_job_is_printed(served: tuple[str, Path], tmp_path: Path) -> None:
     url, _ = served
     out = run(url, model(tmp_path / "net.onnx"), *QUICK).stdout
     assert f"{url}#/run?job=" in out
@@ -376,7 +374,7 @@ def test_an_unknown_input_names_the_nearest(lonely: str, tmp_path: Path) -> None
     assert "the model has no input 'xs' (did you mean 'x'?)" in done.stderr
 
 
-def test_without_an_agent_it_says_how_to_start_one(lonely: str, tmp_path: Path) -> None:
+def test_without_an_agent_the_command_to_start_one_is_printed(lonely: str, tmp_path: Path) -> None:
     done = run(lonely, model(tmp_path / "net.onnx"), code=2)
     assert "no agent that is online can run this onnx model" in done.stderr
     assert "visualprof agent" in done.stderr
@@ -389,7 +387,7 @@ def test_a_named_backend_queues_for_an_agent_to_come(lonely: str, tmp_path: Path
     assert job["state"] == "waiting"
 
 
-def test_a_guessed_size_is_told_unless_it_was_typed(lonely: str, tmp_path: Path) -> None:
+def test_a_guessed_size_is_reported_unless_it_was_given(lonely: str, tmp_path: Path) -> None:
     net, wanted = model(tmp_path / "net.onnx", width="seq"), ("--backend", "onnxruntime")
     assert "the file has no size for seq: 64 is a guess" in run(lonely, net, *wanted).stderr
     assert "guess" not in run(lonely, net, *wanted, "--dim", "seq=16").stderr
@@ -402,7 +400,7 @@ def test_a_pickle_is_refused_before_anything_is_queued(lonely: str, tmp_path: Pa
     assert "Hint: visualprof runs ONNX" in done.stderr
 
 
-def test_torchscript_asks_for_the_shapes_that_it_lacks(lonely: str) -> None:
+def test_torchscript_requests_missing_shapes(lonely: str) -> None:
     script = FIXTURES / "graphs" / "torch_cnn_script.pt"
     done = run(lonely, script, "--backend", "torch", code=2)
     assert "does not say the shape of its input 'x'" in done.stderr
@@ -414,13 +412,13 @@ def test_torchscript_asks_for_the_shapes_that_it_lacks(lonely: str) -> None:
     assert asked["sweep"] == {"dim": "batch", "values": [1, 2, 4, 8]}
 
 
-def test_an_unknown_agent_names_those_that_are_there(served: tuple[str, Path], tmp_path: Path) -> None:
+def test_an_unknown_agent_is_rejected_with_the_known_ones(served: tuple[str, Path], tmp_path: Path) -> None:
     done = run(served[0], model(tmp_path / "net.onnx"), "--agent", "nobody", code=2)
     assert "there is no agent 'nobody'" in done.stderr
     assert "there is local (" in done.stderr
 
 
-def test_nobody_at_the_address_names_the_command_that_starts_one(
+def test_an_unreachable_server_gives_the_command_that_starts_one(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     assert main(["submit", str(model(tmp_path / "net.onnx")), "--server", "127.0.0.1:1"]) == 2
@@ -467,7 +465,7 @@ def test_a_lost_answer_is_asked_for_again_with_the_same_key() -> None:
             thread.join()
 
 
-def test_what_is_no_visualprof_server_is_told(tmp_path: Path) -> None:
+def test_another_kind_of_server_is_reported(tmp_path: Path) -> None:
     handler = type(
         "Handler", (Forgetful,), {"keys": ["x"], "do_GET": lambda self: self.wfile.write(b"HTTP/1.0 200 OK\r\n\r\nhi")}
     )
@@ -533,7 +531,7 @@ def test_specs_are_the_product_of_lists_with_readable_ids() -> None:
     assert (specs[3].backend, specs[3].threads) == ("onnxruntime", 2)
 
 
-def test_the_backends_are_those_that_an_agent_has_which_is_online() -> None:
+def test_backends_are_those_of_online_agents() -> None:
     there = [agent("a", "openvino", "torch"), agent("b", "onnxruntime", online=False)]
     assert [s["backend"] for s in wanted(agents=there)["specs"]] == ["openvino"]
 
@@ -568,7 +566,7 @@ def test_another_dimension_can_be_swept() -> None:
     assert asked["dims"] == {"batch": 2}
 
 
-def test_a_model_of_fixed_sizes_has_one_point_and_no_sweep() -> None:
+def test_a_model_with_fixed_sizes_has_one_point_and_no_sweep() -> None:
     assert wanted("--backend", "openvino", dims=[1, 4])["sweep"] == {"dim": "", "values": [1]}
     (error,) = drafted("--batch", "1:4", "--backend", "openvino", dims=[1, 4]).errors
     assert error.error == "there is no dimension to sweep"
@@ -577,13 +575,13 @@ def test_a_model_of_fixed_sizes_has_one_point_and_no_sweep() -> None:
 @pytest.mark.parametrize(
     "given", [("--dim", "seq"), ("--dim", "seq="), ("--shape", "x=float32"), ("--dim", "seq=1", "--dim", "seq=2")]
 )
-def test_what_is_typed_wrong_is_told_with_an_example(given: tuple[str, ...]) -> None:
+def test_wrong_arguments_are_reported_with_an_example(given: tuple[str, ...]) -> None:
     with pytest.raises(BadParameter) as caught:
         wanted("--backend", "openvino", *given)
     assert caught.value.hint
 
 
-def test_a_size_that_is_none_is_told_with_an_example() -> None:
+def test_an_invalid_size_is_reported_with_an_example() -> None:
     (error,) = drafted("--backend", "openvino", "--dim", "seq=x").errors
     assert (error.field, error.error, error.hint) == ("dims.seq", "'x' is no size", "for example: seq=64")
 

@@ -31,7 +31,7 @@ LENET = Input("x", "float32", ["batch", 1, 32, 32])
         ("transformer_tiny", [("tokens", "int32", [2, 64]), ("mask", "float32", [2, 4, 64, 64])]),
     ],
 )
-def test_its_inputs_are_those_that_it_was_traced_with(name: str, inputs: list[tuple[str, str, list[int]]]) -> None:
+def test_inputs_are_those_of_the_trace(name: str, inputs: list[tuple[str, str, list[int]]]) -> None:
     file = shared(f"models/megengine/{name}.tm")
     assert traced_module.is_traced_module(file.read_bytes()[:65536])
     assert [(one.name, one.dtype, one.dims) for one in traced_module.read_inputs(file)] == inputs
@@ -51,7 +51,7 @@ class Evil:
         return Path.touch, (self.target,)
 
 
-def test_nothing_that_it_names_is_run(tmp_path: Path) -> None:
+def test_names_in_the_file_are_not_executed(tmp_path: Path) -> None:
     file, target = tmp_path / "evil.tm", tmp_path / "touched"
     named = "megengine.traced_module.traced_module"
     file.write_bytes(pickle.dumps((named, {"argdef_graph_map": {1: Evil(target)}}), 4))
@@ -65,7 +65,7 @@ def test_nothing_that_it_names_is_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_an_agent_without_a_sandbox_opens_none(
+def test_an_agent_without_a_sandbox_opens_no_traced_module(
     server: FakeServer,
     start: StartAgent,
 ) -> None:
@@ -78,7 +78,7 @@ def test_an_agent_without_a_sandbox_opens_none(
 
 @pytest.mark.long
 @pytest.mark.slow
-def test_it_gives_what_the_module_gives_at_other_sizes_too() -> None:
+def test_results_equal_those_of_the_module_at_other_sizes() -> None:
     program = """
 import sys, numpy, megengine
 from pathlib import Path
@@ -98,7 +98,7 @@ print(got.shape, float(abs(got - module(megengine.Tensor(values)).numpy()).max()
 
 
 @pytest.mark.slow
-def test_it_is_measured_and_profiled(tmp_path: Path) -> None:
+def test_a_traced_module_is_measured_and_profiled(tmp_path: Path) -> None:
     python = megengine_python()
     job = Job(tmp_path, shared("models/megengine/lenet.tm"), [LENET], "megengine", python, sweep=Sweep("batch", [1, 4]))
     ran = job.run()

@@ -29,7 +29,7 @@ def test_two_agents_never_have_a_device_at_once(tmp_path: Path) -> None:
     assert most == [1]
 
 
-def test_the_wait_is_told_and_other_devices_are_free(tmp_path: Path) -> None:
+def test_waiting_is_reported_and_other_devices_are_free(tmp_path: Path) -> None:
     with hold_device("cpu", lambda: None, tmp_path) as first, hold_device("cuda:0", lambda: None, tmp_path) as other:
         assert max(first, other) < 0.2
         asked = iter([None, None])
@@ -42,7 +42,7 @@ def test_the_wait_is_told_and_other_devices_are_free(tmp_path: Path) -> None:
             pytest.fail("somebody else has it")
 
 
-def test_every_user_may_take_turns_and_nobody_may_write(tmp_path: Path) -> None:
+def test_every_user_may_take_turns_but_not_write(tmp_path: Path) -> None:
     old = os.umask(0)
     try:
         with hold_device("cuda:0", lambda: None, tmp_path):
@@ -52,7 +52,7 @@ def test_every_user_may_take_turns_and_nobody_may_write(tmp_path: Path) -> None:
     assert stat.S_IMODE((tmp_path / "visualprof-cuda_0.lock").stat().st_mode) == 0o444
 
 
-def test_without_a_folder_nobody_waits(tmp_path: Path) -> None:
+def test_without_a_folder_no_task_waits(tmp_path: Path) -> None:
     with (
         hold_device("cpu", lambda: None, tmp_path / "none") as one,
         hold_device("cpu", lambda: None, tmp_path / "none") as other,

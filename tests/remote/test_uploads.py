@@ -87,7 +87,7 @@ def test_an_uploaded_model_opens_on_the_graph_page(empty: Site) -> None:
     assert "Relu" in graph["nodes"]["type"]
 
 
-def test_a_model_without_a_name_of_its_own_is_shown_by_that_of_its_file(empty: Site) -> None:
+def test_a_model_without_a_name_is_shown_by_its_file_name(empty: Site) -> None:
     answer = send(empty, "cnn.pt2", (FIXTURES / "graphs" / "torch_cnn.pt2").read_bytes())
     graph = empty.client.get(f"/api/v1/graph?model={answer['graph']}").get_json()
     assert graph["model"]["name"] == "cnn.pt2"
@@ -254,7 +254,7 @@ def test_an_array_of_the_wrong_type_is_refused_by_its_file(empty: Site) -> None:
     ]
 
 
-def test_the_files_of_a_job_are_described_again_without_those_that_are_gone(empty: Site) -> None:
+def test_the_files_of_a_job_are_described_without_deleted_ones(empty: Site) -> None:
     model = send(empty, "net.onnx", onnx_model())
     array = send(empty, "x.npy", npy(np.zeros((2, 4), np.float32)))
     inputs = [{"name": "x", "dtype": "float32", "dims": ["batch", 4], "fill": "file", "blob": array["blob"]}]
