@@ -187,7 +187,7 @@ def select_candidates(report: Report, names: list[str]) -> list[AdviceRow]:
     if not selected:
         raise BadParameter(
             msg("server.no_candidate_report_passes", "no candidate of this report passes"),
-            msg("server.name_applied", "name those that are to be applied"),
+            msg("server.name_applied", "name the candidates to apply"),
         )
     for name in selected:
         if name not in rows:
@@ -199,7 +199,7 @@ def select_candidates(report: Report, names: list[str]) -> list[AdviceRow]:
         if row.verdict in ("wrong", "failed", "no effect") or (row.steps and not row.files):
             raise BadParameter(
                 msg("server.cannot_applied", f"{name} cannot be applied: {row.why or row.verdict}"),
-                msg("server.model_not_kept", "its model was not kept"),
+                msg("server.model_not_kept", "its model was not stored"),
             )
     return [rows[name] for name in dict.fromkeys(selected)]
 
@@ -208,8 +208,7 @@ def evaluation_request(original: Request, report: Report, row: AdviceRow, model:
     """Return the job request that measures a candidate like the original model, without advice.
 
     The request's key is derived from everything that the user chose, so the same choice gives the same job. A version
-    that
-    was deleted and created again has another number and is measured again.
+    that was deleted and created again has another number and is measured again.
     """
     original_spec = next((spec for spec in original.specs if spec.id == report.spec), original.specs[0])
     candidate_spec = build(Spec, {"id": "x", "backend": original_spec.backend, **row.spec})

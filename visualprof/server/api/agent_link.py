@@ -186,9 +186,8 @@ class AgentLink(Resource):
     def _registration(self, body: bytes) -> Registration:
         """Decode the body of a sender that may register.
 
-        A sender may register with the registration token, with a join code (on a server with accounts), or with the id
-        and
-        token of an earlier registration.
+        Accepted are the registration token, a join code (on a server with accounts), or the id and token of an earlier
+        registration.
 
         Raises:
             Unauthenticated: The sender may not register.

@@ -209,7 +209,7 @@ class Agents(Resource):
             raise Conflict(
                 msg(
                     "server.people_accounts_here_each",
-                    "people have accounts here: each machine joins by a code of its own",
+                    "this server has accounts: each machine joins with a code of its own",
                 ),
                 "POST /agents/codes",
             )

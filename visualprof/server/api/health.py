@@ -323,7 +323,7 @@ def _machine_warnings(health: HealthAnswer) -> Iterator[HealthWarning]:
         if disk.free_bytes < min_bytes:
             left = msg("server.gb", f"{disk.free_bytes / 1e9:,.1f} of {disk.total_bytes / 1e9:,.1f} GB")
             hint = msg(
-                "server.free_some_space_there", "free some space there, or remove jobs sooner (rules of retention)"
+                "server.free_some_space_there", "free some space there, or delete jobs earlier (retention rules)"
             )
             yield HealthWarning(
                 msg("server.disk_nearly_full_left", f"the disk of {disk.path} is nearly full: {left} are left"), hint
@@ -331,12 +331,12 @@ def _machine_warnings(health: HealthAnswer) -> Iterator[HealthWarning]:
     load, cores = health.processes.load, health.processes.cores
     if load is not None and load > MAX_LOAD_PER_CORE * cores:
         hint = msg(
-            "server.end_other_programs_there", "end other programs there, or give the server a machine of its own"
+            "server.end_other_programs_there", "stop other programs there, or run the server on a separate machine"
         )
         yield HealthWarning(
             msg(
                 "server.servers_machine_busy_processes",
-                f"the server's machine is busy: {load:.1f} processes want its {cores} processors",
+                f"the server's machine is busy: load {load:.1f} on {cores} processors",
             ),
             hint,
         )
@@ -346,7 +346,7 @@ def _machine_warnings(health: HealthAnswer) -> Iterator[HealthWarning]:
         yield HealthWarning(
             msg(
                 "server.database_schema_server_knows",
-                f"the database has schema {database.schema}, and this server knows {database.known}",
+                f"the database has schema {database.schema}, but this server expects {database.known}",
             ),
             hint,
         )
@@ -357,23 +357,23 @@ def _team_warnings(health: HealthAnswer) -> Iterator[HealthWarning]:
     for machine in health.machines.skewed:
         ahead = f"{machine.ahead_ns / 1e9:+,.0f} s"
         yield HealthWarning(
-            msg("server.clock_differs", f"the clock of {machine.name} differs: {ahead}"),
-            msg("server.follow_time_server_ntp", "have it follow a time server (NTP)"),
+            msg("server.clock_differs", f"the clock of {machine.name} differs by {ahead}"),
+            msg("server.follow_time_server_ntp", "synchronize it with a time server (NTP)"),
         )
     if health.machines.lost:
         hint = msg(
-            "server.see_machines_page_start", "see the Machines page: start their agents again, or remove them there"
+            "server.see_machines_page_start", "restart their agents, or delete the machines on the Machines page"
         )
         yield HealthWarning(
             msg("server.machines_probably_lost", f"machines that are probably lost: {health.machines.lost}"), hint
         )
     answers = health.answers
     if answers.p95_ns is not None and answers.p95_ns > SLOW_RESPONSE_NS:
-        hint = msg("server.see_how_busy_machine", "see how busy the machine, its disk and the database are")
+        hint = msg("server.see_how_busy_machine", "check the load of the machine, its disk and the database")
         yield HealthWarning(
             msg(
                 "server.answers_slow_one_twenty",
-                f"answers are slow: one in twenty takes {answers.p95_ns / 1e9:.1f} s or more",
+                f"responses are slow: one in twenty takes {answers.p95_ns / 1e9:.1f} s or more",
             ),
             hint,
         )
@@ -381,12 +381,12 @@ def _team_warnings(health: HealthAnswer) -> Iterator[HealthWarning]:
         yield HealthWarning(
             msg(
                 "server.answers_failed_minutes",
-                f"answers that failed in {answers.window_s // 60} minutes: {answers.failed}",
+                f"responses that failed in the last {answers.window_s // 60} minutes: {answers.failed}",
             ),
             msg("server.see_servers_log", "see the server's log"),
         )
     if health.backup_ns is not None and (days := (health.asked_ns - health.backup_ns) // _DAY_NS) >= OLD_BACKUP_DAYS:
         yield HealthWarning(
-            msg("server.last_backup_known_days", f"the last backup that is known is {days} days old"),
-            msg("server.visualprof_admin_backup_file", "visualprof admin backup FILE, once a day"),
+            msg("server.last_backup_known_days", f"the last known backup is {days} days old"),
+            msg("server.visualprof_admin_backup_file", "run visualprof admin backup FILE once a day"),
         )

@@ -242,7 +242,7 @@ class JobList:
             yield
 
     def listing(self, since: int | None = None) -> JobsAnswer:
-        """Return the visible jobs, or those that changed. Every open page polls this list."""
+        """Return the visible jobs, or the changed ones. Every open page polls this list."""
         queue, viewer = self._job_service.open_existing(), current_principal().viewer
         problem = self._job_service.problem  # opening the queue may have set it
         with self.refreshed(queue):

@@ -254,12 +254,12 @@ class Live(Resource):
         paths = {os.path.basename(path).partition(".")[0]: path for path in (extras.series if extras else ())}
         if not paths:
             raise NotFound(
-                msg("server.run_no_times_steps", "this run has no times of steps"),
+                msg("server.run_no_times_steps", "this run has no step durations"),
                 msg("server.call_capture_watch_where", "call capture.watch(...) where you train"),
             )
         worker = query.worker or min(paths)
         if worker not in paths:
-            raise NotFound(msg("server.there_no_times_steps", f"there are no times of steps of {worker[:200]!r}"))
+            raise NotFound(msg("server.there_no_times_steps", f"there are no step durations of {worker[:200]!r}"))
         return _step_times_answer(read_step_times(paths[worker]), sorted(paths))
 
     def _run(self, run_id: str) -> Run:

@@ -133,8 +133,7 @@ def select_best(matches: Sequence[ModelMatch]) -> tuple[ModelMatch | None, list[
     """Return the run's model and the models that match about as well. `matches` is sorted, the best first.
 
     A model in the run's folder takes precedence over other models that match equally well. If no model matches, the
-    only
-    model in that folder is returned.
+    only model in that folder is returned.
     """
     fitting = [m for m in matches if m.matched_ratio is not None and m.matched_ratio >= MIN_MATCH_RATIO]
     if not fitting:

@@ -65,7 +65,7 @@ class ReportFile(Resource):
         if base and base.run == span.run:
             raise BadParameter(
                 msg("server.report_compares_two_runs", "a report compares two runs"),
-                msg("server.name_another_one_base", "name another one as base"),
+                msg("server.name_another_one_base", "name another run as base"),
             )
         for span_ref in filter(None, (span, base)):
             require_summary(self._logdir, self._visible.listing().find(*span_ref))
@@ -94,7 +94,7 @@ class ReportFile(Resource):
         is_disconnected = request.environ.get("waitress.client_disconnected")
         if is_disconnected and is_disconnected():
             raise ClientDisconnected(
-                msg("server.whoever_asked_report_gone", "whoever asked for the report is gone"),
+                msg("server.whoever_asked_report_gone", "the client that requested the report has disconnected"),
                 msg("server.ask_again", "ask again"),
             )
         head, _, name = route.partition("/")

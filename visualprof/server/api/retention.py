@@ -92,7 +92,7 @@ class Retention(Resource):
     @get("/retention/removes", errors=CHANGE_ERRORS, needs="admin")
     def removes(self, query: RuleQuery) -> RemovedAnswer:
         """Return the amount of data that a rule would delete now."""
-        queue = self._job_service.require(msg("server.nothing_ever_kept_here", "nothing was ever kept here"))
+        queue = self._job_service.require(msg("server.nothing_ever_kept_here", "nothing was ever stored here"))
         return build_row(RemovedAnswer, queue.retention.preview(RetentionRule(query.kind, query.project, query.days)))
 
     @mutation("PUT", "/retention", errors={**READ_ONLY_ERROR, **CHANGE_ERRORS}, needs="admin")

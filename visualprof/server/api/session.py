@@ -23,20 +23,20 @@ if TYPE_CHECKING:
     from visualprof.accounts.mail_links import AccountLinkMailer
     from visualprof.accounts.service import Accounts
 
-ISSUER_ERRORS = {404: msg("server.there_none_there_no", "there is none, or there are no accounts")}
+ISSUER_ERRORS = {404: msg("server.there_none_there_no", "there is no issuer, or there are no accounts")}
 LOGIN_COOKIE, LOGIN_COOKIE_S = "visualprof-log-in", 600  # during a login at the issuer
 # Stores the ID token until the session ends, if it fits into a cookie.
 ID_TOKEN_COOKIE, MAX_ID_TOKEN_CHARS = "visualprof-issued", 3500
 FORM_TYPE, MAX_FORM_BYTES = "application/x-www-form-urlencoded", 64 << 10
 LOG_OUT_ERRORS = {
     **ISSUER_ERRORS,
-    400: msg("server.token_not_issuers_another", "the token is not the issuer's, of another time, or was used"),
+    400: msg("server.token_not_issuers_another", "the token is not from the issuer, has expired or was already used"),
     429: msg("server.too_many_attempts", "too many attempts"),
     502: msg("server.issuer_not_answer", "the issuer does not answer"),
 }
 LOGIN_ERRORS = {
-    403: msg("server.proxy_logs_people", "a proxy logs people in"),
-    401: msg("server.address_password_wrong", "the address or the password are wrong"),
+    403: msg("server.proxy_logs_people", "a proxy logs users in"),
+    401: msg("server.address_password_wrong", "the address or the password is wrong"),
     404: msg("server.there_no_accounts", "there are no accounts"),
     429: msg("server.too_many_attempts", "too many attempts"),
 }
@@ -206,7 +206,7 @@ class Session(Resource):
         if self._by_mail and accounts.registration == "open" and not body.code:
             raise Forbidden(
                 msg("server.address_confirmed", "the address is to be confirmed"),
-                msg("server.ask_link", "ask for a link to it"),
+                msg("server.ask_link", "request a confirmation link"),
             )
         user = accounts.users.register(
             Actor(ANONYMOUS, client_address()), body.email, body.name, body.password, accounts.registration, body.code
@@ -251,8 +251,8 @@ class Session(Resource):
     def _check_registration_allowed(self) -> None:
         if self._issued:  # the issuer verifies addresses, so no one else may register one
             raise Forbidden(
-                msg("server.people_here_log_issuer", "people here log in by the issuer"),
-                msg("server.makes_account", "that makes the account"),
+                msg("server.people_here_log_issuer", "users of this server log in with the issuer"),
+                msg("server.makes_account", "the first login creates the account"),
             )
 
     def _begin(self, accounts: Accounts, user: str, token: str = "", issued: str | None = None) -> Response:
@@ -310,7 +310,7 @@ def require_password_login(accounts: Accounts | None, settings: Settings) -> Acc
     """
     if settings.user_header:
         raise Forbidden(
-            msg("server.proxy_front_server_logs", "the proxy in front of this server logs people in"),
+            msg("server.proxy_front_server_logs", "the proxy in front of this server logs users in"),
             msg("server.passwords_changed_there", "passwords are changed there"),
         )
     return require_accounts(accounts)

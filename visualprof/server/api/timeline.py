@@ -227,7 +227,9 @@ class Timeline(Resource):
         trace = self._chosen(query)[1]
         counter = counter_tracks(trace).get(query.track)
         if counter is None:
-            raise BadParameter(msg("server.track_no_counter_trace", f"track={query.track} is no counter of this trace"))
+            raise BadParameter(
+                msg("server.track_no_counter_trace", f"track={query.track} is not a counter of this trace")
+            )
         return _tile_response(counter_bytes(trace.span_ns[0], counter, query.level, query.index), query)
 
     @get("/timeline/path", media=BINARY_TYPE, errors=SPAN_ERRORS, needs="link")

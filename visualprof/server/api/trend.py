@@ -37,7 +37,7 @@ from visualprof.views.trend.series import (
 class TrendQuery(Query):
     """The metric, and the series that the chart shows."""
 
-    hint = msg("server.figures_series_listed_api", "figures and series are listed by /api/v1/trend")
+    hint = msg("server.figures_series_listed_api", "metrics and series are listed by /api/v1/trend")
 
     metric: Annotated[str, Meta(description="metric, e.g. step.total; the first available one when absent")] = ""
     series: Annotated[str, Meta(description="series that the chart shows; the first one when absent")] = ""
@@ -49,7 +49,7 @@ class TrendAnswer(Trend):
     Attributes:
         measurements: Measurements of the series that the chart shows.
         shown: The series that the chart shows.
-        waiting: Number of recordings whose metrics are not computed yet.
+        waiting: Number of recordings with metrics that are still being computed.
         charts: `trend`.
     """
 

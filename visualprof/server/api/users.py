@@ -221,7 +221,7 @@ class Users(Resource):
             raise BadParameter(
                 msg(
                     "server.email_people_invited_here",
-                    "email: people are invited here by their address alone, because others log them in",
+                    "email: an address is required, because a proxy or an issuer logs users in",
                 )
             )
         return self._everybody(require_accounts(self._accounts).users.invite(current_actor(), body.email, body.role))
