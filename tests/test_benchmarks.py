@@ -39,7 +39,7 @@ def test_stacks_file_keeps_its_epoch_times(tmp_path: Path) -> None:
     assert len(trace.allocs.ts) == 2 * 24 * 10
 
 
-def test_chrome_file_pairs_what_begins(tmp_path: Path) -> None:
+def test_chrome_file_pairs_begin_events(tmp_path: Path) -> None:
     chrome_file.write(tmp_path / "chrome.json", 140)
     events = json.loads((tmp_path / "chrome.json").read_text())["traceEvents"]
     count = {ph: sum(e["ph"] == ph for e in events) for ph in "BEbesfCI"}
@@ -76,7 +76,7 @@ def _run(wall: float, peak: int = 0, out: str = "") -> Run:
     (1.5, 0.3, 90, set[str]()),  # json.loads takes 20 s: 0.08 x is 1.6 s, more than 1.0 s
     (1.7, 0.5, 110, {COLD, WARM, "peak memory"}),
 ])  # fmt: skip
-def test_bars_are_those_of_the_larger_bound(cold: float, warm: float, peak: int, missed: set[str]) -> None:
+def test_limits_are_those_of_the_larger_bound(cold: float, warm: float, peak: int, missed: set[str]) -> None:
     runs = {
         LOADS: [_run(20.0, out="1000000")],
         COLD: [_run(1.0), _run(cold, peak), _run(9.0)],
@@ -126,16 +126,14 @@ def test_peak_is_the_measured_process_s() -> None:
     ("seconds", "expected"),
     [([0.1, 0.2, 0.4], 2.0), ([0.01, 0.1, 0.2], 10.0), ([0.1, 0.2, 0.8], 4.0), ([0.001, 0.004, 0.016], 0.0)],
 )
-def test_what_grows_faster_than_its_size_is_found(
-    seconds: list[float], expected: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_superlinear_growth_is_detected(seconds: list[float], expected: float, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(growth, "_seconds", lambda work, best=1e9: min(best, work()))
     worst, took = growth._worst([partial(float, each) for each in seconds])
     assert worst == pytest.approx(expected)
     assert took == seconds
 
 
-def test_every_dimension_of_growth_is_one_of_what_is_made() -> None:
+def test_every_dimension_of_growth_belongs_to_the_generated_data() -> None:
     for name, (start, sizes) in growth.DIMENSIONS.items():
         assert hasattr(start, name.split()[0]) or name == "all of a trace"
         assert [b / a for a, b in pairwise(sizes)] == [2.0] * (len(sizes) - 1)

@@ -43,7 +43,7 @@ def test_the_sources_become_one_library(tmp_path: Path) -> None:
     assert os.listdir(tmp_path / "new") == ["library.so"]
 
 
-def test_cc_alone_counts_where_it_is_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_cc_counts_if_it_is_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for command in ("false", "no-such-compiler"):
         monkeypatch.setenv("CC", command)
         assert not setup.compile_native(tmp_path / "library.so")
@@ -64,7 +64,7 @@ def test_a_wheel_is_for_every_python(pure: bool, tag: tuple[str, str, str | None
 @compiles
 @pytest.mark.slow
 @pytest.mark.long
-def test_a_wheel_built_without_a_compiler_holds_no_library_of_an_earlier_build(
+def test_a_wheel_built_without_a_compiler_contains_no_old_library(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     command = [sys.executable, "setup.py", "-q", "egg_info", "-e", tmp_path, "build", "-b", tmp_path / "build"]
@@ -120,7 +120,7 @@ def test_zig_is_asked_for_where_nothing_compiles_and_the_index_has_it(
 
 
 @compiles
-def test_what_is_there_is_not_asked_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_present_build_requirements_are_not_requested(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert build_backend.get_requires_for_build_wheel() == []
     monkeypatch.delenv("VISUALPROF_SKIP_FRONTEND")
     monkeypatch.setattr(setup, "DIST", tmp_path)

@@ -44,13 +44,13 @@ def test_plugins_of_a_kind_do_not_know_each_other(root: Path, folder: str, name:
     assert f"visualprof.{folder}.{name} -> visualprof.{folder}.{other}" in lint(root).replace(" \n", " ")
 
 
-def test_views_know_no_server(root: Path) -> None:
+def test_views_do_not_import_the_server(root: Path) -> None:
     file = root / "visualprof" / "views" / "kernel.py"
     file.write_text(file.read_text("utf-8") + "\nfrom visualprof.server import app\n", "utf-8")
     assert "layers BROKEN" in lint(root)
 
 
-def test_a_circle_is_found(root: Path) -> None:
+def test_an_import_cycle_is_detected(root: Path) -> None:
     file = root / "visualprof" / "reader" / "source.py"
     file.write_text(file.read_text("utf-8") + "\nfrom visualprof.reader import registry\n", "utf-8")
     assert "no import cycles BROKEN" in lint(root)

@@ -95,7 +95,7 @@ def report_in(frame: str) -> str:
     return html.unescape(page)
 
 
-def test_a_report_where_it_is_wanted_or_no_server_can_run(
+def test_a_report_is_shown_on_request_or_without_a_server(
     tmp_path: Path, shown: list[Any], monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
     if not (DIST / "report.js").is_file():

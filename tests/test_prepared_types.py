@@ -67,5 +67,5 @@ def test_every_type_is_prepared_while_its_module_is_imported() -> None:
         ("DECODER = msgspec.json.Decoder(Request)\nDECODER.decode(text)", True),
     ],
 )
-def test_what_is_looked_for(code: str, right: bool) -> None:
+def test_expected_messages_are_prepared(code: str, right: bool) -> None:
     assert (list(unprepared(code)) == []) == right

@@ -39,7 +39,7 @@ def test_documents_use_plain_constructions(pattern: str, limit: float) -> None:
     assert prose.rates()[pattern] <= limit
 
 
-def test_every_kind_is_found() -> None:
+def test_every_kind_of_construction_is_detected() -> None:
     """The patterns match the constructions that they are written for, and leave plain sentences alone."""
     for text in ("those that wait", "the file beside it", "it is none", "what it takes", "as nobody knows", "goes on"):
         assert prose.RIDDLES.search(text), text

@@ -45,7 +45,7 @@ def test_a_seed_makes_the_same_files_again(tmp_path: Path) -> None:
     assert one != other
 
 
-def test_a_collective_ends_when_the_last_has_come_and_the_message_is_over(tmp_path: Path) -> None:
+def test_a_collective_ends_after_the_last_arrival_and_the_transfer(tmp_path: Path) -> None:
     members = defaultdict[tuple[str, int], list[dict[str, Any]]](list)
     for document in written(tmp_path / "job", TWO_HOSTS, "straggler:5:1.5"):
         for event in kernels(document):
@@ -90,7 +90,7 @@ def test_a_message_has_two_sides_that_end_together(tmp_path: Path) -> None:
             assert [a["ts"] + a["dur"], b["ts"] + b["dur"]] == pytest.approx([end, end], abs=0.01)
 
 
-def test_groups_are_told_as_torch_tells_them(tmp_path: Path) -> None:
+def test_groups_are_described_like_torch_describes_them(tmp_path: Path) -> None:
     documents = written(tmp_path / "job", Topology(32, tensor=2))
     info = documents[3]["distributedInfo"]
     assert [(group["pg_desc"], group["pg_size"]) for group in info["pg_config"]] == [
@@ -102,7 +102,7 @@ def test_groups_are_told_as_torch_tells_them(tmp_path: Path) -> None:
     assert sorted(path.name[:13] for path in (tmp_path / "job").iterdir())[8] == "node001_41000"
 
 
-def test_the_truth_says_what_a_fault_costs() -> None:
+def test_the_truth_contains_the_cost_of_a_fault() -> None:
     job, truth = make(Topology(4), (4, 800, 1), ["loader:2:5"], 1, QUIET)
     injected = truth["faults"][0]
     assert injected["ranks"] == (2,)
@@ -113,12 +113,12 @@ def test_the_truth_says_what_a_fault_costs() -> None:
 
 
 @pytest.mark.parametrize("text", ["straggler", "straggler:1", "rank:1:2", "link:1:0.5", "node:1-2:3", "node:1:2@1.5"])
-def test_what_is_no_fault_is_refused(text: str) -> None:
+def test_invalid_faults_are_rejected(text: str) -> None:
     with pytest.raises(ValueError, match="is no fault"):
         parse(text, 4, 1)
 
 
-def test_faults_name_whom_they_slow_down() -> None:
+def test_faults_name_the_ranks_that_they_slow_down() -> None:
     slowed = {
         text: parse(text, 4, 1).ranks(TWO_HOSTS) for text in ("node:1:2", "work:4:2", "stage:0:2", "link:0-1:0.5")
     }
@@ -128,13 +128,13 @@ def test_faults_name_whom_they_slow_down() -> None:
 
 
 @pytest.mark.slow
-def test_an_injected_straggler_is_found_and_a_healthy_cluster_has_none() -> None:
+def test_an_injected_straggler_is_found_and_a_healthy_cluster_has_no_straggler() -> None:
     found = tried(Case("slow device", 1, TWO_HOSTS, ("straggler:5:1.25",)))
     assert found.ours == Score(1, 1, 1, 1, 1), found.findings
     assert tried(Case("healthy", 1, TWO_HOSTS)).findings == []
 
 
-def test_scores_count_causes_and_what_is_named() -> None:
+def test_scores_count_causes_and_named_ranks() -> None:
     truth = {
         "faults": [
             {"kind": "straggler", "ranks": [5], "hosts": [0], "alone": 0.1},

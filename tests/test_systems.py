@@ -75,7 +75,7 @@ def test_the_dashboard_works(system: str, tmp_path: Path) -> None:
     [["agent", "--server", "http://localhost:1"], ["agent", "probe"], ["--with-agent", "--no-token", "--port=0", "."]],
 )
 @pytest.mark.slow
-def test_an_agent_says_that_it_needs_linux(system: str, words: list[str], tmp_path: Path) -> None:
+def test_an_agent_reports_that_it_needs_linux(system: str, words: list[str], tmp_path: Path) -> None:
     program = f"from visualprof.cli import main\nsys.exit(main({words}))"
     done = python(tmp_path, program, system)
     assert done.returncode == 2

@@ -33,7 +33,7 @@ def test_ids_are_literal_and_texts_are_literals_or_f_strings() -> None:
     assert wrong == []
 
 
-def test_an_id_has_one_text() -> None:
+def test_an_id_has_a_single_text() -> None:
     texts: dict[str, set[str]] = defaultdict(set)
     for call in calls():
         texts[call.id].add(call.text)

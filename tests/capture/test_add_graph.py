@@ -57,7 +57,7 @@ def test_every_operator_is_reached_from_the_inputs(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", WRITTEN)
-def test_values_have_a_type_a_shape_and_one_producer(name: str) -> None:
+def test_values_have_a_type_a_shape_and_a_producer(name: str) -> None:
     model = read_model(GRAPHS / f"{name}.graph.json")
     assert all(v.dtype and v.shape is not None for v in model.values)
     made = [v for n in model.nodes for v in n.outputs]
@@ -65,7 +65,7 @@ def test_values_have_a_type_a_shape_and_one_producer(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", WRITTEN)
-def test_names_of_nodes_are_unique_and_stand_in_their_scopes(name: str) -> None:
+def test_names_of_nodes_are_unique_and_start_with_their_scopes(name: str) -> None:
     nodes = document(name)["nodes"]
     names = [n["name"] for n in nodes if n["kind"] == "operator"]
     assert len(names) == len(set(names))

@@ -71,7 +71,7 @@ def test_its_errors_are_shown_from_its_own_lines_on(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_too_few_steps_are_said(tmp_path: Path) -> None:
+def test_too_few_steps_are_reported(tmp_path: Path) -> None:
     done = capture(tmp_path, "--start=20")
     assert done.returncode == 7
     assert "nothing was recorded: it begins with step 20, and fewer ended" in done.stderr

@@ -99,7 +99,7 @@ def said(tmp_path: Path) -> Ack:
     return found
 
 
-def test_all_record_when_all_read_it_in_time(rank: RequestHandler, tmp_path: Path) -> None:
+def test_all_ranks_record_if_all_read_the_request_in_time(rank: RequestHandler, tmp_path: Path) -> None:
     rank.consider(wanted(), 8)
     assert (said(tmp_path).state, rank.wake(8)) == ("armed", 10)
     other(tmp_path, 7)
@@ -111,7 +111,7 @@ def test_all_record_when_all_read_it_in_time(rank: RequestHandler, tmp_path: Pat
     assert rank.wake(12) == NEVER
 
 
-def test_a_rank_that_read_it_late_makes_all_wait_for_the_next_start(rank: RequestHandler, tmp_path: Path) -> None:
+def test_a_rank_that_reads_late_makes_all_wait_for_the_next_start(rank: RequestHandler, tmp_path: Path) -> None:
     rank.consider(wanted(), 5)
     other(tmp_path, 9)  # after step 8
     drive(rank, 6, 19)
@@ -120,7 +120,7 @@ def test_a_rank_that_read_it_late_makes_all_wait_for_the_next_start(rank: Reques
     assert (said(tmp_path).state, said(tmp_path).first) == ("recording", 20)
 
 
-def test_itself_late_it_takes_the_next_start_or_says_so(rank: RequestHandler, tmp_path: Path) -> None:
+def test_a_late_process_takes_the_next_start_or_reports_it(rank: RequestHandler, tmp_path: Path) -> None:
     rank.consider(wanted(), 9)
     assert rank.wake(9) == 20
     rank.consider(replace(wanted(), id="a2"), 16)
@@ -129,7 +129,7 @@ def test_itself_late_it_takes_the_next_start_or_says_so(rank: RequestHandler, tm
     assert (ack.state, ack.why) == ("late", "it read the request after the last step to begin with")
 
 
-def test_without_an_answer_nobody_records(rank: RequestHandler, tmp_path: Path) -> None:
+def test_without_an_answer_no_rank_records(rank: RequestHandler, tmp_path: Path) -> None:
     rank.consider(wanted(), 5)
     drive(rank, 6, 30)
     assert (said(tmp_path).state, said(tmp_path).why) == ("late", f"{OTHER} did not answer in time")
@@ -144,7 +144,7 @@ def test_a_rank_that_was_faster_and_is_done_has_recorded_with_it(rank: RequestHa
     assert (said(tmp_path).state, said(tmp_path).first) == ("done", 10)
 
 
-def test_nobody_records_where_one_refuses(rank: RequestHandler, tmp_path: Path) -> None:
+def test_no_rank_records_if_one_rejects(rank: RequestHandler, tmp_path: Path) -> None:
     rank.consider(wanted(), 5)
     other(tmp_path, 5, "refused")
     drive(rank, 6, 10)
@@ -161,7 +161,7 @@ def test_a_script_that_records_already_refuses(rank: RequestHandler, tmp_path: P
             p.step()
 
 
-def test_what_the_watch_asked_for_is_marked_so(rank: RequestHandler) -> None:
+def test_recordings_of_the_watch_are_marked(rank: RequestHandler) -> None:
     rank.consider(replace(wanted(by="watch"), starts=[], read_by=[]), 3)
     assert list(rank.marks) == [(3, live.NOTICED)]
     assert rank.state == "recording"
@@ -200,7 +200,7 @@ def test_a_process_is_asked_and_records(listening: Callable[[], list[Heartbeat]]
     assert live.turns(tmp_path / "run", again)[0].state == "done"
 
 
-def test_the_end_of_the_process_is_said(listening: Callable[[], list[Heartbeat]], tmp_path: Path) -> None:
+def test_the_end_of_the_process_is_reported(listening: Callable[[], list[Heartbeat]], tmp_path: Path) -> None:
     until(listening, each=stepping)
     asked = live.ask(tmp_path / "run", RecordingOptions(50), "command")
     until(lambda: session.state() is session.State.RECORDING, each=stepping)
@@ -222,7 +222,7 @@ def test_a_signal_asks(listening: Callable[[], list[Heartbeat]], tmp_path: Path)
     until(lambda: live.is_over(tmp_path / "run", asked), each=stepping)
 
 
-def test_requests_that_make_no_sense_or_are_old_are_said(
+def test_invalid_and_old_requests_are_reported(
     listening: Callable[[], list[Heartbeat]], tmp_path: Path, recwarn: pytest.WarningsRecorder
 ) -> None:
     (found,) = until(listening, each=stepping)
@@ -256,7 +256,7 @@ def test_requests_that_make_no_sense_or_are_old_are_said(
     assert live.answer(tmp_path / "run", replace(old, id="a2"), found.worker) is None
 
 
-def test_where_it_is_is_said_when_no_step_ends(
+def test_the_position_is_reported_if_no_step_ends(
     listening: Callable[[], list[Heartbeat]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     until(listening, each=stepping)
@@ -285,7 +285,7 @@ def test_a_forked_child_neither_listens_nor_speaks(listening: Callable[[], list[
     assert (found.pid, found.state) == (os.getpid(), "listening")
 
 
-def test_the_optimizer_tells_the_steps_until_the_script_does(tmp_path: Path) -> None:
+def test_the_optimizer_marks_steps_until_the_script_does(tmp_path: Path) -> None:
     optimizer = torch.optim.SGD(model.parameters(), 0.0)
     listener = capture.listen(tmp_path, run="run", framework="torch", monitor=False)
     try:
@@ -307,7 +307,7 @@ def test_the_optimizer_tells_the_steps_until_the_script_does(tmp_path: Path) -> 
         listener.stop()
 
 
-def test_a_log_directory_that_cannot_be_written_is_said_first(tmp_path: Path) -> None:
+def test_an_unwritable_log_directory_is_reported_first(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(CaptureError, match="cannot write into"):
         capture.listen(tmp_path / "file")
@@ -330,7 +330,7 @@ def test_a_folder_that_fails_at_first_is_tried_again(tmp_path: Path, monkeypatch
     listener.stop()
 
 
-def test_a_run_that_cannot_be_written_stops_no_training(tmp_path: Path) -> None:
+def test_an_unwritable_run_does_not_stop_training(tmp_path: Path) -> None:
     listener = capture.listen(tmp_path, run="run", framework="torch")
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / live.FOLDER).touch()
@@ -360,9 +360,7 @@ if __name__ == "__main__":
 @pytest.mark.parametrize(
     "place", ["serve()", "p = multiprocessing.get_context('spawn').Process(target=serve); p.start(); p.join()"]
 )
-def test_a_process_without_a_framework_is_seen_until_its_end_and_says_why_it_cannot_record(
-    tmp_path: Path, place: str
-) -> None:
+def test_a_process_without_a_framework_is_listed_with_the_reason(tmp_path: Path, place: str) -> None:
     (tmp_path / "serve.py").write_text(SERVING.replace("PLACE", place))
     env = {**os.environ, "PYTHONPATH": str(ROOT), "VISUALPROF_RUN": "run"}
     subprocess.run([sys.executable, "serve.py"], cwd=tmp_path, env=env, check=True)
@@ -437,7 +435,9 @@ def _named(tmp_path: Path, asked: Request, state: str) -> list[str]:
 # The command, with processes that are written by hand
 
 
-def test_the_command_names_who_cannot_and_who_is_gone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_names_ranks_that_cannot_record_or_have_ended(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     now = time.time_ns()
     lively: dict[str, Any] = {"t_ns": now, "stepped_ns": now, "world_size": 3}
     assert main(["record", str(tmp_path)]) == 2
@@ -460,7 +460,7 @@ def test_the_command_names_who_cannot_and_who_is_gone(tmp_path: Path, capsys: py
     assert "5 steps are being recorded, asked for by command" in capsys.readouterr().err
 
 
-def test_the_command_ends_with_what_came_of_it(
+def test_the_command_ends_with_the_outcome(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = time.time_ns()

@@ -57,7 +57,7 @@ def test_starts_are_four_times_as_far_each_and_a_quarter_of_the_way_is_for_the_a
         live.agreed([beat(fastest_ns=None)])
 
 
-def test_who_lives_hangs_or_ended() -> None:
+def test_running_hanging_and_ended_workers_are_distinguished() -> None:
     own: dict[str, Any] = {"where": live.machine_id(), "pid": os.getpid(), "started": files.started(os.getpid())}
     assert live.health(beat(**own), NOW + 9 * S) == ("listening", 0)
     assert live.health(beat(state="ended"), NOW + S) == ("ended", S)
@@ -72,7 +72,7 @@ def test_who_lives_hangs_or_ended() -> None:
 
 
 @pytest.mark.skipif(not live.machine_id(), reason="no /proc")
-def test_a_dead_process_that_nobody_waited_for_has_ended() -> None:
+def test_a_zombie_process_has_ended() -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
         started = files.started(child.pid)
         assert started
@@ -107,7 +107,7 @@ def test_processes_without_ranks_begin_at_once(tmp_path: Path, monkeypatch: pyte
     assert live.ask(tmp_path, RecordingOptions(), "signal", "far_8").workers == ["far_8"]
 
 
-def test_nobody_is_asked_where_nobody_can(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_requested_if_no_worker_can_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lively(monkeypatch)
     with pytest.raises(CaptureError, match="no process of this run listens"):
         live.ask(tmp_path, RecordingOptions(), "page")
@@ -126,7 +126,7 @@ def test_nobody_is_asked_where_nobody_can(tmp_path: Path, monkeypatch: pytest.Mo
             RecordingOptions(count)
 
 
-def test_each_worker_is_named_with_what_it_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_worker_is_listed_with_its_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lively(monkeypatch)
     states = ("asked", "armed", "recording", "done", "late", "ended", "silent", "hung")
     for rank, state in enumerate(states):
@@ -186,7 +186,7 @@ def test_each_worker_is_named_with_what_it_does(tmp_path: Path, monkeypatch: pyt
         "\0",
     ],
 )
-def test_what_is_no_request_is_none(tmp_path: Path, text: str) -> None:
+def test_an_invalid_request_gives_none(tmp_path: Path, text: str) -> None:
     (tmp_path / live.FOLDER).mkdir()
     (tmp_path / live.FOLDER / live.REQUEST).write_text(text)
     (tmp_path / live.FOLDER / "x_1.json").write_text(text)
@@ -223,7 +223,7 @@ def test_a_request_asks_for_nothing_else(tmp_path: Path, wrong: dict[str, Any]) 
     assert live.request(tmp_path) is None
 
 
-def test_half_a_character_is_no_text(tmp_path: Path) -> None:
+def test_an_incomplete_character_is_invalid(tmp_path: Path) -> None:
     put(tmp_path, beat())
     path = tmp_path / live.FOLDER / f"{beat().worker}.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"host": "\ud800"}))

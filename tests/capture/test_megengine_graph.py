@@ -24,7 +24,7 @@ def image() -> Any:
     return megengine.Tensor(np.ones((2, 1, 32, 32), "float32"))
 
 
-def test_the_fixture_is_what_is_recorded_today(tmp_path: Path) -> None:
+def test_the_fixture_equals_a_new_recording(tmp_path: Path) -> None:
     made = json.loads(add_graph(LeNet(), image(), tmp_path, "megengine_lenet").read_text())
     assert made == json.loads((FIXTURES / "graphs" / "megengine_lenet.graph.json").read_text())
 
@@ -62,7 +62,7 @@ def test_tracing_works_before_and_after(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("model", "shape"), [(LeNet, (2, 1, 32, 32)), (Twice, (2, 3, 16, 16))])
-def test_a_traced_module_shows_what_the_module_shows(tmp_path: Path, model: type, shape: tuple[int, ...]) -> None:
+def test_a_traced_module_gives_the_graph_of_the_module(tmp_path: Path, model: type, shape: tuple[int, ...]) -> None:
     from megengine.traced_module import trace_module
 
     plain, given = model(), megengine.Tensor(np.ones(shape, "float32"))

@@ -18,7 +18,7 @@ from visualprof.reader.models import read_model  # noqa: E402
 from visualprof.views.graph import drawn  # noqa: E402
 
 
-def test_the_fixture_is_what_is_recorded_today(tmp_path: Path) -> None:
+def test_the_fixture_equals_a_new_recording(tmp_path: Path) -> None:
     made = json.loads(add_graph(Cnn(), paddle.ones([2, 3, 8, 8]), tmp_path, "paddle_cnn").read_text())
     kept = json.loads((FIXTURES / "graphs" / "paddle_cnn.graph.json").read_text())
     assert {**made, "producer": ""} == {**kept, "producer": ""}
@@ -30,7 +30,7 @@ def test_parameters_equal_paddles_own_count(tmp_path: Path) -> None:
     assert summary.parameters == sum(int(p.size) for p in model.parameters())
 
 
-def test_paddle_is_left_as_it_was(tmp_path: Path) -> None:
+def test_paddle_is_left_unchanged(tmp_path: Path) -> None:
     model, add, call = Cnn(), paddle.Tensor.__add__, paddle.nn.Layer.__call__
     add_graph(model, paddle.ones([2, 3, 8, 8]), tmp_path)
     assert (paddle.Tensor.__add__, paddle.nn.Layer.__call__) == (add, call)
@@ -43,7 +43,7 @@ def nodes(model: Any, folder: Path) -> list[list[object]]:
 
 
 @pytest.mark.parametrize("full_graph", [False, True])
-def test_a_static_layer_shows_what_the_layer_shows(tmp_path: Path, full_graph: bool) -> None:
+def test_a_static_layer_gives_the_graph_of_the_layer(tmp_path: Path, full_graph: bool) -> None:
     static = paddle.jit.to_static(Cnn(), full_graph=full_graph)
     assert nodes(static, tmp_path) == nodes(Cnn(), tmp_path)
     static.eval()

@@ -115,7 +115,7 @@ def calls(trace: Trace, name: str, category: Category) -> int:
     ],
 )
 @pytest.mark.parametrize("framework", ["megengine", "paddle"])
-def test_whatever_ends_the_process_leaves_a_valid_file_or_none(
+def test_every_end_of_the_process_leaves_a_valid_file_or_no_file(
     tmp_path: Path, framework: str, middle: str, code: int, last: int | None
 ) -> None:
     python, program = (megengine_python(), MEGENGINE) if framework == "megengine" else (paddle_python(), PADDLE)
@@ -125,7 +125,7 @@ def test_whatever_ends_the_process_leaves_a_valid_file_or_none(
     assert [path.name for path in tmp_path.iterdir()] == ["log"]  # nothing in the current folder
 
 
-def test_megengine_is_recorded_again_and_again_with_what_was_asked_for(tmp_path: Path) -> None:
+def test_megengine_is_recorded_repeatedly_with_the_options(tmp_path: Path) -> None:
     program = """
 for options in ({}, {"topics": OPERATOR}, {"stacks": True}):
     with profile(sys.argv[1], warmup=1, steps=3, monitor=False, model=net, inputs=x, **options) as p:
@@ -263,7 +263,7 @@ print(json.dumps([str(path), {name: [item.call, item.cpu_time] for name, item in
     assert view("memory").needs(trace)
 
 
-def test_the_ranks_of_paddle_are_one_run(tmp_path: Path) -> None:
+def test_ranks_of_paddle_are_the_same_run(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(f"""
 import sys, paddle
 from visualprof.capture import profile

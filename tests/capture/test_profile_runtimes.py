@@ -47,7 +47,7 @@ class TestOnnxRuntime:
         }
         return session, {name: np.ones(*shape) for name, shape in shapes.items()}
 
-    def test_a_session_is_recorded_and_stays_as_it_was(self, tmp_path: Path) -> None:
+    def test_a_session_is_recorded_and_left_unchanged(self, tmp_path: Path) -> None:
         session, feeds = self.session()
         own, before = dict(vars(session)), session.run(None, feeds)
         path = recorded(tmp_path, lambda: session.run(None, feeds), model=session)
@@ -57,7 +57,7 @@ class TestOnnxRuntime:
         assert session._sess_options.enable_profiling is False
         assert all(np.array_equal(a, b) for a, b in zip(before, session.run(None, feeds), strict=True))
 
-    def test_the_times_are_those_that_it_wrote_and_dated(self, tmp_path: Path) -> None:
+    def test_times_equal_those_of_the_runtime_with_dates(self, tmp_path: Path) -> None:
         session, feeds = self.session()
         path = recorded(tmp_path, lambda: session.run(None, feeds), model=session)
         trace = read_trace(path)
@@ -68,7 +68,7 @@ class TestOnnxRuntime:
         assert abs(trace.meta.clock_origin_ns - time.time_ns()) < 60e9
         assert document["visualprof"]["topics"] == ["OPERATOR", "MEMORY"]
 
-    def test_a_binding_goes_on_and_is_told(self, tmp_path: Path) -> None:
+    def test_a_binding_continues_and_is_reported(self, tmp_path: Path) -> None:
         session, feeds = self.session()
         bound = session.io_binding()
         for name, values in feeds.items():
@@ -88,13 +88,13 @@ class TestOnnxRuntime:
         ops = trace.events.name[trace.events.category == Category.OP]
         assert {trace.strings[n] for n in ops} == types
 
-    def test_of_several_sessions_one_has_to_be_named(self, tmp_path: Path) -> None:
+    def test_with_several_sessions_one_must_be_named(self, tmp_path: Path) -> None:
         kept = [self.session()[0] for _ in range(2)]
         with pytest.raises(CaptureError, match=r"records one session of ONNX Runtime, and there are [2-9]"):
             profile(tmp_path, framework="onnxruntime").__enter__()
         assert len(kept) == 2
 
-    def test_what_it_cannot_record_is_a_warning(self, tmp_path: Path) -> None:
+    def test_unsupported_topics_give_a_warning(self, tmp_path: Path) -> None:
         session, feeds = self.session()
         with pytest.warns(CaptureWarning, match="onnxruntime cannot record SYNC, Python stacks"):
             recorded(tmp_path, lambda: session.run(None, feeds), model=session, topics=SYNC, stacks=True)
@@ -156,7 +156,7 @@ class TestOpenVino:
         with pytest.warns(CaptureWarning, match="no model ran that was compiled with PERF_COUNT"):
             assert p.files() == []
 
-    def test_a_process_that_trains_does_not_pay_for_counters_unless_it_listens_for_them(self, tmp_path: Path) -> None:
+    def test_counters_cost_nothing_unless_they_are_recorded(self, tmp_path: Path) -> None:
         pytest.importorskip("torch")
         program = """
 import sys, numpy, openvino, openvino.opset13 as ops

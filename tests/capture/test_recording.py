@@ -98,7 +98,7 @@ def test_only_the_newest_files_stay(tmp_path: Path) -> None:
     assert sorted(tmp_path.rglob("*.gz")) == sorted(made)
 
 
-def test_a_step_that_was_only_begun_is_none(tmp_path: Path) -> None:
+def test_an_incomplete_step_does_not_count(tmp_path: Path) -> None:
     (path,) = train(tmp_path, 4, warmup=1, steps=10)
     assert steps(path) == ["1", "2", "3"]
     assert linears(read_trace(path)) == 3
@@ -137,7 +137,7 @@ def test_a_decorated_function_that_marks_steps_is_the_whole(tmp_path: Path) -> N
     assert [steps(f) for f in p.files()] == [["1", "2", "3"]]
 
 
-def test_a_recording_that_the_last_step_began_is_none(tmp_path: Path) -> None:
+def test_a_recording_started_by_the_last_step_is_canceled(tmp_path: Path) -> None:
     assert [steps(p) for p in train(tmp_path, 6, warmup=1, steps=2, repeat=0)] == [["1", "2"], ["4", "5"]]
     assert [steps(p) for p in train(tmp_path / "b", 5, warmup=1, steps=2, repeat=0)] == [["1", "2"], ["4"]]
     assert [steps(p) for p in train(tmp_path / "c", 4, warmup=1, steps=2, repeat=0)] == [["1", "2"]]
@@ -148,7 +148,7 @@ def test_a_recording_that_ended_in_the_warmup_is_a_warning(tmp_path: Path) -> No
         assert train(tmp_path, 2, warmup=5) == []
 
 
-def test_an_exception_leaves_what_was_recorded_and_passes(tmp_path: Path) -> None:
+def test_an_exception_keeps_the_recording_and_propagates(tmp_path: Path) -> None:
     p = profile(tmp_path, warmup=0, steps=9, monitor=False)
 
     def fail() -> None:
@@ -166,7 +166,7 @@ def test_an_exception_leaves_what_was_recorded_and_passes(tmp_path: Path) -> Non
     assert session.state() is session.State.IDLE
 
 
-def test_a_second_recording_is_refused_and_the_first_goes_on(tmp_path: Path) -> None:
+def test_a_second_recording_is_rejected_and_the_first_continues(tmp_path: Path) -> None:
     with profile(tmp_path, warmup=0, steps=3, monitor=False) as p:
         with pytest.raises(CaptureBusy, match="is recording already"):
             profile(tmp_path / "b").__enter__()
@@ -238,7 +238,7 @@ def test_a_step_of_another_thread_is_refused(tmp_path: Path) -> None:
     assert len(errors) == 1
 
 
-def test_rank_and_host_stand_in_name_and_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rank_and_host_are_in_name_and_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {"RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "VISUALPROF_RUN": "job 7"}.items():
         monkeypatch.setenv(name, value)
     (path,) = train(tmp_path)
@@ -250,7 +250,7 @@ def test_rank_and_host_stand_in_name_and_content(tmp_path: Path, monkeypatch: py
     assert (meta.rank, meta.world_size, meta.host) == (3, 4, host)
 
 
-def test_what_torch_cannot_record_is_a_warning(tmp_path: Path) -> None:
+def test_topics_unsupported_by_torch_give_a_warning(tmp_path: Path) -> None:
     with pytest.warns(CaptureWarning, match="torch cannot record SHAPE_INFER"):
         train(tmp_path, topics=OPERATOR | SHAPE_INFER)
 
@@ -284,7 +284,7 @@ def test_totals_equal_torchs_own_summary(tmp_path: Path) -> None:
             assert times[e.key] == pytest.approx(e.cpu_time_total * 1000, abs=1000 * e.count)
 
 
-def test_graph_and_monitor_stand_beside_it(tmp_path: Path) -> None:
+def test_graph_and_monitor_are_next_to_the_recording(tmp_path: Path) -> None:
     (path,) = train(tmp_path, monitor=True, model=model, inputs=torch.ones(4, 8))
     assert {p.name for p in path.parent.iterdir()} == {path.name, "Linear.graph.json", "monitor.jsonl"}
     monitor = read_trace(path.parent / "monitor.jsonl")
@@ -301,7 +301,7 @@ def test_a_folder_that_cannot_be_written_is_an_error_on_entry(tmp_path: Path, fo
     assert session.state() is session.State.IDLE
 
 
-def test_a_full_disk_is_a_warning_and_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_gives_a_warning_and_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def cut(path: Path) -> None:
         path.write_bytes(b'{"traceEvents": [{"name": "a"')
 
@@ -369,7 +369,7 @@ def test_a_list_of_events_becomes_an_object(tmp_path: Path) -> None:
         ("if i == 45: os._exit(5)", 5, 40),
     ],
 )
-def test_whatever_ends_the_process_leaves_a_valid_file_or_none(
+def test_every_end_of_the_process_leaves_a_valid_file_or_no_file(
     tmp_path: Path, line: str, code: int, last: int | None
 ) -> None:
     with script(tmp_path, line) as child:
@@ -441,7 +441,7 @@ with profile({str(tmp_path)!r}, warmup=0, steps=6, monitor=False) as p:
 
 @pytest.mark.long
 @pytest.mark.slow
-def test_the_ranks_of_a_job_are_one_run_with_the_same_span(tmp_path: Path) -> None:
+def test_ranks_of_a_job_are_the_same_run_with_the_same_span(tmp_path: Path) -> None:
     program = f"""
 import torch, torch.distributed as dist
 from visualprof.capture import profile

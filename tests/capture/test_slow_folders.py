@@ -40,7 +40,7 @@ def now(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
 
 
 @pytest.mark.parametrize("ahead", [-300 * S, 300 * S])
-def test_whose_clock_differs_lives_as_soon_as_it_is_seen_to_beat(
+def test_a_worker_with_another_clock_is_alive_after_its_first_heartbeat(
     tmp_path: Path, now: Callable[[int], None], ahead: int
 ) -> None:
     for second in range(4):
@@ -55,7 +55,7 @@ def test_whose_clock_differs_lives_as_soon_as_it_is_seen_to_beat(
     assert live.health(seen, NOW + 20 * S) == ("silent", 17 * S)
 
 
-def test_who_was_silent_between_two_looks_far_apart_is_silent(tmp_path: Path, now: Callable[[int], None]) -> None:
+def test_a_worker_silent_between_two_distant_polls_is_silent(tmp_path: Path, now: Callable[[int], None]) -> None:
     for at in (0, 1):
         now(NOW + at * S)
         put(tmp_path, beat(t_ns=NOW + at * S))
@@ -66,7 +66,7 @@ def test_who_was_silent_between_two_looks_far_apart_is_silent(tmp_path: Path, no
     assert live.health(seen, NOW + 3600 * S) == ("silent", 1800 * S)
 
 
-def test_what_cannot_be_read_now_is_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreadable_files_keep_their_last_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     put(tmp_path, beat(0), beat(1))
     before = live.beats(tmp_path)
     really = os.open
@@ -82,7 +82,7 @@ def test_what_cannot_be_read_now_is_as_it_was(tmp_path: Path, monkeypatch: pytes
     assert live.beats(tmp_path) == before
 
 
-def test_all_are_asked_also_where_one_cannot_be_read_now(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_workers_are_asked_even_if_one_is_unreadable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     at = time.time_ns()
     put(tmp_path, beat(0, t_ns=at, stepped_ns=at), beat(1, t_ns=at, stepped_ns=at))
     live.beats(tmp_path)
@@ -98,7 +98,7 @@ def test_all_are_asked_also_where_one_cannot_be_read_now(tmp_path: Path, monkeyp
 
 
 @pytest.mark.parametrize("ahead_s", [-300, 300])
-def test_a_lock_that_somebody_left_is_none_by_the_clock_of_the_disk(
+def test_an_abandoned_lock_expires_by_the_clock_of_the_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ahead_s: int
 ) -> None:
     at = time.time_ns()

@@ -29,7 +29,7 @@ def operators(document: dict[str, Any]) -> dict[str, Any]:
     return {n["name"]: n for n in document["nodes"] if n["kind"] == "operator"}
 
 
-def test_the_fixtures_are_what_is_recorded_today(tmp_path: Path) -> None:
+def test_the_fixtures_equal_new_recordings(tmp_path: Path) -> None:
     torch.manual_seed(0)
     made = recorded(Cnn(), torch.randn(2, 3, 16, 16), tmp_path, "torch_cnn")
     kept = json.loads((FIXTURES / "graphs" / "torch_cnn.graph.json").read_text())
@@ -45,13 +45,13 @@ def test_parameters_equal_torchs_own_count(tmp_path: Path, model: type[Any], inp
     assert summary.parameter_bytes == sum(p.nbytes for p in model.parameters())
 
 
-def test_shapes_are_those_of_the_tensors(tmp_path: Path) -> None:
+def test_shapes_equal_those_of_the_tensors(tmp_path: Path) -> None:
     document = recorded(Cnn(), torch.randn(2, 3, 16, 16), tmp_path)
     shapes = {n: document["values"][o["outputs"][0]]["shape"] for n, o in operators(document).items()}
     assert (shapes["stem"], shapes["mean"], shapes["fc"]) == ([2, 8, 14, 14], [2, 8], [2, 10])
 
 
-def test_a_shared_module_called_twice_stands_twice_with_one_name_in_the_profile(tmp_path: Path) -> None:
+def test_a_shared_module_called_twice_has_two_nodes_and_one_profile_name(tmp_path: Path) -> None:
     found = operators(recorded(Cnn(), torch.randn(2, 3, 16, 16), tmp_path))
     first, second = found["layers.0.conv"], found["layers.0#2.conv"]
     assert first["attributes"]["profile_name"] == second["attributes"]["profile_name"]
@@ -87,7 +87,7 @@ def test_writing_in_place_makes_a_new_value(tmp_path: Path) -> None:
     assert all(a["outputs"][0] in b["inputs"] for a, b in pairwise(chain))
 
 
-def test_the_model_is_left_as_it_was(tmp_path: Path) -> None:
+def test_the_model_is_left_unchanged(tmp_path: Path) -> None:
     model: Any = Cnn()
     model.layers[0].norm.eval()
     flags = [m.training for m in model.modules()]
@@ -122,7 +122,7 @@ def test_modules_that_are_not_registered_are_seen(tmp_path: Path) -> None:
     assert "Linear" in operators(recorded(Model(), torch.ones(1, 2), tmp_path))
 
 
-def test_a_layer_alone_and_names_that_are_no_file_names(tmp_path: Path) -> None:
+def test_single_layers_and_unusual_names_are_recorded(tmp_path: Path) -> None:
     path = add_graph(nn.Linear(2, 3), torch.ones(1, 2), tmp_path / "new", "a/../b <x>")
     assert path == tmp_path / "new" / "a_.._b_x_.graph.json"
     assert read_model(path).name == "a/../b <x>"
@@ -159,7 +159,7 @@ def test_lazy_layers_have_the_parameters_of_their_first_run(tmp_path: Path) -> N
     ],
     ids=lambda case: "",
 )
-def test_dynamically_quantized_layers_have_the_parameters_of_what_they_were(
+def test_dynamically_quantized_layers_keep_their_parameter_counts(
     tmp_path: Path, layers: list[nn.Module], given: Any, kinds: set[Any]
 ) -> None:
     model = nn.Sequential(*layers)
@@ -189,7 +189,7 @@ def test_statically_quantized_layers_have_their_parameters(tmp_path: Path) -> No
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.parametrize("compiled", ["scripted", "traced"])
-def test_a_torchscript_module_shows_what_its_interpreter_runs(tmp_path: Path, compiled: str) -> None:
+def test_a_torchscript_module_shows_the_executed_operators(tmp_path: Path, compiled: str) -> None:
     model, images = Cnn().eval(), torch.randn(2, 3, 16, 16)
     ready = torch.jit.script(model) if compiled == "scripted" else torch.jit.trace(model, images)
     document = recorded(ready, images, tmp_path, "m")
@@ -210,7 +210,7 @@ def test_a_torchscript_module_shows_what_its_interpreter_runs(tmp_path: Path, co
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_a_scripted_module_inside_another_stands_in_its_scope(tmp_path: Path) -> None:
+def test_a_scripted_submodule_is_in_its_scope(tmp_path: Path) -> None:
     class Model(nn.Module):
         def __init__(self) -> None:
             super().__init__()

@@ -84,7 +84,7 @@ def test_the_older_half_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert read(tmp_path)[1] == [5, 6, 7, 8, 9, 10]
 
 
-def test_what_a_full_disk_left_is_written_over(tmp_path: Path) -> None:
+def test_leftovers_of_a_full_disk_are_overwritten(tmp_path: Path) -> None:
     made = series(tmp_path)
     made.take([1])
     made.flush()
@@ -108,7 +108,7 @@ def test_slow_steps_are_wished_for_once_in_a_while(tmp_path: Path) -> None:
     assert other.wish(beat()) is None
 
 
-def test_steps_whose_turn_it_is_are_wished_for_when_they_are_close(tmp_path: Path) -> None:
+def test_due_steps_are_requested_when_they_are_close(tmp_path: Path) -> None:
     made = series(tmp_path, at=(105, 300))  # steps of 1 s: a margin of 4, so that 8 steps are close
     assert made.wish(beat(step=96)) is None
     assert made.wish(beat(step=97)) == RecordingOptions(first=105)

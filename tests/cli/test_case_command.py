@@ -71,7 +71,7 @@ def test_results_are_listed_and_compared(tmp_path: Path, capsys: pytest.CaptureF
     assert main(["case", "show", str(tmp_path / "runs" / "c")]) == 2
 
 
-def test_a_new_case_is_whole_and_its_name_is_one(tmp_path: Path) -> None:
+def test_a_new_case_is_complete_and_has_a_valid_name(tmp_path: Path) -> None:
     assert main(["case", "new", str(tmp_path / "mine")]) == 0
     case = case_of(tmp_path / "mine")
     assert (case.frameworks, case.parameters, case.vendors) == (("pytorch",), {"tolerance": 0.01}, {"cpu": {}})
@@ -86,7 +86,7 @@ def test_a_new_case_is_whole_and_its_name_is_one(tmp_path: Path) -> None:
      ["run", "{net}", "--framework", "paddle"], ["run", "{net}", "--data", "/nowhere"], ["run", "{net}", "--set", "x"],
      ["show", "/nowhere"], ["compare", "/nowhere"]],
 )  # fmt: skip
-def test_what_cannot_be_is_said(tmp_path: Path, words: list[str]) -> None:
+def test_impossible_options_are_reported(tmp_path: Path, words: list[str]) -> None:
     net = numpy_case(tmp_path / "net")
     assert main(["case", *(word.replace("{net}", str(net)) for word in words)]) == 2
 
@@ -108,7 +108,7 @@ def test_a_case_is_checked_and_run_for_each_of_a_matrix(tmp_path: Path, capsys: 
     ]
 
 
-def test_a_run_that_succeeded_is_measured_anew_beside_it(tmp_path: Path) -> None:
+def test_a_successful_case_is_measured_again_in_a_new_run(tmp_path: Path) -> None:
     args = argparse.Namespace(out="", logdir=str(tmp_path), again=False)
     order = order_of(numpy_case(tmp_path / "net"), command={"batch_size": 8})
     first = _folder(args, order, several=False)
@@ -123,7 +123,7 @@ def test_a_run_that_succeeded_is_measured_anew_beside_it(tmp_path: Path) -> None
     assert _folder(args, order, several=True) == tmp_path / "mine" / "net" / "cpu-plain-batch_size=8"
 
 
-def test_limits_of_steps_are_for_one_or_for_each() -> None:
+def test_step_timeouts_apply_to_a_step_or_to_all() -> None:
     assert _step_timeouts(argparse.Namespace(step_timeout=["600", "compile=1800"])) == {"": 600.0, "compile": 1800.0}
     for wrong in ("lunch=5", "compile=", "compile=0", "soon", "nan"):
         with pytest.raises(BadParameter, match="no step, or no seconds"):
@@ -142,7 +142,7 @@ def test_a_device_that_pytorch_does_not_see_is_missing(tmp_path: Path, device: s
 
 
 @pytest.mark.parametrize("value", ["1" * 5000, "[" * 900, "!!timestamp x", "x" * 5000])
-def test_an_odd_setting_is_an_error_and_no_traceback(
+def test_an_unusual_setting_is_an_error_without_a_traceback(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], value: str
 ) -> None:
     folder = numpy_case(tmp_path / "net")
@@ -152,6 +152,6 @@ def test_an_odd_setting_is_an_error_and_no_traceback(
 
 
 @pytest.mark.parametrize("name", ["x" * 5000, "a\0b", "é" * 200 + ":y"])
-def test_an_odd_name_of_a_case_is_an_error_and_no_traceback(capsys: pytest.CaptureFixture[str], name: str) -> None:
+def test_an_unusual_case_name_is_an_error_without_a_traceback(capsys: pytest.CaptureFixture[str], name: str) -> None:
     assert main(["case", "check", name]) != 0
     assert "case" in capsys.readouterr().err

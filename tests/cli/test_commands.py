@@ -147,7 +147,7 @@ def test_a_folder_of_one_run_can_be_given(trace: Path, capfd: pytest.CaptureFixt
         (["operator", "many"], "holds 2 runs"),
     ],
 )
-def test_errors_say_what_to_do_and_give_2(
+def test_errors_give_a_hint_and_exit_with_2(
     trace: Path, arguments: list[str], text: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files = {"empty.json": "", "strangers/notes.json": "{}", "many/a.json": profile(), "many/b.json": profile()}
@@ -244,7 +244,7 @@ def test_a_file_opens_its_folder_at_the_run_or_model(
         (["rank0.json/x", "--create"], ["Cannot make"]),
     ],
 )
-def test_what_cannot_be_shown_is_told_with_what_to_do(
+def test_unreadable_paths_are_reported_with_a_hint(
     words: list[str], texts: list[str], trace: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(trace.parent if "--create" in words else trace.parent.parent)
@@ -273,7 +273,7 @@ def modules_after(code: str) -> list[str]:
     return out.splitlines()[-1].split()
 
 
-def test_help_does_not_load_what_it_does_not_need() -> None:
+def test_help_imports_nothing_unnecessary() -> None:
     loaded = modules_after("try: main(['--help'])\nexcept SystemExit: pass")
     assert not {"numpy", "flask", "pandas", "msgspec", "watchdog"} & set(loaded)
 
@@ -292,7 +292,7 @@ def test_a_view_loads_no_other_view_and_nothing_that_only_others_need(trace: Pat
     }
 
 
-def test_columns_are_put_in_order_without_what_numpy_loads_for_it(tmp_path: Path) -> None:
+def test_sorting_columns_does_not_import_numpy_extras(tmp_path: Path) -> None:
     """`np.unique` of values alone asks whether they are masked, and loads what they would be (9 ms)."""
     names = [{"ph": "M", "name": "thread_name", "pid": 1, "tid": t, "args": {"name": f"t{t}"}} for t in range(40)]
     memory = [
@@ -308,14 +308,14 @@ def test_columns_are_put_in_order_without_what_numpy_loads_for_it(tmp_path: Path
     assert not {"numpy.ma", "visualprof.reader.logdir.scan"} & set(loaded)
 
 
-def test_a_file_that_was_read_before_is_opened_without_its_format(trace: Path) -> None:
+def test_a_cached_file_is_opened_without_importing_its_format(trace: Path) -> None:
     loaded = modules_after(f"main(['view', 'overview', {str(trace)!r}]); main(['view', 'overview', {str(trace)!r}])")
     assert "visualprof.reader.formats.kineto" in loaded
     loaded = modules_after(f"main(['view', 'overview', {str(trace)!r}])")
     assert not [m for m in loaded if m.startswith(("visualprof.reader.formats.", "visualprof.reader.chrome."))]
 
 
-def test_the_version_is_told_without_loading_other_commands() -> None:
+def test_the_version_is_shown_without_loading_other_commands() -> None:
     loaded = modules_after("try: main(['--version'])\nexcept SystemExit: pass")
     assert {m for m in loaded if m.startswith("visualprof.cli.")} == {"visualprof.cli._paths", "visualprof.cli.serve"}
     assert not {*HEAVY, "numpy", "msgspec"} & set(loaded)
@@ -331,7 +331,7 @@ def test_a_server_loads_the_libraries_of_the_database_with_the_queue_only(tmp_pa
 
 
 @pytest.mark.parametrize("given", ["", "3"])
-def test_what_a_server_starts_later_may_have_threads_of_its_own(given: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_processes_of_a_server_may_use_threads(given: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)  # a command that ran in this process may have set it
     if given:
         monkeypatch.setenv("OPENBLAS_NUM_THREADS", given)
@@ -342,7 +342,7 @@ def test_what_a_server_starts_later_may_have_threads_of_its_own(given: str, monk
     assert out == [f"{given or 1} False", f"{given or None} True True"]
 
 
-def test_it_runs_as_a_module(trace: Path) -> None:
+def test_the_package_runs_as_a_module(trace: Path) -> None:
     done = python("-m", "visualprof", "view", "operator", str(trace), "--format", "csv")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("name,")
@@ -351,7 +351,7 @@ def test_it_runs_as_a_module(trace: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_the_server_starts_with_no_command_and_ends_on_a_signal(trace: Path, number: int) -> None:
+def test_the_server_starts_without_a_command_and_stops_on_a_signal(trace: Path, number: int) -> None:
     command = [sys.executable, "-m", "visualprof", "--logdir", str(trace.parent), "--port", "0"]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, env=dict(os.environ)) as process:
         try:
@@ -387,7 +387,7 @@ def test_a_check_without_runs_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert check(tmp_path / "none", None) == 1
 
 
-def test_a_model_that_multiplies_is_an_error_and_no_hang(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_model_whose_size_explodes_is_an_error(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("onnx")
     bomb = models.save(models.calling(10, 10), tmp_path / "laughs.onnx")
     status, out, err = run("view", "graph", bomb, capfd=capfd)
@@ -404,7 +404,7 @@ def test_links_out_of_the_log_directory_are_followed_only_without_accounts(
     assert "--follow-links" in err
 
 
-def test_a_file_that_is_a_link_is_opened_where_it_is(tmp_path: Path) -> None:
+def test_a_linked_file_is_opened_at_its_target(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "real" / "a.json").write_text("{}")
     (tmp_path / "latest.json").symlink_to(tmp_path / "real" / "a.json")

@@ -36,7 +36,7 @@ def read(tmp_path: Path, text: str, *words: str) -> argparse.Namespace:
     return with_file(str(file), parser(), words)
 
 
-def test_a_file_holds_what_the_command_line_may(tmp_path: Path) -> None:
+def test_a_configuration_file_accepts_all_options(tmp_path: Path) -> None:
     same = ["--logdir", "/data/runs", "/data/more", "--accounts", "--port", "9000", "--trust-proxy", "10.0.0.0/8"]
     same += ["--trust-proxy", "127.0.0.1", "--registration", "open", "--lease", "20"]
     same += ["--smtp", "smtps://robot@mail.example.org"]
@@ -75,7 +75,7 @@ def test_the_command_line_wins(tmp_path: Path) -> None:
         ("port = ", ": Invalid value"),
     ],
 )
-def test_what_is_wrong_is_named_with_its_line(tmp_path: Path, line: str, said: str) -> None:
+def test_an_error_is_reported_with_its_line(tmp_path: Path, line: str, said: str) -> None:
     with pytest.raises(BadParameter) as refused:
         read(tmp_path, f"# a server\naccounts = true\n{line}\n".replace("accounts = true\naccounts", "\naccounts"))
     assert f"visualprof.toml:{said}" in refused.value.error.replace("toml: Invalid", "toml:: Invalid")

@@ -30,7 +30,7 @@ def convert(capfd: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, st
     return status, out, err
 
 
-def test_a_model_is_made_and_told_of(capfd: pytest.CaptureFixture[str], folder: Path) -> None:
+def test_a_model_is_converted_and_reported(capfd: pytest.CaptureFixture[str], folder: Path) -> None:
     status, out, _ = convert(capfd, "--to", "onnx_fp16", "-o", "half.onnx")
     assert status == 0
     assert f"{folder / 'half.onnx'}: 4.20 KiB, the model has 7.01 KiB" in out
@@ -63,18 +63,20 @@ def test_a_model_of_two_files_stays_together(capfd: pytest.CaptureFixture[str], 
     assert difference(run(folder / "out/small.openvino_ir.xml", feeds), run(folder / "small.onnx", feeds)) < 1e-5
 
 
-def test_how_to_run_it_is_told_where_that_matters(capfd: pytest.CaptureFixture[str]) -> None:
+def test_settings_for_running_the_model_are_shown(capfd: pytest.CaptureFixture[str]) -> None:
     status, out, _ = convert(capfd, "--to", "ort_level")
     assert (status, out.splitlines()[-1]) == (0, "to run it: --backend onnxruntime --option optimization=disable")
 
 
-def test_no_effect_is_a_status_of_its_own_and_no_file(capfd: pytest.CaptureFixture[str], folder: Path) -> None:
+def test_a_conversion_without_effect_has_its_own_status_and_no_file(
+    capfd: pytest.CaptureFixture[str], folder: Path
+) -> None:
     status, out, _ = convert(capfd, "--to", "onnx_opset", "--option", "version=17")
     assert (status, "no effect" in out) == (3, True)
     assert sorted(path.name for path in folder.iterdir()) == ["rows.npz", "small.onnx"]
 
 
-def test_converters_are_listed_with_what_they_lack(capfd: pytest.CaptureFixture[str]) -> None:
+def test_converters_are_listed_with_missing_requirements(capfd: pytest.CaptureFixture[str]) -> None:
     status, out, _ = convert(capfd, "--list", "--format", "json")
     rows = {row["name"]: row for row in json.loads(out)}
     assert status == 0
@@ -102,7 +104,7 @@ def test_converters_are_listed_with_what_they_lack(capfd: pytest.CaptureFixture[
         (["--to", "onnx_shapes", "--timeout", "0.01"], "timeout: did not finish within 0.01 s", ""),
     ],
 )
-def test_what_cannot_be_done_is_explained(
+def test_impossible_conversions_are_explained(
     capfd: pytest.CaptureFixture[str], folder: Path, arguments: list[str], error: str, hint: str
 ) -> None:
     status, _, err = convert(capfd, *arguments)
@@ -113,7 +115,7 @@ def test_what_cannot_be_done_is_explained(
     assert {name for name in left if not name.endswith(".log.txt")} == {"rows.npz", "small.onnx"}
 
 
-def test_a_missing_file_and_an_array_are_no_models(capfd: pytest.CaptureFixture[str]) -> None:
+def test_missing_files_and_arrays_are_rejected_as_models(capfd: pytest.CaptureFixture[str]) -> None:
     np.save("a.npy", np.zeros(3))
     for name, error in (("none.onnx", "no such file"), ("a.npy", "is an array, no model")):
         assert main(["convert", name, "--list"]) == 2

@@ -60,7 +60,7 @@ def test_the_job_of_the_sample_can_be_measured_again_here(queue: JobServices, jo
     assert kept == (SAMPLES / "models" / job.request.model.name).read_bytes()
 
 
-def test_the_machine_of_the_sample_says_so_and_nobody_can_be_it(queue: JobServices) -> None:
+def test_the_sample_machine_is_marked_and_cannot_register(queue: JobServices) -> None:
     (machine,) = queue.agents.list_visible()
     assert (machine.name, machine.capabilities.tags, machine.online(30)) == ("sample", ["sample"], False)
     assert "'" + "0" * 64 + "'" in (SAMPLES / "resnet10-sample" / "jobs.sql").read_text(), "the hash of no token"

@@ -57,7 +57,7 @@ def test_limits(capfd: pytest.CaptureFixture[str], limit: str, status: int, told
     assert (found[0], told in found[2]) == (status, True), found[2]
 
 
-def test_a_change_that_may_be_chance_breaks_no_limit(capfd: pytest.CaptureFixture[str]) -> None:
+def test_an_insignificant_change_breaks_no_limit(capfd: pytest.CaptureFixture[str]) -> None:
     # 20 steps that differ by a tenth of themselves, the mean of the second ones by 1 %
     for name, offset in (("before", 0), ("after", 4)):
         work = [[("aten::add", "add", 300 + (i * 37) % 61 + offset)] for i in range(20)]
@@ -82,7 +82,7 @@ def _moved(events: list[dict[str, object]], by: int) -> list[dict[str, object]]:
 @pytest.mark.parametrize(
     "limit", ["step.total", "step.total>3", "step.speed>3%", "memory.peak>3ms", "step[name~x].total>1%", "p99>5ms", ">"]
 )
-def test_what_is_no_limit(limit: str) -> None:
+def test_invalid_limits_are_rejected(limit: str) -> None:
     with pytest.raises(BadParameter, match=re.escape(repr(limit))):
         parse(limit)
 
@@ -127,7 +127,7 @@ def test_markdown_fits_a_comment_and_nothing_in_a_name_escapes(capfd: pytest.Cap
     assert len(out) < 65_536  # what GitHub takes
 
 
-def test_a_run_in_markdown_says_what_takes_long_and_what_changed(capfd: pytest.CaptureFixture[str]) -> None:
+def test_markdown_shows_the_slowest_rows_and_the_changes(capfd: pytest.CaptureFixture[str]) -> None:
     # six steps of 410 us, of them 400 in four kernels; the six operators and launches run in the 10 us before
     assert main(["report", "after.json", "--format", "markdown", "--compare", "before.json"]) == 0
     assert capfd.readouterr().out == "report.md: 3 kB\n"

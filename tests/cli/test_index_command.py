@@ -45,7 +45,7 @@ def columns(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.glob("*.vptrace")}
 
 
-def test_what_was_read_before_is_not_read_again(ranks: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_indexed_files_are_not_read_again(ranks: Path, capsys: pytest.CaptureFixture[str]) -> None:
     first = index(ranks, capsys=capsys)
     assert (first["status"], first["files"], first["known"], first["read"], first["failed"]) == (0, 6, 0, 6, {})
     write(ranks / "train" / "rank6.json", 200, 6, 7, 40)
@@ -64,7 +64,7 @@ def test_a_file_that_cannot_be_read_is_named_and_the_others_are_read(
     assert "train/rank9.json: " in capsys.readouterr().out
 
 
-def test_files_that_the_cache_has_no_room_for_are_counted(
+def test_files_beyond_the_cache_size_are_counted(
     ranks: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("VISUALPROF_CACHE_MAX_BYTES", "40000")

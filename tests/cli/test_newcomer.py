@@ -78,7 +78,7 @@ def numbers(value: Any) -> int:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def test_everything_is_answered_and_says_what_is_missing(home: Path) -> None:
+def test_every_command_answers_or_names_what_is_missing(home: Path) -> None:
     process = demo(home, "--check")
     out, error = process.communicate(timeout=10 * PATIENCE_S)
     assert process.returncode == 0, error

@@ -31,7 +31,7 @@ def asked(folder: Path, capfd: pytest.CaptureFixture[str], *more: str, view: str
     return out, err
 
 
-def test_parts_of_a_run_are_kept(
+def test_rank_summaries_are_cached(
     ranks: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gemm = "--param=change=kernel[name~gemm]*0.5"
@@ -44,7 +44,7 @@ def test_parts_of_a_run_are_kept(
     assert json.loads(other[0])["step"]["gain_ns"] > json.loads(first[0])["step"]["gain_ns"] == 0
 
 
-def test_a_rank_that_is_gone_is_said_and_left_out(
+def test_a_deleted_rank_is_reported_and_skipped(
     ranks: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("visualprof.cli.view.files_of", lambda _: [(n, [FileOf("", ranks / n)]) for n in RANKS])
@@ -55,7 +55,7 @@ def test_a_rank_that_is_gone_is_said_and_left_out(
     assert json.loads(out)["ranks"]["columns"]["worker"] == [RANKS[0]]
 
 
-def test_a_rank_that_cannot_be_read_is_said_and_left_out(ranks: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_an_unreadable_rank_is_reported_and_skipped(ranks: Path, capfd: pytest.CaptureFixture[str]) -> None:
     shutil.copy(SAMPLES / "synthetic-4gpu" / "rank3.pt.trace.json.gz", ranks / "rank2.pt.trace.json.gz")
     (ranks / "rank1.pt.trace.json.gz").write_bytes(b"\x1f\x8bnot")
     out, err = asked(ranks, capfd, view="distributed")

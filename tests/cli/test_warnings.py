@@ -88,7 +88,7 @@ def test_skipped_files_of_a_folder_are_warnings(tmp_path: Path, capfd: pytest.Ca
     assert "page.json was skipped: " in err
 
 
-def test_an_empty_trace_says_so_and_names_another_step(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_an_empty_trace_is_reported_with_another_step(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["view", "overview", str(trace(tmp_path, events=[]))]) == 2
     err = capfd.readouterr().err
     assert "whole.json has no events" in err

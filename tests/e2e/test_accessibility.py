@@ -44,12 +44,14 @@ def violations_now(page: Page) -> list[Any]:
 @pytest.mark.skipif(not AXE.exists(), reason="the page's packages are not installed: make test")
 @pytest.mark.parametrize("theme", ["light", pytest.param("dark", marks=pytest.mark.long)])
 @pytest.mark.parametrize(("name", "query"), PAGES, ids=[name for name, _ in PAGES])
-def test_nobody_is_shut_out(samples: Dashboard, visit: Visits, name: str, query: dict[str, Any], theme: str) -> None:
+def test_the_pages_are_accessible(
+    samples: Dashboard, visit: Visits, name: str, query: dict[str, Any], theme: str
+) -> None:
     assert violations(visit(samples, name, theme=theme, **query)) == []
 
 
 @pytest.mark.skipif(not AXE.exists(), reason="the page's packages are not installed: make test")
-def test_what_shuts_somebody_out_is_noticed(samples: Dashboard, visit: Visits) -> None:
+def test_an_inaccessible_page_is_detected(samples: Dashboard, visit: Visits) -> None:
     page = visit(samples, "overview", run="pytorch-h200/transformer")
     page.locator("main").evaluate("main => main.insertAdjacentHTML('beforeend', '<button></button>')")
     assert [rule for rule, _ in violations(page)] == ["button-name"]

@@ -90,7 +90,7 @@ def test_a_team_from_the_invitation_to_a_shared_run(team: Dashboard, root: str, 
 
 @pytest.mark.skipif(not AXE.exists(), reason="the page's packages are not installed: make test")
 @pytest.mark.parametrize("page", ["account", "people", "agents"])
-def test_nobody_is_shut_out_of_their_account(team: Dashboard, root: str, visit: Visits, page: str) -> None:
+def test_the_account_page_is_accessible(team: Dashboard, root: str, visit: Visits, page: str) -> None:
     visit.tolerate("status of 401")
     for theme in ("light", "dark"):
         tab = visit(team, page, token="", theme=theme)
@@ -99,7 +99,7 @@ def test_nobody_is_shut_out_of_their_account(team: Dashboard, root: str, visit: 
         assert violations(tab) == []
 
 
-def test_an_administrator_bounds_what_somebody_may_have(team: Dashboard, root: str, visit: Visits) -> None:
+def test_an_administrator_sets_the_quota_of_a_user(team: Dashboard, root: str, visit: Visits) -> None:
     visit.tolerate("status of 401")
     admin = visit(team, "people", token="")
     log_in(admin, root)
@@ -111,7 +111,7 @@ def test_an_administrator_bounds_what_somebody_may_have(team: Dashboard, root: s
     expect(admin.locator("main")).to_contain_text("0 / 1.5")
 
 
-def test_an_administrator_says_what_goes_when(team: Dashboard, root: str, visit: Visits) -> None:
+def test_an_administrator_sets_retention_rules(team: Dashboard, root: str, visit: Visits) -> None:
     visit.tolerate("status of 401")
     page = visit(team, "people", token="")
     log_in(page, root)
@@ -123,7 +123,7 @@ def test_an_administrator_says_what_goes_when(team: Dashboard, root: str, visit:
     expect(page.get_by_role("row", name="Finished jobs with their results 90 days")).to_be_visible()
 
 
-def test_a_report_without_a_run_is_shared_like_one(team: Dashboard, root: str, visit: Visits) -> None:
+def test_a_report_without_a_run_is_shared_like_a_run(team: Dashboard, root: str, visit: Visits) -> None:
     visit.tolerate("status of 401")
     for name, data in result("other", "other-0").items():
         (team.folder / "measured").mkdir(exist_ok=True)
@@ -137,7 +137,7 @@ def test_a_report_without_a_run_is_shared_like_one(team: Dashboard, root: str, v
     assert (access["visibility"], access["job"], access["removed_ns"]) == ("private", None, None)
 
 
-def test_a_laptop_knows_no_accounts(samples: Dashboard, visit: Visits) -> None:
+def test_a_local_server_shows_no_accounts(samples: Dashboard, visit: Visits) -> None:
     page = visit(samples, "overview")
     page.locator("main h1").first.wait_for()
     expect(page.locator(".selectors").get_by_role("button", name="Report")).to_be_visible()
@@ -153,7 +153,7 @@ def signed_in(visit: Visits, team: Dashboard, root: str, page: str, **how: Any) 
     return tab
 
 
-def test_somebody_chooses_how_they_are_told(team: Dashboard, root: str, visit: Visits) -> None:
+def test_a_user_chooses_notification_channels(team: Dashboard, root: str, visit: Visits) -> None:
     visit.tolerate("status of 40[01]")
     page = signed_in(visit, team, root, "account")
     page.get_by_label("By webhook").fill("http://example.org:22/")
@@ -184,9 +184,7 @@ def test_somebody_chooses_how_they_are_told(team: Dashboard, root: str, visit: V
 @pytest.mark.skipif(not AXE.exists(), reason="the page's packages are not installed: make test")
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("language", ["en", "zh"])
-def test_nobody_is_shut_out_of_their_notices(
-    team: Dashboard, root: str, visit: Visits, language: str, theme: str
-) -> None:
+def test_the_notifications_are_accessible(team: Dashboard, root: str, visit: Visits, language: str, theme: str) -> None:
     visit.tolerate("status of 401")
     for width in (1280, 1920):
         tab = signed_in(visit, team, root, "account", theme=theme, language=language, size=(width, 860))

@@ -60,14 +60,14 @@ def test_the_flame_graph_is_saved_for_speedscope(samples: Dashboard, visit: Visi
     assert profile["endValue"] == samples.get("view/flame", run=RUN, tree="module", weight="device")["total_ns"]
 
 
-def test_a_base_colours_the_frames_and_a_table_says_what_changed(samples: Dashboard, visit: Visits) -> None:
+def test_a_base_colors_the_frames_and_a_table_lists_the_changes(samples: Dashboard, visit: Visits) -> None:
     page = visit(samples, "flame", run=RUN, base="pytorch-h200/cnn", tab="flame", tree="operator")
     flame(page)
     expect(page.get_by_text("slower", exact=True)).to_be_visible()
 
 
 @pytest.mark.parametrize(("language", "text"), [("en", "No modules in this recording"), ("zh", "此记录中没有模块")])
-def test_a_recording_without_modules_says_how_to_make_one(
+def test_a_recording_without_modules_explains_how_to_record_them(
     samples: Dashboard, visit: Visits, language: str, text: str
 ) -> None:
     page = visit(samples, "flame", run="onnxruntime-cpu/tinybert", tab="modules", language=language)

@@ -48,7 +48,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Iterator[
 
 
 @pytest.mark.parametrize(("language", "failed", "origin"), [("en", "Failed", "Command line"), ("zh", "失败", "命令行")])
-def test_results_lead_to_what_stands_behind_them(
+def test_results_link_to_their_details(
     measured: Dashboard, visit: Visits, language: str, failed: str, origin: str
 ) -> None:
     page = visit(measured, "cases", language=language)
@@ -112,7 +112,7 @@ def test_without_results_the_page_names_the_command(tmp_path: Path, cache: Path,
 
 
 @pytest.mark.long
-def test_a_zip_runs_on_a_machine_with_each_compiler_and_says_how_it_ended(
+def test_a_zip_runs_with_each_compiler_and_shows_the_outcome(
     tmp_path: Path, serve: Callable[..., Dashboard], visit: Visits
 ) -> None:
     if bubblewrap_problem():

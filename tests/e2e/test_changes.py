@@ -37,9 +37,7 @@ def runs(tmp_path: Path) -> Path:
     return folder
 
 
-def test_an_empty_log_directory_says_what_to_do_and_shows_what_arrives(
-    serve: Serve, visit: Visits, tmp_path: Path
-) -> None:
+def test_an_empty_log_directory_gives_a_hint_and_shows_new_runs(serve: Serve, visit: Visits, tmp_path: Path) -> None:
     dashboard = serve()
     page = visit(dashboard)
     expect(page.get_by_role("heading", name="No profiles yet")).to_be_visible()
@@ -74,9 +72,7 @@ def test_a_new_worker_appears_in_a_known_run(serve: Serve, visit: Visits, runs: 
     expect(cell(table(page, "Operators"), 0, "Host self")).to_have_text("70.0 µs")
 
 
-def test_a_file_is_growing_until_it_is_complete_and_then_opens_by_itself(
-    serve: Serve, visit: Visits, runs: Path
-) -> None:
+def test_a_growing_file_opens_automatically_when_it_is_complete(serve: Serve, visit: Visits, runs: Path) -> None:
     path = runs / "growing" / "trace.json"
     path.parent.mkdir()
     path.touch()
@@ -102,7 +98,7 @@ def test_a_replaced_file_refreshes_the_numbers(serve: Serve, visit: Visits, runs
     expect(page.locator(".tally")).to_have_text("3 rows")
 
 
-def test_a_deleted_run_disappears_and_the_page_says_so(serve: Serve, visit: Visits, runs: Path) -> None:
+def test_a_deleted_run_disappears_with_a_message(serve: Serve, visit: Visits, runs: Path) -> None:
     visit.tolerate("status of 404")
     (runs / "second").mkdir()
     (runs / "second" / "trace.json").write_text(kineto(30))
@@ -189,7 +185,7 @@ def test_the_language_of_the_command_line_is_that_of_a_first_visit(serve: Serve,
     context.close()
 
 
-def test_the_page_says_what_the_server_says_in_its_own_language(serve: Serve, visit: Visits, tmp_path: Path) -> None:
+def test_server_messages_are_shown_in_the_language_of_the_page(serve: Serve, visit: Visits, tmp_path: Path) -> None:
     folder = tmp_path / "runs"
     folder.mkdir()
     (folder / "odd.json").write_text(

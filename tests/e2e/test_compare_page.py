@@ -112,7 +112,7 @@ def test_a_reload_keeps_the_base_and_one_click_swaps_or_removes_it(pair: Dashboa
     assert not {"base", "base_worker", "base_span"} & address(page).keys()
 
 
-def test_a_step_stands_beside_that_at_its_place(pair: Dashboard, visit: Visits) -> None:
+def test_a_step_is_compared_with_the_step_at_its_position(pair: Dashboard, visit: Visits) -> None:
     page = visit(pair, "overview", run="after", base="before", step="17")
     expect(page.locator(".change")).to_contain_text("Base step · 7")
     expect(page.locator(".change")).to_contain_text("Step of this run · 17")
@@ -156,7 +156,7 @@ def test_worse_rows_alone_are_shown_searched_and_saved(pair: Dashboard, visit: V
         ("empty", "“empty” has no data in common with this file."),
     ],
 )
-def test_what_cannot_be_compared_says_why(pair: Dashboard, visit: Visits, base: str, said: str) -> None:
+def test_incomparable_runs_give_the_reason(pair: Dashboard, visit: Visits, base: str, said: str) -> None:
     page = visit(pair, "overview", run="after", base=base)
     expect(page.get_by_role("alert")).to_contain_text(said)
     settled(page)  # the run itself is shown all the same
@@ -170,7 +170,7 @@ def test_a_pair_that_the_server_refuses_says_why(pair: Dashboard, visit: Visits)
     expect(page.get_by_role("alert")).to_contain_text("has no steps")
 
 
-def test_the_list_says_what_cannot_be_chosen_and_takes_keys(pair: Dashboard, visit: Visits) -> None:
+def test_the_list_marks_unavailable_runs_and_supports_the_keyboard(pair: Dashboard, visit: Visits) -> None:
     page = visit(pair, "overview", run="after")
     page.get_by_role("button", name="Compare with …").press("Enter")
     blocked = page.get_by_role("option", name="broken")
@@ -197,7 +197,7 @@ def test_a_run_alone_has_nothing_to_compare_with(
     expect(page.get_by_text("Compare with")).to_have_count(0)
 
 
-def test_ranks_of_one_run_are_compared(samples: Dashboard, visit: Visits) -> None:
+def test_ranks_of_a_run_are_compared(samples: Dashboard, visit: Visits) -> None:
     run = "synthetic-4gpu"
     page = visit(samples, "distributed", run=run)
     choose(page, run)

@@ -10,7 +10,7 @@ from tests.e2e.locators import address
 RUN = "pytorch-h200/transformer"
 
 
-def test_the_path_is_drawn_and_an_event_tells_its_slack(samples: Dashboard, visit: Visits) -> None:
+def test_the_path_is_drawn_and_an_event_shows_its_slack(samples: Dashboard, visit: Visits) -> None:
     page = visit(samples, "idle", run=RUN)
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))

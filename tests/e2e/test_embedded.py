@@ -36,7 +36,7 @@ def frames() -> Iterator[dict[str, str]]:
         server.shutdown()
 
 
-def test_it_works_where_nothing_can_be_stored(
+def test_the_page_works_without_browser_storage(
     tmp_path: Path, serve: Callable[..., Dashboard], visit: Visits, frames: dict[str, str]
 ) -> None:
     shutil.copytree(SAMPLES / "paddle-cpu", tmp_path / "runs" / "paddle-cpu")

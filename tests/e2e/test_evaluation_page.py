@@ -120,7 +120,7 @@ def test_the_job_of_a_chosen_run_is_shown(opened: Callable[..., Page], reports: 
 
 
 @pytest.mark.parametrize("text", ["", "no point\n{}\n"])
-def test_a_finished_report_without_a_point_says_so_and_leads_to_its_job(
+def test_a_finished_report_without_points_links_to_its_job(
     serve: Callable[..., Dashboard], tmp_path: Path, visit: Visits, text: str
 ) -> None:
     folder = tmp_path / "results"
@@ -130,7 +130,7 @@ def test_a_finished_report_without_a_point_says_so_and_leads_to_its_job(
     expect(notice.get_by_role("link", name="See why")).to_have_attribute("href", re.compile("job=j9"))
 
 
-def test_a_report_of_a_failed_task_says_so_and_leads_to_its_job(
+def test_a_report_of_a_failed_task_links_to_its_job(
     serve: Callable[..., Dashboard], tmp_path: Path, visit: Visits
 ) -> None:
     folder = tmp_path / "results"
@@ -147,7 +147,7 @@ def test_a_report_of_a_failed_task_says_so_and_leads_to_its_job(
     expect(page.get_by_role("link", name="Open Evaluation")).to_be_visible()
 
 
-def test_beside_an_open_point_the_reports_are_behind_a_button(opened: Callable[..., Page]) -> None:
+def test_next_to_an_open_point_a_button_shows_the_reports(opened: Callable[..., Page]) -> None:
     page = opened(reports=FAST, point=FAST, batch="4")
     expect(page.get_by_role("checkbox", name=OLD, exact=True)).to_have_count(0)
     page.get_by_role("button", name="Reports").click()
@@ -193,7 +193,7 @@ def test_the_table_has_the_servers_numbers_and_is_sorted(opened: Callable[..., P
     assert "sort=samples_per_s" in page.url
 
 
-def test_a_percentile_that_n_does_not_allow_says_so(opened: Callable[..., Page]) -> None:
+def test_an_unavailable_percentile_is_explained(opened: Callable[..., Page]) -> None:
     page = opened(reports=FAST)
     expect(cell(points(page), 4, "p99")).to_have_text("–")
     expect(cell(points(page), 4, "p99")).to_have_attribute("title", "too few samples (212 of 662)")
@@ -244,9 +244,7 @@ def test_a_point_in_a_chart_opens_its_panel(opened: Callable[..., Page]) -> None
     expect(panel(page).get_by_role("heading", name="onnxruntime-cuda0, batch 16")).to_be_visible()
 
 
-def test_a_point_tells_its_numbers_its_course_and_where_the_time_went(
-    opened: Callable[..., Page], reports: Dashboard
-) -> None:
+def test_a_point_shows_its_numbers_its_course_and_its_profile(opened: Callable[..., Page], reports: Dashboard) -> None:
     page = opened(reports=CARD, point=CARD, batch="4")
     facts = reports.get("evaluation/point", report=CARD, batch=4)["facts"]
     for name in ("p50_ns", "p99_ns", "first_ns"):
@@ -299,7 +297,7 @@ def test_a_report_that_is_gone_is_named_and_the_others_stay(opened: Callable[...
     expect(best(page, "openvino")).to_be_visible()
 
 
-def test_a_new_report_appears_by_itself(serve: Callable[..., Dashboard], visit: Visits, tmp_path: Path) -> None:
+def test_a_new_report_appears_automatically(serve: Callable[..., Dashboard], visit: Visits, tmp_path: Path) -> None:
     dashboard = serve()
     page = visit(dashboard, "evaluation")
     expect(page.get_by_role("heading", name="No reports yet")).to_be_visible()
@@ -319,7 +317,7 @@ def test_names_of_strangers_are_text(opened: Callable[..., Page]) -> None:
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])
-def test_every_word_of_reports_is_there(opened: Callable[..., Page], language: str) -> None:
+def test_every_text_of_reports_is_translated(opened: Callable[..., Page], language: str) -> None:
     page = opened(reports=f"{FAST},{CARD}", point=CARD, batch="4", language=language)
     expect(panel(page).locator("canvas").first).to_be_visible()
     assert raw_keys(page) == []

@@ -45,7 +45,7 @@ def first_names(page: Page, count: int) -> list[str]:
 
 
 @pytest.mark.parametrize(("language", "theme"), [("en", "light"), ("en", "dark"), ("zh", "light"), ("zh", "dark")])
-def test_a_new_view_has_a_tab_with_all_that_it_shows(
+def test_a_new_view_has_a_tab_with_its_tables_and_charts(
     dashboard: Dashboard, visit: Visits, language: str, theme: str
 ) -> None:
     page = visit(dashboard, "overview", language=language, theme=theme, run=RUN)
@@ -102,7 +102,7 @@ def test_a_bar_of_its_chart_finds_its_rows(dashboard: Dashboard, visit: Visits) 
     expect(row(table(page, "Busy"), 0)).to_contain_text(name)
 
 
-def test_an_address_of_no_view_leads_to_the_overview(dashboard: Dashboard, visit: Visits) -> None:
+def test_an_address_of_a_missing_view_opens_the_overview(dashboard: Dashboard, visit: Visits) -> None:
     page = visit(dashboard, "nothing", run=RUN)
     expect(page).to_have_url(f"{dashboard.url}#/overview?run={RUN}")
     settled(page)

@@ -76,7 +76,7 @@ def test_search_jumps_to_a_node_and_shows_its_details(samples: Dashboard, visit:
     assert "node" in address(page) or "sel" in address(page)
 
 
-def test_measured_time_stands_on_the_model_of_the_run(samples: Dashboard, visit: Visits) -> None:
+def test_measured_time_is_shown_on_the_model_of_the_run(samples: Dashboard, visit: Visits) -> None:
     measured = samples.get("graph/profile", model=STATIC, run=STATIC_RUN)
     assert measured["matched_nodes"] > 0
     page = visit(samples, "graph", run=STATIC_RUN)
@@ -85,7 +85,7 @@ def test_measured_time_stands_on_the_model_of_the_run(samples: Dashboard, visit:
     expect(page.locator("aside")).to_contain_text("3.50 ms")  # layer1: sum of its nodes
 
 
-def test_a_profile_of_another_model_is_said_and_no_error(samples: Dashboard, visit: Visits) -> None:
+def test_a_profile_of_another_model_gives_a_message(samples: Dashboard, visit: Visits) -> None:
     page = visit(samples, "graph", model=MGE, run="pytorch-h200/cnn")
     picture(page)
     expect(page.locator("aside")).to_contain_text("The selected run contains no measurements of this model")
@@ -105,7 +105,7 @@ def test_two_models_side_by_side(samples: Dashboard, visit: Visits) -> None:
     expect(page.locator(".legend")).to_contain_text(f"Removed {removed}")
 
 
-def test_upload_of_a_model_and_of_what_is_none(samples: Dashboard, visit: Visits, tmp_path: Path) -> None:
+def test_models_are_uploaded_and_other_files_are_rejected(samples: Dashboard, visit: Visits, tmp_path: Path) -> None:
     page = visit(samples, "graph", model=MGE)
     picture(page)
     copy = tmp_path / "mine.onnx"
@@ -131,7 +131,7 @@ def test_the_picture_can_be_saved_as_svg(samples: Dashboard, visit: Visits) -> N
     assert "Convolution" in text
 
 
-def test_an_unknown_model_is_said(samples: Dashboard, visit: Visits) -> None:
+def test_an_unknown_model_is_reported(samples: Dashboard, visit: Visits) -> None:
     page = visit(samples, "graph", model="gone.onnx", run=STATIC_RUN)
     expect(page.locator(".missing")).to_contain_text("gone.onnx")
     page.locator(".missing").get_by_role("button").click()
@@ -208,7 +208,7 @@ def test_models_that_fit_alike_can_be_chosen(serve: Callable[..., Dashboard], vi
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])
-def test_where_no_model_fits_the_run_the_user_chooses(
+def test_without_a_matching_model_the_user_chooses(
     serve: Callable[..., Dashboard], visit: Visits, tmp_path: Path, language: str
 ) -> None:
     dashboard = serve(prepared(tmp_path / "logs", old=["relu"], newest=["conv"]))
@@ -244,9 +244,7 @@ def test_a_directory_of_models_alone_leads_to_the_graph_page(
     assert not raw_keys(page)
 
 
-def test_a_model_that_takes_long_is_said_to_be_read(
-    serve: Callable[..., Dashboard], visit: Visits, tmp_path: Path
-) -> None:
+def test_a_slow_model_is_shown_as_being_read(serve: Callable[..., Dashboard], visit: Visits, tmp_path: Path) -> None:
     models.save(models.calling(4, 17), tmp_path / "logs" / "long.onnx")  # 88,741 nodes: seconds
     models.save(models.chain(["a"]), tmp_path / "logs" / "short.onnx")
     dashboard = serve(tmp_path / "logs")
@@ -258,7 +256,7 @@ def test_a_model_that_takes_long_is_said_to_be_read(
     picture(page)
 
 
-def test_a_slow_model_does_not_stand_under_the_picture_of_the_one_before(samples: Dashboard, visit: Visits) -> None:
+def test_a_slow_model_replaces_the_previous_picture(samples: Dashboard, visit: Visits) -> None:
     page = visit(samples, "graph", model=ONNX, run="onnxruntime-cpu/if_loop")
     picture(page)
     held: list[Any] = []
@@ -272,7 +270,7 @@ def test_a_slow_model_does_not_stand_under_the_picture_of_the_one_before(samples
     assert boxes(page) > 0
 
 
-def test_a_loop_is_one_node_with_its_time_and_leads_to_its_row(samples: Dashboard, visit: Visits) -> None:
+def test_a_loop_is_one_node_with_its_time_and_links_to_its_row(samples: Dashboard, visit: Visits) -> None:
     found = graph(samples, ONNX)
     loop = found["nodes"]["type"].index("Loop")
     group = found["groups"]["node"].index(loop)
@@ -287,7 +285,7 @@ def test_a_loop_is_one_node_with_its_time_and_leads_to_its_row(samples: Dashboar
     expect(page.get_by_role("table", name="Operators", exact=True)).to_contain_text(name)
 
 
-def test_beside_a_base_the_picture_shows_what_changed(samples: Dashboard, visit: Visits) -> None:
+def test_with_a_base_the_picture_shows_the_changes(samples: Dashboard, visit: Visits) -> None:
     model, new, base = "models/resnet10.onnx", "resnet10-sample/ov-f32-2t", "resnet10-sample/ov-bf16-2t"
     own, far = (samples.get("graph/profile", model=model, run=run)["columns"] for run in (new, base))
     node = next(i for i, time in enumerate(own["time_ns"]) if time)

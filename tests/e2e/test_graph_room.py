@@ -84,7 +84,7 @@ def models(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Iterator[Da
 @pytest.mark.parametrize("direction", ["td", "lr"])
 @pytest.mark.parametrize("other", ["", RESNET])
 @pytest.mark.parametrize("size", [(1280, 800), (1920, 1080)])
-def test_nothing_lies_over_the_pictures(
+def test_nothing_covers_the_pictures(
     samples: Dashboard, visit: Visits, size: tuple[int, int], other: str, direction: str
 ) -> None:
     page = visit(samples, "graph", model=DENSE, other=other, open="all", dir=direction, size=size)

@@ -81,7 +81,7 @@ def test_a_cell_leads_to_its_timeline(cluster: Dashboard, visit: Visits, languag
 
 
 @pytest.mark.slow
-def test_what_is_in_sight_is_in_the_address(cluster: Dashboard, visit: Visits) -> None:
+def test_the_visible_range_is_in_the_address(cluster: Dashboard, visit: Visits) -> None:
     page = visit(cluster, "distributed", run="job")
     drawing = page.get_by_role("application", name="Heat map of 72 ranks")
     drawing.click()

@@ -30,7 +30,7 @@ def test_the_longest_gap_names_its_cause_and_leads_to_the_timeline(
     assert address(page)["area"] == f"{longest['start_ns'][0]}~{longest['end_ns'][0]}"
 
 
-def test_a_change_is_replayed_and_one_that_is_none_says_what_is(samples: Dashboard, visit: Visits) -> None:
+def test_a_change_is_replayed_and_an_invalid_change_is_explained(samples: Dashboard, visit: Visits) -> None:
     visit.tolerate("status of 400")
     page = visit(samples, "idle", run=RUN)
     changes = table(page, "Largest savings")

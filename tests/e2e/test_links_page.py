@@ -79,7 +79,7 @@ def test_a_row_points_at_its_cell(pipelines: Dashboard, visit: Visits) -> None:
 
 @pytest.mark.skipif(not AXE.exists(), reason="the page's packages are not installed: make test")
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_nobody_is_shut_out_of_maps_and_tables(pipelines: Dashboard, visit: Visits, theme: str) -> None:
+def test_maps_and_tables_are_accessible(pipelines: Dashboard, visit: Visits, theme: str) -> None:
     page = visit(pipelines, "distributed", theme=theme, run="job", heat="on")
     settled(page)
     expect(page.get_by_role("application")).to_have_count(2)

@@ -91,7 +91,7 @@ def test_a_run_without_a_recording_is_recorded_by_a_click_and_opens(
     expect(page).to_have_url(re.compile("span=step1300"))
 
 
-def test_what_is_wrong_is_said_by_rank(serve: Callable[..., Dashboard], visit: Visits, ranks: Ranks) -> None:
+def test_problems_are_shown_by_rank(serve: Callable[..., Dashboard], visit: Visits, ranks: Ranks) -> None:
     page = visit(serve(), "overview", run="job")
     asked = record(page, ranks.run)
     ranks.silent.add(1)
@@ -107,7 +107,7 @@ def test_what_is_wrong_is_said_by_rank(serve: Callable[..., Dashboard], visit: V
     expect(strip.locator("li.late")).to_contain_text("Try again.")
 
 
-def test_whoever_looks_elsewhere_is_not_led_away(serve: Callable[..., Dashboard], visit: Visits, ranks: Ranks) -> None:
+def test_a_user_on_another_page_is_not_redirected(serve: Callable[..., Dashboard], visit: Visits, ranks: Ranks) -> None:
     runs = ranks.run.parent
     shutil.copytree(SAMPLES / "pytorch-cpu", runs / "other")
     shutil.copytree(SAMPLES / "pytorch-ddp-cpu", ranks.run, dirs_exist_ok=True)

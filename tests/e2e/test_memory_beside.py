@@ -26,7 +26,7 @@ def recording(first: int, totals: list[int]) -> str:
     return json.dumps(trace)
 
 
-def test_both_curves_stand_on_one_axis(serve: Callable[..., Dashboard], visit: Visits, tmp_path: Path) -> None:
+def test_both_curves_share_an_axis(serve: Callable[..., Dashboard], visit: Visits, tmp_path: Path) -> None:
     totals = {"new": [4, 12, 8, 6, 6, 20, 4], "base": [4, 10, 8, 6, 6, 16, 4]}
     for name, first in (("new", 5), ("base", 6)):
         file = tmp_path / "runs" / name / "trace.json"

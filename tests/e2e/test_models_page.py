@@ -74,7 +74,7 @@ def test_from_nothing_to_two_versions_and_back(dashboard: Dashboard, visit: Visi
     expect(page.get_by_text("No registered models yet")).to_be_visible()
 
 
-def test_a_version_beside_its_parent(
+def test_a_version_is_compared_with_its_parent(
     dashboard: Dashboard, visit: Visits, folded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Twice the samples a second at every size: +100 %, half the latency: -50 %; both graphs are compared."""

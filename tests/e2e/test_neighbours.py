@@ -134,7 +134,7 @@ def give(page: Page) -> None:
     page.locator("input[type=file]").set_input_files(str(MODEL))
 
 
-def test_the_printed_link_lets_act_and_leaves_no_token_in_the_address(
+def test_the_printed_link_authorizes_and_leaves_no_token_in_the_address(
     serve: Callable[..., Dashboard], visit: Visits
 ) -> None:
     dashboard = serve()
@@ -153,7 +153,7 @@ def test_the_printed_link_lets_act_and_leaves_no_token_in_the_address(
         ("zh", "需要此服务器的令牌", "链接或令牌", "继续", "不是服务器当前的令牌"),
     ],
 )
-def test_who_has_no_token_is_asked_once(
+def test_a_user_without_a_token_is_asked_once(
     serve: Callable[..., Dashboard], visit: Visits, language: str, heading: str, field: str, go_on: str, wrong: str
 ) -> None:
     dashboard = serve()
@@ -174,7 +174,7 @@ def test_who_has_no_token_is_asked_once(
     assert page.get_by_role("dialog").count() == 0
 
 
-def test_who_declines_is_told_and_reads_on(serve: Callable[..., Dashboard], visit: Visits) -> None:
+def test_a_user_who_declines_continues_read_only(serve: Callable[..., Dashboard], visit: Visits) -> None:
     dashboard = serve()
     page = visit(dashboard, "run", token="")
     give(page)

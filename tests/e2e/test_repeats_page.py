@@ -41,7 +41,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Iterator[
         ("zh", "最佳批大小", "差异不显著", "只测量了一次，无法判断显著性", "各次重复"),
     ],
 )
-def test_the_best_says_how_sure_it_is(
+def test_the_best_result_shows_its_uncertainty(
     measured: Dashboard, visit: Visits, language: str, table: str, same: str, unknown: str, repeated: str
 ) -> None:
     names = ("alike", "once", "quick", "slow")

@@ -15,7 +15,7 @@ RUN = "pytorch-h200/transformer"
     ("language", "heading", "bound", "said"),
     [("en", "Operators by bottleneck", "Bound by", "Latency"), ("zh", "算子及其瓶颈", "瓶颈", "延迟")],
 )
-def test_the_roofline_says_what_bounds_an_operator(
+def test_the_roofline_shows_what_limits_an_operator(
     samples: Dashboard, visit: Visits, language: str, heading: str, bound: str, said: str
 ) -> None:
     answer = samples.get("view/roofline", run=RUN, worker="transformer")

@@ -91,7 +91,7 @@ def test_a_model_and_its_arrays_become_a_request(open_page: Callable[..., Page],
     assert sent["measure"] == {"warmup_s": 0.2, "min_s": 3, "max_s": 60, "min_n": 662, "load": NO_LOAD}
 
 
-def test_a_load_is_typed_and_what_is_wrong_with_it_is_told(open_page: Callable[..., Page], fake: JobsFake) -> None:
+def test_a_load_is_typed_and_its_errors_are_shown(open_page: Callable[..., Page], fake: JobsFake) -> None:
     page = open_page()
     choose(page, BERT)
     page.locator(".measuring.load summary").click()
@@ -107,7 +107,7 @@ def test_a_load_is_typed_and_what_is_wrong_with_it_is_told(open_page: Callable[.
     assert sent["measure"]["load"] == NO_LOAD | asked
 
 
-def test_specs_begin_with_what_the_online_machines_have(open_page: Callable[..., Page], fake: JobsFake) -> None:
+def test_specs_start_with_the_runtimes_of_online_machines(open_page: Callable[..., Page], fake: JobsFake) -> None:
     page = with_model(open_page())
     submit(page).click()
     expect(page.get_by_text("Submitted as j-")).to_be_visible()
@@ -142,7 +142,7 @@ def test_a_spec_can_be_doubled_changed_and_removed(open_page: Callable[..., Page
     }  # fmt: skip
 
 
-def test_errors_stand_at_their_fields(open_page: Callable[..., Page], fake: JobsFake) -> None:
+def test_errors_are_shown_at_their_fields(open_page: Callable[..., Page], fake: JobsFake) -> None:
     fake.errors = [
         {"field": "specs[1].agent", "error": "gpu-box has no openvino", "hint": "it has torch"},
         {"field": "inputs[0].blob", "error": "the file is too small", "hint": None},
@@ -163,7 +163,7 @@ def test_errors_stand_at_their_fields(open_page: Callable[..., Page], fake: Jobs
     expect(submit(page)).to_be_enabled()
 
 
-def test_what_cannot_be_a_number_is_told_at_once(open_page: Callable[..., Page]) -> None:
+def test_an_invalid_number_is_reported_immediately(open_page: Callable[..., Page]) -> None:
     page = with_model(open_page(), BERT)
     page.get_by_label("Sizes of the swept dimension").fill("1:0")
     expect(page.get_by_text("Enter 1:64, 8:64:8 or 1, 2, 4")).to_be_visible()
@@ -172,7 +172,7 @@ def test_what_cannot_be_a_number_is_told_at_once(open_page: Callable[..., Page])
     expect(submit(page)).to_be_disabled()
 
 
-def test_a_file_that_is_no_model_is_refused_and_the_rest_stays(
+def test_a_file_that_is_not_a_model_is_rejected_and_the_form_stays(
     open_page: Callable[..., Page], fake: JobsFake, visit: Visits
 ) -> None:
     visit.tolerate("status of 422")
@@ -232,7 +232,7 @@ def test_an_input_of_torchscript_may_be_a_single_number(open_page: Callable[...,
     assert fake.sent("POST", "jobs")[0]["inputs"][0]["dims"] == []
 
 
-def test_a_job_that_no_machine_can_run_says_so(open_page: Callable[..., Page], fake: JobsFake) -> None:
+def test_a_job_that_no_machine_can_run_gives_a_message(open_page: Callable[..., Page], fake: JobsFake) -> None:
     page = with_model(open_page())
     for machine in fake.agents:
         machine["online"] = False
@@ -269,7 +269,7 @@ def test_a_submission_that_was_not_answered_is_sent_again_as_the_same(
     assert first == second != third
 
 
-def test_what_the_server_refuses_on_submission_stands_at_its_field(
+def test_errors_on_submission_are_shown_at_their_fields(
     open_page: Callable[..., Page], fake: JobsFake, visit: Visits
 ) -> None:
     visit.tolerate("status of 400")
@@ -294,7 +294,7 @@ def test_a_submitted_job_is_open_and_followed(open_page: Callable[..., Page], fa
     expect(first.get_by_role("link", name="lab-x86")).to_be_visible()
 
 
-def test_every_state_is_told_and_names_of_strangers_are_text(open_page: Callable[..., Page]) -> None:
+def test_every_state_is_shown_and_foreign_names_are_escaped(open_page: Callable[..., Page]) -> None:
     page = open_page()
     for title, state in [
         ("ResNet-50 nightly", "Running"),
@@ -310,7 +310,7 @@ def test_every_state_is_told_and_names_of_strangers_are_text(open_page: Callable
     nothing_ran(page)
 
 
-def test_a_failure_tells_its_reason_with_the_last_lines_of_its_log(open_page: Callable[..., Page]) -> None:
+def test_a_failure_shows_its_reason_and_the_last_log_lines(open_page: Callable[..., Page]) -> None:
     page = open_page(job="j-crash")
     why = page.get_by_role("alert").filter(has_text="SIGSEGV")
     expect(why).to_contain_text("Process crashed: the process ended by SIGSEGV while it was measuring batch 16")
@@ -324,7 +324,7 @@ def test_a_failure_tells_its_reason_with_the_last_lines_of_its_log(open_page: Ca
     nothing_ran(page)
 
 
-def test_a_log_follows_its_end_until_one_scrolls_up(open_page: Callable[..., Page], fake: JobsFake) -> None:
+def test_a_log_follows_its_end_until_the_user_scrolls_up(open_page: Callable[..., Page], fake: JobsFake) -> None:
     page = open_page(job="j-run", log="t-run-1")
     log = page.locator("pre")
     expect(log).to_contain_text("Segmentation fault")
@@ -398,7 +398,7 @@ def test_the_list_is_filtered_by_state_and_words_which_the_address_keeps(open_pa
     expect(page.get_by_text("No match")).to_be_visible()
 
 
-def test_without_a_machine_the_page_says_what_to_type(open_page: Callable[..., Page], fake: JobsFake) -> None:
+def test_without_a_machine_the_page_shows_the_command(open_page: Callable[..., Page], fake: JobsFake) -> None:
     fake.agents = []
     page = open_page()
     lack = page.get_by_role("status").filter(has_text="No machine is available for measuring yet.")
@@ -407,9 +407,7 @@ def test_without_a_machine_the_page_says_what_to_type(open_page: Callable[..., P
     expect(lack.get_by_role("button", name="Copy")).to_have_count(2)
 
 
-def test_without_a_runtime_for_the_model_the_page_says_how_to_install_one(
-    open_page: Callable[..., Page], fake: JobsFake
-) -> None:
+def test_without_a_runtime_the_page_shows_how_to_install_one(open_page: Callable[..., Page], fake: JobsFake) -> None:
     fake.uploads["m.mge"] = model_upload("m.mge", format="megengine", backends=["megengine"])
     for agent in fake.agents:
         agent["capabilities"]["runtimes"] = []
@@ -422,7 +420,7 @@ def test_without_a_runtime_for_the_model_the_page_says_how_to_install_one(
     expect(spec_row(page, 0).get_by_role("combobox", name="Runtime")).to_have_value("megengine")
 
 
-def test_a_server_that_takes_no_jobs_says_why(open_page: Callable[..., Page], fake: JobsFake) -> None:
+def test_a_server_without_jobs_shows_the_reason(open_page: Callable[..., Page], fake: JobsFake) -> None:
     fake.problem = "the log directory cannot be written"
     page = open_page()
     expect(page.get_by_role("alert")).to_contain_text("the log directory cannot be written")
@@ -430,7 +428,7 @@ def test_a_server_that_takes_no_jobs_says_why(open_page: Callable[..., Page], fa
     expect(line(page, "detector")).to_be_visible()
 
 
-def test_machines_show_what_they_have_and_do(open_page: Callable[..., Page]) -> None:
+def test_machines_show_their_hardware_and_tasks(open_page: Callable[..., Page]) -> None:
     page = open_page("agents")
     card = page.get_by_role("region", name="gpu-box")
     for text in ("NVIDIA H200, 141 GiB", "96 cores", "PyTorch 2.13.0", "separate user", "online", "measuring"):
@@ -442,7 +440,7 @@ def test_machines_show_what_they_have_and_do(open_page: Callable[..., Page]) -> 
     assert "job=j-run" in page.url
 
 
-def test_a_machine_is_made_private_and_a_lost_one_removed(open_page: Callable[..., Page], fake: JobsFake) -> None:
+def test_a_machine_is_made_private_and_a_lost_machine_removed(open_page: Callable[..., Page], fake: JobsFake) -> None:
     page = open_page("agents")
     page.get_by_role("region", name="gpu-box").get_by_role("switch", name="Public").click()
     expect(page.get_by_role("region", name="gpu-box").get_by_role("switch", name="Private")).not_to_be_checked()
@@ -454,7 +452,7 @@ def test_a_machine_is_made_private_and_a_lost_one_removed(open_page: Callable[..
     assert len(fake.sent("DELETE", "agents/a3")) == 1
 
 
-def test_weights_beside_a_model_are_taken_with_it(open_page: Callable[..., Page], fake: JobsFake) -> None:
+def test_weights_next_to_a_model_are_uploaded_with_it(open_page: Callable[..., Page], fake: JobsFake) -> None:
     fake.uploads["m.onnx"] = model_upload("m.onnx", external=[{"path": "weights/m.data", "size_bytes": 4096}])
     fake.uploads["m.data"] = part = part_upload("m.data", 4096)
     page = open_page()
@@ -469,7 +467,7 @@ def test_weights_beside_a_model_are_taken_with_it(open_page: Callable[..., Page]
     assert sent["model"]["parts"] == [{"path": "weights/m.data", "blob": part["blob"]}]
 
 
-def test_a_job_is_deleted_with_what_it_frees(open_page: Callable[..., Page], fake: JobsFake) -> None:
+def test_a_job_is_deleted_and_the_freed_space_is_shown(open_page: Callable[..., Page], fake: JobsFake) -> None:
     page = open_page(job="j-done")
     page.get_by_role("button", name="Delete").click()
     expect(page.get_by_role("group", name="Delete this job and its")).to_contain_text("2 results, 11.8 MiB?")

@@ -46,7 +46,7 @@ def searched() -> dict[str, Any]:
     }  # fmt: skip
 
 
-def test_all_that_was_tried_is_shown_and_the_best_is_said(
+def test_all_trials_are_shown_and_the_best_is_marked(
     serve: Callable[..., Dashboard], visit: Visits, tmp_path: Path
 ) -> None:
     (tmp_path / "runs").mkdir()

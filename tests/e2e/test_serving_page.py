@@ -22,7 +22,7 @@ SAID = {
 
 
 @pytest.mark.parametrize("language", SAID)
-def test_phases_of_a_server_stand_apart(serve: Serve, visit: Visits, tmp_path: Path, language: str) -> None:
+def test_phases_of_a_server_are_separate(serve: Serve, visit: Visits, tmp_path: Path, language: str) -> None:
     folder = tmp_path / "runs" / "server"
     folder.mkdir(parents=True)
     (folder / "server.json").write_text(json.dumps({"schemaVersion": 1, "traceEvents": planned()}))
@@ -60,7 +60,7 @@ def test_two_servers_are_compared_phase_by_phase(serve: Serve, visit: Visits, tm
 
 # Nothing else has an operator here, so that Operator has nothing but the note.
 @pytest.mark.parametrize("name", ["overview", "operator", "kernel"])
-def test_what_no_capture_explains_is_said_beside_the_figures(
+def test_work_without_a_capture_is_explained_next_to_the_metrics(
     serve: Serve, visit: Visits, tmp_path: Path, name: str
 ) -> None:
     folder = tmp_path / "runs" / "server"

@@ -22,7 +22,9 @@ SAID = {
 
 
 @pytest.mark.parametrize("language", SAID)
-def test_dropped_steps_and_derived_stages_are_said(serve: Serve, visit: Visits, tmp_path: Path, language: str) -> None:
+def test_dropped_steps_and_derived_stages_are_reported(
+    serve: Serve, visit: Visits, tmp_path: Path, language: str
+) -> None:
     for name, events in (
         ("counts", launched([100, 90, 70, 50, 30, 0, 0])),
         ("training", [e for n in range(4) for e in training(100 * n)]),

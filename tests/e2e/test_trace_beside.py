@@ -40,7 +40,7 @@ def facts(page: Page) -> list[str]:
     return [text.replace("\u00a0", " ") for text in panel.locator("dd").all_inner_texts()]
 
 
-def test_the_base_stands_below_aligned_by_step(runs: Dashboard, visit: Visits) -> None:
+def test_the_base_is_shown_below_aligned_by_step(runs: Dashboard, visit: Visits) -> None:
     page = visit(runs, "trace", **PAIR)
     expect(heads(page)).to_have_text(["This run: new", "Base: base"])
     told = page.locator(".align .told")
@@ -57,7 +57,7 @@ def test_the_base_stands_below_aligned_by_step(runs: Dashboard, visit: Visits) -
     expect(heads(page)).to_have_count(0)
 
 
-def test_a_link_lands_on_both_and_tells_the_difference(runs: Dashboard, visit: Visits) -> None:
+def test_a_link_selects_both_events_and_shows_the_difference(runs: Dashboard, visit: Visits) -> None:
     page = visit(runs, "trace", **PAIR, longest="b", where="device")
     assert facts(page) == ["6.00 µs", "16.0 µs", "−10.0 µs (−62.5 %)"]
     # b begins 20 us into the new step and 12 us into the base's, whose steps begin together: 8 us apart.
@@ -76,7 +76,7 @@ def test_a_link_lands_on_both_and_tells_the_difference(runs: Dashboard, visit: V
     assert "off" not in address(page)
 
 
-def test_what_only_one_run_has_is_said_to_be_missing(runs: Dashboard, visit: Visits) -> None:
+def test_events_of_only_one_run_are_marked_as_missing(runs: Dashboard, visit: Visits) -> None:
     page = visit(runs, "trace", run="base", base="new", longest="gone", where="device")
     expect(page.locator(".details h3")).to_have_text("gone")
     panel = page.get_by_role("region", name="In the other run")

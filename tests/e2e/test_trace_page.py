@@ -201,7 +201,7 @@ def test_an_area_is_summed_up_by_name(samples: Dashboard, visit: Visits) -> None
     assert "area" not in address(page)
 
 
-def test_an_area_needs_no_pointer(samples: Dashboard, visit: Visits) -> None:
+def test_an_area_can_be_selected_with_the_keyboard(samples: Dashboard, visit: Visits) -> None:
     """X selects the time of the slice, else what is in sight."""
     page = visit(samples, "trace", run=CNN, win="1000000~2000000")
     canvas(page)
@@ -235,7 +235,7 @@ def test_help_names_the_keys(samples: Dashboard, visit: Visits) -> None:
     expect(page.get_by_role("dialog")).to_contain_text("Enter/Shift+Enter: next/previous match")
 
 
-def test_all_ranks_stand_on_one_page(samples: Dashboard, visit: Visits) -> None:
+def test_all_ranks_are_on_one_page(samples: Dashboard, visit: Visits) -> None:
     run = "synthetic-4gpu"
     page = visit(samples, "trace", run=run, ranks="all")
     canvas(page)
@@ -301,7 +301,7 @@ def test_a_track_is_dragged_past_its_neighbor(samples: Dashboard, visit: Visits)
     assert "order" in address(page)
 
 
-def test_what_a_search_finds_is_seen_and_the_keys_move_again(samples: Dashboard, visit: Visits) -> None:
+def test_a_search_result_is_visible_and_the_keys_work_again(samples: Dashboard, visit: Visits) -> None:
     """The slice is wide enough to see, above the drawer that opens with it."""
     page = visit(samples, "trace", run=TRANSFORMER)
     canvas(page).focus()
@@ -342,7 +342,7 @@ def test_an_area_comes_back_in_front_with_its_place(samples: Dashboard, visit: V
     expect(page).not_to_have_url(re.compile("tab="))
 
 
-def test_the_link_of_another_run_has_a_window_of_its_own(samples: Dashboard, visit: Visits) -> None:
+def test_the_link_of_another_run_has_its_own_window(samples: Dashboard, visit: Visits) -> None:
     page = visit(samples, "trace", run=TRANSFORMER, win="1000000~2000000", area="1000000~1500000")
     canvas(page)
     page.evaluate("location.hash = '#/trace?run=synthetic-4gpu'")

@@ -33,7 +33,7 @@ def nightly(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Iterator[D
 @pytest.mark.parametrize(
     ("language", "worse", "link"), [("en", "Worse", "Show the changes"), ("zh", "变差", "查看变化原因")]
 )
-def test_what_became_worse_stands_first_with_what_it_is_compared_with(
+def test_regressions_come_first_with_their_reference(
     nightly: Dashboard, visit: Visits, language: str, worse: str, link: str
 ) -> None:
     page = visit(nightly, "trend", language=language)

@@ -50,9 +50,7 @@ def test_search_asks_the_server_and_is_in_the_address(samples: Dashboard, visit:
     assert parameters(page) == {"run": CNN, "search": "conv"}
 
 
-def test_a_click_on_a_heading_sorts_on_the_server_and_a_second_one_turns_it_round(
-    samples: Dashboard, visit: Visits
-) -> None:
+def test_a_click_on_a_heading_sorts_and_a_second_click_reverses(samples: Dashboard, visit: Visits) -> None:
     page = visit(samples, "operator", run=CNN)
     operators = table(page, "Operators")
     for order in ("desc", "asc"):

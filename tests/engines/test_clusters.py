@@ -30,7 +30,7 @@ def executor(request: pytest.FixtureRequest) -> Iterator[ClusterExecutor]:
     executor.shutdown(cancel_futures=True)
 
 
-def test_an_unknown_engine_is_refused_with_those_there_are() -> None:
+def test_an_unknown_engine_is_rejected_with_the_known_ones() -> None:
     with pytest.raises(BadParameter, match="no engine 'spark'") as error:
         engines.start("spark")
     assert all(name in error.value.hint for name in ("processes", *NAMES))
@@ -42,7 +42,7 @@ def test_an_address_of_an_unknown_scheme_is_refused() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_missing_package_says_what_to_install(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_package_names_what_to_install(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def absent(module: str) -> None:
         raise ImportError(module)
 
@@ -53,7 +53,7 @@ def test_a_missing_package_says_what_to_install(name: str, monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize(("name", "address"), [("ray", "local"), ("ray://head:10001", "ray://head:10001")])
-def test_ray_joins_no_cluster_that_it_was_not_told_of(name: str, address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ray_joins_only_the_given_cluster(name: str, address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
     ray: Any = ModuleType("ray")
     ray.init = lambda address, **_: asked.append(address)
@@ -92,7 +92,7 @@ def test_a_lost_worker_fails_its_own_task_alone(executor: ClusterExecutor) -> No
 
 @pytest.mark.long
 @pytest.mark.slow
-def test_a_cancelled_task_says_so_at_once(executor: ClusterExecutor) -> None:
+def test_a_canceled_task_reports_it_immediately(executor: ClusterExecutor) -> None:
     future = executor.submit(time.sleep, 20)
     time.sleep(1)
     began = time.monotonic()

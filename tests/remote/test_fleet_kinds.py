@@ -45,7 +45,7 @@ def test_invalid_configurations_are_rejected(text: str, options: dict[str, str],
 
 
 @pytest.mark.parametrize("name", ["slurm", "kubernetes"])
-def test_a_missing_package_says_what_to_install(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_package_names_what_to_install(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def absent(module: str) -> None:
         raise ImportError(module)
 

@@ -97,7 +97,7 @@ def test_the_zip_of_a_folder_is_described_and_submitted(site: Site, tmp_path: Pa
     assert site.client.get(f"/api/v1/jobs/{jobs[0]}").get_json()["request"]["case"]["name"] == "net"
 
 
-def test_what_is_no_case_or_cannot_run_is_refused_and_no_job_is_made(site: Site, tmp_path: Path) -> None:
+def test_invalid_cases_are_rejected_without_a_job(site: Site, tmp_path: Path) -> None:
     empty = site.send("net.zip", {"net/readme.txt": b"hello"})
     assert "configurations.yaml" in site.post("cases/sent", 400, **empty)["error"]
     evil = site.send("evil.zip", {"../../evil.py": b"x"})

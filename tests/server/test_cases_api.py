@@ -67,7 +67,7 @@ def get(tmp_path: Path) -> Iterator[Any]:
     logdir.close()
 
 
-def test_the_newest_of_each_setup_stand_side_by_side(get: Any) -> None:
+def test_the_newest_result_of_each_setup_is_compared(get: Any) -> None:
     answer = get()
     rows = answer["results"]
     assert rows["run"] == ["other/ov", "net/ov~2", "net/ort"]
@@ -110,7 +110,7 @@ def test_tables_to_save(get: Any) -> None:
     assert lines[2] == "| net | lab | openvino | fp32 | 4 | / | 5.0 | 10.0 | 20.0 | 40.0 | / | 0.9/0.9 | /// |"
 
 
-def test_what_stands_behind_a_result(get: Any) -> None:
+def test_details_of_a_result_are_answered(get: Any) -> None:
     answer = get("cases/result", run="other/ov")
     assert (answer["state"], answer["step"], answer["reason"], answer["error"]) == (
         "failed",
@@ -132,7 +132,7 @@ def test_what_stands_behind_a_result(get: Any) -> None:
     assert "no result" in get("cases/result", 404, run="net/../../secret")["error"]
 
 
-def test_what_ships_is_described_without_a_framework(get: Any) -> None:
+def test_shipped_cases_are_described_without_a_framework(get: Any) -> None:
     shipped = {one["name"]: one for one in get()["shipped"]}
     assert shipped["digits"]["frameworks"] == ["megengine", "pytorch", "tensorflow"]
     assert shipped["digits"]["compiler"] == "onnxruntime"

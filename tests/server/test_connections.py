@@ -50,7 +50,7 @@ def test_a_page_is_answered_while_agents_and_log_ins_wait(end: threading.Event) 
     lanes.shutdown()
 
 
-def test_a_shutdown_gives_up_what_waits_in_every_lane(end: threading.Event) -> None:
+def test_a_shutdown_drops_waiting_requests_of_every_pool(end: threading.Event) -> None:
     lanes = ThreadPools()
     ways = (
         ("POST", "/api/v1/agent/lease", AGENT_THREADS),

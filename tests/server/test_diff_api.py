@@ -50,7 +50,7 @@ def test_every_view_of_a_pair(pair: Site, view: str) -> None:
     assert sum(answer["parts"]["columns"]["delta_ns"]) == answer["step"]["delta_ns"] > 0
 
 
-def test_what_neither_has_is_409_and_what_is_not_there_404(pair: Site) -> None:
+def test_missing_data_gives_409_and_missing_runs_404(pair: Site) -> None:
     answer = diff(pair, view="memory")
     assert answer.status_code == 409
     assert "neither" in answer.get_json()["error"]

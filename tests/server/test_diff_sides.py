@@ -27,7 +27,7 @@ def diff(site: Site, status: int = 200, **query: str) -> dict[str, Any]:
     return answer.get_json()
 
 
-def test_a_step_is_compared_with_one_of_another_name(make_site: MakeSite) -> None:
+def test_a_step_is_compared_with_a_step_of_another_name(make_site: MakeSite) -> None:
     site = make_site()
     site.write("old/trace.json", steps(5, 100, 200))
     site.write("new/trace.json", steps(15, 100, 250))

@@ -98,7 +98,7 @@ def test_a_report_knows_the_run_of_its_folder(dashboard: Dashboard, result: Path
     assert dashboard.get("")["reports"][0]["run"] == "m-1/ort"
 
 
-def test_the_revision_grows_with_what_changes_and_not_without(dashboard: Dashboard, result: Path) -> None:
+def test_the_revision_increases_only_with_changes(dashboard: Dashboard, result: Path) -> None:
     first = dashboard.get("")["revision"]
     dashboard.look()
     assert dashboard.get("")["revision"] == first
@@ -126,7 +126,7 @@ def test_a_point_that_is_added_to_a_file_appears(dashboard: Dashboard, result: P
     assert dashboard.get("")["reports"][0]["points"] == 3
 
 
-def test_what_the_server_keeps_for_itself_is_no_report(dashboard: Dashboard) -> None:
+def test_internal_files_of_the_server_are_not_reports(dashboard: Dashboard) -> None:
     write_result(dashboard.folder / ".visualprof" / "incoming" / "t1-1", {1: FAST})
     dashboard.look()
     assert dashboard.get("")["reports"] == []
@@ -145,7 +145,7 @@ def test_reports_are_laid_over_each_other(dashboard: Dashboard) -> None:
     assert list(answer["charts"]) == ["throughput", "qps", "latency", "tradeoff"]
 
 
-def test_ids_may_stand_in_one_parameter(dashboard: Dashboard, result: Path) -> None:
+def test_ids_may_share_a_parameter(dashboard: Dashboard, result: Path) -> None:
     write_result(dashboard.folder / "m-2" / "b", {1: FAST})
     dashboard.look()
     answer = dashboard.get("/overlay", reports="m-2/b,m-1/ort,m-2/b")
@@ -192,7 +192,7 @@ def test_reports_are_a_view_like_others(dashboard: Dashboard) -> None:
         ("/point", {"report": "gone", "batch": "1"}, 404, "no report 'gone'"),
     ],
 )
-def test_wrong_questions_name_what_is_wrong(
+def test_wrong_queries_name_the_error(
     dashboard: Dashboard, result: Path, path: str, query: dict[str, Any], status: int, error: str
 ) -> None:
     assert error in dashboard.get(path, status, **query)["error"]
@@ -216,7 +216,7 @@ def test_the_places_of_a_point_open_in_the_views(dashboard: Dashboard, result: P
         assert dashboard.client.get(f"/api/v1/view/{view}", query_string=place).status_code == 200
 
 
-def test_a_size_without_a_profile_of_its_own_shows_that_of_another(dashboard: Dashboard, result: Path) -> None:
+def test_a_size_without_a_profile_shows_that_of_another_size(dashboard: Dashboard, result: Path) -> None:
     answer = dashboard.get("/point", report="m-1/ort", batch=4)
     assert answer["facts"]["profile_batch"] == 1
     assert answer["kernels"] is not None
@@ -259,7 +259,7 @@ def test_a_profile_that_is_being_read_is_waited_for(dashboard: Dashboard, result
 
 
 @pytest.mark.parametrize("file", ["../other/timeline.json", "/etc/passwd", "..", "", "\x00", "timeline.json/"])
-def test_a_profile_outside_of_the_folder_is_none(dashboard: Dashboard, result: Path, file: str) -> None:
+def test_a_profile_outside_of_the_folder_is_ignored(dashboard: Dashboard, result: Path, file: str) -> None:
     write_result(dashboard.folder / "m-1" / "ort", {1: FAST}, status={"profiles": [PROFILE | {"file": file}]})
     shutil.copytree(result, dashboard.folder / "m-1" / "other")
     dashboard.look()
@@ -285,7 +285,7 @@ def test_points_of_a_lost_task_are_shown_without_samples(dashboard: Dashboard) -
 
 
 @pytest.mark.parametrize("n", [1, 2, 10])
-def test_a_point_of_few_runs_has_no_percentiles_and_opens(dashboard: Dashboard, n: int) -> None:
+def test_a_point_with_few_runs_opens_without_percentiles(dashboard: Dashboard, n: int) -> None:
     write_result(dashboard.folder / "m", {1: FAST[:n]})
     dashboard.look()
     row = dashboard.get("/overlay", reports="m", slo_ns=10**9)
@@ -295,7 +295,7 @@ def test_a_point_of_few_runs_has_no_percentiles_and_opens(dashboard: Dashboard, 
     assert [v["id"] for v in facts["verdicts"]] == ["n_too_small"]
 
 
-def test_one_point_without_a_swept_dimension_opens(dashboard: Dashboard) -> None:
+def test_a_point_without_a_swept_dimension_opens(dashboard: Dashboard) -> None:
     job = {"request": {"sweep": {"dim": "", "values": [1]}}}
     write_result(dashboard.folder / "m", {1: FAST}, job=job)
     dashboard.look()
@@ -323,14 +323,14 @@ def test_hostile_numbers_break_neither_overlay_nor_point(dashboard: Dashboard, v
             assert dashboard.get("/point", report="m", batch=batch)["facts"]["batch"] == batch
 
 
-def test_a_report_that_came_after_the_last_look_is_there_for_who_asks_for_it(dashboard: Dashboard) -> None:
+def test_a_report_newer_than_the_last_scan_is_found_by_its_id(dashboard: Dashboard) -> None:
     dashboard.look()
     write_result(dashboard.folder / "late", {1: FAST})
     dashboard.get("/overlay", reports="late")
 
 
 @pytest.mark.parametrize("name", ["late", "..", "../runs/late", "/", "late\0", "x" * 5000, ".late"])
-def test_what_is_not_there_makes_nobody_look_at_every_file(
+def test_a_missing_report_does_not_cause_a_full_scan(
     dashboard: Dashboard, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dashboard.look()

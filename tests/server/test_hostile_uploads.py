@@ -126,7 +126,7 @@ def test_an_odd_value_is_read_quickly_or_refused_in_a_setting_and_in_a_file(tmp_
      ("2020-99-99", "2020-99-99"), ("2020-01-01", "2020-01-01"), ("4.12e9", "4.12e9"), ("1.5", 1.5), ("yes", True),
      ("~", None), ("[1, a]", [1, "a"]), ("a: [", "a: [")],
 )  # fmt: skip
-def test_a_setting_has_no_numbers_in_base_60_and_no_dates(text: str, value: object) -> None:
+def test_settings_are_not_parsed_as_base_60_numbers_or_dates(text: str, value: object) -> None:
     read = parse_value(text)
     assert (read, type(read)) == (value, type(value))
 
@@ -179,7 +179,7 @@ def refused(site: Site, data: bytes, name: str = "net.zip") -> str:
 
 
 @pytest.mark.usefixtures("in_process")
-def test_names_that_no_disk_can_hold_are_refused(site: Site) -> None:
+def test_names_that_no_disk_can_store_are_rejected(site: Site) -> None:
     assert "both a file and a folder" in refused(site, _zip({"net/a": b"", "net/a/b": b""}))
     assert "over 200 bytes" in refused(site, _zip({f"net/{'é' * 140}": b""}))
     not_utf8 = _zip({"net/aé": b""}).replace("é".encode(), b"\xff\xfe")
@@ -233,7 +233,7 @@ def test_a_case_that_needs_too_much_memory_is_refused(
     assert "memory" in refused(site, _zip(folder_of(numpy_case(tmp_path / "net"), "net/")))
 
 
-def test_a_user_reads_only_so_many_files_at_once() -> None:
+def test_concurrent_file_reads_per_user_are_limited() -> None:
     slots = UserSlots(2)
     with slots.hold("ada"), slots.hold("ada"), slots.hold("eve"):
         with pytest.raises(TooManyAttempts, match="2 of your files") as refused, slots.hold("ada"):

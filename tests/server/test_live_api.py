@@ -35,7 +35,7 @@ def ask(site: Site, **wish: Any) -> Any:
     return site.client.post("/api/v1/live/record", json={"run": "job", **wish})
 
 
-def test_ranks_say_what_they_do(site: Site) -> None:
+def test_ranks_report_their_state(site: Site) -> None:
     heartbeat(site.folder / "job", 0)
     heartbeat(site.folder / "job", 1, ago_s=30)
     (run,) = live(site)
@@ -49,7 +49,7 @@ def test_ranks_say_what_they_do(site: Site) -> None:
     assert (listed["job"]["live"], listed["job"]["workers"], listed["run"]["live"]) == (True, [], False)
 
 
-def test_a_recording_goes_on_rank_by_rank(site: Site) -> None:
+def test_a_recording_progresses_rank_by_rank(site: Site) -> None:
     run = site.folder / "job"
     heartbeat(run, 0)
     heartbeat(run, 1)
@@ -75,7 +75,7 @@ def test_a_recording_goes_on_rank_by_rank(site: Site) -> None:
     ]  # fmt: skip
 
 
-def test_nothing_new_is_no_answer(site: Site) -> None:
+def test_without_news_the_answer_is_empty(site: Site) -> None:
     heartbeat(site.folder / "job", 0, state="ended")
     live(site)
     first = site.client.get("/api/v1/live")
@@ -89,13 +89,13 @@ def test_nothing_new_is_no_answer(site: Site) -> None:
     assert same.status_code == 304
 
 
-def test_what_ended_long_ago_is_not_live(site: Site) -> None:
+def test_a_run_that_ended_long_ago_is_not_live(site: Site) -> None:
     heartbeat(site.folder / "job", 0, ago_s=2 * 3600, state="ended")
     assert live(site) == []
     assert ask(site).get_json()["error"] == "no process of this run listens any more"
 
 
-def test_a_folder_that_nobody_writes_to_is_not_read(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unused_folder_is_not_read(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     heartbeat(site.folder / "job", 0)
     then = time.time() - 3700
     os.utime(site.folder / "job" / ".live", (then, then))
@@ -103,7 +103,7 @@ def test_a_folder_that_nobody_writes_to_is_not_read(site: Site, monkeypatch: pyt
     assert live(site) == []
 
 
-def test_who_cannot_be_asked_is_told_why(site: Site, make_site: MakeSite) -> None:
+def test_a_rank_that_cannot_record_gives_the_reason(site: Site, make_site: MakeSite) -> None:
     del make_site
     assert ask(site, run="none").status_code == 404
     assert ask(site, run="run").status_code == 404
@@ -117,7 +117,7 @@ def test_who_cannot_be_asked_is_told_why(site: Site, make_site: MakeSite) -> Non
     assert foreign.status_code == 403
 
 
-def test_a_read_only_server_asks_nobody(make_site: MakeSite) -> None:
+def test_a_read_only_server_requests_no_recordings(make_site: MakeSite) -> None:
     site = make_site(read_only=True)
     heartbeat(site.folder / "job", 0)
     assert live(site)[0]["recordable"] is False
@@ -171,7 +171,7 @@ def test_hostile_files_say_nothing(site: Site) -> None:
     assert live(site)[0]["recording"] is None
 
 
-def test_times_of_steps_and_what_was_recorded_of_them(site: Site) -> None:
+def test_step_times_are_answered_with_their_recordings(site: Site) -> None:
     series(site.folder / "job", 0, [10 * MS] * 3 + [-1, 30 * MS, 30 * MS, -3, 10 * MS], first=7)
     series(site.folder / "job", 1, [20 * MS])
     site.logdir.rescan()
@@ -192,7 +192,7 @@ def test_times_of_steps_and_what_was_recorded_of_them(site: Site) -> None:
     assert site.client.get("/api/v1/view/overview?run=job2").status_code == 404
 
 
-def test_a_recording_beside_joins_its_run(site: Site) -> None:
+def test_a_recording_next_to_a_run_joins_it(site: Site) -> None:
     heartbeat(site.folder / "job", 0)
     site.write("job/rank0_node7_40.step12.pt.trace.json", kineto())
     (run,) = [run for run in site.client.get("/api/v1/runs").get_json()["runs"] if run["id"] == "job"]

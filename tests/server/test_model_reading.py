@@ -86,7 +86,7 @@ def settled(url: str) -> tuple[int, Any]:
         time.sleep(0.05)
 
 
-def test_a_model_that_is_being_read_says_so_with_its_progress(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_being_read_reports_its_progress(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("visualprof.server.api.models.WAIT_S", 0.01)
     site.models.asleep = True
     write(site, "big.onnx", models.chain(["a"]))
@@ -127,7 +127,7 @@ def test_a_refused_model_is_not_read_again_until_a_reload(site: Site) -> None:
     assert opened(site, "a.onnx")[0] == 200
 
 
-def test_a_model_whose_process_died_is_tried_once_more(site: Site) -> None:
+def test_a_model_whose_process_died_is_retried_once(site: Site) -> None:
     write(site, "a.onnx", models.chain(["a"]))
     tries = []
 
@@ -141,7 +141,7 @@ def test_a_model_whose_process_died_is_tried_once_more(site: Site) -> None:
     assert len(tries) == 2
 
 
-def test_an_upload_goes_by_its_name_and_what_cannot_be_read_is_not_kept(site: Site) -> None:
+def test_an_upload_keeps_its_name_and_unreadable_files_are_not_stored(site: Site) -> None:
     endless = models.calling(1, 1, recursive=True).SerializeToString()
     refused = site.client.post("/api/v1/models?name=mine.onnx", data=endless)
     assert (refused.status_code, refused.get_json()["error"]) == (422, "mine.onnx: its function 'f0' calls itself")
@@ -152,7 +152,7 @@ def test_an_upload_goes_by_its_name_and_what_cannot_be_read_is_not_kept(site: Si
     assert opened(site, entry["id"])[1]["model"]["name"] == "mine.onnx"
 
 
-def test_no_more_uploads_wait_at_once_than_leave_threads_for_others(make_site: MakeSite) -> None:
+def test_waiting_uploads_leave_threads_for_other_requests(make_site: MakeSite) -> None:
     site = make_site()
     site.models.asleep = True
     data = models.chain(["a"]).SerializeToString()
@@ -176,7 +176,7 @@ def matches(site: Site, run: str = "run") -> Any:
     return site.client.get(f"/api/v1/models/match?run={run}").get_json()
 
 
-def test_the_model_of_a_run_is_the_one_with_its_names_and_not_the_newest(site: Site) -> None:
+def test_the_model_of_a_run_matches_by_names_and_not_by_age(site: Site) -> None:
     # Device time of the run: op0 3.5 + 3.5, op1 8.5, op2 13.5 us, 29 in all.
     for age, (name, nodes) in enumerate(
         {
@@ -199,7 +199,7 @@ def test_the_model_of_a_run_is_the_one_with_its_names_and_not_the_newest(site: S
     ]
 
 
-def test_models_that_fit_alike_are_rivals_and_one_in_the_runs_folder_is_preferred(site: Site) -> None:
+def test_equally_matching_models_are_rivals_and_the_folder_of_the_run_decides(site: Site) -> None:
     names = ["op0", "op1", "op2"]
     write(site, "models/a.onnx", models.chain(names))
     write(site, "models/b.onnx", models.chain(names))
@@ -210,7 +210,7 @@ def test_models_that_fit_alike_are_rivals_and_one_in_the_runs_folder_is_preferre
     assert (answer["best"], answer["rivals"]) == ("run/own.onnx", [])
 
 
-def test_where_no_model_fits_none_is_named_but_one_that_lies_beside_the_run(site: Site) -> None:
+def test_without_a_match_only_a_model_next_to_the_run_is_named(site: Site) -> None:
     write(site, "models/new.onnx", models.chain(["conv", "op0"]))  # 7 of 29 us: names that many models have
     answer = matches(site)
     assert (answer["best"], answer["matches"][0]["matched_ratio"]) == (None, pytest.approx(7 / 29))
@@ -229,7 +229,7 @@ def test_a_folder_of_several_runs_says_nothing_about_its_models(site: Site) -> N
     assert matches(site, "flat/vit")["best"] is None
 
 
-def test_the_best_is_known_when_all_are_read_or_none_can_be_better(site: Site) -> None:
+def test_the_best_match_is_known_when_no_other_can_be_better(site: Site) -> None:
     write(site, "most.onnx", models.chain(["op1", "op2"]))
     write(site, "broken.onnx", models.calling(1, 1, recursive=True))
     assert matches(site)["best"] == "most.onnx"
@@ -244,7 +244,7 @@ def test_the_best_is_known_when_all_are_read_or_none_can_be_better(site: Site) -
     assert (matches(site)["best"], matches(site)["reading"]) == ("all.onnx", 1)
 
 
-def test_a_run_without_measured_operators_says_that_nothing_is_known(site: Site) -> None:
+def test_a_run_without_measured_operators_has_no_match(site: Site) -> None:
     events = [{"ph": "X", "cat": "user_annotation", "name": "x", "pid": 1, "tid": 1, "ts": 1, "dur": 2}]
     site.write("empty/trace.json", json.dumps({"schemaVersion": 1, "traceEvents": events}))
     write(site, "a.onnx", models.chain(["x"]))
@@ -252,7 +252,7 @@ def test_a_run_without_measured_operators_says_that_nothing_is_known(site: Site)
     assert matches(site, "empty")["best"] is None
 
 
-def test_what_is_kept_of_models_is_bounded(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cache_of_models_is_bounded(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         "visualprof.reader.logdir.models._MAX_CACHED_NODES", 10
     )  # a chain of n has n nodes and two ends

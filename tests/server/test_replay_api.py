@@ -41,13 +41,13 @@ def test_the_script_is_a_file_with_the_call(make_site: MakeSite) -> None:
     assert "'shape': [3, 2], 'strides': [1, 3], 'dtype': 'float32'" in answer.get_data(as_text=True)
 
 
-def test_the_call_says_what_the_run_took(make_site: MakeSite) -> None:
+def test_the_call_contains_the_measured_time(make_site: MakeSite) -> None:
     call = decode_call(ask(recorded(make_site), "/call").get_data())
     known = {name: value for name, value in call.recorded.items() if value}
     assert (call.operator, known) == ("aten::mm", {"calls": 2, "host_ns": 20_000})
 
 
-def test_what_cannot_be_run_is_refused_with_its_reason(make_site: MakeSite) -> None:
+def test_unsupported_calls_are_rejected_with_the_reason(make_site: MakeSite) -> None:
     site = recorded(make_site)
     answers = [
         ask(site, "/script", operator="MmBackward0"),
@@ -97,7 +97,7 @@ def test_calls_are_made_once_a_version_of_the_run_and_its_models(
     assert made == [0, 0, 0]
 
 
-def test_the_newest_report_stands_first(make_site: MakeSite) -> None:
+def test_the_newest_report_comes_first(make_site: MakeSite) -> None:
     site = recorded(make_site)
     blob = hashlib.sha256(ask(site, "/call").get_data()).hexdigest()
     for name, ended_ns in (("b", 2_000), ("a", 1_000), ("c", 3_000)):
@@ -107,7 +107,7 @@ def test_the_newest_report_stands_first(make_site: MakeSite) -> None:
     assert ask(site, "").get_json()["columns"]["report"] == ["c", "b", "a"]
 
 
-def test_reports_of_the_same_call_stand_beside_it(make_site: MakeSite) -> None:
+def test_reports_of_the_same_call_are_listed(make_site: MakeSite) -> None:
     """10 us in a profiler alone, 20 in the run."""
     site = recorded(make_site)
     blob = hashlib.sha256(ask(site, "/call").get_data()).hexdigest()

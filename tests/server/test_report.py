@@ -55,7 +55,7 @@ def report(site: Site, run: str = "run") -> str:
     return answer.text
 
 
-def test_it_holds_what_the_api_answers(built: Site) -> None:
+def test_the_report_contains_the_answers_of_the_api(built: Site) -> None:
     facts, tiles = held(report(built))
     assert unpacked(report(built), "code").decode() == CODE
     assert facts["answers"]["view/operator"] == built.client.get("/api/v1/view/operator?run=run").get_json()
@@ -74,7 +74,7 @@ def test_it_holds_what_the_api_answers(built: Site) -> None:
     assert len(operators) == 12  # every event
 
 
-def test_a_name_in_it_is_text_and_it_asks_nobody(built: Site) -> None:
+def test_names_in_a_report_are_escaped_and_nothing_is_requested(built: Site) -> None:
     built.write(f"{IMAGE}/trace.json", trace())
     page = report(built, IMAGE)
     skeleton = re.sub(r">[A-Za-z0-9+/=]{100,}<", "><", page)
@@ -86,7 +86,7 @@ def test_a_name_in_it_is_text_and_it_asks_nobody(built: Site) -> None:
     assert {IMAGE, SCRIPT} <= set(facts["answers"]["view/operator"]["columns"]["name"]) <= set(NAMES)
 
 
-def test_it_tells_nothing_of_the_machine(built: Site, tmp_path: Path) -> None:
+def test_a_report_contains_nothing_about_the_machine(built: Site, tmp_path: Path) -> None:
     built.write("other/trace.json", kineto())
     text = json.dumps(held(report(built))[0])
     assert str(tmp_path) not in text
@@ -95,7 +95,7 @@ def test_it_tells_nothing_of_the_machine(built: Site, tmp_path: Path) -> None:
     assert held(report(built))[0]["answers"]["status"]["logdirs"] == []
 
 
-def test_what_changed_since_another_run(built: Site) -> None:
+def test_a_report_contains_the_changes_since_another_run(built: Site) -> None:
     built.write("before/trace.json", kineto(2))
     page = built.client.get("/api/v1/report?run=run&base=before").text
     facts, _ = held(page)
@@ -114,7 +114,7 @@ def test_what_changed_since_another_run(built: Site) -> None:
     assert built.client.get("/api/v1/report?run=run&base=nowhere").status_code == 404
 
 
-def test_fewer_rows_where_it_grows_too_large(built: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_too_large_report_has_fewer_rows(built: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     built.write("many/trace.json", kineto(300))
     rows = {held(report(built, "many"))[0]["answers"]["view/operator"]["total_rows"]}
     whole = len(report(built, "many"))
@@ -129,7 +129,9 @@ def test_fewer_rows_where_it_grows_too_large(built: Site, monkeypatch: pytest.Mo
     assert (refused.status_code, refused.get_json()["hint"]) == (413, "its names are too long")
 
 
-def test_one_at_a_time_and_none_for_whom_has_gone(built: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reports_are_made_one_at_a_time_and_not_for_disconnected_clients(
+    built: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked: list[int] = []
 
     def second(*_: object) -> bytes:
@@ -146,7 +148,7 @@ def test_one_at_a_time_and_none_for_whom_has_gone(built: Site, monkeypatch: pyte
     report(built)
 
 
-def test_what_cannot_be_shown_is_said(built: Site, dist: Path) -> None:
+def test_unavailable_views_are_reported(built: Site, dist: Path) -> None:
     built.write("deep/trace.json", '{"schemaVersion":1,"traceEvents":[{"args":' + "[" * 100_000 + "]" * 100_000 + "}]}")
     assert built.client.get("/api/v1/report?run=nowhere").status_code == 404
     assert built.client.get("/api/v1/report?run=deep").status_code == 422

@@ -11,7 +11,7 @@ from visualprof import __version__
 from visualprof.reader import native
 
 
-def test_status_says_what_the_server_is(make_site: MakeSite) -> None:
+def test_status_describes_the_server(make_site: MakeSite) -> None:
     site = make_site(language="zh", read_only=True)
     body = site.client.get("/api/v1/status").get_json()
     assert body["language"] == "zh"
@@ -21,7 +21,7 @@ def test_status_says_what_the_server_is(make_site: MakeSite) -> None:
     assert (body["version"], body["native_reader"]) == (__version__, native.describe_state())
 
 
-def test_runs_lists_what_is_known_of_a_parsed_file(site: Site) -> None:
+def test_runs_lists_the_summary_of_a_parsed_file(site: Site) -> None:
     body = site.client.get("/api/v1/runs").get_json()
     (run,) = body["runs"]
     assert (run["id"], run["name"], run["frameworks"]) == ("run", "run", ["pytorch"])
@@ -90,7 +90,7 @@ def changes(site: Site, **query: object) -> dict[str, Any]:
     return site.client.get("/api/v1/runs/changes", query_string=query).get_json()
 
 
-def test_changes_are_everything_at_first_and_then_what_changed(site: Site) -> None:
+def test_changes_are_complete_at_first_and_then_incremental(site: Site) -> None:
     whole = site.client.get("/api/v1/runs").get_json()
     first = changes(site)
     assert first == {**whole, "since": None, "removed": []}

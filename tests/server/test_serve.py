@@ -51,7 +51,7 @@ def ready(url: str) -> bool:
 
 
 @pytest.mark.slow
-def test_without_a_cache_folder_it_works_until_it_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_cache_folder_a_temporary_one_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("VISUALPROF_CACHE_DIR", str(tmp_path / "file" / "cache"))
     (tmp_path / "runs").mkdir()
@@ -62,7 +62,7 @@ def test_without_a_cache_folder_it_works_until_it_ends(tmp_path: Path, monkeypat
         assert get(f"{server.url}api/v1/view/operator?run=.")["total_rows"] == 3
 
 
-def test_a_port_in_use_is_said(tmp_path: Path) -> None:
+def test_a_port_in_use_is_reported(tmp_path: Path) -> None:
     with Server([tmp_path], 0) as server, pytest.raises(VisualprofError, match="in use"):
         Server([tmp_path], server.port)
 
@@ -73,7 +73,7 @@ def test_the_next_free_port_is_taken(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("host", ["203.0.113.7", "no such name"])
-def test_a_host_that_is_not_ours_is_said(tmp_path: Path, host: str) -> None:
+def test_a_foreign_host_is_reported(tmp_path: Path, host: str) -> None:
     with pytest.raises(VisualprofError, match="cannot listen"):
         Server([tmp_path], 0, Settings(host=host))
 
@@ -115,9 +115,7 @@ UPLOAD, JOBS, PART = "/api/v1/uploads?name=a.onnx", "/api/v1/jobs", "/api/v1/age
         (JOBS, 100, "", None),
     ],
 )
-def test_a_body_that_nobody_may_send_there_is_not_taken(
-    tmp_path: Path, path: str, length: int, token: str, status: int | None
-) -> None:
+def test_an_unexpected_body_is_not_read(tmp_path: Path, path: str, length: int, token: str, status: int | None) -> None:
     with Server([tmp_path], 0, Settings(token="right")) as server:
         server.start()
         with socket.create_connection(("127.0.0.1", server.port), timeout=10) as sender:

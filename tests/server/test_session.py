@@ -62,7 +62,7 @@ def test_only_our_own_page_sends_changes(site: Site, headers: dict[str, str]) ->
         {"Referer": f"{OURS}/", "User_Agent": BROWSER},
     ],
 )
-def test_our_page_and_what_is_no_browser_may(site: Site, headers: dict[str, str]) -> None:
+def test_the_page_and_other_clients_are_accepted(site: Site, headers: dict[str, str]) -> None:
     assert reload(site, **headers) == 204
 
 
@@ -74,7 +74,7 @@ def test_behind_a_proxy_the_named_origin_is_ours(make_site: MakeSite) -> None:
 
 
 @pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", ""])
-def test_what_is_parsed_as_json_says_that_it_is(site: Site, kind: str) -> None:
+def test_json_bodies_need_the_json_content_type(site: Site, kind: str) -> None:
     answer = site.client.post("/api/v1/jobs/check", data=b"{}", content_type=kind)
     assert answer.status_code == 415
     assert "application/json" in answer.get_json()["hint"]
@@ -107,7 +107,7 @@ def test_without_the_token_nothing_changes(make_site: MakeSite, method: str, pat
     assert list(site.folder.iterdir()) == []
 
 
-def test_no_route_changes_anything_without_the_token(make_site: MakeSite) -> None:
+def test_every_mutation_needs_the_token(make_site: MakeSite) -> None:
     site, open_to_all = make_site(token=TOKEN), set[str]()
     for rule in site.app.url_map.iter_rules():
         path = re.sub("<[^>]+>", "x", rule.rule)
@@ -124,7 +124,7 @@ def test_no_route_changes_anything_without_the_token(make_site: MakeSite) -> Non
     assert list(site.folder.iterdir()) == []
 
 
-def test_with_the_token_it_is_done(make_site: MakeSite) -> None:
+def test_a_mutation_with_the_token_is_accepted(make_site: MakeSite) -> None:
     site = make_site(token=TOKEN)
     assert reload(site, **{TOKEN_HEADER: TOKEN}) == 204
     assert reload(site, **{TOKEN_HEADER: TOKEN, "Origin": "http://127.0.0.1:8150"}) == 403

@@ -59,7 +59,7 @@ def whole(site: Site, **query: object) -> dict[str, Column]:
     return columns(ask(site, "tile", group=0, level=20, index=0, **query).data)
 
 
-def test_meta_tells_tracks_and_time(site: Site) -> None:
+def test_meta_contains_tracks_and_time(site: Site) -> None:
     meta = body(ask(site, "meta"))
     assert [(t["kind"], t["lanes"], t["events"], t["device"]) for t in meta["tracks"]] == [
         ("thread", 2, 8, None),
@@ -145,7 +145,7 @@ def test_tiles_with_a_version_never_change(site: Site) -> None:
         ("export", {"start_ns": 9, "end_ns": 1}),
     ],
 )
-def test_bad_parameters_are_told(site: Site, route: str, query: dict[str, object]) -> None:
+def test_invalid_parameters_are_reported(site: Site, route: str, query: dict[str, object]) -> None:
     answer = ask(site, route, **query)
     assert answer.status_code == 400
     assert answer.get_json()["error"]
@@ -251,7 +251,7 @@ def test_the_same_event_of_another_run_is_found_by_its_name_and_place(make_site:
     assert beside("7", 0, "thread") == (None, 0)
 
 
-def test_every_event_is_found_again_by_its_place_among_those_of_its_name(make_site: MakeSite) -> None:
+def test_every_event_is_found_by_its_index_among_equal_names(make_site: MakeSite) -> None:
     site = make_site()
     document = json.loads(stepped(5, [[("a", 4), ("a", 4), ("b", 3)], [("a", 4), ("a", 6)]]))
     events = document["traceEvents"]
@@ -268,7 +268,7 @@ def test_every_event_is_found_again_by_its_place_among_those_of_its_name(make_si
     assert {nth for name, step, nth in seen if (name, step) == ("a", "5")} == {0, 1, 2, 3}
 
 
-def test_a_window_counts_what_is_inside(site: Site) -> None:
+def test_a_window_counts_the_events_inside(site: Site) -> None:
     window = body(ask(site, "window", start_ns=0, end_ns=10_000))
     rows = dict(zip(window["columns"]["name"], window["columns"]["total_ns"], strict=True))
     assert rows == {"op0": 7_000, "kernel0": 3_500, "cudaLaunchKernel": 2_000}
@@ -292,14 +292,14 @@ def test_an_exported_window_reads_like_the_file(site: Site) -> None:
     assert found["duration_ns"] == 13_500
 
 
-def test_too_large_an_export_is_refused(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_too_large_export_is_rejected(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(timeline, "MAX_EXPORTED_EVENTS", 3)
     answer = ask(site, "export")
     assert answer.status_code == 400
     assert "12 events" in answer.get_json()["error"]
 
 
-def test_counters_have_tiles_too(make_site: MakeSite) -> None:
+def test_counters_have_tiles(make_site: MakeSite) -> None:
     site = make_site()
     file = next(path for path in sorted(MEGENGINE.iterdir()) if path.suffix == ".gz")
     site.write(f"run/{file.name}", file.read_bytes())
@@ -330,7 +330,7 @@ def test_alignment_compares_clocks_and_collectives(make_site: MakeSite, monkeypa
     assert body(ask(site, "alignment"))["workers"] == workers
 
 
-def test_ranks_that_share_no_collective_are_aligned_by_one_that_shares_with_both(make_site: MakeSite) -> None:
+def test_ranks_without_a_shared_collective_are_aligned_through_a_third(make_site: MakeSite) -> None:
     """Ranks 0 and 1 meet in group a, 1 and 2 in group b; calls of rank 1 end 20 us later, of 2 another 5 us."""
     site = make_site()
     for rank, met, late in (0, "a", 0), (1, "ab", 20), (2, "b", 25):
@@ -361,7 +361,7 @@ def test_ranks_that_share_no_collective_are_aligned_by_one_that_shares_with_both
     assert ask(site, "alignment", workers="rank0,none").status_code == 404
 
 
-def test_ranks_whose_files_are_named_by_a_time_of_their_own_are_aligned(make_site: MakeSite) -> None:
+def test_ranks_with_files_named_by_different_times_are_aligned(make_site: MakeSite) -> None:
     site = make_site()
     for rank in range(3):
         kernel = {"ph": "X", "cat": "kernel", "name": "ncclDevKernel_AllReduce", "pid": 0, "tid": 7, "dur": 10}

@@ -44,7 +44,7 @@ def test_sort_search_and_page(site: Site) -> None:
     assert operators(site, search="op2").get_json()["matching_rows"] == 1
 
 
-def test_two_hundred_rows_unless_told(make_site: MakeSite) -> None:
+def test_tables_have_two_hundred_rows_by_default(make_site: MakeSite) -> None:
     site = make_site()
     site.write("run/trace.json", kineto(operators=300))
     assert len(names(operators(site))) == 200
@@ -64,7 +64,7 @@ def test_csv_is_a_file_of_the_same_rows(site: Site) -> None:
     assert [row["name"] for row in csv_rows(answer)] == ["op2", "op1", "op0"]
 
 
-def test_one_table_of_several(site: Site) -> None:
+def test_a_single_table_can_be_selected(site: Site) -> None:
     steps = site.client.get("/api/v1/view/overview", query_string={"run": "run", "table": "steps"})
     assert steps.status_code == 200
     assert "kernel_ns" in steps.get_json()["columns"]
@@ -109,7 +109,7 @@ def test_what_does_not_exist_is_404(site: Site, query: dict[str, str]) -> None:
     assert "nope" in answer.get_json()["error"]
 
 
-def test_no_run_is_400_and_no_view_404(site: Site) -> None:
+def test_a_missing_run_parameter_gives_400_and_a_missing_view_404(site: Site) -> None:
     assert site.client.get("/api/v1/view/operator").status_code == 400
     assert site.client.get("/api/v1/view/nope?run=run").status_code == 404
     assert site.client.get("/api/v1/charts/nope?run=run").status_code == 404
@@ -127,7 +127,7 @@ def test_a_view_without_data_is_409(make_site: MakeSite) -> None:
 @pytest.mark.parametrize(
     ("view", "lacks"), [("counters", "metrics of kernels"), ("ranks", "communication between ranks")]
 )
-def test_a_run_without_data_for_a_view_is_told_what_that_needs(make_site: MakeSite, view: str, lacks: str) -> None:
+def test_a_run_without_data_for_a_view_gets_its_requirements(make_site: MakeSite, view: str, lacks: str) -> None:
     site = make_site()
     event = {"ph": "X", "cat": "cpu_op", "name": "a", "pid": 1, "tid": 1, "ts": 1, "dur": 1}
     site.write("run/trace.json", json.dumps({"schemaVersion": 1, "traceEvents": [event]}))
@@ -157,7 +157,7 @@ def test_an_empty_file_is_503_with_the_reason(make_site: MakeSite) -> None:
     assert "empty" in answer.get_json()["error"]
 
 
-def test_an_empty_file_that_nobody_writes_to_is_422_with_the_reason(make_site: MakeSite) -> None:
+def test_an_empty_file_without_a_writer_gives_422_with_the_reason(make_site: MakeSite) -> None:
     site = make_site()
     site.write("run/trace.json", "")
     answer = operators(site)
@@ -220,7 +220,7 @@ def test_every_listed_view_answers(site: Site) -> None:
             assert site.client.get(f"/api/v1/{kind}/{view}?run=run").status_code == 200, (kind, view)
 
 
-def test_a_defect_is_500_without_its_inner_text(site: Site, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_internal_error_gives_500_without_details(site: Site, caplog: pytest.LogCaptureFixture) -> None:
     site.logdir.listing = lambda: 1 / 0  # type: ignore[assignment,method-assign,return-value]
     answer = operators(site)
     assert answer.status_code == 500
@@ -235,13 +235,13 @@ def test_bounds_filter_rows(site: Site) -> None:
     assert operators(site, **{"min.host_total_ns": "much"}).status_code == 400
 
 
-def test_a_limit_cuts_the_tables_beside(site: Site) -> None:
+def test_a_limit_applies_to_all_tables(site: Site) -> None:
     events = site.client.get("/api/v1/view/overview", query_string={"run": "run", "limit": 1}).get_json()["events"]
     assert len(events["columns"]["category"]) == 1
     assert events["total_rows"] >= 1
 
 
-def test_a_kept_answer_needs_no_columns(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cached_answer_reads_no_columns(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     first = operators(site)
     monkeypatch.setattr(site.logdir, "open", lambda span: pytest.fail("opened"))
     assert operators(site).data == first.data

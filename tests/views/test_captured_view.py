@@ -42,12 +42,12 @@ def test_a_graph_has_its_launches_delays_and_gaps(two: Trace) -> None:
     }  # fmt: skip
 
 
-def test_operators_inside_take_time_of_the_device_and_none_of_the_host(two: Trace) -> None:
+def test_captured_operators_take_device_time_and_no_host_time(two: Trace) -> None:
     found = row(asked(two, "operator"), "aten::mm")
     assert (found["calls"], found["device_self_ns"], found["host_self_ns"], found["host_total_ns"]) == (4, 16_000, 0, 0)
 
 
-def test_gaps_of_one_launch_are_a_cause_of_their_own(two: Trace) -> None:
+def test_gaps_within_a_launch_are_a_separate_cause(two: Trace) -> None:
     columns = asked(two, "idle")["columns"]
     assert (columns["graph_ns"], columns["host_wait_ns"], columns["kernel_wait_ns"]) == ([10_000], [271_000], [0])
 
@@ -80,7 +80,7 @@ def test_a_change_of_an_operator_means_its_kernels_in_graphs(two: Trace) -> None
     assert names == ["gemm"] * 4
 
 
-def test_call_stacks_are_those_of_the_capture(two: Trace) -> None:
+def test_call_stacks_come_from_the_capture(two: Trace) -> None:
     rows = np.flatnonzero(two.events.name == list(two.strings).index("attention")).astype(np.int32)
     stacks = CallStacks(two)
     assert {stacks.stack_text(int(n)) for n in stacks.stack_ids(rows)} == {

@@ -35,12 +35,12 @@ def test_the_curve_marks_the_peak() -> None:
     assert "markLine" not in series[1], "the device has over 100 times as much"
 
 
-def test_a_window_without_the_peak_marks_none() -> None:
+def test_a_window_without_the_peak_has_no_marker() -> None:
     end = str(int(answer("memory", CNN)["peak"]["ts_ns"]) - 1)
     assert "markPoint" not in drawn("memory", CNN, end_ns=end)["curve"]["series"][-1]
 
 
-def test_memory_that_nobody_reserves_has_no_such_curve() -> None:
+def test_without_reserved_memory_there_is_no_reserved_curve() -> None:
     path = SAMPLES / "pytorch-ddp-cpu" / "rank0.pt.trace.json.gz"
     assert [s["name"] for s in drawn("memory", path)["curve"]["series"]] == ["@t:memory.allocated"]
 

@@ -63,7 +63,7 @@ def rows(table: dict[str, Any]) -> list[dict[str, Any]]:
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
-def test_calls_of_a_size_are_one_row_with_their_bandwidths(write: Write) -> None:
+def test_calls_of_the_same_size_are_one_row_with_bandwidths(write: Write) -> None:
     result = of_run(write, stages())
     found = {row["name"]: row for row in rows(result)}
     reduced, sent = found["allreduce"], found["send_recv"]
@@ -98,7 +98,7 @@ def test_a_pair_that_takes_three_times_as_long_is_slow(write: Write) -> None:
     assert (first["latency_ns"], first["usual_ns"], first["slower"]) == (15_000, 5000, pytest.approx(3))
 
 
-def test_a_slow_pair_is_named_among_those_that_the_others_wait_for(write: Write) -> None:
+def test_a_slow_pair_is_named_among_the_stragglers(write: Write) -> None:
     ranks = stages(slow=2)
     chosen = view("distributed")
     traces = [
@@ -132,7 +132,7 @@ def test_a_run_without_pipelines_has_no_bubbles(write: Write) -> None:
     assert (rows(result["bubbles"]), result["microbatches"], result["ideal_bubble_ratio"]) == ([], None, None)
 
 
-def test_ranks_that_tell_no_groups_have_their_collectives_all_the_same(write: Write) -> None:
+def test_ranks_without_groups_have_their_collectives(write: Write) -> None:
     chosen = view("collectives")
     traces = [(f"{i}", trace_of(write([event("gloo:all_reduce", 10, 5 + i)], name=f"{i}.json"))) for i in range(2)]
     (row,) = rows(json_of(chosen.compute_from_traces(traces, chosen.parse({}))))
@@ -149,7 +149,7 @@ def test_ranks_that_tell_no_groups_have_their_collectives_all_the_same(write: Wr
         ("NVIDIA GB200", None), ("Tesla V100-SXM2-16GB", 150), ("Tesla T4", None),
     ],
 )  # fmt: skip
-def test_a_link_is_half_of_what_the_datasheet_adds_up(name: str, gb_s: int | None) -> None:
+def test_a_link_has_half_of_the_datasheet_bandwidth(name: str, gb_s: int | None) -> None:
     assert find_link_bandwidth(name) == (gb_s and gb_s * 1e9)
 
 

@@ -15,7 +15,7 @@ CPU = FIXTURES / "torch_compiled" / "graph_break_cpu.pt.trace.json.gz"
 TRITON = "traces/tracelens/torch_compile_triton.json.gz"
 
 
-def test_regions_breaks_and_recompilations_are_those_that_torch_counted() -> None:
+def test_regions_breaks_and_recompilations_equal_those_of_torch() -> None:
     result = answer("compiled", CPU)
     assert result["graphs"] == 4  # stats.unique_graphs
     assert (result["compilations"], result["recompilations"]) == (2, 2)  # of 4, the others were before the recording
@@ -40,7 +40,7 @@ def test_the_shapes_of_two_versions_differ() -> None:
     assert shapes["0/1"][0].startswith("[[256], [16, 64]")
 
 
-def test_kernels_on_a_cpu_fuse_what_the_generated_code_says() -> None:
+def test_fused_cpu_kernels_equal_those_of_the_generated_code() -> None:
     fused = rows(answer("compiled", CPU)["fused"], "kind", "fuses", "calls", "device_total_ns")
     assert fused["graph_0_cpp_fused_mul_silu_1"] == ["cpp", "mul, silu", 2, 0]
     assert fused["graph_2_cpp_fused_native_layer_norm_0"] == ["cpp", "native_layer_norm", 2, 0]
@@ -48,7 +48,7 @@ def test_kernels_on_a_cpu_fuse_what_the_generated_code_says() -> None:
     assert len(fused) == 6
 
 
-def test_one_step_has_its_own(write: Callable[..., Path]) -> None:
+def test_a_step_has_its_own_regions(write: Callable[..., Path]) -> None:
     def event(name: str, ts: float, dur: float, cat: str = "cpu_op") -> dict[str, object]:
         return {"ph": "X", "name": name, "ts": ts, "dur": dur, "pid": 1, "tid": 1, "cat": cat, "args": {}}
 
@@ -114,5 +114,5 @@ def test_other_names_fuse_nothing(name: str) -> None:
     assert parse_fusion(name) is None
 
 
-def test_a_recording_without_it_has_no_such_view() -> None:
+def test_a_recording_without_compilation_has_no_view() -> None:
     assert not view("compiled").needs(trace_of(SAMPLES / "pytorch-h200" / "cnn.pt.trace.json.gz"))

@@ -291,7 +291,7 @@ def test_a_host_collective_also_waits_for_the_last_rank(write: Write) -> None:
     assert ranks(write, [gloo(22), gloo(52)], change="rank[1]=median")["step"]["predicted_ns"] == 77_714
 
 
-def test_ranks_that_share_no_collective_have_no_forecast(write: Write) -> None:
+def test_ranks_without_shared_collectives_have_no_forecast(write: Write) -> None:
     assert ranks(write, [rank(10), GRAPHS["two streams"][0]])["obstacle"] == "unmatched"
     with pytest.raises(BadParameter, match="no such rank"):
         ranks(write, [rank(10), rank(50)], change="rank[7]=median")

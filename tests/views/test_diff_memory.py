@@ -36,7 +36,7 @@ def sizes(base: Path, new: Path, what: str, **params: str) -> dict[str, tuple[An
     return {name: tuple(rest) for name, kind, *rest in rows if kind == what}
 
 
-def test_an_operator_allocates_so_much_in_a_mean_step(write: Write) -> None:
+def test_allocations_of_an_operator_are_per_mean_step(write: Write) -> None:
     # aten::mm: (100 + 300) / 2 = 200 then (400 + 400 + 400) / 3; what it allocates before the steps does not count
     base = write(run([{"aten::mm": 100, "aten::add": 64}, {"aten::mm": 300, "aten::add": 64}], before=5000), "a.json")
     new = write(run([{"aten::mm": 400, "aten::add": 64, "aten::cat": 30}] * 3), "b.json")
@@ -48,7 +48,7 @@ def test_an_operator_allocates_so_much_in_a_mean_step(write: Write) -> None:
     assert sizes(base, new, "allocated", step="1")["aten::mm"] == (300, 400, 100, "changed")
 
 
-def test_what_the_steps_allocate_is_what_the_memory_view_says(write: Write) -> None:
+def test_allocations_of_steps_equal_those_of_the_memory_view(write: Write) -> None:
     path = SAMPLES / "pytorch-h200" / "cnn.pt.trace.json.gz"
     same = sizes(path, path, "allocated", step="4")
     view = answer("memory", path, device="0", step="4")["operators"]["columns"]

@@ -107,7 +107,7 @@ def test_a_straggler_waits_least_and_has_most_of_the_replay(world: int) -> None:
     assert result["missing_ranks"] == []
 
 
-def test_the_synthetic_straggler_is_named_and_nobody_else() -> None:
+def test_only_the_synthetic_straggler_is_named() -> None:
     result = distributed(*sorted((SAMPLES / "synthetic-4gpu").glob("*.gz")))
     assert [s["rank"] for s in result["stragglers"]] == [2]
     assert result["stragglers"][0]["cause"] == "device"  # its kernels have as many blocks and take longer
@@ -120,7 +120,7 @@ def test_the_synthetic_straggler_is_named_and_nobody_else() -> None:
     assert replayed["changes"]["columns"]["change"][1] == "rank[2]=median"
 
 
-def test_missing_ranks_are_said() -> None:
+def test_missing_ranks_are_reported() -> None:
     result = distributed(
         shared("traces/kineto/hta/sampled_rank-0of128.json.gz"), shared("traces/kineto/hta/sampled_rank-1of128.json.gz")
     )
@@ -147,7 +147,7 @@ def test_transfer_and_wait_of_concurrent_collectives_stay_within_the_step(write:
     assert [us(table[k]) for k in ("total_ns", "transfer_ns", "wait_ns")] == [[135, 70], [70, 70], [65, 0]]
 
 
-def test_a_step_counts_only_what_of_a_collective_lies_in_it(write: Write) -> None:
+def test_a_step_counts_only_its_part_of_a_collective(write: Write) -> None:
     steps = [step(1, 0, 50), step(2, 50, 50), event("aten::mm", 5, 1), event("aten::mm", 55, 1)]
     ranks = [[*steps, event("gloo:barrier", ts, 80 - ts, tid=2)] for ts in (20, 40)]
     waits = distributed(*(write(rank, name=f"{i}.json") for i, rank in enumerate(ranks)))["waits"]["columns"]
@@ -159,7 +159,7 @@ def test_a_step_counts_only_what_of_a_collective_lies_in_it(write: Write) -> Non
     )
 
 
-def test_a_step_without_collectives_has_none_of_both(write: Write) -> None:
+def test_a_step_without_collectives_has_no_transfer_or_wait(write: Write) -> None:
     rank = [step(1, 0, 50), step(2, 50, 50), event("gloo:barrier", 60, 20, tid=2)]
     waits = distributed(write(rank, name="a.json"), write(rank, name="b.json"))["waits"]["columns"]
     assert (
@@ -172,7 +172,7 @@ def test_a_step_without_collectives_has_none_of_both(write: Write) -> None:
     )
 
 
-def test_bus_bandwidth_is_over_the_kernel_of_the_rank_that_waits_for_nobody(write: Write) -> None:
+def test_bus_bandwidth_uses_the_kernel_of_the_rank_that_does_not_wait(write: Write) -> None:
     """The host operators last 300 us, the kernels 200 and 50 us: 1 MB over 50 us is 20 GB/s, times 2 (2-1)/2."""
     args: dict[str, Any] = {"Collective name": "allreduce", "In msg nelems": 250_000, "dtype": "Float", "Group size": 2}
     head = {"distributedInfo": {"backend": "nccl", "world_size": 2}}
@@ -197,7 +197,7 @@ def test_bus_bandwidth_is_over_the_kernel_of_the_rank_that_waits_for_nobody(writ
 
 
 @pytest.mark.parametrize(("slept", "computed", "cause"), [(20, 0, "host"), (0, 20, "computation"), (10, 10, "unknown")])
-def test_a_straggler_is_late_by_what_its_own_steps_show(write: Write, slept: int, computed: int, cause: str) -> None:
+def test_a_straggler_is_late_by_its_own_work(write: Write, slept: int, computed: int, cause: str) -> None:
     """Rank 1 sleeps or computes longer before its collective; computing takes 10 us on rank 0 and 12 on rank 1."""
 
     def rank(sleeps: int, computes: int) -> list[dict[str, Any]]:
@@ -293,7 +293,7 @@ def test_ranks_with_different_steps_are_noted(write: Write) -> None:
     assert "different_steps" in distributed(a, b)["notes"]
 
 
-def test_nobody_is_late_where_the_collectives_of_a_step_do_not_match(write: Write) -> None:
+def test_no_rank_is_late_if_collectives_do_not_match(write: Write) -> None:
     """One rank lacks a collective."""
     mine = [step(1, 0, 100), event("gloo:all_reduce", 10, 5), event("gloo:all_reduce", 20, 5)]
     other = [step(1, 30, 100), event("gloo:all_reduce", 50, 5)]
@@ -301,7 +301,7 @@ def test_nobody_is_late_where_the_collectives_of_a_step_do_not_match(write: Writ
     assert (result["stragglers"], result["notes"]) == ([], ["unmatched"])
 
 
-def test_a_collective_meets_those_of_its_process_group(write: Write) -> None:
+def test_collectives_match_within_their_process_group(write: Write) -> None:
     """Kernels of ranks 0 and 1, group a: 50 us; of ranks 2 and 3, group b: 200 and 500. Only rank 3 waits: 300 us."""
     kernel = "ncclDevKernel_AllReduce"
     paths = [
@@ -346,7 +346,7 @@ def test_computation_on_one_device_does_not_overlap_communication_on_another(wri
     assert result["ranks"]["columns"]["exposed_ns"] == [300_000]
 
 
-def test_the_step_breakdown_is_that_of_one_device(write: Write) -> None:
+def test_the_step_breakdown_is_computed_per_device(write: Write) -> None:
     overview = answer("overview", two_device_process(write))
     assert overview["average_step"]["kernel_ns"] == 100_000
     assert overview["average_step"]["communication_ns"] == 300_000

@@ -81,7 +81,7 @@ class Whole(Answer):
     note: str = ""
 
 
-def test_kinds_are_those_of_fields_and_structures_but_not_of_tables_or_single_values_in_lists() -> None:
+def test_kinds_are_listed_for_fields_and_structures() -> None:
     own = {"size": "bytes", "step": "word", "left": "count", "share": "ratio"}
     rows = Table(columns=Rows(name=["a"], took_ns=[1]))
     assert Whole(size=1, by_step={}, parts=[], ranks=[], beside=rows).kinds == own

@@ -65,7 +65,7 @@ def verdicts(report: Report) -> dict[str, Json]:
     return {v.id: json_of(v.evidence) | {"batch": v.batch, "batches": v.batches} for v in find_verdicts([report])}
 
 
-def test_a_sample_says_on_what_and_on_which_day_it_was_measured(report: Callable[..., Report]) -> None:
+def test_a_sample_names_its_hardware_and_date(report: Callable[..., Report]) -> None:
     midnight = 1_795_305_600 * SECOND  # date -ud @1795305600
     times = {"finished_ns": midnight - 1}
     ours, theirs = (report({4: FAST}, name, status=times, job={"request": {"sample": name == "shipped"}})
@@ -78,7 +78,7 @@ def test_a_sample_says_on_what_and_on_which_day_it_was_measured(report: Callable
 # -- numbers against the raw samples
 
 
-def test_percentiles_of_the_real_job_are_those_of_its_raw_samples(real_job: dict[str, Report]) -> None:
+def test_percentiles_of_the_real_job_equal_those_of_its_raw_samples(real_job: dict[str, Report]) -> None:
     checked = 0
     for report in real_job.values():
         for point in report.points:
@@ -106,7 +106,7 @@ def test_rates_of_the_real_job_are_runs_over_time(real_job: dict[str, Report]) -
             assert point.samples_per_s == pytest.approx(point.qps * point.batch, rel=1e-4)
 
 
-def test_a_result_is_read_as_it_was_written(report: Callable[..., Report]) -> None:
+def test_a_result_is_read_unchanged(report: Callable[..., Report]) -> None:
     samples = np.random.default_rng(1).integers(90_000, 110_000, 1000)
     found = report({1: samples, 4: samples * 2})
     assert [p.batch for p in found.points] == [1, 4]
@@ -148,12 +148,12 @@ def test_with_several_log_directories_ids_begin_with_theirs(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("schema", ["visualprof.job/2", "other", None, True, 2, [1]])
-def test_another_job_json_is_no_report(tmp_path: Path, schema: object) -> None:
+def test_another_job_json_is_not_a_report(tmp_path: Path, schema: object) -> None:
     write_result(tmp_path / "m", {1: FAST}, job={"schema": schema})
     assert reports_in(tmp_path) == {}
 
 
-def test_a_half_last_line_is_no_fault(tmp_path: Path) -> None:
+def test_an_incomplete_last_line_is_not_an_error(tmp_path: Path) -> None:
     folder = write_result(tmp_path / "m", {1: FAST, 2: FAST})
     text = (folder / "points.jsonl").read_text()
     (folder / "points.jsonl").write_text(text[:-200])
@@ -161,7 +161,7 @@ def test_a_half_last_line_is_no_fault(tmp_path: Path) -> None:
     assert ([p.batch for p in found.points], found.warnings) == ([1], ())
 
 
-def test_damaged_lines_are_told(tmp_path: Path) -> None:
+def test_damaged_lines_are_reported(tmp_path: Path) -> None:
     folder = write_result(tmp_path / "m", {1: FAST, 2: FAST})
     good = (folder / "points.jsonl").read_text()
     (folder / "points.jsonl").write_text('nonsense\n{"batch": "x"}\n' + "[" * 50_000 + "\n" + good)
@@ -182,7 +182,7 @@ def test_the_last_line_of_a_batch_counts(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["env.json", "status.json"])
 @pytest.mark.parametrize("content", ["", "[]", '{"a', "null", '{"effective": 5, "profiles": {}, "state": "<b>"}'])
-def test_damaged_files_beside_the_points_hide_nothing(tmp_path: Path, name: str, content: str) -> None:
+def test_damaged_companion_files_do_not_hide_points(tmp_path: Path, name: str, content: str) -> None:
     folder = write_result(tmp_path / "m", {1: FAST})
     (folder / name).write_text(content)
     (found,) = reports_in(tmp_path).values()
@@ -254,12 +254,12 @@ def test_the_best_batch_depends_on_the_objective(report: Callable[..., Report]) 
     assert best["slo_latency_ns"] == [found.points[1].p99_ns]
 
 
-def test_a_limit_that_nothing_keeps_has_no_best_batch(report: Callable[..., Report]) -> None:
+def test_an_unreachable_limit_gives_no_best_batch(report: Callable[..., Report]) -> None:
     best = overlay([report({1: FAST})], 99_999)["best"]["columns"]
     assert (best["slo_batch"], best["slo_samples_per_s"]) == ([None], [None])
 
 
-def test_a_point_without_a_trusted_tail_keeps_no_limit(report: Callable[..., Report]) -> None:
+def test_a_point_without_a_reliable_tail_meets_no_limit(report: Callable[..., Report]) -> None:
     best = overlay([report({1: FAST[:20]})], 10**9)["best"]["columns"]
     assert best["slo_batch"] == [None]
 
@@ -311,7 +311,7 @@ def test_the_tradeoff_falls_back_to_the_median_without_a_p99(real_job: dict[str,
 # -- verdicts
 
 
-def test_a_quiet_and_whole_report_has_no_verdict(report: Callable[..., Report]) -> None:
+def test_a_quiet_and_complete_report_has_no_verdict(report: Callable[..., Report]) -> None:
     assert verdicts(report({1: FAST, 2: FAST})) == {}
 
 
@@ -418,19 +418,19 @@ def test_an_unstable_point_names_the_numbers_that_differ(
     assert {name: unstable[name] for name in names if unstable[name] is not None} == pytest.approx(evidence)
 
 
-def test_a_batch_beyond_the_best_that_loses_is_told(report: Callable[..., Report]) -> None:
+def test_a_batch_beyond_the_best_with_lower_throughput_is_reported(report: Callable[..., Report]) -> None:
     told = verdicts(report({1: FAST, 2: FAST * 1.9, 4: FAST * 3.9, 8: FAST * 16}))
     assert told["slower_with_batch"]["best_batch"] == 2
     assert told["slower_with_batch"]["batches"] == (8,)
 
 
-def test_a_slow_first_run_is_told(report: Callable[..., Report]) -> None:
+def test_a_slow_first_run_is_reported(report: Callable[..., Report]) -> None:
     told = verdicts(report({1: FAST, 2: FAST}, points={1: {"first_ns": 1_000_000}, 2: {"first_ns": 1_000_001}}))
     assert told["first_run_slow"]["batches"] == (2,)
 
 
 @pytest.mark.parametrize(("n", "severity", "percentile"), [(5, "high", 0), (100, "low", 90), (661, "low", 95)])
-def test_too_few_samples_are_told(report: Callable[..., Report], n: int, severity: str, percentile: int) -> None:
+def test_too_few_samples_are_reported(report: Callable[..., Report], n: int, severity: str, percentile: int) -> None:
     (found,) = find_verdicts([report({1: FAST[:n]})])
     assert (found.id, found.severity, found.evidence["percentile"]) == ("n_too_small", severity, percentile)
 
@@ -457,7 +457,7 @@ def test_a_single_slow_run_does_not_squeeze_the_others_into_one_bin() -> None:
     assert np.count_nonzero(count) >= 8, "of 80 even bins the others would take three"
 
 
-def test_percentile_marks_stand_in_the_bin_that_holds_them(report: Callable[..., Report]) -> None:
+def test_percentile_markers_are_in_their_bins(report: Callable[..., Report]) -> None:
     samples = np.append(np.linspace(100_000, 120_000, 999), 700_000).astype(np.int64)
     found = report({1: samples})
     option: Any = histogram_chart(samples, found.points[0])

@@ -72,7 +72,7 @@ def test_the_gain_of_small_kernels_is_that_of_a_replay_without_launches(write: W
     assert trace_of(path).tracks[finding["track"]].tid == "1"
 
 
-def test_copies_are_no_kernels_and_streams_that_overlap_count_once(write: Write) -> None:
+def test_copies_are_not_kernels_and_overlapping_streams_count_once(write: Write) -> None:
     """aten::mm launches kernels on two streams that overlap for 60 of 90 us, and a copy of 500 us."""
     events: Events = []
     for i in range(3):
@@ -99,7 +99,7 @@ def operators(number: int, ts: float, dur: float, work: float) -> Events:
     return [step(number, ts, dur), *(event("aten::add", ts + work / 10 * k, work / 10) for k in range(10))]
 
 
-def test_a_cold_first_step_is_no_jitter(write: Write) -> None:
+def test_a_cold_first_step_is_not_jitter(write: Write) -> None:
     cold = [*operators(0, 0, 900, 890), *(e for i in range(1, 6) for e in operators(i, 800 + 100 * i, 100, 95))]
     assert "step_jitter" not in found(write(cold))
     later = [*cold, *operators(6, 1400, 250, 245)]
@@ -110,7 +110,7 @@ def test_a_cold_first_step_is_no_jitter(write: Write) -> None:
     assert seen_us(finding) == (1400, 1650)
 
 
-def test_the_cold_first_run_of_onnxruntime_is_no_finding() -> None:
+def test_the_cold_first_run_of_onnxruntime_is_not_a_finding() -> None:
     """Runs of 4.9, 1.3, 1.3, 1.3 and 1.3 ms."""
     overview = answer("overview", SAMPLES / "onnxruntime-cpu/tinybert_2026-11-20_03-40-11.json.gz")
     assert max(overview["steps"]["total_ns"]) == overview["steps"]["total_ns"][0]
@@ -123,7 +123,7 @@ def test_jitter_cannot_gain_more_than_the_median_step(write: Write) -> None:
     assert finding["most_ns_per_step"] == 100_000  # mean less median would be 817 us
 
 
-def test_a_last_step_with_only_the_end_of_a_dataloader_is_none_to_judge_by(write: Write) -> None:
+def test_a_last_step_with_only_a_dataloader_end_is_ignored(write: Write) -> None:
     """Four steps of 100 us without data loading, then 900 us of it, with operators of its own inside."""
     events = [e for i in range(4) for e in operators(i, 100 * i, 100, 95)]
     loading = event("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 400, 890, cat="user_annotation")
@@ -131,7 +131,7 @@ def test_a_last_step_with_only_the_end_of_a_dataloader_is_none_to_judge_by(write
     assert found(write([*events, step(4, 400, 900), loading, *inside])) == {}
 
 
-def test_time_outside_of_operators_is_said_with_its_function(write: Write) -> None:
+def test_time_outside_of_operators_is_reported_with_its_function(write: Write) -> None:
     """Of 100 us 10 are in an operator and 90 in Python: 20 in `parse`, 70 in `augment`."""
     events: Events = []
     for i in range(3):
@@ -180,7 +180,7 @@ def test_data_loading_counts_by_the_usual_step_and_gains_by_all(write: Write) ->
     assert seen_us(finding) == (301, 801)
 
 
-def test_sharded_data_parallel_is_no_data_parallel(write: Write) -> None:
+def test_sharded_data_parallel_is_not_data_parallel(write: Write) -> None:
     def devices(module: str) -> Events:
         second = {**kernel(20, 5, 2), "args": {"device": 1, "stream": 7, "correlation": 2}}
         return [

@@ -109,7 +109,7 @@ def test_paddles_events_by_stage_equal_visualdls(name: str, path: str) -> None:
             assert {k[1]: v / unit for k, v in found.items() if k[0] == kind} == pytest.approx(theirs, abs=0.00501)
 
 
-def test_a_piece_inside_a_phase_is_no_second_one(write: Write) -> None:
+def test_a_part_of_a_phase_is_not_a_second_phase(write: Write) -> None:
     def piece(cat: str, name: str, ts: float, dur: float) -> dict[str, Any]:
         return {"ph": "X", "cat": cat, "name": name, "pid": 1, "tid": 1, "ts": ts, "dur": dur, "args": {}}
 
@@ -137,7 +137,7 @@ def test_a_piece_inside_a_phase_is_no_second_one(write: Write) -> None:
         ("CudaRuntime", "cudaLaunchKernel", "cuda"),
     ],
 )
-def test_paddles_device_is_told_by_its_runtime(write: Write, cat: str, name: str, device: str) -> None:
+def test_the_paddle_device_is_identified_by_its_runtime(write: Write, cat: str, name: str, device: str) -> None:
     events = [
         {"ph": "X", "cat": kind, "name": text, "pid": 1, "tid": tid, "ts": 1, "dur": 2, "args": {}}
         for kind, text, tid in ((cat, name, 1), ("Kernel", "gemm", 2))
@@ -252,7 +252,7 @@ def test_onnxruntime_nodes_carry_their_type_and_bytes() -> None:
     assert all(v is None or v >= 0 for v in table["bytes"])
 
 
-def test_torch_stages_are_worked_out_and_say_so() -> None:
+def test_torch_stages_are_derived_and_marked() -> None:
     result = answer("overview", SAMPLES / "pytorch-h200" / "cnn.pt.trace.json.gz")
     stages = dict(zip(result["stages"]["columns"]["name"], result["stages"]["columns"]["host_ratio"], strict=True))
     assert set(stages) == {"dataloader", "forward", "backward", "optimizer", "other"}

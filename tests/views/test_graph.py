@@ -60,7 +60,7 @@ def test_constants_are_folded_into_their_consumer() -> None:
     assert list(zip(found["edges"]["src"], found["edges"]["dst"], strict=True)) == [(0, 1), (1, 2), (2, 3)]
 
 
-def test_scopes_become_groups_and_parents_stand_before_children() -> None:
+def test_scopes_become_groups_and_parents_precede_children() -> None:
     found = columns(chain(["Conv", "Relu", "Conv", "Relu"], [("a", "b"), ("a", "b"), ("a", "c"), ("a", "c")]))
     groups = found["groups"]
     assert groups["name"] == ["m", "a", "b", "c"]
@@ -169,7 +169,7 @@ def test_the_static_profile_joins_with_its_own_graph() -> None:
     assert (found["columns"]["time_ns"][at], found["columns"]["flops"][at]) == (1_674_000, 59_006_976)
 
 
-def test_a_profile_of_another_model_says_so() -> None:
+def test_a_profile_of_another_model_is_reported() -> None:
     found = measured(chain(["Conv"]), trace_of(SAMPLES / "megengine-train" / "1890.chrome_timeline.json.gz"))
     assert (found["matched_nodes"], found["matched_ns"], found["columns"]["time_ns"]) == (0, 0, [None] * 3)
     assert found["total_ns"] > 0
@@ -197,7 +197,7 @@ def test_a_node_that_is_called_like_its_type_is_found_where_nodes_are_named() ->
 @pytest.mark.parametrize(
     ("model", "least"), [("resnet10_dynbatch", 0.92), ("tinybert_scoped_dyn", 0.9), ("tinybert_dynamo", 0.96)]
 )
-def test_what_openvino_made_of_several_nodes_is_the_first_of_them(model: str, least: float) -> None:
+def test_a_fused_openvino_operator_is_the_first_of_its_nodes(model: str, least: float) -> None:
     found = measured(
         read_model(shared(f"models/onnx/{model}.onnx")), trace_of(shared(f"traces/openvino/openvino_{model}_b2.json"))
     )
@@ -220,7 +220,7 @@ def written(nodes: list[tuple[str, str, tuple[str, ...], tuple[str, ...]]]) -> M
     return builder.build()
 
 
-def test_nodes_that_an_optimizer_merged_correspond_to_what_it_made() -> None:
+def test_nodes_merged_by_an_optimizer_correspond_to_the_result() -> None:
     source = written([
         ("x", "Input", (), ("x",)), ("conv", "Conv", ("x",), ("a",)), ("norm", "BatchNormalization", ("a",), ("b",)),
         ("relu", "Relu", ("b",), ("c",)), ("pool", "MaxPool", ("c",), ("d",)), ("add", "Add", ("d", "c"), ("e",)),
@@ -248,7 +248,7 @@ def test_details_of_a_node() -> None:
     assert details["inputs"][0]["name"]
 
 
-def test_comparison_pairs_by_name_and_tells_changes() -> None:
+def test_comparison_pairs_by_name_and_lists_changes() -> None:
     a, b = (read_model(shared(f"models/onnx/resnet10_{k}.onnx")) for k in ("static", "dynbatch"))
     found = compare(a, b)
     assert len(found["pairs"]) == 31
@@ -257,7 +257,7 @@ def test_comparison_pairs_by_name_and_tells_changes() -> None:
     assert found["differences"]["changes"]["columns"]["what"][0] == "float32[1x3x96x96] → float32[batchx3x96x96]"
 
 
-def test_what_each_node_has_in_its_own_way_is_one_kind() -> None:
+def test_node_specific_differences_are_one_kind() -> None:
     """Numbers of nodes in their files are no difference."""
     before = shaped(*(("Conv", "float32", (8, 14 + i), {"id": f"{i}", "axis": f"{i}", "pads": "0"}) for i in range(3)))
     after = shaped(*(("Conv", "float32", (8, 28 + i), {"id": f"{i + 7}", "axis": f"{i + 1}"}) for i in range(3)))
@@ -271,14 +271,14 @@ def test_what_each_node_has_in_its_own_way_is_one_kind() -> None:
     assert [what for kind, what in whats if kind == 0] == ["axis: 0 → 1", "axis: 1 → 2", "axis: 2 → 3"]
 
 
-def test_comparison_marks_what_is_new_and_what_is_gone() -> None:
+def test_comparison_marks_added_and_removed_nodes() -> None:
     found = compare(chain(["Conv", "BatchNorm", "Relu"]), chain(["Conv", "Relu", "Softmax"]))
     assert found["status"].count("removed") == 1
     assert found["other_status"].count("added") == 1
     assert summary(found) == [("removed", None, None, "BatchNorm", None, 1), ("added", None, None, None, "Softmax", 1)]
 
 
-def test_operators_of_another_format_correspond_by_what_they_do() -> None:
+def test_operators_of_another_format_correspond_by_function() -> None:
     """A convolution with a bias is two nodes in OpenVINO's IR; attributes of two formats are not compared."""
 
     def made(form: str, nodes: list[tuple[str, str]], size: str | int, **attributes: str) -> ModelGraph:
@@ -311,7 +311,7 @@ def shaped(*nodes: tuple[str, str, tuple[int | str, ...] | None, dict[str, str]]
     return builder.build()
 
 
-def test_differences_are_summed_up_by_what_changed() -> None:
+def test_differences_are_summarized_by_kind() -> None:
     """One size under two places is one kind; a node counts once; what only one of the models knows is none."""
     before = shaped(
         ("Conv", "float32", ("batch", 8, 14), {"group": "1"}), ("Relu", "float32", ("batch", "batch"), {}),

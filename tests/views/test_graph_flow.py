@@ -155,7 +155,7 @@ def test_calls_of_a_function_have_their_own_time() -> None:
     assert found["call_1:function/Mul"][0] == duration(trace, "_inlfunc_Step_token_0_function/Mul")
 
 
-def test_merged_operators_stand_on_the_one_of_their_type_and_the_rest_is_told() -> None:
+def test_merged_operators_map_to_the_node_of_their_type_and_the_rest_is_reported() -> None:
     trace = trace_of(FLOW / "flow_all.json.gz")
     found = times(flow(), trace)
     assert found["Conv.0"][0] == duration(trace, "relued_nchwc")
@@ -172,7 +172,7 @@ def test_merged_operators_stand_on_the_one_of_their_type_and_the_rest_is_told() 
 
 
 @pytest.mark.parametrize("model", ["tinybert_scoped_dyn", "tinybert_dynamo"])
-def test_what_openvino_merged_stands_on_the_matrix_product(model: str) -> None:
+def test_operators_merged_by_openvino_map_to_the_matrix_product(model: str) -> None:
     """OpenVINO calls MatMul and the Add of its bias after the Add."""
     trace = trace_of(shared(f"traces/openvino/openvino_{model}_b2.json"))
     nodes = read_model(shared(f"models/onnx/{model}.onnx"))
@@ -201,7 +201,7 @@ def test_the_operator_table_has_every_measured_node(level: str) -> None:
     assert "relued_nchwc" in links or level == "off"
 
 
-def test_a_name_that_two_bodies_have_and_nothing_tells_apart_is_ambiguous(tmp_path: Path) -> None:
+def test_a_name_in_two_bodies_is_ambiguous(tmp_path: Path) -> None:
     """Both loops are called alike, and ran once each: 5 us in all; the inner product is neither's."""
     names = ["while_loop", "while_loop_1"]
     model = onnx.load(FLOW / "flow.onnx")
@@ -223,7 +223,7 @@ def test_a_name_that_two_bodies_have_and_nothing_tells_apart_is_ambiguous(tmp_pa
     ]
 
 
-def test_what_a_runtime_made_is_told_by_its_type(tmp_path: Path) -> None:
+def test_operators_added_by_a_runtime_are_identified_by_type(tmp_path: Path) -> None:
     """3 us of a merged operator, 4 us of two conversions, 1 us of a name that the model lacks."""
     event = {"cat": "Node", "pid": 1, "tid": 1, "ph": "X"}
     made = [
@@ -241,7 +241,7 @@ def test_what_a_runtime_made_is_told_by_its_type(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
-def test_inputs_have_their_own_time_and_constants_are_told_apart() -> None:
+def test_inputs_have_their_own_time_and_constants_are_separate() -> None:
     """MegEngine runs inputs and weights as operators: two inputs, and weights that are folded into what reads them."""
     path = shared("traces/megengine/profile_analyze/transformer_tiny.profile.json")
     model = read_model(path)
@@ -260,7 +260,7 @@ def ort_file(folder: Path, events: list[dict[str, Any]]) -> Path:
     return path
 
 
-def test_a_body_may_give_what_it_did_not_make(tmp_path: Path) -> None:
+def test_a_body_may_return_outer_values(tmp_path: Path) -> None:
     """A branch gives a value from around it, a loop body its own input."""
     scalar = helper.make_tensor_value_info
     captured = helper.make_graph([], "then", [], [scalar("x", TensorProto.FLOAT, [2])])

@@ -45,7 +45,7 @@ def heat(figures: RankMetrics, **params: str) -> dict[str, Any]:
     return json_of(heat_map(figures, view("heatmap").parse(params)))
 
 
-def test_cells_stand_row_by_row() -> None:
+def test_cells_are_stored_by_row() -> None:
     answer = heat(run([[1, 2, 3], [4, NAN, 6]]), figure="computation")
     assert answer["cells_ns"] == [1, 2, 3, 4, None, 6]
     assert (answer["least_ns"], answer["most_ns"], answer["ranks"], answer["steps"]) == (1, 6, 2, 3)
@@ -66,7 +66,7 @@ def test_an_excess_is_over_the_median_of_the_step() -> None:
     assert answer["cells_ns"] == [-10, 0, 0, 200, 40, 0]
 
 
-def test_a_part_is_what_is_asked_for_and_no_more_cells_than_there_is_room_for() -> None:
+def test_a_part_has_the_requested_range_and_at_most_the_maximum_cells() -> None:
     figures = run([[10 * r + s for s in range(6)] for r in range(8)])
     part = heat(figures, figure="computation", row="2", rows="3", column="1", columns="2")
     assert part["cells_ns"] == [21, 22, 31, 32, 41, 42]
@@ -97,7 +97,7 @@ def test_one_step_is_one_column() -> None:
     assert heat(run([[1, 2], [3, 4]]), figure="computation", step="none")["cells_ns"] == []
 
 
-def test_groups_stand_together_in_the_order_that_is_asked_for() -> None:
+def test_groups_are_adjacent_in_the_requested_order() -> None:
     labels = {"host": ("a", "b", "a", "b", ""), "rack": ("r", "r", "r", "r", "")}
     figures = run([[1], [9], [3], [8], [2]], labels=labels)
     by_rank = heat(figures, figure="computation", grouped="host")

@@ -91,7 +91,7 @@ def test_operator_times_of_hand_made_traces(name: str, expected: dict[str, list[
     assert {k: [v / 1000 for v in values] for k, values in found.items()} == expected
 
 
-def test_a_data_pipe_is_no_operator() -> None:
+def test_a_data_pipe_is_not_an_operator() -> None:
     assert answer("operator", micro("test_datapipe"))["total_rows"] == 0
 
 
@@ -269,7 +269,7 @@ def test_an_occupancy_of_0_that_torch_could_not_compute_is_unknown(write: Write)
     assert found == [None, 0, 0, None, 0.19]
 
 
-def test_a_devices_occupancy_is_that_of_the_kernels_of_which_it_is_known() -> None:
+def test_occupancy_of_a_device_counts_kernels_with_known_occupancy() -> None:
     path = FIXTURES / "torch_cuda" / "gemm_precisions.pt.trace.json.gz"
     kernels = json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]
     args = [(e["dur"], e["args"]) for e in kernels if e.get("cat") == "kernel"]
@@ -386,7 +386,7 @@ def test_cpu_only_rank_has_no_device() -> None:
     assert answer("overview", shared("traces/kineto/hta/rank_non_gpu.json.gz"))["devices"] == []
 
 
-def test_a_range_counts_once_and_no_operator_of_its_name_hides_it(write: Write) -> None:
+def test_a_range_counts_once_despite_an_operator_of_its_name(write: Write) -> None:
     def event(cat: str, name: str, ts: int, dur: int) -> dict[str, object]:
         return {"ph": "X", "cat": cat, "name": name, "pid": 1, "tid": 1, "ts": ts, "dur": dur}
 

@@ -30,7 +30,7 @@ COLUMNS = (
 
 
 @pytest.mark.parametrize("scale", [1, 2**47])
-def test_the_largest_sizes_come_first_and_equal_ones_as_they_stand(scale: int) -> None:
+def test_the_largest_sizes_come_first_in_stable_order(scale: int) -> None:
     sizes = np.array([3, 7, 0, 7, 3, 7, 1] * 3000) * scale  # of the larger ones size and place are no int64 together
     expected = sorted(range(len(sizes)), key=lambda place: -sizes[place])
     assert largest_first(sizes).tolist() == expected
@@ -99,7 +99,7 @@ def test_wrapped_totals_are_negative_and_noted() -> None:
     assert "16 totals of allocated memory had wrapped" in trace.meta.warnings[0]
 
 
-def test_memory_that_nobody_reserves_has_no_reserved_total_and_no_fragmentation() -> None:
+def test_without_reserved_memory_there_is_no_fragmentation() -> None:
     result = answer("memory", FIXTURES / "torch_tables" / "cnn.json.gz")  # torch writes "Total Reserved": 0 on a CPU
     (device,) = result["devices"]
     assert device["peak_allocated_bytes"] > 0
@@ -269,7 +269,7 @@ def test_numbers_are_sorted_stably_with_unknown_ones_last(values: list[float], d
 
 
 @pytest.mark.parametrize("model", ["lenet", "transformer_tiny"])
-def test_a_growing_timeline_with_memory_and_no_event_yet_is_answered_by_every_view(tmp_path: Path, model: str) -> None:
+def test_every_view_answers_for_a_growing_timeline_without_events(tmp_path: Path, model: str) -> None:
     packed = shared(f"traces/megengine/runner/{model}/graph_profiler2.chrome_timeline.json.gz")
     data = gzip.decompress(packed.read_bytes())
     path = tmp_path / "growing.json"

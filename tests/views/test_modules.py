@@ -67,7 +67,7 @@ TIMES = (
 )  # fmt: skip
 
 
-def test_a_module_has_what_it_launched_and_what_its_backward_did(write: Write) -> None:
+def test_a_module_has_its_launched_work_and_its_backward(write: Write) -> None:
     found = answer("modules", write(events()))
     assert rows(found, *TIMES) == {
         "Net_0": [1, 3, 5 * US, 25 * US, 70 * US, 30 * US, 80 * US, 31 * US],
@@ -108,7 +108,7 @@ def test_only_a_step_counts(write: Write) -> None:
     assert found == {"Net_0": [1, 45 * US, 17 * US], "Net_0/Linear_0": [1, 30 * US, 12 * US]}
 
 
-def test_operators_can_be_those_of_a_module(write: Write) -> None:
+def test_operators_can_be_restricted_to_a_module(write: Write) -> None:
     path = write(events())
     inside = rows(answer("operator", path, module="Net_0/Linear_0"), "calls", "device_total_ns")
     assert inside == {
@@ -141,7 +141,7 @@ def test_a_call_at_another_depth_is_on_the_same_path(write: Write) -> None:
     assert flames(path, tree="python")["Net_0"] == (2, 23 * US, 30 * US)
 
 
-def test_names_that_differ_only_in_what_is_not_shown_are_one_path(write: Write) -> None:
+def test_names_that_differ_only_in_hidden_parts_are_one_path(write: Write) -> None:
     same = [module("Net_0", 0, 10), op("Net_0", 20, 5) | {"cat": "user_annotation"}]
     addresses = [frame(f"<bound f of T at 0x{i:x}>", 40 + 10 * i, 5) for i in range(3)]
     found = answer("modules", write(same))
@@ -167,7 +167,7 @@ def flames(path: Path, **params: str) -> dict[str, tuple[int, int, int]]:
     return dict(zip(names, zip(columns["calls"], columns["self_ns"], columns["total_ns"], strict=True), strict=True))
 
 
-def test_frames_have_the_time_of_what_they_launched(write: Write) -> None:
+def test_frames_have_the_time_of_their_launched_work(write: Write) -> None:
     path = write(events())
     top = "train.py(1): train"
     assert flames(path) == {
@@ -235,7 +235,7 @@ def _shown(stack: str) -> str:
     )
 
 
-def test_operators_stand_in_torchs_stacks() -> None:
+def test_operators_are_in_the_stacks_of_torch() -> None:
     table = answer("operator", RECORDING, group="stack")["columns"]
     columns = (table["name"], table["call_stack"], table["calls"], table["host_self_ns"])
     ours = {(name, _shown(stack)): [calls, ns] for name, stack, calls, ns in zip(*columns, strict=True)}
@@ -255,7 +255,7 @@ def test_links_and_numbers_tell_the_same_backward(write: Write) -> None:
     assert min(both[0]["Sequential_0/Block_1/Sequential_2/Linear_3"]) > 0
 
 
-def test_layers_of_paddle_hold_what_their_thread_did_in_cpp() -> None:
+def test_layers_of_paddle_contain_the_cpp_work_of_their_thread() -> None:
     path = shared("traces/paddle/small") / "host_rank0_time_2026_11_20_03_52_36_795951.paddle_trace.json"
     found = rows(answer("modules", path), "calls", "operators", "host_total_ns")
     assert found["Net/Sequential/Conv2D"][:2] == [22, 66]
@@ -264,7 +264,7 @@ def test_layers_of_paddle_hold_what_their_thread_did_in_cpp() -> None:
     )
 
 
-def test_scopes_of_megengine_hold_what_they_put_in_the_queue() -> None:
+def test_scopes_of_megengine_contain_their_queued_work() -> None:
     path = shared("traces/megengine/train") / "lenet_scopes_backtrace.chrome_timeline.json.gz"
     found = answer("modules", path)
     times = rows(found, "operators", "device_total_ns")
@@ -317,7 +317,7 @@ def test_modules_of_two_runs_meet_in_their_place_whatever_their_numbers(write: W
     assert set(again.status) == {"same"}
 
 
-def test_a_module_more_renames_those_that_follow_and_one_for_another_is_replaced(write: Write) -> None:
+def test_an_added_module_renames_the_following_and_an_exchanged_one_is_replaced(write: Write) -> None:
     base = write(net(("Linear_0", 10), ("ReLU_0", 5), ("Linear_1", 20)), "base.json")
     new = write(net(("Linear_0", 10), ("GELU_0", 6), ("Linear_2", 20)), "new.json")
     table = compare("modules", named(base), named(new)).rows.columns

@@ -45,7 +45,7 @@ def test_every_operator_has_torchs_memory(name: str) -> None:
     assert {key: values for key, values in ours.items() if any(values[1:])} == theirs
 
 
-def test_an_operator_that_ends_on_another_thread_owns_what_its_thread_did_not_spend_in_others() -> None:
+def test_an_operator_that_ends_on_another_thread_keeps_its_self_time() -> None:
     path = TABLES / "fork.json.gz"
     trace = trace_of(path)
     found = rows(answer("operator", path), *CALLS)["forked"]
@@ -64,7 +64,7 @@ def test_external_ids_mean_an_operator_of_the_same_process(write: Write) -> None
     assert found == {"op1": [20_000], "op2": [30_000]}
 
 
-def test_calls_of_one_operator_in_itself_are_one_call_that_owns_the_kernels(write: Write) -> None:
+def test_recursive_calls_of_an_operator_are_one_call_with_all_kernels(write: Write) -> None:
     # sum 100..150 holds sum 105..145 holds sum 110..140, which launches (5 us); of the second tree the outer sum also
     # holds a fill, so that its two are two calls
     path = write(

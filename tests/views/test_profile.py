@@ -119,7 +119,7 @@ def test_all_operators_in_one_row() -> None:
     assert columns["ratio"] == [1.0]
 
 
-def test_a_wrong_question_says_what_is_wrong() -> None:
+def test_a_wrong_query_names_the_error() -> None:
     with pytest.raises(BadParameter, match="aggregate_by needs aggregate"):
         table(aggregate_by="type")
     with pytest.raises(BadParameter, match="is no regular expression"):

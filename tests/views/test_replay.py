@@ -99,7 +99,7 @@ def test_the_first_work_of_each_stream_may_be_held_back(write: Write) -> None:
     )  # the delay of the parallel work
 
 
-def test_after_a_synchronization_no_earlier_work_holds_work_back(write: Write) -> None:
+def test_after_a_synchronization_earlier_work_does_not_delay_work(write: Write) -> None:
     synchronization = host("cuda_runtime", "cudaDeviceSynchronize", 1, 5)
     parallel = [launch(7, 3), kernel(17, 5, 3, "beside", stream=8)]
     result = forecast(write, [*HELD_BACK, synchronization, *parallel], "")
@@ -136,7 +136,7 @@ def test_a_stream_waits_for_an_event_of_another_stream(write: Write) -> None:
     assert result["step"]["predicted_ns"] == 136_000
 
 
-def test_one_thread_hands_over_to_another(write: Write) -> None:
+def test_a_thread_hands_over_to_another_thread(write: Write) -> None:
     """Main works until 50 and from 105 on; in between, a second thread works [52, 100): they form one thread group."""
     events = [
         step(0, 0, 120), host("cpu_op", "aten::mm", 0, 50), host("cpu_op", "aten::add", 105, 15),

@@ -197,7 +197,7 @@ def told(write: Write, events: Events, name: str, **head: Any) -> dict[str, Any]
 
 
 @pytest.mark.parametrize("rule", CASES)
-def test_a_rule_speaks_where_it_should_and_gains_what_the_replay_does(rule: str, write: Write) -> None:
+def test_a_rule_triggers_where_expected_and_gains_equal_the_replay(rule: str, write: Write) -> None:
     triggering, gain_us, silent = CASES[rule]
     found = told(write, triggering, "triggering.json")
     gain = found[rule]["gain_ns_per_step"]
@@ -220,7 +220,7 @@ def served(events: Events) -> Events:
 
 
 @pytest.mark.parametrize("rule", CASES)
-def test_a_remedy_for_a_server_speaks_of_no_training(rule: str, write: Write) -> None:
+def test_a_remedy_for_a_server_does_not_mention_training(rule: str, write: Write) -> None:
     found = told(write, served(CASES[rule][0]), "served.json")
     assert (rule in found) is not all_rules()[rule].training_only
     for name, one in found.items():
@@ -242,7 +242,7 @@ def test_a_remedy_in_code_is_of_the_engine(text: str, code: str, write: Write) -
     assert {one["code"] for one in found["findings"] if one["id"] == "tensor_cores_unused"} == {code}
 
 
-def test_a_loop_that_learns_is_no_server(write: Write) -> None:
+def test_a_training_loop_is_not_a_server(write: Write) -> None:
     """A diffusion model that is trained is called as often as one that denoises."""
     calls = [event(f"nn.Module: UNet2DModel_{0}", 100 * n, 80, "python_function") for n in range(3)]
     back = [event("autograd::engine::evaluate_function: MmBackward0", 100 * n + 50, 40) for n in range(3)]
@@ -250,7 +250,7 @@ def test_a_loop_that_learns_is_no_server(write: Write) -> None:
     assert answer("findings", write(calls, "denoises.json"))["served"] is True
 
 
-def test_the_memory_of_a_device_is_nearly_full_by_what_is_held(write: Write) -> None:
+def test_device_memory_is_nearly_full_by_held_allocations(write: Write) -> None:
     """95 % of it are held; of a kernel that keeps 10 % of the warps active the mean is that."""
     finding = told(write, held(0, MEMORY * 95 // 100), "held.json")["memory_nearly_full"]
     assert finding["evidence"] == {"device": 0, "peak_bytes": MEMORY * 95 // 100, "memory_bytes": MEMORY}
@@ -268,7 +268,7 @@ def test_low_occupancy_is_the_mean_by_time_of_a_device_in_use(write: Write) -> N
     assert "low_occupancy" not in told(write, steps(5000, own, own), "idle.json")  # in use for 12 % of a step
 
 
-def test_what_several_devices_have_is_one_finding(write: Write) -> None:
+def test_a_finding_of_several_devices_is_one_finding(write: Write) -> None:
     """The host launches 500 us of a step late on device 0, and 700 on device 1."""
 
     def on_second(one: dict[str, Any]) -> dict[str, Any]:
@@ -294,7 +294,7 @@ def test_collectives_of_gpus_that_go_through_the_host_are_named(backend: str, wr
         assert found["not_nccl"]["end_ns"] - found["not_nccl"]["start_ns"] == 300_000
 
 
-def test_a_wait_that_goes_leaves_what_the_device_takes(write: Write) -> None:
+def test_removing_a_wait_leaves_the_device_time(write: Write) -> None:
     """Without it the host is done after 3 x 509 us; the device needs 505 us a step, and stays behind the last one."""
     finding = told(write, waiting(513, 506), "waiting.json")["hidden_sync"]
     assert finding["evidence"]["call"] == "cudaMemcpyAsync"
@@ -303,7 +303,7 @@ def test_a_wait_that_goes_leaves_what_the_device_takes(write: Write) -> None:
     assert 480_000 <= finding["gain_ns_per_step"] <= 493_000
 
 
-def test_all_together_is_one_replay_and_no_sum(write: Write) -> None:
+def test_all_changes_together_are_one_replay_and_not_a_sum(write: Write) -> None:
     """Loading takes 300 us of 1000, in which the device works: without both causes it is the device that remains."""
     host = [event(LOADER, 0, 300, "user_annotation"), event("aten::add", 300, 600), call("cudaLaunchKernel", 902, 2, 1)]
     events = steps(1000, *[[*host, work("gemm", 908, 500, 1), work(ALLREDUCE, 1408, 400, 1)]] * STEPS)

@@ -78,7 +78,7 @@ def assert_no_edge_leads_back(tree: Hierarchy) -> None:
 
 
 @pytest.mark.parametrize("path", MODELS, ids=lambda p: p.name)
-def test_no_edge_of_a_real_model_leads_back(path: Path) -> None:
+def test_edges_of_a_real_model_lead_forward(path: Path) -> None:
     assert_no_edge_leads_back(cached_hierarchy(read_model(path)))
 
 

@@ -45,21 +45,21 @@ def test_a_sequence_is_an_operator_with_the_names_of_its_kernels_in_order(write:
     assert [row["name"] for row in table(answer("sequences", write(events), operator="other"))] == ["aten::other"]
 
 
-def test_kernels_side_by_side_leave_no_gap_and_one_call_counts_once(write: Write) -> None:
+def test_adjacent_kernels_leave_no_gap_and_a_call_counts_once(write: Write) -> None:
     """[110, 150) covers [120, 124); then 10 us of nothing. All three are of one call, a captured graph."""
     work = [kernel(110, 40, 1, "a"), kernel(120, 4, 1, "b", stream=9), kernel(160, 4, 1, "c")]
     (row,) = table(answer("sequences", write([host("cpu_op", "replay", 0, 50), launch(10, 1, dur=5), *work])))
     assert (row["span_ns"], row["gap_ns"], row["call_ns"]) == (54_000, 10_000, 0)
 
 
-def test_below_a_module_what_is_inside_it_is_one_sequence(write: Write) -> None:
+def test_the_contents_of_a_module_are_one_sequence(write: Write) -> None:
     events = [host("python_function", "nn.Module: Block_0", 0, 500), *block(10, 1, "ab"), *block(210, 11, "c")]
     (row,) = table(answer("sequences", write(events), operator="Block"))
     assert (row["name"], row["sequence"]) == ("nn.Module: Block_0", "a, b, c")
     assert table(answer("sequences", write(events))) == []  # the operators have two kernels and one
 
 
-def test_on_a_stream_what_follows_itself_is_a_sequence_whoever_asked_for_it(write: Write) -> None:
+def test_repetitions_on_a_stream_are_a_sequence_of_any_launcher(write: Write) -> None:
     """Stream 7: x, a b c, a b c, a b c, y, of 4 us each 10 apart; each call of 2 us. Stream 9: c b a only once."""
     names = "xabcabcabcy"
     events = [host("cpu_op", "aten::norm", 0, 30), host("cpu_op", "aten::other", 30, 30)]
@@ -81,13 +81,13 @@ def test_on_a_stream_what_follows_itself_is_a_sequence_whoever_asked_for_it(writ
         ("qabcabcdabcabcdabcabcdz", ["abcabcd"] * 3),  # more than each abc, abc
     ],
 )  # fmt: skip
-def test_stretches_that_follow_themselves(text: str, found: list[str]) -> None:
+def test_repeated_ranges_are_found(text: str, found: list[str]) -> None:
     start, length = find_repeats(np.array([ord(letter) for letter in text], np.int64), 3)
     assert [text[at : at + n] for at, n in zip(start.tolist(), length.tolist(), strict=True)] == found
 
 
 @given(st.lists(st.integers(0, 2), max_size=60), st.integers(2, 4))
-def test_a_stretch_that_is_found_stands_beside_itself(kinds: list[int], least: int) -> None:
+def test_a_found_range_is_adjacent_to_its_repetition(kinds: list[int], least: int) -> None:
     start, length = find_repeats(np.array(kinds, np.int64), least)
     parts = [kinds[at : at + n] for at, n in zip(start.tolist(), length.tolist(), strict=True)]
     assert all(len(part) >= least for part in parts)

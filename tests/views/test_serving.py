@@ -37,7 +37,7 @@ def served(write: Write, plan: Sequence[tuple[int, int, int]] = PLAN, *more: Eve
     return write([*more, *planned(plan)])
 
 
-def test_steps_have_what_their_annotations_say(write: Write) -> None:
+def test_steps_have_the_values_of_their_annotations(write: Write) -> None:
     steps = answer("serving", served(write))["steps"]["columns"]
     phases = ["prefill", "decode", "prefill", "decode", "mixed", "decode", "prefill", "decode"]
     assert (steps["name"], steps["phase"]) == (list("01234567"), phases)
@@ -47,7 +47,7 @@ def test_steps_have_what_their_annotations_say(write: Write) -> None:
     assert steps["annotation"][4] == "execute_context_1(10)_generation_4(4)"
 
 
-def test_a_step_ends_with_its_device_work_and_gaps_are_what_lies_between(write: Write) -> None:
+def test_a_step_ends_with_its_device_work_and_gaps_are_between_steps(write: Write) -> None:
     steps = answer("serving", served(write))["steps"]["columns"]
     assert steps["total_ns"] == [110_000, 100_000, 110_000, 100_000, 100_000, 100_000, 110_000, 100_000]
     assert steps["host_gap_ns"] == [100_000] * 7 + [None]
@@ -92,13 +92,13 @@ def test_the_overview_averages_the_phase_of_most_of_the_time(write: Write) -> No
     assert (headline["step_most_ns"], headline["steps_per_s"]) == (100_000, None)
 
 
-def test_a_step_is_incomplete_only_beside_one_of_its_phase(write: Write) -> None:
+def test_a_step_is_incomplete_only_compared_with_its_phase(write: Write) -> None:
     more = [event for k in range(4) for event in (launch(210 + k, 90 + k), kernel(400 + k, 1, 90 + k))]
     path = served(write, ((0, 0, 2), (2, 24, 0), (0, 0, 2)), *more)  # the prefill has 5 kernels, what follows has 1
     assert answer("overview", path)["dropped_steps"] == []
 
 
-def test_a_step_with_less_work_than_the_one_before_of_its_phase_is_incomplete(write: Write) -> None:
+def test_a_step_with_less_work_than_the_previous_of_its_phase_is_incomplete(write: Write) -> None:
     more = [event for k in range(4) for event in (launch(10 + k, 90 + k), kernel(100 + k, 1, 90 + k))]
     path = served(write, ((0, 0, 2), (0, 0, 2)), *more)
     assert [step["name"] for step in answer("overview", path)["dropped_steps"]] == ["1"]
@@ -187,14 +187,14 @@ def test_a_loop_that_generates_is_known_by_its_look_ups(write: Write) -> None:
     assert found["rates"]["time_per_output_token_ns"] == round((100_000 + 100_000 + 70_000) / 3)
 
 
-def test_the_steps_of_a_loop_are_its_own_inside_one_of_the_profiler(write: Write) -> None:
+def test_steps_of_a_loop_within_a_profiler_step_are_separate(write: Write) -> None:
     path = write([step(3, -10, 900), *lookups(7, 1, 1)])
     assert answer("serving", path)["steps"]["columns"]["name"] == ["0", "1", "2"]
     assert answer("overview", path)["steps"]["name"] == ["3"]
 
 
 @pytest.mark.parametrize("tokens", [(7, 7, 7), (1, 1), ()])
-def test_loops_that_do_not_generate_are_no_serving(tokens: tuple[int, ...], write: Write) -> None:
+def test_loops_that_do_not_generate_are_not_serving(tokens: tuple[int, ...], write: Write) -> None:
     assert serving_steps(trace_of(write([host("cpu_op", "aten::mm", 0, 5), *lookups(*tokens)]))) is None
 
 
@@ -222,7 +222,7 @@ def test_a_loop_of_ones_own_has_steps_of_unknown_size(write: Write) -> None:
     assert found["steps"]["columns"]["decode_tokens"] == [None] * 3
 
 
-def test_a_whole_call_of_a_pipeline_is_no_step_where_its_steps_are_known(write: Write) -> None:
+def test_a_pipeline_call_with_known_steps_is_not_a_step(write: Write) -> None:
     """The text encoder and the decoder of images, 0 to 100 and 300 to 380, are not denoising."""
     whole = host("user_annotation", "execute_diffusion_2_512x512", 0, 400)
     calls = [
@@ -243,7 +243,7 @@ def test_a_whole_call_of_a_pipeline_is_no_step_where_its_steps_are_known(write: 
     assert alone["phases"]["columns"]["prefill_tokens"] == [None]
 
 
-def test_several_steps_in_one_of_the_profiler_are_their_sum(write: Write) -> None:
+def test_several_steps_in_a_profiler_step_are_summed(write: Write) -> None:
     mixed = combine_loads([
         ServingStep("vllm", "prefill", Load(2, 24, 30), NO_LOAD, 24, 2),
         ServingStep("vllm", "decode", NO_LOAD, Load(3, 3), 3, 3),
@@ -297,6 +297,6 @@ def test_other_real_recordings_have_no_serving_steps(file: str) -> None:
     assert serving_steps(trace_of(shared(f"traces/tracelens/{file}.json.gz"))) is None
 
 
-def test_annotations_of_no_time_are_no_steps(write: Write) -> None:
+def test_annotations_without_duration_are_not_steps(write: Write) -> None:
     trace = trace_of(write([host("user_annotation", "step[DECODE bs=2]", 10, 0), host("cpu_op", "aten::mm", 0, 5)]))
     assert (len(trace.steps), serving_steps(trace)) == (0, None)

@@ -91,7 +91,7 @@ def test_devices_are_busy_and_idle_as_long_as_the_reports_say(file: str) -> None
 
 
 @pytest.mark.parametrize("file", ["h100_qwen05b", "mi300_qwen05b"])
-def test_a_step_has_its_own_work_and_none_of_what_was_queued_before(file: str) -> None:
+def test_a_step_has_only_its_own_work_and_not_earlier_queued_work(file: str) -> None:
     """The recordings begin with the rest of the warm-up's work, which the reports leave out."""
     trace = trace_of(path_of(file))
     rows = np.flatnonzero(is_device_work(trace) & (trace.events.step == 0))
@@ -136,7 +136,7 @@ def by_module(trace: Trace) -> dict[tuple[str, str], tuple[float, int]]:
     return {key: (spent[key], len(calls[key])) for key in spent}
 
 
-def test_products_by_module_are_those_of_the_report() -> None:
+def test_matrix_products_by_module_equal_those_of_the_report() -> None:
     found = by_module(trace_of(path_of(SGLANG)))
     assert {kind: found["aten::mm", kind] for kind in (
         "MergedColumnParallelLinear", "RowParallelLinear", "QKVParallelLinear",
@@ -147,7 +147,7 @@ def test_products_by_module_are_those_of_the_report() -> None:
     }  # fmt: skip
 
 
-def test_modules_of_a_captured_graph_are_those_of_the_report(opened: Any) -> None:
+def test_modules_of_a_captured_graph_equal_those_of_the_report(opened: Any) -> None:
     assert by_module(opened(VLLM))["aten::mm", "LogitsProcessor"] == (pytest.approx(276.68, abs=0.02), 1)
 
 

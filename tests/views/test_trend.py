@@ -37,7 +37,7 @@ DAY_NS = 86_400 * 10**9
         (".", "."),
     ],
 )
-def test_numbers_that_stand_alone_tell_runs_of_one_name_apart(run: str, series: str) -> None:
+def test_separate_numbers_distinguish_runs_of_the_same_name(run: str, series: str) -> None:
     assert series_of(run) == series
 
 
@@ -62,7 +62,7 @@ def noisy(random: Random, n: int, late: int | None = None) -> list[float]:
     return [100 * random.gauss(1, 0.02) * spike[i] * (1.1 if late is not None and i >= late else 1) for i in range(n)]
 
 
-def test_noise_is_no_change_and_ten_percent_are_one() -> None:
+def test_noise_is_not_a_change_and_ten_percent_are() -> None:
     random = Random(1)
     false = sum(bool(find_change_points(noisy(random, 60))) for _ in range(100))
     seen = sum(find_change_points(noisy(random, 40, 36)) != [] for _ in range(100))
@@ -74,7 +74,7 @@ def runs(values: list[float], name: str = "n") -> list[Measured]:
     return [Measured(name, f"{name}{i}", i * DAY_NS, {"step.total": value}) for i, value in enumerate(values)]
 
 
-def test_what_became_worse_stands_first_with_the_runs_on_both_sides() -> None:
+def test_regressions_come_first_with_the_runs_on_both_sides() -> None:
     slower, faster = [100.0, 101, 100, 101, 120, 121, 120], [100.0, 101, 100, 101, 80, 81, 80]
     answer = trend([*runs(faster, "f"), *runs(slower, "s"), *runs([1.0], "alone"), *runs([100.0] * 5, "steady")])
     rows = answer.series.columns
@@ -91,7 +91,7 @@ def test_more_queries_are_better() -> None:
     assert trend(fewer, "evaluation.qps").series.columns.change == ["worse"]
 
 
-def test_a_doubtful_measurement_makes_no_level_and_is_shown() -> None:
+def test_a_doubtful_measurement_does_not_change_the_level() -> None:
     members = runs([100.0, 101, 100, 150, 151, 150, 100, 101])
     doubtful = [Measured(m.series, m.run, m.at_ns, m.figures, doubtful=i in (3, 4, 5)) for i, m in enumerate(members)]
     answer = trend(doubtful)
@@ -161,7 +161,7 @@ def nightly(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_command_says_what_changed_since_when(nightly: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_reports_changes_with_their_start(nightly: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["trend", str(nightly), "--format", "json"]) == 0
     answer = json.loads(capsys.readouterr().out)
     rows = answer["series"]["columns"]
@@ -177,7 +177,7 @@ def test_the_command_says_what_changed_since_when(nightly: Path, capsys: pytest.
     assert capsys.readouterr().out.count("nightly/net-2026-11-0") == 8
 
 
-def test_the_command_says_what_it_cannot_follow(
+def test_the_command_reports_what_it_cannot_follow(
     nightly: Path, tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["trend", str(nightly), "--series", "weekly/*"]) == 2
