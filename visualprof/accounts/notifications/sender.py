@@ -31,6 +31,7 @@ from visualprof.messages import msg
 from visualprof.remote.queue.store.database import Database
 from visualprof.remote.queue.store.records import AnyRow
 from visualprof.remote.queue.store.tables import contacts, deliveries, notices, users
+from visualprof.supervised_thread import SupervisedThread
 
 _log = logging.getLogger(__name__)
 
@@ -64,7 +65,7 @@ class NotificationSender:
         self._busy: set[tuple[str, str]] = set()  # users and channels with a delivery in progress
         self._stop = threading.Event()
         self._pool = ThreadPoolExecutor(_AT_ONCE, "post")
-        self._thread = threading.Thread(target=self._loop, name="notices", daemon=True)
+        self._thread = SupervisedThread(self._loop, "notices", self._stop.is_set)
 
     def start(self) -> None:
         """Start the thread."""

@@ -20,6 +20,7 @@ import msgspec
 
 from visualprof.messages import msg
 from visualprof.reader.child import Failure, Limits, ReaderProcess, Result, Task
+from visualprof.supervised_thread import SupervisedThread
 from visualprof.reader.processors import usable_processors
 
 # Two such files at the same time could need more memory than the machine has.
@@ -165,7 +166,7 @@ class Pool(Generic[Result]):
             self._cancel(key)
             self._waiting.add(Job(key, os.fspath(path), size >= _HUGE_BYTES, order))
             if len(self._slots) < min(self._count, len(self._waiting) + len(self._running)) and not self._closed:
-                slot = threading.Thread(target=self._run_slot, name=f"parse-{len(self._slots)}", daemon=True)
+                slot = SupervisedThread(self._run_slot, f"parse-{len(self._slots)}", lambda: self._closed)
                 self._slots.append(slot)
                 slot.start()
             self._condition.notify()

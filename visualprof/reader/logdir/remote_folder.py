@@ -30,6 +30,7 @@ from visualprof.reader.logdir.addresses import open_store
 from visualprof.reader.logdir.scan import LogFile, Problem, Root, Verdict, Version, examine
 from visualprof.reader.models import model_suffixes, recognize_model
 from visualprof.reader.source import Progress, Source, is_address
+from visualprof.supervised_thread import SupervisedThread
 
 _log = logging.getLogger(__name__)
 
@@ -103,7 +104,7 @@ class RemoteFolder:
     def start(self) -> None:
         """Scan the address regularly from now on."""
         self._following = True
-        threading.Thread(target=self._loop, name="address", daemon=True).start()
+        SupervisedThread(self._loop, "address", self._stop.is_set).start()
 
     def close(self) -> None:
         """Stop scanning."""

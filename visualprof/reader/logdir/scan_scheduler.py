@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from visualprof.reader.logdir.watch import Watcher
+from visualprof.supervised_thread import SupervisedThread
 
 _log = logging.getLogger(__name__)
 
@@ -43,7 +44,7 @@ class ScanScheduler:
         self._scan, self._next_change_s, self._roots, self._intervals_s = scan, next_change_s, roots, intervals_s
         self._wake = threading.Event()
         self._closed = False
-        self._thread = threading.Thread(target=self._loop, name="logdir", daemon=True)
+        self._thread = SupervisedThread(self._loop, "logdir", lambda: self._closed)
 
     def start(self) -> None:
         """Start scanning in the background."""
@@ -59,16 +60,24 @@ class ScanScheduler:
     def _loop(self) -> None:
         self._run_scan()  # before the watches, whose setup walks the whole tree once more
         watcher = Watcher(self._roots, self._wake.set)
-        if self._roots and watcher.start():
-            self.watching = "events"
+        try:
+            self._scan_until_closed(watcher)
+        finally:
+            watcher.stop()
+
+    def _scan_until_closed(self, watcher: Watcher) -> None:
+        self.watching = "events" if self._roots and watcher.start() else "polling"
         while not self._closed:
+            if self.watching == "events" and not watcher.is_alive():
+                _log.warning("the watch of the log directories ended and is started again")
+                watcher.stop()
+                self.watching = "events" if watcher.start() else "polling"
             self._wake.clear()
             # A tree that is slow to walk is walked less often: a tenth of the time, a quarter while it changes.
             scan_s = self._run_scan()
             self._wake.wait(max(_REST_RATIO * scan_s, self._pause_s(scan_s)))
             if self._wake.is_set() and not self._closed:
                 time.sleep(max(0.1, _EVENT_REST_RATIO * scan_s))  # events come in bursts
-        watcher.stop()
 
     def _run_scan(self) -> float:
         try:

@@ -76,6 +76,14 @@ class Watcher(events.FileSystemEventHandler):
         self._observer = observer
         return True
 
+    def is_alive(self) -> bool:
+        """Return whether all threads that report events are running. Deleting a folder ends the thread of its watch."""
+        return (
+            self._observer is not None
+            and self._observer.is_alive()
+            and all(emitter.is_alive() for emitter in self._observer.emitters)
+        )
+
     def stop(self) -> None:
         """Stop watching."""
         if self._observer:

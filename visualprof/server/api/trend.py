@@ -16,6 +16,7 @@ from visualprof.server.api.evaluation import Reports
 from visualprof.server.api.views import ResultCache
 from visualprof.server.routes import Query, Resource, get
 from visualprof.server.visible import Visible
+from visualprof.supervised_thread import SupervisedThread
 from visualprof.views.answers import kinds
 from visualprof.views.answers.charts import Option
 from visualprof.views.answers.disk_cache import CachedAnswer
@@ -75,7 +76,7 @@ class FigureCollector:
             computed = {name: self._computed[name] for name in requested if name in self._computed}
             self._requested = {name: span for name, span in requested.items() if name not in computed}
             if self._requested and self._thread is None:
-                self._thread = threading.Thread(target=self._work, name="trend", daemon=True)
+                self._thread = SupervisedThread(self._work, "trend", lambda: False)
                 self._thread.start()
         return computed
 

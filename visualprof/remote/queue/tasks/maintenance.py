@@ -25,6 +25,7 @@ from visualprof.remote.queue.store.s3 import Bucket
 from visualprof.remote.queue.store.tables import artefacts, blobs, holders, jobs, tasks, uploads
 from visualprof.remote.queue.tasks.jobs import bump_revision
 from visualprof.remote.queue.tasks.notifier import Notifier
+from visualprof.supervised_thread import SupervisedThread
 
 _log = logging.getLogger(__name__)
 
@@ -74,7 +75,7 @@ class MaintenanceThread:
         self._failed = False
         self._last_clean_up, self._next_retention = time.monotonic(), 0.0
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._loop, name="maintenance", daemon=True)
+        self._thread = SupervisedThread(self._loop, "maintenance", self._stop.is_set)
 
     def start(self) -> None:
         """Start the thread; the first round runs after a quarter of a lease."""

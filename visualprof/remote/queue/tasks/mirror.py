@@ -32,6 +32,7 @@ from visualprof.remote.queue.store.s3 import Bucket, touch_access_time
 from visualprof.remote.queue.store.tables import artefacts, blobs, jobs, tasks
 from visualprof.remote.queue.tasks.bucket_runs import MARKER_FILE, BucketRun, RunFile, runs_of_job
 from visualprof.remote.queue.tasks.logs import LOG_FILE
+from visualprof.supervised_thread import SupervisedThread
 
 _log = logging.getLogger(__name__)
 
@@ -89,13 +90,13 @@ class Mirror:
         self._lock, self._sync_lock, self._folder_lock = threading.RLock(), threading.Lock(), threading.Lock()
         self._queue = SimpleQueue[tuple[str, Future[None]] | None]()
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._loop, name="mirror", daemon=True)
+        self._thread = SupervisedThread(self._loop, "mirror", self._stop.is_set)
 
     def start(self) -> None:
         """Start to follow the database and to download files."""
         self._thread.start()
         for _ in range(_DOWNLOAD_THREADS):
-            threading.Thread(target=self._download_loop, name="fetch", daemon=True).start()
+            SupervisedThread(self._download_loop, "fetch", self._stop.is_set).start()
 
     def close(self) -> None:
         """Stop the threads; a bucket that does not answer does not delay this."""

@@ -14,6 +14,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from visualprof.remote.queue.store.database import Database
 from visualprof.remote.queue.tasks.notifier import RECHECK_INTERVAL_S, Notifier
+from visualprof.supervised_thread import SupervisedThread
 
 _log = logging.getLogger(__name__)
 
@@ -42,7 +43,7 @@ class PgNotifyBridge:
         self._wake_receiver, self._wake_sender = socket.socketpair()
         self._wake_sender.setblocking(False)
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._loop, name="notify_bridge", daemon=True)
+        self._thread = SupervisedThread(self._loop, "notify_bridge", self._stop.is_set)
 
     def start(self) -> None:
         """Start the thread, which connects to the database."""
