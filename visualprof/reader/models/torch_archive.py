@@ -109,8 +109,8 @@ def rejection_reason(name: str, head: bytes) -> FormatError | None:
         if name.lower().endswith(".tm"):
             hint = msg(
                 "models.dump_traced_module_mge",
-                "load it with MegEngine and dump a traced function: `function.dump('model.mge', keep_opr_name=True)`, or "
-                "call visualprof.capture.add_graph",
+                "load it with MegEngine and dump a traced function: `function.dump('model.mge', keep_opr_name=True)`, "
+                "or call visualprof.capture.add_graph",
             )
         return FormatError(
             msg(

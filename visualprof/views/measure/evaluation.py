@@ -119,7 +119,8 @@ VerdictEvidence = Annotated[
     Mapping[str, int | float | str | None],
     kinds_by_key(
         pressure_ratio="ratio", involuntary_switches_per_s="count", spread_ratio="ratio", least_p50_ns="ns",
-        most_p50_ns="ns", mean_spread_ratio="ratio", p99_spread_ratio="ratio", samples_per_s="count", best_samples_per_s="count", best_batch="count", first_ns="ns",
+        most_p50_ns="ns", mean_spread_ratio="ratio", p99_spread_ratio="ratio",
+        samples_per_s="count", best_samples_per_s="count", best_batch="count", first_ns="ns",
         p50_ns="ns", n="count", needed_n="count", percentile="count", chance_ratio="ratio", cpu="name", day="word",
     ),
 ]  # fmt: skip
