@@ -29,6 +29,7 @@ from visualprof.remote.child.advice.worker import Worker, serve
 from visualprof.remote.child.case import steps
 from visualprof.remote.child.failures import to_failure
 from visualprof.remote.child.host import peak_rss_bytes, reset_peak_rss
+from visualprof.remote.child.inputs import SweepPoint
 from visualprof.remote.child.load import Loader
 from visualprof.remote.child.measure import measure_point, pack_samples, point_row
 from visualprof.remote.child.search.stage import search
@@ -86,7 +87,13 @@ def _run_stage(task: TaskFile, events: EventLog, stage: str) -> None:
 
 
 def _measure(task: TaskFile, events: EventLog, repeat: int) -> None:
-    """Measure every point once. Odd repeats start with the last point."""
+    """Measure every point once. Odd repeats start with the last point.
+
+    A point that fails becomes a warning, because the others stay valid.
+
+    Raises:
+        TaskFailure: All points failed.
+    """
     request, spec = task.lease.request, task.lease.spec
     runtime = task_backend(task)
     events.emit("phase", phase="preparing")
@@ -101,17 +108,22 @@ def _measure(task: TaskFile, events: EventLog, repeat: int) -> None:
     load_ns = time.perf_counter_ns() - start
     pinned = {"cpus": ", ".join(map(str, task.cpus))} if task.cpus else {}
     events.emit("effective", effective={**session.effective(), **pinned}, version=runtime.version())
+    failures: list[TaskFailure] = []
     with (
         (task.out / "latencies.bin").open("ab" if repeat else "wb") as latencies,
         (task.out / "points.jsonl").open("a" if repeat else "w", encoding="utf-8") as lines,
     ):
         for done, point in enumerate(points):
             events.emit("phase", phase="measuring", batch=point.batch)
-            if done:
-                feeds = feeds_of(point)
-            reset_peak_rss()
-            load = Loader(session, feeds, request.measure, point.samples)
-            measured = measure_point(session, feeds, request.measure, loop=load.run)
+            try:
+                feeds = feeds_of(point) if done else feeds
+                reset_peak_rss()
+                load = Loader(session, feeds, request.measure, point.samples)
+                measured = measure_point(session, feeds, request.measure, loop=load.run)
+            except Exception as error:  # noqa: BLE001 - runtimes raise anything
+                traceback.print_exc()
+                failures.append(_name_size(to_failure(error), request, point))
+                continue
             line = point_row(point, measured, load_ns, peak_rss_bytes(), latencies.tell()) | load.load_fields()
             latencies.write(pack_samples(measured.timed.samples))
             latencies.flush()
@@ -120,6 +132,18 @@ def _measure(task: TaskFile, events: EventLog, repeat: int) -> None:
             events.emit("point", point=line)
             events.emit("progress", done=done + 1, total=len(points))
     session.close()
+    if len(failures) == len(points):
+        raise failures[0]
+    for failure in failures:
+        events.emit("warning", text=msg("child.size_not_measured", f"not measured: {failure.error}"))
+
+
+def _name_size(failure: TaskFailure, request: Request, point: SweepPoint) -> TaskFailure:
+    """Return a failure whose error names the size that was measured."""
+    if not request.sweep.dim:
+        return failure
+    error = msg("child.size_failed", f"{request.sweep.dim}={point.batch}: {failure.error}")
+    return TaskFailure(failure.reason, error, failure.hint)
 
 
 def _profile(task: TaskFile, events: EventLog, name: str) -> None:

@@ -33,6 +33,7 @@ from visualprof.remote.protocol import Phase, Reason, TaskFailure
 
 POLL_S = 0.1
 MAX_PROFILES = 50
+MAX_WARNINGS, MAX_WARNING_CHARACTERS = 100, 2000  # of a child
 ABANDON_GRACE_S = 1.0  # when the agent must stop at once
 PHASES: tuple[str, ...] = get_args(Phase)
 REASONS: tuple[str, ...] = get_args(Reason)
@@ -332,6 +333,10 @@ class StageRunner:
             case "profile" if len(progress.profiles) < MAX_PROFILES:
                 times = {"begin_ns": self._began_ns, "end_ns": time.time_ns()}
                 progress.profiles.append({**event, **times, "error": None, "pid": self._pid})
+            case "warning":
+                text = text_field(event, "text", MAX_WARNING_CHARACTERS)
+                if text and text not in progress.warnings and len(progress.warnings) < MAX_WARNINGS:
+                    progress.warnings.append(text)
             case "failed":
                 self._failed = _parse_failure(event)
             case "done":
