@@ -36,11 +36,11 @@ def test_a_size_that_fails_does_not_lose_the_others(tmp_path: Path, sizes: list[
     assert ran.status == 0, ran.stderr
     assert [point["batch"] for point in ran.points] == [2]
     texts = [event["text"] for event in ran.told("warning")]
-    assert [text.split(":")[1].strip() for text in texts] == [f"batch={size}" for size in sizes if size != 2]
+    assert [text.split(":")[1].strip() for text in texts] == [f"at batch={size}" for size in sizes if size != 2]
     assert all(text.startswith("not measured: ") for text in texts)
 
 
 def test_if_every_size_fails_the_error_names_the_first(tmp_path: Path) -> None:
     failed = job(tmp_path, [3, 5]).run().failed
-    assert failed["error"].startswith("batch=3: ")
+    assert failed["error"].startswith("at batch=3: ")
     assert failed["reason"] == "model_error"

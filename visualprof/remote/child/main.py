@@ -142,7 +142,7 @@ def _name_size(failure: TaskFailure, request: Request, point: SweepPoint) -> Tas
     """Return a failure whose error names the size that was measured."""
     if not request.sweep.dim:
         return failure
-    error = msg("child.size_failed", f"{request.sweep.dim}={point.batch}: {failure.error}")
+    error = msg("child.size_failed", f"at {request.sweep.dim}={point.batch}: {failure.error}")
     return TaskFailure(failure.reason, error, failure.hint)
 
 
