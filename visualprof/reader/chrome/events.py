@@ -12,6 +12,7 @@ import numpy as np
 
 from visualprof.messages import msg
 from visualprof.reader.chrome.document import NO_INT, Document, Kind
+from visualprof.reader.chrome.lanes import DocumentLanes
 from visualprof.reader.chrome.tracks import Tracks, add_tracks
 from visualprof.reader.chrome.values import Json, capture_meta
 from visualprof.reader.trace import Category, Device, Ids, Ints, Rows, TrackKind, Values
@@ -26,12 +27,13 @@ def add_events(
     builder: TraceBuilder,
     rows: Ints,
     category: Ids,
-    track_kind: Callable[[Kind], TrackKind],
+    track_kind: Callable[[Kind], TrackKind | None],
     *,
     ts: Ints | None = None,
     dur: Ints | None = None,
     name: Callable[[Kind], str] = lambda kind: kind.name,
-    thread_devices: Ints | None = None,
+    lanes: DocumentLanes | None = None,
+    corr: Ints | None = None,
 ) -> Tracks:
     """Add rows of the document as events on their tracks. Rows without a start time are dropped, with a warning.
 
@@ -40,11 +42,12 @@ def add_events(
         builder: Gets tracks and events.
         rows: Rows of the document, in any order.
         category: Category of every row of the document.
-        track_kind: Returns the kind of track for a kind of event.
+        track_kind: Returns the kind of track for a kind of event; `None` if its lane decides.
         ts: Start of every row in ns, if not the document's own.
         dur: Duration of every row in ns, if not the document's own.
         name: Returns the name for a kind of event.
-        thread_devices: As in `add_tracks`.
+        lanes: The lanes of devices.
+        corr: Correlation id of every row, 0 for none, if not the argument `correlation`.
     """
     ts, dur = doc.ts if ts is None else ts, doc.dur if dur is None else dur
     start = ts[rows]
@@ -57,8 +60,12 @@ def add_events(
             )
         )
         rows, start = rows[timed], start[timed]
-    tracks = add_tracks(doc, builder, rows, track_kind, thread_devices)
+    tracks = add_tracks(doc, builder, rows, track_kind, lanes)
     track = tracks.lookup(rows)
+    if corr is None and "correlation" in doc.args:
+        corr_of_rows = doc.arg_at("correlation", rows, 0)
+    else:
+        corr_of_rows = None if corr is None else corr[rows]
     lasting, kind = dur[rows], doc.kind[rows]
     lasting[(lasting < 0) & np.array([k.ph == "X" for k in doc.kinds], bool)[kind]] = UNKNOWN_DURATION
     builder.events(
@@ -68,7 +75,7 @@ def add_events(
         category=category[rows],
         track=track,
         row=rows,
-        corr=doc.arg_at("correlation", rows, 0) if "correlation" in doc.args else None,
+        corr=corr_of_rows,
     )
     return tracks
 

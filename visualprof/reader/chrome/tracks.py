@@ -8,6 +8,7 @@ import msgspec
 import numpy as np
 
 from visualprof.reader.chrome.document import NO_INT, Document, Kind
+from visualprof.reader.chrome.lanes import DocumentLanes
 from visualprof.reader.chrome.values import natural
 from visualprof.reader.trace import Ids, Ints, LinkKind, Rows, TrackKind
 from visualprof.reader.trace.builder import TraceBuilder
@@ -15,6 +16,7 @@ from visualprof.reader.trace.matching import number_processes
 from visualprof.reader.trace.pairing import pair_marks
 
 STREAM_DIGITS = str.maketrans("", "", "stream ()")
+MAX_DEVICE = 63  # larger process numbers are not those of a device
 FLOW_PHASES = ("s", "t", "f")
 
 
@@ -40,28 +42,32 @@ def add_tracks(
     doc: Document,
     builder: TraceBuilder,
     rows: Ints,
-    track_kind: Callable[[Kind], TrackKind],
-    thread_devices: Ints | None = None,
+    track_kind: Callable[[Kind], TrackKind | None],
+    lanes: DocumentLanes | None = None,
 ) -> Tracks:
     """Add one track per (process, thread, kind of track) with events, named by the file's metadata.
 
-    Devices and streams are numbered by the arguments `device` and `stream` if these are numbers, else by pid and tid.
+    Devices and streams are numbered by the arguments `device` and `stream` if these are numbers, else by the names of
+    the lane, else by pid and tid.
 
     Args:
         doc: The file's events.
         builder: Gets the tracks.
         rows: Rows of the document that are events.
-        track_kind: Returns the kind of track for a kind of event.
-        thread_devices: Device number of every thread. A thread with a number >= 0 is a stream, whatever its events.
+        track_kind: Returns the kind of track for a kind of event; `None` if its lane decides.
+        lanes: The lanes of devices.
     """
-    kinds = np.array([track_kind(kind) for kind in doc.kinds], np.int32)
-    on_device = None if thread_devices is None else thread_devices >= 0
+    by_event = [track_kind(kind) for kind in doc.kinds]
+    kinds = np.array([TrackKind.THREAD if kind is None else kind for kind in by_event], np.int32)
+    is_open = np.array([kind is None for kind in by_event], bool)
+    lane_kind = None if lanes is None or not (lanes.kind >= 0).any() else lanes.kind
 
     def keys(rows: Rows | slice) -> Ids:
         thread = doc.thread[rows]
         key = kinds[doc.kind[rows]]
-        if on_device is not None:
-            key[on_device[thread]] = TrackKind.STREAM
+        if lane_kind is not None:
+            by_lane = lane_kind[thread]
+            key = np.where(is_open[doc.kind[rows]] & (by_lane >= 0), by_lane, key)
         key += thread * np.int32(len(TrackKind))
         return key
 
@@ -76,15 +82,18 @@ def add_tracks(
         thread, kind = k // len(TrackKind), TrackKind(k % len(TrackKind))
         pid, tid = doc.threads[thread]
         is_device_track = kind is not TrackKind.THREAD
-        device = devices.get(k, _parse_small_number(pid)) if thread_devices is None else int(thread_devices[thread])
+        device, stream = _parse_small_number(pid), _parse_small_number(tid.translate(STREAM_DIGITS))
+        if lanes is not None and lanes.kind[thread] >= 0:
+            device = int(lanes.device[thread]) if lanes.device[thread] >= 0 else device * (device <= MAX_DEVICE)
+            stream = int(lanes.stream[thread]) if lanes.stream[thread] >= 0 else stream
         numbers[k] = of_place[thread, kind] = builder.track(
             kind,
             doc.track_names.thread.get((pid, tid), tid),
             pid,
             tid,
             process=doc.track_names.process.get(pid, ""),
-            device=device if is_device_track else -1,
-            stream=streams.get(k, _parse_small_number(tid.translate(STREAM_DIGITS))) if is_device_track else -1,
+            device=devices.get(k, device) if is_device_track else -1,
+            stream=streams.get(k, stream) if is_device_track else -1,
             order=doc.track_names.order.get((pid, tid), 0),
         )
     return Tracks(of_place, keys, numbers)

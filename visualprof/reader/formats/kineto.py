@@ -6,6 +6,8 @@ Supports the schema of torch 1.8 (`Operator`, `Kernel`) and that of 1.9 and late
 from __future__ import annotations
 
 import re
+from collections import Counter
+from functools import partial
 from typing import Any, cast
 
 import msgspec
@@ -23,13 +25,15 @@ from visualprof.reader.chrome.events import (
     describe,
     parse_device,
 )
+from visualprof.reader.chrome.lanes import DocumentLanes, find_lanes, lane_categories
 from visualprof.reader.chrome.tracks import add_counters, add_flows
 from visualprof.reader.chrome.values import integer, json_list, json_object, json_objects, text
 from visualprof.reader.communication import is_communication_call, is_communication_kernel
+from visualprof.reader.lanes import vendor_category, vendor_of_category
 from visualprof.reader.patterns import pattern
 from visualprof.reader.registry import Format
 from visualprof.reader.source import Source
-from visualprof.reader.trace import Category, Device, Ids, Ints, LinkKind, TrackKind
+from visualprof.reader.trace import Category, Device, Ids, Ints, LinkKind, Mask, TrackKind
 from visualprof.reader.trace.builder import TraceBuilder
 from visualprof.reader.trace.process_group import MAX_RANK_RUNS, ProcessGroup, encode_ranks, parse_rank_list
 from visualprof.reader.trace.serving import looks_like_step, outermost_mask, parse_serving_step
@@ -109,15 +113,17 @@ _TRACE_NAMES = {
 DATALOADER = ("enumerate(DataLoader)#", "enumerate(DataPipe)#")
 OPTIMIZER = pattern(r"^Optimizer\.(step|zero_grad)#")
 DEVICE_CATEGORIES = {
-    "kernel": Category.KERNEL, "gpu_memcpy": Category.MEMCPY, "gpu_memset": Category.MEMSET,
-    "memcpy": Category.MEMCPY, "memset": Category.MEMSET, "cuda_sync": Category.SYNC,
-    "mtia_ccp_events": Category.KERNEL, "gpu_user_annotation": Category.ANNOTATION,
-    "concurrent_kernel": Category.KERNEL, "mtia_insight": Category.OTHER,
+    "mtia_ccp_events": Category.KERNEL, "concurrent_kernel": Category.KERNEL, "collective_comm": Category.COMM,
+    "mtia_insight": Category.OTHER, "cuda_profiler_range": Category.OTHER, "musa_profiler_range": Category.OTHER,
 }  # fmt: skip
+HOST_CATEGORIES = {
+    "operator", "cpu_op", "user_annotation", "python_function", "overhead", "trace", "cpu_instant_event", "enqueue",
+    "dequeue",
+}  # fmt: skip
+CANN_CALL = pattern(r"^(?:AscendCL|Node|Model|Hccl|Communication|Runtime)@")
+# Categories of arrows to device work, for files without correlation ids: from calls, then from operators
+LAUNCH_ARROWS = (r"HostToDevice", r"ac2g$", r"async_(?:npu|gpu|mlu|xpu|musa|gcu|hpu)$")
 MTIA_CATEGORIES = {"dma_request": Category.MEMCPY, "event_wait": Category.SYNC, "event_record": Category.SYNC}
-DEVICE_TYPE_BY_CATEGORY = {
-    "mtia_ccp_events": "mtia", "mtia_runtime": "mtia", "xpu_runtime": "xpu", "privateuse1_runtime": "privateuse1",
-}  # fmt: skip
 
 
 def sniff(head: bytes) -> bool:
@@ -135,9 +141,13 @@ def read(source: Source, builder: TraceBuilder) -> None:
     """Read a file. Times are in microseconds, relative to `baseTimeNanoseconds` if present."""
     doc = read_document(source, Args, ARGUMENTS_BY_CATEGORY)
     category = doc.map_kinds(_category)
+    is_open = np.array([_is_open(kind) for kind in doc.kinds], bool)
+    lanes = find_lanes(doc, is_open)
+    lane_categories(doc, lanes, category, is_open)
+    _warn_of_categories(doc, builder, lanes, is_open)
     if not (category == Category.STEP).any():
         _mark_serving_steps(doc, builder, category)
-    tracks = add_events(doc, builder, np.flatnonzero(category >= 0), category, _track_kind)
+    tracks = add_events(doc, builder, np.flatnonzero(category >= 0), category, _track_kind, lanes=lanes)
     add_args(doc, builder, _COPIED_ARGUMENTS, trace_names=_TRACE_NAMES)
     add_args(doc, builder, _COLLECTIVE_ARGUMENTS, convert=_unquote)
     devices = tuple(parse_device(properties) for properties in json_objects(doc.head.get("deviceProperties")))
@@ -145,8 +155,10 @@ def read(source: Source, builder: TraceBuilder) -> None:
     add_allocs(doc, builder, lambda rows: _memory_device(doc, rows), doc.ts)
     add_counters(doc, builder)
     add_flows(doc, builder, tracks, _flow_kind, same_process=True)
+    for arrow in LAUNCH_ARROWS if not len(doc.arg("correlation")[0]) else ():  # the last arrow to an event wins
+        add_flows(doc, builder, tracks, partial(_launch_kind, arrow))
     add_steps(doc, builder, tracks, category, _step_label)
-    _describe(doc, builder, devices)
+    _describe(doc, builder, devices, lanes)
 
 
 def _category(kind: Kind) -> int:
@@ -160,16 +172,43 @@ def _category(kind: Kind) -> int:
         return _host_category(kind.name, Category.ANNOTATION if cat == "user_annotation" else Category.OP)
     if cat == "python_function":
         return Category.MODULE if kind.name.startswith("nn.Module: ") else Category.PYTHON
-    if cat in DEVICE_CATEGORIES:
-        category = (
-            MTIA_CATEGORIES.get(kind.name, DEVICE_CATEGORIES[cat])
-            if cat == "mtia_ccp_events"
-            else DEVICE_CATEGORIES[cat]
-        )
+    category = _device_category(cat)
+    if category is not None:
+        if cat == "mtia_ccp_events":
+            category = MTIA_CATEGORIES.get(kind.name, category)
         return Category.COMM if category == Category.KERNEL and is_communication_kernel(kind.name) else category
-    if cat.endswith(("runtime", "driver")):
+    if cat.endswith(("runtime", "driver")) or (not cat and CANN_CALL.match(kind.name)):
         return Category.RUNTIME
     return {"overhead": Category.OVERHEAD, "trace": Category.SESSION}.get(cat, Category.OTHER)
+
+
+def _device_category(cat: str) -> Category | None:
+    """Return the category of device events with this category text in lower case, `None` for other texts."""
+    category = DEVICE_CATEGORIES.get(cat)
+    return vendor_category(cat) if category is None else category
+
+
+def _is_open(kind: Kind) -> bool:
+    """Return whether the lane of an event decides what it is: its category does not."""
+    cat = kind.cat.lower()
+    is_known = cat in HOST_CATEGORIES or cat.endswith(("runtime", "driver")) or _device_category(cat) is not None
+    return kind.ph in ("X", "i", "I") and not is_known and kind.name != "[memory]" and not CANN_CALL.match(kind.name)
+
+
+def _warn_of_categories(doc: Document, builder: TraceBuilder, lanes: DocumentLanes, is_open: Mask) -> None:
+    """Warn of device events with categories that are not known."""
+    rows = np.flatnonzero(is_open.take(doc.kind) & lanes.of_rows(doc, TrackKind.STREAM))
+    counts = Counter[str]()
+    for kind, count in zip(doc.kinds, np.bincount(doc.kind[rows], minlength=len(doc.kinds)).tolist(), strict=True):
+        if count and kind.cat:
+            counts[kind.cat] += count
+    for cat, count in counts.items():
+        builder.warn(
+            msg(
+                "formats.device_events_unknown_category",
+                f"{count:,} device events have the unknown category {cat[:120]!r}: they were classified by their names",
+            )
+        )
 
 
 def _host_category(name: str, default: Category) -> Category:
@@ -210,10 +249,17 @@ def _mark_serving_steps(doc: Document, builder: TraceBuilder, category: Ids) -> 
     category[rows[outermost_mask(doc.ts[rows], doc.dur[rows], doc.thread[rows])]] = Category.STEP
 
 
-def _track_kind(kind: Kind) -> TrackKind:
-    if kind.cat == "gpu_user_annotation":
+def _track_kind(kind: Kind) -> TrackKind | None:
+    if _is_open(kind):
+        return None
+    category = _device_category(kind.cat.lower())
+    if category == Category.ANNOTATION:
         return TrackKind.GPU_ANNOTATION
-    return TrackKind.STREAM if kind.cat.lower() in DEVICE_CATEGORIES else TrackKind.THREAD
+    return TrackKind.THREAD if category is None else TrackKind.STREAM
+
+
+def _launch_kind(arrow: str, kind: Kind) -> LinkKind | None:
+    return LinkKind.LAUNCH if re.match(arrow, kind.cat) else None
 
 
 def _flow_kind(kind: Kind) -> LinkKind | None:
@@ -225,7 +271,7 @@ def _memory_device(doc: Document, rows: Ints) -> Ints:
     return np.where(doc.arg_at("device_type", rows, 0) == 0, -1, doc.arg_at("device_id", rows, 0))
 
 
-def _describe(doc: Document, builder: TraceBuilder, devices: tuple[Device, ...]) -> None:
+def _describe(doc: Document, builder: TraceBuilder, devices: tuple[Device, ...], lanes: DocumentLanes) -> None:
     head = doc.head
     distributed = json_object(head.get("distributedInfo"))
     base = head.get("baseTimeNanoseconds")
@@ -239,7 +285,7 @@ def _describe(doc: Document, builder: TraceBuilder, devices: tuple[Device, ...])
         rank=_parse_integer(distributed.get("rank"), -1),
         world_size=_parse_integer(distributed.get("world_size"), -1),
         devices=devices,
-        device_type=_device_type(doc.kinds),
+        device_type=_device_type(doc.kinds, lanes),
         clock_origin_ns=base if isinstance(base, int) and not epoch else 0 if epoch else -1,
         groups=_groups(distributed.get("pg_config")),
         properties={k: str(distributed[k]) for k in ("backend", "nccl_version") if k in distributed},
@@ -275,14 +321,15 @@ def _unquote(value: str) -> str:
     return value[1:-1] if len(value) > 1 and value[0] == value[-1] == '"' else value
 
 
-def _device_type(kinds: list[Kind]) -> str:
+def _device_type(kinds: list[Kind], lanes: DocumentLanes) -> str:
     cats = {k.cat.lower() for k in kinds}
     if any(k.name.startswith("hip") for k in kinds if k.cat.lower().endswith(("runtime", "driver"))):
         return "hip"
-    for cat, device in DEVICE_TYPE_BY_CATEGORY.items():
-        if cat in cats:
-            return device
-    return "cuda" if cats & set(DEVICE_CATEGORIES) or cats & {"cuda_runtime", "runtime", "cuda_driver"} else "cpu"
+    vendors = [vendor for cat in sorted(cats) if (vendor := vendor_of_category(cat))]
+    if vendors or lanes.device_type:
+        return vendors[0] if vendors else lanes.device_type
+    on_device = any(map(_device_category, cats)) or (lanes.kind == TrackKind.STREAM).any()
+    return "cuda" if on_device or cats & {"cuda_runtime", "runtime", "cuda_driver"} else "cpu"
 
 
 def _parse_integer(value: Any, default: int) -> int:

@@ -11,6 +11,7 @@ from visualprof.messages import msg
 from visualprof.reader.chrome.decode import read_document
 from visualprof.reader.chrome.document import NO_INT, NO_TEXT, Args, Document, Kind, Text
 from visualprof.reader.chrome.events import add_events, describe, text_ids
+from visualprof.reader.chrome.lanes import DocumentLanes
 from visualprof.reader.chrome.tracks import add_counters, add_flows, pair_begin_end
 from visualprof.reader.chrome.values import json_object
 from visualprof.reader.communication import is_communication_kernel, is_communication_operator
@@ -129,10 +130,13 @@ def read(source: Source, builder: TraceBuilder) -> None:
     lanes = doc.track_names.thread
     devices = _devices(doc, rows)
     number = {name: i for i, name in enumerate(devices)}
-    thread_devices = np.array([number.get(lanes.get(thread, ""), -1) for thread in doc.threads], np.int64)
-    tracks = add_events(
-        doc, builder, rows, category, lambda _: TrackKind.THREAD, dur=dur, thread_devices=thread_devices
+    device = np.array([number.get(lanes.get(thread, ""), -1) for thread in doc.threads], np.int64)
+    device_lanes = DocumentLanes(
+        kind=np.where(device >= 0, TrackKind.STREAM, -1).astype(np.int32),
+        device=device,
+        stream=np.full(len(device), -1),
     )
+    tracks = add_events(doc, builder, rows, category, lambda _: None, dur=dur, lanes=device_lanes)
     start_of = np.arange(len(doc.kind))
     start_of[end] = begin  # the arguments are on the end mark
     for name in ("op_type", "name", "shape", "dtype", "call_stack"):

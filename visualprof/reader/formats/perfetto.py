@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import contextlib
 import re
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
 from visualprof.messages import msg
 from visualprof.reader import perfetto
-from visualprof.reader.communication import is_communication_kernel
 from visualprof.reader.fields import Fields, parse_fields, parse_leading_fields
+from visualprof.reader.lanes import Lane, device_category, device_lane
 from visualprof.reader.patterns import pattern
 from visualprof.reader.perfetto import Interned, Packets
 from visualprof.reader.protobuf import Message, ProtobufError
@@ -43,8 +44,6 @@ _CATEGORY_PATTERNS = (
     (pattern(r"marker|roctx|nvtx", re.IGNORECASE), Category.ANNOTATION),
 )
 _DEVICE_CATEGORIES = (Category.KERNEL, Category.MEMCPY)
-_COPY, _FILL = pattern(r"^__amd_rocclr_copyBuffer"), pattern(r"^__amd_rocclr_fillBuffer")
-_AGENT = pattern(r"AGENT \[(\d{1,4})\]")
 
 
 def start(head: bytes) -> bool:
@@ -124,7 +123,7 @@ class _EventReader:
         self._fields, self._packet = packets.submessages(perfetto.EVENT)
         self.events = len(self._packet)
         self._unpaired = 0
-        self._has_amd_agents = False
+        self._device_type = ""
 
     def add(self) -> None:
         """Add everything."""
@@ -133,14 +132,17 @@ class _EventReader:
         category_of_event = self._categories_by_text()
         uuid = self._uuids()
         keys, track = np.unique(uuid, return_inverse=True)
+        lanes = self._lanes(keys.tolist())
+        kind_of_lane = np.array([-1 if lane is None else lane.kind for lane in lanes], np.int64)
         device = np.bincount(track, np.isin(category_of_event, _DEVICE_CATEGORIES), len(keys)) > 0
+        device = (device | (kind_of_lane == TrackKind.STREAM)) & (kind_of_lane != TrackKind.GPU_ANNOTATION)
         counting = np.bincount(track, kind != _COUNTER, len(keys)) == 0
-        tracks = self._add_tracks(keys.tolist(), device.tolist(), counting.tolist())
+        tracks = self._add_tracks(keys.tolist(), lanes, device.tolist(), counting.tolist())
         begin, end = self._pairs(kind, ts, track)
         marks = np.flatnonzero((kind == _INSTANT) & (ts >= 0))
         rows = np.concatenate((begin, marks))
         dur = np.concatenate((np.maximum(ts[end] - ts[begin], 0), np.full(len(marks), -1)))
-        category = self._refine_categories(category_of_event[rows], name[rows])
+        category = self._refine_categories(category_of_event[rows], name[rows], kind_of_lane[track[rows]])
         self._builder.events(
             ts=ts[rows], dur=dur, name=name[rows], category=category, track=tracks[track[rows]], row=rows
         )
@@ -175,11 +177,13 @@ class _EventReader:
                     f"{self._packets.damaged:,} damaged parts of the file were left out",
                 )
             )
+        device_type = (self._device_type or "cuda") if device.any() else "cpu"
         self._builder.describe(
-            framework="hip" if self._has_amd_agents else "perfetto", producer="Perfetto",
-            device_type="hip" if self._has_amd_agents else "cuda" if device.any() else "cpu",
+            framework="hip" if device_type == "hip" else "perfetto",
+            producer="Perfetto",
+            device_type=device_type,
             clock_origin_ns=self._packets.origin_ns,
-        )  # fmt: skip
+        )
 
     def _interned(self, number: int, fields: Fields, packet: Ints) -> Interned:
         """Return interned texts of a field, as string ids of the trace."""
@@ -212,10 +216,19 @@ class _EventReader:
         distinct, id_index = np.unique(ids, return_inverse=True)
         return np.array([_category_of_text(self._texts.text(i)) for i in distinct.tolist()], np.int64)[id_index]
 
-    def _refine_categories(self, meaning: Ints, name: Ints) -> Ints:
-        """Return (n,) categories refined by name: kernels that copy, fill or communicate, and steps."""
-        keys, key_index = np.unique(np.stack([meaning, name], axis=1), axis=0, return_inverse=True)
-        refined = [_refine_category(Category(kind), self._texts.text(text)) for kind, text in keys.tolist()]
+    def _refine_categories(self, meaning: Ints, name: Ints, lane: Ints) -> Ints:
+        """Return (n,) categories refined by name: kernels that copy, fill or communicate, and events of lanes.
+
+        Args:
+            meaning: (n,) categories by the category text of the events.
+            name: (n,) string ids.
+            lane: (n,) kind of track that the names of the lane indicate, -1 unknown.
+        """
+        keys, key_index = np.unique(np.stack([meaning, name, lane], axis=1), axis=0, return_inverse=True)
+        refined = [
+            _refine_category(Category(kind), self._texts.text(text), lane_kind)
+            for kind, text, lane_kind in keys.tolist()
+        ]
         return np.array(refined, np.int64)[key_index.ravel()]
 
     def _uuids(self) -> Ints:
@@ -227,25 +240,42 @@ class _EventReader:
         default[explicit.message] = explicit.value
         return default
 
-    def _add_tracks(self, uuids: list[int], device: list[bool], counting: list[bool]) -> Ints:
+    def _lanes(self, uuids: list[int]) -> list[Lane | None]:
+        """Return (tracks,) lanes of devices by the names of tracks and processes, `None` for other tracks."""
+        lanes: list[Lane | None] = []
+        for uuid in uuids:
+            description = self._with_ancestors(uuid)
+            lanes.append(device_lane(description.process, description.name))
+        return lanes
+
+    def _with_ancestors(self, uuid: int) -> _TrackDescription:
+        """Return the description of a track, with the process and thread of its nearest ancestors that have them."""
+        ancestors = [self._descriptions.get(uuid, _TrackDescription())]
+        while ancestors[-1].parent in self._descriptions and len(ancestors) < _MAX_TRACK_DEPTH:
+            ancestors.append(self._descriptions[ancestors[-1].parent])
+        pid, process, tid = (
+            next((text for ancestor in ancestors if (text := getattr(ancestor, field))), "")
+            for field in ("pid", "process", "tid")
+        )
+        return ancestors[0]._replace(pid=pid, process=process, tid=tid)
+
+    def _add_tracks(self, uuids: list[int], lanes: list[Lane | None], device: list[bool], counting: list[bool]) -> Ints:
         """Add tracks and return (tracks,) their numbers in the trace."""
-        descriptions = self._descriptions()
         numbers: list[int] = []
-        for uuid, on_device, counter in zip(uuids, device, counting, strict=True):
-            ancestors = [descriptions.get(uuid, _TrackDescription())]
-            while ancestors[-1].parent in descriptions and len(ancestors) < _MAX_TRACK_DEPTH:
-                ancestors.append(descriptions[ancestors[-1].parent])
-            name, pid = ancestors[0].name, next((ancestor.pid for ancestor in ancestors if ancestor.pid), "")
-            process = next((ancestor.process for ancestor in ancestors if ancestor.process), "")
-            tid = next((ancestor.tid for ancestor in ancestors if ancestor.tid), "")
-            agent = _AGENT.search(name)
-            self._has_amd_agents |= on_device and agent is not None
+        for uuid, lane, on_device, counter in zip(uuids, lanes, device, counting, strict=True):
+            track = self._with_ancestors(uuid)
+            self._device_type = self._device_type or (lane.device_type if lane else "")
             kind = TrackKind.STREAM if on_device else TrackKind.COUNTER if counter else TrackKind.THREAD
-            stream_fields = {"device": int(agent[1]) if agent else 0, "stream": len(numbers)} if on_device else {}
-            title = name or f"track {uuid}"
-            numbers.append(self._builder.track(kind, title, pid, f"{tid}.{uuid}", process=process, **stream_fields))
+            if not counter and lane and lane.kind is TrackKind.GPU_ANNOTATION:
+                kind = TrackKind.GPU_ANNOTATION
+            number, stream = (max(lane.device, 0), lane.stream) if lane else (0, -1)
+            fields = {"device": number, "stream": stream if stream >= 0 else len(numbers)} if on_device else {}
+            title = track.name or f"track {uuid}"
+            tid = f"{track.tid}.{uuid}"
+            numbers.append(self._builder.track(kind, title, track.pid, tid, process=track.process, **fields))
         return np.array(numbers, np.int64)
 
+    @cached_property
     def _descriptions(self) -> dict[int, _TrackDescription]:
         """Return descriptions of tracks by number; the last one wins."""
         matches = self._packets.fields.with_number(perfetto.DESCRIPTOR, texts=True)
@@ -317,14 +347,12 @@ def _category_of_text(category: str) -> Category:
     )
 
 
-def _refine_category(category: Category, name: str) -> Category:
-    if category != Category.KERNEL:
-        return category
-    if _COPY.match(name):
-        return Category.MEMCPY
-    if _FILL.match(name):
-        return Category.MEMSET
-    return Category.COMM if is_communication_kernel(name) else Category.KERNEL
+def _refine_category(category: Category, name: str, lane: int) -> Category:
+    """Return the category of an event by its name; `lane` is the kind of track by the lane's names, -1 unknown."""
+    if lane == TrackKind.GPU_ANNOTATION:
+        return Category.ANNOTATION
+    is_on_lane = lane == TrackKind.STREAM and category not in (*_DEVICE_CATEGORIES, Category.COMM)
+    return device_category(name) if category == Category.KERNEL or is_on_lane else category
 
 
 FORMAT = Format("perfetto", "Perfetto", 32, sniff, read, start=start, suffixes=(".pftrace", ".perfetto-trace"))

@@ -13,8 +13,7 @@ import msgspec
 import numpy as np
 
 from visualprof.messages import msg
-from visualprof.reader.communication import is_communication_kernel
-from visualprof.reader.patterns import pattern
+from visualprof.reader.lanes import device_category
 from visualprof.reader.registry import Format
 from visualprof.reader.source import GROWING_HINT, Source
 from visualprof.reader.trace import Category, Device, Ints, TrackKind
@@ -23,8 +22,6 @@ from visualprof.reader.trace.builder import TraceBuilder
 MAX_BYTES = 4 << 30
 MAX_TEXT_CHARS = 2000
 _TOOL_KEY = b'"rocprofiler-sdk-tool"'
-_COPY = pattern(r"^__amd_rocclr_copyBuffer")
-_FILL = pattern(r"^__amd_rocclr_fillBuffer")
 _COPY_NAMES = {"HOST_TO_HOST": "HtoH", "HOST_TO_DEVICE": "HtoD", "DEVICE_TO_HOST": "DtoH", "DEVICE_TO_DEVICE": "DtoD"}
 _GPU_AGENT = 2  # type of an agent
 _MARK_OPERATION = "roctxMark"
@@ -217,7 +214,7 @@ class _ProcessReader:
         unknown = _Symbol(kernel_name=_UNKNOWN_KERNEL)
         symbols = [self._symbols.get(record.dispatch_info.kernel_id, unknown) for record in records]
         names = [(symbol.formatted_kernel_name or symbol.kernel_name)[:MAX_TEXT_CHARS] for symbol in symbols]
-        kinds = {name: _category(name) for name in set(names)}
+        kinds = {name: device_category(name) for name in set(names)}
         tracks = [self._stream(record, record.dispatch_info.agent_id, "") for record in records]
         rows = self._add(records, names, [kinds[name] for name in names], tracks)
         dispatches = [record.dispatch_info for record in records]
@@ -299,14 +296,6 @@ class _ProcessReader:
 
 def _numbers(values: Iterable[int]) -> Ints:
     return np.fromiter(values, np.int64)
-
-
-def _category(name: str) -> Category:
-    if _COPY.match(name):
-        return Category.MEMCPY
-    if _FILL.match(name):
-        return Category.MEMSET
-    return Category.COMM if is_communication_kernel(name) else Category.KERNEL
 
 
 def _copy_name(operation: str) -> str:

@@ -7,15 +7,14 @@ the work.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from visualprof.messages import msg
-from visualprof.reader.communication import is_communication_kernel
 from visualprof.reader.fields import Fields, parse_fields, parse_leading_fields
+from visualprof.reader.lanes import device_category, is_derived_line
 from visualprof.reader.patterns import pattern
 from visualprof.reader.registry import Format
 from visualprof.reader.source import GROWING_HINT, Source
@@ -30,15 +29,8 @@ _PLANE_START = pattern(
     rb"\x12[\x01-\x7f](/host:|/device:|/custom:|Task Env)"  # and a name
 )
 _DEVICE = pattern(r"^/device:(?P<kind>\w+):(?P<id>\d{1,6})")
-_OPERATIONS_LINE, _STEPS_LINE = "XLA Ops", "Steps"
-# Lines that XLA derives from others, without work of their own. Lines of operations are only derived on a GPU.
-_DERIVED_LINES = {
-    _STEPS_LINE, "XLA Modules", "XLA TraceMe", "Framework Name Scope", "Framework Ops", "Source code", "TensorFlow Ops",
-    "TensorFlow Name Scope", "Launch Stats",
-}  # fmt: skip
+_STEPS_LINE = "Steps"
 _CALL = pattern(r"^(cu|hip|cuda)[A-Z]\w+$")
-_COPY = pattern(r"^(memcpy|__amd_rocclr_copybuffer|copy-(start|done)\b)", re.IGNORECASE)
-_FILL = pattern(r"^(memset|__amd_rocclr_fillbuffer)", re.IGNORECASE)
 _PYTHON = pattern(r"^\$(?P<file>\S+):(?P<line>\d+) (?P<name>.+)")
 _DETAIL = pattern(r"(\w+):(\S+)")
 # (prefix of host event names, framework that uses it)
@@ -203,7 +195,7 @@ class _SpaceReader:
         category = np.where(
             kinds[plane.line] == TrackKind.THREAD,
             _map_distinct_texts(plane.name, self._texts, self._host_category),
-            _map_distinct_texts(plane.name, self._texts, _device_category),
+            _map_distinct_texts(plane.name, self._texts, device_category),
         )
         stream = kinds[plane.line] == TrackKind.STREAM
         category[~stream & (kinds[plane.line] != TrackKind.THREAD)] = Category.ANNOTATION
@@ -288,16 +280,7 @@ def _track_kind(line: str, kind: str) -> TrackKind:
     """Return the kind of track of a line; `kind` is that of the device, "" for the host."""
     if not kind:
         return TrackKind.THREAD
-    derived = line in _DERIVED_LINES or (line.startswith(_OPERATIONS_LINE) and kind == "GPU")
-    return TrackKind.GPU_ANNOTATION if derived else TrackKind.STREAM
-
-
-def _device_category(name: str) -> Category:
-    if _COPY.match(name):
-        return Category.MEMCPY
-    if _FILL.match(name):
-        return Category.MEMSET
-    return Category.COMM if is_communication_kernel(name) else Category.KERNEL
+    return TrackKind.GPU_ANNOTATION if is_derived_line(line, kind) else TrackKind.STREAM
 
 
 def _map_distinct_texts(ids: Ints, texts: StringTable, convert: Callable[[str], int]) -> Ints:
