@@ -331,3 +331,58 @@ def test_forward_begins_after_zero_grad_unless_backward_uses_earlier_operators(
         for ph, ts in (("s", source), ("f", target))
     ]
     assert stages(overview(write, events))["forward"] == (1, expected)
+
+
+def chunk(name: str, ts: int, *, sequence: int = -1, autograd: bool = False) -> list[Event]:
+    """Return 100 us of a schedule: a range, an operator that launches a kernel of 50 us, and the kernel.
+
+    The operator is an autograd function, or has a sequence number, or neither.
+    """
+    op = host("cpu_op", "autograd::engine::evaluate_function: MmBackward0" if autograd else "aten::mm", ts + 10, 60)
+    op["args"] = {"Sequence number": sequence} if sequence >= 0 else {}
+    ranged = [host("user_annotation", name, ts, 90)] if name else []
+    return [*ranged, op, launch(ts + 20, ts + 1, 5), kernel(ts + 30, 50, ts + 1)]
+
+
+def schedule(names: str) -> list[Event]:
+    """Return a step in which the passes alternate: forward, backward by hand, autograd, gradients of weights, twice."""
+    forward_name, backward_name, weight_name = names.split() if names else ("", "", "")
+    events = [step(0, 0, 900)]
+    for at, sequence in ((0, 5), (400, 6)):
+        events += chunk(forward_name, at, sequence=sequence) + chunk(backward_name, at + 100, sequence=sequence + 20)
+        events += chunk(backward_name, at + 200, sequence=sequence, autograd=True) + chunk(weight_name, at + 300)
+    return events
+
+
+@pytest.mark.parametrize("names", ["attn(F) attn(B) attn(W)", "F0 B0 W0", "fwd_chunk bwd_chunk wgrad_chunk"])
+def test_ranges_that_name_the_pass_are_the_stages(write: Write, names: str) -> None:
+    result = overview(write, schedule(names))
+    table = result["stages"]["columns"]
+    assert table["name"] == ["forward", "backward", "other"]
+    assert us(table["device_total_ns"]) == [100, 300, 0]
+    assert table["derived"] == [False] * 3
+    assert result["environment"]["stages_unknown"] == []
+
+
+def test_interleaved_passes_without_such_ranges_are_unknown(write: Write) -> None:
+    result = overview(write, schedule(""))
+    assert result["environment"]["stages_unknown"] == ["forward", "backward"]
+    assert result["environment"]["stages_derived"] == []
+    table = result["stages"]["columns"]
+    assert table["name"] == ["forward", "backward", "other"]
+    assert table["device_total_ns"] == table["host_ratio"] == [None] * 3
+    assert result["stage_steps"]["forward_ns"] == result["stage_steps"]["other_ns"] == [None]
+
+
+def test_micro_batches_of_autograd_stay_derived(write: Write) -> None:
+    events = [step(0, 0, 500)]
+    for at, sequence in ((0, 5), (200, 6)):
+        events += chunk("", at, sequence=sequence) + chunk("", at + 100, sequence=sequence, autograd=True)
+    result = overview(write, events)
+    assert result["environment"]["stages_derived"] == ["forward", "backward"]
+    assert us(result["stages"]["columns"]["device_total_ns"]) == [100, 100, 0]
+
+
+def test_reported_interleaved_passes() -> None:
+    result = answer("overview", shared("cases/reports/45-interleaved-forward-backward/trace.json"))
+    assert us(result["stages"]["columns"]["device_total_ns"]) == [200, 600, 0]

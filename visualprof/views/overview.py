@@ -23,7 +23,14 @@ from visualprof.views.measure.intervals import covered_ns, merge, span_length
 from visualprof.views.measure.launch import Launches, launches
 from visualprof.views.measure.pressure import cpu_pressure
 from visualprof.views.measure.stage_events import StageEventColumns, stage_events
-from visualprof.views.measure.stages import STAGES, Stage, device_time_in_ranges, find_stages, stage_times
+from visualprof.views.measure.stages import (
+    STAGES,
+    Stage,
+    device_time_in_ranges,
+    find_stages,
+    stage_times,
+    unknown_stages,
+)
 from visualprof.views.measure.steps import (
     STEP_PARTS,
     CategorySpans,
@@ -120,6 +127,8 @@ class StageColumns(Columns):
 
     Host columns cover the time of the host in the stage, device columns the work launched in it.
 
+    Values are unknown if forward and backward cannot be told apart.
+
     Attributes:
         derived: Whether the stage is derived rather than annotated in the trace.
         host_ratio: Share of the host time in the steps.
@@ -196,6 +205,7 @@ class Environment(msgspec.Struct):
     duration_ns: kinds.Duration
     steps: kinds.Count
     stages_derived: list[str]
+    stages_unknown: list[str]
     process_cpu_ratio: kinds.Ratio | None
     system_cpu_ratio: kinds.Ratio | None
 
@@ -238,7 +248,9 @@ def compute(trace: Trace, params: Params) -> OverviewAnswer:
     devices = device_summaries(trace, windows)
     stages = find_stages(trace)
     shown = windows.select_step(params.step) if params.step else windows
-    by_stage = stage_times(trace, windows, stages, joined)
+    by_stage: dict[str, Column] = {**stage_times(trace, windows, stages, joined)}
+    if unknown := unknown_stages(trace):
+        by_stage |= dict.fromkeys((*unknown, "other"), [None] * len(windows))
     return OverviewAnswer(
         headline=_headline(trace, total[alike], phase),
         steps=StepColumns(
@@ -343,6 +355,9 @@ def _stages(trace: Trace, windows: StepWindows, stages: dict[str, Stage], joined
     if not len(joined.work):
         rest = rest[:0]
     rows.append(_stage_row("other", False, high - low - covered_ns(spans, low, high), rest, host_whole, device_whole))
+    if unknown := unknown_stages(trace):
+        none = dict.fromkeys(rows[0])
+        rows[-1:] = [none | {"name": name, "derived": False} for name in (*unknown, "other")]
     return StageColumns(**{k: [r[k] for r in rows] for k in rows[0]})
 
 
@@ -433,6 +448,7 @@ def _environment(trace: Trace, stages: dict[str, Stage]) -> Environment:
         duration_ns=end - start,
         steps=len(trace.steps),
         stages_derived=[name for name, stage in stages.items() if stage.derived],
+        stages_unknown=list(unknown_stages(trace)),
         process_cpu_ratio=meta.process_cpu_ratio if meta.process_cpu_ratio >= 0 else None,
         system_cpu_ratio=meta.system_cpu_ratio if meta.system_cpu_ratio >= 0 else None,
     )

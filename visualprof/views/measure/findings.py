@@ -17,7 +17,7 @@ from visualprof.views.measure.groups import distinct, group
 from visualprof.views.measure.intervals import covered_ns, intersect, union
 from visualprof.views.measure.launch import Launches, is_kernel, is_operator, launches
 from visualprof.views.measure.serving_steps import ServingSteps, serving_steps
-from visualprof.views.measure.stages import find_stages
+from visualprof.views.measure.stages import find_stages, unknown_stages
 from visualprof.views.measure.steps import (
     StepWindows,
     breakdown,
@@ -105,7 +105,8 @@ class RuleContext:
         """
         steps = serving_steps(self.trace)
         is_annotated = steps is not None and steps.source == "annotations"
-        return steps if is_annotated or "backward" not in find_stages(self.trace) else None
+        stages = {*find_stages(self.trace), *unknown_stages(self.trace)}
+        return steps if is_annotated or "backward" not in stages else None
 
     def applies(self, rule: Rule) -> bool:
         """Return whether the rule applies to this recording; training-only rules do not apply to inference servers."""

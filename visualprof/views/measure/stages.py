@@ -12,7 +12,7 @@ from visualprof.reader.patterns import pattern
 from visualprof.reader.trace import Category, Ids, Ints, LinkKind, Mask, Rows, Trace, TrackKind
 from visualprof.reader.trace.nesting import nearest_ancestor
 from visualprof.views.measure.intervals import containing_set, contains_times, covered_ns, merge, subtract, union
-from visualprof.views.measure.launch import Launches, is_operator, issue_times
+from visualprof.views.measure.launch import Launches, is_operator, issue_times, launches
 from visualprof.views.measure.steps import DISTANT_PAST, StepWindows, step_windows
 from visualprof.views.measure.tensor_core import match_names
 from visualprof.views.measure.trace_cache import cached_on_trace
@@ -29,6 +29,16 @@ STAGE_NAMES = {
     "backward": pattern(r"^\W*(backward( pass)?|bwd)\W*$", re.IGNORECASE),
     "optimizer": pattern(r"^\W*(optimi[sz]er( step)?|optim)\W*$", re.IGNORECASE),
 }
+# Ranges of one piece of work that say its pass: `attn(F)`, `mlp(B)`, `mlp(W)` (gradients of weights), `F0`, `B0`, `W0`
+PASS_MARKS = {
+    "forward": pattern(r"\(F\d*\)\W*$|^F[ _-]?\d+$"),
+    "backward": pattern(r"\((?:B|W|BW)\d*\)\W*$|^(?:B|W|BW)[ _-]?\d+$"),
+}
+PASS_WORDS = {
+    "forward": pattern(r"(?<![A-Za-z])(?:[Ff]orward|FORWARD|[Ff]wd|FWD)(?![a-z])"),
+    "backward": pattern(r"(?<![A-Za-z])(?:[Bb]ackward|BACKWARD|[Bb]wd|BWD|[WwDd]grad|WGRAD|DGRAD)(?![a-z])"),
+}
+MIN_DIFFERENTIATED_SHARE = 0.8  # of a forward pass in operators that a backward goes back to
 STAGE_PRIORITY = ("dataloader", "optimizer", "backward", "forward")  # time in two stages counts for the first one here
 AUTOGRAD_NAMES = pattern(
     r"^autograd::engine::evaluate_function|^torch::autograd::AccumulateGrad$|^(?!aten::)\w*Backward\d*$"
@@ -53,7 +63,6 @@ class Stage(msgspec.Struct, frozen=True):
     derived: bool = False
 
 
-@cached_on_trace
 def find_stages(trace: Trace) -> dict[str, Stage]:
     """Return the stages of the trace, which do not overlap.
 
@@ -61,13 +70,34 @@ def find_stages(trace: Trace) -> dict[str, Stage]:
     forward or backward is not annotated, it is derived from the autograd functions. Source:
     docs/views.md#stages.
     """
-    events = trace.events
+    return _analyze_stages(trace)[0]
+
+
+def unknown_stages(trace: Trace) -> tuple[str, ...]:
+    """Return the passes that the trace has, but that cannot be told apart."""
+    return _analyze_stages(trace)[1]
+
+
+@cached_on_trace
+def _analyze_stages(trace: Trace) -> tuple[dict[str, Stage], tuple[str, ...]]:
+    """Return the stages, and the names of the passes that cannot be told apart."""
     annotated = {
         name: rows for name, category in STAGES.items() if len(rows := _annotated_ranges(trace, name, category))
     }
-    ranges = {name: np.stack((events.ts[rows], events.end[rows]), axis=1) for name, rows in annotated.items()}
-    if not {"forward", "backward"} <= ranges.keys():
-        _derive_passes(trace, step_windows(trace), ranges, annotated.get("optimizer", np.zeros(0, np.int64)))
+    unknown: tuple[str, ...] = ()
+    if not annotated.keys() & PASS_MARKS.keys():
+        annotated |= _named_passes(trace, PASS_MARKS)
+    ranges = _times_of(trace, annotated)
+    if not PASS_MARKS.keys() <= ranges.keys():
+        windows = step_windows(trace)
+        _derive_passes(trace, windows, ranges, annotated.get("optimizer", np.zeros(0, np.int64)))
+        is_unclear = "backward" not in annotated and _may_interleave(trace, windows, ranges)
+        if is_unclear or "backward" not in ranges:
+            annotated |= _named_passes(trace, PASS_WORDS)
+        if is_unclear:
+            unknown = tuple(name for name in PASS_WORDS if name not in annotated)
+        if is_unclear or PASS_WORDS.keys() <= annotated.keys():
+            ranges = _times_of(trace, annotated)
     stages: dict[str, Stage] = {}
     assigned = NO_SPANS
     closure_spans = _closure_spans(ranges)
@@ -76,7 +106,71 @@ def find_stages(trace: Trace) -> dict[str, Stage]:
         spans = subtract(union(start, end), merge(assigned, closure_spans) if name == "optimizer" else assigned)
         stages[name] = Stage(start, end, spans, name not in annotated)
         assigned = merge(assigned, spans)
-    return {name: stages[name] for name in STAGES if name in stages}
+    return {name: stages[name] for name in STAGES if name in stages}, unknown
+
+
+def _times_of(trace: Trace, annotated: Mapping[str, Rows]) -> dict[str, Ints]:
+    """Return the start and end (n, 2) of the ranges of each stage, in ns."""
+    events = trace.events
+    return {name: np.stack((events.ts[rows], events.end[rows]), axis=1) for name, rows in annotated.items()}
+
+
+def _named_passes(trace: Trace, names: Mapping[str, re.Pattern[str]]) -> dict[str, Rows]:
+    """Return the rows of the outermost user ranges whose names say their pass; none unless both passes have some."""
+    events = trace.events
+    is_range = (events.category == Category.ANNOTATION) & trace.track_mask(TrackKind.THREAD) & (events.dur > 0)
+    rows = np.flatnonzero(is_range)
+    passes: dict[str, Rows] = {}
+    for name, name_pattern in names.items():
+        mask = np.zeros(len(events), bool)
+        mask[rows[match_names(trace, events.name[rows], lambda text, p=name_pattern: bool(p.search(text)))]] = True
+        chosen = np.flatnonzero(mask)
+        chosen = chosen[nearest_ancestor(events.parent, mask, events.parent[chosen]) < 0]
+        if len(chosen):
+            passes[name] = chosen[np.argsort(events.ts[chosen], kind="stable")]
+    return passes if len(passes) == len(names) else {}
+
+
+def _may_interleave(trace: Trace, windows: StepWindows, ranges_by_stage: Mapping[str, Ints]) -> bool:
+    """Return whether forward and backward may alternate in a way that the derived passes do not show.
+
+    This is so if an iteration has several backward passes, and if a notable part of the work
+    between them is of operators that no backward goes back to: parts of a backward that is written
+    by hand look like this. It is not known, and assumed not, if the trace does not say what a
+    backward goes back to.
+    """
+    backward, forward = (ranges_by_stage.get(name, NO_SPANS) for name in ("backward", "forward"))
+    boundaries = [ranges_by_stage.get(name, NO_SPANS)[:, 0] for name in ("optimizer", "dataloader")]
+    iteration = np.searchsorted(np.sort(np.concatenate((windows.host_spans[:, 0], *boundaries))), backward[:, 0])
+    if not len(forward) or not len(backward) or np.bincount(iteration).max() < 2:
+        return False
+    events, is_autograd = trace.events, _is_autograd(trace)
+    rows = np.flatnonzero(is_operator(trace) & (events.category == Category.OP) & ~is_autograd).astype(np.int32)
+    rows = rows[nearest_ancestor(events.parent, is_autograd, rows) < 0]
+    sequence = trace.arg("sequence", np.flatnonzero(is_autograd))
+    is_differentiated = np.zeros(len(events), bool)
+    is_differentiated[rows[np.isin(trace.arg("sequence", rows), sequence[sequence >= 0])]] = True
+    is_differentiated[trace.links.src[trace.links.kind == LinkKind.FWDBWD]] = True
+    if not is_differentiated.any():
+        return False
+    launched = launches(trace)
+    forward = forward[np.argsort(forward[:, 0], kind="stable")]
+    is_issued = np.flatnonzero(launched.issuer >= 0)
+    is_issued = is_issued[contains_times(forward, events.ts[launched.issuer[is_issued]])]
+    if len(is_issued):
+        spent, owner = events.dur[launched.work[is_issued]], launched.op[is_issued]
+        is_known = nearest_ancestor(events.parent, is_differentiated, owner) >= 0
+    else:
+        is_row = np.zeros(len(events), bool)
+        is_row[rows] = True
+        top = rows[nearest_ancestor(events.parent, is_row, events.parent[rows]) < 0]
+        top = top[contains_times(forward, events.ts[top])]
+        has_part = np.zeros(len(events) + 1, bool)
+        is_top = np.zeros(len(events), bool)
+        is_top[top] = True
+        has_part[nearest_ancestor(events.parent, is_top, np.flatnonzero(is_differentiated).astype(np.int32))] = True
+        spent, is_known = events.dur[top], has_part[top]
+    return bool(spent[is_known].sum() < MIN_DIFFERENTIATED_SHARE * spent.sum())
 
 
 def _closure_spans(ranges_by_stage: Mapping[str, Ints]) -> Ints:

@@ -2,7 +2,13 @@ import type { Cell, Environment } from "../../api/model";
 import { textOr } from "../../locales";
 
 // Shown elsewhere: in the headline, the tables' headings and their hints.
-const SHOWN_ELSEWHERE = new Set(["device_work", "stages_derived", "process_cpu_ratio", "system_cpu_ratio"]);
+const SHOWN_ELSEWHERE = new Set([
+  "device_work",
+  "stages_derived",
+  "stages_unknown",
+  "process_cpu_ratio",
+  "system_cpu_ratio",
+]);
 
 /** Return facts about the origin of the file. */
 export function environmentFacts(environment: Environment): Record<string, Cell> {
