@@ -47,12 +47,18 @@ def test_kernels_that_use_cuda_cores(kernel: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "operator", ["aten::addmm", "aten::cudnn_convolution", "conv2d dygraph", "Gemm", "ConvolutionForward"]
-)
+    "operator",
+    [
+        "aten::addmm", "aten::cudnn_convolution", "conv2d dygraph", "Gemm", "ConvolutionForward", "MatmulGradNode",
+        "Conv2dGradNodeFinal", "Global_MatmulGradNode", "FusedGemmEpilogueGradNode",
+    ],
+)  # fmt: skip
 def test_operators_with_a_tensor_core_implementation(operator: str) -> None:
     assert can_use_tensor_core(operator)
 
 
-@pytest.mark.parametrize("operator", ["aten::add", "aten::convert_to", "Relu", "aten::_softmax", "BatchNormForward"])
+@pytest.mark.parametrize(
+    "operator", ["aten::add", "aten::convert_to", "Relu", "aten::_softmax", "BatchNormForward", "ReluGradNode"]
+)
 def test_operators_without_a_tensor_core_implementation(operator: str) -> None:
     assert not can_use_tensor_core(operator)

@@ -29,9 +29,10 @@ OPERATOR_NAMES = pattern(
     r"(?:cudnn|miopen|thnn|slow|mkldnn)_conv\w*|conv_depthwise\w*|"
     r"lstm(?:_cell)?|gru(?:_cell)?|rnn_(?:tanh|relu)(?:_cell)?|_cudnn_rnn\w*|"
     r"scaled_dot_product\w*|_flash_attention\w*|_efficient_attention\w*|_scaled_mm|_int_mm|"
-    r"conv2d\w*|conv3d\w*|matmul_v2|mul_grad|matmul\w*|fc|fused_gemm\w*|"
+    r"conv2d\w*|conv3d\w*|matmul_v2|mul_grad|matmul\w*|fc|fused_?gemm\w*|"
     r"MatMul|Gemm|Conv|ConvTranspose|FusedMatMul|FusedGemm|FusedConv|Attention|MultiHeadAttention|"
-    r"Convolution\w*|ConvBias\w*|MatrixMul\w*|BatchedMatrixMul\w*|BatchedMatmul)$"
+    r"Convolution\w*|ConvBias\w*|MatrixMul\w*|BatchedMatrixMul\w*|BatchedMatmul)$",
+    re.IGNORECASE,  # Paddle's gradients: MatmulGradNode, Conv2dGradNodeFinal, Global_MatmulGradNode
 )
 # Suffixes that are not part of an operator's name, as in Paddle's "conv2d dygraph" and "matmul compute".
 NAME_SUFFIX = pattern(r"(?: (?:dygraph|compute)|Grad(?:Node(?:Final)?)?|\[\d+\])+$")
