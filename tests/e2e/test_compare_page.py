@@ -228,7 +228,7 @@ def test_every_page_of_tables_shows_base_new_and_change(
     page = visit(samples, name, language="zh" if name == "memory" else "en", run=run, base=base)
     columns = samples.get("diff", run=run, base=base, **query)["columns"]
     if name == "memory":
-        changed, column = table(page, "显存：变化"), "状态"
+        changed, column = table(page, "内存：变化"), "状态"
         word = {"changed": "有变化", "same": "不变", "added": "新增", "removed": "已移除"}[columns["status"][0]]
     else:
         changed, column, word = table(page, f"{label}: changes"), "Status", columns["status"][0]

@@ -73,7 +73,8 @@ def memory_curve(trace: Trace, device: int) -> MemoryCurve:
     """Return the recorded totals of a device, without events that have none; otherwise sums from its first event on.
 
     If nothing is ever reserved, `reserved` is unknown: files record 0 for memory without a caching
-    allocator.
+    allocator. It is also unknown if less is ever reserved than allocated, which is impossible: Paddle's
+    reserved memory of the host stays at its first value.
     """
     allocs = trace.allocs
     at = np.flatnonzero(allocs.device == device)
@@ -84,9 +85,9 @@ def memory_curve(trace: Trace, device: int) -> MemoryCurve:
         at, recorded = at[is_known], recorded[is_known]
     total = np.cumsum(allocs.bytes[at]) if is_relative else recorded
     reserved = allocs.reserved[at]
-    return MemoryCurve(
-        allocs.ts[at], total, reserved if (reserved > 0).any() else np.full(len(at), -1), at, is_relative
-    )
+    most = int(reserved.max(initial=-1))
+    is_reserved_known = most > 0 and (is_relative or most >= int(total.max(initial=0)))
+    return MemoryCurve(allocs.ts[at], total, reserved if is_reserved_known else np.full(len(at), -1), at, is_relative)
 
 
 def downsample(ts: Ints, value: Ints, points: int = MAX_CURVE_POINTS) -> Ints:

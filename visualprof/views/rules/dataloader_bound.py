@@ -27,7 +27,7 @@ RULE = Rule(
     detect,
     "high",
     {
-        "pytorch": "DataLoader(dataset, num_workers=4, pin_memory=True, persistent_workers=True)",
+        "pytorch": "DataLoader(dataset, num_workers=4, persistent_workers=True)",
         "paddle": "paddle.io.DataLoader(dataset, num_workers=4, persistent_workers=True)",
         "megengine": "megengine.data.DataLoader(dataset, sampler=sampler, num_workers=4)",
     },
