@@ -36,7 +36,9 @@ def test_rows_are_cut_and_the_rest_can_be_had(assistant: Assistant) -> None:
     assistant.write("run/trace.json", kineto(30))
     first = assistant.ask("view", view="operator", run="run", limit=7)
     assert first["tables"]["rows"]["total_rows"] == 30
-    assert first["left_out"][0].startswith("table 'rows' has rows 1 to 7 of 30; more by what the tool takes of limit")
+    assert first["left_out"][0].startswith(
+        "table 'rows' has rows 1 to 7 of 30; get more with arguments that the tool accepts: limit"
+    )
     assert first["evidence"]["rows"]["rows"] == "1 to 7 of 30"
     names = columns(first["tables"]["rows"])["name"]
     while len(names) < 30:
@@ -136,7 +138,7 @@ def test_runs_are_listed_newest_first_with_the_files_of_a_run(assistant: Assista
     assert files["file"] == ["b/rank0.json", "b/rank1.json"]
     assert assistant.refusal("list_runs", run="c") == {
         "error": "there is no run called 'c'",
-        "hint": "list_runs without `run` names them",
+        "hint": "call list_runs without `run` to list all runs",
     }
 
 

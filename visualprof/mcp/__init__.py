@@ -1,1 +1,4 @@
-"""What assistants may ask, over the Model Context Protocol; only `protocol` and `transports` import its package."""
+"""Answer questions about profiles over the Model Context Protocol (MCP), for language models and their users.
+
+Only `protocol` and `transports` import the `mcp` package.
+"""

@@ -1,4 +1,4 @@
-"""The dashboard's own application, in this process and reachable by nobody else: tools ask it as the page does."""
+"""Run the dashboard's application in this process, where only the tools reach it through the API."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _DECODER = msgspec.json.Decoder()
 
 
 class StillReading(VisualprofError):
-    """The file is being read. progress: 0 to 1."""
+    """The error that the file is still being read; `progress` is between 0 and 1."""
 
     def __init__(self, error: str, hint: str, progress: float) -> None:
         super().__init__(error, hint)
@@ -37,9 +37,12 @@ class StillReading(VisualprofError):
 
 
 class Dashboard:
-    """Log directories, looked at from when somebody asks. Nothing but the cache is written.
+    """Log directories, which are opened at the first request. Writes nothing but the cache.
 
-    paths: folders or files; links that lead out of them are not followed. parser: reads files, closed with this.
+    Args:
+        paths: Folders or files. Links that lead outside of them are not followed.
+        cache: Cache of parsed files.
+        parser: Parses files; closed together with the dashboard.
     """
 
     def __init__(self, paths: Sequence[str | Path], cache: Cache, parser: Parser[Summary] | None = None) -> None:
@@ -50,12 +53,14 @@ class Dashboard:
         self._closed = False
 
     def ask(self, path: str, query: Mapping[str, str]) -> dict[str, Any]:
-        """The answer of the API to a question below its root.
+        """Return the API's answer to a request below its root.
 
-        Raises: Waiting. VisualprofError: the API refuses.
+        Raises:
+            StillReading: The file is still being read.
+            VisualprofError: The API answers with an error.
         """
         app = self._open()[1]
-        with app.test_client() as client:  # one a question: it is of one thread
+        with app.test_client() as client:  # a client per request, because a client belongs to one thread
             response = client.get(f"{ROOT}{path}?{urlencode(query, errors='replace')}")
             body: dict[str, Any] = _DECODER.decode(response.data)
         if response.status_code == 200:
@@ -66,11 +71,11 @@ class Dashboard:
         raise VisualprofError(error, hint)
 
     def listing(self) -> Listing:
-        """What the log directories hold."""
+        """Return the contents of the log directories."""
         return self._open()[0].listing()
 
     def close(self) -> None:
-        """End the processes that read files."""
+        """Stop the processes that parse files."""
         with self._opening:
             self._closed = True
             self._resources.close()
@@ -84,7 +89,7 @@ class Dashboard:
             return self._opened
 
     def _look(self) -> tuple[LogDirectory, Flask]:
-        """Look into the folders once before the first answer."""
+        """Open the log directories and scan them once before the first answer."""
         from visualprof.reader.logdir.models import open_model_reader
         from visualprof.server.app import create_app  # half a second of imports
 
@@ -95,6 +100,6 @@ class Dashboard:
         logdir.rescan()
         models = open_model_reader(self._cache)
         self._resources.callback(models.close)
-        # An open queue writes beside its database: that of the log directory is left alone.
+        # An open queue writes files next to its database, so the queue of the log directory is not opened.
         settings = Settings(read_only=True, data=self._cache.folder / "no-queue")
         return logdir, create_app(logdir, settings, reader=models)

@@ -1,4 +1,4 @@
-"""What numbers mean: their units from the kinds, their definitions from the page's texts and the structures' docs."""
+"""Look up what numbers mean: units from column kinds, definitions from the web UI's texts and from docstrings."""
 
 from __future__ import annotations
 
@@ -22,12 +22,15 @@ _UNITS: dict[Kind, str] = {
     "rate": "bytes/s", "flo": "operations", "flop_rate": "operations/s", "joule": "J", "moment": "ns since 1970 UTC",
 }  # fmt: skip
 _BY_ENDING = {"_ns": "ns", "_bytes": "bytes", "_ratio": _UNITS["ratio"], "_per_s": "per second"}
-_SCOPES = {"average_step": "steps", "distributed": "rank_steps"}  # of tables and views whose texts have another name
+_SCOPES = {
+    "average_step": "steps",
+    "distributed": "rank_steps",
+}  # sections of tables and views whose texts have another name
 _FIELD_NAMES = re.compile(r"(?:^|(?<=[.;] ))(\w+(?:, \w+)*): ")
 _FACT = re.compile(r"[{%](\w+)[}%]")
-_OPTIONAL = re.compile(r"\[([^\]]*)\]")  # said where its facts are known
+_OPTIONAL = re.compile(r"\[([^\]]*)\]")  # included only if its facts are known
 
-Definitions = dict[tuple[str, str], str]  # by table, "" being the answer itself, and column
+Definitions = dict[tuple[str, str], str]  # by table ("" is the answer itself) and column
 
 
 @cache
@@ -38,9 +41,14 @@ def texts() -> dict[str, Any]:
 
 
 def explain(scope: str, word: str, facts: Mapping[str, Any]) -> str:
-    """What the page says where an answer has a mere word: a finding, a verdict, a note, why there is no forecast.
+    """Return the web UI's text for an identifier: of a finding, a verdict, a note, or a missing forecast.
 
-    "" of other words. scope: as in `meaning`. facts: what stands beside the word, to fill in.
+    Return "" for other identifiers.
+
+    Args:
+        scope: As for `define`.
+        word: The identifier.
+        facts: Values next to the identifier, which are filled into the text.
     """
     page = texts()
     titled = page["finding"].get(word) or page["verdict"].get(word)
@@ -49,8 +57,8 @@ def explain(scope: str, word: str, facts: Mapping[str, Any]) -> str:
         text = f"{titled['title']}. {titled['text']}"
     else:
         text = notes.get(word) or page["idle"]["obstacle"].get(word) or page["distributed"].get(f"note_{word}") or ""
-    known = {name for name in _FACT.findall(text) if _fact(name, facts) is not None}
-    text = _OPTIONAL.sub(lambda part: part[1] if known.issuperset(_FACT.findall(part[1])) else "", text)
+    known_facts = {name for name in _FACT.findall(text) if _fact(name, facts) is not None}
+    text = _OPTIONAL.sub(lambda part: part[1] if known_facts.issuperset(_FACT.findall(part[1])) else "", text)
     return _FACT.sub(lambda fact: _quantity(fact[1], _fact(fact[1], facts)), text).strip()
 
 
@@ -59,7 +67,7 @@ def _fact(name: str, facts: Mapping[str, Any]) -> Any:
 
 
 def _quantity(name: str, value: Any) -> str:
-    """A number in a sentence."""
+    """Return a number as in a sentence."""
     if not isinstance(value, int | float):
         return "unknown" if value is None else str(value)
     if name.endswith("_ns"):
@@ -70,14 +78,19 @@ def _quantity(name: str, value: Any) -> str:
 
 
 def unit(name: str, kind: Kind | None) -> str:
-    """The unit of a column or value; "" for texts."""
+    """Return the unit of a column or value; "" for texts."""
     return _UNITS.get(kind, "") if kind else next((u for end, u in _BY_ENDING.items() if name.endswith(end)), "")
 
 
 def define(scope: str, table: str, name: str, kind: Kind | None, declared: Definitions) -> str:
-    """What the page says of a column, or else what its declaration says; "" where neither does.
+    """Return the web UI's definition of a column, or the declaration's definition; "" if neither exists.
 
-    scope: the view, or what else answers. kind: None of what is no column of numbers or names.
+    Args:
+        scope: Name of the view or other subject.
+        table: Name of the table.
+        name: Name of the column or value.
+        kind: Kind of the column; `None` if it is not a column of numbers or names.
+        declared: Definitions of the declaration, from `field_definitions`.
     """
     metrics, inner = texts()["metric"], table.rpartition(".")[2]
     scopes = (f"{scope}_{inner}", inner, _SCOPES.get(inner or scope, ""), scope)
@@ -90,19 +103,19 @@ def define(scope: str, table: str, name: str, kind: Kind | None, declared: Defin
 
 @cache
 def field_definitions(kind: Any) -> Definitions:
-    """What the documentation of an answer's structures says of their fields, by the table that they stand in."""
+    """Return the definitions of an answer's fields from the docstrings of its structs, by table and field."""
     return dict(_nested_definitions(kind, "", ()))
 
 
-def _nested_definitions(hint: Any, path: str, within: tuple[Any, ...]) -> Iterator[tuple[tuple[str, str], str]]:
+def _nested_definitions(hint: Any, path: str, parents: tuple[Any, ...]) -> Iterator[tuple[tuple[str, str], str]]:
     if get_origin(hint) is Annotated:
         hint = get_args(hint)[0]
     kind = get_origin(hint) or hint
     if not (isinstance(kind, type) and issubclass(kind, Struct)):
         for inner in get_args(hint):
-            yield from _nested_definitions(inner, path, within)
+            yield from _nested_definitions(inner, path, parents)
         return
-    if kind in within:
+    if kind in parents:
         return
     documented = dict(_documented_fields(kind))
     for name, inner in get_type_hints(kind, include_extras=True).items():
@@ -110,12 +123,12 @@ def _nested_definitions(hint: Any, path: str, within: tuple[Any, ...]) -> Iterat
             yield (path, name), documented[name]
         below = path if isinstance(inner, TypeVar) else f"{path}.{name}".lstrip(".")
         yield from _nested_definitions(
-            _columns_type(hint) if isinstance(inner, TypeVar) else inner, below, (*within, kind)
+            _columns_type(hint) if isinstance(inner, TypeVar) else inner, below, (*parents, kind)
         )
 
 
 def _columns_type(table: Any) -> Any:
-    """The type of a table's columns."""
+    """Return the type of a table's columns."""
     if args := get_args(table):
         return args[0]
     return next(
@@ -127,10 +140,10 @@ def _columns_type(table: Any) -> Any:
 
 
 def _documented_fields(kind: type[Struct]) -> Iterator[tuple[str, str]]:
-    """Field and text of the sentences of a documentation that begin with names of fields, such as `calls: of it`."""
+    """Yield the documented fields of a docstring with their texts, such as `calls: Number of calls`."""
     text = " ".join((inspect.getdoc(kind) or "").replace("Attributes:", "").split())
-    known = set(kind.__struct_fields__)
-    starts = [match for match in _FIELD_NAMES.finditer(text) if known.issuperset(match[1].split(", "))]
+    fields = set(kind.__struct_fields__)
+    starts = [match for match in _FIELD_NAMES.finditer(text) if fields.issuperset(match[1].split(", "))]
     for match, following in zip_longest(starts, starts[1:]):
         for name in match[1].split(", "):
             yield name, text[match.end() : following.start() if following else None].strip()

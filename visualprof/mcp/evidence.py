@@ -1,4 +1,4 @@
-"""Where a number comes from: the page that shows it, the file and rows behind it, the API's address of the same."""
+"""Say where a number comes from: the page that shows it, the file and rows, and the API's address."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from visualprof.server.routes import ROOT
 
 Query = Mapping[str, str]
 
-# Views that stand on the page of another one, as in the page's `state/catalog.ts`.
+# Views that appear on the page of another view, as in the web UI's `state/catalog.ts`.
 PAGES = {
     "findings": "overview", "roofline": "operator", "runtime": "kernel", "sequences": "kernel", "modules": "flame",
     "launch": "idle", "critical": "idle", "whatif": "idle", "ranks": "distributed", "collectives": "distributed",
@@ -21,7 +21,7 @@ PAGES = {
     "serving": "overview", "captured": "kernel", "counters": "kernel", "compiled": "flame", "calls": "operator",
 }  # fmt: skip
 _SPAN_IDS = ("run", "worker", "span")
-_RENAMED = {  # parameters that a page, or a comparison on it, calls otherwise
+_RENAMED = {  # parameters with another name on a page, or in a comparison on it
     ("operator", "operator"): "is.name", ("trace", "text"): "search",
     ("diff", "group"): "diff_group", ("diff", "sort"): "diff_sort", ("diff", "order"): "diff_order",
 }  # fmt: skip
@@ -29,16 +29,16 @@ _API_ONLY = ("limit", "offset", "table", "view", "start_ns", "end_ns")
 
 
 def build_evidence(server: str, path: str, query: Query, listing: Listing, page: str) -> dict[str, Any]:
-    """What stands behind an answer.
+    """Return the sources of an answer.
 
     Args:
-        server: address of a dashboard over the same log directories, "" where none is known.
-        path: of the question, below the API's root.
-        query: of the question.
-        listing: what the log directories hold.
-        page: the page or view that shows it, "" for none.
+        server: Address of a dashboard of the same log directories, "" if unknown.
+        path: Path of the request below the API's root.
+        query: Query of the request.
+        listing: Contents of the log directories.
+        page: The page or view that shows the answer, "" for none.
     """
-    page = query.get("view", page)  # of a comparison
+    page = query.get("view", page)  # a comparison names its view
     side = "diff" if "base" in query else page
     shown = {_RENAMED.get((side, name), name): text for name, text in query.items() if name not in _API_ONLY}
     if page == "trace" and "end_ns" in query:
@@ -53,7 +53,7 @@ def build_evidence(server: str, path: str, query: Query, listing: Listing, page:
 def timeline_link(
     server: str, query: Query, listing: Listing, event: str, start_ns: int = 0, duration_ns: int = 0
 ) -> str:
-    """The timeline with an event selected, in the middle where its time since the first event is known."""
+    """Return a link to the timeline with an event selected, and centered if its time since the first event is known."""
     run = next((run for run in listing.runs if run.id == query.get("run")), None)
     workers = [worker.id for worker in run.workers] if run else []
     place = workers.index(query["worker"]) if query.get("worker") in workers else 0
@@ -65,7 +65,7 @@ def timeline_link(
 
 
 def _files(listing: Listing, query: Query) -> Iterator[tuple[str, str]]:
-    """The recordings that a question is about, by their names below the log directories."""
+    """Yield the recordings that a request refers to, by their names below the log directories."""
     for before, name in (("", "file"), ("base_", "base_file")):
         run = query.get("base" if before else "run")
         with contextlib.suppress(NotFound):

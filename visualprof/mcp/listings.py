@@ -1,4 +1,4 @@
-"""Lists that an assistant chooses from, a row each: runs, the files of one, views."""
+"""List runs, the files of a run, and views, one row each, for language models to choose from."""
 
 from __future__ import annotations
 
@@ -20,15 +20,17 @@ _SPAN_FIELDS = (
 
 
 def runs_listing(body: Json, arguments: Mapping[str, str]) -> Json:
-    """The runs, the newest first, or the files of one.
+    """Return the runs, newest first, or the files of one run.
 
-    Raises: NotFound: there is no such run. BadParameter.
+    Raises:
+        NotFound: There is no such run.
+        BadParameter: The offset is invalid.
     """
     runs: list[Json] = sorted(body["runs"], key=lambda run: -run["modified_ns"])
     if name := arguments.get("run"):
         run = next((run for run in runs if run["id"] == name), None)
         if run is None:
-            raise NotFound(f"there is no run called {name[:200]!r}", "list_runs without `run` names them")
+            raise NotFound(f"there is no run called {name[:200]!r}", "call list_runs without `run` to list all runs")
         return {"files": _table(_files(run), arguments)}
     part = arguments.get("search", "").casefold()
     shown = [_run(run) for run in runs if part in run["id"].casefold()]
@@ -36,9 +38,10 @@ def runs_listing(body: Json, arguments: Mapping[str, str]) -> Json:
 
 
 def views_listing(body: Json, arguments: Mapping[str, str]) -> Json:
-    """What each view tells and takes, or all that is documented of one.
+    """Return summary and parameters of each view, or the full documentation of one view.
 
-    Raises: NotFound: there is no such view.
+    Raises:
+        NotFound: There is no such view.
     """
     if name := arguments.get("view"):
         chosen = view(name)
@@ -46,22 +49,22 @@ def views_listing(body: Json, arguments: Mapping[str, str]) -> Json:
         return {
             "view": name,
             "tells": view_summary(chosen),
-            **{key: inspect.getdoc(it) for key, it in documented.items()},
+            **{key: inspect.getdoc(source) for key, source in documented.items()},
         }
     every = [
         {
-            "view": one["name"],
-            "tells": view_summary(view(one["name"])),
-            "of": one["subject"],
-            "parameters": one["parameters"],
+            "view": entry["name"],
+            "tells": view_summary(view(entry["name"])),
+            "of": entry["subject"],
+            "parameters": entry["parameters"],
         }
-        for one in body["views"]
+        for entry in body["views"]
     ]
     return {"views": _table(every, arguments)}
 
 
 def view_summary(chosen: View) -> str:
-    """What a view tells, in a sentence."""
+    """Return the description of a view."""
     return (sys.modules[chosen.compute.__module__].__doc__ or "").strip()
 
 
@@ -92,7 +95,7 @@ def _files(run: Json) -> list[Json]:
 
 
 def _time(ns: int) -> str | None:
-    """A moment in UTC; None beyond the calendar."""
+    """Return a time in UTC; `None` beyond the calendar."""
     try:
         return (_EPOCH + timedelta(microseconds=ns // 1000)).strftime("%Y-%m-%d %H:%M:%S")
     except OverflowError:
@@ -100,7 +103,7 @@ def _time(ns: int) -> str | None:
 
 
 def _table(rows: Sequence[Json], arguments: Mapping[str, str]) -> Json:
-    """Rows from an offset on, in the shape of the API's tables."""
+    """Return rows from an offset on, in the form of the API's tables."""
     text = arguments.get("offset", "0")
     if not text.isdecimal():
         raise BadParameter(f"offset={text[:40]!r} is not a whole number")

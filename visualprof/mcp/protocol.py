@@ -1,4 +1,4 @@
-"""The tools over the Model Context Protocol, by the official package: lists, calls, progress, cancellation."""
+"""Serve the tools over the Model Context Protocol with the official package: lists, calls, progress, cancellation."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ from visualprof.mcp.dashboard import Dashboard, StillReading
 from visualprof.mcp.evidence import build_evidence, timeline_link
 from visualprof.mcp.tools import ApiRequest, Tool
 
-_PAUSES_S = (0.05, 0.1, 0.2, 0.5, 1.0)  # between questions after a file that is being read; the last one goes on
-_MAX_CONCURRENT = 6  # answers that are worked out side by side
+_PAUSES_S = (0.05, 0.1, 0.2, 0.5, 1.0)  # between requests while a file is being read; the last pause repeats
+_MAX_CONCURRENT = 6  # answers that are computed concurrently
 _log = logging.getLogger(__name__)
 _ENCODER = msgspec.json.Encoder()
 
 
 def make_server(dashboard: Dashboard, address: str = "") -> Server[Any]:
-    """The server of the protocol.
+    """Return the server of the protocol.
 
     Args:
-        dashboard: that is asked.
-        address: of a dashboard in a browser over the same log directories, for links; "" where none is known.
+        dashboard: Answers the requests.
+        address: Address of a dashboard of the same log directories, for links in a browser; "" if unknown.
     """
     calls = ToolCalls(dashboard, address)
 
@@ -68,7 +68,7 @@ def make_server(dashboard: Dashboard, address: str = "") -> Server[Any]:
 
 @cache
 def tool_declarations() -> list[ToolDeclaration]:
-    """The tools as a client sees them."""
+    """Return the tools as clients see them."""
     (reference,), components = msgspec.json.schema_components([ToolAnswer])
     answer = {"type": "object", **components.pop(reference["$ref"].rpartition("/")[2]), "$defs": components}
     output = msgspec.json.decode(msgspec.json.encode(answer).replace(b"#/components/schemas/", b"#/$defs/"))
@@ -87,44 +87,44 @@ def tool_declarations() -> list[ToolDeclaration]:
 
 
 class ToolCalls:
-    """Answers calls of tools, several side by side; one that waits for a file keeps no other waiting."""
+    """A concurrent executor of tool calls. A call that waits for a file does not block other calls."""
 
     def __init__(self, dashboard: Dashboard, address: str) -> None:
         self._dashboard, self._address = dashboard, address.rstrip("/")
         self._limiter: anyio.CapacityLimiter | None = None
 
     async def answered(self, context: ServerRequestContext, tool: Tool, arguments: Mapping[str, Any]) -> CallToolResult:
-        """The answer, or the error with its hint."""
+        """Return the answer, or the error with its hint."""
         try:
             question, further = tool.question(arguments)
-            body = await self._asked(context, question)
-            answer = await self._worked_out(partial(self._shaped, tool, question, further, body))
+            body = await self._request(context, question)
+            answer = await self._run_in_thread(partial(self._shape, tool, question, further, body))
         except VisualprofError as error:
             return _result({"error": error.error, "hint": error.hint}, is_error=True)
-        except Exception:  # noqa: BLE001 - the request's last instance: an answer must not end the server
+        except Exception:  # noqa: BLE001 - last handler of a request: an error must not stop the server
             _log.exception("the tool %s failed", tool.name)
             return _result({"error": "the server met an unexpected error", "hint": "its log says more"}, is_error=True)
         return _result(msgspec.to_builtins(answer))
 
-    async def _asked(self, context: ServerRequestContext, question: ApiRequest) -> dict[str, Any]:
-        """The API's answer, once the file is read; its progress is told meanwhile."""
-        told = -1.0  # the protocol wants it to grow
+    async def _request(self, context: ServerRequestContext, question: ApiRequest) -> dict[str, Any]:
+        """Return the API's answer as soon as the file is read, and report progress until then."""
+        reported = -1.0  # the protocol requires progress to increase
         for pause in chain(_PAUSES_S, repeat(_PAUSES_S[-1])):
             try:
-                return await self._worked_out(partial(self._dashboard.ask, question.path, question.query))
+                return await self._run_in_thread(partial(self._dashboard.ask, question.path, question.query))
             except StillReading as waiting:
-                if waiting.progress > told:
-                    told = waiting.progress
-                    await context.session.report_progress(told, 1.0, waiting.error)
+                if waiting.progress > reported:
+                    reported = waiting.progress
+                    await context.session.report_progress(reported, 1.0, waiting.error)
             await anyio.sleep(pause)
         raise AssertionError("the pauses never end")
 
-    async def _worked_out(self, work: Any) -> Any:
-        """What a function gives, in a thread of its own; whoever cancels does not wait for it."""
+    async def _run_in_thread(self, work: Any) -> Any:
+        """Run a function in a separate thread and return its result. A canceled call does not wait for the thread."""
         self._limiter = self._limiter or anyio.CapacityLimiter(_MAX_CONCURRENT)
         return await run_sync(work, abandon_on_cancel=True, limiter=self._limiter)
 
-    def _shaped(self, tool: Tool, question: ApiRequest, further: Mapping[str, str], body: dict[str, Any]) -> ToolAnswer:
+    def _shape(self, tool: Tool, question: ApiRequest, further: Mapping[str, str], body: dict[str, Any]) -> ToolAnswer:
         listing = self._dashboard.listing()
         query = {name: text if name != "limit" else str(question.limit) for name, text in question.query.items()}
         sources = build_evidence(self._address, question.path, query, listing, question.page)
@@ -140,14 +140,14 @@ class ToolCalls:
 
 
 def _result(body: dict[str, Any], *, is_error: bool = False) -> CallToolResult:
-    """Both forms of a body: as structure, and as text for clients that read no other."""
+    """Return a body in both forms: structured, and as text for clients that read only text."""
     text = _ENCODER.encode(_encodable(body)).decode()
     structure = None if is_error else msgspec.json.decode(text)
     return CallToolResult(content=[TextContent(text=text)], structured_content=structure, is_error=is_error)
 
 
 def _encodable(value: Any) -> Any:
-    """The same with texts that UTF-8 can say: half a surrogate pair becomes "?"."""
+    """Return a value whose texts UTF-8 can encode: half of a surrogate pair becomes "?"."""
     if isinstance(value, str):
         return value.encode("utf-8", "replace").decode()
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""What may be asked: tools over routes of the API, from whose declarations their arguments come."""
+"""Define tools over routes of the API, whose declarations define the tools' arguments."""
 
 from __future__ import annotations
 
@@ -13,15 +13,25 @@ from visualprof.server.routes import Query, Route, query_schemas
 from visualprof.views import view
 
 Json = dict[str, Any]
-_MAX_ARGUMENT_CHARS = 4000  # of a text of an argument
-_MAX_API_ROWS = 10_000  # rows of a table, the most that the API answers: they are counted and cut here
+_MAX_ARGUMENT_CHARS = 4000  # per argument
+_MAX_API_ROWS = 10_000  # maximum of the API; answers are counted and cut here
 _LIMIT: Json = {
-    "type": "integer", "minimum": 1, "maximum": MAX_ROWS, "default": DEFAULT_ROWS, "description": "rows of a table",
+    "type": "integer", "minimum": 1, "maximum": MAX_ROWS, "default": DEFAULT_ROWS,
+    "description": "maximum number of rows per table",
 }  # fmt: skip
 
 
 class ApiRequest(NamedTuple):
-    """What the API is asked. path: below its root. kind: type of the answer. scope, page: as in `Tool`. limit: rows."""
+    """A request to the API.
+
+    Attributes:
+        path: Path below the API's root.
+        query: Query parameters.
+        kind: Type of the answer.
+        scope: As in `Tool`.
+        page: As in `Tool`.
+        limit: Maximum number of rows per table.
+    """
 
     path: str
     query: dict[str, str]
@@ -35,14 +45,17 @@ class ApiRequest(NamedTuple):
 class Tool:
     """A tool over a route.
 
-    Args:
-        handler: of the route, a method of a resource.
-        hidden: parameters of the route that an assistant has no use for.
-        further: arguments that are none of the route, as JSON schemas.
-        required: arguments that must be there besides those that the route requires.
-        scope: of the page's texts.
-        page: that shows the same, "" for none.
-        listing: makes of the answer, and of the arguments that `further` names, what is shown.
+    Attributes:
+        name: Name of the tool.
+        title: Title of the tool.
+        description: Description, from which language models choose a tool.
+        handler: Method of a resource that handles the route.
+        hidden: Parameters of the route that are useless for a language model.
+        further: Arguments that the route does not have, as JSON schemas.
+        required: Required arguments in addition to those that the route requires.
+        scope: Section of the web UI's texts.
+        page: Page that shows the same, "" for none.
+        listing: Converts the answer for display, using the arguments in `further`.
     """
 
     name: str
@@ -58,31 +71,34 @@ class Tool:
 
     @property
     def route(self) -> Route:
-        """The route that it asks."""
+        """Return the route of the tool."""
         return cast("Any", self.handler).route
 
     def schema(self) -> Json:
-        """Its arguments as JSON schema."""
+        """Return the JSON schema of the arguments."""
         query = self.route.parameter_types(self.handler)[0]
-        own = {name: (schema, needed) for name, schema, needed in (query_schemas(query) if query else ())}
-        shown = {name: schema for name, (schema, _) in own.items() if name not in self.hidden}
+        parameters = {name: (schema, needed) for name, schema, needed in (query_schemas(query) if query else ())}
+        shown = {name: schema for name, (schema, _) in parameters.items() if name not in self.hidden}
         return {
             "type": "object",
             "properties": {**self.further, **shown, "limit": _LIMIT},
-            "required": [*self.required, *(name for name in shown if own[name][1])],
+            "required": [*self.required, *(name for name in shown if parameters[name][1])],
             "additionalProperties": False,
         }
 
     def question(self, arguments: Mapping[str, Any]) -> tuple[ApiRequest, dict[str, str]]:
-        """What the API is asked, and the arguments that are for the listing.
+        """Return the API request, and the arguments for the listing.
 
-        Raises: BadParameter: an unknown argument, a missing one, or one of the wrong type.
+        Raises:
+            BadParameter: An argument is unknown or missing, or has a wrong type.
         """
         schema = self.schema()
-        known = schema["properties"]
+        properties = schema["properties"]
         for name in arguments:
-            if name not in known:
-                raise BadParameter(f"{self.name} takes no argument {name[:100]!r}", f"arguments: {', '.join(known)}")
+            if name not in properties:
+                raise BadParameter(
+                    f"{self.name} takes no argument {name[:100]!r}", f"arguments: {', '.join(properties)}"
+                )
         present = {name: value for name, value in arguments.items() if value is not None}
         if lacking := [name for name in schema["required"] if present.get(name, "") == ""]:
             raise BadParameter(f"{self.name} needs the argument {lacking[0]!r}", _argument_hint(lacking[0]))
@@ -100,7 +116,7 @@ class Tool:
 
 @dataclass(frozen=True)
 class ViewTool(Tool):
-    """A tool over views. view: the one that it shows; "" has an argument name it."""
+    """A tool over views; `view` is the name of the view, or "" if an argument names it."""
 
     view: str = ""
 
@@ -108,25 +124,26 @@ class ViewTool(Tool):
         rest = dict(arguments)
         name = self.view or argument_text("view", rest.pop("view"))
         changes = rest.pop("changes", [])
-        own, filters = (_object(part, rest.pop(part, {})) for part in ("parameters", "filters"))
+        parameters, filters = (_object(part, rest.pop(part, {})) for part in ("parameters", "filters"))
         if changes:
-            own["change"] = _join_changes(changes)
-            name = "ranks" if "rank[" in own["change"] else name
+            parameters["change"] = _join_changes(changes)
+            name = "ranks" if "rank[" in parameters["change"] else name
         chosen = view(name)
-        chosen.parse(own)
+        chosen.parse(parameters)
         for filtered in filters:
             if not filtered.startswith(ROW_FILTERS):
-                hint = "is.COLUMN, search.COLUMN, min.COLUMN, max.COLUMN; min. and max. in the column's unit"
-                raise BadParameter(f"the filter {filtered[:100]!r} is none", hint)
+                hint = "is.COLUMN, search.COLUMN, min.COLUMN, max.COLUMN; min. and max. are in the column's unit"
+                raise BadParameter(f"unknown filter {filtered[:100]!r}", hint)
         texts = {key: argument_text(key, value) for key, value in rest.items()}
-        query = {**texts, **filters, **own, "limit": str(_MAX_API_ROWS)}
+        query = {**texts, **filters, **parameters, "limit": str(_MAX_API_ROWS)}
         return ApiRequest(f"/view/{name}", query, chosen.answer_type, name, name, limit), {}
 
 
 def argument_text(name: str, value: Any) -> str:
-    """An argument as it stands in an address.
+    """Return an argument as in a URL.
 
-    Raises: BadParameter: it is no single value, or a very long one.
+    Raises:
+        BadParameter: The argument is not a single value, or is too long.
     """
     try:
         if isinstance(value, bool):
@@ -135,17 +152,17 @@ def argument_text(name: str, value: Any) -> str:
             value = int(value)
         if isinstance(value, str | int | float) and len(text := str(value)) <= _MAX_ARGUMENT_CHARS:
             return text
-    except ValueError:  # a number of more digits than Python writes
+    except ValueError:  # a number with more digits than Python converts
         pass
-    what = f"a {type(value).__name__}" if not isinstance(value, str | int | float) else "too long"
+    problem = f"a {type(value).__name__}" if not isinstance(value, str | int | float) else "too long"
     raise BadParameter(
-        f"the argument {name[:100]!r} is {what}", f"a text or number of at most {_MAX_ARGUMENT_CHARS:,} characters"
+        f"the argument {name[:100]!r} is {problem}", f"a text or number of at most {_MAX_ARGUMENT_CHARS:,} characters"
     )
 
 
 def _object(name: str, value: Any) -> dict[str, str]:
     if not isinstance(value, dict):
-        raise BadParameter(f"the argument {name!r} is no object", 'for example {"group": "shape"}')
+        raise BadParameter(f"the argument {name!r} is not an object", 'for example {"group": "shape"}')
     members = cast("dict[str, Any]", value)
     return {key: argument_text(f"{name}.{key}", member) for key, member in members.items() if member is not None}
 
@@ -163,16 +180,16 @@ def _limit(value: Any) -> int:
 
 
 def _row_limit(query: type[Query] | None) -> dict[str, str]:
-    """All rows of a route that would answer fewer."""
+    """Return a limit that requests all rows of a route, if the route has a limit."""
     names = [name for name, *_ in query_schemas(query)] if query else []
     return {"limit": str(_MAX_API_ROWS)} if "limit" in names else {}
 
 
 def _answer_type(kind: Any) -> Any:
-    """The type of an answer beside that of a plain response."""
+    """Return the struct type of an answer; other members of a union are plain responses."""
     return next((part for part in getattr(kind, "__args__", (kind,)) if hasattr(part, "__struct_fields__")), kind)
 
 
 def _argument_hint(name: str) -> str:
     listed = {"model": "list_models", "reports": "list_evaluations", "view": "list_views", "changes": "findings"}
-    return f"{listed.get(name, 'list_runs')} names some" if name not in ("text", "event") else ""
+    return f"{listed.get(name, 'list_runs')} lists possible values" if name not in ("text", "event") else ""

@@ -1,4 +1,4 @@
-"""How a client reaches the server: over standard input and output, or over HTTP."""
+"""Connect clients to the server: over standard input and output, or over HTTP."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from visualprof.server.session_token import TOKEN_HEADER, TOKEN_VARIABLE
 
 MCP_PATH = "/mcp"
 _LOCAL = ("localhost", "127.0.0.1", "[::1]")
-_CLOSE_S = 3  # for answers under way
+_CLOSE_S = 3  # for requests in progress
 
 
 def serve_stdio(server: Server[Any]) -> None:
-    """Answer until the client closes its end. Nothing but the protocol goes to standard output."""
+    """Answer until the client closes its end. Write nothing but the protocol to standard output."""
 
     async def run() -> None:
         async with stdio_server() as (received, sent):
@@ -35,9 +35,10 @@ def serve_stdio(server: Server[Any]) -> None:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket that the HTTP server will listen on; port 0 takes a free one.
+    """Return a socket for the HTTP server; port 0 chooses a free port.
 
-    Raises: VisualprofError: the address cannot be taken.
+    Raises:
+        VisualprofError: The address is not available.
     """
     name = host.strip("[]")
     try:
@@ -49,13 +50,13 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def serve_http(server: Server[Any], bound: socket.socket, token: str, names: Sequence[str]) -> None:
-    """Answer until interrupted.
+    """Answer requests until interrupted.
 
     Args:
-        server: of the protocol.
-        bound: see `listen`.
-        token: that each request must carry, "" for none.
-        names: by which clients may call it besides those of this machine.
+        server: Server of the protocol.
+        bound: Socket from `listen`.
+        token: Token that each request must contain, "" for none.
+        names: Host names by which clients may reach the server, in addition to those of this machine.
     """
     config = uvicorn.Config(
         http_app(server, token, names), log_level="warning", timeout_graceful_shutdown=_CLOSE_S, server_header=False
@@ -64,7 +65,7 @@ def serve_http(server: Server[Any], bound: socket.socket, token: str, names: Seq
 
 
 def http_app(server: Server[Any], token: str, names: Sequence[str]) -> ASGIApp:
-    """The application: it answers to known names only, to no page of another site, and to whoever has the token."""
+    """Return the application. It answers only to known host names, not to other websites, and only with the token."""
     hosts = [*_LOCAL, *names]
     security = TransportSecuritySettings(
         allowed_hosts=[*hosts, *(f"{host}:*" for host in hosts)],
@@ -84,7 +85,7 @@ def _origins(hosts: Sequence[str]) -> Iterator[str]:
 
 
 class _Guard:
-    """Refuses requests without the token, as `Authorization: Bearer` or in the dashboard's own header."""
+    """A filter that rejects requests without the token, in `Authorization: Bearer` or in the dashboard's header."""
 
     def __init__(self, app: ASGIApp, token: str) -> None:
         self._app, self._token = app, token.encode()
@@ -99,8 +100,8 @@ class _Guard:
         await self._app(scope, receive, send)
 
     def _has_token(self, headers: Sequence[tuple[bytes, bytes]]) -> bool:
-        said = dict(headers)
-        scheme, _, bearer = said.get(b"authorization", b"").partition(b" ")
-        own = said.get(TOKEN_HEADER.lower().encode(), b"")
-        sent = bearer.strip() if scheme.lower() == b"bearer" else own
+        values = dict(headers)
+        scheme, _, bearer = values.get(b"authorization", b"").partition(b" ")
+        header_token = values.get(TOKEN_HEADER.lower().encode(), b"")
+        sent = bearer.strip() if scheme.lower() == b"bearer" else header_token
         return hmac.compare_digest(sent, self._token)
