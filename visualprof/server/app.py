@@ -1,4 +1,4 @@
-"""The application: a blueprint per area, one error handler, one way to answer."""
+"""Create the WSGI application: one blueprint per area, one error handler, and one way to send responses."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from visualprof.accounts.proxy_login import ProxyAuth
     from visualprof.accounts.service import Accounts
 
-# Among the application's extensions: what tells who sends a request, and what reads lists before they are asked for.
+# Keys of the application's extensions: the function that identifies senders, and the one that prepares lists early.
 IDENTIFY_KEY, PREPARE_KEY = "visualprof.identify", "visualprof.prepare"
 _log = logging.getLogger(__name__)
 
@@ -68,7 +68,7 @@ def create_app(
     job_service: JobService | None = None,
     reader: ModelReader | None = None,
 ) -> Flask:
-    """The WSGI application over a log directory, its models and the queue of its jobs; somebody else closes them."""
+    """Return the WSGI application of a log directory, its models and its job queue. The caller closes these."""
     settings = settings or Settings()
     job_service = job_service or open_job_service(
         logdir.home, settings.data, read_only=settings.read_only, database=settings.database,
@@ -132,7 +132,7 @@ def create_app(
 
 
 def _open_accounts(settings: Settings, job_service: JobService) -> Accounts:
-    from visualprof.accounts.service import Accounts  # a server without accounts opens no database to begin with
+    from visualprof.accounts.service import Accounts  # a server without accounts opens no database at start
 
     return Accounts(job_service.open().database, settings.registration)
 
@@ -147,7 +147,7 @@ def _proxy_auth(settings: Settings, job_service: JobService) -> ProxyAuth:
 def _login_providers(
     settings: Settings, accounts: Accounts | None
 ) -> tuple[OidcLogin | None, AccountLinkMailer | None]:
-    """Besides passwords that people know: an issuer, and links by e-mail."""
+    """Return the log-in methods besides passwords: an OpenID issuer, and links by e-mail."""
     if accounts is None:
         return None, None
     from visualprof.accounts.external_login import OidcLogin
@@ -159,14 +159,15 @@ def _login_providers(
         back = f"{settings.base_url}/"
         issuer = Issuer(settings.oidc, settings.oidc_client, settings.oidc_secret, back, settings.oidc_admin_group)
         issued = OidcLogin(accounts.database, accounts.registration, issuer, accounts.users)
-    # Whoever asks may choose by which address they reach the server: a link needs the one that was named.
+    # A client chooses the address by which it reaches the server, so links need the configured address.
     return issued, AccountLinkMailer(accounts.database, mail, settings.base_url) if mail and settings.base_url else None
 
 
 def create_mailer(settings: Settings) -> Mailer | None:
-    """Sends e-mail, where a server for it was named.
+    """Return the sender of e-mail, `None` if no mail server is configured.
 
-    Raises: BadParameter: e-mail would have no sender.
+    Raises:
+        BadParameter: E-mail would have no sender.
     """
     from visualprof.accounts.notifications.mail import Mailer
 

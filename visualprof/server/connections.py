@@ -1,4 +1,4 @@
-"""Connections that ask for nothing must not lock out those that do, nor many that log in those that have."""
+"""Keep idle connections from blocking active ones, and log-ins from blocking logged-in users."""
 
 from __future__ import annotations
 
@@ -10,18 +10,21 @@ from typing import Any
 from waitress.channel import HTTPChannel
 from waitress.task import ThreadedTaskDispatcher
 
-MAX_CONNECTIONS = 1000  # an agent that waits for work holds one
-CLOSING_CONNECTIONS = 200  # those that are about to be closed
-UI_THREADS = 24  # threads
-AGENT_THREADS = 32  # of which half may wait for work
-LOGIN_THREADS = 8  # those that `Passwords` lets hash or wait for it, and one that refuses the others
+MAX_CONNECTIONS = 1000  # an agent that waits for work uses one
+CLOSING_CONNECTIONS = 200  # connections that are about to be closed
+UI_THREADS = 24
+AGENT_THREADS = 32  # half of them may wait for work
+LOGIN_THREADS = 8  # threads that `Passwords` lets hash or wait, and one that rejects the rest
 
 
 def connection_limit() -> int:
-    """How many this process may hold: half of its files, of which it takes as many as it may have."""
+    """Return the maximum number of connections of this process: half of its file descriptors.
+
+    Raise the limit of file descriptors first, as far as allowed.
+    """
     try:
         import resource
-    except ImportError:  # Windows, where select() knows 512
+    except ImportError:  # Windows, where select() supports 512 files
         return 256
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = 4 * MAX_CONNECTIONS if hard == resource.RLIM_INFINITY else min(4 * MAX_CONNECTIONS, hard)
@@ -32,46 +35,47 @@ def connection_limit() -> int:
 
 
 class ThreadPools(ThreadedTaskDispatcher):
-    """Threads that answer, some for agents and some for log-ins alone.
+    """Threads that answer requests, with separate pools for agents and for log-ins.
 
-    Many of those wait for their turn to write, or to hash: pages, which mostly read, must not wait behind them.
+    Requests of agents and log-ins often wait for database writes or password hashing. Requests of the web UI, which
+    mostly read, must not wait behind them.
     """
 
-    # That requests wait for a thread is seen in how long answers take; a line for each would fill the log.
+    # Response times show that requests wait for a thread; a line per request would fill the log.
     queue_logger = logging.getLogger(f"{__name__}.queue")
     queue_logger.setLevel(logging.ERROR)
 
     def __init__(self) -> None:
         super().__init__()
         self._agents, self._log_ins = ThreadedTaskDispatcher(), ThreadedTaskDispatcher()
-        for lane, threads in ((self._agents, AGENT_THREADS), (self._log_ins, LOGIN_THREADS), (super(), UI_THREADS)):
-            lane.set_thread_count(threads)
+        for pool, threads in ((self._agents, AGENT_THREADS), (self._log_ins, LOGIN_THREADS), (super(), UI_THREADS)):
+            pool.set_thread_count(threads)
         self._agents.queue_logger = self._log_ins.queue_logger = self.queue_logger
 
     def add_task(self, task: Any) -> None:
-        """A connection with a request to be answered."""
-        asked, lane = task.requests[0], super()
-        path = asked.path or ""
+        """Queue a connection with a request in the pool for its path."""
+        request, pool = task.requests[0], super()
+        path = request.path or ""
         if path.startswith("/api/v1/agent/"):
-            lane = self._agents
-        elif asked.command == "POST" and path.startswith("/api/v1/session"):
-            lane = self._log_ins
-        lane.add_task(task)
+            pool = self._agents
+        elif request.command == "POST" and path.startswith("/api/v1/session"):
+            pool = self._log_ins
+        pool.add_task(task)
 
     def shutdown(self, cancel_pending: bool = True, timeout: int = 5) -> bool:
-        """End all of them, and what waits."""
-        lanes = (self._agents, self._log_ins, super())
-        for lane in lanes:
-            lane.set_thread_count(0)
-        ended = [lane.shutdown(cancel_pending, timeout) for lane in lanes]
+        """Stop all pools and cancel waiting requests."""
+        pools = (self._agents, self._log_ins, super())
+        for pool in pools:
+            pool.set_thread_count(0)
+        ended = [pool.shutdown(cancel_pending, timeout) for pool in pools]
         return all(ended)
 
 
 class Channel(HTTPChannel):
-    """A connection. One too many closes the idlest of the address that has most idle ones.
+    """A connection. At the limit, a new connection closes the idlest one of the address with the most idle connections.
 
-    What is being answered, a waiting agent included, is not idle. A connection without a whole header is idler than any
-    upload; of all others a silent one is.
+    A connection whose request is being answered, such as a waiting agent, is not idle. A connection without a complete
+    header counts as idler than an upload. Among the others, the one that has been silent longest is the idlest.
     """
 
     server: Any
@@ -80,15 +84,15 @@ class Channel(HTTPChannel):
         super().__init__(server, sock, addr, adj, map)
         parser: Any = partial(server.parser, addr[0])
         self.parser_class = parser
-        there = [one for one in map.values() if isinstance(one, Channel) and not one.will_close]
-        if len(there) > adj.connection_limit - CLOSING_CONNECTIONS:
-            idle = [one for one in there if not one.requests and one is not self]
+        channels = [channel for channel in map.values() if isinstance(channel, Channel) and not channel.will_close]
+        if len(channels) > adj.connection_limit - CLOSING_CONNECTIONS:
+            idle = [channel for channel in channels if not channel.requests and channel is not self]
             if idle:
-                many = Counter(one.addr[0] for one in idle)
-                # Closed in the next turn: this one may still find its socket among the ready ones.
-                max(idle, key=lambda one: (many[one.addr[0]], *one.idleness())).will_close = True
+                idle_counts = Counter(channel.addr[0] for channel in idle)
+                # Closed in the next iteration of the loop: the current one may still find its socket ready.
+                max(idle, key=lambda channel: (idle_counts[channel.addr[0]], *channel.idleness())).will_close = True
 
     def idleness(self) -> tuple[bool, float]:
-        """Greater is idler."""
+        """Return a sort key; a greater key is idler."""
         request: Any = self.request
         return not (request and request.headers_finished), -self.last_activity

@@ -1,8 +1,9 @@
-"""Runs of other machines, which an agent tells of: folders of the log directory that follow those there.
+"""Follow runs of other machines, which agents report: folders of the log directory that mirror the remote folders.
 
-`<log directory>/<machine>/<run>/` has what the agent sent of its folder: `.live`, series, recordings. So the page,
-`visualprof record` and the views know nothing of machines. What is asked here for such a run is handed to its agent.
-`<machine>/.agent` says whose it is, and which runs were made there: one that somebody removed is not made again.
+`<log directory>/<machine>/<run>/` contains what the agent sent from its folder: `.live`, series, recordings. So the web
+UI, `visualprof record` and the views need not know about machines. Requests for such a run are passed to its agent.
+`<machine>/.agent` stores the owner and the runs that were created there. A run that a user removed is not created
+again.
 """
 
 from __future__ import annotations
@@ -43,14 +44,20 @@ from visualprof.remote.recordings import (
 from visualprof.server.job_service import JobServices
 
 MARKER_FILE = ".agent"
-MAX_RUNS = 10_000  # of a machine
-MAX_CLOCK_SKEW_NS = 2 * 10**9  # clocks that differ less are taken for the same
+MAX_RUNS = 10_000  # per machine
+MAX_CLOCK_SKEW_NS = 2 * 10**9  # smaller differences of clocks are ignored
 _LIVE_FILE_NAME = re.compile(r"(ack\.)?[0-9A-Za-z_-]{1,150}\.json")
 T = TypeVar("T", live.Heartbeat, live.Request, live.Ack)
 
 
 class RunRef(msgspec.Struct):
-    """Which run an agent speaks of. folder: by which it calls the one that it follows; clock_ns: of its machine."""
+    """The run that an agent refers to.
+
+    Attributes:
+        folder: Random id of the folder that the agent follows.
+        clock_ns: Current time on the agent's machine.
+        run: Path of the run below that folder.
+    """
 
     folder: Annotated[str, Meta(pattern="^[0-9a-f]{32}$")]
     clock_ns: Annotated[int, Meta(ge=0, lt=1 << 62)]
@@ -58,14 +65,22 @@ class RunRef(msgspec.Struct):
 
 
 class StoredFile(msgspec.Struct):
-    """A recording that is there."""
+    """A recording that exists on the agent's machine."""
 
     name: str
     size_bytes: int
 
 
 class FileChunk(msgspec.Struct):
-    """A growing file. head: its first line, which tells it from another of its name; data: from `offset` on."""
+    """A part of a growing file.
+
+    Attributes:
+        name: Name of the file.
+        size_bytes: Current size of the file.
+        offset: Offset of `data` in the file.
+        head: First line of the file, which distinguishes it from another file of the same name.
+        data: The bytes from `offset`.
+    """
 
     name: str
     size_bytes: int
@@ -75,7 +90,13 @@ class FileChunk(msgspec.Struct):
 
 
 class RunUpdate(RunRef, kw_only=True):
-    """What is new in a run. live: the files of its `.live`, by name."""
+    """An update of a run.
+
+    Attributes:
+        live: Files of `.live` by name.
+        files: Recordings on the agent's machine.
+        grown: New parts of growing files.
+    """
 
     live: dict[str, Annotated[str, Meta(max_length=MAX_LIVE_FILE_BYTES)]]
     files: Annotated[list[StoredFile], Meta(max_length=MAX_FILES)]
@@ -83,7 +104,13 @@ class RunUpdate(RunRef, kw_only=True):
 
 
 class RunCommands(msgspec.Struct):
-    """What an agent is to do. want: recordings to be sent; have: bytes of growing files; request: for its `.live`."""
+    """Commands for an agent.
+
+    Attributes:
+        want: Names of recordings to send.
+        have: Received bytes of each growing file.
+        request: A request for the agent's `.live` folder.
+    """
 
     want: list[str]
     have: dict[str, int]
@@ -91,13 +118,13 @@ class RunCommands(msgspec.Struct):
 
 
 class AnnouncedRecordings(RunRef, kw_only=True):
-    """Recordings that are going to be sent."""
+    """Recordings that the agent is about to send."""
 
     files: Annotated[list[AnnouncedFile], Meta(max_length=MAX_FILES)]
 
 
 class UploadedRecording(RunRef, kw_only=True):
-    """A recording that was sent."""
+    """A recording that the agent has sent."""
 
     file: AnnouncedFile
     modified_ns: Annotated[int, Meta(ge=0, lt=1 << 62)]
@@ -120,53 +147,64 @@ class FollowedRuns:
         self._lock = threading.Lock()
         self._places: dict[tuple[str, str | None], Path] = {}
 
-    def update(self, agent: Agent, queue: JobServices, said: RunUpdate) -> RunCommands:
-        """Take what is new in a run; what its agent is to do now.
+    def update(self, agent: Agent, queue: JobServices, update: RunUpdate) -> RunCommands:
+        """Store an update of a run and return commands for its agent.
 
-        Raises: InvalidResult: a name is none. DiskFull. Conflict.
+        Raises:
+            InvalidResult: A name is invalid.
+            DiskFull: The disk is full.
+            Conflict: A link is in the way.
         """
         with disk_errors(str(self._root.path)):
-            run = self._run(agent, queue, said)
+            run = self._run(agent, queue, update)
             if run is None:
-                return RunCommands([], {grown.name: grown.size_bytes for grown in said.grown})
-            here = run / LIVE_FOLDER
-            here.mkdir(exist_ok=True)
-            self._refuse_links(here)
-            ahead = said.clock_ns - time.time_ns()
+                return RunCommands([], {grown.name: grown.size_bytes for grown in update.grown})
+            live_folder = run / LIVE_FOLDER
+            live_folder.mkdir(exist_ok=True)
+            self._refuse_links(live_folder)
+            ahead = update.clock_ns - time.time_ns()
             ahead = ahead if abs(ahead) > MAX_CLOCK_SKEW_NS else 0
-            listed = {file.name: file.size_bytes for file in said.files if RECORDING.fullmatch(file.name)}
+            listed = {file.name: file.size_bytes for file in update.files if RECORDING.fullmatch(file.name)}
             want = [name for name, size in listed.items() if size <= MAX_FILE_BYTES and _file_size(run / name) != size]
-            for name, text in said.live.items():
+            for name, text in update.live.items():
                 _save_live_file(run, name, text, -ahead, want)
             have = {
                 grown.name: _append_chunk(run / grown.name, grown)
-                for grown in said.grown
+                for grown in update.grown
                 if GROWING.fullmatch(grown.name)
             }
             _delete_unlisted(run, listed)
-            asked = _pending_request(run, notes.decode(said.live.get(live.REQUEST, ""), live.Request), ahead)
+            asked = _pending_request(run, notes.decode(update.live.get(live.REQUEST, ""), live.Request), ahead)
         return RunCommands(want, have, asked)
 
     def begin_uploads(self, agent: Agent, queue: JobServices, body: AnnouncedRecordings) -> list[dict[str, Any]]:
-        """Where recordings go that are not there.
+        """Return upload targets for the recordings that are missing.
 
-        Raises: InvalidResult, PayloadTooLarge, DiskFull, QuotaExceeded. NotFound: the run was removed.
+        Raises:
+            InvalidResult: A file is not a recording.
+            PayloadTooLarge: A recording is too large.
+            DiskFull: The disk is full.
+            QuotaExceeded: The owner's quota is exceeded.
+            NotFound: The run was removed.
         """
         run = self._require_run(agent, queue, body)
         for file in body.files:
             _check_file(file)
         missing = [file for file in body.files if _file_size(run / file.name) != file.size_bytes]
-        made: list[dict[str, Any]] = []
+        uploads: list[dict[str, Any]] = []
         for file in missing:
             arrival, new = queue.pending_uploads.begin(agent.owner, file.name, file.size_bytes, file.sha256, part=False)
             way = queue.store.begin_upload(arrival.key, file.size_bytes, new)
-            made.append({"name": file.name, "url": way.url, "have": way.have, "parts": way.parts})
-        return made
+            uploads.append({"name": file.name, "url": way.url, "have": way.have, "parts": way.parts})
+        return uploads
 
     def finish_upload(self, agent: Agent, queue: JobServices, body: UploadedRecording) -> None:
-        """Verify a recording that was sent, and puts it into its run.
+        """Verify a recording that was sent and move it into its run.
 
-        Raises: InvalidResult: it is not there, or differs. NotFound: the run was removed. DiskFull.
+        Raises:
+            InvalidResult: The upload is incomplete, or differs from its hash.
+            NotFound: The run was removed.
+            DiskFull: The disk is full.
         """
         run, file = self._require_run(agent, queue, body), body.file
         _check_file(file)
@@ -202,7 +240,7 @@ class FollowedRuns:
         return run
 
     def _run(self, agent: Agent, queue: JobServices, body: RunRef) -> Path | None:
-        """The folder of a run, which is made; None where it was made once, and somebody removed it."""
+        """Return the folder of a run, created if necessary; `None` if a user has removed the run."""
         check_name(body.run)
         with self._lock:
             place, marker = self._place(agent, body.folder)
@@ -214,7 +252,7 @@ class FollowedRuns:
                     msg("server.runs_machine_shown", f"{MAX_RUNS:,} runs of this machine were shown"),
                     msg("server.move_elsewhere", f"move {place} elsewhere"),
                 )
-            queue.agents.assign_folder(agent, f"{place.name}/{body.run}")  # before anybody can see it
+            queue.agents.assign_folder(agent, f"{place.name}/{body.run}")  # before the run becomes visible
             run.mkdir(parents=True, exist_ok=True)
             self._refuse_links(run)
             marker.runs.append(body.run)
@@ -222,13 +260,16 @@ class FollowedRuns:
         return run
 
     def _place(self, agent: Agent, folder: str) -> tuple[Path, _Marker]:
-        """The folder of a machine, by the one that it follows: agents that share that one have the same owner."""
-        whose = folder, agent.owner
-        known = self._places.get(whose)
-        for place in [known] if known else sorted(path.parent for path in self._root.path.glob(f"*/{MARKER_FILE}")):
+        """Return the folder of a machine, found by the id of the followed folder.
+
+        Agents that follow the same folder have the same owner.
+        """
+        key = folder, agent.owner
+        cached = self._places.get(key)
+        for place in [cached] if cached else sorted(path.parent for path in self._root.path.glob(f"*/{MARKER_FILE}")):
             marker = _read_marker(place)
-            if marker and (marker.folder, marker.owner) == whose:
-                self._places[whose] = place
+            if marker and (marker.folder, marker.owner) == key:
+                self._places[key] = place
                 return place, marker
         name = re.sub(r"[^\w-]+", "-", agent.name, flags=re.ASCII).strip("-")[:60] or "machine"
         names = (name if number == 1 else f"{name}-{number}" for number in itertools.count(1))
@@ -236,7 +277,7 @@ class FollowedRuns:
         place.mkdir(parents=True)
         marker = _Marker(folder, agent.owner, [])
         _write_file(place / MARKER_FILE, msgspec.json.encode(marker))
-        self._places[whose] = place
+        self._places[key] = place
         return place, marker
 
     def _refuse_links(self, folder: Path) -> Path:
@@ -259,7 +300,7 @@ def _check_file(file: AnnouncedFile) -> None:
 
 
 def _file_size(path: Path) -> int:
-    """-1 where there is no such file."""
+    """Return the size of a file, -1 if there is no such file."""
     try:
         return path.lstat().st_size
     except OSError:
@@ -285,22 +326,22 @@ def _write_file(path: Path, content: bytes) -> None:
 
 
 def _save_live_file(run: Path, name: str, text: str, shift_ns: int, want: list[str]) -> None:
-    """One file of `.live`, by the clock of this machine. A request counts where it is the newest."""
+    """Save one file of `.live` with times of this machine's clock. A request counts only if it is the newest."""
     path = run / LIVE_FOLDER / name
     if not _LIVE_FILE_NAME.fullmatch(name):
         return
     if name == live.REQUEST:
-        asked, known = notes.decode(text, live.Request), live.request(run)
+        asked, current = notes.decode(text, live.Request), live.request(run)
         if (
             asked
             and live.is_sound(asked)
-            and not (known and (known.id == asked.id or known.t_ns > asked.t_ns + shift_ns))
+            and not (current and (current.id == asked.id or current.t_ns > asked.t_ns + shift_ns))
         ):
             live.write(path, _shift_times(asked, shift_ns))
     elif name.startswith("ack."):
         ack = notes.decode(text, live.Ack)
-        if ack and (said := _delivered_ack(run, _shift_times(ack, shift_ns), want)) != live.read(path, live.Ack):
-            live.write(path, said)
+        if ack and (delivered := _delivered_ack(run, _shift_times(ack, shift_ns), want)) != live.read(path, live.Ack):
+            live.write(path, delivered)
     else:
         beat = notes.decode(text, live.Heartbeat)
         if beat and f"{beat.worker}.json" == name:
@@ -308,7 +349,7 @@ def _save_live_file(run: Path, name: str, text: str, shift_ns: int, want: list[s
 
 
 def _delivered_ack(run: Path, ack: live.Ack, want: list[str]) -> live.Ack:
-    """An answer is final when its file is here."""
+    """Return the acknowledgement; it is final only after its file has arrived here."""
     if ack.state != "done" or (RECORDING.fullmatch(ack.file) and _file_size(run / ack.file) >= 0):
         return ack
     if ack.file in want:
@@ -321,14 +362,14 @@ def _delivered_ack(run: Path, ack: live.Ack, want: list[str]) -> live.Ack:
     )
 
 
-def _shift_times(said: T, by_ns: int) -> T:
+def _shift_times(record: T, by_ns: int) -> T:
     times = ("t_ns", "stepped_ns", "expires_ns")
-    moved = {name: max(0, getattr(said, name) + by_ns) for name in times if hasattr(said, name)}
-    return dataclasses.replace(said, **moved) if by_ns else said
+    moved = {name: max(0, getattr(record, name) + by_ns) for name in times if hasattr(record, name)}
+    return dataclasses.replace(record, **moved) if by_ns else record
 
 
 def _pending_request(run: Path, theirs: live.Request | None, ahead_ns: int) -> str | None:
-    """What was asked for here and its processes do not know, with steps to begin at that are not over."""
+    """Return the request that the run's processes have not received yet, with start steps that are still ahead."""
     asked = live.request(run)
     if not asked or (theirs and theirs.id == asked.id) or asked.expires_ns < time.time_ns():
         return None
@@ -339,7 +380,7 @@ def _pending_request(run: Path, theirs: live.Request | None, ahead_ns: int) -> s
 
 
 def _append_chunk(path: Path, grown: FileChunk) -> int:
-    """Add to a file, or begins another one of its name; how many bytes of it are there now."""
+    """Append to a file, or start a new file of that name. Return the number of bytes that are stored now."""
     size, same = 0, False
     with (
         contextlib.suppress(OSError),
@@ -358,9 +399,9 @@ def _append_chunk(path: Path, grown: FileChunk) -> int:
 
 
 def _delete_unlisted(run: Path, listed: dict[str, int]) -> None:
-    """Of too many recordings those go that the machine does not name any more."""
-    there = {path: _file_size(path) for path in run.iterdir() if RECORDING.fullmatch(path.name)}
-    if len(there) > MAX_FILES or sum(there.values()) > MAX_TOTAL_BYTES:
-        for path in there:
+    """Delete recordings that no longer exist on the machine if there are too many recordings."""
+    sizes = {path: _file_size(path) for path in run.iterdir() if RECORDING.fullmatch(path.name)}
+    if len(sizes) > MAX_FILES or sum(sizes.values()) > MAX_TOTAL_BYTES:
+        for path in sizes:
             if path.name not in listed:
                 path.unlink(missing_ok=True)

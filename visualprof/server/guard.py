@@ -1,9 +1,9 @@
-"""Who may ask and who may act: names, origins and the session's token; and the headers of every answer.
+"""Check host names, origins and the session token of each request, and add security headers to each response.
 
-A page on the internet can make a browser resolve its own name to 127.0.0.1 (DNS rebinding) and then read
-this server as its own. Its requests still carry its own name in `Host`, so only known names are served.
-A page of another port or host can send requests, though not read the answers: what changes something must come from
-our own page, or from no browser at all. Other users of this machine have no page to betray them: they lack the token.
+A website can make a browser resolve the website's name to 127.0.0.1 (DNS rebinding) and then read this server as its
+own. Such requests still carry the website's name in `Host`, so the server answers only to known names. A page of
+another port or host can send requests, but cannot read the responses. So a request that changes data must come from our
+own web UI, or not from a browser. Other users of this machine cannot act, because they do not have the token.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from visualprof.server.settings import Settings
 
 _LOCAL = ("localhost", "127.0.0.1", "::1")
 
-# What is not named, as scripts, connections and fonts, is the default.
+# Types that are not listed, such as scripts, connections and fonts, use the default.
 CONTENT_SECURITY_POLICY = (
     "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; worker-src 'self' blob:; "
     "object-src 'none'; base-uri 'none'; frame-ancestors 'self'"
@@ -30,7 +30,7 @@ CONTENT_SECURITY_POLICY = (
 
 
 def install(app: Flask, settings: Settings, identify: Identify) -> None:
-    """Put the guard before and after every request; `identity.who()` is known from then on."""
+    """Install checks before and security headers after each request. The checks also set the current principal."""
     bound, public = settings.host, urlsplit(settings.base_url).netloc
     further = [*settings.allowed_hosts, *([public] if public else [])]
     names = {_host_name(name) for name in (*_LOCAL, bound, *further)}
@@ -41,7 +41,7 @@ def install(app: Flask, settings: Settings, identify: Identify) -> None:
 
     def check() -> None:
         host = _host_name(request.headers.get("Host", ""))
-        # An address cannot be rebound, only a name can.
+        # DNS rebinding needs a name, so IP addresses are safe.
         if "*" not in names and host not in names and not (everywhere and is_ip_address(host)):
             raise Forbidden(
                 msg("server.server_not_answer_name", f"this server does not answer to the name {host[:100]!r}"),
@@ -58,7 +58,7 @@ def install(app: Flask, settings: Settings, identify: Identify) -> None:
         authorize(required_role(app, request.endpoint, acts), settings.accounts, acts)
 
     app.before_request(check)
-    # The page's own connections, and those to the bucket that takes its files.
+    # The web UI connects to this server and to the bucket that receives its uploads.
     connects = (f"connect-src 'self' {settings.store.origin};",) if settings.store else ()
     app.after_request(
         partial(_add_security_headers, " ".join((*connects, CONTENT_SECURITY_POLICY, *settings.embedded_in)))
@@ -66,19 +66,19 @@ def install(app: Flask, settings: Settings, identify: Identify) -> None:
 
 
 def required_role(app: Flask, endpoint: str | None, acts: bool) -> RequiredRole:
-    """What a route needs; an address that is none, as others do."""
+    """Return the role that a route needs; an unknown address needs the default role."""
     default = "member" if acts else "viewer"
     return getattr(app.view_functions[endpoint], "needs", "admin") if endpoint else default
 
 
 def _is_cross_origin(origins: set[str]) -> bool:
-    """Was it sent by a page that is not ours? Our origin is what the browser calls `Host`, its port included.
+    """Whether a page of another site sent the request. Our origin is the browser's `Host`, including its port.
 
-    Browsers say so in Sec-Fetch-Site, but not towards an address without TLS that is not this machine: `Origin` tells
-    there. What neither says is from no page, unless its other headers are a browser's.
+    Browsers send Sec-Fetch-Site, except to remote addresses without TLS; there, `Origin` indicates the sender. A
+    request without both comes from no page, unless its other headers are those of a browser.
 
     Args:
-        origins: further ones, with their ports where those are not the usual: a proxy may know us by another name.
+        origins: Further allowed origins, with non-default ports: a proxy may serve us under another name.
     """
     headers = request.headers
     site, sender = headers.get("Sec-Fetch-Site"), headers.get("Origin") or headers.get("Referer")
@@ -99,7 +99,7 @@ def _add_security_headers(policy: str, response: Response) -> Response:
 
 
 def _host_name(header: str) -> str:
-    """The name in a Host header, without port and brackets, in lower case."""
+    """Return the name in a Host header, in lower case, without port and brackets."""
     if header.startswith("["):
         return header[1:].partition("]")[0].lower()
     return header.lower() if is_ip_address(header) else header.partition(":")[0].lower().rstrip(".")

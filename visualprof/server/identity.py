@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from visualprof.accounts.proxy_login import ProxyAuth
     from visualprof.accounts.service import Accounts
 
-# What a route needs: nothing, a token of a machine that it looks at itself, a role; or, for what shows a run, a link to
-# it or the role of a viewer.
+# What a route needs: nothing ("anyone"), a token of an agent that the route checks itself ("agent"), a role, or for
+# routes that show a run, a link to the run or the role of a viewer ("link").
 RequiredRole = Literal["anyone", "agent", "link", "viewer", "member", "admin"]
 
 
@@ -42,29 +42,29 @@ def client_address() -> str:
 
 
 HeaderGetter = Callable[[str], str]  # the value of a header, "" without one
-Identify = Callable[[str, HeaderGetter], Principal]  # by the address that is connected, and what it says
+Identify = Callable[[str, HeaderGetter], Principal]  # from the address of the connection and the headers
 
 
 def create_identifier(settings: Settings, accounts: Accounts | None, proxied: ProxyAuth | None = None) -> Identify:
     """Return a function that identifies the sender of a request. With `proxied`, a proxy logs users in."""
 
     def by_token(_: str, header: HeaderGetter) -> Principal:
-        said = header(TOKEN_HEADER).encode("utf-8", "replace")
-        if not settings.token or hmac.compare_digest(said, settings.token.encode()):
+        token = header(TOKEN_HEADER).encode("utf-8", "replace")
+        if not settings.token or hmac.compare_digest(token, settings.token.encode()):
             return SINGLE_USER
         return ANONYMOUS if settings.private else READER
 
     def by_account(peer: str, header: HeaderGetter) -> Principal:
         assert accounts is not None
         scheme, _, bearer = header("Authorization").partition(" ")
-        said = bearer.strip() if scheme.lower() == "bearer" else header(TOKEN_HEADER)
-        if said.startswith(TOKEN_PREFIX):  # then the cookie is none of its business
-            return accounts.sessions.principal_for_token(said)
-        if said.startswith(LINK_PREFIX):
-            return accounts.links.principal_for_code(said)
+        token = bearer.strip() if scheme.lower() == "bearer" else header(TOKEN_HEADER)
+        if token.startswith(TOKEN_PREFIX):  # a token takes precedence over the cookie
+            return accounts.sessions.principal_for_token(token)
+        if token.startswith(LINK_PREFIX):
+            return accounts.links.principal_for_code(token)
         if proxied is not None:
             name = header(settings.user_header)
-            if not (name and is_proxy(peer, settings.proxies)):  # anybody else only claims to be somebody
+            if not (name and is_proxy(peer, settings.proxies)):  # only a trusted proxy may name the user
                 return ANONYMOUS
             return proxied.principal(name, original_client(peer, [header("X-Forwarded-For")], settings.proxies))
         cookie = parse_cookie(header("Cookie")).get(cookie_name(settings), "")
@@ -82,9 +82,9 @@ def authorize(needs: RequiredRole, accounts: bool, acts: bool) -> None:
         acts: Whether the request changes data.
 
     Raises:
-        Unauthenticated: Nobody has logged in, or a token is missing.
-        Forbidden: The role may not.
-        NotFound: The link of a run does not lead there.
+        Unauthenticated: The client is not logged in, or a token is missing.
+        Forbidden: The role may not use the route.
+        NotFound: The request uses a link to a run, which does not open this route.
     """
     principal = current_principal()
     if principal.scope is not None and needs not in ("anyone", "agent", "link"):
@@ -94,8 +94,8 @@ def authorize(needs: RequiredRole, accounts: bool, acts: bool) -> None:
     role = "viewer" if needs == "link" else needs
     if role in ("anyone", "agent") or principal.may(role):
         if principal.csrf and acts and needs != "agent":
-            said = request.headers.get(TOKEN_HEADER, "").encode("utf-8", "replace")
-            if not hmac.compare_digest(said, principal.csrf.encode()):
+            token = request.headers.get(TOKEN_HEADER, "").encode("utf-8", "replace")
+            if not hmac.compare_digest(token, principal.csrf.encode()):
                 raise Unauthenticated(
                     msg("server.page_lost_session", "this page has lost its session"), msg("server.reload", "reload it")
                 )
@@ -118,14 +118,14 @@ def authorize(needs: RequiredRole, accounts: bool, acts: bool) -> None:
     )
 
 
-def cookie_name(settings: Settings, of: str = "visualprof") -> str:
+def cookie_name(settings: Settings, name: str = "visualprof") -> str:
     """Return the name of a cookie. With TLS, its prefix keeps other hosts from setting the cookie."""
-    return f"__Host-{of}" if settings.secure else of
+    return f"__Host-{name}" if settings.secure else name
 
 
 def set_cookie(
-    response: Response, settings: Settings, cookie: str, of: str = "visualprof", age_s: int | None = None
+    response: Response, settings: Settings, cookie: str, name: str = "visualprof", age_s: int | None = None
 ) -> None:
     """Set a cookie for the browser session or for `age_s` seconds. An empty value deletes it."""
     age = age_s if cookie else 0
-    response.set_cookie(cookie_name(settings, of), cookie, age, httponly=True, samesite="Lax", secure=settings.secure)
+    response.set_cookie(cookie_name(settings, name), cookie, age, httponly=True, samesite="Lax", secure=settings.secure)

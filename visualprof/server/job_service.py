@@ -1,4 +1,4 @@
-"""Remote runs of a running server: the queue of its first log directory, and an agent beside it."""
+"""Run jobs in a running server: the queue of its first log directory, and an optional local agent."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ _log = logging.getLogger(__name__)
 
 _LEASE_S = 30.0
 _POLL_S = 20.0
-_PATIENCE_S = 15  # an agent ends its child within ten
+_PATIENCE_S = 15  # an agent stops its child within 10 s
 
 
 def intervals_for(lease_s: float) -> Intervals:
-    """What agents are told: all times in proportion to the lease."""
+    """Return the intervals for agents: all times in proportion to the lease."""
     poll = min(_POLL_S, max(lease_s * _POLL_S / _LEASE_S, 1.0))
     return Intervals(lease_s=lease_s, heartbeat_s=lease_s / 3, poll_s=poll)
 
@@ -51,7 +51,7 @@ def open_job_service(
     cache_bytes: int = DEFAULT_CACHE_BYTES,
     store_runs: bool = False,
 ) -> JobService:
-    """The queue of a log directory; nothing is made before it is needed."""
+    """Return the queue of a log directory. It creates files only when needed."""
     intervals = intervals_for(lease_s)
     return JobService(
         root, data, read_only=read_only, intervals=intervals, waiters=waiters, database=database, store=store,
@@ -60,18 +60,18 @@ def open_job_service(
 
 
 class StoredRuns:
-    """The files of runs that the queue keeps in its bucket. A `RemoteFileSource`."""
+    """The files of runs that the queue stores in its bucket. Implements `RemoteFileSource`."""
 
     def __init__(self, job_service: JobService) -> None:
         self._job_service = job_service
 
     def files(self) -> list[LogFile] | None:
-        """All of them; None as long as the database was not looked at."""
+        """Return all files; `None` until the database has been read."""
         mirror = self._mirror()
         return mirror.files() if mirror else None
 
     def fetch(self, path: str, on_done: Callable[[VisualprofError | None], object]) -> None:
-        """Bring a file to its path in the background."""
+        """Download a file to its path in the background."""
         mirror = self._mirror()
         if mirror:
             mirror.fetch_in_background(path, on_done)
@@ -79,7 +79,7 @@ class StoredRuns:
             on_done(NotFound(f"{Path(path).name} is gone"))
 
     def ensure_local(self, path: str) -> None:
-        """Somebody is about to read a file."""
+        """Download a file if needed, because a reader is about to open it."""
         mirror = self._mirror()
         if mirror:
             mirror.ensure_local(path)
@@ -90,7 +90,7 @@ class StoredRuns:
 
 
 def _agent_state(data: Path) -> Path:
-    """A folder for the local agent of this queue; not in a log directory, where its work would be watched."""
+    """Return a folder for the local agent of this queue, outside the log directories, which are watched."""
     if data.name != ".visualprof":
         return data / "agent"
     name = hashlib.blake2b(os.fsencode(data.absolute()), digest_size=8).hexdigest()
@@ -98,13 +98,14 @@ def _agent_state(data: Path) -> Path:
 
 
 class LocalAgent:
-    """An agent in a process of its own, which ends with this one.
+    """An agent in a separate process, which ends with this process.
 
     Args:
-        job_service: whose agent it is; its state is kept beside the queue.
-        url: of the server.
+        job_service: The agent's queue. The agent's state is stored next to it.
+        url: URL of the server.
 
-    Raises: VisualprofError: nothing can be run here.
+    Raises:
+        VisualprofError: The agent cannot start.
     """
 
     def __init__(self, job_service: JobService, url: str) -> None:
@@ -122,13 +123,13 @@ class LocalAgent:
 
     @property
     def pid(self) -> int:
-        """Its process."""
+        """Return the process id."""
         return self._process.pid
 
     def close(self) -> None:
-        """End it with everything that it started."""
+        """Stop the agent and all processes that it started."""
         if self._process.poll() is None:
-            self._process.send_signal(signal.SIGINT)  # leaves at once; the next start goes on with its task
+            self._process.send_signal(signal.SIGINT)  # stops at once; the next start resumes its task
             try:
                 self._process.wait(_PATIENCE_S)
             except subprocess.TimeoutExpired:

@@ -1,4 +1,4 @@
-"""How long the answers of this process took lately."""
+"""Measure the recent response times of this process."""
 
 from __future__ import annotations
 
@@ -12,12 +12,19 @@ from flask import Flask, Response, g, request
 from visualprof.server.guard import required_role
 
 WINDOW_S = 300
-_MAX_RESPONSES = 20_000  # answers that are remembered; the latest
+_MAX_RESPONSES = 20_000  # the latest ones
 
 
 @dataclass(frozen=True)
 class ResponseStats:
-    """Of the answers in the last minutes. p95_ns: None without any. failed: with an error of the server's own."""
+    """Statistics of recent responses.
+
+    Attributes:
+        window_s: Length of the window in seconds.
+        count: Number of responses.
+        p95_ns: 95th percentile of the response time; `None` without responses.
+        failed: Number of responses with a server error.
+    """
 
     window_s: int
     count: int
@@ -26,16 +33,16 @@ class ResponseStats:
 
 
 class LatencyMeter:
-    """Remembers when answers were ready, how long they took and whether they failed.
+    """The times, durations and failures of recent responses.
 
-    Machines are left out: they wait for work on purpose, and send large files.
+    Requests of agents are left out, because agents wait for work on purpose and send large files.
     """
 
     def __init__(self) -> None:
         self._answers = deque[tuple[float, int, bool]](maxlen=_MAX_RESPONSES)
 
     def install(self, app: Flask) -> None:
-        """Before everything else that looks at a request, and after everything else that changes an answer."""
+        """Install the meter before all other checks of a request, and after all other changes of a response."""
 
         def begin() -> None:
             g.begun_ns = time.perf_counter_ns()
@@ -50,13 +57,13 @@ class LatencyMeter:
         app.after_request(end)
 
     def add(self, took_ns: int, status: int) -> None:
-        """An answer is ready. 503 is none of the server's errors: it says when to ask again."""
+        """Record a response. 503 is not a failure: it tells the client when to retry."""
         self._answers.append((time.monotonic(), took_ns, status >= 500 and status != 503))
 
     def stats(self) -> ResponseStats:
-        """What there is to say of them. The percentile is the nearest rank."""
+        """Return the statistics. The percentile is the nearest rank."""
         since = time.monotonic() - WINDOW_S
-        recent = [one for one in list(self._answers) if one[0] > since]
+        recent = [answer for answer in list(self._answers) if answer[0] > since]
         times = sorted(took for _, took, _ in recent)
         p95 = times[math.ceil(0.95 * len(times)) - 1] if times else None
         return ResponseStats(WINDOW_S, len(recent), p95, sum(failed for *_, failed in recent))

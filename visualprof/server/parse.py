@@ -1,4 +1,4 @@
-"""What a parsing process does for the server."""
+"""Parse files in a separate process for the server."""
 
 from __future__ import annotations
 
@@ -10,9 +10,13 @@ from visualprof.reader.trace import Trace
 
 
 def parse_into_cache(path: str, progress: Progress, *, cache: Cache, parts: bool = False) -> Summary:
-    """Read a file into the cache and says which views it has data for.
+    """Parse a file into the cache and determine the views that it has data for.
 
-    parts: makes what views of the whole run take of it, too, which they otherwise do when somebody asks.
+    Args:
+        path: Path of the file.
+        progress: Receives the progress.
+        cache: The cache.
+        parts: Also compute the file's parts of run views, which are otherwise computed on demand.
     """
     with local_copy(path, progress) as (file, of_file):
         summary = summarize(file, of_file, cache, _available_views)

@@ -1,7 +1,8 @@
-"""A report: the page in one file, with the answers in it for which it would ask a server.
+"""Create a report: the web UI in one file, including the API responses that it would request from a server.
 
-It holds what the pages of one run show first: every table up to so many rows, the charts, and of the timeline the whole
-at the width of a screen and the longest step as deep as there is room. `frontend/src/report` answers the page from it.
+A report contains what the pages of one run show first: every table up to a number of rows, and the charts. Of the
+timeline it contains the whole at screen width, and the longest step in as much detail as fits. `frontend/src/report`
+answers the web UI from these data.
 """
 
 from __future__ import annotations
@@ -27,15 +28,15 @@ from visualprof.views.diff.side import Viewed
 from visualprof.views.measure.tiles import TILE_BUCKETS
 
 MAX_REPORT_BYTES = 3_000_000
-_ROW_LIMITS = (1000, 200, 40)  # of a table: fewer where names are long
-_MAX_EVENTS = 300  # of the timeline with all that is known of them
-_MAX_TILES = 1500  # of slices
-_SCREEN_LEVELS = 5  # of the whole: down to 256 << 4 buckets
+_ROW_LIMITS = (1000, 200, 40)  # of a table: fewer if names are long
+_MAX_EVENTS = 300  # of the timeline, with all their details
+_MAX_TILES = 1500  # with slices
+_SCREEN_LEVELS = 5  # levels of the whole timeline: down to 256 << 4 buckets
 _NAMES_PER_REQUEST = 65_536  # the API's limit
 _TOP_CHOICES = ("5", "20", "1000")  # besides 10 (top-control.vue)
 _MAX_WINDOW_ROWS = 2000
 
-# A page of a file has no headers: it says itself that it asks nobody.
+# A page in a file has no headers, so the page itself declares that it makes no requests.
 CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:"
 )
@@ -71,19 +72,19 @@ _PAGE = """<!doctype html>
 
 
 class WebUiNotBuilt(VisualprofError):
-    """There is no page to put the answers in."""
+    """The error that the web UI is not built, so a report cannot be created."""
 
     status = 409
 
 
 class ReportTooLarge(VisualprofError):
-    """Even few rows are too many bytes."""
+    """The error that a report is too large even with few rows."""
 
     status = 413
 
 
 class SpanRef(NamedTuple):
-    """A span by its ids; "" is the first."""
+    """A span by its ids; "" selects the first."""
 
     run: str
     worker: str = ""
@@ -91,23 +92,26 @@ class SpanRef(NamedTuple):
 
 
 class AskApi(Protocol):
-    """Asks the API as whoever wants the report; the body of the answer."""
+    """A function that requests the API as the current user and returns the body of the response."""
 
     def __call__(self, route: str, **query: object) -> bytes:
-        """route: below the API's root."""
+        """Request a route below the API's root."""
         ...
 
 
 def build_report(ask: AskApi, span: SpanRef, base: SpanRef | None, dist: Path, version: str) -> bytes:
-    """The report of a span and of what its run shows as a whole, as HTML in UTF-8.
+    """Return the report of a span, and of its run as a whole, as HTML in UTF-8.
 
     Args:
-        ask: raises MissingData where a view has nothing to show, and what the API refuses.
-        base: what it is compared with.
-        dist: the built page.
-        version: of this program.
+        ask: Requests the API. Raises MissingData if a view has no data, and errors of the API.
+        span: The span.
+        base: The span to compare with.
+        dist: Folder of the built web UI.
+        version: Version of this program.
 
-    Raises: Unbuilt. Oversize: over `MOST_BYTES`.
+    Raises:
+        WebUiNotBuilt: The web UI is not built.
+        ReportTooLarge: The report would exceed `MAX_REPORT_BYTES`.
     """
     style, code = (_compressed_file(dist / f"report.{kind}") for kind in ("css", "js"))
     room = MAX_REPORT_BYTES - len(style) - len(code) - len(_PAGE) - 1000
@@ -127,7 +131,7 @@ def build_report(ask: AskApi, span: SpanRef, base: SpanRef | None, dist: Path, v
 
 
 def _compressed_text(data: bytes) -> str:
-    """Packed, in signs that end no element."""
+    """Return data compressed and as base64, which contains no HTML syntax."""
     return base64.b64encode(gzip.compress(data, 9, mtime=0)).decode()
 
 
@@ -148,7 +152,7 @@ def _compressed_file(path: Path) -> str:
 
 
 class _SpanApi:
-    """The API, asked about one span."""
+    """The API, requested for one span."""
 
     def __init__(self, ask: AskApi, span: SpanRef, base: SpanRef | None) -> None:
         self.span, self.base = span, base
@@ -167,7 +171,7 @@ def _answer_key(route: str, query: Mapping[str, object]) -> str:
 
 
 class _ReportContents:
-    """What the file holds: answers by their key, and tiles."""
+    """The contents of a report: responses by key, and tiles."""
 
     def __init__(self, asked: _SpanApi, rows: int) -> None:
         self._asked, self._rows = asked, rows
@@ -182,11 +186,11 @@ class _ReportContents:
 
     @property
     def packed_bytes(self) -> int:
-        """About as many as the answers take in the file."""
+        """Return the approximate size of the responses in the report."""
         return len(zlib.compress(json.dumps(self._answers).encode(), 3)) * 4 // 3
 
     def bytes(self) -> bytes:
-        """u32 length of the JSON, little-endian, the JSON, and the tiles."""
+        """Return the JSON's length as little-endian u32, the JSON, and the tiles."""
         facts = {
             "answers": self._answers,
             "tiles": self._tiles,
@@ -201,7 +205,7 @@ class _ReportContents:
         return struct.pack("<I", len(text)) + text + bytes(self._blob)
 
     def add_answers(self, version: str) -> None:
-        """What the shell asks, and every view with its charts."""
+        """Add the responses that the app shell requests, and every view with its charts."""
         self._add_run()
         views: list[dict[str, Any]] = json.loads(self._asked.raw("views"))["views"]
         shown = [view for view in views if view["name"] in self._span["views"] and view["subject"] in ("trace", "run")]
@@ -217,7 +221,7 @@ class _ReportContents:
                     self._add_change(view["name"], query, self._asked.base)
 
     def _add_run(self) -> None:
-        """The run with the one span that the report is of, and the one that it is compared with."""
+        """Add the run with only the reported span, and the base run."""
         everything = self._asked.json("runs/changes")
         asked = self._asked
         run, asked.span = _single_span(everything["runs"], asked.span)
@@ -229,7 +233,7 @@ class _ReportContents:
         self._answers["runs/changes"] = {**everything, "since": None, "runs": runs, "removed": [], "skipped": []}
 
     def _add_change(self, view: str, query: Mapping[str, str], base: SpanRef) -> None:
-        """What changed since the base in a view that is compared."""
+        """Add the comparison with the base of a view that can be compared."""
         if view not in get_args(Viewed) or query.get("group", "shape") != "shape":
             return
         others = {"base": base.run, "base_worker": base.worker, "base_span": base.span}
@@ -241,11 +245,11 @@ class _ReportContents:
             )
 
     def _variants(self, view: Mapping[str, Any]) -> Iterator[dict[str, str]]:
-        """Which questions the page may put: the whole and one step, by each way of grouping, of each device."""
+        """Yield the parameters that the web UI may use: all steps and the longest step, for each grouping."""
         ways: list[dict[str, str]] = [{}]
-        for one in view["parameters"]:
-            if one["name"] == "group":
-                ways += ({"group": way} for way in one["choices"] if way not in (one["default"], "stack"))
+        for parameter in view["parameters"]:
+            if parameter["name"] == "group":
+                ways += ({"group": way} for way in parameter["choices"] if way not in (parameter["default"], "stack"))
         for step in ("", *self._steps):
             for way in ways:
                 yield {**({"step": step} if step else {}), **way}
@@ -274,7 +278,7 @@ class _ReportContents:
                 self._add_view(view, {"device": str(device["id"])})
 
     def add_timeline(self, room: int) -> None:
-        """The timeline in tiles of at most so many packed bytes, and what is known of the longest step's events."""
+        """Add the timeline as tiles of at most `room` compressed bytes, and details of the longest step's events."""
         if "trace" not in self._span["views"]:
             return
         meta = self._asked.json("timeline/meta")
@@ -287,14 +291,14 @@ class _ReportContents:
         self._first = {"win": f"{low}~{high}", "area": f"{low}~{high}"}
         events: dict[int, float] = {}
         used: set[int] = set()
-        count = taken = 0
+        count = packed_bytes = 0
         for level, tiles in _levels(meta, low, high, path="critical" in self._span["views"]):
             count += sum(tile.key.startswith("g") for tile in tiles)
-            if count > _MAX_TILES and taken:
+            if count > _MAX_TILES and packed_bytes:
                 break
             bodies = [(tile.key, self._asked.raw(tile.route, **tile.query)) for tile in tiles]
-            taken += len(zlib.compress(b"".join(body for _, body in bodies), 3)) * 4 // 3
-            if taken > room:
+            packed_bytes += len(zlib.compress(b"".join(body for _, body in bodies), 3)) * 4 // 3
+            if packed_bytes > room:
                 break
             for key, body in bodies:
                 self._tiles[key] = len(self._blob), len(body)
@@ -306,29 +310,32 @@ class _ReportContents:
             self._answers[_answer_key("timeline/event", {"event": event})] = details
 
     def _pointed(self) -> Iterator[tuple[int, int]]:
-        """Where the findings point, ns since the first event."""
+        """Yield the intervals of the findings, in ns since the first event."""
         for key, answer in self._answers.items():
             for finding in answer["findings"] if key.startswith("view/findings") else ():
                 if finding["start_ns"] is not None and finding["end_ns"] is not None:
                     yield finding["start_ns"], finding["end_ns"]
 
     def _add_names(self, used: set[int]) -> None:
-        """Those that the tiles number."""
+        """Add the names that the tiles refer to by number."""
         for first in sorted({name - name % _NAMES_PER_REQUEST for name in used}):
             page = self._asked.json("timeline/strings", offset=first, limit=_NAMES_PER_REQUEST)["strings"]
             self._names |= {name: page[name - first] for name in used if 0 <= name - first < len(page)}
 
 
 def _single_span(runs: Sequence[dict[str, Any]], place: SpanRef) -> tuple[dict[str, Any], SpanRef]:
-    """A run with one span alone, and the place of that."""
-    run = next(one for one in runs if one["id"] == place.run)
-    worker = next(one for one in run["workers"] if place.worker in ("", one["id"]))
-    span = next(one for one in worker["spans"] if place.span in ("", one["id"]))
+    """Return a run with only one span, and the ids of that span."""
+    run = next(run for run in runs if run["id"] == place.run)
+    worker = next(worker for worker in run["workers"] if place.worker in ("", worker["id"]))
+    span = next(span for span in worker["spans"] if place.span in ("", span["id"]))
     return {**run, "workers": [{**worker, "spans": [span]}]}, SpanRef(run["id"], worker["id"], span["id"])
 
 
 def _plain_tables(answer: Mapping[str, Any]) -> list[str]:
-    """The tables of an answer that stand in it as columns alone; by themselves they come with their kinds."""
+    """Return the names of tables that the answer contains only as columns.
+
+    Requested separately, these tables come with their kinds.
+    """
     parts = {name: cast("dict[str, object]", field) for name, field in answer.items() if isinstance(field, dict)}
     return [
         name
@@ -338,14 +345,14 @@ def _plain_tables(answer: Mapping[str, Any]) -> list[str]:
 
 
 def _longest_step(overview: Mapping[str, Any]) -> list[str]:
-    """The longest step, where there are several."""
+    """Return the longest step, or nothing if there is only one step."""
     steps: Mapping[str, list[Any]] = overview["steps"]
-    known = list(zip(steps["total_ns"], steps["name"], strict=True))
-    return [max(known)[1]] if len(known) > 1 else []
+    durations = list(zip(steps["total_ns"], steps["name"], strict=True))
+    return [max(durations)[1]] if len(durations) > 1 else []
 
 
 def _initial_window(meta: Mapping[str, Any], steps: list[str]) -> tuple[int, int]:
-    """The longest step on the timeline, ns since its first event, or all of it."""
+    """Return the interval of the longest step in ns since the first event, or the whole timeline."""
     for step in meta["steps"]:
         if [step["name"]] == steps:
             return step["start_ns"], step["start_ns"] + max(1, step["duration_ns"])
@@ -353,7 +360,7 @@ def _initial_window(meta: Mapping[str, Any], steps: list[str]) -> tuple[int, int
 
 
 class _Tile(NamedTuple):
-    """By which key the page finds it, and how the API is asked for it."""
+    """A tile: the key by which the web UI finds it, and the API request for it."""
 
     key: str
     route: str
@@ -361,9 +368,13 @@ class _Tile(NamedTuple):
 
 
 def _levels(meta: Mapping[str, Any], low: int, high: int, *, path: bool) -> Iterator[tuple[int, list[_Tile]]]:
-    """The tiles level by level, from the whole on one tile down.
+    """Yield the tiles per level, from the whole timeline in one tile down.
 
-    low, high: ns; below the levels of a screen only tiles of that stretch. path: with those of the critical path.
+    Args:
+        meta: The timeline's metadata.
+        low: Start of an interval in ns. Below the levels of a screen, only tiles of the interval are included.
+        high: End of the interval in ns.
+        path: Whether to include tiles of the critical path.
     """
     duration: int = meta["duration_ns"]
     groups = sorted({track["group"] for track in meta["tracks"]})
@@ -390,15 +401,15 @@ def _levels(meta: Mapping[str, Any], low: int, high: int, *, path: bool) -> Iter
         )
 
 
-def _scan_tile(key: str, body: bytes, level: int, within: tuple[int, int], events: dict[int, float]) -> set[int]:
-    """The names in a tile of slices; its events that touch a stretch of time get their length, ns."""
+def _scan_tile(key: str, body: bytes, level: int, window: tuple[int, int], events: dict[int, float]) -> set[int]:
+    """Return the names in a tile of slices. Add the durations of its events within the interval to `events`, in ns."""
     count = struct.unpack_from("<I", body, 4)[0]
     if not key.startswith("g") or not count:
         return set()
     start, end = (np.frombuffer(body, "<f4", count, 8 + 4 * count * column) for column in (0, 1))
     event, name = (np.frombuffer(body, "<u4", count, 8 + 4 * count * column) for column in (2, 3))
     size, index = 1 << level, int(key.rpartition("/")[2])
-    low, high = ((edge / size - index * TILE_BUCKETS) for edge in within)
+    low, high = ((edge / size - index * TILE_BUCKETS) for edge in window)
     near = (start < high) & (end > low)
     events.update(zip(event[near].tolist(), ((end - start)[near] * float(size)).tolist(), strict=True))
     return set(np.unique(name).tolist())

@@ -1,4 +1,4 @@
-"""How the API answers: JSON or CSV with an ETag, 304 when nothing changed, gzip when it pays."""
+"""Create responses of the API: JSON or CSV with an ETag, 304 if unchanged, gzip if it saves bytes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ T = TypeVar("T", bound=msgspec.Struct)
 
 
 class ErrorBody(msgspec.Struct, omit_defaults=True):
-    """What went wrong and what to do; `state` and `progress` while a file is being parsed."""
+    """An error and what to do about it; `state` and `progress` while a file is being parsed."""
 
     error: str
     hint: str | None = None
@@ -31,20 +31,20 @@ class ErrorBody(msgspec.Struct, omit_defaults=True):
 
 
 def build_row(kind: type[T], source: object, **others: Any) -> T:
-    """A structure of an object's attributes of the same names, and of others."""
+    """Return a struct from an object's attributes with the same names, and from further values."""
     return kind(**{name: getattr(source, name) for name in kind.__struct_fields__ if name not in others}, **others)
 
 
 def json_response(body: object, status: int = 200) -> Response:
-    """Any structure of msgspec's as JSON."""
+    """Return a msgspec struct as a JSON response."""
     return bytes_response(encode(body), "application/json", status)
 
 
 def bytes_response(body: bytes, mimetype: str, status: int = 200, etag: str = "") -> Response:
-    """Bytes with an ETag, that of their content."""
+    """Return bytes as a response with an ETag, by default the hash of the content."""
     response = Response(body, status, mimetype=mimetype)
     if status == 200:
-        # Weak: the packed and the plain form share it.
+        # Weak, because the compressed and the plain form share the ETag.
         response.set_etag(etag or content_hash(body), weak=True)
         response.headers["Cache-Control"] = "no-cache"
     else:
@@ -53,20 +53,20 @@ def bytes_response(body: bytes, mimetype: str, status: int = 200, etag: str = ""
 
 
 def content_hash(body: bytes) -> str:
-    """A short text that differs when the bytes do."""
+    """Return a short hash of bytes."""
     return hashlib.blake2b(body, digest_size=12).hexdigest()
 
 
 def csv_response(text: str, name: str) -> Response:
-    """Comma-separated text as a file to save. name: of it, any text."""
-    # The mark at the front tells spreadsheets that it is UTF-8.
+    """Return comma-separated text as a download; `name` may be any text."""
+    # The byte order mark tells spreadsheets that the text is UTF-8.
     response = bytes_response(b"\xef\xbb\xbf" + text.encode("utf-8", "replace"), "text/csv")
     response.headers["Content-Disposition"] = f'attachment; filename="{re.sub(r"[^A-Za-z0-9_-]", "_", name)}.csv"'
     return response
 
 
 def finish_response(response: Response) -> Response:
-    """Last step of every answer: 304 or gzip."""
+    """Finish a response: 304 if unchanged, gzip if it saves bytes."""
     if request.method in ("GET", "HEAD") and response.status_code == 200:
         response.make_conditional(request.environ)
     mimetype = response.mimetype or ""
@@ -82,14 +82,14 @@ def finish_response(response: Response) -> Response:
 
 
 class VersionedResponse:
-    """An answer that every open page asks for again and again and that seldom changes: encoded once a version."""
+    """A response that all open pages poll and that rarely changes. It is encoded once per version."""
 
     def __init__(self) -> None:
-        self._kept: tuple[object, bytes, str] = (None, b"", "")
+        self._cached: tuple[object, bytes, str] = (None, b"", "")
 
-    def answer(self, version: object, make: Callable[[], object]) -> Response:
-        """The kept answer of this version, or a new one."""
-        if self._kept[0] != version or not self._kept[1]:
-            body = encode(make())
-            self._kept = version, body, content_hash(body)
-        return bytes_response(self._kept[1], "application/json", etag=self._kept[2])
+    def answer(self, version: object, create: Callable[[], object]) -> Response:
+        """Return the cached response of this version, or create a new one."""
+        if self._cached[0] != version or not self._cached[1]:
+            body = encode(create())
+            self._cached = version, body, content_hash(body)
+        return bytes_response(self._cached[1], "application/json", etag=self._cached[2])

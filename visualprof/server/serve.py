@@ -1,4 +1,4 @@
-"""A running server: log directory, parsing processes, application, and waitress in front."""
+"""Run a server: log directory, parsing processes, application, and waitress in front."""
 
 from __future__ import annotations
 
@@ -36,20 +36,21 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _CLOSE_S = 5
-_SWITCH_S = 0.0005  # a thread that computes lets others go on after so long: most wait briefly, and often
-_SILENT_S = 60  # a connection without a request, or in the midst of one
+_SWITCH_S = 0.0005  # threads that compute yield after this time, because most threads wait briefly and often
+_SILENT_S = 60  # for a connection without a request or with an incomplete request
 
 
 class Server:
-    """Serves log directories until closed.
+    """A server of log directories, which runs until it is closed.
 
     Args:
-        paths: the log directories.
-        port: 0 takes a free one.
-        settings: see `Settings`; its host is what the server binds to.
-        ports: how many are tried, from `port` on, until one is free.
+        paths: The log directories.
+        port: The port; 0 chooses a free port.
+        settings: The settings; their host is the address to bind to.
+        ports: Number of ports to try, starting at `port`, until one is free.
 
-    Raises: VisualprofError: the address cannot be taken, or an agent is wanted where none runs.
+    Raises:
+        VisualprofError: The address is not available, or an agent is requested on a system that cannot run one.
     """
 
     def __init__(
@@ -69,7 +70,7 @@ class Server:
         )
         if not self._settings.store:
             self.logdir.start()
-        # Half a second of imports, in which the files are looked into and the first ones read.
+        # These imports take half a second, in which the files are scanned and the first ones are parsed.
         from visualprof.reader.logdir.models import open_model_reader
         from visualprof.server.app import IDENTIFY_KEY, PREPARE_KEY, create_app
         from visualprof.server.body_limits import RequestParser
@@ -91,7 +92,9 @@ class Server:
             self._show_stored_runs()
         self._resources.callback(self.models.close)
         self._resources.callback(self.job_service.close)
-        self._resources.callback(self.logdir.close)  # first: what the queue tidies up is no news
+        self._resources.callback(
+            self.logdir.close
+        )  # first, so that the clean-up of the queue is not reported as changes
         self._sockets: dict[int, Any] = {}
         self._thread: threading.Thread | None = None
         self._agent: LocalAgent | None = None
@@ -104,7 +107,7 @@ class Server:
         except VisualprofError:
             self._resources.close()
             raise
-        listeners: list[Any] = [one for one in self._sockets.values() if isinstance(one, BaseWSGIServer)]
+        listeners: list[Any] = [socket for socket in self._sockets.values() if isinstance(socket, BaseWSGIServer)]
         for listener in listeners:
             listener.channel_class, listener.parser = (
                 connections.Channel,
@@ -113,7 +116,7 @@ class Server:
         self._resources.enter_context(session_token.publish_token(self._settings.token, self._addresses(), self.port))
 
     def _show_stored_runs(self) -> None:
-        """Has the log directory show what is in the bucket, too, from its first look on."""
+        """Add the runs of the bucket to the log directory before its first scan."""
         from visualprof.server.job_service import StoredRuns
 
         if not self._settings.read_only:
@@ -122,9 +125,10 @@ class Server:
         self.logdir.start()
 
     def _bind(self, ports: Sequence[int], app: Flask, **options: Any) -> Any:
-        """The HTTP server on the first of the ports that is free.
+        """Return the HTTP server, bound to the first free port.
 
-        Raises: VisualprofError: none is, or the address is none of ours.
+        Raises:
+            VisualprofError: No port is free, or the address is not one of this machine.
         """
         host = self._settings.host.strip("[]")
         try:
@@ -137,9 +141,9 @@ class Server:
                 connection_limit=connections.connection_limit() + connections.CLOSING_CONNECTIONS,
                 channel_timeout=_SILENT_S,
                 cleanup_interval=_SILENT_S // 4,
-                channel_request_lookahead=1,  # tells when an agent that waits is gone
-                clear_untrusted_proxy_headers=False,  # `hosts.sender_of` knows whom to trust
-                asyncore_use_poll=True,  # select() knows 1024 files
+                channel_request_lookahead=1,  # detects that a waiting agent has disconnected
+                clear_untrusted_proxy_headers=False,  # `hosts.original_client` trusts only configured proxies
+                asyncore_use_poll=True,  # select() supports only 1024 files
                 ident="visualprof",
                 **options,
             )
@@ -151,7 +155,7 @@ class Server:
 
     @property
     def url(self) -> str:
-        """Where a browser on this machine finds it."""
+        """Return the URL for a browser on this machine."""
         host = self._settings.host.strip("[]")
         if host in ("", "0.0.0.0", "::"):
             host = "localhost"
@@ -159,12 +163,12 @@ class Server:
 
     @property
     def url_with_token(self) -> str:
-        """The same with the token, which the page keeps and takes out of its address."""
+        """Return the URL with the token. The web UI stores the token and removes it from the address bar."""
         return f"{self.url}?token={self._settings.token}" if self._settings.token else self.url
 
     @property
     def needs_first_user(self) -> bool:
-        """Should people log in, and does nobody have an account yet?"""
+        """Whether the server has accounts but no user yet."""
         if not self._settings.accounts:
             return False
         from visualprof.accounts.users import has_users
@@ -173,30 +177,34 @@ class Server:
 
     @property
     def port(self) -> int:
-        """The port that was taken."""
+        """Return the port of the server."""
         server: Any = self._waitress  # a name with several addresses has several sockets
         return int(server.effective_port if hasattr(server, "effective_port") else server.effective_listen[0][1])
 
     def _addresses(self) -> list[str]:
-        """Those that it listens on."""
+        """Return the addresses on which the server listens."""
         server: Any = self._waitress
         if hasattr(server, "effective_host"):
             return [server.effective_host]
         return [address for address, _ in server.effective_listen]
 
     def run(self) -> None:
-        """Serve until interrupted. The process is the server's own."""
+        """Serve until interrupted.
+
+        The process must belong to the server, because this changes the thread switch interval.
+        """
         sys.setswitchinterval(_SWITCH_S)
         self.start()
         assert self._thread
-        # A thread of its own serves: an interruption does not cut off the agent, which reports how it ends.
+        # A separate thread serves, so that an interrupt does not cut off the agent, which reports its end.
         while self._thread.is_alive():
-            self._thread.join(1)  # on Windows nothing interrupts it
+            self._thread.join(1)  # on Windows, an unlimited join cannot be interrupted
 
     def start(self) -> None:
-        """Serve from a thread of its own.
+        """Serve from a separate thread.
 
-        Raises: VisualprofError: an agent is wanted, and no job can be run here.
+        Raises:
+            VisualprofError: An agent is requested, but jobs cannot run here.
         """
         self._thread = threading.Thread(target=self._waitress.run, name="http", daemon=True)
         self._thread.start()
@@ -208,9 +216,10 @@ class Server:
             self._agent = LocalAgent(self.job_service, self.url)
 
     def _start_notifications(self) -> NotificationSender | None:
-        """Tells people of what happens, where there are people.
+        """Start to notify users of events; return `None` on a server without accounts.
 
-        Raises: BadParameter: e-mail would have no sender.
+        Raises:
+            BadParameter: E-mail would have no sender.
         """
         settings = self._settings
         if not settings.accounts:
@@ -231,24 +240,24 @@ class Server:
         return post
 
     def close(self) -> None:
-        """Ends everything, also the parsing processes and the agent."""
+        """Stop everything, including the parsing processes and the agent."""
         if self._notifications:
             self._notifications.close()
         if self._agent:
-            self._agent.close()  # first, while somebody listens to how it ends
+            self._agent.close()  # first, while the server can still receive its last report
         self.job_service.release_waiters()
-        self._waitress.task_dispatcher.shutdown()  # answers under way still find their sockets
+        self._waitress.task_dispatcher.shutdown()  # requests in progress still find their sockets
         if self._thread and self._thread.is_alive():
             self._close_from_thread(self._thread)
         self._close_sockets()
         self._resources.close()
 
     def _close_from_thread(self, thread: threading.Thread) -> None:
-        """Has the sockets closed by the thread that waits for them.
+        """Close the sockets from the thread that waits for them.
 
-        A pull first notes what is to be done, and then writes a byte. If somebody else's byte wakes the thread in
-        between, it closes the trigger, and our byte would go to a closed descriptor, or to whatever file has its
-        number by then. So the thread waits until the pull is over.
+        A pull of the trigger first records what to do, then writes a byte. Another byte may wake the thread in between,
+        and the thread then closes the trigger. The byte of this pull would go to a closed descriptor, or to another
+        file that reuses its number. So the thread waits until the pull has finished.
         """
         pulled = threading.Event()
 
@@ -265,7 +274,7 @@ class Server:
     def _close_sockets(self) -> None:
         for socket in list(self._sockets.values()):
             if isinstance(socket, trigger):
-                # A request that outlasts the dispatcher's patience would write to it when it ends.
+                # A request that outlasts the dispatcher's timeout would write to the trigger when it finishes.
                 socket.pull_trigger = _noop_trigger
         wasyncore.close_all(self._sockets, ignore_all=True)
 
@@ -289,15 +298,15 @@ class Server:
 
 
 def _noop_trigger(thunk: object = None) -> None:
-    """Pulls a trigger whose loop has ended."""
+    """Ignore a pull of the trigger after its loop has ended."""
 
 
 def _is_taken(error: Exception) -> bool:
     return isinstance(error, OSError) and error.errno == errno.EADDRINUSE
 
 
-def _address_error(where: str, error: Exception) -> VisualprofError:
+def _address_error(address: str, error: Exception) -> VisualprofError:
     if _is_taken(error):
-        return VisualprofError(f"{where} is in use", "choose another --port; --port 0 takes a free one")
+        return VisualprofError(f"{address} is in use", "choose another --port; --port 0 takes a free one")
     reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    return VisualprofError(f"cannot listen on {where}: {reason}", "check --host and --port")
+    return VisualprofError(f"cannot listen on {address}: {reason}", "check --host and --port")

@@ -1,8 +1,8 @@
-"""The token of a running server: whoever has it may act. Commands of the same user on the same machine find it.
+"""Store the token of a running server, which allows actions, so that the user's commands on this machine find it.
 
-It is kept by the server's address, not in its log directory: a command knows the address alone, and a folder that
-whoever answers there names is nothing to read a secret from. It ends with the server, so that nobody who takes the
-port later has any use of what a page or a command still sends.
+The file is named after the server's address and is not in the log directory. A command knows only the address, and must
+not read secrets from a folder that the other side names. The token ends with the server. A process that takes the port
+later cannot use tokens that pages or commands still send.
 """
 
 from __future__ import annotations
@@ -24,13 +24,19 @@ _log = logging.getLogger(__name__)
 
 
 def choose_token() -> str:
-    """That of the environment, else a new one."""
+    """Return the token of the environment, or a new token."""
     return os.environ.get(TOKEN_VARIABLE, "").strip() or f"vp_s_{secrets.token_urlsafe(24)}"
 
 
 @contextlib.contextmanager
 def publish_token(token: str, addresses: Iterable[str], port: int) -> Generator[None]:
-    """Where commands of this user find it, until the block ends. addresses: that the server listens on."""
+    """Store the token until the block ends, so that commands of this user find it.
+
+    Args:
+        token: The token.
+        addresses: Addresses on which the server listens.
+        port: Port of the server.
+    """
     files = [_file(_connectable(address), port) for address in addresses] if token else []
     try:
         for path in files:
@@ -42,12 +48,12 @@ def publish_token(token: str, addresses: Iterable[str], port: int) -> Generator[
     finally:
         for path in files:
             with contextlib.suppress(OSError):
-                if path.read_text() == token:  # not that of a server that came after a kill
+                if path.read_text() == token:  # not the token of a later server, after this one was killed
                     path.unlink()
 
 
 def find_token(address: str, port: int) -> str:
-    """The token of this user's server at an address (no name) of this machine; "" where there is none."""
+    """Return the token of this user's server at an IP address of this machine; "" if there is no such server."""
     try:
         return _file(_connectable(address), port).read_text()
     except OSError:
@@ -55,12 +61,12 @@ def find_token(address: str, port: int) -> str:
 
 
 def _connectable(address: str) -> str:
-    """A server on every address is called by its loopback."""
+    """Return an address to connect to: the loopback address of a server that listens on all addresses."""
     return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(address, address)
 
 
 def _file(address: str, port: int) -> Path:
-    # A home may be on several machines, whose addresses are the same.
+    # Several machines may share a home directory, and their local addresses are the same.
     name = f"{socket.gethostname()}-{address}-{port}".replace(":", "_").replace("/", "_")
     return Path(platformdirs.user_state_dir("visualprof")) / "servers" / name
 

@@ -1,4 +1,4 @@
-"""Settings of the server, in a module of their own so that the application need not be imported."""
+"""Settings of the server, in a separate module so that they can be used without importing the application."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The page: its built files, with types and cache times of our own choice.
+"""Serve the built files of the web UI, with our own content types and cache times.
 
-The system's registry of file types is not asked: on some machines it says that JavaScript is plain text,
-and the page stays blank.
+The system's registry of file types is not used. On some machines it reports JavaScript as plain text, and the web UI
+would stay blank.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ code{{background:#8883;padding:.1em .4em;border-radius:.3em}}</style>
 
 
 def blueprint(dist: Path) -> Blueprint:
-    """The routes of the page whose built files lie in `dist`."""
+    """Return the routes of the web UI whose built files are in `dist`."""
     routes = Blueprint("spa", __name__)
 
     @routes.get("/")
@@ -64,7 +64,7 @@ def blueprint(dist: Path) -> Blueprint:
             return _file_response(Path(built), hashed=path.startswith("assets/"))
         if "." in path.rpartition("/")[2]:
             raise NotFound(msg("server.there_no_file", f"there is no file {path[:200]!r}"))
-        index = dist / "index.html"  # any other address is one of the page's own
+        index = dist / "index.html"  # any other address belongs to the web UI's router
         if index.is_file():
             return _file_response(index, hashed=False)
         return bytes_response(
@@ -84,7 +84,7 @@ def _file_response(path: Path, hashed: bool) -> Response:
 
 
 def _compress(response: Response, path: Path) -> None:
-    """Pack a file of the page as small as the browser can read: by what the build made with Brotli, or gzip."""
+    """Compress a file of the web UI with Brotli (created by the build) or gzip, depending on the browser."""
     brotli = path.with_name(f"{path.name}.br")
     if request.accept_encodings["br"] > 0 and brotli.is_file():
         response.set_data(_bytes(brotli))
@@ -101,6 +101,6 @@ def _bytes(path: Path, gzipped: bool = False) -> bytes:
 
 @lru_cache(maxsize=512)
 def _read_cached(path: Path, mtime_ns: int, size: int, gzipped: bool) -> bytes:
-    """Kept, as long as the file stays the same. An answer of the API is packed faster and larger."""
+    """Return the content, cached while the file is unchanged. Level 9 is smaller, but slower than for API responses."""
     del mtime_ns, size
     return gzip.compress(path.read_bytes(), 9, mtime=0) if gzipped else path.read_bytes()

@@ -24,21 +24,21 @@ class ThrottledCache(Generic[KeyT, ValueT]):
     def __init__(self, ask: Callable[[KeyT], ValueT], every_s: float) -> None:
         self._ask, self._every_s = ask, every_s
         self._lock = threading.Lock()
-        self._known: tuple[KeyT, ValueT] | None = None
+        self._cached: tuple[KeyT, ValueT] | None = None
         self._due = 0.0
 
     def get(self, thing: KeyT) -> ValueT:
         """Return the cached value of a key, computed again if it is too old."""
         with self._lock:
-            begun = time.monotonic()
-            if self._known is None or self._known[0] is not thing or begun >= self._due:
-                found = self._ask(thing)
-                same = self._known is not None and self._known == (thing, found)
-                self._known = self._known if same else (thing, found)
+            start = time.monotonic()
+            if self._cached is None or self._cached[0] is not thing or start >= self._due:
+                value = self._ask(thing)
+                same = self._cached is not None and self._cached == (thing, value)
+                self._cached = self._cached if same else (thing, value)
                 end = time.monotonic()
-                self._due = end + max(self._every_s, _IDLE_FACTOR * (end - begun))
-            assert self._known
-            return self._known[1]
+                self._due = end + max(self._every_s, _IDLE_FACTOR * (end - start))
+            assert self._cached
+            return self._cached[1]
 
     def invalidate(self) -> None:
         """Compute the value again at the next request."""

@@ -1,4 +1,4 @@
-"""What the log directories and the queue hold, as far as whoever asks may see it; without accounts all of it."""
+"""Restrict log directories and the queue to what the current request may see; without accounts, everything."""
 
 from __future__ import annotations
 
@@ -21,41 +21,48 @@ from visualprof.server.job_service import JobServices
 if TYPE_CHECKING:
     from visualprof.accounts.service import Accounts
 
-_MAX_VIEWERS = 256  # people
+_MAX_VIEWERS = 256
 
 PathFilter = Callable[[str], bool]
 T = TypeVar("T")
 
 
 class RevisionTracker:
-    """Which revision each person was told last, and how far nothing that they may see has changed since.
+    """The revision that each viewer last received, and the revision up to which the viewer sees no change.
 
-    They are told no other one before that: the work of others does not show in a number.
+    Viewers receive no newer revision before a visible change, so other users' activity does not show in the number.
     """
 
     def __init__(self) -> None:
         self._of = _PerViewer[tuple[int, int]]()
 
     def start_revision(self, viewer: str | None, since: int) -> int:
-        """From which revision on changes are to be looked at for whoever knows that one."""
-        told, until = self._of.get(viewer) or (since, since)
-        return until if told == since else since
+        """Return the revision from which changes must be examined for a viewer who has the revision `since`."""
+        revision, until = self._of.get(viewer) or (since, since)
+        return until if revision == since else since
 
     def revision(self, viewer: str | None, since: int | None, now: int, changed: bool) -> int:
-        """What they are told at the revision `now`. changed: something is new for them."""
-        told = now if changed or since is None or viewer is None else since
-        self._of.keep(viewer, (told, now))
-        return told
+        """Return the revision that a viewer receives when the list is at the revision `now`.
+
+        Args:
+            viewer: The viewer, `None` if everything is visible.
+            since: The revision that the viewer has, `None` for none.
+            now: The current revision.
+            changed: Whether something visible to the viewer has changed.
+        """
+        revision = now if changed or since is None or viewer is None else since
+        self._of.keep(viewer, (revision, now))
+        return revision
 
 
 class ListSnapshot:
-    """The list that each person saw last, with the revision which they were told: it stays while the list does."""
+    """The list that each viewer last received, with its revision. The revision stays the same while the list does."""
 
     def __init__(self) -> None:
         self._of = _PerViewer[tuple[Sequence[object], int]]()
 
     def revision(self, viewer: str | None, things: Sequence[object], now: int) -> int:
-        """What somebody is told of a list as it is at the revision `now`."""
+        """Return the revision that a viewer receives for a list, which is at the revision `now`."""
         before = self._of.get(viewer)
         if before is None or before[0] != things:
             before = things, now
@@ -64,7 +71,7 @@ class ListSnapshot:
 
 
 class _PerViewer(Generic[T]):
-    """Something of each of those who asked lately; of who sees everything nothing is kept."""
+    """A value per recent viewer. Nothing is stored for viewers who see everything."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -73,41 +80,38 @@ class _PerViewer(Generic[T]):
     def get(self, viewer: str | None) -> T | None:
         return None if viewer is None else self._of.get(viewer)
 
-    def keep(self, viewer: str | None, what: T) -> None:
+    def keep(self, viewer: str | None, value: T) -> None:
         if viewer is not None:
             with self._lock:
-                self._of[viewer] = what
+                self._of[viewer] = value
                 self._of.move_to_end(viewer)
                 if len(self._of) > _MAX_VIEWERS:
                     self._of.popitem(last=False)
 
 
 class Visible:
-    """What the present request may see.
-
-    accounts: None where there are none.
-    """
+    """The data that the current request may see. `accounts` is `None` on a server without accounts."""
 
     def __init__(self, logdir: LogDirectory, job_service: JobService, accounts: Accounts | None) -> None:
         self._logdir, self._job_service, self.accounts = logdir, job_service, accounts
         self._filters = lru_cache(_MAX_VIEWERS)(self._filter_for)
         self._listings = lru_cache(_MAX_VIEWERS)(self._listing_for)
         self._revisions, self._snapshots = RevisionTracker(), ListSnapshot()
-        self._shared = (-1, -1)  # the latest revision of what is shared, and that of the log directories it came with
+        self._shared = (-1, -1)  # latest revision of sharing, and the log directories' revision at that time
 
     @property
     def version(self) -> tuple[str | None, int]:
-        """Differs between people who may see different things, and when that changes."""
+        """Return the viewer and the revision of sharing. Requests with the same version see the same data."""
         viewer = current_principal().viewer
         return viewer, 0 if viewer is None or self.accounts is None else self.accounts.sharing.revision()
 
     def listing(self) -> Listing:
-        """The runs. Files that are skipped are nobody's run, and shown to administrators."""
+        """Return the visible runs. Skipped files belong to no run, so only administrators see them."""
         viewer, shared = self.version
         return self._logdir.listing() if viewer is None else self._listings(self._logdir.revision, viewer, shared)
 
     def changes(self, since: int | None) -> Changes:
-        """What changed since a revision: everything, where it changed who may see what."""
+        """Return the changes since a revision, or everything if visibility has changed since then."""
         viewer, revision = self.version
         if viewer is None:
             return self._logdir.changes(since)
@@ -116,31 +120,35 @@ class Visible:
         since = None if since is None or since < self._shared[1] else since
         now = self._logdir.changes(since if since is None else self._revisions.start_revision(viewer, since))
         since = since if now.since is not None else None
-        rule = self.can_see  # asked for after the runs: what says who may see one is there before it
+        rule = self.can_see  # after the runs, because sharing of a run is stored before the run appears
         runs = tuple(run for run in now.runs if rule(run.id))
         removed = tuple(run for run in now.removed if rule(run))
-        told = self._revisions.revision(viewer, since, now.revision, bool(runs or removed))
-        return Changes(told, since, runs, removed, None if since is not None else ())
+        shown_revision = self._revisions.revision(viewer, since, now.revision, bool(runs or removed))
+        return Changes(shown_revision, since, runs, removed, None if since is not None else ())
 
     @property
     def queue(self) -> JobServices:
-        """That of the first log directory.
+        """Return the queue of the first log directory.
 
-        Raises: VisualprofError: it cannot be opened.
+        Raises:
+            VisualprofError: The queue cannot be opened.
         """
         return self._job_service.open()
 
     @property
     def can_see(self) -> PathFilter:
-        """Tell whether whoever asks may see a run, or a file of the log directories, as they are called towards users.
+        """Return a predicate that tells whether the current viewer may see a run or a file, by its public path.
 
-        By a link to a run the files in its folder are not seen by their own names, but as the run's.
+        A link to a run shows the files in its folder as part of the run, not under their own paths.
         """
         viewer, shared = self.version
         return (lambda _: True) if viewer is None else self._filters(viewer, shared)
 
     def sharing_key(self, path: str) -> str:
-        """What a run is called where its sharing is kept: that outlives other log directories beside its own."""
+        """Return the key under which the sharing of a run is stored.
+
+        The key stays valid when other log directories are added.
+        """
         home = self._logdir.home
         for root in self._logdir.roots:
             if root != home and (path == root.prefix or path.startswith(f"{root.prefix}/")):
@@ -148,16 +156,19 @@ class Visible:
         return path.removeprefix(home.prefix).lstrip("/") or "." if home.prefix else path
 
     def job(self, queue: JobServices, job: str) -> Job:
-        """A job.
+        """Return a job.
 
-        Raises: NotFound: also when it is another's.
+        Raises:
+            NotFound: There is no such job, or it belongs to another user.
         """
         return queue.jobs.get(job, current_principal().viewer)
 
     def changeable_job(self, queue: JobServices, job: str) -> str:
-        """A job that whoever asks may change; its id.
+        """Return the id of a job that the current user may change.
 
-        Raises: NotFound. Forbidden: it is another's, which they may see.
+        Raises:
+            NotFound: There is no such job, or the user cannot see it.
+            Forbidden: The user can see the job, but it belongs to another user.
         """
         principal = current_principal()
         if principal.viewer is not None and self.job(queue, job).owner != principal.user:
@@ -167,35 +178,39 @@ class Visible:
         return job
 
     def has_upload(self, sha256: str) -> bool:
-        """Did whoever asks upload this file? Knowing its sha256 opens nothing."""
+        """Whether the current user uploaded this file. Knowing its SHA-256 gives no access."""
         return current_principal().viewer is None or self.upload_name(sha256) is not None
 
     def upload_name(self, sha256: str) -> str | None:
-        """By which whoever asks uploaded a file; None where they did not."""
+        """Return the name under which the current user uploaded a file; `None` if the user did not."""
         queue = self._job_service.open_existing()
         return queue.blobs.names([sha256], current_principal().viewer).get(sha256) if queue else None
 
     def check_upload_quota(self, more: int) -> None:
-        """Before an upload. more: its bytes, and others of whoever asks that the queue does not know.
+        """Check that the current user may upload a file.
 
-        Raises: QuotaExceeded: they may not have so many.
+        Args:
+            more: Bytes of the file and of the user's other uploads that the queue does not know yet.
+
+        Raises:
+            QuotaExceeded: The upload exceeds the user's quota.
         """
         user = current_principal().user
         if user is not None:
             self._job_service.open().quotas.check_upload(user, more)
 
     def _filter_for(self, viewer: str, shared: int) -> PathFilter:
-        """Of whoever asks now. viewer, shared: their version."""
+        """Return the path filter of the current viewer; `viewer` and `shared` are the viewer's version."""
         del shared
         scope = current_principal().scope
         if scope is not None:
             return lambda path: self.sharing_key(path) == scope
-        assert self.accounts  # without them everybody sees all
-        of_keys = self.accounts.sharing.visibility_filter(viewer)
-        return lambda path: of_keys(self.sharing_key(path))
+        assert self.accounts  # without accounts every viewer sees everything
+        key_filter = self.accounts.sharing.visibility_filter(viewer)
+        return lambda path: key_filter(self.sharing_key(path))
 
     def _listing_for(self, revision: int, viewer: str, shared: int) -> Listing:
-        """Of whoever asks now, at that revision or, where it has grown meanwhile, at a later one."""
+        """Return the list for the current viewer at this revision, or at a later one if runs were added meanwhile."""
         del revision, shared
         now = self._logdir.listing()
         rule = self.can_see  # see `changes`
@@ -204,29 +219,29 @@ class Visible:
 
 
 class ScopedQueueView:
-    """The files and machines that whoever asks may name in a job. Has the shape of `check.job.Known`."""
+    """The files and machines that the current user may name in a job. Implements `check.job.Known`."""
 
     def __init__(self, job_service: JobService, visible: Visible) -> None:
         self._job_service, self._visible = job_service, visible
 
     def inspection(self, sha256: str) -> dict[str, Any] | None:
-        """What inspection found in a file, under the name of whoever asks; None also for another's."""
+        """Return the inspection of a file, under the user's name for it; `None` if another user uploaded the file."""
         if current_principal().viewer is None:
             return self._job_service.inspection(sha256)
         name = self._visible.upload_name(sha256)
-        found = self._job_service.inspection(sha256) if name else None
-        return found and {**found, "name": name}
+        inspection = self._job_service.inspection(sha256) if name else None
+        return inspection and {**inspection, "name": name}
 
     def agents(self) -> list[Agent]:
-        """The machines. An administrator sees others' private ones, but they do not work for them."""
+        """Return the machines. Administrators also see private machines of others, which do not run their jobs."""
         return self._job_service.agents(current_principal().user)
 
     @property
     def urgent(self) -> bool:
-        """Administrators decide what is more urgent than the work of others."""
+        """Whether the user may raise priorities; only administrators decide whose work is more urgent."""
         return current_principal().may("admin")
 
     @property
     def intervals(self) -> Intervals:
-        """Who was not heard of for a lease is not there."""
+        """Return the intervals of agents. An agent without a heartbeat for the length of a lease counts as offline."""
         return self._job_service.intervals

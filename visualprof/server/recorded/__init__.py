@@ -1,1 +1,1 @@
-"""Calls of operators as profiles record them; a file a framework, each with `recorded_call`."""
+"""Create operator calls from the calls that profiles record; one module per framework, each with `recorded_call`."""

@@ -1,4 +1,4 @@
-"""A call of an operator of MegEngine: shapes, types and parameters, all of which its profiles hold."""
+"""Create a call of a MegEngine operator from shapes, types and parameters, which its profiles contain."""
 
 from __future__ import annotations
 
@@ -9,40 +9,42 @@ from typing import Any
 from visualprof.messages import msg
 from visualprof.remote.operators import Call, check_call, is_list, is_word
 
-# How a profile calls the type of an element.
+# Element types by their name in profiles.
 TYPES = {
     "Float32": "float32", "Float16": "float16", "BFloat16": "bfloat16", "Int32": "int32", "Int16": "int16",
     "Int8": "int8", "Uint8": "uint8", "Bool": "bool",
 }  # fmt: skip
-HOLDS = (
+TRANSFERS = (
     "ImmutableTensor", "SharedDeviceTensor", "Host2DeviceCopy", "InputCallback", "OutputCallback",
     "ComputingGraphImpl::CallbackCaller", "MultipleDeviceTensorHolder", "VirtualDep",
 )  # fmt: skip
-FLAGS = ("axis", "begin", "end", "step", "idx")  # of a piece of an index, in MegEngine's order
+FLAGS = ("axis", "begin", "end", "step", "idx")  # of an index item, in MegEngine's order
 
 
 def recorded_call(row: Mapping[str, str], recorded: Mapping[str, Any], _model: object = None) -> Call:
-    """A call by the columns of the view `calls`: texts of JSON.
+    """Return a call from the columns of the view `calls`, which are JSON texts.
 
-    Raises: ValueError: it cannot be run alone; the message says why.
+    Raises:
+        ValueError: The call cannot run alone; the message says why.
     """
     name = row["name"]
-    if name in HOLDS:
+    if name in TRANSFERS:
         raise ValueError(
             msg("server.hands_tensors_over_run", f"{name} hands tensors over: run an operator that computes")
         )
     try:
         shapes, types, parameters, outputs = (
-            json.loads(row[what] or "null") for what in ("input_shapes", "input_types", "input_values", "output_shapes")
+            json.loads(row[column] or "null")
+            for column in ("input_shapes", "input_types", "input_values", "output_shapes")
         )
         kinds: list[Any] = [*(types or []), *[None] * len(shapes)]
         arguments = [_tensor(name, shape, kind) for shape, kind in zip(shapes, kinds, strict=False)]
         form: dict[str, Any] = {"outputs": outputs or []}
         if is_list(parameters):
-            form["items"] = [[int(one[flag]) for flag in FLAGS] for one in parameters]
+            form["items"] = [[int(item[flag]) for flag in FLAGS] for item in parameters]
             parameters = {}
         attributes: dict[str, Any] = dict(parameters or {})
-        if attributes.get("mode") == name:  # a timeline calls them by what they compute
+        if attributes.get("mode") == name:  # a timeline names elementwise operators by their mode
             name = "Elemwise"
         if not all(map(_is_attribute, attributes.values())):
             raise ValueError(
@@ -67,4 +69,4 @@ def _tensor(name: str, shape: Any, kind: Any) -> dict[str, Any]:
 
 
 def _is_attribute(value: Any) -> bool:
-    return all(isinstance(one, (int, float)) or is_word(one) for one in (value if is_list(value) else [value]))
+    return all(isinstance(item, (int, float)) or is_word(item) for item in (value if is_list(value) else [value]))

@@ -1,4 +1,4 @@
-"""A call of an operator of ONNX Runtime: shapes and types of its profile, attributes and constants of its model."""
+"""Create a call of an ONNX Runtime operator: shapes and types of its profile, attributes and constants of its model."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from visualprof.messages import msg
 from visualprof.reader.models.onnx_nodes import Constant, OnnxNode
 from visualprof.remote.operators import MAX_VALUES, WORD, Call, check_call, is_list, is_word
 
-# How a profile calls the type of an element; the number is ONNX's.
+# Element types by their name in profiles: our name and ONNX's number.
 TYPES = {
     "float": ("float32", 1), "uint8": ("uint8", 2), "int8": ("int8", 3), "int16": ("int16", 5), "int32": ("int32", 6),
     "int64": ("int64", 7), "bool": ("bool", 9), "float16": ("float16", 10), "double": ("float64", 11),
@@ -19,15 +19,15 @@ TYPES = {
 }  # fmt: skip
 NUMBERS = {number: (text, name) for text, (name, number) in TYPES.items()}
 TENSOR = re.compile(r"(\w{1,30})\[([\d,]{0,600})\]", re.ASCII)
-OPSET = 17  # of an operator whose model is not known
+OPSET = 17  # of an operator without a known model
 DOMAINS = ("", "com.microsoft", "com.microsoft.nchwc")
 BLOCKED = ("ReorderInput", "ReorderOutput")
-OPTIMISED = msg(
+OPTIMIZED_HINT = msg(
     "server.put_optimised_model_beside",
     "put the optimised model beside the profile, which optimized_model_filepath writes",
 )
 BODIES = ("If", "Loop", "Scan", "SequenceMap")
-# Inputs whose values say what is done, by place; what the outputs of the run tell of them, where they do.
+# Places of inputs whose values determine the work. Some follow from the outputs of the run.
 VALUES = {
     "Reshape": (1,), "Expand": (1,), "ConstantOfShape": (0,), "Range": (0, 1, 2), "Slice": (1, 2, 3, 4), "Tile": (1,),
     "Unsqueeze": (1,), "Squeeze": (1,), "OneHot": (1,), "TopK": (1,), "Pad": (1, 3), "Split": (1,), "CumSum": (1,),
@@ -40,25 +40,30 @@ Tensor = dict[str, Any]
 
 
 def recorded_call(row: Mapping[str, str], recorded: Mapping[str, Any], node: OnnxNode | None) -> Call:
-    """A call by the columns of the view `calls`: name, node, input_shapes, output_shapes as `float[2,3] int64[]`.
+    """Return a call from the columns of the view `calls`.
 
-    Args: node: that of the model, where there is one.
-    Raises: ValueError: it cannot be run alone; the message says why.
+    Args:
+        row: `name`, `node`, and `input_shapes` and `output_shapes` such as `float[2,3] int64[]`.
+        recorded: Values of the recorded run.
+        node: The node of the model, `None` if there is no model.
+
+    Raises:
+        ValueError: The call cannot run alone; the message says why.
     """
     name = row["name"]
     if node is None and (name in BLOCKED or row["node"].endswith("_nchwc")):
         raise ValueError(
-            msg("server.runs_onnx_runtimes_own", f"{name} runs in ONNX Runtime's own layout NCHWc: {OPTIMISED}")
+            msg("server.runs_onnx_runtimes_own", f"{name} runs in ONNX Runtime's own layout NCHWc: {OPTIMIZED_HINT}")
         )
     if name in BODIES or (node and None in [*node.attributes.values()]):
         raise ValueError(
             msg("server.runs_body_model_run", f"{name} runs a body of the model: run an operator inside it")
         )
-    given, made = _tensors(row["input_shapes"]), _tensors(row["output_shapes"])
-    form: dict[str, Any] = {"opset": node.opset if node else OPSET, "outputs": [one["dtype"] for one in made]}
+    inputs, outputs = _tensors(row["input_shapes"]), _tensors(row["output_shapes"])
+    form: dict[str, Any] = {"opset": node.opset if node else OPSET, "outputs": [output["dtype"] for output in outputs]}
     if node is None:
-        _check_plain(name, len(given))
-        arguments: list[Any] = [*given]
+        _check_plain(name, len(inputs))
+        arguments: list[Any] = [*inputs]
     else:
         if node.domain not in DOMAINS:
             raise ValueError(
@@ -68,21 +73,25 @@ def recorded_call(row: Mapping[str, str], recorded: Mapping[str, Any], node: Onn
                 )
             )
         form["domain"] = node.domain
-        arguments = _aligned(name, given, node)
-        taken = [*node.outputs]
-        if sum(taken) == len(made):
+        arguments = _aligned(name, inputs, node)
+        is_used = [*node.outputs]
+        if sum(is_used) == len(outputs):
             kinds = iter(form["outputs"])
-            form["outputs"] = [next(kinds) if one else None for one in taken]
+            form["outputs"] = [next(kinds) if used else None for used in is_used]
     for place in VALUES.get(name, ()):
         if place < len(arguments) and arguments[place] is not None and "values" not in arguments[place]:
-            arguments[place] |= {"values": _derive_values(name, place, arguments[place], made)}
+            arguments[place] |= {"values": _derive_values(name, place, arguments[place], outputs)}
     attributes = {key: _attribute(name, key, value) for key, value in (node.attributes if node else {}).items()}
     return check_call(Call(name, arguments, dict(recorded), "onnxruntime", attributes, form))
 
 
 def _tensors(text: str) -> list[Tensor]:
-    """Tensors of a text. Raises: ValueError: it is none that ONNX Runtime writes."""
-    found: list[Tensor] = []
+    """Parse tensors.
+
+    Raises:
+        ValueError: ONNX Runtime does not write such a text.
+    """
+    tensors: list[Tensor] = []
     for part in text.split():
         match = TENSOR.fullmatch(part)
         if not match or match[1] not in TYPES:
@@ -93,47 +102,52 @@ def _tensors(text: str) -> list[Tensor]:
                 )
             )
         sides = [int(side) for side in match[2].split(",") if side]
-        found.append({"shape": sides, "strides": None, "dtype": TYPES[match[1]][0]})
-    return found
+        tensors.append({"shape": sides, "strides": None, "dtype": TYPES[match[1]][0]})
+    return tensors
 
 
-def _check_plain(name: str, given: int) -> None:
-    """Raises: ValueError: what an operator without a model needs is not in the profile."""
+def _check_plain(name: str, input_count: int) -> None:
+    """Check that the profile has all that an operator without a model needs.
+
+    Raises:
+        ValueError: Something is missing.
+    """
     import onnx
 
-    beside = msg("server.put_onnx_model_ran", "put the ONNX model that ran beside the profile, or name it")
+    hint = msg("server.put_onnx_model_ran", "put the ONNX model that ran beside the profile, or name it")
     try:
         schema = onnx.defs.get_schema(name, OPSET)
     except (onnx.defs.SchemaError, TypeError):
         raise ValueError(
             msg(
                 "server.profile_neither_domain_nor",
-                f"the profile has neither the domain nor the attributes of {name}: {beside}",
+                f"the profile has neither the domain nor the attributes of {name}: {hint}",
             )
         ) from None
     if schema.attributes:
-        raise ValueError(msg("server.profile_no_attributes", f"the profile has no attributes of {name}: {beside}"))
-    if given < schema.min_input:
+        raise ValueError(msg("server.profile_no_attributes", f"the profile has no attributes of {name}: {hint}"))
+    if input_count < schema.min_input:
         raise ValueError(
             msg(
                 "server.profile_lacks_input_weight",
-                f"the profile lacks an input of {name}, a weight that was packed: {beside}",
+                f"the profile lacks an input of {name}, a weight that was packed: {hint}",
             )
         )
 
 
-def _aligned(name: str, given: list[Tensor], node: OnnxNode) -> list[Any]:
-    """Each input of the node: a tensor of the profile, which lacks those that are left out and weights that are packed.
+def _aligned(name: str, tensors: list[Tensor], node: OnnxNode) -> list[Any]:
+    """Return the value of each input of the node. The profile lacks omitted inputs and packed weights.
 
-    Raises: ValueError: they do not fit.
+    Raises:
+        ValueError: The profile and the node do not match.
     """
     arguments: list[Any] = []
-    rest, left = list(given), sum(one is not None for one in node.inputs)
-    for one in node.inputs:
-        if one is None:
+    rest, left = list(tensors), sum(node_input is not None for node_input in node.inputs)
+    for node_input in node.inputs:
+        if node_input is None:
             arguments.append(None)
             continue
-        constant = _constant(one) if isinstance(one, Constant) else None
+        constant = _constant(node_input) if isinstance(node_input, Constant) else None
         if rest and (constant is None or left == len(rest) or _alike(constant, rest[0])):
             tensor = rest.pop(0)
         elif constant is not None:
@@ -153,26 +167,26 @@ def _aligned(name: str, given: list[Tensor], node: OnnxNode) -> list[Any]:
     return arguments
 
 
-def _alike(one: Tensor, other: Tensor) -> bool:
-    return (one["shape"], one["dtype"]) == (other["shape"], other["dtype"])
+def _alike(tensor: Tensor, other: Tensor) -> bool:
+    return (tensor["shape"], tensor["dtype"]) == (other["shape"], other["dtype"])
 
 
-def _constant(one: Constant) -> Tensor:
-    """A constant, with its values where they are a few whole numbers; others are random."""
-    tensor: Tensor = {"shape": [*one.shape], "strides": None, "dtype": NUMBERS.get(one.dtype, ("", None))[1]}
+def _constant(constant: Constant) -> Tensor:
+    """Return a constant, with its values if they are a few whole numbers; other constants get random values."""
+    tensor: Tensor = {"shape": [*constant.shape], "strides": None, "dtype": NUMBERS.get(constant.dtype, ("", None))[1]}
     tensor["constant"] = True
-    whole = one.values is not None and (one.dtype in (2, 3, 5, 6, 7) or len(one.values) <= 1)
-    return tensor | ({"values": [*one.values]} if whole and one.values is not None else {})
+    whole = constant.values is not None and (constant.dtype in (2, 3, 5, 6, 7) or len(constant.values) <= 1)
+    return tensor | ({"values": [*constant.values]} if whole and constant.values is not None else {})
 
 
-def _derive_values(name: str, place: int, tensor: Tensor, made: list[Tensor]) -> list[int]:
+def _derive_values(name: str, place: int, tensor: Tensor, outputs: list[Tensor]) -> list[int]:
     """Return values of an input, derived from the output of the run.
 
     Raises:
         ValueError: The output does not determine them.
     """
-    shape: list[int] = made[0]["shape"] if made else []
-    if made and SHAPED.get(name) == place and tensor["shape"] == [len(shape)] and len(shape) <= MAX_VALUES:
+    shape: list[int] = outputs[0]["shape"] if outputs else []
+    if outputs and SHAPED.get(name) == place and tensor["shape"] == [len(shape)] and len(shape) <= MAX_VALUES:
         return shape
     if name == "Range" and len(shape) == 1 and tensor["dtype"] in ("int32", "int64"):
         return [(0, shape[0], 1)[place]]
@@ -187,11 +201,15 @@ def _derive_values(name: str, place: int, tensor: Tensor, made: list[Tensor]) ->
 
 
 def _attribute(name: str, key: str, value: Any) -> Any:
-    """Raises: ValueError: it is not a number, a word, a list of them or a small tensor."""
+    """Return an attribute.
+
+    Raises:
+        ValueError: The attribute is not a number, a word, a list of them, or a small tensor.
+    """
     value = value.replace(" ", "") if isinstance(value, str) else value
     if isinstance(value, Constant) and value.values is not None and value.dtype in NUMBERS:
-        return {key: one for key, one in _constant(value).items() if key != "constant"} | {"values": [*value.values]}
-    fitting = all(isinstance(one, (int, float)) or is_word(one) for one in (value if is_list(value) else [value]))
+        return {key: item for key, item in _constant(value).items() if key != "constant"} | {"values": [*value.values]}
+    fitting = all(isinstance(item, (int, float)) or is_word(item) for item in (value if is_list(value) else [value]))
     if not WORD.fullmatch(key) or not fitting:
         raise ValueError(
             msg(

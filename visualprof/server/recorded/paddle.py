@@ -1,4 +1,4 @@
-"""A call of an operator of Paddle by the shapes and types of a profile that has them; attributes none has."""
+"""Create a call of a Paddle operator from the shapes and types of a profile. Profiles have no attributes."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ COMMUNICATES = re.compile(r"c_|.*(all_?reduce|all_?gather|reduce_?scatter|all_?t
 
 
 def recorded_call(row: Mapping[str, str], recorded: Mapping[str, Any], _model: object = None) -> Call:
-    """A call by the columns of the view `calls`: `{"X": [[8, 8]]}` and `{"X": ["float32"]}`.
+    """Return a call from the columns of the view `calls`: `{"X": [[8, 8]]}` and `{"X": ["float32"]}`.
 
-    Raises: ValueError: it cannot be run alone; the message says why.
+    Raises:
+        ValueError: The call cannot run alone; the message says why.
     """
     match = NAME.fullmatch(row["name"])
     if not match or COMMUNICATES.match(match[1]):
@@ -38,9 +39,11 @@ def recorded_call(row: Mapping[str, str], recorded: Mapping[str, Any], _model: o
 
 
 def _argument(shapes: Any, types: list[Any]) -> dict[str, Any]:
-    """One input: a tensor, or a list of them."""
+    """Return one input: a tensor, or a list of tensors."""
     if not is_list(shapes):
         raise TypeError("they are no lists")
     kinds = [*types, *[None] * len(shapes)]
-    tensors = [{"shape": one, "strides": None, "dtype": kind or None} for one, kind in zip(shapes, kinds, strict=False)]
+    tensors = [
+        {"shape": sides, "strides": None, "dtype": kind or None} for sides, kind in zip(shapes, kinds, strict=False)
+    ]
     return tensors[0] if len(tensors) == 1 else {"tensors": tensors}

@@ -1,4 +1,4 @@
-"""A call of an operator of PyTorch by what Kineto writes: a text of JSON for shapes, strides, types and values."""
+"""Create a call of a PyTorch operator from Kineto's JSON texts of shapes, strides, types and values."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from visualprof.messages import msg
 from visualprof.remote.operators import NOT_FINITE, Argument, Call, check_call, is_list
 
 NAME = re.compile(r"[A-Za-z_]\w{0,99}::[A-Za-z_]\w{0,99}", re.ASCII)
-# How Kineto calls the type of an element.
+# Element types by their name in Kineto.
 KINETO = {
     "float": "float32", "double": "float64", "c10::Half": "float16", "c10::BFloat16": "bfloat16",
     "c10::Float8_e4m3fn": "float8_e4m3fn", "c10::Float8_e5m2": "float8_e5m2",
@@ -23,20 +23,22 @@ KINETO = {
 
 
 def recorded_call(row: Mapping[str, str], recorded: Mapping[str, Any], _model: object = None) -> Call:
-    """A call by the columns of the view `calls`.
+    """Return a call from the columns of the view `calls`.
 
-    Raises: ValueError: it cannot be run alone; the message says why.
+    Raises:
+        ValueError: The call cannot run alone; the message says why.
     """
-    shapes, strides, types, values = (row[f"input_{what}"] for what in ("shapes", "strides", "types", "values"))
+    shapes, strides, types, values = (row[f"input_{column}"] for column in ("shapes", "strides", "types", "values"))
     return kineto_call(row["name"], shapes, strides, types, values, recorded)
 
 
 def kineto_call(
     operator: str, shapes: str, strides: str, types: str, values: str, recorded: Mapping[str, Any] | None = None
 ) -> Call:
-    """A call by the texts of `Input Dims`, `Input Strides`, `Input type` and `Concrete Inputs`, "" where absent.
+    """Return a call from the texts of `Input Dims`, `Input Strides`, `Input type` and `Concrete Inputs`, "" if absent.
 
-    Raises: ValueError: it cannot be run alone; the message says why.
+    Raises:
+        ValueError: The call cannot run alone; the message says why.
     """
     if not NAME.fullmatch(operator):
         raise ValueError(
@@ -64,7 +66,11 @@ def kineto_call(
 
 
 def _list_of(text: str) -> list[Any]:
-    """Raises: TypeError, ValueError, RecursionError: it is no list in JSON."""
+    """Parse a JSON list.
+
+    Raises:
+        TypeError, ValueError, RecursionError: The text is not a JSON list.
+    """
     values: object = json.loads(text or "[]")
     if not is_list(values):
         raise TypeError("they are no lists")
@@ -76,10 +82,10 @@ def _padded(values: list[Any], count: int) -> list[Any]:
 
 
 def _argument(shape: list[Any], strides: list[Any] | None, kind: str | None, value: Any) -> Argument:
-    """One input: a tensor, tensors, or what its text says."""
+    """Return one input: a tensor, a list of tensors, or the value of its text."""
     if shape and isinstance(shape[0], list):
         steps = _padded(strides or [], len(shape))
-        return {"tensors": [_tensor(one, step, kind) for one, step in zip(shape, steps, strict=True)]}
+        return {"tensors": [_tensor(sides, step, kind) for sides, step in zip(shape, steps, strict=True)]}
     if shape or kind in KINETO:
         return _tensor(shape, strides, kind)
     return _number(value) if isinstance(value, str) else None
@@ -91,7 +97,7 @@ def _tensor(shape: list[int], strides: list[int] | None, kind: str | None) -> di
 
 
 def _number(text: str) -> Argument:
-    """A number, a truth value or a list of them; None for any other text, which is nobody's business."""
+    """Return a number, a truth value or a list of them; `None` for any other text, which may be private."""
     if text in ("True", "False"):
         return text == "True"
     if text.startswith("[") and text.endswith("]"):
