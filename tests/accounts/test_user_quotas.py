@@ -98,7 +98,7 @@ def test_changes_are_in_the_log(team: Team) -> None:
     deeds = root.ask("GET", "audit").get_json()["deeds"]
     told = [deed["subject"] for deed in deeds if deed["action"] == "change quota"]
     assert told == [
-        "ann@example.org: as everybody", "ann@example.org: jobs_waiting 3, upload_bytes 9", "everybody: jobs_running 2",
+        "ann@example.org: default", "ann@example.org: jobs_waiting 3, upload_bytes 9", "everybody: jobs_running 2",
     ]  # fmt: skip
 
 

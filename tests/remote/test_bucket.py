@@ -158,7 +158,7 @@ def test_signed_urls_expire_within_fifteen_minutes(bucket: Bucket) -> None:
 
 def test_a_file_with_a_wrong_hash_is_rejected_and_can_be_sent_again(bucket: Bucket) -> None:
     put(bucket, KEY, b"x" * len(MODEL))
-    with pytest.raises(InvalidResult, match="differs from what was announced"):
+    with pytest.raises(InvalidResult, match="does not match its announced size or hash"):
         bucket.finalize(KEY, len(MODEL), digest(MODEL))
     assert bucket.list_names("blobs") == []
     put(bucket, KEY, MODEL)

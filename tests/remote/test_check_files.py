@@ -438,10 +438,10 @@ def test_arrays_that_cannot_be_fed_are_refused(tmp_path: Path, values: np.ndarra
 @pytest.mark.parametrize(
     ("head", "told"),
     [
-        ("{'descr': '<f4', 'fortran_order': False, 'shape': (9223372036854775807, 9), }", "none an array can have"),
+        ("{'descr': '<f4', 'fortran_order': False, 'shape': (9223372036854775807, 9), }", "invalid array shape"),
         ("{'descr': '<f4', 'fortran_order': False, 'shape': (1099511627775, 9), }", "are missing"),
-        ("{'descr': '<f4', 'fortran_order': False, 'shape': (-1,), }", "none an array can have"),
-        ("{'descr': '<f4', 'fortran_order': False, 'shape': (True,), }", "none an array can have"),
+        ("{'descr': '<f4', 'fortran_order': False, 'shape': (-1,), }", "invalid array shape"),
+        ("{'descr': '<f4', 'fortran_order': False, 'shape': (True,), }", "invalid array shape"),
         ("{'descr': '<f4', 'shape': (1,), }", "damaged"),
         ("__import__('os').system('true')", "damaged"),
         ("(" * 9000, "damaged"),

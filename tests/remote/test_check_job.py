@@ -422,7 +422,7 @@ def test_a_backend_that_does_not_load_the_model_is_refused(known: Known) -> None
 def test_a_precision_that_the_backend_cannot_set_is_rejected(known: Known) -> None:
     assert refused(known, spec(precision="f32")) == {}
     assert refused(known, spec(precision="bf16")) == {
-        "specs[0].precision": "onnxruntime cannot be told to run in bf16"
+        "specs[0].precision": "onnxruntime does not support precision bf16"
     }  # fmt: skip
 
 

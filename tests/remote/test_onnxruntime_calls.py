@@ -135,7 +135,7 @@ def test_values_missing_in_a_profile_are_rejected_with_a_reason() -> None:
     assert "own layout NCHWc" in refusal("ReorderOutput", "float[2,16,8,8]")
     assert "runs a body" in refusal("If", "bool[]")
     assert "no tensor of numbers" in refusal("Relu", "string[2]")
-    assert "not those of the model's node" in refusal(
+    assert "do not match the node of the model" in refusal(
         "Conv", "float[2,3,8,8]", "float[1]", replace(CONV, inputs=(True, True))
     )
     assert "of the domain 'mine'" in refusal("Relu", "float[2]", "float[2]", OnnxNode("mine", 1, {}, (True,), (True,)))

@@ -119,7 +119,7 @@ def test_every_mutation_needs_the_token(make_site: MakeSite) -> None:
     assert open_to_all == {
         "404 this server has no accounts",
         "404 people do not log in by an issuer here",
-        "400 the body is not what is expected here",
+        "400 the body has an unexpected form",
     }
     assert list(site.folder.iterdir()) == []
 

@@ -162,14 +162,14 @@ class OidcLogin:
     def _rejection(self, row: AnyRow | None, identity: Identity) -> str:
         """Return why a user may not log in; "" if they may."""
         if row is None:
-            return msg("accounts.nobody_invited", f"nobody has invited {identity.email[:254]}")
+            return msg("accounts.nobody_invited", f"{identity.email[:254]} has no invitation")
         if row.disabled:
             return msg("accounts.account_closed", "this account is closed")
         is_other = row.subject not in (None, identity.subject) and row.subject.startswith(f"{self.issuer.url} ")
         return (
             msg(
                 "accounts.address_somebody_elses_issuer",
-                f"the address {identity.email[:254]} was somebody else's at the issuer",
+                f"at the issuer, the address {identity.email[:254]} belonged to another user",
             )
             if is_other
             else ""

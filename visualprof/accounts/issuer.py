@@ -331,10 +331,10 @@ class Issuer:
                 ) from error
             raise IssuerError(
                 msg("accounts.answers", f"{self.url} answers with {error.code}"),
-                msg("accounts.tell_administrator", "tell an administrator"),
+                msg("accounts.tell_administrator", "contact an administrator"),
             ) from error
         except (OSError, ValueError, http.client.HTTPException) as error:
-            hint = msg("accounts.try_again_later_tell", "try again later, or tell an administrator")
+            hint = msg("accounts.try_again_later_tell", "try again later, or contact an administrator")
             raise IssuerError(
                 msg("accounts.not_answer_should", f"{self.url} does not answer as it should: {error}"), hint
             ) from error

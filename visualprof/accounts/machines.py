@@ -66,7 +66,7 @@ class MachineAccess:
             user = connection.execute(select(users).where(able)).first()
             if user is None:
                 raise BadParameter(
-                    msg("accounts.code_user_may_not", "code: its user may not add machines any more"),
+                    msg("accounts.code_user_may_not", "code: its user may no longer add machines"),
                     msg("accounts.ask_administrator", "ask an administrator"),
                 )
             record_event(
@@ -131,7 +131,7 @@ class MachineAccess:
             BadParameter: Not exactly one of email and project is given.
         """
         if bool(email) == bool(project):
-            raise BadParameter(msg("accounts.email_project_one_them", "email or project: one of them"))
+            raise BadParameter(msg("accounts.email_project_one_them", "specify either email or project"))
         with self._database.write() as connection:
             holder = _user(connection, email) if email else require_membership(connection, actor, project)
             self._changed(
@@ -223,8 +223,8 @@ def _user(connection: Connection, email: str) -> AnyRow:
     row = connection.execute(select(users).where(users.c.email == email.strip().lower())).first()
     if row is None:
         raise NotFound(
-            msg("accounts.nobody_here_address", f"nobody here has the address {email[:60]!r}"),
-            msg("accounts.they_register_first", "they register first"),
+            msg("accounts.nobody_here_address", f"no user has the address {email[:60]!r}"),
+            msg("accounts.they_register_first", "the user must register first"),
         )
     return row
 

@@ -58,7 +58,9 @@ class Passwords:
             ServerBusy: Too many users log in.
         """
         with self._turn():
-            return self._argon2.verify(password[:MAX_LENGTH], stored_hash or self._nobodys) and stored_hash is not None
+            return (
+                self._argon2.verify(password[:MAX_LENGTH], stored_hash or self._dummy_hash) and stored_hash is not None
+            )
 
     def check_capacity(self) -> None:
         """Check that a log-in would not wait for long, before anything else is done for it.
@@ -70,8 +72,8 @@ class Passwords:
             pass
 
     @cached_property
-    def _nobodys(self) -> str:
-        return self._argon2.hash(msg("accounts.nobodys_password", "nobody's password"))
+    def _dummy_hash(self) -> str:
+        return self._argon2.hash("password of no user")
 
     @contextmanager
     def _place(self) -> Generator[None]:

@@ -105,8 +105,8 @@ class Projects:
             user = connection.execute(select(users.c.id).where(users.c.email == email.strip().lower())).scalar()
             if user is None:
                 raise NotFound(
-                    msg("accounts.nobody_here_address", f"nobody here has the address {email[:60]!r}"),
-                    msg("accounts.they_register_first", "they register first"),
+                    msg("accounts.nobody_here_address", f"no user has the address {email[:60]!r}"),
+                    msg("accounts.they_register_first", "the user must register first"),
                 )
             row = {"project": project, "user": user}
             if not connection.execute(select(members).filter_by(**row)).first():

@@ -30,7 +30,7 @@ class UserQuotas(Quotas):
             set_quota(connection, user, quota)
             bounds = vars(quota).items() if quota else ()
             limits = ", ".join(f"{name} {bound}" for name, bound in bounds if bound is not None)
-            default = msg("accounts.no_bounds", "no bounds") if quota else msg("accounts.everybody", "as everybody")
+            default = msg("accounts.no_bounds", "no bounds") if quota else msg("accounts.everybody", "default")
             record_event(
                 connection, actor, msg("accounts.change_quota", "change quota"), f"{owner}: {limits or default}"
             )

@@ -52,7 +52,9 @@ def normalize_name(text: str) -> str:
     if name.isascii() and "@" in name:
         return normalize_email(name)
     if not _NAME.fullmatch(name):
-        raise BadParameter(msg("accounts.nobodys_name_e_mail", f"{text[:60]!r} is nobody's name or e-mail address"))
+        raise BadParameter(
+            msg("accounts.nobodys_name_e_mail", f"{text[:60]!r} is not a valid user name or e-mail address")
+        )
     return name
 
 
@@ -75,7 +77,7 @@ class Users:
         email = normalize_email(email)
         if how == "off" or (how == "invitation" and not code):
             raise Forbidden(
-                msg("accounts.nobody_can_register_here", "nobody can register here by themselves"),
+                msg("accounts.nobody_can_register_here", "this server does not allow self-registration"),
                 msg("accounts.ask_administrator_invitation", "ask an administrator for an invitation"),
             )
         check_strength(password, email)
@@ -251,8 +253,8 @@ class Users:
             administrators = select(func.count()).select_from(users).where(users.c.role == "admin", ~users.c.disabled)
             if row.role == "admin" and not connection.execute(administrators).scalar_one():
                 raise Conflict(
-                    msg("accounts.nobody_would_administrator_any", "nobody would be administrator any more"),
-                    msg("accounts.make_somebody_else_one", "make somebody else one first"),
+                    msg("accounts.nobody_would_administrator_any", "no administrator would be left"),
+                    msg("accounts.make_somebody_else_one", "make another user an administrator first"),
                 )
             if role not in (None, row.role) or disabled:
                 end_all_sessions(connection, user)

@@ -111,7 +111,7 @@ def authorize(needs: RequiredRole, accounts: bool, acts: bool) -> None:
             "server.commands_take_token_t",
             f"commands take --token T or {TOKEN_VARIABLE}, with a token of the Account page",
         )
-        raise Unauthenticated(msg("server.nobody_logged", "nobody is logged in"), hint)
+        raise Unauthenticated(msg("server.nobody_logged", "you are not logged in"), hint)
     raise Forbidden(
         msg("server.needs_you_here", f"this needs a {needs}, and you are a {principal.role} here"),
         msg("server.ask_administrator", "ask an administrator"),

@@ -198,7 +198,7 @@ def decode_body(decoder: msgspec.json.Decoder[T]) -> T:
         return decoder.decode(read_body(MAX_BODY_BYTES))
     except (ValueError, RecursionError) as error:
         raise BadParameter(
-            msg("server.body_not_what_expected", f"the body is not what is expected here: {error}"),
+            msg("server.body_not_what_expected", f"the body has an unexpected form: {error}"),
             msg("server.docs_remote_md_describes_2", "docs/remote.md describes it"),
         ) from error
 

@@ -173,7 +173,10 @@ class Visible:
         principal = current_principal()
         if principal.viewer is not None and self.job(queue, job).owner != principal.user:
             raise Forbidden(
-                msg("server.only_whoever_submitted_job", "only whoever submitted a job and administrators change it")
+                msg(
+                    "server.only_whoever_submitted_job",
+                    "only the user who submitted a job and administrators can change it",
+                )
             )
         return job
 

@@ -142,7 +142,7 @@ class NotificationSender:
         elif self._mail:
             self._mail.send(email, *messages.email_message(notice, contact.language, self._base_url))
         else:
-            raise DeliveryError(msg("accounts.server_sends_no_e", "this server sends no e-mail any more"))
+            raise DeliveryError(msg("accounts.server_sends_no_e", "this server no longer sends e-mail"))
 
     def _done(self, row: AnyRow) -> None:
         well = (contacts.c.user == row.user) & contacts.c.trouble.startswith(f"{row.channel}:")

@@ -113,7 +113,7 @@ class StoreUnavailable(VisualprofError):
     status = 503
 
     def __init__(self, error: str, *, refused: bool = False) -> None:
-        super().__init__(error, msg("queue.try_again_moment_what", "try again in a moment; what was kept is not lost"))
+        super().__init__(error, msg("queue.try_again_moment_what", "try again in a moment; stored data is not lost"))
         self.refused = refused
 
 

@@ -96,7 +96,7 @@ class JobService:
             )
         if self.root.address:
             return msg("queue.log_directory_address", "the log directory is at an address"), msg(
-                "queue.name_one_machine_too", "name one of this machine, too, for the results: --logdir DIR"
+                "queue.name_one_machine_too", "also name a local directory for the results: --logdir DIR"
             )
         if self.root.path.is_file():
             return msg("queue.log_directory_single_file", "the log directory is a single file"), msg(

@@ -24,7 +24,7 @@ DOMAINS = ("", "com.microsoft", "com.microsoft.nchwc")
 BLOCKED = ("ReorderInput", "ReorderOutput")
 OPTIMIZED_HINT = msg(
     "server.put_optimised_model_beside",
-    "put the optimised model beside the profile, which optimized_model_filepath writes",
+    "put the optimized model, which optimized_model_filepath writes, next to the profile",
 )
 BODIES = ("If", "Loop", "Scan", "SequenceMap")
 # Places of inputs whose values determine the work. Some follow from the outputs of the run.
@@ -69,7 +69,7 @@ def recorded_call(row: Mapping[str, str], recorded: Mapping[str, Any], node: Onn
             raise ValueError(
                 msg(
                     "server.domain_onnx_onnx_runtime",
-                    f"{name} is of the domain {node.domain[:60]!r}; those of ONNX and ONNX Runtime are run",
+                    f"{name} belongs to the domain {node.domain[:60]!r}; only ONNX and ONNX Runtime operators can run",
                 )
             )
         form["domain"] = node.domain
@@ -114,7 +114,7 @@ def _check_plain(name: str, input_count: int) -> None:
     """
     import onnx
 
-    hint = msg("server.put_onnx_model_ran", "put the ONNX model that ran beside the profile, or name it")
+    hint = msg("server.put_onnx_model_ran", "put the ONNX model that ran next to the profile, or name it")
     try:
         schema = onnx.defs.get_schema(name, OPSET)
     except (onnx.defs.SchemaError, TypeError):
@@ -161,7 +161,7 @@ def _aligned(name: str, tensors: list[Tensor], node: OnnxNode) -> list[Any]:
         raise ValueError(
             msg(
                 "server.inputs_not_models_node",
-                f"the inputs of {name} are not those of the model's node: is it the model that ran?",
+                f"the inputs of {name} do not match the node of the model: check that this is the model that ran",
             )
         )
     return arguments

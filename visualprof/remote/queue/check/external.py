@@ -90,7 +90,7 @@ def _refuse_elsewhere(file: str, name: str, hint: str = _HINT) -> None:
         raise FormatError(
             msg(
                 "queue.weights_model_lie_which",
-                f"{name}: weights of the model lie in {file[:100]!r}, which is not beside it",
+                f"{name}: the model stores weights in {file[:100]!r}, which is not in the same folder",
             ),
             hint,
         ) from None

@@ -142,7 +142,9 @@ def _part_errors(model: ModelRef, content: InspectedModel, context: JobContext) 
                 f"{file.path} has {size:,} bytes, and the model looks for {file.size_bytes:,}",
             )
             yield FieldError(
-                "model.parts", error, msg("queue.one_saved_model", "is it the one that was saved with this model?")
+                "model.parts",
+                error,
+                msg("queue.one_saved_model", "check that this file was saved together with the model"),
             )
 
 

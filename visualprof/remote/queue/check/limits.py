@@ -195,7 +195,7 @@ def _advise(request: Request) -> Iterator[FieldError]:
     if len(advise.only) > MAX_ONLY or any(not 0 < len(name) <= MAX_NAME for name in advise.only):
         yield FieldError(
             "advise.only",
-            msg("queue.too_many_names_one", "has too many names, or one that is empty or too long"),
+            msg("queue.too_many_names_one", "has too many names, or a name is empty or too long"),
             msg("queue.most", f"at most {MAX_ONLY}"),
         )
     if len(advise.metric) > MAX_METRIC:

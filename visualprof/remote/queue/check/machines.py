@@ -29,7 +29,7 @@ def backend_errors(specs: Sequence[Spec], model: InspectedModel | None) -> Itera
             error = msg("queue.not_load_models", f"{spec.backend} does not load {model.format} models")
             yield FieldError(f"specs[{i}].backend", error, msg("queue.what", f"what does: {', '.join(model.backends)}"))
         if spec.precision and spec.precision not in backend.precisions:
-            error = msg("queue.cannot_told_run", f"{spec.backend} cannot be told to run in {spec.precision}")
+            error = msg("queue.cannot_told_run", f"{spec.backend} does not support precision {spec.precision}")
             able = ", ".join(backend.precisions)
             hint = (
                 msg("queue.leave_out_2", f"leave it out, or {able}")
@@ -68,7 +68,9 @@ def _options(path: str, spec: Spec, backend: Backend) -> Iterator[FieldError]:
             hint = suggest(name, list(backend.options)) or msg("queue.no_options", f"{spec.backend} has no options")
             yield FieldError(f"{path}.{name}", msg("queue.no_such_option", f"{spec.backend} has no such option"), hint)
         elif values and value not in values:
-            yield FieldError(f"{path}.{name}", f"is {value[:80]!r}", msg("queue.one", f"one of {', '.join(values)}"))
+            yield FieldError(
+                f"{path}.{name}", f"is {value[:80]!r}", msg("queue.one", f"choose from {', '.join(values)}")
+            )
 
 
 def agent_errors(specs: Sequence[Spec], agents: Sequence[Agent]) -> Iterator[FieldError]:

@@ -41,7 +41,7 @@ def read_header(file: BinaryIO, size: int, name: str) -> tuple[str, tuple[int, .
         ) from None
     _refuse_other(dtype, name)
     if len(shape) > MAX_RANK or any(type(s) is not int or not 0 <= s < 1 << 40 for s in shape):
-        raise FormatError(msg("queue.shape_none_array_can", f"{name}: its shape is none an array can have"), HINT)
+        raise FormatError(msg("queue.shape_none_array_can", f"{name}: invalid array shape"), HINT)
     if 0 in shape:
         raise FormatError(
             msg("queue.array_without_values_shape", f"{name}: an array without values (shape {list(shape)})"), HINT

@@ -78,7 +78,7 @@ def _value_errors(
         most = MAX_THREADS if name == "threads" else MAX_LANES if backend.concurrent_sessions else 1
         if bad := next((v for v in values if not (v.isascii() and v.isdecimal() and 1 <= int(v[:9]) <= most)), None):
             yield FieldError(
-                path, msg("queue.none_can", f"{bad[:40]!r} is none that {backend.name} can have"), f"1 to {most}"
+                path, msg("queue.none_can", f"{bad[:40]!r} is not a valid value for {backend.name}"), f"1 to {most}"
             )
         return
     allowed: Sequence[str] | None = backend.options.get(name)
@@ -101,8 +101,8 @@ def _value_errors(
     if allowed and (bad := next((value for value in values if value not in allowed), None)) is not None:
         yield FieldError(
             path,
-            msg("queue.none_can", f"{bad[:80]!r} is none that {backend.name} can have"),
-            msg("queue.one", f"one of {', '.join(allowed)}"),
+            msg("queue.none_can", f"{bad[:80]!r} is not a valid value for {backend.name}"),
+            msg("queue.one", f"choose from {', '.join(allowed)}"),
         )
     elif any(len(value) > MAX_NAME or not value.isprintable() for value in values):
         yield FieldError(

@@ -107,7 +107,7 @@ def expand_specs(
         errors.append(
             DraftError(
                 "specs",
-                msg("queue.there_none", "there is none"),
+                msg("queue.there_none", "there is no run configuration"),
                 msg("queue.add_least_one", "add at least one"),
                 "no_spec",
             )

@@ -362,7 +362,10 @@ class Agents:
             if (is_online and row.standing != "out") or connection.execute(has_task).first():
                 raise Conflict(
                     msg("queue.online", f"{row.name} is online"),
-                    msg("queue.end_there_put_out", "end it there, or put it out: it would come back by itself"),
+                    msg(
+                        "queue.end_there_put_out",
+                        "stop the agent on that machine, or block it; otherwise it reconnects automatically",
+                    ),
                 )
             connection.execute(delete(agents).where(agents.c.id == agent_id))
             for table in (grants, bookings):

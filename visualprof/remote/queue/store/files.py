@@ -169,7 +169,7 @@ class Store:
         try:
             handle = os.open(self.path(key), os.O_WRONLY)
         except FileNotFoundError as error:
-            raise NotFound(msg("queue.not_expected_any_more", f"{key} is not expected any more")) from error
+            raise NotFound(msg("queue.not_expected_any_more", f"{key} is no longer expected")) from error
         with self._append_locks[hash(key) % 64], disk_errors(f"{self._folder}"), os.fdopen(handle, "wb", 0) as file:
             end = file.seek(0, os.SEEK_END)
             if end != offset:

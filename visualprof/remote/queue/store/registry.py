@@ -37,7 +37,7 @@ from visualprof.remote.queue.store.visibility import visible_jobs, visible_model
 
 MAX_NAME_LENGTH, MAX_NOTES_LENGTH, MAX_TAGS = 200, 10_000, 50
 _ALIAS = re.compile(r"[A-Za-z_][\w.-]{0,99}")
-_LIST_HINT = msg("queue.visualprof_model_list_shows", "visualprof model list shows those that there are")
+_LIST_HINT = msg("queue.visualprof_model_list_shows", "visualprof model list shows all models")
 
 # Decoders are built once, at import: see `reader.trace.codec`.
 _TAGS = msgspec.json.Decoder(list[str])
@@ -343,7 +343,7 @@ def _find_by_name(
     if len(candidates) > 1:
         raise Conflict(
             msg("queue.models_called", f"{len(candidates)} models are called {name!r}"),
-            msg("queue.rename_one_them", "rename one of them"),
+            msg("queue.rename_one_them", "rename one of these models"),
         )
     return candidates[0] if candidates else None
 

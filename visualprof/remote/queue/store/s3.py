@@ -143,7 +143,7 @@ class Bucket(Store):
             if sha256 not in ("", digest) or part.stat().st_size != size:
                 self.delete(key)
                 raise InvalidResult(
-                    msg("queue.file_differs_what_announced", "the file differs from what was announced"),
+                    msg("queue.file_differs_what_announced", "the file does not match its announced size or hash"),
                     msg("queue.upload_again", "upload it again"),
                 )
             self._copy(key, f"blobs/{digest}", tag)
