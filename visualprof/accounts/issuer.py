@@ -356,7 +356,7 @@ _OPENER = urllib.request.build_opener(_Still)
 
 
 def _authlib(name: str) -> Any:
-    """A module of Authlib, which has no types. Servers without an issuer do not load it."""
+    """Import a module of Authlib, which has no type annotations. Servers without an issuer do not import it."""
     try:
         return import_module(f"authlib.{name}")
     except ImportError as error:
@@ -367,7 +367,7 @@ def _authlib(name: str) -> Any:
 
 
 def _derive(cookie_text: str, purpose: str) -> str:
-    """One of the texts that a log-in needs; none tells of the others."""
+    """Derive a secret for a log-in. No derived secret reveals another one."""
     return hmac.new(cookie_text.encode(), purpose.encode(), hashlib.sha256).hexdigest()
 
 
@@ -379,7 +379,7 @@ def _error_of(error: urllib.error.HTTPError) -> str:
 
 
 def _text(claim: object) -> str:
-    """A claim that is a text; "" for any other, and for none."""
+    """Return a claim that is a text, "" for all other values."""
     return claim if isinstance(claim, str) else ""
 
 

@@ -53,7 +53,7 @@ def profile_static(
 
 
 def _of_function(traced: Any, inputs: Any) -> str:
-    """The profile is there after the second call: the first one traces."""
+    """Return the profile of a traced function. The first call traces; the profile exists after the second call."""
     arguments, keywords = arguments_of(inputs)
     for _ in range(2):
         traced(*arguments, **keywords)
@@ -71,7 +71,7 @@ def _called(traced: Any) -> str:
 
 
 def _of_file(mge: Any, path: Path, inputs: dict[str, Any]) -> str:
-    """The graph as it is in the file, with MegEngine's GraphProfiler, which has to be there before it is compiled."""
+    """Return the profile of a graph from a file. MegEngine's GraphProfiler must exist before the graph is compiled."""
     graphs: Any = importlib.import_module("megengine.core.tensor.megbrain_graph")
     tools: Any = importlib.import_module("megengine.utils.comp_graph_tools")
     with path.open("rb") as file:

@@ -70,14 +70,14 @@ def _packed(module: Any) -> dict[str, Any]:
 
 
 def _operators(torch: Any, recorder: Recorder) -> Any:
-    """A mode that reports every function of torch that Python calls, the outermost only."""
+    """Return a mode that reports every outermost torch function that Python calls."""
     resolve = torch.overrides.resolve_name
 
     class Operators(torch.overrides.TorchFunctionMode):
-        """Reports to the recorder."""
+        """A mode that reports functions to the recorder."""
 
         def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            """Run and reports one function."""
+            """Run and report one function."""
             del types
             keywords: dict[str, Any] = kwargs or {}
             label = _label(func)
@@ -96,7 +96,7 @@ def _interpreted(torch: Any, recorder: Recorder, module: Any) -> Generator[None]
     dispatch: Any = importlib.import_module("torch.utils._python_dispatch")
 
     class Operators(dispatch.TorchDispatchMode):
-        """Reports to the recorder."""
+        """A mode that reports functions to the recorder."""
 
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             """Run and reports one operator."""

@@ -136,7 +136,7 @@ def _add_common_args(builder: TraceBuilder, kernels: Sequence[MeasuredKernel]) -
 
 
 def _find_metric(kernel: MeasuredKernel, names: Sequence[str], units: dict[str, float], default_scale: float) -> float:
-    """Return the first metric with one of the names and units, converted to our unit; NaN if there is none.
+    """Return the first metric with one of the names and units, converted to our unit; NaN without a match.
 
     Args:
         kernel: The kernel.

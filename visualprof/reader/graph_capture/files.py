@@ -110,12 +110,12 @@ def recording_fingerprint(path: str | Path) -> str:
 
 
 def captures_stamp(folder: str) -> int:
-    """Return a number that changes with the captures of a folder's recordings, 0 if there are none."""
+    """Return a number that changes with the captures of a folder's recordings, 0 without captures."""
     return hash_states([_file_state(capture) for capture in find_captures(Path(folder) / "recording")])
 
 
 def hash_states(states: Sequence[str]) -> int:
-    """Return a number that changes with the states, 0 if there are none."""
+    """Return a number that changes with the states, 0 without states."""
     if not states:
         return 0
     return int.from_bytes(blake2b("\n".join(states).encode("utf-8", "replace"), digest_size=6).digest(), "little") + 1

@@ -46,7 +46,7 @@ class GraphLaunches(msgspec.Struct, frozen=True):
 
 
 def graph_launches(trace: Trace) -> GraphLaunches | None:
-    """Return the graph launches with known kernels, or `None` if there are none."""
+    """Return the graph launches with known kernels, or `None` without such launches."""
     events = trace.events
     named = np.array([GRAPH_LAUNCH in name for name in trace.strings], bool)
     if not named.any():

@@ -316,7 +316,7 @@ class Trace(msgspec.Struct, frozen=True, dict=True):
 
     @property
     def span_ns(self) -> tuple[int, int]:
-        """First start and last end of all events, (0, 0) if there are none."""
+        """Return the first start and last end of all events, (0, 0) without events."""
         return self._span
 
     @cached_property

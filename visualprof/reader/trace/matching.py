@@ -99,7 +99,7 @@ class Calls:
         return None
 
     def _nearest(self, candidates: Ints, wanted: Ints, ts: Ints) -> Ints:
-        """Return the candidate with clearly the shortest launch delay, or all of them if there is none."""
+        """Return the candidate with the shortest launch delay, or all of them if the shortest delay is not clear."""
         delays = [self._delays(wanted, ts, self.processes[int(candidate)]) for candidate in candidates]
         medians = [float(np.median(delay[delay >= 0])) for delay in delays]
         first, second = sorted(range(len(medians)), key=medians.__getitem__)[:2]

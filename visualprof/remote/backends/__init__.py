@@ -208,7 +208,7 @@ class Backend:
         short: Its name in the ids of run configurations, "" for the name itself.
         concurrent_sessions: Whether several runs of a loaded model can overlap.
         cpu: Whether it runs models on a CPU, so that any machine may have it.
-        cpu_index: pip index with the package without GPU libraries, "" if there is none.
+        cpu_index: pip index with the package without GPU libraries, "" without such an index.
     """
 
     name: str

@@ -103,7 +103,7 @@ class Vendor:
             is
             created without arguments and has `gpus()`, `uuid(device)` and `sample(device)` as
             `agent.machine.nvml.Nvml`, with the same names for the readings.
-        visible: The environment variable that hides other devices, "" if there is none.
+        visible: The environment variable that hides other devices, "" without such a variable.
     """
 
     name: str

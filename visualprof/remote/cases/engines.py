@@ -113,7 +113,10 @@ def torch_engine(device: str, compiled: bool) -> Engine:
 
 
 def engine_spec(config: Any, name: str, device: str, options: dict[str, str] | None = None) -> Spec:
-    """The spec that a configuration stands for: fp16 is f16; it may have `threads` and the options of the backend."""
+    """Return the run configuration of a case configuration.
+
+    `fp16` becomes precision f16. The configuration may have `threads` and the options of the backend.
+    """
     precision: Precision = "f16" if config.fp16 else ""
     given = {option: getattr(config, option, None) for option in backend(name).options}
     chosen = {option: str(value) for option, value in given.items() if value is not None} | (options or {})

@@ -41,7 +41,7 @@ class Setting:
         key: The key.
         value: The effective value.
         origin: The layer that set it.
-        before: The value of the layer below as JSON; `None` if there is none.
+        before: The value of the layer below as JSON; `None` if that layer does not set it.
     """
 
     key: str

@@ -25,7 +25,7 @@ class GpuMeter:
 
     Attributes:
         number: Index of the GPU in NVML, which orders GPUs by their PCI bus.
-        last_mj: The last reading, in millijoules; `None` if there is none.
+        last_mj: The last reading, in millijoules; `None` before the first one.
     """
 
     number: int

@@ -302,7 +302,7 @@ def _unknown(graph: Graph, node: Any) -> None:
 
 
 def unsuitable_reason(path: Path) -> str:
-    """Return the operators that are not supported, "" if there are none."""
+    """Return the operators that are not supported, "" if all are supported."""
     unfit = _translate(path)[3]
     return msg("converters.unsupported_operators", f"it has unsupported operators: {', '.join(unfit)}") if unfit else ""
 

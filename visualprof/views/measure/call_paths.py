@@ -84,7 +84,7 @@ class CallPaths(msgspec.Struct, frozen=True):
 
 
 def call_paths(trace: Trace, is_member: Mask) -> CallPaths:
-    """Number every distinct pair of caller path and label, level by level.
+    """Assign a number to every distinct pair of caller path and label, level by level.
 
     The level of a call is the number of member events around it, not its nesting depth in the trace: a
     call with an operator or a range around it that is not a member has the same path as one without.

@@ -55,7 +55,7 @@ class Collectives(msgspec.Struct, frozen=True, kw_only=True):
         part_start: (m,) ns.
         part_end: (m,) ns.
         is_transfer: (m,) whether data is transferred in the part: in kernels, or in the host
-            operator if there are none.
+            operator if it has no kernels.
     """
 
     rank: int

@@ -162,7 +162,7 @@ def work_columns(trace: Trace) -> tuple[str, WorkColumns | None]:
 
 
 def api_call_columns(trace: Trace) -> WorkColumns | None:
-    """Return the calls of the device API, `None` if there are none."""
+    """Return the calls of the device API, `None` without such calls."""
     rows = np.flatnonzero(is_api_call(trace))
     return _columns_by_name(trace, rows) if len(rows) else None
 

@@ -32,8 +32,8 @@ class RankMetrics(msgspec.Struct, frozen=True, kw_only=True):
         computation: Computation.
         communication: Communication.
         overlap: Computation and communication at the same time.
-        transfer: Transfer of matched collectives; NaN where there are none.
-        wait: Time in which matched collectives only wait; NaN where there are none.
+        transfer: Transfer of matched collectives; NaN without matched collectives.
+        wait: Time in which matched collectives only wait; NaN without matched collectives.
     """
 
     ranks: tuple[int, ...]

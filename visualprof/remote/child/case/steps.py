@@ -264,7 +264,11 @@ class CaseSteps:
         return engine
 
     def require(self) -> None:
-        """Raises: TaskFailure: packages, data or the device are missing."""
+        """Check the requirements of the case.
+
+        Raises:
+            TaskFailure: Packages, data or the device are missing.
+        """
         check_requirements(self.task, self.vendor, self._engine.requires if self.result["compiler"] is not None else ())
 
     def _init(self) -> None:

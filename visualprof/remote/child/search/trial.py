@@ -67,7 +67,7 @@ def cost(trial: Trial) -> float:
 
 
 def read_interval(ratio: Json | None) -> Interval:
-    """Return a ratio with its interval, infinite if there is none."""
+    """Return a ratio with its interval, infinite if it is unknown."""
     return Interval(ratio["value"], ratio["low"], ratio["high"]) if ratio else Interval(math.inf, math.inf, math.inf)
 
 

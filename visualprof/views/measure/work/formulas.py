@@ -182,7 +182,7 @@ def _norm_backward(weight: int, bias: int | None, mask: int) -> Formula:
 
     Args:
         weight: Position of the weight.
-        bias: Position of the bias; -1 if it is not an argument, `None` if there is none.
+        bias: Position of the bias; -1 if it is not an argument, `None` if the layer has no bias.
         mask: Position of which of the gradients are requested; -1 if always all.
     """
 

@@ -1,4 +1,4 @@
-"""Makes `data/weights.npz`: the small BERT learns from rows that the case does not have."""
+"""Create `data/weights.npz`: train the small BERT with rows that the case does not contain."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ STEPS, ROWS, FIRST_SEED = 2500, 128, 1000
 
 
 def train() -> None:
-    """AdamW with a cosine, 128 new rows at each step."""
+    """Train with AdamW, a cosine schedule, and 128 new rows per step."""
     torch.set_num_threads(1)
     torch.manual_seed(0)
     model = Filler().train()

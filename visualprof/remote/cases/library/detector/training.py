@@ -1,4 +1,4 @@
-"""Makes `data/weights.npz`: the detector learns from pictures that the case does not have."""
+"""Create `data/weights.npz`: train the detector with pictures that the case does not contain."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ PICTURES, SEED, EPOCHS, BATCH = 4000, 1000, 30, 64
 
 
 def cells_of(objects: Tensor) -> Tensor:
-    """(n, OBJECTS, 5) -> (n, 8, 8, 6): in the cell of an object's middle 1, class, middle and size in cells."""
+    """Convert objects, (n, OBJECTS, 5), to cells, (n, 8, 8, 6).
+
+    The cell of an object's center contains 1, class, center and size in cells.
+    """
     side = SIDE // CELL
     cells = torch.zeros(len(objects), side, side, 6)
     picture, place = torch.nonzero(objects[..., 0] >= 0, as_tuple=True)
@@ -28,7 +31,7 @@ def cells_of(objects: Tensor) -> Tensor:
 
 
 def train() -> None:
-    """Adam, 30 epochs."""
+    """Train with Adam for 30 epochs."""
     torch.set_num_threads(1)
     torch.manual_seed(0)
     images, wanted = map(torch.from_numpy, pictures(PICTURES, SEED))

@@ -1,4 +1,4 @@
-"""Makes `data/weights.npz`: the small Llama learns from rows that the case does not have."""
+"""Create `data/weights.npz`: train the small Llama with rows that the case does not contain."""
 
 from __future__ import annotations
 
@@ -15,14 +15,17 @@ STEPS, ROWS, LENGTH, FIRST_SEED = 1000, 64, 96, 1000
 
 
 def rows(seed: int) -> Tensor:
-    """(ROWS, LENGTH) numbers that repeat a motif of 4 to 8."""
+    """Return (ROWS, LENGTH) numbers that repeat a motif of 4 to 8 numbers."""
     random = np.random.RandomState(seed)
     period, motif = random.choice(np.arange(4, 9), ROWS), random.randint(2, VOCABULARY, (ROWS, 8))
     return torch.from_numpy(motif[np.arange(ROWS)[:, None], np.arange(LENGTH) % period[:, None]]).long()
 
 
 def train() -> None:
-    """AdamW with a cosine, 64 new rows at each step. What repeats nothing yet does not count."""
+    """Train with AdamW, a cosine schedule, and 64 new rows per step.
+
+    Numbers before the first repetition do not count.
+    """
     torch.set_num_threads(1)
     torch.manual_seed(0)
     model = Llama()

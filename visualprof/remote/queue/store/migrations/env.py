@@ -1,4 +1,4 @@
-"""Run by alembic inside the transaction of `database.migrate`."""
+"""Run migrations; alembic executes this inside the transaction of `database.migrate`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A small BERT fills masked numbers in: rows of 32 repeat a motif of 4 or 5 numbers, and 4 of them are masked."""
+"""Fill in masked numbers with a small BERT.
+
+Rows of 32 numbers repeat a motif of 4 or 5 numbers, and 4 of them are masked.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ NUMBERS, MASK, LENGTH, MASKED = 64, 1, 32, 4
 
 
 class Filler(nn.Module):
-    """Its logits alone, of no token that is padding."""
+    """A model that returns only the logits of BERT, for inputs without padding."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -32,12 +35,12 @@ class Filler(nn.Module):
         self.bert = BertForMaskedLM(shape)
 
     def forward(self, numbers: Tensor) -> Tensor:
-        """(batch, 32) -> (batch, 32, 64)."""
+        """Map (batch, 32) to (batch, 32, 64)."""
         return self.bert(input_ids=numbers, attention_mask=torch.ones_like(numbers)).logits
 
 
 def rows(count: int, seed: int) -> tuple[Tensor, Tensor]:
-    """Rows with masks, and what they hide; -100 elsewhere."""
+    """Return rows with masks, and the masked numbers; -100 elsewhere."""
     random = np.random.RandomState(seed)
     period, motif = random.choice([4, 5], count), random.randint(2, NUMBERS, (count, 5))
     numbers = motif[np.arange(count)[:, None], np.arange(LENGTH) % period[:, None]]
@@ -49,12 +52,12 @@ def rows(count: int, seed: int) -> tuple[Tensor, Tensor]:
 
 
 def build_dataloader(config: Any) -> DataLoader[Any]:
-    """Rows that the training has not seen."""
+    """Return batches of rows that the training has not seen."""
     return DataLoader(TensorDataset(*rows(config.samples, config.seed)), config.batch_size)
 
 
 def create_model(config: Any) -> nn.Module:
-    """With the weights of the case, kept in half precision."""
+    """Return the model with the weights of the case, which are stored in half precision."""
     if config.threads:
         torch.set_num_threads(config.threads)
     model = Filler()
@@ -64,13 +67,13 @@ def create_model(config: Any) -> nn.Module:
 
 
 def evaluator(outputs: Tensor, hidden: Tensor) -> Tensor:
-    """Whether each masked number is filled in."""
+    """Whether each masked number is correct."""
     best = outputs.float().cpu().reshape(*hidden.shape, NUMBERS).argmax(-1)
     return (best == hidden)[hidden >= 0]
 
 
 def export_model(model: Any, config: Any) -> str:
-    """ONNX with an open batch."""
+    """Export to ONNX with a dynamic batch size."""
     path = str(Path(config.perf_dir) / "bert.onnx")
     example = torch.full((config.batch_size, LENGTH), 2).cuda()
     names = {"input_names": ["numbers"], "output_names": ["logits"]}

@@ -1,4 +1,4 @@
-"""Detection of discs and squares: the share of objects whose class and box are right."""
+"""Detect discs and squares. The accuracy is the share of objects with correct class and box."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ __all__ = ["build_dataloader", "create_model", "evaluator", "export_model"]
 
 
 def build_dataloader(config: Any) -> DataLoader[Any]:
-    """Pictures and their objects."""
+    """Return batches of pictures and their objects."""
     images, objects = pictures(config.samples, config.seed)
     return DataLoader(TensorDataset(torch.from_numpy(images), torch.from_numpy(objects)), config.batch_size)
 
 
 def boxes(cells: Tensor) -> Tensor:
-    """(batch, 8, 8, 6) of the outputs: score, class, middle x and y, width, height in pixels."""
+    """Convert outputs to (batch, 8, 8, 6): score, class, center x and y, width and height in pixels."""
     cells = cells.permute(0, 2, 3, 1)
     ys, xs = torch.meshgrid(torch.arange(cells.shape[1]), torch.arange(cells.shape[2]), indexing="ij")
     kind = cells[..., 1 : 1 + CLASSES].argmax(-1)
@@ -33,7 +33,7 @@ def boxes(cells: Tensor) -> Tensor:
 
 
 def overlap(a: Tensor, b: Tensor) -> Tensor:
-    """Intersection over union of boxes with middle and size in their last dimension."""
+    """Return the intersection over union of boxes; their last dimension has center and size."""
     low = torch.maximum(a[..., :2] - a[..., 2:] / 2, b[..., :2] - b[..., 2:] / 2)
     high = torch.minimum(a[..., :2] + a[..., 2:] / 2, b[..., :2] + b[..., 2:] / 2)
     shared = (high - low).clamp(min=0).prod(-1)
@@ -41,7 +41,7 @@ def overlap(a: Tensor, b: Tensor) -> Tensor:
 
 
 def evaluator(outputs: Tensor, objects: Tensor) -> Tensor:
-    """Recall at an overlap of 0.5: whether a box of the right class with a score of 0.5 covers each object."""
+    """Whether each object is found: by a box of its class with a score of 0.5 and an overlap of 0.5 (recall)."""
     all_boxes = boxes(outputs.float().cpu().reshape(len(objects), -1, CELL, CELL)).flatten(1, 2)
     near = overlap(all_boxes[:, None, :, 2:], objects[:, :, None, 1:]) >= 0.5
     right = near & (all_boxes[:, None, :, 1] == objects[:, :, None, 0]) & (all_boxes[:, None, :, 0] >= 0.5)
@@ -50,7 +50,7 @@ def evaluator(outputs: Tensor, objects: Tensor) -> Tensor:
 
 
 def export_model(model: Any, config: Any) -> str:
-    """ONNX with an open batch."""
+    """Export to ONNX with a dynamic batch size."""
     path = str(Path(config.perf_dir) / "detector.onnx")
     example = torch.zeros(config.batch_size, 1, 64, 64).cuda()
     names = {"input_names": ["images"], "output_names": ["cells"]}

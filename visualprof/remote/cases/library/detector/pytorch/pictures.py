@@ -1,4 +1,4 @@
-"""Pictures of discs and squares in noise, from a seed."""
+"""Create pictures of discs and squares in noise from a seed."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ OBJECTS = 3  # at most
 
 
 def pictures(count: int, seed: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """(count, 1, 64, 64) and the objects, (count, OBJECTS, 5): class, middle x and y, width, height in pixels.
+    """Return pictures, (count, 1, 64, 64), and their objects, (count, OBJECTS, 5).
 
-    A class of -1 is no object. Each object has a third of the picture's width to itself, in any order of classes.
+    An object is a class, center x and y, width and height in pixels. A class of -1 means no object. Each object has a
+    separate third of the picture's width; classes are in any order.
     """
     random = np.random.RandomState(seed)
     images = random.normal(0, 0.15, (count, 1, SIDE, SIDE)).astype(np.float32)

@@ -1,4 +1,4 @@
-"""The same CNN with the same weights in MegEngine, exported as a dumped graph (.mge)."""
+"""Run the same CNN with the same weights in MegEngine, exported as a dumped graph (.mge)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Array = NDArray[Any]
 
 
 class Network(module.Module):
-    """(batch, 1, 8, 8) -> (batch, 10), of arrays too."""
+    """A network from (batch, 1, 8, 8) to (batch, 10), which also accepts arrays."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -25,7 +25,7 @@ class Network(module.Module):
         self.pool, self.last = module.MaxPool2d(2), module.Linear(512, 10)
 
     def forward(self, image: Any) -> Any:
-        """Logits as a tensor; as an array where the picture is one."""
+        """Return logits as a tensor, or as an array if the input is an array."""
         x = mge.Tensor(image) if isinstance(image, np.ndarray) else image
         x = self.pool(functional.relu(self.second(functional.relu(self.first(x)))))
         logits = self.last(functional.flatten(x, 1))
@@ -33,7 +33,7 @@ class Network(module.Module):
 
 
 def build_dataloader(config: Any) -> list[tuple[Array, Array]]:
-    """Batches of pictures, (batch, 1, 8, 8), of 0 to 1, and their digits."""
+    """Return batches of pictures, (batch, 1, 8, 8), with values from 0 to 1, and their digits."""
     rows = np.load(Path(config.data_dir) / "digits.npz")
     images = rows["images"].astype(np.float32).reshape(-1, 1, 8, 8) / 16
     starts = range(0, len(images), config.batch_size)
@@ -41,7 +41,7 @@ def build_dataloader(config: Any) -> list[tuple[Array, Array]]:
 
 
 def create_model(config: Any) -> module.Module:
-    """With the weights of the case, which PyTorch has made."""
+    """Return the model with the weights of the case, which PyTorch trained."""
     model = Network()
     weights = np.load(Path(config.data_dir) / "weights.npz")
     for layer, place in ((model.first, "0"), (model.second, "2"), (model.last, "6")):
@@ -52,12 +52,12 @@ def create_model(config: Any) -> module.Module:
 
 
 def evaluator(outputs: Array, digits: Array) -> Array:
-    """Whether the digit of each picture is right."""
+    """Whether the digit of each picture is correct."""
     return outputs.argmax(1) == digits
 
 
 def export_model(model: Any, config: Any) -> str:
-    """A graph dumped for the size of the batch."""
+    """Dump a graph for the batch size."""
     traced = jit.trace(model.forward, symbolic=True, capture_as_const=True)
     traced(mge.Tensor(np.zeros((config.batch_size, 1, 8, 8), np.float32)))
     path = str(Path(config.perf_dir) / "digits.mge")

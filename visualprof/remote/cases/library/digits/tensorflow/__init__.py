@@ -1,4 +1,4 @@
-"""The same CNN with the same weights in TensorFlow, exported for LiteRT (.tflite)."""
+"""Run the same CNN with the same weights in TensorFlow, exported for LiteRT (.tflite)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Array = NDArray[Any]
 
 
 class Network(tf.Module):
-    """(batch, 8, 8, 1) -> (batch, 10)."""
+    """A network from (batch, 8, 8, 1) to (batch, 10)."""
 
     def __init__(self, weights: Any) -> None:
         super().__init__()
@@ -28,7 +28,7 @@ class Network(tf.Module):
         self.infer = tf.function(self.forward, input_signature=[tf.TensorSpec((None, 8, 8, 1), tf.float32, "image")])
 
     def forward(self, image: Any) -> Any:
-        """Logits."""
+        """Return logits."""
         x = image
         for kernel, bias in zip(self.weights[:2], self.biases[:2], strict=True):
             x = tf.nn.relu(tf.nn.conv2d(x, kernel, 1, "SAME") + bias)
@@ -36,12 +36,12 @@ class Network(tf.Module):
         return tf.matmul(x, self.weights[2]) + self.biases[2]
 
     def __call__(self, image: Array) -> Array:
-        """Of arrays."""
+        """Return the logits of arrays."""
         return self.infer(tf.constant(image)).numpy()
 
 
 def build_dataloader(config: Any) -> list[tuple[Array, Array]]:
-    """Batches of pictures, (batch, 8, 8, 1), of 0 to 1, and their digits."""
+    """Return batches of pictures, (batch, 8, 8, 1), with values from 0 to 1, and their digits."""
     rows = np.load(Path(config.data_dir) / "digits.npz")
     images = rows["images"].astype(np.float32).reshape(-1, 8, 8, 1) / 16
     starts = range(0, len(images), config.batch_size)
@@ -49,19 +49,19 @@ def build_dataloader(config: Any) -> list[tuple[Array, Array]]:
 
 
 def create_model(config: Any) -> Network:
-    """With the weights of the case, which PyTorch has made."""
+    """Return the model with the weights of the case, which PyTorch trained."""
     if config.threads:
         tf.config.threading.set_intra_op_parallelism_threads(config.threads)
     return Network(np.load(Path(config.data_dir) / "weights.npz"))
 
 
 def evaluator(outputs: Array, digits: Array) -> Array:
-    """Whether the digit of each picture is right."""
+    """Whether the digit of each picture is correct."""
     return outputs.argmax(1) == digits
 
 
 def export_model(model: Any, config: Any) -> str:
-    """A model of LiteRT with an open batch."""
+    """Export a LiteRT model with a dynamic batch size."""
     converter = tf.lite.TFLiteConverter.from_concrete_functions([model.infer.get_concrete_function()], model)
     path = Path(config.perf_dir) / "digits.tflite"
     path.write_bytes(converter.convert())

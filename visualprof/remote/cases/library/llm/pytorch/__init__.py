@@ -1,4 +1,4 @@
-"""A small Llama goes on with rows of numbers that repeat a motif: tokens a second and the time to the first one."""
+"""Continue rows of numbers that repeat a motif with a small Llama: tokens per second and time to first token."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Step = Callable[[list[Tensor]], tuple[list[Tensor], float]]
 
 
 def build_dataloader(config: Any) -> DataLoader[Any]:
-    """Prompts, and what goes on behind them. A motif has 4 to 8 numbers."""
+    """Return batches of prompts and their continuations. A motif has 4 to 8 numbers."""
     random = np.random.RandomState(config.seed)
     period, motif = random.choice(np.arange(4, 9), config.samples), random.randint(2, VOCABULARY, (config.samples, 8))
     places = np.arange(config.prompt + config.tokens)
@@ -30,12 +30,15 @@ def build_dataloader(config: Any) -> DataLoader[Any]:
 
 
 def evaluator(tokens: Tensor, wanted: Tensor) -> Tensor:
-    """Whether each token is right."""
+    """Whether each token is correct."""
     return tokens == wanted
 
 
 def generated(step: Step, prompt: Tensor, count: int) -> tuple[Tensor, list[float]]:
-    """The likeliest tokens behind prompts, and the seconds of each step; the first is that of the whole prompt."""
+    """Return the most likely tokens after prompts, and the seconds of each step.
+
+    The first step processes the whole prompt.
+    """
     ids, past = prompt, no_past(len(prompt))
     tokens: list[Tensor] = []
     took: list[float] = []
@@ -49,10 +52,11 @@ def generated(step: Step, prompt: Tensor, count: int) -> tuple[Tensor, list[floa
 
 
 def forward(step: Step, dataloader: Any, evaluator: Any, config: Any) -> tuple[float, float, float, dict[str, float]]:
-    """Prompts a second, whole and core, the share of right tokens, and metrics of a generation.
+    """Return prompts per second (whole and core), the share of correct tokens, and metrics of the generation.
 
-    time_to_first_token_ms: the median of the first steps. time_per_token_ms: the mean of the others.
-    tokens_per_s: new tokens of all prompts of a batch over the time of all steps.
+    time_to_first_token_ms: Median of the first steps.
+    time_per_token_ms: Mean of the other steps.
+    tokens_per_s: New tokens of all prompts of a batch, divided by the time of all steps.
     """
     generated(step, next(iter(dataloader))[0], 4)  # warms up
     right: list[Tensor] = []
@@ -73,7 +77,7 @@ def forward(step: Step, dataloader: Any, evaluator: Any, config: Any) -> tuple[f
 
 
 def model_forward(model: Any, dataloader: Any, evaluator: Any, config: Any) -> tuple[Any, ...]:
-    """PyTorch."""
+    """Run the PyTorch model."""
 
     def step(inputs: list[Tensor]) -> tuple[list[Tensor], float]:
         with torch.no_grad():
@@ -84,12 +88,12 @@ def model_forward(model: Any, dataloader: Any, evaluator: Any, config: Any) -> t
 
 
 def engine_forward(engine: Any, dataloader: Any, evaluator: Any, config: Any) -> tuple[Any, ...]:
-    """The compiled model."""
+    """Run the compiled model."""
     return forward(engine, dataloader, evaluator, config)
 
 
 def export_model(model: Any, config: Any) -> str:
-    """ONNX with open batch, tokens and length of the cache."""
+    """Export to ONNX with dynamic sizes of batch, tokens and cache."""
     path = str(Path(config.perf_dir) / "llm.onnx")
     example = (torch.full((config.batch_size, 3), 2).cuda(), no_past(config.batch_size).cuda())
     with torch.no_grad():

@@ -1,4 +1,4 @@
-"""A small Llama: RMS norm, rotary positions, grouped queries, gated feed-forward; the cache goes in and out."""
+"""Define a small Llama: RMS norm, rotary positions, grouped queries, gated feed-forward, cache as input and output."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ VOCABULARY, WIDTH, LAYERS, HEADS, GROUPS, HEAD, HIDDEN = 64, 64, 2, 4, 2, 16, 12
 
 
 class Norm(nn.Module):
-    """Root mean square."""
+    """A root mean square norm."""
 
     def __init__(self) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.ones(WIDTH))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Of the last dimension."""
+        """Normalize the last dimension."""
         return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-5) * self.weight
 
 
 def rotated(x: Tensor, places: Tensor) -> Tensor:
-    """Turns pairs of (batch, heads, tokens, HEAD) by angles that grow with the places of the tokens."""
+    """Rotate pairs of (batch, heads, tokens, HEAD) by angles that grow with the positions of the tokens."""
     rates = 10000.0 ** (-torch.arange(0, HEAD, 2, device=x.device) / HEAD)
     angles = places[:, None].to(x.dtype) * rates
     cosine, sine = torch.cos(angles), torch.sin(angles)
@@ -35,7 +35,7 @@ def rotated(x: Tensor, places: Tensor) -> Tensor:
 
 
 class Layer(nn.Module):
-    """Attention and feed-forward."""
+    """A layer of attention and feed-forward."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -47,7 +47,7 @@ class Layer(nn.Module):
         self.down = nn.Linear(HIDDEN, WIDTH, bias=False)
 
     def forward(self, x: Tensor, past: Tensor, places: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        """past, and what is returned with the output: keys and values, (batch, 2, GROUPS, tokens, HEAD)."""
+        """Return the output and the new cache. Both caches are keys and values, (batch, 2, GROUPS, tokens, HEAD)."""
         batch, tokens, _ = x.shape
         y = self.norm(x)
         query = rotated(self.query(y).view(batch, tokens, HEADS, HEAD).transpose(1, 2), places)
@@ -62,7 +62,7 @@ class Layer(nn.Module):
 
 
 class Llama(nn.Module):
-    """Tokens and the cache of those before them -> logits of the last token and the new cache."""
+    """A model from tokens and the cache of earlier tokens to the logits of the last token and the new cache."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -72,7 +72,7 @@ class Llama(nn.Module):
         self.head = nn.Linear(WIDTH, VOCABULARY, bias=False)
 
     def every(self, ids: Tensor, past: Tensor) -> tuple[Tensor, Tensor]:
-        """Logits of every token. past: (LAYERS, batch, 2, GROUPS, tokens, HEAD)."""
+        """Return the logits of every token, and the cache, (LAYERS, batch, 2, GROUPS, tokens, HEAD)."""
         before = past.shape[4]
         places = torch.arange(ids.shape[1], device=ids.device) + before
         mask = torch.arange(ids.shape[1] + before, device=ids.device)[None, :] <= places[:, None]
@@ -83,18 +83,18 @@ class Llama(nn.Module):
         return self.head(self.norm(x)), torch.stack(caches)
 
     def forward(self, ids: Tensor, past: Tensor) -> tuple[Tensor, Tensor]:
-        """(batch, tokens) -> (batch, VOCABULARY), and the cache."""
+        """Map (batch, tokens) to (batch, VOCABULARY), and return the cache."""
         logits, cache = self.every(ids, past)
         return logits[:, -1], cache
 
 
 def no_past(batch: int) -> Tensor:
-    """The cache before the first token."""
+    """Return the cache before the first token."""
     return torch.zeros(LAYERS, batch, 2, GROUPS, 0, HEAD)
 
 
 def create_model(config: Any) -> nn.Module:
-    """With the weights of the case, kept in half precision."""
+    """Return the model with the weights of the case, which are stored in half precision."""
     if config.threads:
         torch.set_num_threads(config.threads)
     model = Llama()

@@ -1,4 +1,7 @@
-"""ResNet-50 with weights from a seed, for speed: the accuracy is the share of pictures classified as PyTorch does."""
+"""Measure the speed of ResNet-50 with random weights from a seed.
+
+The accuracy is the share of pictures that are classified as by PyTorch.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +18,12 @@ STAGES = ((64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2))  # width, blocks, s
 
 
 def convolved(inputs: int, outputs: int, size: int, stride: int = 1) -> nn.Sequential:
-    """A convolution and its normalisation."""
+    """Return a convolution followed by normalization."""
     return nn.Sequential(nn.Conv2d(inputs, outputs, size, stride, size // 2, bias=False), nn.BatchNorm2d(outputs))
 
 
 class Bottleneck(nn.Module):
-    """1 x 1, 3 x 3 and 1 x 1 beside a shortcut; the stride is at the 3 x 3."""
+    """A block of 1 x 1, 3 x 3 and 1 x 1 convolutions with a shortcut. The 3 x 3 convolution has the stride."""
 
     def __init__(self, inputs: int, width: int, stride: int) -> None:
         super().__init__()
@@ -30,12 +33,12 @@ class Bottleneck(nn.Module):
         self.shortcut = nn.Identity() if same else convolved(inputs, 4 * width, 1, stride)
 
     def forward(self, x: Tensor) -> Tensor:
-        """The sum of both ways."""
+        """Return the sum of body and shortcut, rectified."""
         return torch.relu(self.body(x) + self.shortcut(x))
 
 
 def network() -> nn.Sequential:
-    """(batch, 3, 224, 224) -> (batch, 1000); 25,557,032 weights."""
+    """Return a network from (batch, 3, 224, 224) to (batch, 1000) with 25,557,032 weights."""
     blocks: list[nn.Module] = []
     inputs = 64
     for width, count, stride in STAGES:
@@ -46,18 +49,18 @@ def network() -> nn.Sequential:
 
 
 def seeded(config: Any) -> nn.Module:
-    """The weights that the seed gives, on the CPU."""
+    """Return the network with weights from the seed, on the CPU."""
     torch.manual_seed(config.seed)
     return network().eval()
 
 
 def create_model(config: Any) -> nn.Module:
-    """On the device."""
+    """Return the network on the device."""
     return seeded(config).cuda()
 
 
 def build_dataloader(config: Any) -> DataLoader[Any]:
-    """Pictures of large blots, and the class that PyTorch finds for each on the CPU."""
+    """Return batches of pictures with large blots, and the classes that PyTorch predicts on the CPU."""
     random = torch.Generator().manual_seed(config.seed)
     images = nn.functional.interpolate(torch.randn(config.samples, 3, 4, 4, generator=random), (224, 224))
     if config.threads:
@@ -69,12 +72,12 @@ def build_dataloader(config: Any) -> DataLoader[Any]:
 
 
 def evaluator(outputs: Tensor, classes: Tensor) -> Tensor:
-    """Whether the class of each picture is PyTorch's."""
+    """Whether the class of each picture is the class that PyTorch predicts."""
     return outputs.float().cpu().reshape(len(classes), -1).argmax(1) == classes
 
 
 def export_model(model: Any, config: Any) -> str:
-    """ONNX with an open batch."""
+    """Export to ONNX with a dynamic batch size."""
     path = str(Path(config.perf_dir) / f"{config.case}.onnx")
     example = torch.zeros(config.batch_size, 3, 224, 224).cuda()
     names = {"input_names": ["image"], "output_names": ["logits"]}

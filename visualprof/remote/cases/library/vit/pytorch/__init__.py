@@ -1,4 +1,7 @@
-"""ViT-B/16 with weights from a seed, for speed: the accuracy is the share of pictures classified as PyTorch does."""
+"""Measure the speed of ViT-B/16 with random weights from a seed.
+
+The accuracy is the share of pictures that are classified as by PyTorch.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ TOKENS = (SIDE // PATCH) ** 2
 
 
 class Layer(nn.Module):
-    """Attention and two fully connected layers, each normalised before and added."""
+    """A layer of attention and two fully connected layers, each with a norm before and a residual connection."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -25,7 +28,7 @@ class Layer(nn.Module):
         self.body = nn.Sequential(nn.Linear(WIDTH, 4 * WIDTH), nn.GELU(), nn.Linear(4 * WIDTH, WIDTH))
 
     def forward(self, x: Tensor) -> Tensor:
-        """(batch, tokens, WIDTH) -> the same."""
+        """Map (batch, tokens, WIDTH) to the same shape."""
         parts = self.inputs(self.norm(x)).unflatten(-1, (3, HEADS, WIDTH // HEADS)).permute(2, 0, 3, 1, 4)
         mixed = nn.functional.scaled_dot_product_attention(*parts.unbind(0))
         x = x + self.out(mixed.transpose(1, 2).flatten(2))
@@ -33,7 +36,7 @@ class Layer(nn.Module):
 
 
 class Network(nn.Module):
-    """(batch, 3, 224, 224) -> (batch, 1000); 86,567,656 weights."""
+    """A network from (batch, 3, 224, 224) to (batch, 1000) with 86,567,656 weights."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -44,25 +47,25 @@ class Network(nn.Module):
         self.head = nn.Linear(WIDTH, 1000)
 
     def forward(self, image: Tensor) -> Tensor:
-        """Logits, of the first token."""
+        """Return the logits of the first token."""
         x = self.patches(image).flatten(2).transpose(1, 2)
         x = torch.cat((self.first.expand(len(x), -1, -1), x), 1) + self.places
         return self.head(self.layers(x)[:, 0])
 
 
 def seeded(config: Any) -> nn.Module:
-    """The weights that the seed gives, on the CPU."""
+    """Return the network with weights from the seed, on the CPU."""
     torch.manual_seed(config.seed)
     return Network().eval()
 
 
 def create_model(config: Any) -> nn.Module:
-    """On the device."""
+    """Return the network on the device."""
     return seeded(config).cuda()
 
 
 def build_dataloader(config: Any) -> DataLoader[Any]:
-    """Pictures of large blots, and the class that PyTorch finds for each on the CPU."""
+    """Return batches of pictures with large blots, and the classes that PyTorch predicts on the CPU."""
     random = torch.Generator().manual_seed(config.seed)
     images = nn.functional.interpolate(torch.randn(config.samples, 3, 4, 4, generator=random), (224, 224))
     if config.threads:
@@ -74,12 +77,12 @@ def build_dataloader(config: Any) -> DataLoader[Any]:
 
 
 def evaluator(outputs: Tensor, classes: Tensor) -> Tensor:
-    """Whether the class of each picture is PyTorch's."""
+    """Whether the class of each picture is the class that PyTorch predicts."""
     return outputs.float().cpu().reshape(len(classes), -1).argmax(1) == classes
 
 
 def export_model(model: Any, config: Any) -> str:
-    """ONNX with an open batch."""
+    """Export to ONNX with a dynamic batch size."""
     path = str(Path(config.perf_dir) / f"{config.case}.onnx")
     example = torch.zeros(config.batch_size, 3, 224, 224).cuda()
     names = {"input_names": ["image"], "output_names": ["logits"]}

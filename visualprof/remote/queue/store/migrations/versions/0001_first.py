@@ -1,4 +1,4 @@
-"""The first tables. A new database is made of `store.tables` as they are; an older one begins here.
+"""Define the first revision. New databases are created from `store.tables`; older ones start here.
 
 Revision ID: 0001
 Revises:
@@ -11,8 +11,8 @@ down_revision = None
 
 
 def upgrade() -> None:
-    """Nothing: there was no database before."""
+    """Do nothing: there was no database before."""
 
 
 def downgrade() -> None:
-    """Nothing comes before."""
+    """Do nothing: there is no earlier revision."""

@@ -1,4 +1,4 @@
-"""Agents can be drained and put out.
+"""Add the standing of agents: active, drained or blocked.
 
 Revision ID: 0002
 Revises: 0001
@@ -14,10 +14,10 @@ down_revision = "0001"
 
 
 def upgrade() -> None:
-    """Those that are there work."""
+    """Add the standing; existing agents are active."""
     op.add_column("agents", sa.Column("standing", sa.String(16), nullable=False, server_default="works"))
 
 
 def downgrade() -> None:
-    """All of them work again."""
+    """Remove the standing; all agents become active."""
     op.drop_column("agents", "standing")

@@ -1,4 +1,4 @@
-"""People, their sessions and tokens, projects, who may see which run, and who uploaded which file.
+"""Add users, sessions, tokens, projects, sharing of runs, and owners of uploaded files.
 
 Revision ID: 0003
 Revises: 0002
@@ -15,7 +15,7 @@ _OF_PEOPLE = ("failures", "codes", "api_tokens", "sessions")
 
 
 def upgrade() -> None:
-    """Nobody has an account yet."""
+    """Add the tables, without users."""
     _people()
     _projects()
     _owners()
@@ -23,14 +23,14 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """There are no accounts any more; jobs and runs are everybody's."""
+    """Remove accounts; jobs and runs become visible to all."""
     for table in ("audit", "holders", "runs", "members", "projects", *_OF_PEOPLE, "users"):
         op.drop_table(table)
     op.execute("DELETE FROM revisions WHERE name = 'runs'")
 
 
 def _people() -> None:
-    """Accounts, what proves who somebody is, and failed attempts to."""
+    """Create the tables of users, sessions, tokens, and failed log-ins."""
     op.create_table(
         "users",
         sa.Column("id", sa.String(length=32), nullable=False),
@@ -94,7 +94,7 @@ def _people() -> None:
 
 
 def _projects() -> None:
-    """Who belongs to which."""
+    """Create the tables of projects and their members."""
     op.create_table(
         "projects",
         sa.Column("id", sa.String(length=32), nullable=False),
@@ -115,7 +115,7 @@ def _projects() -> None:
 
 
 def _owners() -> None:
-    """Who may see which run, and who uploaded which file."""
+    """Create the tables of sharing and of owners of uploaded files."""
     op.create_table(
         "runs",
         sa.Column("folder", sa.String(length=400), nullable=False),
@@ -136,7 +136,7 @@ def _owners() -> None:
 
 
 def _log() -> None:
-    """Who did what."""
+    """Create the table of audit events."""
     op.create_table(
         "audit",
         sa.Column("seq", sa.Integer(), autoincrement=True, nullable=False),

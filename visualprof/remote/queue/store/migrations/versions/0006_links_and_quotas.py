@@ -1,4 +1,4 @@
-"""Links that show one run, and how much each user may have.
+"""Add links that show one run, and quotas of users.
 
 Revision ID: 0006
 Revises: 0003
@@ -14,7 +14,7 @@ down_revision = "0003"
 
 
 def upgrade() -> None:
-    """No links, no bounds."""
+    """Add the tables, without links and quotas."""
     op.create_table(
         "links",
         sa.Column("sha256", sa.String(length=64), nullable=False),
@@ -51,6 +51,6 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Links open nothing any more, and nobody is bounded."""
+    """Remove links and quotas."""
     for table in ("device_use", "quotas", "links"):
         op.drop_table(table)

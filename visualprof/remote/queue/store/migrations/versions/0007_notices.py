@@ -1,4 +1,4 @@
-"""People are told of what ended: notices, what is still to be sent, and how everybody wants it.
+"""Add notices of finished work, deliveries, and users' contact settings.
 
 Revision ID: 0007
 Revises: 0006
@@ -14,7 +14,7 @@ down_revision = "0006"
 
 
 def upgrade() -> None:
-    """Nobody is told of what ended before."""
+    """Add the tables. Work that finished before creates no notices."""
     op.create_table(
         "notices",
         sa.Column("seq", sa.Integer(), autoincrement=True, nullable=False),
@@ -59,7 +59,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Nobody is told of anything."""
+    """Remove notices."""
     for table in ("contacts", "deliveries", "notices"):
         op.drop_table(table)
     op.execute("DELETE FROM revisions WHERE name = 'told'")

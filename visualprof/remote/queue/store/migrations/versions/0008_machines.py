@@ -1,4 +1,4 @@
-"""Private machines are granted, machines are booked, and tasks have a priority.
+"""Add grants of private machines, bookings of machines, and priorities of tasks.
 
 Revision ID: 0008
 Revises: 0007
@@ -14,7 +14,7 @@ down_revision = "0007"
 
 
 def upgrade() -> None:
-    """Nothing is granted or booked yet; every task is as urgent as the others."""
+    """Add the tables, without grants and bookings; all tasks get the same priority."""
     op.create_table(
         "grants",
         sa.Column("agent", sa.String(32), primary_key=True),
@@ -37,7 +37,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Private machines are their owners' alone, and nobody's task is more urgent."""
+    """Remove grants, bookings and priorities; only owners use their private machines."""
     op.drop_index("tasks_by_start", "tasks")
     op.drop_index("tasks_by_turn", "tasks")
     op.create_index("tasks_by_state", "tasks", ["state", "seq"])

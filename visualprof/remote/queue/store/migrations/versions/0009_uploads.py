@@ -1,4 +1,4 @@
-"""Files on their way to a bucket.
+"""Add uploads in progress to a bucket.
 
 Revision ID: 0009
 Revises: 0008
@@ -14,7 +14,7 @@ down_revision = "0008"
 
 
 def upgrade() -> None:
-    """Nothing is on its way."""
+    """Add the table, without uploads."""
     op.create_table(
         "uploads",
         sa.Column("id", sa.String(length=32), nullable=False),
@@ -30,5 +30,5 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """What is on its way is sent again."""
+    """Remove the table; clients restart their uploads."""
     op.drop_table("uploads")

@@ -1,4 +1,4 @@
-"""Rules of what is removed when, and jobs that stay in spite of them.
+"""Add retention rules, and a mark of jobs that they do not delete.
 
 Revision ID: 0011
 Revises: 0010
@@ -14,7 +14,7 @@ down_revision = "0010"
 
 
 def upgrade() -> None:
-    """No rules, and no job is kept."""
+    """Add the table without rules, and the column; no job has the mark."""
     op.create_table(
         "retention",
         sa.Column("kind", sa.String(16), primary_key=True),
@@ -25,6 +25,6 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """What is removed when is an option of the command again."""
+    """Remove the rules; retention is an option of the command again."""
     op.drop_column("jobs", "kept")
     op.drop_table("retention")

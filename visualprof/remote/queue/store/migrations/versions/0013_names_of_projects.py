@@ -1,4 +1,4 @@
-"""Projects of people who do not see each other may have one name, and contacts know which notices there were.
+"""Allow projects of unrelated users to have the same name, and store which kinds of notices a contact knows.
 
 Revision ID: 0013
 Revises: 0012
@@ -14,13 +14,13 @@ down_revision = "0012"
 
 
 def upgrade() -> None:
-    """Who chose before does not know of what came since."""
+    """Add the column; earlier choices do not include kinds of notices that were added since."""
     op.add_column("contacts", sa.Column("known", sa.Text(), nullable=True))
     _remake(sa.Column("name", sa.String(200), nullable=False))
 
 
 def downgrade() -> None:
-    """Of projects with the same name the later ones get their id after it."""
+    """Make names unique: append the id to the names of later projects with the same name."""
     op.execute(
         "UPDATE projects SET name = substr(name, 1, 160) || ' ' || id"
         " WHERE EXISTS (SELECT 1 FROM projects AS p WHERE p.name = projects.name AND p.id < projects.id)"
@@ -30,7 +30,10 @@ def downgrade() -> None:
 
 
 def _remake(name: sa.Column[str]) -> None:
-    """The table of projects with that column. SQLite changes no constraint of a table, and drops none that is named."""
+    """Create the table of projects anew with that column.
+
+    SQLite cannot change constraints of a table, and cannot drop named ones.
+    """
     op.execute("CREATE TEMPORARY TABLE kept_projects AS SELECT id, name, created_ns FROM projects")
     op.execute('CREATE TEMPORARY TABLE kept_members AS SELECT project, "user" FROM members')
     op.drop_table("members")

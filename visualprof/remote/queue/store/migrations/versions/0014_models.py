@@ -1,4 +1,4 @@
-"""Registered models, their versions with files, and aliases.
+"""Add registered models, their versions with files, and aliases.
 
 Revision ID: 0014
 Revises: 0013
@@ -14,7 +14,7 @@ down_revision = "0013"
 
 
 def upgrade() -> None:
-    """Nothing is registered."""
+    """Add the tables, without models."""
     op.create_table(
         "models",
         sa.Column("id", sa.String(32), primary_key=True),
@@ -66,6 +66,6 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Files that nothing else names go with the next tidying up."""
+    """Remove the tables; the next clean-up deletes files that nothing else refers to."""
     for table in ("aliases", "version_files", "versions", "models"):
         op.drop_table(table)

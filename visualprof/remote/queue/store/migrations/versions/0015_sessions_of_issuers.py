@@ -1,4 +1,4 @@
-"""Sessions that began at an issuer of OpenID Connect, which may end them.
+"""Add which sessions started at an OpenID Connect issuer, which may end them.
 
 Revision ID: 0015
 Revises: 0014
@@ -14,10 +14,10 @@ down_revision = "0014"
 
 
 def upgrade() -> None:
-    """Of sessions that are there nobody knows where they began."""
+    """Add the column; the origin of existing sessions is unknown."""
     op.add_column("sessions", sa.Column("issued", sa.String(64), nullable=True))
 
 
 def downgrade() -> None:
-    """The issuer ends none."""
+    """Remove the column; issuers end no sessions."""
     op.drop_column("sessions", "issued")
