@@ -1,4 +1,4 @@
-"""setuptools as pip calls it, in a copy of the sources, and asks for what the machine lacks: a Node, a compiler."""
+"""Run setuptools as pip calls it, in a copy of the sources, and request what the machine lacks: Node or a compiler."""
 
 from __future__ import annotations
 
@@ -45,41 +45,41 @@ with contextlib.suppress(OSError):
 
 
 def get_requires_for_build_wheel(config_settings: Any = None) -> list[str]:
-    """What a wheel is made with."""
+    """Return the requirements for building a wheel."""
     return [*_node(), *_compiler()]
 
 
 def get_requires_for_build_editable(config_settings: Any = None) -> list[str]:
-    """What an editable install is made with."""
+    """Return the requirements for an editable install."""
     return [*_node(), *_compiler()]
 
 
 def get_requires_for_build_sdist(config_settings: Any = None) -> list[str]:
-    """What a source distribution is made with: it holds the page, and C as it is written."""
+    """Return the requirements for a source distribution, which contains the built web UI and C sources."""
     return _node()
 
 
 def prepare_metadata_for_build_wheel(metadata_directory: str, config_settings: Any = None) -> str:
-    """What a wheel would say of itself."""
+    """Write the metadata of a wheel and return the name of its folder."""
     with _copy():
         return build_meta.prepare_metadata_for_build_wheel(metadata_directory, config_settings)
 
 
 def build_wheel(wheel_directory: str, config_settings: Any = None, metadata_directory: str | None = None) -> str:
-    """Makes the wheel; its name."""
+    """Build a wheel and return its name."""
     with _copy():
         return build_meta.build_wheel(wheel_directory, config_settings, metadata_directory)
 
 
 def build_sdist(sdist_directory: str, config_settings: Any = None) -> str:
-    """Makes the source distribution; its name."""
+    """Build a source distribution and return its name."""
     with _copy():
         return build_meta.build_sdist(sdist_directory, config_settings)
 
 
 @contextlib.contextmanager
 def _copy() -> Generator[None]:
-    """Works in a copy of the sources, and leaves nothing where they are. Folders for results are absolute paths."""
+    """Work in a copy of the sources, and leave no files in the original. Folders for results must be absolute paths."""
     here = Path.cwd()
     with tempfile.TemporaryDirectory(prefix="visualprof-build-", ignore_cleanup_errors=True) as folder:
         for path in here.iterdir():
@@ -99,14 +99,17 @@ def _node() -> list[str]:
 
 
 def _compiler() -> list[str]:
-    """zig, where nothing compiles here, nobody named a compiler and pip can have it: no install fails for it."""
+    """Return zig if no compiler works here, none is named, and pip can install zig.
+
+    So no install fails because of a missing compiler.
+    """
     with tempfile.TemporaryDirectory() as folder:
         compiled = compile_native(Path(folder) / "probe", "-O0")
     return [] if compiled or os.environ.get("CC") or not _available() else [ZIG]
 
 
 def _available() -> bool:
-    """Has the package index a zig for this machine? Without pip nobody knows, and it is asked for."""
+    """Whether the package index has a zig for this machine. Without pip this is unknown and counts as true."""
     ask = [sys.executable, "-I", "-m", "pip", "index", "versions", "--retries=1", "--timeout=15", ZIG.partition(">")[0]]
     answer = subprocess.run(ask, capture_output=True, text=True, check=False)
     return answer.returncode == 0 or "No module named pip" in answer.stderr

@@ -1,4 +1,4 @@
-"""Builds the page with the Node that comes as a Python package, and compiles the native reader where that is possible.
+"""Build the web UI with the Node of a Python package, and compile the native reader if possible.
 
 `pip install .` needs only Python: build_backend.py asks the package index for what this machine lacks.
 """
@@ -28,9 +28,10 @@ NATIVE = Path("visualprof", "reader", "native")
 
 
 def npm(*arguments: str) -> int:
-    """Runs npm for the page with the packaged Node, or the system's with VISUALPROF_NODE=system; gives its exit status.
+    """Run npm for the web UI and return its exit status.
 
-    The environment is passed through: npm needs the user's proxy and certificate settings.
+    Uses the packaged Node, or the system's Node if VISUALPROF_NODE=system. The environment is passed through, because
+    npm needs the user's proxy and certificate settings.
     """
     environment = {"NODE_USE_SYSTEM_CA": "1", **os.environ}  # as pip does: a company's own certificates count
     if environment.get("VISUALPROF_NODE") == "system":
@@ -51,13 +52,13 @@ def npm(*arguments: str) -> int:
 
 
 def page_wanted() -> bool:
-    """Is visualprof/frontend/dist to be built? One that is there already is kept unless VISUALPROF_REBUILD=1."""
+    """Whether to build visualprof/frontend/dist. An existing build is kept unless VISUALPROF_REBUILD=1."""
     wanted = os.environ.get("VISUALPROF_REBUILD") == "1" or not (DIST / "index.html").exists()
     return wanted and os.environ.get("VISUALPROF_SKIP_FRONTEND") != "1"
 
 
 def build_page() -> None:
-    """Builds visualprof/frontend/dist where it is wanted."""
+    """Build visualprof/frontend/dist if needed."""
     if not page_wanted():
         return
     for arguments in (("ci", "--no-audit", "--no-fund"), ("run", "build")):
@@ -69,17 +70,20 @@ def build_page() -> None:
 
 
 def compilers() -> Iterator[list[str]]:
-    """Commands that may compile C, best first; only CC where it is set. The last is the zig of build_backend.py."""
+    """Yield commands that may compile C, best first.
+
+    If CC is set, yield only CC. The last one is the zig of build_backend.py.
+    """
     if named := os.environ.get("CC"):
         yield shlex.split(named)
         return
     yield from (["cc"], ["gcc"], ["clang"])
     if importlib.util.find_spec("ziglang"):
-        yield [sys.executable, "-m", "ziglang", "cc", "-mcpu=baseline"]  # by itself it compiles for this processor only
+        yield [sys.executable, "-m", "ziglang", "cc", "-mcpu=baseline"]  # its default is code for only this processor
 
 
 def compile_native(target: Path, *flags: str) -> bool:
-    """Compiles all C of visualprof/reader/native into one library; False where no compiler can.
+    """Compile all C files of visualprof/reader/native into one library. Return False if no compiler works.
 
     Plain C for ctypes: it needs no header of Python, and one library serves every version of it.
     """
@@ -99,14 +103,14 @@ def compile_native(target: Path, *flags: str) -> bool:
 
 
 class BuildExt(build_ext):
-    """Compiles the native reader. Without a compiler there is none, nor one of an earlier build."""
+    """A build of the native reader. Without a compiler, the reader is left out, and an earlier build is deleted."""
 
     def get_ext_filename(self, fullname: str) -> str:
-        """Named without a version of Python."""
+        """Return the file name, without a version of Python."""
         return f"{fullname.replace('.', '/')}.{'dll' if os.name == 'nt' else 'so'}"
 
     def build_extension(self, ext: Extension) -> None:
-        """The library, or a package of Python alone."""
+        """Build the library; without a compiler, build a package of only Python code."""
         target = Path(self.get_ext_fullpath(ext.name))
         target.unlink(missing_ok=True)
         if not compile_native(target):
@@ -114,41 +118,41 @@ class BuildExt(build_ext):
             print("visualprof: no compiler for C here: the native reader is left out and large profiles open slower")
 
     def copy_extensions_to_source(self) -> None:
-        """For an editable install. A process that runs with the old library keeps it."""
+        """Copy the library for an editable install. A process that has loaded the old library keeps it."""
         (ROOT / NATIVE / Path(self.get_ext_filename("_columns"))).unlink(missing_ok=True)
         super().copy_extensions_to_source()
 
 
 class BdistWheel(bdist_wheel):
-    """A wheel of every Python: of one platform with the native reader, of any without."""
+    """A wheel for every version of Python: for one platform with the native reader, for all platforms without."""
 
     def run(self) -> None:
-        """Builds from nothing, as an older build may hold what is no longer there; then knows what it holds."""
+        """Build from scratch, because an older build may contain deleted files. Then determine the kind of wheel."""
         shutil.rmtree(self.get_finalized_command("build").build_lib, ignore_errors=True)
         self.run_command("build")
         self.root_is_pure = not self.distribution.has_ext_modules()
         super().run()
 
     def get_tag(self) -> tuple[str, str, str]:
-        """`py3-none-any` or `py3-none-<platform>`."""
+        """Return `py3-none-any` or `py3-none-<platform>`."""
         python, abi, platform = super().get_tag()
         return (python, abi, platform) if self.root_is_pure else ("py3", "none", platform)
 
 
 class BuildPy(build_py):
-    """Builds the page before the package's files are collected."""
+    """A build that creates the web UI before the package's files are collected."""
 
     def run(self) -> None:
-        """The page first, then what setuptools does."""
+        """Build the web UI, then continue as setuptools does."""
         build_page()
         super().run()
 
 
 class Sdist(sdist):
-    """A source distribution contains the built page: whoever installs it needs no Node."""
+    """A source distribution with the built web UI, so that installing it needs no Node."""
 
     def run(self) -> None:
-        """The page first, then what setuptools does."""
+        """Build the web UI, then continue as setuptools does."""
         build_page()
         super().run()
 
