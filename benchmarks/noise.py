@@ -2,7 +2,7 @@
 
     python -m benchmarks.noise [--tries N]
 
-150 rows whose steps resemble their neighbours (AR(1)), with spikes; each recording has its own clock, which drifts.
+150 rows whose steps resemble their neighbors (AR(1)), with spikes; each recording has its own clock, which drifts.
 The spreads are measured ones: kernels 0.8 %, a clock that is up to 1 % another one, a busy host 6 %. Rows of a host
 differ from one recording to the next, too: where memory lies and what else runs, 4 % in the median pair, up to 15 %.
 """
@@ -76,7 +76,7 @@ def recorded(noise: Noise, rng: np.random.Generator, slower: float = 1.0, row: i
 
 
 def _alike(rng: np.random.Generator, rows: int, noise: Noise) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
-    """Steps (rows, steps) that resemble their neighbours, of variance 1."""
+    """Steps (rows, steps) that resemble their neighbors, of variance 1."""
     fresh = rng.normal(size=(rows, noise.steps))
     out = np.array(fresh)
     for i in range(1, noise.steps):

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 
 class Table(NamedTuple):
-    """axes: how many values each has; ordinal: whether neighbours resemble each other. costs: of every setting."""
+    """axes: how many values each has; ordinal: whether neighbors resemble each other. costs: of every setting."""
 
     name: str
     axes: tuple[int, ...]

@@ -66,9 +66,9 @@ class Builder:
 
 
 def _norm(b: Builder, group: int, x: int) -> int:
-    centred = b.node("Sub", group, [x, b.node("ReduceMean", group, [x])])
-    variance = b.node("ReduceMean", group, [b.node("Pow", group, [centred])])
-    scaled = b.node("Div", group, [centred, b.node("Sqrt", group, [b.node("Add", group, [variance])])])
+    centered = b.node("Sub", group, [x, b.node("ReduceMean", group, [x])])
+    variance = b.node("ReduceMean", group, [b.node("Pow", group, [centered])])
+    scaled = b.node("Div", group, [centered, b.node("Sqrt", group, [b.node("Add", group, [variance])])])
     return b.node("Add", group, [b.node("Mul", group, [scaled], parameters=768)], parameters=768)
 
 

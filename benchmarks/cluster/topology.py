@@ -31,7 +31,7 @@ class Group(NamedTuple):
 class Topology:
     """A job's ranks, the tensor axis fastest, then data, then pipeline, as Megatron numbers them.
 
-    An expert group is `expert` neighbours of the data axis.
+    An expert group is `expert` neighbors of the data axis.
     """
 
     ranks: int

@@ -122,7 +122,7 @@ def test_the_variable_records_and_the_setting_is_checked(tmp_path: Path, monkeyp
     assert recorded(tmp_path) == (["5", "6"], 2)
     monkeypatch.delenv("VISUALPROF_CAPTURE", raising=False)
     assert autowrap() is None
-    for wrong in ("runs:colour=1", "runs:steps=many", "runs:memory=2", "runs:topics=WIND"):
+    for wrong in ("runs:color=1", "runs:steps=many", "runs:memory=2", "runs:topics=WIND"):
         with pytest.raises(CaptureError, match="is no option"):
             autowrap(wrong)
     with pytest.raises(CaptureError, match="the first step tells what to record"):

@@ -53,7 +53,7 @@ def test_the_command_line_wins(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("colour = 1", "3: colour: no option has this name"),
+        ("color = 1", "3: color: no option has this name"),
         ("help = true", "3: help: no option has this name"),
         ("paths = ['x']", "3: paths: no option has this name"),
         ("por = 1", "3: por: no option has this name"),

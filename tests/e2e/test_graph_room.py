@@ -32,7 +32,7 @@ RINGS = """() => [...document.querySelectorAll('[data-graph-canvas]')].map((canv
   }
   return [...found, canvas.clientWidth, canvas.clientHeight];
 })"""
-# The darkest pixel of the picture under the tip: titles of boxes are nearly black, edges and their labels grey.
+# The darkest pixel of the picture under the tip: titles of boxes are nearly black, edges and their labels gray.
 UNDER_THE_TIP = """(tip) => {
   const canvas = document.querySelector('[data-graph-canvas]');
   const [at, box] = [canvas.getBoundingClientRect(), tip.getBoundingClientRect()];

@@ -76,7 +76,7 @@ async ([target, draft]) => {
 
 
 @contextmanager
-def neighbour() -> Iterator[str]:
+def neighbor() -> Iterator[str]:
     """Somebody else's page on another port of this host; its address."""
 
     class Handler(BaseHTTPRequestHandler):
@@ -84,7 +84,7 @@ def neighbour() -> Iterator[str]:
             self.send_response(200)
             self.send_header("Content-Type", "text/html")
             self.end_headers()
-            self.wfile.write(b"<!doctype html><title>neighbour</title><body>")
+            self.wfile.write(b"<!doctype html><title>neighbor</title><body>")
 
         def log_message(self, format: str, *args: Any) -> None: ...
 
@@ -117,7 +117,7 @@ def test_a_page_of_another_port_changes_and_learns_nothing(
     expect(own.locator("input[type=file]")).to_be_attached()
     own.wait_for_load_state("networkidle")
     before = kept(dashboard) if "--private" not in options else None
-    with neighbour() as there:
+    with neighbor() as there:
         page = context.new_page()
         page.goto(there)
         told = page.evaluate(ATTACK, [dashboard.url, job])

@@ -123,7 +123,7 @@ def test_its_timeline(tmp_path: Path, cache: Path, opened: Opened) -> None:
     page.wait_for_function(DRAWN)
 
 
-# At least so many colours: spans of some categories, and names on them.
+# At least so many colors: spans of some categories, and names on them.
 DRAWN = """() => [...document.querySelectorAll("canvas")].some((canvas) => {
   const context = canvas.getContext("2d");
   if (!context || canvas.height < 200) return false;

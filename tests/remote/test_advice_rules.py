@@ -48,7 +48,7 @@ def test_an_interval_of_few_rounds_that_scatter_is_wide(rounds: int) -> None:
 
 
 def disturbed(rng: np.random.Generator, rounds: int, latency: float = 1.0) -> list[float]:
-    """Rounds on a busy machine: half of them are slower, in runs of neighbours."""
+    """Rounds on a busy machine: half of them are slower, in runs of neighbors."""
     busy = np.repeat(rng.random(-(-rounds // 6)) < 0.5, 6)[:rounds]
     return (latency * (1 + 0.01 * rng.standard_normal(rounds)) * (1 + busy * rng.exponential(0.5, rounds))).tolist()
 

@@ -93,11 +93,11 @@ def test_another_precision_is_another_model(job: Job, precision: str, kept: str,
 
 def test_a_quantized_model_runs_unchanged(tmp_path: Path) -> None:
     quantization: Any = importlib.import_module("onnxruntime.quantization")
-    quantised = tmp_path / "int8.onnx"
-    quantization.quantize_dynamic(tiny_onnx(tmp_path / "f32.onnx"), quantised)
-    found = inspect_model(quantised, "int8.onnx")
+    quantized = tmp_path / "int8.onnx"
+    quantization.quantize_dynamic(tiny_onnx(tmp_path / "f32.onnx"), quantized)
+    found = inspect_model(quantized, "int8.onnx")
     assert [(given.name, given.dtype) for given in found.inputs] == [("x", "float32"), ("scale", "float32")]
-    ran = Job(tmp_path, quantised, TINY_INPUTS, sweep=Sweep("batch", [1, 4])).run()
+    ran = Job(tmp_path, quantized, TINY_INPUTS, sweep=Sweep("batch", [1, 4])).run()
     assert [point["batch"] for point in ran.points] == [1, 4]
 
 

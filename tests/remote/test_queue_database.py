@@ -33,7 +33,7 @@ from alembic import op
 revision = "9999"
 down_revision = "{HEAD}"
 def upgrade():
-    op.add_column("agents", sa.Column("colour", sa.String(9), nullable=True))
+    op.add_column("agents", sa.Column("color", sa.String(9), nullable=True))
 """
 
 
@@ -82,7 +82,7 @@ def test_an_older_database_is_brought_up_to_date_and_keeps_its_rows(tmp_path: Pa
         assert current_revision(connection) == 1
     database.close()
     assert schema_of(path) == "9999"
-    assert "colour" in columns(path, "agents")
+    assert "color" in columns(path, "agents")
 
 
 def test_a_failing_migration_leaves_the_database_unchanged(tmp_path: Path) -> None:
@@ -92,7 +92,7 @@ def test_a_failing_migration_leaves_the_database_unchanged(tmp_path: Path) -> No
         migrate(database, "jobs", later(tmp_path, "    1 / 0\n"))
     database.close()
     assert schema_of(path) == HEAD
-    assert "colour" not in columns(path, "agents")
+    assert "color" not in columns(path, "agents")
 
 
 def test_machines_of_the_first_schema_work(tmp_path: Path) -> None:

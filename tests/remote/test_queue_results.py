@@ -22,7 +22,7 @@ from visualprof.remote.queue.check.names import MAX_FILE, MAX_FILES
 from visualprof.remote.queue.errors import DiskFull, InvalidResult, LeaseExpired, PayloadTooLarge
 from visualprof.remote.queue.service import JobService, JobServices
 from visualprof.remote.queue.store.records import Agent, Task
-from visualprof.remote.queue.store.tables import artefacts, tasks
+from visualprof.remote.queue.store.tables import artifacts, tasks
 from visualprof.remote.queue.tasks import results as results_module
 from visualprof.remote.queue.tasks.leases import TaskReport
 from visualprof.remote.queue.tasks.maintenance import MaintenanceThread
@@ -528,7 +528,7 @@ def test_half_results_of_a_killed_server_are_removed_at_the_next_start(tmp_path:
         place = tmp_path / "runs" / ".visualprof"
         with bench.queue.database.write() as connection:  # as if it had been killed before it removed them
             row = {"task": bench.lease.task, "attempt": 1, "name": "a", "key": "incoming/x/y"}
-            connection.execute(artefacts.insert().values(size_bytes=1, sha256="0" * 64, **row))
+            connection.execute(artifacts.insert().values(size_bytes=1, sha256="0" * 64, **row))
         (place / "incoming" / f"{bench.lease.task}-1").mkdir()
         for name in ("blobs/.half", "results.partial/old"):
             (place / name).mkdir(parents=True)
@@ -539,7 +539,7 @@ def test_half_results_of_a_killed_server_are_removed_at_the_next_start(tmp_path:
         assert [path.name for path in (place / "results.partial").iterdir()] == ["young"]
         assert not (place / "blobs" / ".half").exists()
         with remote.open().database.read() as connection:
-            kept = {row.task for row in connection.execute(artefacts.select())}
+            kept = {row.task for row in connection.execute(artifacts.select())}
         assert kept == {other.lease.task}
 
 

@@ -191,7 +191,7 @@ def problems(search: Search, backend: str = "onnxruntime", sizes: int = 2) -> li
 def test_settings_that_a_runtime_does_not_have_are_refused_by_name() -> None:
     assert problems(Search("latency", {"threads": ["1", "2"], "streams": ["1", "4"], "optimization": ["all"]})) == []
     for over, why in (
-        ({"optimisation": ["all"]}, "search.over.optimisation: onnxruntime has no such setting"),
+        ({"optimizations": ["all"]}, "search.over.optimizations: onnxruntime has no such setting"),
         ({"optimization": ["most"]}, "search.over.optimization: 'most' is not a valid value for onnxruntime"),
         ({"precision": ["f8"]}, "search.over.precision: 'f8' is not a valid value for onnxruntime"),
         ({"threads": ["0"]}, "search.over.threads: '0' is not a valid value for onnxruntime"),

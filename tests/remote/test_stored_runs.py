@@ -20,7 +20,7 @@ from tests.results import point
 from tests.swift import Swift
 from visualprof.remote.queue.store import s3 as s3_module
 from visualprof.remote.queue.store.bucket_url import parse_bucket_url
-from visualprof.remote.queue.store.tables import artefacts
+from visualprof.remote.queue.store.tables import artifacts
 from visualprof.remote.queue.tasks import maintenance as upkeep_module
 from visualprof.remote.queue.tasks.bucket_runs import MARKER_FILE
 from visualprof.remote.queue.tasks.maintenance import remove_leftovers
@@ -279,7 +279,7 @@ def test_a_later_attempt_replaces_an_earlier_one(start: Start, monkeypatch: pyte
             first.ask(f"jobs/{lease['job']}/retry", "POST")
     until(lambda: "aten::add" in json.dumps(other.patiently(shown)))
     with queue.database.read() as connection:
-        assert {row.attempt for row in connection.execute(artefacts.select())} == {2}
+        assert {row.attempt for row in connection.execute(artifacts.select())} == {2}
     monkeypatch.setattr(upkeep_module, "_MIN_RUN_FILE_AGE_S", -60)
     remove_leftovers(queue.database, queue.store, queue.results.partial_folder)
     assert len(objects(first)) == 5, "what it replaced is removed"

@@ -75,7 +75,7 @@ GRAPHS: dict[str, tuple[list[Event], dict[str, float]]] = {
         {"computation": 100, "host": 35, "memory": 10, "launch": 10, "return": 5},
     ),
     # The host waits for a [20, 90) until 95; then it works until 110.
-    "synchronisation": (
+    "synchronization": (
         [step(0, 0, 110), launch(10, 1), kernel(20, 70, 1, "a"), host("cuda_runtime", SYNC, 12, 83)],
         {"computation": 70, "host": 25, "launch": 10, "return": 5},
     ),

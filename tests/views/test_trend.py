@@ -42,7 +42,7 @@ def test_separate_numbers_distinguish_runs_of_the_same_name(run: str, series: st
 
 
 def test_levels_of_a_series_worked_out_by_hand() -> None:
-    """Neighbours lie 1 % apart, which is the noise; a change costs 2 ln 8 = 4.16 and spares about 4 x 20."""
+    """Neighbors lie 1 % apart, which is the noise; a change costs 2 ln 8 = 4.16 and spares about 4 x 20."""
     assert find_change_points([100, 101, 100, 101, 121, 122, 121, 122]) == [4]
     assert find_change_points([100, 101, 100, 101, 100, 101, 100, 101]) == []
     assert find_change_points([100, 101, 100, 150, 101, 100, 101, 100]) == [], "one outlier is no level"

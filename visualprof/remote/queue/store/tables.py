@@ -132,7 +132,7 @@ points = Table(
 )
 
 # Files of a result during its upload, and files of runs in the bucket.
-artefacts = Table(
+artifacts = Table(
     "artefacts",
     metadata,
     Column("task", String(40), ForeignKey("tasks.id"), primary_key=True),

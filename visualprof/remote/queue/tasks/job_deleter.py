@@ -24,7 +24,7 @@ from visualprof.remote.queue.store.database import Database, next_revision
 from visualprof.remote.queue.store.files import Store
 from visualprof.remote.queue.store.model_tables import version_files, versions
 from visualprof.remote.queue.store.records import Job
-from visualprof.remote.queue.store.tables import artefacts, blobs, holders, jobs, points, tasks
+from visualprof.remote.queue.store.tables import artifacts, blobs, holders, jobs, points, tasks
 from visualprof.remote.queue.tasks.bucket_runs import run_id
 from visualprof.remote.queue.tasks.jobs import Jobs
 from visualprof.remote.queue.tasks.results import Results
@@ -164,8 +164,8 @@ def _blobs_freed_for_owner(connection: Connection, job: Job) -> list[str]:
 
 def _bucket_result_sizes(connection: Connection, jobs: Sequence[Job]) -> dict[str, int]:
     """Return the sizes of the jobs' results in the bucket, by run id."""
-    of_jobs = artefacts.c.task.in_([task.id for job in jobs for task in job.tasks])
-    rows = connection.execute(select(artefacts).where(of_jobs, artefacts.c.key.startswith("runs/")))
+    of_jobs = artifacts.c.task.in_([task.id for job in jobs for task in job.tasks])
+    rows = connection.execute(select(artifacts).where(of_jobs, artifacts.c.key.startswith("runs/")))
     sizes = Counter[str]()
     for row in rows:
         sizes[run_id(row.key)] += row.size_bytes
@@ -186,7 +186,7 @@ def _blobs_freed_on_disk(connection: Connection, deleted_jobs: Sequence[Job]) ->
 
 def _delete_rows(connection: Connection, job: Job, blob_digests: Iterable[str]) -> None:
     task_ids = [task.id for task in job.tasks]
-    for table in (points, artefacts):
+    for table in (points, artifacts):
         connection.execute(delete(table).where(table.c.task.in_(task_ids)))
     connection.execute(delete(tasks).where(tasks.c.job == job.id))
     connection.execute(delete(jobs).where(jobs.c.id == job.id))

@@ -22,7 +22,7 @@ from visualprof.remote.queue.store.quotas import end_device_use
 from visualprof.remote.queue.store.records import AnyRow
 from visualprof.remote.queue.store.retention import DAY_NS, load_rules
 from visualprof.remote.queue.store.s3 import Bucket
-from visualprof.remote.queue.store.tables import artefacts, blobs, holders, jobs, tasks, uploads
+from visualprof.remote.queue.store.tables import artifacts, blobs, holders, jobs, tasks, uploads
 from visualprof.remote.queue.tasks.jobs import bump_revision
 from visualprof.remote.queue.tasks.notifier import Notifier
 from visualprof.supervised_thread import SupervisedThread
@@ -238,7 +238,7 @@ def _remove_old_runs(database: Database, store: Bucket) -> None:
     """Remove files of runs that were deleted, replaced or never published."""
     stale = store.run_files(_MIN_RUN_FILE_AGE_S)
     with database.read() as connection:
-        referenced = select(artefacts.c.key).where(artefacts.c.key.startswith("runs/"))
+        referenced = select(artifacts.c.key).where(artifacts.c.key.startswith("runs/"))
         stale.difference_update(connection.execute(referenced).scalars())
     for key in stale:
         store.delete_run_file(key)
@@ -278,10 +278,10 @@ def _active_uploads(connection: Connection, now: int) -> set[str]:
     pending = connection.execute(select(uploads.c.id)).scalars()
     rows = connection.execute(select(tasks.c.id, tasks.c.attempt).where(tasks.c.state.in_(("running", "waiting"))))
     attempts = {(row.id, row.attempt) for row in rows}
-    is_upload = artefacts.c.key.startswith("incoming/")
-    for row in connection.execute(select(artefacts.c.task, artefacts.c.attempt).where(is_upload).distinct()).all():
+    is_upload = artifacts.c.key.startswith("incoming/")
+    for row in connection.execute(select(artifacts.c.task, artifacts.c.attempt).where(is_upload).distinct()).all():
         if (row.task, row.attempt) not in attempts:
-            connection.execute(delete(artefacts).where(is_upload).filter_by(task=row.task, attempt=row.attempt))
+            connection.execute(delete(artifacts).where(is_upload).filter_by(task=row.task, attempt=row.attempt))
     return {f"{task}-{attempt}" for task, attempt in attempts}.union(pending)
 
 

@@ -29,7 +29,7 @@ from visualprof.remote.queue.store.database import Database, current_revision
 from visualprof.remote.queue.store.files import link_or_copy
 from visualprof.remote.queue.store.records import AnyRow
 from visualprof.remote.queue.store.s3 import Bucket, touch_access_time
-from visualprof.remote.queue.store.tables import artefacts, blobs, jobs, tasks
+from visualprof.remote.queue.store.tables import artifacts, blobs, jobs, tasks
 from visualprof.remote.queue.tasks.bucket_runs import MARKER_FILE, BucketRun, RunFile, runs_of_job
 from visualprof.remote.queue.tasks.logs import LOG_FILE
 from visualprof.supervised_thread import SupervisedThread
@@ -45,11 +45,11 @@ _RETRY_DELAY_S = 60.0
 _DOWNLOAD_THREADS = 4
 _MIN_STRAY_AGE_S = 3600  # the row of a younger folder may not be written yet
 
-_FILES_WITH_BLOBS = artefacts.outerjoin(blobs, blobs.c.sha256 == artefacts.c.sha256)
+_FILES_WITH_BLOBS = artifacts.outerjoin(blobs, blobs.c.sha256 == artifacts.c.sha256)
 _CHANGED_JOBS = (
-    select(jobs.c.id.label("job_id"), artefacts, blobs.c.inspected)
+    select(jobs.c.id.label("job_id"), artifacts, blobs.c.inspected)
     .select_from(
-        jobs.outerjoin(tasks, tasks.c.job == jobs.c.id).outerjoin(_FILES_WITH_BLOBS, artefacts.c.task == tasks.c.id)
+        jobs.outerjoin(tasks, tasks.c.job == jobs.c.id).outerjoin(_FILES_WITH_BLOBS, artifacts.c.task == tasks.c.id)
     )
     .where(jobs.c.revision > bindparam("known"))
 )

@@ -23,16 +23,16 @@ from visualprof.remote.queue.store.database import Database, without_result
 from visualprof.remote.queue.store.files import PartUpload, Store, link_or_copy
 from visualprof.remote.queue.store.records import Task
 from visualprof.remote.queue.store.s3 import Bucket
-from visualprof.remote.queue.store.tables import artefacts
+from visualprof.remote.queue.store.tables import artifacts
 from visualprof.remote.queue.tasks.bucket_runs import upload_run
 from visualprof.remote.queue.tasks.messages import AnnouncedFile
 
 MAX_HEAD_BYTES = 4 << 20  # maximum size of the required JSON files
 _SHA256_LENGTH = 64
-_IS_ATTEMPT = (artefacts.c.task == bindparam("task_id")) & (artefacts.c.attempt == bindparam("task_attempt"))
-_ANNOUNCED = select(artefacts).where(_IS_ATTEMPT)
-_DELETE_ANNOUNCED = without_result(delete(artefacts).where(_IS_ATTEMPT))
-_DELETE_NAMED = _DELETE_ANNOUNCED.where(artefacts.c.name.in_(bindparam("names", expanding=True)))
+_IS_ATTEMPT = (artifacts.c.task == bindparam("task_id")) & (artifacts.c.attempt == bindparam("task_attempt"))
+_ANNOUNCED = select(artifacts).where(_IS_ATTEMPT)
+_DELETE_ANNOUNCED = without_result(delete(artifacts).where(_IS_ATTEMPT))
+_DELETE_NAMED = _DELETE_ANNOUNCED.where(artifacts.c.name.in_(bindparam("names", expanding=True)))
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ class Results:
         with self._database.write() as connection:
             connection.execute(_DELETE_NAMED, {**_attempt_parameters(task), "names": list(rows)})
             if rows:
-                connection.execute(insert(artefacts), list(rows.values()))
+                connection.execute(insert(artifacts), list(rows.values()))
         return [ResultUpload(name, plan.url, plan.have, plan.parts) for name, plan in plans.items()]
 
     def prepare(self, task: Task, request: Request, names: Sequence[str]) -> Path:
@@ -162,9 +162,9 @@ class Results:
     @staticmethod
     def record_files(connection: Connection, task: Task, rows: list[dict[str, Any]]) -> None:
         """Replace the rows of a task's files with those of its stored result."""
-        connection.execute(delete(artefacts).where(artefacts.c.task == task.id))
+        connection.execute(delete(artifacts).where(artifacts.c.task == task.id))
         if rows:
-            connection.execute(insert(artefacts), rows)
+            connection.execute(insert(artifacts), rows)
 
     def publish(self, folder: Path, run: str) -> None:
         """Move a prepared folder to its place, and delete an earlier result there.

@@ -71,14 +71,14 @@ describe("the viewport", () => {
 });
 
 describe("colors", () => {
-  const grey = [
+  const gray = [
     [0, 0, 0],
     [100, 100, 100],
     [200, 200, 200],
   ] as const;
 
   it("go from the low end to the high one, and unknown values are transparent", () => {
-    const bytes = paintCell([0, 10, 20, 99, -5, null], { low: 0, high: 20 }, grey);
+    const bytes = paintCell([0, 10, 20, 99, -5, null], { low: 0, high: 20 }, gray);
     expect(Array.from({ length: 6 }, (_, i) => [bytes[4 * i], bytes[4 * i + 3]])).toEqual([
       [0, 255],
       [100, 255],

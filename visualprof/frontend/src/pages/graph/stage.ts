@@ -95,7 +95,7 @@ export class Stage extends Frames {
     if (!this.scene) return;
     const { width, height, direction } = this.scene.picture;
     this.camera.scale = scale;
-    this.camera.centre({ x: 0, y: 0, w: width, h: height });
+    this.camera.center({ x: 0, y: 0, w: width, h: height });
     if (scale <= this.wholeScale) return;
     if (direction === TOP_DOWN) this.camera.y = -TOP_MARGIN / scale;
     else if (width * scale > this.camera.width) this.camera.x = -TOP_MARGIN / scale;

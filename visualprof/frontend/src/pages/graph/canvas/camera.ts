@@ -43,7 +43,7 @@ export class Camera {
     this.y = at.y - py / this.scale;
   }
 
-  centre(box: Box): void {
+  center(box: Box): void {
     this.x = box.x + box.w / 2 - this.width / this.scale / 2;
     this.y = box.y + box.h / 2 - this.height / this.scale / 2;
   }
@@ -69,7 +69,7 @@ export class Camera {
         at.y + box.h * this.scale <= this.height - margin;
       if (inside) return;
     }
-    this.centre({ ...box, h: Math.min(box.h, (this.height * 0.8) / this.scale) });
+    this.center({ ...box, h: Math.min(box.h, (this.height * 0.8) / this.scale) });
   }
 
   get view(): Box {
