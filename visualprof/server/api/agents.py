@@ -186,14 +186,14 @@ class Agents(Resource):
             raise Forbidden(
                 msg("server.only_administrators_make_machine", "only administrators make a machine public or private")
             )
-        queue, change = self._changing(), msgspec.json.encode(body).decode()
+        queue, change = self._require_writable_queue(), msgspec.json.encode(body).decode()
         queue.agents.update(agent, body.name, body.public, body.standing, self._allow(agent, change))
         return self._agents()
 
     @mutation("DELETE", "/agents/<agent>", errors={**CHANGE_ERRORS, 409: "the machine is online and not blocked"})
     def forget(self, agent: str) -> AgentsAnswer:
         """Delete an agent."""
-        self._changing().agents.delete(agent, self._allow(agent, "removed"))
+        self._require_writable_queue().agents.delete(agent, self._allow(agent, "removed"))
         return self._agents()
 
     @mutation(
@@ -274,7 +274,7 @@ class Agents(Resource):
             else lambda _: None
         )
 
-    def _changing(self) -> JobServices:
+    def _require_writable_queue(self) -> JobServices:
         self._job_service.require_writable()
         return self._job_service.require(msg("server.there_no_such_agent", "there is no such agent"))
 

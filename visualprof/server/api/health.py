@@ -321,12 +321,13 @@ def _machine_warnings(health: HealthAnswer) -> Iterator[HealthWarning]:
     for disk in health.disks:
         min_bytes = max(MIN_FREE_RATIO * disk.total_bytes, min(MIN_FREE_BYTES, disk.total_bytes / 2))
         if disk.free_bytes < min_bytes:
-            left = msg("server.gb", f"{disk.free_bytes / 1e9:,.1f} of {disk.total_bytes / 1e9:,.1f} GB")
+            free_space = msg("server.gb", f"{disk.free_bytes / 1e9:,.1f} of {disk.total_bytes / 1e9:,.1f} GB")
             hint = msg(
                 "server.free_some_space_there", "free some space there, or delete jobs earlier (retention rules)"
             )
             yield HealthWarning(
-                msg("server.disk_nearly_full_left", f"the disk of {disk.path} is nearly full: {left} are left"), hint
+                msg("server.disk_nearly_full_left", f"the disk of {disk.path} is nearly full: {free_space} are left"),
+                hint,
             )
     load, cores = health.processes.load, health.processes.cores
     if load is not None and load > MAX_LOAD_PER_CORE * cores:
@@ -355,9 +356,9 @@ def _machine_warnings(health: HealthAnswer) -> Iterator[HealthWarning]:
 def _team_warnings(health: HealthAnswer) -> Iterator[HealthWarning]:
     """Yield warnings about the machines that measure, the responses and the backups."""
     for machine in health.machines.skewed:
-        ahead = f"{machine.ahead_ns / 1e9:+,.0f} s"
+        offset = f"{machine.ahead_ns / 1e9:+,.0f} s"
         yield HealthWarning(
-            msg("server.clock_differs", f"the clock of {machine.name} differs by {ahead}"),
+            msg("server.clock_differs", f"the clock of {machine.name} differs by {offset}"),
             msg("server.follow_time_server_ntp", "synchronize it with a time server (NTP)"),
         )
     if health.machines.lost:

@@ -148,7 +148,7 @@ class Jobs(Resource):
     )  # fmt: skip
     def submit(self, body: RequestBody) -> JobAnswer | Response:
         """Submit a job. Answers 200 with the existing job if the same key was submitted before."""
-        queue = self._changing()
+        queue = self._open_writable_queue()
         request = parse_request(body)
         # A job that was accepted once stays accepted, even if the check would now reject it.
         existing = queue.jobs.find(request, current_principal().user)
@@ -185,21 +185,21 @@ class Jobs(Resource):
     @mutation("POST", "/jobs/<job>/cancel", errors=CHANGE_ERRORS)
     def cancel(self, job: str) -> JobAnswer:
         """Cancel a job."""
-        queue = self._changing()
+        queue = self._open_writable_queue()
         queue.jobs.cancel(self._visible.changeable_job(queue, job))
         return self._jobs.get(job)
 
     @mutation("POST", "/jobs/<job>/retry", errors=CHANGE_ERRORS)
     def retry(self, job: str, query: TaskQuery) -> JobAnswer:
         """Retry failed or canceled tasks."""
-        queue = self._changing()
+        queue = self._open_writable_queue()
         queue.jobs.retry(self._visible.changeable_job(queue, job), query.task)
         return self._jobs.get(job)
 
     @mutation("PUT", "/jobs/<job>/kept", errors=CHANGE_ERRORS)
     def keep(self, job: str, body: KeepRequest) -> JobAnswer:
         """Set whether the retention rules skip a job."""
-        return self._jobs.keep(self._visible.changeable_job(self._changing(), job), body.kept)
+        return self._jobs.keep(self._visible.changeable_job(self._open_writable_queue(), job), body.kept)
 
     @get("/jobs/<job>/space", errors=JOB_ERRORS)
     def space(self, job: str) -> FreedAnswer:
@@ -210,7 +210,7 @@ class Jobs(Resource):
     @mutation("DELETE", "/jobs/<job>", errors=CHANGE_ERRORS)
     def remove(self, job: str) -> FreedAnswer:
         """Delete a finished job with its results."""
-        queue = self._changing()
+        queue = self._open_writable_queue()
         return build_row(FreedAnswer, queue.deleter.delete(self._visible.changeable_job(queue, job)))
 
     @get("/tasks/<task>/log", errors={404: "there is no such task"})
@@ -231,7 +231,7 @@ class Jobs(Resource):
         blueprint.register_error_handler(InvalidRequest, _job_errors_response)
         return blueprint
 
-    def _changing(self) -> JobServices:
+    def _open_writable_queue(self) -> JobServices:
         self._job_service.require_writable()
         return self._job_service.open()
 

@@ -97,18 +97,18 @@ class Notices(Resource):
     @get("/notices", errors=ACCOUNT_ERRORS)
     def notices(self, query: NoticesQuery) -> NoticesAnswer:
         """List the notifications of the current user."""
-        return self._listed(query.before, query.limit)
+        return self._notices_answer(query.before, query.limit)
 
     @mutation("POST", "/notices/read", errors=ACCOUNT_ERRORS, needs="viewer")
     def read_notices(self, body: ReadUpTo) -> NoticesAnswer:
         """Mark notifications as read."""
         require_accounts(self._accounts).notifications.mark_read(current_principal().user or "", body.upto)
-        return self._listed(None, 20)
+        return self._notices_answer(None, 20)
 
     @get("/account/contact", errors=ACCOUNT_ERRORS)
     def contact(self) -> ContactAnswer:
         """Return how notifications are sent to the current user."""
-        return self._chosen()
+        return self._contact_answer()
 
     @mutation(
         "PUT",
@@ -128,21 +128,21 @@ class Notices(Resource):
             raise BadParameter(msg("server.mail_your_account_no", "mail: your account has no e-mail address"))
         kinds = list(dict.fromkeys(body.kinds))
         secret = contacts.update(current_actor(), kinds, body.language, body.mail, body.webhook.strip())
-        return self._chosen(secret or None)
+        return self._contact_answer(secret or None)
 
     @mutation("POST", "/account/contact/trial", errors={429: "only one test per minute"}, needs="viewer")
     def try_contact(self) -> ContactAnswer:
         """Send a test notification to every selected destination."""
         require_accounts(self._accounts).notifications.send_test(current_actor(), time.time_ns())
-        return self._chosen()
+        return self._contact_answer()
 
-    def _listed(self, before: int | None, limit: int) -> NoticesAnswer:
+    def _notices_answer(self, before: int | None, limit: int) -> NoticesAnswer:
         unread, notices = require_accounts(self._accounts).notifications.list_for_user(
             current_principal().user or "", before, limit
         )
         return NoticesAnswer(unread, notices)
 
-    def _chosen(self, new_secret: str | None = None) -> ContactAnswer:
+    def _contact_answer(self, new_secret: str | None = None) -> ContactAnswer:
         contact = require_accounts(self._accounts).contacts.get(current_principal().user or "")
         fields = {"kinds": list(contact.kinds), "sends_mail": bool(self._settings.smtp), "new_secret": new_secret}
         return build_row(ContactAnswer, contact, **fields)

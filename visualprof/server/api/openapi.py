@@ -231,11 +231,16 @@ def _json_content(schema: Json) -> Json:
     return {"application/json": {"schema": schema}}
 
 
-def _without_descriptions(schema: Any, named: bool = False) -> Any:
-    """Return a schema without titles, descriptions and defaults. `named`: the keys are names of fields."""
+def _without_descriptions(schema: Any, keys_are_names: bool = False) -> Any:
+    """Return a schema without titles, descriptions and defaults.
+
+    Args:
+        schema: The schema.
+        keys_are_names: Whether the keys of the schema are names of fields, which are never removed.
+    """
     if isinstance(schema, dict):
         items = cast("Json", schema).items()
-        words = () if named else ("title", "description", "default")
+        words = () if keys_are_names else ("title", "description", "default")
         return {key: _without_descriptions(value, key == "properties") for key, value in items if key not in words}
     return [_without_descriptions(value) for value in cast("list[Any]", schema)] if isinstance(schema, list) else schema
 

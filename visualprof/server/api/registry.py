@@ -75,7 +75,7 @@ class Registry(Resource):
     )  # fmt: skip
     def add(self, body: NewVersionBody) -> Response:
         """Add a version of a model. Answers 200 with the existing version if its content is the same."""
-        queue, requester = self._changing(), current_requester()
+        queue, requester = self._open_writable_queue(), current_requester()
         ref = ModelRef(body.blob, body.file, [Part(path, blob) for path, blob in body.parts.items()])
         source, configuration = Origin("path" if body.path else "upload", body.path[:1000]), body.configuration
         if body.job:
@@ -117,7 +117,7 @@ class Registry(Resource):
             )
         else:
             self._check_project_member(body.project)
-        return self._registered(self._changing().registry.update(model, current_requester(), **values))
+        return self._registered(self._open_writable_queue().registry.update(model, current_requester(), **values))
 
     @mutation("DELETE", "/registry/<model>", errors={**CHANGE_ERRORS, 409: "a job uses a version"})
     def remove(self, model: str, query: ForceQuery) -> RemovalImpact:
@@ -132,19 +132,21 @@ class Registry(Resource):
     @mutation("PUT", "/registry/<model>/aliases/<alias>", errors=CHANGE_ERRORS)
     def alias(self, model: str, alias: str, body: AliasTarget) -> RegisteredAnswer:
         """Move an alias to a version."""
-        return self._registered(self._changing().registry.set_alias(model, alias, body.number, current_requester()))
+        return self._registered(
+            self._open_writable_queue().registry.set_alias(model, alias, body.number, current_requester())
+        )
 
     @mutation("DELETE", "/registry/<model>/aliases/<alias>", errors=CHANGE_ERRORS)
     def unalias(self, model: str, alias: str) -> RegisteredAnswer:
         """Delete an alias."""
-        return self._registered(self._changing().registry.set_alias(model, alias, None, current_requester()))
+        return self._registered(self._open_writable_queue().registry.set_alias(model, alias, None, current_requester()))
 
     @mutation("PATCH", "/registry/<model>/<version>", errors=CHANGE_ERRORS)
     def annotate(self, model: str, version: str, body: VersionChange) -> RegisteredAnswer:
         """Change the notes of a version, or the configuration that its next job starts with."""
         values = {name: value for name, value in msgspec.structs.asdict(body).items() if value is not UNSET}
         return self._registered(
-            self._changing().registry.update_version(model, _number(version), current_requester(), **values)
+            self._open_writable_queue().registry.update_version(model, _number(version), current_requester(), **values)
         )
 
     @mutation("DELETE", "/registry/<model>/<version>", errors={**CHANGE_ERRORS, 409: "a job uses it"})
@@ -160,12 +162,12 @@ class Registry(Resource):
     @get("/registry/<model>/<version>/draft", errors=MODEL_ERRORS)
     def draft(self, model: str, version: str) -> Draft:
         """Return the job form that measures a version."""
-        return draft_from_version(*self._chosen(model, version))
+        return draft_from_version(*self._find_version(model, version))
 
     @get("/registry/<model>/<version>/files", errors=MODEL_ERRORS)
     def files(self, model: str, version: str) -> FilesAnswer:
         """List the files of a version in the form that jobs use."""
-        model_version = self._chosen(model, version)[1]
+        model_version = self._find_version(model, version)[1]
         return job_files(
             self._job_service,
             model_version.ref,
@@ -176,7 +178,7 @@ class Registry(Resource):
     @get("/registry/<model>/<version>/file", media=("application/octet-stream",), errors=MODEL_ERRORS)
     def file(self, model: str, version: str, query: FileQuery) -> Response:
         """Download a file of a version."""
-        version_files = self._chosen(model, version)[1].files
+        version_files = self._find_version(model, version)[1].files
         files = [file for file in version_files if file.path == query.path] if query.path else version_files[:1]
         if not files:
             raise NotFound(msg("server.version_no_file", f"the version has no file {query.path[:100]!r}"))
@@ -188,11 +190,11 @@ class Registry(Resource):
     def _queue(self) -> JobServices:
         return self._job_service.require(_NO_MODELS)
 
-    def _changing(self) -> JobServices:
+    def _open_writable_queue(self) -> JobServices:
         self._job_service.require_writable()
         return self._job_service.open()
 
-    def _chosen(self, model: str, version: str) -> tuple[RegisteredModel, ModelVersion]:
+    def _find_version(self, model: str, version: str) -> tuple[RegisteredModel, ModelVersion]:
         registered, number = self._queue().registry.get(model, current_principal().viewer), _number(version)
         for model_version in registered.versions:
             if model_version.number == number:
@@ -227,7 +229,7 @@ class Registry(Resource):
 
     def _remove(self, model: str, number: int | None, force: bool) -> RemovalImpact:
         before = self._losses(model, number)
-        self._changing().registry.delete(model, number, current_requester(), force)
+        self._open_writable_queue().registry.delete(model, number, current_requester(), force)
         return before
 
     def _losses(self, model: str, number: int | None) -> RemovalImpact:

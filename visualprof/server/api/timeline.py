@@ -200,14 +200,14 @@ class Timeline(Resource):
     def __init__(self, logdir: LogDirectory, visible: Visible) -> None:
         self._logdir, self._visible = logdir, visible
 
-    def _chosen(self, query: SpanQuery) -> tuple[Span, Trace]:
+    def _load_span(self, query: SpanQuery) -> tuple[Span, Trace]:
         span = self._visible.listing().find(query.run, query.worker, query.span)
         return span, load_trace(self._logdir, span)
 
     @get("/timeline/meta", errors=SPAN_ERRORS, needs="link")
     def meta(self, query: MetaQuery) -> TimelineMeta:
         """Return the tracks and the properties of the timeline."""
-        span, trace = self._chosen(query)
+        span, trace = self._load_span(query)
         # The profile reads all events. The web UI first draws the timeline without it.
         profile = {} if query.minimap == "0" else busy_profile(trace)
         minimap = {name: np.round(share, 4).tolist() for name, share in profile.items()}
@@ -216,7 +216,7 @@ class Timeline(Resource):
     @get("/timeline/tile", media=BINARY_TYPE, errors=SPAN_ERRORS, needs="link")
     def tile(self, query: TileQuery) -> Response:
         """Return a tile of a group of tracks."""
-        trace = self._chosen(query)[1]
+        trace = self._load_span(query)[1]
         groups = track_groups(trace)
         group = groups[check_range("group", query.group, len(groups) - 1)]
         return _tile_response(tile_bytes(trace, group, query.level, query.index), query)
@@ -224,7 +224,7 @@ class Timeline(Resource):
     @get("/timeline/counter", media=BINARY_TYPE, errors=SPAN_ERRORS, needs="link")
     def counter(self, query: CounterQuery) -> Response:
         """Return a tile of a counter."""
-        trace = self._chosen(query)[1]
+        trace = self._load_span(query)[1]
         counter = counter_tracks(trace).get(query.track)
         if counter is None:
             raise BadParameter(
@@ -235,19 +235,19 @@ class Timeline(Resource):
     @get("/timeline/path", media=BINARY_TYPE, errors=SPAN_ERRORS, needs="link")
     def path(self, query: PathQuery) -> Response:
         """Return a tile of the critical path. Its lanes are tracks."""
-        trace = self._chosen(query)[1]
+        trace = self._load_span(query)[1]
         return _tile_response(path_tile_bytes(trace, path_pieces(trace), query.level, query.index), query)
 
     @get("/timeline/strings", errors=SPAN_ERRORS, needs="link")
     def strings(self, query: StringsQuery) -> TimelineStrings:
         """Return a part of the dictionary. Tiles refer to its indices."""
-        strings = self._chosen(query)[1].strings
+        strings = self._load_span(query)[1].strings
         return TimelineStrings(list(strings[query.offset : query.offset + query.limit]), len(strings))
 
     @get("/timeline/event", errors=SPAN_ERRORS, needs="link")
     def event(self, query: EventQuery) -> TimelineEvent:
         """Return the details of an event."""
-        span, trace = self._chosen(query)
+        span, trace = self._load_span(query)
         row = check_range("event", query.event, len(trace.events) - 1)
         event = event_details(trace, row)
         if query.arguments != "0":  # reading them from the file takes longest
@@ -259,7 +259,7 @@ class Timeline(Resource):
     @get("/timeline/search", errors=SPAN_ERRORS, needs="link")
     def search(self, query: SearchQuery) -> TimelineHits:
         """Search for events by name."""
-        trace = self._chosen(query)[1]
+        trace = self._load_span(query)[1]
         hits = search_events(trace, query.text, query.exact)
         rows: list[int] = hits.rows[: query.limit].tolist()
         return TimelineHits(hits.total, [event_location(trace, row) for row in rows], hits.ticks.tolist())
@@ -267,7 +267,7 @@ class Timeline(Resource):
     @get("/timeline/longest", errors=SPAN_ERRORS, needs="link")
     def longest(self, query: LongestQuery) -> EventLocation:
         """Return the longest event of a name."""
-        trace = self._chosen(query)[1]
+        trace = self._load_span(query)[1]
         row = longest_event_named(trace, query.name, query.where == "device" if query.where else None)
         if row < 0:
             raise NotFound(
@@ -279,13 +279,13 @@ class Timeline(Resource):
     @get("/timeline/occurrence", errors=SPAN_ERRORS, needs="link")
     def occurrence(self, query: OccurrenceQuery) -> Occurrence:
         """Return the same event in another trace: same name and same position in the step."""
-        trace = self._chosen(query)[1]
+        trace = self._load_span(query)[1]
         return find_occurrence(trace, query.name, TrackKind[query.kind.upper()], query.step or None, query.nth)
 
     @get("/timeline/window", errors=SPAN_ERRORS, needs="link")
     def window(self, query: WindowTableQuery) -> TimelineWindow:
         """Return the events in a time window."""
-        trace = self._chosen(query)[1]
+        trace = self._load_span(query)[1]
         low, high, tracks = _window(trace, query)
         answer = TimelineWindow(
             columns=window_table(trace, low, high, tracks),
@@ -298,7 +298,7 @@ class Timeline(Resource):
     @get("/timeline/export", errors=SPAN_ERRORS, needs="link")
     def export(self, query: WindowQuery) -> Response:
         """Export a time window as Chrome JSON."""
-        span, trace = self._chosen(query)
+        span, trace = self._load_span(query)
         self._logdir.ensure_local(span.log_file.path)
         response = bytes_response(_chrome_json(trace, *_window(trace, query), span.log_file.path), "application/json")
         response.headers["Content-Disposition"] = 'attachment; filename="window.trace.json"'

@@ -259,11 +259,15 @@ class Views(Resource):
         Views and requests that need the same input share a cached result.
         """
 
-        def parts() -> list[tuple[str, Any]]:
+        def map_workers() -> list[tuple[str, Any]]:
             return [(name, self._worker(view, span, part_key)) for name, span in spans]
 
         reduce = view.reduce
-        return self._run_inputs.get((version, reduce, part_key), lambda: reduce(parts())) if reduce else parts()
+        return (
+            self._run_inputs.get((version, reduce, part_key), lambda: reduce(map_workers()))
+            if reduce
+            else map_workers()
+        )
 
     def _worker(self, view: View, span: Span, part_key: str) -> msgspec.Struct:
         """Return the input of a run view from one worker."""
