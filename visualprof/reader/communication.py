@@ -61,6 +61,21 @@ _PREPARATION = pattern(
 )
 
 
+# Calls of libraries whose transfers a device executes after the call has returned, and of those in which it happens.
+_DEVICE_LIBRARY_CALL = pattern(r"^(?:(?:n|r|h|x|m|c|e|l|ix|one)ccl|cncl|bkcl|flagcx):", re.IGNORECASE)
+_HOST_LIBRARY_CALL = pattern(r"^(?:gloo|mpi|ucc):", re.IGNORECASE)
+
+
+def returns_before_transfer(name: str, has_devices: bool) -> bool:
+    """Return whether a call of communication returns before the transfer, which is a kernel.
+
+    Args:
+        name: Name of the call: `nccl:all_reduce`, `record_param_comms`.
+        has_devices: Whether the trace has work on devices, which decides for a call of an unknown library.
+    """
+    return bool(_DEVICE_LIBRARY_CALL.match(name)) or (has_devices and not _HOST_LIBRARY_CALL.match(name))
+
+
 @lru_cache(1 << 14)
 def is_communication_kernel(name: str) -> bool:
     """Return whether the name of a kernel says that it communicates and does nothing else."""

@@ -31,7 +31,7 @@ class ExchangeColumns(Columns):
     """Collectives and messages by role, name, number of members and size (rounded down to a power of two).
 
     Attributes:
-        latency_ns: Median over the calls of the shortest time over the ranks.
+        latency_ns: Median over the calls of the shortest time over the ranks; unknown if only launches are recorded.
         bandwidth_bytes_per_s: Bandwidth at that latency, as in nccl-tests.
         bus_bandwidth_bytes_per_s: Bus bandwidth at that latency, as in nccl-tests.
         peak_bytes_per_s: Peak of the link.
@@ -241,7 +241,10 @@ def _sizes(met: CommunicationEvents, process_groups: ProcessGroups, link: float 
     ]
     span = np.minimum(met.host_count, 2)
     same = group(of_group, met.name, span, met.member_count, bucket, met.is_message)
-    latency = same.median(met.data_transfer_ns)
+    timed = np.flatnonzero(met.data_transfer_ns >= 0)
+    by_size = group(same.ids[timed])
+    latency = np.full(len(same.first), np.nan)
+    latency[same.ids[timed[by_size.first]]] = by_size.median(met.data_transfer_ns[timed])
     once = np.ones(len(met.name))
     size = np.where(same.min(met.bytes) >= 0, same.mean(met.bytes.astype(np.float64), once), np.nan)
     wait_per_rank = np.where(met.wait_ns >= 0, met.wait_ns / np.maximum(met.rank_count, 1), np.nan)
@@ -295,6 +298,7 @@ def _groups(met: CommunicationEvents, process_groups: ProcessGroups) -> ProcessG
         np.bincount(group_ids, np.maximum(values[events], 0) / ranks, count) for values in (met.busy_ns, met.wait_ns)
     )
     waits = np.bincount(group_ids, met.wait_ns[events] >= 0, count) > 0
+    is_timed = np.bincount(group_ids, met.busy_ns[events] < 0, count) == 0
     at = {number: i for i, number in enumerate(process_groups.ranks)}
     rows = list[tuple[Any, ...]]()
     for i, process_group in enumerate(process_groups.groups):
@@ -311,7 +315,7 @@ def _groups(met: CommunicationEvents, process_groups: ProcessGroups) -> ProcessG
                     None if "" in hosts else len(hosts),
                     int(calls[i]),
                     float(nbytes[i]) if complete[i] else None,
-                    float(busy[i]),
+                    float(busy[i]) if is_timed[i] else None,
                     float(wait[i]) if waits[i] else None,
                 )
             )

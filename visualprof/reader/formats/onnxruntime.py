@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 
 import msgspec
 import numpy as np
 
+from visualprof.messages import msg
 from visualprof.reader.chrome.decode import read_document
 from visualprof.reader.chrome.document import NO_INT, NO_TEXT, Args, Document, Kind, Text
 from visualprof.reader.chrome.events import add_args, add_events, add_steps, describe, text_ids, used_text_ids
@@ -40,6 +42,8 @@ class NodeArgs(Args, gc=False):
     grid_z: int | None = NO_INT
 
 
+# Providers whose nodes return when the work is queued
+ASYNCHRONOUS_PROVIDERS = ("CUDA", "Tensorrt", "NvTensorRT", "ROCM", "MIGraphX", "Dml", "CANN", "WebGpu", "JsExec")
 KERNEL_TIME_SUFFIX = "_kernel_time"
 
 
@@ -65,6 +69,7 @@ def read(source: Source, builder: TraceBuilder) -> None:
     _add_allocs(doc, builder)
     providers = {doc.texts[i] for i in used_text_ids(doc, doc.args["provider"].values)}
     on_gpu = any(p.startswith(("CUDA", "Tensorrt", "NvTensorRT")) for p in providers)
+    _warn_of_missing_kernels(doc, builder, providers)
     describe(
         doc,
         builder,
@@ -73,6 +78,19 @@ def read(source: Source, builder: TraceBuilder) -> None:
         device_type="cuda" if on_gpu else "cpu",
         properties={"providers": ", ".join(sorted(providers))},
     )
+
+
+def _warn_of_missing_kernels(doc: Document, builder: TraceBuilder, providers: Collection[str]) -> None:
+    """Warn if nodes ran on devices that work asynchronously and the file has none of their kernels."""
+    asynchronous = sorted(provider for provider in providers if provider.startswith(ASYNCHRONOUS_PROVIDERS))
+    if asynchronous and not any(_track_kind(kind) is TrackKind.STREAM for kind in doc.kinds):
+        builder.warn(
+            msg(
+                "formats.no_kernels_provider",
+                f"the file has no kernels of {', '.join(asynchronous)}: times of its nodes are those of the launches "
+                "on the host, and a copy to the host (Memcpy) also waits for the work before it",
+            )
+        )
 
 
 def _track_kind(kind: Kind) -> TrackKind:

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from visualprof.messages import msg
+from visualprof.reader.communication import returns_before_transfer
 from visualprof.reader.native import INT32, INT64, UINT8, function
 from visualprof.reader.trace import (
     NO_ADDRESS,
@@ -278,6 +279,7 @@ class TraceBuilder:
         event_of_row = layout.event_of_row
         if not self._steps:
             self._add_named_steps(layout)
+        self._warn_of_untimed_communication(layout)
         steps = self._sorted_steps()
         self._mark_communication(layout)
         events = Events(**columns, parent=parent, depth=depth, step=np.full(len(ts), -1, np.int32))
@@ -329,6 +331,27 @@ class TraceBuilder:
         places = (columns[name][rows].tolist() for name in ("ts", "dur", "track"))
         for label, ts, dur, track in zip(labels, *places, strict=True):
             self.step(label, ts, dur, track)
+
+    def _warn_of_untimed_communication(self, layout: _Layout) -> None:
+        """Warn if the file has launches of communication but none of its kernels."""
+        columns = layout.columns
+        is_communication = columns["category"] == Category.COMM
+        if not is_communication.any():
+            return
+        on_thread = np.array([track.kind is TrackKind.THREAD for track in layout.tracks])[columns["track"]]
+        if not on_thread[is_communication].all():
+            return
+        texts = list(self._ids)
+        names = np.bincount(columns["name"][is_communication & (columns["dur"] >= 0)], minlength=len(texts))
+        calls = sum(int(names[i]) for i in np.flatnonzero(names).tolist() if returns_before_transfer(texts[i], False))
+        if calls:
+            self.warn(
+                msg(
+                    "reader.kernels_communication_missing",
+                    f"{calls:,} calls of communication have no kernels in the file: the calls return before the "
+                    "transfer, so times and bandwidths of transfers are unknown",
+                )
+            )
 
     def _correct_device_times(self, columns: dict[str, Values], layout: _Layout) -> _Layout:
         """Return the layout without device events whose times cannot be, and with possible ends, with warnings.

@@ -75,11 +75,11 @@ class CallTransfers(msgspec.Struct, frozen=True, kw_only=True):
         bytes: (n,) as in `Collectives`.
         group_size: (n,) as in `Collectives`.
         event: (n,) as in `Collectives`.
-        latency_ns: (n,) duration on its own rank.
+        latency_ns: (n,) duration on its own rank, -1 if only the launch of the transfer is recorded.
         transfer_ns: (n,) time without waiting for other ranks.
         part_transfer_ns: (m,) shortest duration of the part over the ranks.
         data_transfer_ns: (n,) shortest time over the ranks in which data was transferred; for
-            unmatched calls, the time on its own rank.
+            unmatched calls, the time on its own rank; -1 unknown.
     """
 
     calls: MatchedCalls
@@ -211,6 +211,7 @@ def call_transfers(ranks: Sequence[Collectives]) -> CallTransfers:
         transfer_latency = span_lengths_by_group(
             calls.part_call[is_transfer], start[is_transfer], calls.part_end[is_transfer], len(is_matched)
         )
+    is_timed = np.bincount(calls.part_call, is_transfer, len(is_matched)) > 0
     part_transfer_ns = _shortest_by_id(calls.part_id, calls.part_end - start, calls.part_id_count)
     # Parts of a call may overlap, so the transfer is limited to the latency of the fastest rank.
     total_transfer = np.bincount(calls.part_call, part_transfer_ns, len(is_matched)).astype(np.int64)
@@ -220,16 +221,18 @@ def call_transfers(ranks: Sequence[Collectives]) -> CallTransfers:
     data_transfer_ns = np.where(
         is_matched, _shortest_by_id(calls.call_id, transfer_latency, calls.call_id_count), transfer_latency
     )
+    untimed_ids = calls.call_id[is_matched & ~is_timed]  # one rank without times is enough
+    is_timed &= ~(is_matched & np.isin(calls.call_id, untimed_ids))
     size, group_size, event = (_column(ranks, field) for field in ("bytes", "group_size", "event"))
     return CallTransfers(
         calls=calls,
         bytes=size,
         group_size=group_size,
         event=event,
-        latency_ns=latency_ns,
-        transfer_ns=transfer_ns,
-        part_transfer_ns=part_transfer_ns,
-        data_transfer_ns=data_transfer_ns,
+        latency_ns=np.where(is_timed, latency_ns, -1),
+        transfer_ns=np.where(is_timed, transfer_ns, -1),
+        part_transfer_ns=np.where(is_timed[calls.part_call], part_transfer_ns, -1),
+        data_transfer_ns=np.where(is_timed, data_transfer_ns, -1),
     )
 
 

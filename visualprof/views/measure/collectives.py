@@ -9,13 +9,15 @@ from math import prod
 import msgspec
 import numpy as np
 
+from visualprof.reader.communication import returns_before_transfer
 from visualprof.reader.patterns import pattern
 from visualprof.reader.trace import Category, Ids, Ints, Mask, Rows, Trace, TrackKind
 from visualprof.reader.trace.nesting import nearest_ancestor
 from visualprof.reader.trace.process_group import ProcessGroup, decode_ranks, parse_rank_list, strided_run
 from visualprof.views.measure.groups import distinct, group
 from visualprof.views.measure.intervals import span_lengths_by_group
-from visualprof.views.measure.launch import launches
+from visualprof.views.measure.launch import is_device_work, launches
+from visualprof.views.measure.tensor_core import match_names
 from visualprof.views.measure.trace_cache import cached_on_trace
 
 TYPE_BYTES = {
@@ -55,7 +57,7 @@ class Collectives(msgspec.Struct, frozen=True, kw_only=True):
         part_start: (m,) ns.
         part_end: (m,) ns.
         is_transfer: (m,) whether data is transferred in the part: in kernels, or in the host
-            operator if it has no kernels.
+            operator if it has no kernels and does not return before the transfer.
     """
 
     rank: int
@@ -107,6 +109,7 @@ def collectives(trace: Trace) -> Collectives:
     nbytes = np.full(len(heads), -1, np.int64)
     np.maximum.at(nbytes, call, _message_bytes(trace, rows))
     has_kernels = np.isin(np.arange(len(heads)), call[role == KERNEL])
+    is_timed = has_kernels | ~_returns_early(trace, heads)
     sizes = trace.arg("group_size", rows, -1)
     is_part = role != NESTED
     group_names = _first_positive(call, trace.arg("group", rows, 0), len(heads), 0)
@@ -131,8 +134,17 @@ def collectives(trace: Trace) -> Collectives:
         part_row=rows[is_part].astype(np.int64),
         part_start=events.ts[rows[is_part]],
         part_end=events.end[rows[is_part]],
-        is_transfer=(role[is_part] == KERNEL) | ~has_kernels[call[is_part]],
+        is_transfer=(role[is_part] == KERNEL) | (~has_kernels & is_timed)[call[is_part]],
     )
+
+
+def _returns_early(trace: Trace, heads: Rows) -> Mask:
+    """Return (n,) which calls return before the transfer, because a device executes it.
+
+    These are calls of a device's library, and calls of an unknown library in a trace with kernels.
+    """
+    has_devices = trace.meta.device_work == "kernel" and bool(is_device_work(trace).any())
+    return match_names(trace, trace.events.name[heads], lambda text: returns_before_transfer(text, has_devices))
 
 
 def _call_events(trace: Trace) -> tuple[Rows, Rows, Ints]:

@@ -28,8 +28,9 @@ class CommunicationEvents(msgspec.Struct, frozen=True, kw_only=True):
         bytes: (m,) -1 unknown.
         step: (m,) index into `steps`, -1 for none.
         rank_count: (m,) number of ranks that recorded the event.
-        data_transfer_ns: (m,) shortest time over these ranks in which data was transferred.
-        busy_ns: (m,) latency, summed over these ranks.
+        data_transfer_ns: (m,) shortest time over these ranks in which data was transferred; -1
+            unknown.
+        busy_ns: (m,) latency, summed over these ranks; -1 unknown.
         wait_ns: (m,) wait time, summed over these ranks; -1 unknown.
         host_count: (m,) number of hosts of the members, 0 unknown.
         member_count: (m,) number of members, 0 unknown.
@@ -86,8 +87,12 @@ def communication_events(
         step=step[first_calls],
         rank_count=by_event.count,
         data_transfer_ns=matched.data_transfer_ns[first_calls],
-        busy_ns=by_event.sum(matched.latency_ns),
-        wait_ns=np.where(calls.call_id[first_calls] >= 0, by_event.sum(matched.wait_ns), -1),
+        busy_ns=np.where(by_event.min(matched.latency_ns) >= 0, by_event.sum(matched.latency_ns), -1),
+        wait_ns=np.where(
+            (calls.call_id[first_calls] >= 0) & (matched.transfer_ns[first_calls] >= 0),
+            by_event.sum(matched.wait_ns),
+            -1,
+        ),
         host_count=host_counts,
         member_count=np.where(source >= 0, 2, np.where(member_counts > 0, member_counts, group_size)),
     )

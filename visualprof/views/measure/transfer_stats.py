@@ -18,7 +18,7 @@ class CollectiveTotals(msgspec.Struct, frozen=True, kw_only=True):
         name: (k,) index of the name.
         calls: (k,) number of calls.
         bytes: (k,) -1 unknown.
-        latency_ns: (k,) each call over its own duration, even if other calls overlap it.
+        latency_ns: (k,) each call over its own duration, even if other calls overlap it; -1 unknown.
         transfer_ns: (k,) -1 unknown.
         data_transfer_ns: (k,) see `CallTransfers`.
         group_size: (k,) size of the largest group, -1 unknown.
@@ -61,17 +61,18 @@ def collective_totals(matched: CallTransfers) -> CollectiveTotals:
     calls = matched.calls
     by_name = group(calls.name, calls.rank)
     first_rows = by_name.first
-    nbytes, transfer = (
-        np.where(by_name.min(values) >= 0, by_name.sum(values), -1) for values in (matched.bytes, matched.transfer_ns)
+    nbytes, latency, transfer, data_transfer = (
+        np.where(by_name.min(values) >= 0, by_name.sum(values), -1)
+        for values in (matched.bytes, matched.latency_ns, matched.transfer_ns, matched.data_transfer_ns)
     )
     return CollectiveTotals(
         rank=calls.rank[first_rows],
         name=calls.name[first_rows],
         calls=by_name.count,
         bytes=nbytes,
-        latency_ns=by_name.sum(matched.latency_ns),
+        latency_ns=latency,
         transfer_ns=transfer,
-        data_transfer_ns=by_name.sum(matched.data_transfer_ns),
+        data_transfer_ns=data_transfer,
         group_size=by_name.max(matched.group_size),
         event=matched.event[by_name.largest_rows(matched.latency_ns)],
     )
