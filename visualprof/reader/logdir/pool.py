@@ -20,8 +20,8 @@ import msgspec
 
 from visualprof.messages import msg
 from visualprof.reader.child import Failure, Limits, ReaderProcess, Result, Task
-from visualprof.supervised_thread import SupervisedThread
 from visualprof.reader.processors import usable_processors
+from visualprof.supervised_thread import SupervisedThread
 
 # Two such files at the same time could need more memory than the machine has.
 _HUGE_BYTES = 1024**3
