@@ -78,7 +78,7 @@ def test_an_address_is_confirmed_before_there_is_an_account(start: Start) -> Non
     assert f"{BASE}/?invitation=vp_c_" in letter.get_content()
     code = server.code(1)
     other = server.ask("session/register", email="lee@example.org", password=PASSWORD, code=code)
-    assert other.get_json()["error"] == "email: the invitation is for another address"
+    assert other.get_json()["error"] == "no account can be created with this address and code"
     assert server.accounts.users.list_all() == []
     made = server.ask("session/register", email=KIM, password=PASSWORD, code=code)
     assert (made.status_code, made.get_json()["person"]["role"]) == (200, "member")

@@ -1,4 +1,4 @@
-"""Rate limits of log-in attempts per minute: per address and account, and per address.
+"""Rate limits of log-in attempts per minute: per address and account, per address, and per account.
 
 Attempts are rows, so that several servers count together.
 """
@@ -16,7 +16,8 @@ from visualprof.remote.queue.errors import TooManyAttempts
 from visualprof.remote.queue.store.database import Database, without_result
 from visualprof.remote.queue.store.tables import failures
 
-MAX_PER_ACCOUNT, MAX_PER_ADDRESS = 5, 30
+# The last one is for guesses from many addresses; it is higher, so that a user is rarely locked out by others.
+MAX_PER_ACCOUNT, MAX_PER_ADDRESS, MAX_PER_ACCOUNT_FROM_ALL = 5, 30, 20
 _MINUTE_NS = 60 * 10**9
 _RECENT_COUNTS = (
     select(failures.c.key, func.count())
@@ -42,6 +43,7 @@ def count_attempt(database: Database, address: str, email: str = "") -> None:
     limits = {
         hash_token(address): MAX_PER_ADDRESS,
         **({hash_token(f"{address} {email}"): MAX_PER_ACCOUNT} if email else {}),
+        **({_account_key(email): MAX_PER_ACCOUNT_FROM_ALL} if email else {}),
     }
     with database.query() as connection:  # a client above the limit must not block writers
         _check_limits(connection, limits, now)
@@ -72,3 +74,10 @@ def forgive_attempt(connection: Connection, address: str, email: str = "") -> No
     connection.execute(delete(failures).where(failures.c.seq == last))
     if email:
         connection.execute(delete(failures).where(failures.c.key == hash_token(f"{address} {email}")))
+        last = select(func.max(failures.c.seq)).where(failures.c.key == _account_key(email)).scalar_subquery()
+        connection.execute(delete(failures).where(failures.c.seq == last))
+
+
+def _account_key(email: str) -> str:
+    """Return the key of attempts for an account from all addresses."""
+    return hash_token(f"account {email}")

@@ -11,6 +11,7 @@ from sqlalchemy.exc import IntegrityError
 
 from visualprof.accounts import codes
 from visualprof.accounts.audit import record_event
+from visualprof.accounts.email_addresses import is_deceptive
 from visualprof.accounts.login_attempts import count_attempt, forgive_attempt
 from visualprof.accounts.passwords import Passwords, check_strength
 from visualprof.accounts.principal import Actor, Principal, Registration, Role
@@ -38,6 +39,11 @@ def normalize_email(text: str) -> str:
         raise BadParameter(
             msg("accounts.email_no_e_mail", f"email: {text[:60]!r} is no e-mail address"),
             msg("accounts.like_name_example_org", "like name@example.org"),
+        )
+    if is_deceptive(email):
+        raise BadParameter(
+            msg("accounts.email_looks_like_another", f"email: {text[:60]!r} can be taken for another address"),
+            msg("accounts.use_letters_of_one_script", "use letters of one script, without look-alikes"),
         )
     return email
 
@@ -68,8 +74,8 @@ class Users:
         """Create an account for a visitor: a member, or what the invitation says.
 
         Raises:
-            BadParameter: The address, password or code is invalid.
-            Conflict: The address is taken.
+            BadParameter: The address, password or code is invalid, or the address is taken. The error does not say
+                which of the last two, so that visitors cannot find out who has an account.
             Forbidden: Registration is off, or it needs an invitation.
             TooManyAttempts: A limit is exceeded.
         """
@@ -88,11 +94,12 @@ class Users:
                 confirmed: tuple[codes.Purpose, ...] = ("confirm",) if how == "open" else ()
                 invitation = codes.redeem(connection, code, "invitation", *confirmed)
                 if invitation.email not in ("", email):
-                    raise BadParameter(
-                        msg("accounts.email_invitation_another_address", "email: the invitation is for another address")
-                    )
+                    raise _registration_error()
                 role = invitation.role
-            user = insert_user(connection, email, name, role, password_hash)
+            try:
+                user = insert_user(connection, email, name, role, password_hash)
+            except Conflict:
+                raise _registration_error() from None
             record_event(
                 connection, Actor(user.principal, actor.address), msg("accounts.make_account_2", "make account"), email
             )
@@ -269,6 +276,16 @@ class Users:
     def _note(self, actor: Actor, action: str, subject: str) -> None:
         with self._database.write() as connection:
             record_event(connection, actor, action, subject)
+
+
+def _registration_error() -> BadParameter:
+    return BadParameter(
+        msg("accounts.cannot_create_this_account", "no account can be created with this address and code"),
+        msg(
+            "accounts.log_in_or_ask_administrator",
+            "if you have an account, log in; otherwise ask an administrator for an invitation to this address",
+        ),
+    )
 
 
 def email_of_user(connection: Connection, user: str) -> str:

@@ -22,6 +22,7 @@ from visualprof.server.settings import Settings
 
 _LOCAL = ("localhost", "127.0.0.1", "::1")
 
+HSTS_S = 365 * 86400
 # Types that are not listed, such as scripts, connections and fonts, use the default.
 CONTENT_SECURITY_POLICY = (
     "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; worker-src 'self' blob:; "
@@ -60,9 +61,8 @@ def install(app: Flask, settings: Settings, identify: Identify) -> None:
     app.before_request(check)
     # The web UI connects to this server and to the bucket that receives its uploads.
     connects = (f"connect-src 'self' {settings.store.origin};",) if settings.store else ()
-    app.after_request(
-        partial(_add_security_headers, " ".join((*connects, CONTENT_SECURITY_POLICY, *settings.embedded_in)))
-    )
+    policy = " ".join((*connects, CONTENT_SECURITY_POLICY, *settings.embedded_in))
+    app.after_request(partial(_add_security_headers, policy, settings))
 
 
 def required_role(app: Flask, endpoint: str | None, acts: bool) -> RequiredRole:
@@ -90,11 +90,15 @@ def _is_cross_origin(origins: set[str]) -> bool:
     return browser or any(name.startswith("Sec-") for name, _ in headers)
 
 
-def _add_security_headers(policy: str, response: Response) -> Response:
+def _add_security_headers(policy: str, settings: Settings, response: Response) -> Response:
     response.headers["Content-Security-Policy"] = policy
     response.headers["X-Content-Type-Options"] = "nosniff"
     response.headers["Referrer-Policy"] = "no-referrer"
     response.headers["Cross-Origin-Resource-Policy"] = "same-origin"
+    if settings.accounts and request.path.startswith("/api/"):
+        response.headers["Cache-Control"] = "no-store"  # answers depend on the user, and the machine may be shared
+    if settings.secure:
+        response.headers["Strict-Transport-Security"] = f"max-age={HSTS_S}"
     return response
 
 

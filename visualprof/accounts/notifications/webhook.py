@@ -25,6 +25,8 @@ TIMEOUT_S = 10.0  # from the connection to the status
 _LIKE = msg("accounts.like_https_chat_example", "like https://chat.example.org/hooks/abc")
 # IPv6 networks whose addresses a gateway translates to IPv4 addresses.
 _TRANSLATED = [ipaddress.ip_network(text) for text in ("64:ff9b::/96", "64:ff9b:1::/48", "2002::/16", "2001::/32")]
+# Networks that Python counts as public: Azure's metadata service, protocol assignments, and site-local addresses.
+_SPECIAL = [ipaddress.ip_network(text) for text in ("168.63.129.16/32", "192.0.0.0/24", "fec0::/10")]
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
@@ -143,7 +145,9 @@ def _may_reach(address: Address, networks: Sequence[str]) -> bool:
         address = address.ipv4_mapped
     if any(address in ipaddress.ip_network(network, strict=False) for network in networks):
         return True
-    special = address.is_multicast or address.is_reserved or any(address in network for network in _TRANSLATED)
+    special = (
+        address.is_multicast or address.is_reserved or any(address in network for network in (*_TRANSLATED, *_SPECIAL))
+    )
     return address.is_global and not special
 
 

@@ -198,7 +198,7 @@ class Session(Resource):
             set_cookie(response, self._settings, "", name)
         return response
 
-    @mutation("POST", "/session/register", errors={**LOGIN_ERRORS, 409: "the address is taken"}, needs="anyone")
+    @mutation("POST", "/session/register", errors={**LOGIN_ERRORS, 400: "no account can be created so"}, needs="anyone")
     def register(self, body: RegistrationRequest) -> SessionAnswer | Response:
         """Create an account and log in."""
         accounts = require_password_login(self._accounts, self._settings)
