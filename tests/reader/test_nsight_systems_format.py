@@ -10,11 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.conftest import answer, rows
+from tests.conftest import answer, json_of, rows
 from tests.reader.test_formats import check_invariants
 from visualprof.errors import FormatError
 from visualprof.reader import Trace, read_trace
 from visualprof.reader.trace import Category, LinkKind
+from visualprof.reader.trace.rank_split import split_ranks
+from visualprof.views import view
 
 PID, TID = 41, 4242
 GLOBAL_PID = PID << 24
@@ -87,6 +89,26 @@ def events(trace: Trace, category: Category) -> list[tuple[str, int, int]]:
     chosen = np.flatnonzero(trace.events.category == category)
     columns = (trace.events.name[chosen], trace.events.ts[chosen], trace.events.dur[chosen])
     return sorted(((trace.strings[n], int(t), int(d)) for n, t, d in zip(*columns, strict=True)), key=lambda e: e[1])
+
+
+def test_processes_that_launch_kernels_are_ranks_with_their_own_overlap(report: Path) -> None:
+    """All ranks of a node in one report: the second computes on GPU 1 while the first communicates on GPU 0."""
+    other = (PID + 1) << 24
+    with sqlite3.connect(report) as database:
+        database.execute(f"INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES (1700, 1710, {other | 7}, 11, 4, 0)")
+        kernel = (2600, 2900, 1, 1, 7, 11, other, 1, 1, *[1] * 10)
+        database.execute(f"INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES ({', '.join('?' * len(kernel))})", kernel)
+    database.close()
+    ranks = split_ranks(read_trace(report))
+    assert [rank.label for rank in ranks] == ["rank0", "rank1"]
+    assert [events(rank.trace, Category.KERNEL) for rank in ranks] == [
+        [("sgemm", 2000, 500), ("void add<float>(float*)", 2500, 100)], [("sgemm", 2600, 300)],
+    ]  # fmt: skip
+    chosen = view("distributed")
+    table = json_of(chosen.compute_from_traces([(r.label, r.trace) for r in ranks], chosen.parse({})))["columns"]
+    assert [table[name] for name in ("rank", "computation_ns", "communication_ns", "overlap_ns")] == [
+        [0, 1], [600, 300], [300, 0], [0, 0],
+    ]  # fmt: skip
 
 
 def test_everything_is_read(report: Path) -> None:

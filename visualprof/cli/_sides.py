@@ -22,4 +22,4 @@ def side_of(path: str, worker: str, params: SideParams) -> Named:
     side: Any = answer_of(SIDE, params, file)
     if side is None:
         raise MissingData(f"{file.path.name} has nothing that could be compared", "it records no work")
-    return Named(path, side, fingerprint_of(file.path))
+    return Named(path, side, fingerprint_of(file.path) + file.rank)

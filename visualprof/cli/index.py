@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from visualprof.reader.cache import Cache
     from visualprof.reader.logdir.directory import LogDirectory
     from visualprof.reader.logdir.listing import Span
+    from visualprof.reader.logdir.summary import Summary
 
 _PAUSE_S, _LOOK_S = 0.1, 5.0
 _WORST = 10  # printed failures
@@ -82,7 +83,12 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _spans(logdir: LogDirectory) -> list[Span]:
-    return [span for run in logdir.listing().runs for worker in run.workers for span in worker.spans]
+    """Return a span per file; of a file with several ranks, that of the first."""
+    spans = (span for run in logdir.listing().runs for worker in run.workers for span in worker.spans)
+    by_file: dict[str, Span] = {}
+    for span in spans:
+        by_file.setdefault(span.log_file.file, span)
+    return list(by_file.values())
 
 
 def _counts(logdir: LogDirectory) -> Counter[str]:
@@ -120,8 +126,15 @@ def _answer(logdir: LogDirectory, cache: Cache, before: int) -> dict[str, Any]:
         "files": len(spans), "known": before, "read": len(read) - before,
         "events": sum(span.summary.events for span in read if span.summary),
         "bytes": sum(span.version.size for span in read), "failed": failed,
-        "not_kept": sum(not cache.path(span.summary.fingerprint).exists() for span in read if span.summary),
+        "not_kept": sum(not _is_cached(cache, span.summary) for span in read if span.summary),
     }  # fmt: skip
+
+
+def _is_cached(cache: Cache, summary: Summary) -> bool:
+    """Return whether the cache has the columns of a file."""
+    from visualprof.reader.logdir.summary import file_fingerprint
+
+    return cache.path(file_fingerprint(summary.fingerprint)[0]).exists()
 
 
 def _text(answer: dict[str, Any]) -> str:

@@ -10,14 +10,16 @@ from __future__ import annotations
 import argparse
 import atexit
 import gc
+import json
 import os
 import sys
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from visualprof.cli import _warnings
-from visualprof.errors import BadParameter, MissingData, NotFound
+from visualprof.errors import BadParameter, MissingData, NotFound, VisualprofError
 
 if TYPE_CHECKING:
     from visualprof.reader.graph import ModelGraph
@@ -77,7 +79,7 @@ def run(args: argparse.Namespace) -> int:
     if args.view == "all" and (args.format != "json" or args.param or args.table):
         raise BadParameter("`view all` takes no parameters and answers JSON", "add --format json")
     if args.view == "all":
-        workers = files_of(args.path, args.step_range)
+        workers = files_of(args.path, *filter(None, [args.step_range]))
         views = {v.name: (v, v.parse({})) for v in all_views() if v.subject in ("trace", "run")}
         answers = _answers(views, workers, file_of(workers, args.worker, args.span, args.path))
         warnings = _warnings_of(args.path, workers, None)
@@ -92,7 +94,7 @@ def run(args: argparse.Namespace) -> int:
         print_answer(answer, args, warnings)
         _warnings.print_warnings(warnings, args.strict)
         return 0
-    workers = files_of(args.path, args.step_range)
+    workers = files_of(args.path, *filter(None, [args.step_range]))
     file = file_of(workers, args.worker, args.span, args.path)
     if chosen.subject == "trace":
         answer = answer_of(chosen, params, file)
@@ -121,7 +123,7 @@ def _no_data(file: FileOf, view: str) -> MissingData:
 def _warnings_of(path: str, workers: list[tuple[str, list[FileOf]]], file: FileOf | None) -> list[str]:
     """Return the warnings about one file, or the first span of every worker, and a folder's skipped files."""
     files = [file] if file else [spans[0] for _, spans in workers if spans]
-    return _warnings.warnings_of([opened.path for opened in files], skipped_files(path))
+    return _warnings.warnings_of(list({opened.path: None for opened in files}), skipped_files(path))
 
 
 def skipped_files(path: str) -> Iterator[str]:
@@ -142,7 +144,7 @@ def answer_of(chosen: View, params: Any, file: FileOf) -> Answer | None:
     from visualprof.views.answers.disk_cache import CachedAnswer
 
     fingerprint = fingerprint_of(file.path)
-    version = (fingerprint, file.step_range) if file.step_range else (fingerprint,)
+    version = tuple(filter(None, (fingerprint, file.step_range and f"step {file.step_range}", file.rank)))
     place = CachedAnswer(Cache.default(), chosen, params, version)
     answer = place.load()
     if answer is None and chosen.needs(trace := _open(file)):
@@ -169,7 +171,7 @@ def _answers(
         (name, entry.part_key_for(params)) for name, (entry, params) in whole.items() if not alone or entry.needs(alone)
     )
     files = [spans[0].path for _, spans in workers] if len(workers) > 1 else [file.path]
-    if file.step_range:
+    if file.step_range or any(each.rank for _, spans in workers for each in spans):
         values = {name: _parts_of(views[name][0], key, workers, file, trace) for name, key in asked}
     else:
         values = parts(asked, files, lambda _: trace or _open(file)) if asked else {}
@@ -186,11 +188,9 @@ def _answers(
 def _parts_of(
     chosen: View, key: str, workers: list[tuple[str, list[FileOf]]], file: FileOf, trace: Trace | None
 ) -> list[tuple[str, Any]]:
-    """Return the parts of all workers with the chosen ranges as steps, which are not cached."""
+    """Return the parts of all workers, uncached: with the chosen ranges as steps, or of several ranks of one file."""
     files = [spans[0] for _, spans in workers] if len(workers) > 1 else [file]
-    return [
-        (each.path.name, chosen.map_worker(trace if trace and each == file else _open(each), key)) for each in files
-    ]
+    return [(each.name, chosen.map_worker(trace if trace and each == file else _open(each), key)) for each in files]
 
 
 def tune_for_short_process() -> None:
@@ -271,11 +271,18 @@ class FileOf(NamedTuple):
         id: Id of its span.
         path: Path of the file.
         step_range: Pattern of the ranges that are steps, "" for the file's own steps.
+        rank: Label of the rank in a file with several, "" for a file with one.
     """
 
     id: str
     path: Path
     step_range: str = ""
+    rank: str = ""
+
+    @property
+    def name(self) -> str:
+        """Name of the worker: that of the file, with the label of the rank."""
+        return f"{self.path.name} [{self.rank}]" if self.rank else self.path.name
 
 
 def files_of(path: str, step_range: str = "") -> list[tuple[str, list[FileOf]]]:
@@ -284,7 +291,7 @@ def files_of(path: str, step_range: str = "") -> list[tuple[str, list[FileOf]]]:
 
     whole = Path(path)
     if not whole.is_dir() and not is_address(path):
-        return [(whole.name, [FileOf("", whole, step_range)])]
+        return _ranks_of(whole.name, FileOf("", whole, step_range))
     from visualprof.reader.cache import Cache
     from visualprof.reader.logdir.listing import list_profiles, scan_profiles
     from visualprof.reader.logdir.remote_folder import RemoteFolder
@@ -302,7 +309,35 @@ def files_of(path: str, step_range: str = "") -> list[tuple[str, list[FileOf]]]:
     run = next(iter(listing.runs))
     if far:
         far.copy_all(span.log_file.path for worker in run.workers for span in worker.spans)
-    return [(w.id, [FileOf(s.id, Path(s.log_file.path), step_range) for s in w.spans]) for w in run.workers]
+    workers = [(w.id, [FileOf(s.id, Path(s.log_file.path), step_range) for s in w.spans]) for w in run.workers]
+    if len(workers) == len(workers[0][1]) == 1:
+        return _ranks_of(workers[0][0], workers[0][1][0])
+    return workers
+
+
+def _ranks_of(worker: str, file: FileOf) -> list[tuple[str, list[FileOf]]]:
+    """Return the workers of a run with one file: one per rank that the file records."""
+    ranks = [(f"{worker} [{label}]", [file._replace(rank=label)]) for label in _rank_labels(file.path)]
+    return ranks or [(worker, [file])]
+
+
+def _rank_labels(path: Path) -> list[str]:
+    """Return the labels of the ranks that a file records, none for one rank or an unreadable file."""
+    from visualprof.reader.cache import Cache
+    from visualprof.reader.graph_capture.files import recording_fingerprint
+    from visualprof.reader.trace.rank_split import rank_labels
+    from visualprof.views.answers.disk_cache import cache_key
+
+    try:
+        fingerprint = recording_fingerprint(path)
+        cache, key = Cache.default(), cache_key("ranks", fingerprint)
+        if data := cache.load_bytes(key):
+            return json.loads(data)
+        labels = list(rank_labels(_open_file(path, fingerprint)))
+    except VisualprofError:  # reported by the command that needs the file
+        return []
+    cache.store_bytes(key, json.dumps(labels).encode())
+    return labels
 
 
 def file_of(workers: list[tuple[str, list[FileOf]]], worker: str, span: str, path: str) -> FileOf:
@@ -312,19 +347,30 @@ def file_of(workers: list[tuple[str, list[FileOf]]], worker: str, span: str, pat
         NotFound: There is no such worker or span.
     """
     for name, spans in workers:
-        for file in spans if worker in ("", name) else ():
-            if span in ("", file.id):
+        for file in spans:
+            # Also the label of a rank, and the name of the file for the first rank in it
+            names = ("", name, file.rank or name, name.removesuffix(f" [{file.rank}]"))
+            if worker in names and span in ("", file.id):
                 return file
     names = ", ".join(name for name, _ in workers[:10])
     raise NotFound(f"there is no worker {worker!r} with a span {span!r} in {path}", f"workers: {names}")
 
 
 def _open(file: FileOf) -> Trace:
-    from visualprof.reader.cache import open_trace
+    from visualprof.reader.graph_capture.files import recording_fingerprint
+    from visualprof.reader.trace.rank_split import select_rank
     from visualprof.reader.trace.step_ranges import with_step_range
 
-    trace = open_trace(file.path, _Meter() if sys.stderr.isatty() else None, wait=False)
-    return with_step_range(trace, file.step_range)
+    trace = _open_file(file.path, recording_fingerprint(file.path))
+    return with_step_range(select_rank(trace, file.rank) if file.rank else trace, file.step_range)
+
+
+@lru_cache(maxsize=2)
+def _open_file(path: Path, fingerprint: str) -> Trace:
+    """Return the trace of a file. The last ones stay open, because several ranks may be in one file."""
+    from visualprof.reader.cache import open_trace
+
+    return open_trace(path, _Meter() if sys.stderr.isatty() else None, wait=False)
 
 
 def print_answer(answer: Answer, args: argparse.Namespace, warnings: Sequence[str] | None = None) -> None:

@@ -20,7 +20,7 @@ def parse_into_cache(path: str, progress: Progress, *, cache: Cache, parts: bool
     """
     with local_copy(path, progress) as (file, of_file):
         summary = summarize(file, of_file, cache, _available_views)
-    if parts:
+    if parts and not summary.ranks:
         _compute_parts(summary, cache)
     return summary
 

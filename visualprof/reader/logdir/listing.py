@@ -134,6 +134,10 @@ class Listing(msgspec.Struct, frozen=True):
                 msg("logdir.run_no_recording_yet", f"the run {run!r} has no recording yet"),
                 msg("logdir.record_some_steps_visualprof", "record some steps of it: visualprof record"),
             )
+        # Before it is parsed, a file with several ranks is one worker; the first rank takes its place.
+        ranks = [entry for entry in chosen.workers if entry.id.startswith(f"{worker} [")]
+        if ranks and all(entry.id != worker for entry in chosen.workers):
+            worker = ranks[0].id
         return _pick(
             _pick(chosen.workers, worker, msg("logdir.worker_run", f"worker of run {run!r}")).spans,
             span,
@@ -279,7 +283,7 @@ class RunIndex:
 
 def _build_run(run: str, spans: Iterable[Span], extras: RunExtras | None) -> Run:
     workers: dict[str, list[Span]] = {}
-    for span in spans:
+    for span in (rank_span for file_span in spans for rank_span in _rank_spans(file_span)):
         workers.setdefault(span.run_path.worker, []).append(span)
     run_workers = [_build_worker(name, spans) for name, spans in workers.items()]
     run_workers.sort(
@@ -287,6 +291,17 @@ def _build_run(run: str, spans: Iterable[Span], extras: RunExtras | None) -> Run
     )
     root = extras.root if extras else run_workers[0].spans[0].log_file.root
     return Run(run, run if run != "." else root.path.name or run, tuple(run_workers), extras)
+
+
+def _rank_spans(span: Span) -> Iterable[Span]:
+    """Return a span per rank of a file with several, the span itself for one rank."""
+    if span.summary is None or not span.summary.ranks:
+        return (span,)
+    worker = span.run_path.worker
+    return [
+        replace(span, summary=summary, run_path=replace(span.run_path, worker=f"{worker} [{summary.label}]"))
+        for summary in span.summary.ranks
+    ]
 
 
 def _build_worker(name: str, spans: list[Span]) -> Worker:

@@ -6,13 +6,14 @@ from collections.abc import Callable
 from functools import lru_cache
 
 import msgspec
-from msgspec.structs import force_setattr
+from msgspec.structs import force_setattr, replace
 
 from visualprof.reader.cache import Cache, open_trace
 from visualprof.reader.child import Failure
 from visualprof.reader.graph_capture.files import recording_fingerprint as fingerprint_of
 from visualprof.reader.source import Progress
 from visualprof.reader.trace import Trace
+from visualprof.reader.trace.rank_split import rank_labels, split_ranks
 
 
 class Summary(msgspec.Struct, frozen=True):
@@ -29,6 +30,8 @@ class Summary(msgspec.Struct, frozen=True):
         views: Views for which the file has data.
         warnings: Tolerated irregularities.
         truncated: The file ends in the middle.
+        label: Label of the rank in a file with several, "" for a file.
+        ranks: Summaries of the ranks in a file with several. The other attributes are those of the whole file.
     """
 
     fingerprint: str
@@ -41,6 +44,8 @@ class Summary(msgspec.Struct, frozen=True):
     views: tuple[str, ...]
     warnings: tuple[str, ...]
     truncated: bool
+    label: str = ""
+    ranks: tuple[Summary, ...] = ()
 
     def __post_init__(self) -> None:
         """Share equal view tuples: thousands of files have data for the same views."""
@@ -57,11 +62,35 @@ Outcome = Summary | Failure
 
 def summarize(path: str, progress: Progress, cache: Cache, views: Callable[[Trace], tuple[str, ...]]) -> Summary:
     """Read a file into the cache and return its summary; the task of a child process."""
-    trace = open_trace(path, progress, cache)
+    trace, fingerprint = open_trace(path, progress, cache), fingerprint_of(path)
+    summary = _summarize(trace, fingerprint, views)
+    if not rank_labels(trace):
+        return summary
+    return replace(
+        summary,
+        ranks=tuple(
+            replace(_summarize(rank.trace, rank_fingerprint(fingerprint, rank.label), views), label=rank.label)
+            for rank in split_ranks(trace)
+        ),
+    )
+
+
+def rank_fingerprint(fingerprint: str, label: str) -> str:
+    """Return the fingerprint of a rank in a file with several."""
+    return f"{fingerprint}/{label}"
+
+
+def file_fingerprint(fingerprint: str) -> tuple[str, str]:
+    """Return the fingerprint of the file, and the label of the rank in it, "" for the file itself."""
+    file, _, label = fingerprint.partition("/")
+    return file, label
+
+
+def _summarize(trace: Trace, fingerprint: str, views: Callable[[Trace], tuple[str, ...]]) -> Summary:
     first, last = trace.span_ns
     names = trace.strings
     return Summary(
-        fingerprint=fingerprint_of(path),
+        fingerprint=fingerprint,
         format=trace.meta.format,
         framework=trace.meta.framework,
         rank=trace.meta.rank,
