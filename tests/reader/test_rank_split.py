@@ -18,7 +18,8 @@ from visualprof.reader.logdir.listing import RunIndex, new_span
 from visualprof.reader.logdir.open_traces import OpenTraces
 from visualprof.reader.logdir.scan import LogFile, Root, Version
 from visualprof.reader.logdir.summary import summarize
-from visualprof.reader.trace import Trace
+from visualprof.reader.trace import LinkKind, Trace, TrackKind
+from visualprof.reader.trace.builder import TraceBuilder
 from visualprof.reader.trace.rank_split import rank_labels, select_rank, split_ranks
 from visualprof.views import view
 
@@ -85,6 +86,22 @@ def test_ranks_are_the_numbers_of_their_labels(write: Write) -> None:
 def test_a_process_without_device_work_is_not_a_rank(write: Write) -> None:
     loader = {**event("enumerate(DataLoader)#_next", 0, 20), "pid": 77}
     assert rank_labels(trace_of(write([*rank_events(4000, 0, 80), loader]))) == ()
+
+
+def test_layers_of_a_process_that_launch_the_same_work_are_one_rank() -> None:
+    """Ascend shows Python and CANN as processes; arrows lead from both to one kernel."""
+    builder = TraceBuilder("chrome")
+    kinds = (TrackKind.THREAD, TrackKind.THREAD, TrackKind.STREAM, TrackKind.STREAM)
+    tracks = [builder.track(kind, "track", pid=str(pid), tid="1", device=0) for pid, kind in enumerate(kinds)]
+    for row, (track, ts) in enumerate(zip(tracks, (0, 5, 20, 40), strict=True)):
+        builder.events(ts=np.array([ts]), dur=8, name=np.array([0]), category=3, track=track, row=np.array([row]))
+    builder.link(np.array([0, 1]), np.array([2, 2]), LinkKind.LAUNCH)
+    assert rank_labels(builder.build()) == ()
+
+
+def test_a_public_recording_of_ascend_is_one_rank() -> None:
+    path = "traces/ascend/text/level1/rank0_ascend_pt/ASCEND_PROFILER_OUTPUT/trace_view.json.gz"
+    assert rank_labels(trace_of(shared(path))) == ()
 
 
 def test_an_unknown_rank_is_an_error(write: Write) -> None:

@@ -107,6 +107,7 @@ def _compute_ranks(trace: Trace) -> _Ranks | None:
     process = number_processes(track.pid for track in tracks)
     if len(set(process.tolist())) < 2 or not len(events):
         return None
+    process = _joined_processes(process, *_launches(trace, process))
     launched, launcher = _launches(trace, process)
     names = {int(number): rank_label(track.pid) for number, track in zip(process, tracks, strict=True)}
     processes = _rank_processes(trace, process, launcher, names)
@@ -135,6 +136,23 @@ def _launches(trace: Trace, process: Ids) -> tuple[Ids, Ids]:
     rows = np.flatnonzero(links.kind == LinkKind.LAUNCH)
     rows = rows[is_thread[track[links.src[rows]]] & trace.track_mask(TrackKind.STREAM)[links.dst[rows]]]
     return links.dst[rows], process[track[links.src[rows]]]
+
+
+def _joined_processes(process: Ids, launched: Ids, launcher: Ids) -> Ids:
+    """Return the processes of the tracks, with one number for processes that launched the same work.
+
+    Some profilers show the layers of one process as processes: Ascend's Python and CANN.
+    """
+    order = np.lexsort((launcher, launched))
+    rows, launchers = launched[order], launcher[order]
+    is_shared = (rows[1:] == rows[:-1]) & (launchers[1:] != launchers[:-1])
+    size = int(process.max()) + 1
+    pairs: list[int] = np.unique(launchers[:-1][is_shared].astype(np.int64) * size + launchers[1:][is_shared]).tolist()
+    number_of = list(range(size))
+    for pair in pairs:
+        first, second = number_of[pair // size], number_of[pair % size]
+        number_of = [first if number == second else number for number in number_of]
+    return np.array(number_of, np.int32)[process]
 
 
 def _rank_processes(trace: Trace, process: Ids, launcher: Ids, names: dict[int, str]) -> list[int]:
