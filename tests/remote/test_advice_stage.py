@@ -198,7 +198,8 @@ def test_a_file_of_the_same_size_does_not_pass_for_size(tmp_path: Path, archive:
 
 def test_no_candidate_starts_after_the_time_limit(tmp_path: Path, archive: Path) -> None:
     rows = rows_of(job_of(tmp_path, archive, ["good-tiny"], budget_s=0.0).run("advise"))
-    assert rows["good-tiny"]["why"] == "not tried: the 0 s were used up"
+    assert rows["good-tiny"]["verdict"] == "not tried"
+    assert rows["good-tiny"]["why"] == "the time budget of 0 s was used up"
 
 
 def script(folder: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> None:

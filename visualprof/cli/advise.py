@@ -108,12 +108,15 @@ def run(args: argparse.Namespace) -> int:
         raise BadParameter("--apply makes versions, which a server keeps", hint)
     out = _watch.stream(args.format == "json")
     columns, args.report = _tuning.run_tuning(args, "advise", lambda data: {"advise": _advise(args, data)})
-    applied = _applied(args) if args.apply else []
-    if args.format == "json":
-        print(json.dumps({"advice": columns, "applied": applied}))
-    else:
+    applied: list[Json] = []
+    if args.format == "table":
         rows = [{name: columns[name][i] for name in KINDS} for i in range(len(columns["candidate"]))]
-        print(_watch.table(rows, KINDS), end="", file=out)
+        print(_watch.table(rows, KINDS), end="", file=out, flush=True)
+    try:
+        applied = _applied(args) if args.apply else []
+    finally:  # if nothing can be applied, the advice is still worth reading
+        if args.format == "json":
+            print(json.dumps({"advice": columns, "applied": applied}), flush=True)
     return 0
 
 

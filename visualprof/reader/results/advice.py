@@ -6,14 +6,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from visualprof.messages import msg
 from visualprof.reader.chrome.values import integer, json_object, json_objects, number, text, texts
 
 Json = dict[str, Any]
 
 SCHEMA = "visualprof.advice/1"
 MAX_ROWS = 200
-VERDICTS = ("faster", "equal", "slower", "undecided", "wrong", msg("reader.no_effect", "no effect"), "failed")
+VERDICTS = (
+    "faster", "equal", "slower", "undecided", "wrong", "no effect", "failed", "not tried", "does not apply",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,7 @@ class AdviceRow:
         candidate: Name of the candidate, "original" for the model itself.
         kind: Kind of the candidate.
         verdict: One of `VERDICTS`, "" for the original.
-        why: Reason of a failure.
+        why: Reason of a failure, or why it was not tried or does not apply.
         passes: Better than the original by the objective.
         front: No other candidate is as fast, as exact and as small at once.
         batch: The judged batch size.

@@ -196,7 +196,9 @@ def select_candidates(report: Report, names: list[str]) -> list[AdviceRow]:
                 msg("server.it_has", f"it has {', '.join(rows) or 'none'}"),
             )
         row = rows[name]
-        if row.verdict in ("wrong", "failed", "no effect") or (row.steps and not row.files):
+        if row.verdict in ("wrong", "failed", "no effect", "not tried", "does not apply") or (
+            row.steps and not row.files
+        ):
             raise BadParameter(
                 msg("server.cannot_applied", f"{name} cannot be applied: {row.why or row.verdict}"),
                 msg("server.model_not_kept", "its model was not stored"),

@@ -168,6 +168,16 @@ def _order(conversion: Candidate) -> tuple[bool, str]:
     return bool(conversion.spec.options), conversion.name
 
 
+def round_robin(candidates: Iterable[Candidate]) -> list[Candidate]:
+    """Return the candidates in rounds: one per converter or runtime in each, so that a small budget reaches each."""
+    groups: dict[tuple[str, ...], list[Candidate]] = {}
+    for candidate in candidates:
+        names = [step.converter for step in candidate.steps] or [candidate.spec.backend]
+        groups.setdefault((candidate.kind, *names), []).append(candidate)
+    rounds = itertools.zip_longest(*groups.values())
+    return [candidate for row in rounds for candidate in row if candidate is not None]
+
+
 def select_candidates(candidates: Iterable[Candidate], only: Sequence[str]) -> list[Candidate]:
     """Return at most 64 candidates whose name is in `only` or extends one of its names; all if it is empty."""
     selected = {c.name: c for c in candidates if not only or any(_begins(c.name, name) for name in only)}

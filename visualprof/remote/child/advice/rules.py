@@ -8,7 +8,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-Verdict = Literal["faster", "equal", "slower", "undecided", "wrong", "no effect", "failed"]
+Verdict = Literal[
+    "faster", "equal", "slower", "undecided", "wrong", "no effect", "failed", "not tried", "does not apply"
+]
 
 MARGIN = 0.05  # smaller differences are not worth a change of the model
 VERDICT_ROUNDS = (30, 60, 120, 240)  # numbers of rounds after which a verdict is attempted

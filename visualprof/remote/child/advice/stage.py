@@ -22,7 +22,9 @@ from visualprof.remote.child.advice.candidates import (
     ConversionStep,
     combinations,
     conversion_candidates,
+    folder_name,
     newest_runtime,
+    round_robin,
     runtime_candidates,
     select_candidates,
 )
@@ -94,6 +96,7 @@ class AdviceStage:
         self.done: dict[str, Candidate] = {}
         self.margins: list[float] = []
         self.same: list[Interval] = []
+        self.unsuitable: dict[str, str] = {}  # why converters do not fit the model
         self.end = time.monotonic() + self.asked.budget_s
 
     def run(self) -> None:
@@ -109,10 +112,23 @@ class AdviceStage:
                 combinations(self._best(), {one.name: one for one in all_converters()}), self.asked.only
             )
             self._run_candidates(more, len(candidates), len(candidates) + len(more))
+            self._add_unsuitable()
             self._write(complete=True)
         finally:
             self.original.process.close()
             shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _add_unsuitable(self) -> None:
+        """Add a row for each converter that does not fit the model."""
+        spec = self.task.lease.spec
+        unsuitable = [
+            Candidate(folder_name(name), "conversion", (ConversionStep(name),), spec) for name in self.unsuitable
+        ]
+        for candidate in select_candidates(unsuitable, self.asked.only):
+            steps = [asdict(step) for step in candidate.steps]
+            row = CandidateRow(candidate.name, candidate.kind, steps, spec_json(spec))
+            row.verdict, row.why = "does not apply", self.unsuitable[candidate.steps[0].converter]
+            self.rows.append(row)
 
     def _run_candidates(self, candidates: Sequence[Candidate], done: int, total: int) -> None:
         for i, candidate in enumerate(candidates):
@@ -122,10 +138,8 @@ class AdviceStage:
             )
             self.rows.append(row)
             if time.monotonic() > self.end:
-                row.verdict, row.why = (
-                    "failed",
-                    msg("child.not_tried_s_used", f"not tried: the {self.asked.budget_s:g} s were used up"),
-                )
+                row.verdict = "not tried"
+                row.why = msg("child.budget_used_up", f"the time budget of {self.asked.budget_s:g} s was used up")
                 continue
             _log(candidate.name)
             try:
@@ -145,7 +159,7 @@ class AdviceStage:
             model, changed = self._converted(candidate, row, folder)
             if changed is False:
                 row.verdict, row.why = (
-                    msg("child.no_effect", "no effect"),
+                    "no effect",
                     msg("child.conversion_changed_no_operator", "the conversion changed no operator, weight or type"),
                 )
                 return
@@ -351,10 +365,10 @@ class AdviceStage:
         spec, runtimes = self.task.lease.spec, self.task.runtimes
         usable = self._usable()
         found = [
+            *runtime_candidates(spec, self._format(), runtimes),  # cheaper, as nothing is converted
             *conversion_candidates(spec, usable, runtimes, self.sets.calibrates),
-            *runtime_candidates(spec, self._format(), runtimes),
         ]
-        return select_candidates(found, self.asked.only)
+        return select_candidates(round_robin(found), self.asked.only)
 
     def _format(self) -> str:
         """Return the format of the model by its suffix, as its backend names it."""
@@ -385,6 +399,7 @@ class AdviceStage:
                 _log(f"converters of {python} were not asked: {error}")
             finally:
                 process.close()
+        self.unsuitable = {kind.name: reasons[kind.name] for kind in available if reasons.get(kind.name)}
         return [kind for kind in available if reasons.get(kind.name) == ""]
 
     def _keep(self, row: CandidateRow, model: Path) -> list[str]:

@@ -1,0 +1,21 @@
+"""The order in which candidates are tried."""
+
+from __future__ import annotations
+
+from visualprof.remote.child.advice.candidates import Candidate, ConversionStep, round_robin
+from visualprof.remote.protocol import Spec
+
+
+def candidate(name: str, converter: str = "", backend: str = "onnxruntime") -> Candidate:
+    steps = (ConversionStep(converter),) if converter else ()
+    return Candidate(name, "conversion" if converter else "runtime", steps, Spec("s", backend))
+
+
+def test_each_round_has_a_candidate_of_each_runtime_and_converter() -> None:
+    ordered = round_robin(
+        [
+            candidate("ort-1"), candidate("ort-2"), candidate("ort-3"), candidate("openvino", backend="openvino"),
+            candidate("fp16", "onnx_fp16"), candidate("int8-1", "ort_int8"), candidate("int8-2", "ort_int8"),
+        ]
+    )  # fmt: skip
+    assert [c.name for c in ordered] == ["ort-1", "openvino", "fp16", "int8-1", "ort-2", "int8-2", "ort-3"]
