@@ -58,6 +58,11 @@ class TaskProgress:
 class EventReader:
     """Reads the complete lines of a growing file, each line once."""
 
+    def add_warning(self, text: str) -> None:
+        """Add a warning once; repeats of a measurement report it again."""
+        if text and text not in self.warnings:
+            self.warnings.append(text)
+
     def __init__(self, path: Path) -> None:
         self._path = path
         self.offset = 0  # bytes read so far

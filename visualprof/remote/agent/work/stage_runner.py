@@ -333,10 +333,8 @@ class StageRunner:
             case "profile" if len(progress.profiles) < MAX_PROFILES:
                 times = {"begin_ns": self._began_ns, "end_ns": time.time_ns()}
                 progress.profiles.append({**event, **times, "error": None, "pid": self._pid})
-            case "warning":
-                text = text_field(event, "text", MAX_WARNING_CHARACTERS)
-                if text and text not in progress.warnings and len(progress.warnings) < MAX_WARNINGS:
-                    progress.warnings.append(text)
+            case "warning" if len(progress.warnings) < MAX_WARNINGS:
+                progress.add_warning(text_field(event, "text", MAX_WARNING_CHARACTERS))
             case "failed":
                 self._failed = _parse_failure(event)
             case "done":
