@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.conftest import answer, json_of, rows
+from tests.conftest import answer, json_of, rows, shared
 from tests.reader.test_formats import check_invariants
 from visualprof.errors import FormatError
 from visualprof.reader import Trace, read_trace
@@ -155,6 +155,41 @@ def test_other_schema_versions_are_read_as_far_as_possible(report: Path) -> None
     assert "shared_memory" not in trace.args
 
 
+def test_tables_with_a_version_are_read_like_plain_ones(report: Path) -> None:
+    """Every table is called `..._V2`, then `..._v13`; of two versions with rows the newer one is read."""
+    plain = read_trace(report)
+    with sqlite3.connect(report) as database:
+        for (table,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
+            database.execute(f"ALTER TABLE {table} RENAME TO {table}_V2")
+    database.close()
+    categories = (Category.KERNEL, Category.COMM, Category.MEMCPY, Category.OP, Category.ANNOTATION, Category.RUNTIME)
+    for _ in range(2):
+        found = read_trace(report)
+        assert all(events(found, category) == events(plain, category) for category in categories)
+        assert found.meta == plain.meta
+        assert len(found.steps) == 1
+        with sqlite3.connect(report) as database:
+            names = database.execute("SELECT name FROM sqlite_master WHERE name LIKE '%/_V2' ESCAPE '/'").fetchall()
+            for (table,) in names:
+                database.execute(f"ALTER TABLE {table} RENAME TO {table.replace('_V2', '_v13')}")
+        database.close()
+    with sqlite3.connect(report) as database:
+        database.execute("CREATE TABLE NVTX_EVENTS_V2 AS SELECT * FROM NVTX_EVENTS_v13 LIMIT 1")
+        kernels = "CUPTI_ACTIVITY_KIND_KERNEL"  # empty
+        database.execute(f"CREATE TABLE {kernels} AS SELECT * FROM {kernels}_v13 LIMIT 0")
+    database.close()
+    found = read_trace(report)
+    assert all(events(found, category) == events(plain, category) for category in categories)
+    assert found.meta.warnings == ("NVTX_EVENTS_v13 is read; left out: NVTX_EVENTS_V2",)
+
+
+@pytest.mark.parametrize("name", ["plain", "kernel_v2", "nvtx_v2"])
+def test_public_databases_with_versions_of_tables_hold_the_same(name: str) -> None:
+    path = shared(f"cases/reports/21-nsys-suffixed-tables/{name}.sqlite")
+    trace = read_trace(path)
+    assert (len(trace.steps), len(events(trace, Category.KERNEL)), trace.meta.warnings) == (3, 3, ())
+
+
 def test_names_of_a_part_of_a_report_are_few_and_far_apart(report: Path) -> None:
     """Ids of real reports go into the millions; of 140 strings the reader knew those below 114,000."""
     far = 3_435_062
@@ -165,7 +200,7 @@ def test_names_of_a_part_of_a_report_are_few_and_far_apart(report: Path) -> None
     database.close()
     trace = read_trace(report)
     named = [(name, start) for name, start, _ in events(trace, Category.KERNEL)]
-    assert named == [("sgemm", 2000), ("", 2500), ("", 2600)]
+    assert named == [("sgemm", 2000), ("(unnamed)", 2500), ("(unnamed)", 2600)]
     assert "2 kernels have a name that the report does not hold" in trace.meta.warnings
 
 

@@ -108,7 +108,7 @@ def test_the_last_interned_name_of_a_sequence_is_used(made: Recording, tmp_path:
     again.flags = 1
     again.interned_data.event_names.add(iid=5, name="c")
     made.event(INSTANT, 50, name_iid=6)
-    assert [e[0] for e in events(read_trace(made.write(tmp_path)))] == ["a", "b", "a", "c", ""]
+    assert [e[0] for e in events(read_trace(made.write(tmp_path)))] == ["a", "b", "a", "c", "(unnamed)"]
 
 
 def test_clocks_of_a_sequence_follow_its_definitions(made: Recording, tmp_path: Path) -> None:

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from visualprof.views.answers.table import Answer
 
 
+MAX_SKIPPED = 20  # files that an error lists
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the command."""
     parser.add_argument(
@@ -299,8 +302,10 @@ def files_of(path: str, step_range: str = "") -> list[tuple[str, list[FileOf]]]:
     far = RemoteFolder(path, Cache.default().folder) if is_address(path) else None
     listing = list_profiles(far.files() or ()) if far else scan_profiles([whole])
     if not listing.runs:
-        why = "".join(f"; {problem.file}: {problem.error}" for problem in listing.skipped[:3])
-        raise NotFound(f"there is no profile in {path}{why}", "name a file, or another folder")
+        why = "".join(f"; {problem.file}: {problem.error}" for problem in listing.skipped[:MAX_SKIPPED])
+        rest = len(listing.skipped) - MAX_SKIPPED
+        more = f"; {rest:,} more files were skipped" if rest > 0 else ""
+        raise NotFound(f"there is no profile in {path}{why}{more}", "name a file, or another folder")
     if len(listing.runs) > 1:
         some = ", ".join(run.workers[0].spans[0].log_file.file for run in listing.runs[:5])
         raise BadParameter(

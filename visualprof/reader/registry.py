@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from visualprof.errors import EmptyFile, UnknownFormat
 from visualprof.messages import msg
 from visualprof.reader import formats
+from visualprof.reader.foreign_files import unknown_format
 from visualprof.reader.source import GROWING_HINT, HEAD_BYTES, Source
 from visualprof.reader.trace.builder import TraceBuilder
 
@@ -142,7 +143,27 @@ def recognize(source: Source) -> Format:
     for candidate in all_formats():
         if candidate.start(head) and candidate.sniff(head):
             return candidate
-    raise UnknownFormat(
-        msg("reader.no_profile_format_recognises", f"{source.name}: no profile format recognizes the content"),
+    raise _model_error(source) or unknown_profile(source.name, head)
+
+
+def _model_error(source: Source) -> UnknownFormat | None:
+    """Return the error for a model in place of a profile, or `None` for any other file."""
+    from visualprof.reader.models import recognize_model  # it imports this module
+
+    model = recognize_model(source)
+    if model is None:
+        return None
+    return UnknownFormat(
+        msg("reader.model_not_profile", f"{source.name} is a model ({model.label}), not a profile"),
+        msg("reader.show_its_graph", "show its graph: `visualprof view graph`"),
+    )
+
+
+def unknown_profile(name: str, head: bytes) -> UnknownFormat:
+    """Return the error for a file that is not a profile, with what it is if that is known."""
+    return unknown_format(
+        name,
+        head,
+        msg("reader.no_profile_format_recognises", f"{name}: no profile format recognizes the content"),
         msg("reader.visualprof_reads_plain_gzipped", f"visualprof reads {labels(all_formats())}, plain or gzipped"),
     )

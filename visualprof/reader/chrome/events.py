@@ -32,6 +32,7 @@ def add_events(
     ts: Ints | None = None,
     dur: Ints | None = None,
     name: Callable[[Kind], str] = lambda kind: kind.name,
+    other_names: str = "",
     lanes: DocumentLanes | None = None,
     corr: Ints | None = None,
 ) -> Tracks:
@@ -45,7 +46,8 @@ def add_events(
         track_kind: Returns the kind of track for a kind of event; `None` if its lane decides.
         ts: Start of every row in ns, if not the document's own.
         dur: Duration of every row in ns, if not the document's own.
-        name: Returns the name for a kind of event.
+        name: Returns the name for a kind of event, "" if it has none.
+        other_names: Argument with the names of events that have none, if the format has one.
         lanes: The lanes of devices.
         corr: Correlation id of every row, 0 for none, if not the argument `correlation`.
     """
@@ -68,10 +70,13 @@ def add_events(
         corr_of_rows = None if corr is None else corr[rows]
     lasting, kind = dur[rows], doc.kind[rows]
     lasting[(lasting < 0) & np.array([k.ph == "X" for k in doc.kinds], bool)[kind]] = UNKNOWN_DURATION
+    names = builder.strings(map(name, doc.kinds))[kind]
+    if other_names and len(nameless := np.flatnonzero(names == builder.string(""))):
+        names[nameless] = text_ids(doc, builder, doc.arg_at(other_names, rows[nameless], 0))
     builder.events(
         ts=start,
         dur=lasting,
-        name=builder.strings(map(name, doc.kinds))[kind],
+        name=names,
         category=category[rows],
         track=track,
         row=rows,

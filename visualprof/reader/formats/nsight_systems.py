@@ -52,6 +52,8 @@ _CALL_TABLES = (
     ("CUBLAS_EVENTS", Category.OTHER),
 )
 _COPY_NAMES = {1: "HtoD", 2: "DtoH", 8: "DtoD", 10: "PtoP"}  # CUpti_ActivityMemcpyKind
+_VERSIONED_TABLE = pattern(r"^([A-Za-z]\w*?)_[vV](\d{1,3})$")
+NO_VERSION = 1000  # before all versions
 _PROCESS_RANGES_TRACK, _GRAPH_NAME = "NVTX (process)", "CUDA graph"
 _PUSH_POP_RANGE, _START_END_RANGE = 59, 60  # types of NVTX ranges: per thread, and per process
 _NUMBER_COLUMNS = {
@@ -65,8 +67,9 @@ def start(head: bytes) -> bool:
 
 
 def sniff(head: bytes) -> bool:
-    """Return whether its schema, which comes first, contains tables of Nsight Systems."""
-    return any(table in head for table in _TABLE_NAMES)
+    """Return whether its schema, which comes first, contains tables of Nsight Systems, and not those of nvprof."""
+    is_nvprof = b"StringTable" in head and b"StringIds" not in head  # has tables of activities with the same names
+    return not is_nvprof and any(table in head for table in _TABLE_NAMES)
 
 
 def read(source: Source, builder: TraceBuilder) -> None:
@@ -121,7 +124,7 @@ class _Report:
     def __init__(self, source: Source, builder: TraceBuilder, database: sqlite3.Connection) -> None:
         self._source, self._builder, self._database = source, builder, database
         self.rows = 0
-        self._tables = set[str]()
+        self._tables = dict[str, str]()  # names in the file, by names without a version
         self._ids: Ints = np.zeros(0, np.int64)
         self._strings: Ints = np.zeros(0, np.int64)
         self._texts = {0: ""}
@@ -132,7 +135,7 @@ class _Report:
     def read(self) -> None:
         """Read everything."""
         kinds = self._database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")  # a view might never end
-        self._tables = {str(name) for (name,) in kinds}
+        self._tables = self._current_tables(sorted(str(name) for (name,) in kinds))
         self._read_strings()
         for table, category, name in _DEVICE_TABLES:
             self._read_device(table, category, name)
@@ -143,6 +146,31 @@ class _Report:
                 self._add_calls(columns, names, np.full(len(names), category))
         self._read_ranges()
         self._describe()
+
+    def _current_tables(self, names: Sequence[str]) -> dict[str, str]:
+        """Return the tables by their names without a version: `NVTX_EVENTS` may be called `NVTX_EVENTS_V2`.
+
+        Of several versions that have rows, the plain name is read, else the newest; a warning names the others.
+        """
+        versions: dict[str, list[tuple[int, str]]] = {}
+        for name in names:
+            versioned = _VERSIONED_TABLE.match(name)
+            key, number = (versioned[1], -int(versioned[2])) if versioned else (name, -NO_VERSION)
+            versions.setdefault(key, []).append((number, name))
+        tables: dict[str, str] = {}
+        for key, found in versions.items():
+            existing = [name for _, name in sorted(found)]
+            filled = existing if len(existing) == 1 else [name for name in existing if self._has_rows(name)]
+            tables[key] = (filled or existing)[0]
+            if len(filled) > 1:
+                left_out = ", ".join(filled[1:])
+                self._builder.warn(
+                    msg("formats.versions_of_table_left_out", f"{tables[key]} is read; left out: {left_out}")
+                )
+        return tables
+
+    def _has_rows(self, table: str) -> bool:
+        return self._database.execute(f'SELECT 1 FROM "{table}" LIMIT 1').fetchone() is not None
 
     def _read_columns(self, table: str, names: Sequence[str], condition: str = "") -> dict[str, Ints]:
         """Return integer columns of a table: 0 for a missing column or value, empty without the table.
@@ -158,7 +186,7 @@ class _Report:
         casts = ", ".join(
             f"CAST(COALESCE({_quote_columns(name)}, {missing.get(name, 0)}) AS INTEGER)" for name in selected
         )
-        cursor = self._database.execute(f'SELECT {casts} FROM "{table}" {condition}')
+        cursor = self._database.execute(f'SELECT {casts} FROM "{self._tables[table]}" {condition}')
         parts: list[Ints] = []
         while rows := cursor.fetchmany(ROWS_PER_FETCH):
             parts.append(np.array(rows, np.int64))
@@ -170,13 +198,14 @@ class _Report:
         """Return the columns of a table, empty if it does not exist."""
         if table not in self._tables:
             return set()
-        return {str(row[1]) for row in self._database.execute(f'PRAGMA table_info("{table}")')}
+        return {str(row[1]) for row in self._database.execute(f'PRAGMA table_info("{self._tables[table]}")')}
 
     def _read_strings(self) -> None:
         """Read the string table: ids of the trace by ids of the file."""
         if "StringIds" not in self._tables:
             return
-        pairs = self._database.execute("SELECT CAST(id AS INTEGER), value FROM StringIds")
+        table = self._tables["StringIds"]
+        pairs = self._database.execute(f'SELECT CAST(id AS INTEGER), value FROM "{table}"')
         entries: Ints = np.array([(number, self._string(str(text))) for number, text in pairs], np.int64).reshape(-1, 2)
         entries = entries[np.argsort(entries[:, 0])]
         self._ids, self._strings = entries[:, 0].copy(), entries[:, 1].copy()  # ids of a partial report are sparse
@@ -266,7 +295,8 @@ class _Report:
         columns = self._read_columns("NVTX_EVENTS", names[:-1], condition)
         texts = self._text_ids(columns["textId"])
         if "text" in existing:
-            inline_texts = self._database.execute(f"SELECT text FROM NVTX_EVENTS {condition}")
+            table = self._tables["NVTX_EVENTS"]
+            inline_texts = self._database.execute(f'SELECT text FROM "{table}" {condition}')
             ids = [0 if text is None else self._string(str(text)) for (text,) in inline_texts]
             texts = np.where(np.array(ids, np.int64) > 0, np.array(ids, np.int64), texts)
         for kind in (_PUSH_POP_RANGE, _START_END_RANGE):
@@ -344,7 +374,8 @@ class _Report:
         existing = self._column_names("TARGET_INFO_SYSTEM_ENV")
         if not {"name", "value"} <= existing:
             return ""
-        row = self._database.execute("SELECT value FROM TARGET_INFO_SYSTEM_ENV WHERE name = 'Hostname'").fetchone()
+        table = self._tables["TARGET_INFO_SYSTEM_ENV"]
+        row = self._database.execute(f"SELECT value FROM \"{table}\" WHERE name = 'Hostname'").fetchone()
         return str(row[0])[:MAX_TEXT_CHARS] if row else ""
 
     def _devices(self) -> Generator[Device]:
@@ -352,7 +383,9 @@ class _Report:
         if not {"id", "name"} <= self._column_names("TARGET_INFO_GPU"):
             return
         facts = self._read_columns("TARGET_INFO_GPU", ("id", "totalMemory", "smCount", "computeMajor", "computeMinor"))
-        names = [str(name)[:MAX_TEXT_CHARS] for (name,) in self._database.execute("SELECT name FROM TARGET_INFO_GPU")]
+        table = self._tables["TARGET_INFO_GPU"]
+        texts = self._database.execute(f'SELECT name FROM "{table}"')
+        names = [str(name)[:MAX_TEXT_CHARS] for (name,) in texts]
         numbered = self._read_columns("TARGET_INFO_CUDA_DEVICE", ("gpuId", "cudaId"))
         cuda = dict(zip(numbered["gpuId"].tolist(), numbered["cudaId"].tolist(), strict=True))
         for i, name in enumerate(names):

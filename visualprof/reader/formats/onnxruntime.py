@@ -61,7 +61,9 @@ def read(source: Source, builder: TraceBuilder) -> None:
     """Read a file. Times are whole microseconds since profiling started, at an unknown time."""
     doc = read_document(source, NodeArgs, {"Session": ()})
     category = doc.map_kinds(_category)
-    tracks = add_events(doc, builder, np.flatnonzero(category >= 0), category, _track_kind, name=_name)
+    tracks = add_events(
+        doc, builder, np.flatnonzero(category >= 0), category, _track_kind, name=_name, other_names="op_name"
+    )
     _add_args(doc, builder)
     add_steps(doc, builder, tracks, category, lambda number, _: str(number))
     add_counters(doc, builder)  # those of the monitor, which a remote run adds
@@ -110,6 +112,7 @@ def _category(kind: Kind) -> int:
 
 
 def _name(kind: Kind) -> str:
+    """Return the name of a node; "" for models without node names in versions before 1.3: `_kernel_time`."""
     return kind.name.removesuffix(KERNEL_TIME_SUFFIX) if kind.cat == "Node" else kind.name
 
 

@@ -14,10 +14,18 @@ import msgspec
 
 from visualprof.errors import EmptyFile, SourceError, UnknownFormat
 from visualprof.messages import msg
+from visualprof.reader.foreign_files import describe
 from visualprof.reader.graph_capture.files import captures_stamp, is_attached_capture
 from visualprof.reader.logdir.layout import NO_RANK, StatedRank
-from visualprof.reader.models import recognize_model
-from visualprof.reader.registry import LEADING_BLANKS, is_json, may_be_profile, profile_suffixes, recognize
+from visualprof.reader.models import model_suffixes, recognize_model
+from visualprof.reader.registry import (
+    LEADING_BLANKS,
+    is_json,
+    may_be_profile,
+    profile_suffixes,
+    recognize,
+    unknown_profile,
+)
 from visualprof.reader.source import GROWING_HINT, HEAD_BYTES, Source
 
 _log = logging.getLogger(__name__)
@@ -40,6 +48,7 @@ _OTHER_NAME = re.compile(
 )
 # Result files that a remote run writes next to its profiles: JSON that is not reported.
 _RESULT_FILES = frozenset({"job.json", "env.json", "status.json"})
+_OWN_FILES = frozenset({"jobs.sqlite"})  # of a server whose log directory is also its store
 # Folder through which processes of a run report their state and receive requests.
 LIVE_FOLDER = ".live"
 STEP_TIMES_SUFFIX = ".steps.bin"
@@ -268,8 +277,8 @@ def examine(file: LogFile) -> Verdict:
     if _is_viewer_extract(file) or is_attached_capture(file.path, str(file.root.path)):
         return Verdict("other")
     try:
-        if not (has_profile_name or may_be_profile(source.head(GLANCE_BYTES))):
-            return Verdict("other")
+        if not (has_profile_name or may_be_profile(glance := source.head(GLANCE_BYTES))):
+            return _mistake(file, source, glance) or Verdict("other")
         return Verdict("profile", recognize(source).name, rank=_stated_rank(source))
     except EmptyFile as error:
         return Verdict("other") if file.name in _RESULT_FILES else Verdict("growing", "", error.error, error.hint)
@@ -281,6 +290,8 @@ def examine(file: LogFile) -> Verdict:
                 msg("logdir.ends_middle_before_says", f"{file.name} ends in the middle, before it says what it is"),
                 GROWING_HINT,
             )
+        if _OTHER_NAME.search(file.name):
+            return _mistake(file, source, source.head()) or Verdict("other")
         return _unrecognized(file, error.error, error.hint)
     except SourceError as error:
         return _unrecognized(file, error.error, error.hint)
@@ -311,6 +322,18 @@ def _unrecognized(file: LogFile, error: str, hint: str) -> Verdict:
     if file.name in _RESULT_FILES or _OTHER_NAME.search(file.name) or _is_model(file):
         return Verdict("other")
     return Verdict("skipped", "", error, hint)
+
+
+def _mistake(file: LogFile, source: Source, head: bytes) -> Verdict | None:
+    """Return the verdict on a file that has no name of a profile, but takes the place of one or may hold one."""
+    found = None if file.name in _OWN_FILES else describe(file.name, head)
+    if found is None or not (found.is_mistake or found.may_be_recording):
+        return None
+    is_expected = not _OTHER_NAME.search(file.name) or file.name.lower().endswith(model_suffixes())
+    if not (found.may_be_recording or is_expected):
+        return None
+    error = unknown_profile(file.name, source.head())
+    return Verdict("skipped", "", error.error, error.hint)
 
 
 def _is_model(file: LogFile) -> bool:

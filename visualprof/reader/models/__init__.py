@@ -10,8 +10,9 @@ from pathlib import Path
 
 from visualprof.errors import FormatError, UnknownFormat
 from visualprof.messages import msg
+from visualprof.reader.foreign_files import unknown_format
 from visualprof.reader.graph import ModelGraph, ModelTooLarge
-from visualprof.reader.registry import Plugin, labels, plugins
+from visualprof.reader.registry import Plugin, all_formats, labels, plugins
 from visualprof.reader.source import Progress, Source
 
 
@@ -77,6 +78,17 @@ def rejection_reason(name: str, head: bytes) -> FormatError | None:
     return next((error for model in model_formats() if (error := model.refuse(name, head))), None)
 
 
+def _profile_error(name: str, head: bytes) -> FormatError | None:
+    """Return the error for a profile in place of a model, or `None` for any other file."""
+    profile = next((entry for entry in all_formats() if entry.start(head) and entry.sniff(head)), None)
+    if profile is None:
+        return None
+    return UnknownFormat(
+        msg("models.profile_not_model", f"{name} is a profile ({profile.label}), not a model"),
+        msg("models.show_its_overview", "show it: `visualprof view overview`"),
+    )
+
+
 def read_model(path: str | Path, progress: Progress | None = None) -> ModelGraph:
     """Read a model file into a graph, whatever its name; nothing in it is executed.
 
@@ -90,8 +102,15 @@ def read_model(path: str | Path, progress: Progress | None = None) -> ModelGraph
     source = Source(path, progress)
     model = recognize_model(source)
     if model is None:
-        raise rejection_reason(source.name, source.head()) or UnknownFormat(
-            msg("models.no_model_format_recognises", f"{source.name}: no model format recognizes the content"),
-            msg("models.visualprof_reads", f"visualprof reads {labels(model_formats())}"),
+        head = source.head()
+        raise (
+            _profile_error(source.name, head)
+            or rejection_reason(source.name, head)
+            or unknown_format(
+                source.name,
+                head,
+                msg("models.no_model_format_recognises", f"{source.name}: no model format recognizes the content"),
+                msg("models.visualprof_reads", f"visualprof reads {labels(model_formats())}"),
+            )
         )
     return model.graph(source)

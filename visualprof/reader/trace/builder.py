@@ -48,6 +48,7 @@ from visualprof.reader.trace.step_ranges import named_steps
 
 # No device has that much memory, and sums of a million larger sizes would not fit 64 bits.
 MAX_PLAUSIBLE_BYTES = 1 << 50
+UNNAMED = "(unnamed)"  # shown for events without a name
 MAX_ID_RANGE_RATIO = 4  # if the id range exceeds this multiple of the events, ids are searched instead of tabulated
 _Dtypes = Mapping[str, type[np.generic]]
 _EVENT_DTYPES: _Dtypes = {
@@ -131,7 +132,7 @@ class TraceBuilder:
             ts: Start in ns.
             dur: Duration in ns, -1 for an instant. Smaller values mean unknown: the event becomes an instant, with a
                 warning.
-            name: String ids.
+            name: String ids; events without a name are called "(unnamed)".
             category: Values of `Category`.
             track: Numbers from `track`.
             row: Rows in the file.
@@ -147,6 +148,8 @@ class TraceBuilder:
                 )
             )
             dur = np.maximum(dur, -1)
+        if not np.all(name):  # the id of ""
+            name = np.where(name == 0, self.string(UNNAMED), name)
         columns = {"ts": ts, "dur": dur, "name": name, "category": category, "track": track, "row": row}
         self._events.append(_columns(columns | {"corr": 0 if corr is None else corr}, _EVENT_DTYPES, len(ts)))
 

@@ -20,6 +20,7 @@ from msgspec import Meta
 from visualprof.errors import BadParameter, Forbidden, NotFound, NotReady, SourceError, UnknownFormat, VisualprofError
 from visualprof.messages import msg
 from visualprof.reader.child import MODEL_LIMITS
+from visualprof.reader.foreign_files import unknown_format
 from visualprof.reader.graph import ModelGraph
 from visualprof.reader.logdir.directory import LogDirectory
 from visualprof.reader.logdir.models import ModelReader
@@ -284,7 +285,9 @@ class Models:
                 format = None
             heads[key] = format.name if format else ""
         if not heads[key] and file.name.lower().endswith(model_suffixes(shared=False)):
-            raise UnknownFormat(
+            raise unknown_format(
+                file.name,
+                Source(file.path).head(),
                 msg("server.no_model_format_recognises", f"{file.name}: no model format recognizes the content"),
                 msg("server.cut_while_being_copied", "was it cut while being copied?"),
             )

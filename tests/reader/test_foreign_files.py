@@ -1,0 +1,153 @@
+"""Files that no reader knows: errors say what they are, and log directories list those that may matter."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import marshal
+import pickle
+import sqlite3
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import shared
+from visualprof.errors import FormatError, UnknownFormat
+from visualprof.reader import read_trace
+from visualprof.reader.foreign_files import describe
+from visualprof.reader.logdir.listing import scan_profiles
+from visualprof.reader.models import read_model
+
+POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345678\n"
+BINARY = bytes(range(256)) * 8
+
+
+def zipped(*names: str) -> bytes:
+    data = io.BytesIO()
+    with zipfile.ZipFile(data, "w") as archive:
+        for name in names:
+            archive.writestr(name, "x")
+    return data.getvalue()
+
+
+def database(path: Path, *tables: str) -> bytes:
+    with sqlite3.connect(path) as connection:
+        for table in tables:
+            connection.execute(f"CREATE TABLE {table}(a, b)")
+    connection.close()
+    return path.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("content", "text", "hint"),
+    [
+        (POINTER, "Git LFS pointer to a file of 12,345,678 bytes", "git lfs pull"),
+        (b"../.git/annex/objects/x/y/SHA256E-s10--ab.json", "git-annex pointer", "git annex get"),
+        (b"\n<!DOCTYPE html><html><title>404</title></html>", "saved web page", "download the file itself"),
+        (b"<?xml version='1.0'?>\n<Error><Code>AccessDenied</Code></Error>", "storage server", "download"),
+        (BINARY.decode("utf-8", "replace").encode(), "a text tool rewrote", "copy the original again"),
+        (gzip.compress(b"{}", mtime=0).decode("latin-1").encode(), "encoded again as UTF-8", "copy the original again"),
+        ('{"traceEvents": []}'.encode("utf-16"), "UTF-16", "save it as UTF-8"),
+        (b"H4sIAAAAAAAA/6tWKkktLlGyUlAqS8wpTtVRykvMTVWyUlBKSk7OBgBbtmLPHgAAAA==", "Base64", "base64 -d"),
+        (pickle.dumps({"a": 1}), "a Python pickle", "never opens them"),
+        (pickle.dumps({"segments": [], "device_traces": []}), "memory snapshot of torch.cuda", "never opens them"),
+        (b"\x28\xb5\x2f\xfd\x04", "packed with zstd", "zstd -d"),
+        (zipped("trace.json"), "a ZIP archive", "unzip"),
+        (zipped("config.json", "model.weights.h5"), "Keras 3", "export the model as ONNX"),
+        (b"GGUF\x03\0\0\0", "llama.cpp (GGUF)", "export the model"),
+        (b"\x18\0\0\0ORTM", "ONNX Runtime (.ort)", "export the model"),
+        (b'\x08\0\0\0\0\0\0\0{"w": {}}', "safetensors", "export the model"),
+        (b'ir_version: 8\ngraph {\n  name: "g"\n}\n', "an ONNX model as text", "onnx.save"),
+        (b'node {\n  name: "x"\n  op: "Relu"\n}\n', "a TensorFlow graph as text", ".pb"),
+        (b"HloModule jit_f\n", "XLA (HLO text)", "export the model"),
+        (b"// a comment\nmodule @m {\n}\n", "MLIR", "export the model"),
+        (b'name: "n"\nlayer {\n  name: "data"\n}\n', "Caffe", "export the model"),
+        (b"digraph G { a -> b; }", "Graphviz", "visualprof reads"),
+        (marshal.dumps({("a.py", 1, "f"): (1, 1, 0.1, 0.1, {})}), "cProfile", "pstats"),
+        (b'{"schema": "1.1", "nodes": [{"id": 1, "ctrl_deps": 0}]}', "an execution trace of PyTorch", "torch.profiler"),
+        (b" [ ]\n", "JSON without any event", "record it again"),
+        (b'{"backend": "vllm", "completed": 3}', "JSON with the keys backend, completed", "visualprof reads"),
+    ],
+)
+def test_an_error_says_what_the_file_is(tmp_path: Path, content: bytes, text: str, hint: str) -> None:
+    path = tmp_path / "file.dat"
+    path.write_bytes(content)
+    for read, kind in ((read_trace, "profile"), (read_model, "model")):
+        if kind == "model" and content.startswith(b"\x80"):
+            continue  # the formats of torch have an error of their own for pickles
+        with pytest.raises(FormatError) as failure:
+            read(path)
+        assert failure.value.error.startswith(f"file.dat: no {kind} format recognizes the content: this is ")
+        assert text in failure.value.error
+        assert hint.lower() in failure.value.hint.lower()
+
+
+def test_an_unknown_text_is_not_described(tmp_path: Path) -> None:
+    for text in ("hello", "a;b;c 12\n", "name: x\nvalue: 3\n", "import os\n"):
+        assert describe("notes.txt", text.encode()) is None
+
+
+def test_a_database_is_named_by_its_tables(tmp_path: Path) -> None:
+    known = {
+        "nvprof.nvvp": (("StringTable", "CUPTI_ACTIVITY_KIND_RUNTIME"), "a database of nvprof, which is not read"),
+        "1_results.db": (("rocpd_string", "rocpd_kernel_dispatch"), "a rocpd database of rocprofv3"),
+        "other.db": (("trials", "studies"), "an SQLite database with the tables trials, studies"),
+        "empty.db": ((), r"this is an SQLite database \("),
+    }
+    for name, (tables, text) in known.items():
+        database(tmp_path / name, *tables) if tables else (tmp_path / name).write_bytes(
+            b"SQLite format 3\0" + bytes(84)
+        )
+        with pytest.raises(UnknownFormat, match=text):
+            read_trace(tmp_path / name)
+
+
+def test_a_model_is_no_profile_and_a_profile_is_no_model(tmp_path: Path) -> None:
+    trace = tmp_path / "t.json"
+    trace.write_text('{"schemaVersion": 1, "traceEvents": []}')
+    with pytest.raises(FormatError, match=r"t\.json is a profile \(torch\.profiler\), not a model"):
+        read_model(trace)
+    graph = tmp_path / "g.onnx"
+    graph.write_bytes(b"\x08\x08\x12\x01v\x3a\x02\x0a\x00")
+    with pytest.raises(FormatError, match=r"g\.onnx is a model \(ONNX\), not a profile"):
+        read_trace(graph)
+
+
+def test_a_log_directory_lists_what_takes_the_place_of_a_recording(tmp_path: Path) -> None:
+    page = b"<!DOCTYPE html><html></html>"
+    database(tmp_path / "study.db", "trials")
+    files = {
+        "run.pt.trace.json": POINTER, "model.onnx": POINTER, "frozen.pb": page, "snap.pickle": pickle.dumps([1]),
+        "trace.json": '{"a": 1}'.encode("utf-16"), "report.nsys-rep": b"NVIDIA", "index.html": page,
+        "picture.png": POINTER, "weights.pt": pickle.dumps([1]), "notes.txt": b"hello", "jobs.sqlite": b"",
+        "config.yaml": b"a: 1", "data.npy": b"\x93NUMPY",
+    }  # fmt: skip
+    for name, content in files.items():
+        (tmp_path / name).write_bytes(content)
+    database(tmp_path / "jobs.sqlite", "jobs")
+    listed = {problem.file: problem.error for problem in scan_profiles([tmp_path]).skipped}
+    assert sorted(listed) == [
+        "frozen.pb", "model.onnx", "report.nsys-rep", "run.pt.trace.json", "snap.pickle", "study.db", "trace.json"
+    ]  # fmt: skip
+    assert "Git LFS pointer" in listed["model.onnx"]
+    assert "tables trials" in listed["study.db"]
+
+
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [
+        ("13-model-files/lfs.onnx", "Git LFS pointer"), ("13-model-files/html.onnx", "saved web page"),
+        ("13-model-files/input_0.pb", "a tensor of ONNX"), ("13-model-files/model.h5", "HDF5"),
+        ("13-model-files/model.ort", "ONNX Runtime"), ("13-model-files/model.pte", "ExecuTorch"),
+        ("13-model-files/model.onnxtxt", "ONNX model as text"),
+        ("13-model-files/model.onnx.json", "ONNX model as JSON"),
+        ("13-model-files/net.param", "ncnn"), ("19-empty-or-header-only/html.json", "saved web page"),
+        ("19-empty-or-header-only/list.json", "JSON without any event"), ("23-nvprof-db/nvprof.nvvp", "nvprof"),
+    ],
+)  # fmt: skip
+def test_public_cases_are_named(file: str, text: str) -> None:
+    path = shared(f"cases/reports/{file}")
+    for read in (read_trace, read_model):
+        with pytest.raises(FormatError, match=text):
+            read(path)
