@@ -103,22 +103,24 @@ def captured(folder: Path, launches: int = LAUNCHES) -> Iterator[Row]:
         "graphs": write(folder / "graphs" / "run.json", replayed(launches)),
     }
     write(folder / "graphs" / "capture_traces" / "bs_1_rank0.json", capture())
-    for asked, what in ASKED.items():
+    for asked, topics in ASKED.items():
         runs: dict[str, list[Run]] = {kind: [] for kind in files}
         for _ in range(ROUNDS):
             for kind, path in files.items():
                 with tempfile.TemporaryDirectory(dir=folder) as cache:
                     runs[kind].append(measured([sys.executable, "-c", OPEN, str(path), cache, asked]))
-        each = {kind: statistics.median(run.cpu for run in own) / count * 1e6 for kind, own in runs.items()}
+        cpu_us = {
+            kind: statistics.median(run.cpu for run in kind_runs) / count * 1e6 for kind, kind_runs in runs.items()
+        }
         ratios = [graphs.cpu / other.cpu for graphs, other in zip(runs["graphs"], runs["eager"], strict=True)]
         ratio = statistics.median(ratios)
         peak = {kind: statistics.median(run.peak for run in own) / 2**30 for kind, own in runs.items()}
         figure = (
-            f"{each['graphs']:.2f} us of CPU per event, {count / 1e6:.1f} M events in the file, "
-            f"eager {each['eager']:.2f} us: {ratio:.2f} x ({min(ratios):.2f}-{max(ratios):.2f}); "
+            f"{cpu_us['graphs']:.2f} us of CPU per event, {count / 1e6:.1f} M events in the file, "
+            f"eager {cpu_us['eager']:.2f} us: {ratio:.2f} x ({min(ratios):.2f}-{max(ratios):.2f}); "
             f"peak {peak['graphs']:.2f} GiB, eager {peak['eager']:.2f} GiB: {peak['graphs'] / peak['eager']:.2f} x"
         )
-        whole = f"{launches:,} launches of graphs of {KERNELS} kernels, {what}"
+        whole = f"{launches:,} launches of graphs of {KERNELS} kernels, {topics}"
         if asked == "events":  # an eager recording has them in its file
             inside = int(runs["graphs"][0].out)
             yield Row(f"{whole}, {inside / 1e6:.1f} M", figure)

@@ -30,14 +30,14 @@ def comparing(folder: Path, base: Path, events: int) -> Iterator[Row]:
     kineto_file.write(new, events)
     cache = str(folder / "cache-compared")
     report = ["report", str(new), "-o", str(folder / "report.html")]
-    for what, command, bar in (
+    for label, command, bar in (
         ("a report of a new profile", report, REPORT_S),
         ("a report of an indexed profile", report, REPORT_S),
         ("`visualprof diff`, first time", ["diff", str(base), str(new)], 0.0),
         ("`visualprof diff`, again", ["diff", str(base), str(new)], COMMAND_S),
     ):
         run = measured([sys.executable, "-m", "visualprof", *command], VISUALPROF_CACHE_DIR=cache)
-        yield _row(what, run.wall, bar, f", CPU {run.cpu:.2f} s")
+        yield _row(label, run.wall, bar, f", CPU {run.cpu:.2f} s")
     with server(runs, Path(cache)) as (address, _):
         yield from _answers(address)
 

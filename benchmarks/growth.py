@@ -288,9 +288,9 @@ def _measured(dimension: str) -> Iterator[tuple[str, float, list[float]]]:
         return
     shapes = [_sized(start, dimension, size) for size in sizes]
     yield "building", *_worst([partial(_ranks, of) for of in shapes])
-    ranks = [_ranks(of) for of in shapes]
+    ranks = [_ranks(shape) for shape in shapes]
     for case in cases():
-        yield case.name, *_worst([partial(_once, case, known) for known in ranks])
+        yield case.name, *_worst([partial(_once, case, rank) for rank in ranks])
 
 
 def _once(case: Case, ranks: list[tuple[str, Trace]]) -> object:
@@ -313,14 +313,14 @@ def growth(chosen: Sequence[str] = ()) -> Iterator[Row]:
     """A row a dimension: what grew most over a doubling."""
     _keep_memory()
     for dimension in chosen or DIMENSIONS:
-        found: list[tuple[str, float, list[float]]] = list(_measured(dimension))
-        name, worst, took = max(found, key=lambda each: each[1])
-        slowest = max(found, key=lambda each: each[2][-1])
+        tables: list[tuple[str, float, list[float]]] = list(_measured(dimension))
+        name, worst, took = max(tables, key=lambda each: each[1])
+        slowest = max(tables, key=lambda each: each[2][-1])
         sizes = DIMENSIONS[dimension][1]
         figure = f"{worst:.2f} x per doubling ({name}, {took[-1] * 1e3:.0f} ms)" if worst else "too little to measure"
         figure += f"; most time in {slowest[0]}, {slowest[2][-1] * 1e3:.0f} ms"
-        what = f"growth with {dimension}, {sizes[0]:,} to {sizes[-1]:,}"
-        yield Row(what, figure, f"at most {AT_MOST} x", worst <= AT_MOST)
+        label = f"growth with {dimension}, {sizes[0]:,} to {sizes[-1]:,}"
+        yield Row(label, figure, f"at most {AT_MOST} x", worst <= AT_MOST)
 
 
 if __name__ == "__main__":

@@ -40,8 +40,8 @@ def made(of: Model) -> tuple[ModelGraph, Trace]:
         graph.node(Node(f"w{i}", "Constant", kind="constant", outputs=(weight,)))
         out = graph.value(Value(f"y{i}", "float32", (8, 64)))
         node = Node("/".join((*(s.name for s in scope), f"op{i}")), TYPES[i % 5], scope, inputs=(value, first, weight))
-        told = i % 5 != 4 or not of.named
-        graph.node(replace(node, outputs=(out,), placed=told, scope=scope if told else ()))
+        named = i % 5 != 4 or not of.named
+        graph.node(replace(node, outputs=(out,), placed=named, scope=scope if named else ()))
         value = out
     names = trace.strings(node.name for node in graph.build().nodes if node.kind == "operator")
     at = np.arange(of.nodes * of.runs)

@@ -77,13 +77,13 @@ def compare(runtime: str, path: Path, feeds: Feeds) -> tuple[float, float, float
 def harness() -> Iterator[Row]:
     """Lines of the report: what, figure, bar, met."""
     for name, runtime, path, feeds in CASES:
-        what = f"p50 latency compared with a bare loop: {runtime}, {name}"
+        label = f"p50 latency compared with a bare loop: {runtime}, {name}"
         if importlib.util.find_spec(runtime) is None or not path.exists():
-            yield Row(what, f"not measured: needs {path.name if not path.exists() else runtime}")
+            yield Row(label, f"not measured: needs {path.name if not path.exists() else runtime}")
             continue
         ratio, ours, bare = compare(runtime, path, feeds)
         figure = f"{ours / 1e3:.1f} us vs {bare / 1e3:.1f} us = {ratio:.3f} x"
-        yield Row(what, figure, f"at most {AT_MOST} x", ratio <= AT_MOST)
+        yield Row(label, figure, f"at most {AT_MOST} x", ratio <= AT_MOST)
 
 
 if __name__ == "__main__":

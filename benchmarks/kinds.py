@@ -58,15 +58,17 @@ def written(folder: Path, kinds: Iterable[str], events: int) -> dict[str, Path]:
 
     Each gets so many events; a gigabyte and the huge one more, ONNX Runtime's long events three tenths of them.
     """
-    of = {"gigabyte": events * 27 // 10, "huge": events * 10, "onnxruntime": events * 3 // 10}
+    counts = {"gigabyte": events * 27 // 10, "huge": events * 10, "onnxruntime": events * 3 // 10}
     folder.mkdir(parents=True, exist_ok=True)
     paths = {kind: folder / f"{kind}.json" for kind in kinds if kind in MADE or RECORDED[kind][1].exists()}
     with ProcessPoolExecutor() as pool:
-        made = [
-            pool.submit(_write, kind, path, of.get(kind, events)) for kind, path in paths.items() if not path.exists()
+        traces = [
+            pool.submit(_write, kind, path, counts.get(kind, events))
+            for kind, path in paths.items()
+            if not path.exists()
         ]
-    for each in made:
-        each.result()
+    for trace in traces:
+        trace.result()
     return paths
 
 

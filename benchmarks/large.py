@@ -40,10 +40,10 @@ def bounds(path: Path) -> Iterator[Row]:
     """The peak for a file and for the same file compressed."""
     size = path.stat().st_size
     packed = compressed(path)
-    for file, share, what in ((path, PLAIN, "plain"), (packed, COMPRESSED, "gzip")):
+    for file, share, label in ((path, PLAIN, "plain"), (packed, COMPRESSED, "gzip")):
         run = overview(file)
         yield Row(
-            f"peak memory, {what}, {size / 1e6:,.0f} MB",
+            f"peak memory, {label}, {size / 1e6:,.0f} MB",
             f"{run.peak / 1e6:.0f} MB = {run.peak / size:.2f} x the unpacked file, {run.wall:.2f} s",
             f"at most {share} x",
             run.peak <= share * size,
@@ -54,8 +54,8 @@ def bounds(path: Path) -> Iterator[Row]:
 def beyond(path: Path) -> Iterator[Row]:
     """Time and peak of a file of more than a gigabyte."""
     run = overview(path)
-    what = f"ten million events, {path.stat().st_size / 1e6:,.0f} MB: `view overview`, 2 cores"
-    yield Row(what, f"{run.wall:.1f} s, CPU {run.cpu:.1f} s", f"at most {HUGE_S:.0f} s", run.wall <= HUGE_S)
+    label = f"ten million events, {path.stat().st_size / 1e6:,.0f} MB: `view overview`, 2 cores"
+    yield Row(label, f"{run.wall:.1f} s, CPU {run.cpu:.1f} s", f"at most {HUGE_S:.0f} s", run.wall <= HUGE_S)
     yield Row("its peak memory", f"{run.peak / 1e6:,.0f} MB", f"at most {BEYOND >> 30} GiB", run.peak <= BEYOND)
 
 

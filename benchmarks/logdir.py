@@ -117,13 +117,13 @@ def many_runs(folder: Path, runs: int = RUNS) -> Iterator[Row]:
             page = Page(address, start)
             usable = max(page.until(lambda page: len(page.runs) == runs), page.until(Page.opens))
             bar = "" if not judged else f"at most {RESTART_S if again else USABLE_S} s"
-            what = f"{runs:,} runs, {'opened again' if again else 'first time'}"
+            label = f"{runs:,} runs, {'opened again' if again else 'first time'}"
             whole = page.until(lambda page: page.ready() == runs)
             if not again:
-                yield Row(f"{what}: usable", f"{usable:.2f} s", bar, not judged or usable <= USABLE_S)
-                yield Row(f"{what}: every file read", f"{whole:.1f} s")
+                yield Row(f"{label}: usable", f"{usable:.2f} s", bar, not judged or usable <= USABLE_S)
+                yield Row(f"{label}: every file read", f"{whole:.1f} s")
                 continue
-            yield Row(f"{what}: every file ready", f"{whole:.2f} s", bar, not judged or whole <= RESTART_S)
+            yield Row(f"{label}: every file ready", f"{whole:.2f} s", bar, not judged or whole <= RESTART_S)
             yield from _one_change(page, logdir)
             yield _idle(page, runs)
     shutil.rmtree(logdir)
@@ -161,7 +161,7 @@ def _idle(page: Page, runs: int) -> Row:
 def _tree(pid: int) -> list[int]:
     """Processes below one."""
     children = [int(child) for task in Path(f"/proc/{pid}/task").iterdir() for child in _words(task / "children")]
-    return [one for child in children for one in (child, *_tree(child))]
+    return [node for child in children for node in (child, *_tree(child))]
 
 
 def _words(path: Path) -> list[str]:
@@ -231,8 +231,8 @@ def ranks(folder: Path) -> Iterator[Row]:
     with server(logdir, folder / "cache-ranks") as (address, start):
         page = Page(address, start)
         whole = page.until(lambda page: page.ready() == RANKS)
-    what = f"{RANKS} ranks, {size / 1e6:,.0f} MB, 2 cores: all ready"
-    yield Row(what, f"{whole:.1f} s", f"at most {RANKS_S:.0f} s", whole <= RANKS_S)
+    label = f"{RANKS} ranks, {size / 1e6:,.0f} MB, 2 cores: all ready"
+    yield Row(label, f"{whole:.1f} s", f"at most {RANKS_S:.0f} s", whole <= RANKS_S)
     shutil.rmtree(logdir)
 
 

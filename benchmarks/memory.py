@@ -90,7 +90,7 @@ def memory_view(path: Path) -> Iterator[Row]:
         ).out
         lines.append([float(line) for line in out.split()])
     first, by_lifetime, search, rows = (statistics.median(column) for column in zip(*lines, strict=True))
-    what = f"memory view of {path.stat().st_size / 1e6:.0f} MB ({rows:,.0f} allocations), warm"
-    yield Row(f"{what}: curve and first table page", f"{first:.2f} s", "at most 0.5 s", first <= 0.5)
+    label = f"memory view of {path.stat().st_size / 1e6:.0f} MB ({rows:,.0f} allocations), warm"
+    yield Row(f"{label}: curve and first table page", f"{first:.2f} s", "at most 0.5 s", first <= 0.5)
     yield Row("table sorted by lifetime", f"{by_lifetime:.2f} s", "at most 0.5 s", by_lifetime <= 0.5)
     yield Row("table searched by name", f"{search:.2f} s", "at most 0.5 s", search <= 0.5)

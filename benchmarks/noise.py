@@ -110,11 +110,11 @@ def main() -> None:
             same = [tried(noise, 1.0, seed) for seed in range(tries)]
             slower = [called(tried(noise, 1.1, seed)) for seed in range(tries)]
             rows = sum(bool(called(answer)) for answer in same) / tries
-            found = sum("kernel 20" in rows for rows in slower) / tries
-            beside = sum(bool({*rows} - {"kernel 20"}) for rows in slower) / tries
+            detected = sum("kernel 20" in rows for rows in slower) / tries
+            others = sum(bool({*rows} - {"kernel 20"}) for rows in slower) / tries
             whole = sum(bool(answer.step and answer.step.significant) for answer in same) / tries
             seen = np.median([answer.detectable_ratio or np.inf for answer in same])
-            shares = " | ".join(f"{share:.0%}" for share in (rows, found, beside, whole))
+            shares = " | ".join(f"{share:.0%}" for share in (rows, detected, others, whole))
             print(f"| {name} | {steps} | {shares} | {f'{seen:.1%}' if np.isfinite(seen) else '–'} |")
 
 

@@ -57,7 +57,7 @@ def ways(against: Path | None = None, every: bool = True) -> dict[str, Way]:
     """The ways of ours and the baseline in the order of a round: every one, or the few of further kinds."""
     view = [sys.executable, "-m", "visualprof", "view"]
     overview, without = [*view, "overview", "--format", "json"], {"VISUALPROF_NATIVE": "0"}
-    found = {
+    times = {
         LOADS: Way([sys.executable, "-c", JSON_LOADS]),
         COLD: Way(overview, keeps="overview"),
         WARM: Way(overview, keeps="overview"),
@@ -66,11 +66,11 @@ def ways(against: Path | None = None, every: bool = True) -> dict[str, Way]:
     }
     if every:
         light = {"OPENBLAS_NUM_THREADS": "1"}  # as the command does: idle threads of another library would count
-        found[WORK] = Way([sys.executable, "-c", OWN_WORK], env=light, keeps="overview")
-        found[COLD_4] = Way(overview, cores=4)
+        times[WORK] = Way([sys.executable, "-c", OWN_WORK], env=light, keeps="overview")
+        times[COLD_4] = Way(overview, cores=4)
     if against is not None:
-        found[BEFORE] = Way(overview, cwd=against, rounds=3)
-    return found
+        times[BEFORE] = Way(overview, cwd=against, rounds=3)
+    return times
 
 
 class Opened(NamedTuple):
@@ -137,12 +137,12 @@ def rows(file: Opened) -> Iterator[Row]:
     yield Row(WARM, seconds(file.runs[WARM]), f"at most {WARM_S} s", file.wall(WARM) <= WARM_S)
     if WORK in file.runs:
         took = [tuple(map(float, run.out.split())) for run in file.runs[WORK]]
-        own, cpu = (statistics.median(column) for column in zip(*took, strict=True))
+        own_ms, cpu = (statistics.median(column) for column in zip(*took, strict=True))
         yield Row(
             WORK,
-            f"{own:.2f} s, CPU {cpu:.2f} s",
+            f"{own_ms:.2f} s, CPU {cpu:.2f} s",
             f"at most {OWN_WORK_S} s per million events",
-            own <= OWN_WORK_S * millions,
+            own_ms <= OWN_WORK_S * millions,
         )
     ratio = file.wall(ALL) / file.wall(COLD)
     figure = f"{seconds(file.runs[ALL])} = {ratio:.2f} x the overview"
@@ -167,8 +167,8 @@ def main() -> None:
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--against", type=Path)
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as own:
-        for kind, path in written(options.folder or Path(own), options.kinds, options.events).items():
+    with tempfile.TemporaryDirectory() as temporary_directory:
+        for kind, path in written(options.folder or Path(temporary_directory), options.kinds, options.events).items():
             for row in rows(opened(kind, path, options.rounds, ways(options.against, kind in MAIN))):
                 print(row.line(), flush=True)
 

@@ -165,9 +165,9 @@ def ratio(work: Callable[[], Any], other: Callable[[], Any], times: int = 60) ->
     """Time of one piece of work of that of another: medians of many, in turns."""
     spent: list[list[float]] = [[], []]
     for _ in range(times):
-        for one, mine in zip((work, other), spent, strict=True):
+        for part, mine in zip((work, other), spent, strict=True):
             begun = time.perf_counter()
-            one()
+            part()
             mine.append(time.perf_counter() - begun)
     return median(spent[0]) / median(spent[1])
 
@@ -250,9 +250,9 @@ def record(name: str, folder: Path) -> list[list[Path]]:
 def forecast(paths: Sequence[Path], change: str) -> dict[str, float | None]:
     """Milliseconds of a step: measured, predicted, and after plain subtraction."""
     traces = [read_trace(str(path)) for path in paths]
-    one = view("whatif") if len(traces) == 1 else view("ranks")
+    answer = view("whatif") if len(traces) == 1 else view("ranks")
     subject: Any = traces[0] if len(traces) == 1 else [(path.stem, t) for path, t in zip(paths, traces, strict=True)]
-    step: Any = one.compute(subject, one.parse({"change": change})).step  # pyright: ignore[reportAttributeAccessIssue]
+    step: Any = answer.compute(subject, answer.parse({"change": change})).step  # pyright: ignore[reportAttributeAccessIssue]
     less = step.measured_ns - waited(traces) if change.startswith("rank") else subtracted(traces, change)
     figures = {"measured": step.measured_ns, "predicted": step.predicted_ns, "subtracted": less}
     return {name: None if ns is None else ns / 1e6 for name, ns in figures.items()}
@@ -262,12 +262,12 @@ def subtracted(traces: Sequence[Trace], change: str) -> float:
     """The step less the time of what is changed, or more of it: of the rank that has most of it."""
     steps = [(trace.steps.ts[0], trace.steps.ts[-1] + trace.steps.dur[-1], len(trace.steps)) for trace in traces]
     less = [0.0] * len(traces)
-    for each in parse_changes(change):
+    for part in parse_changes(change):
         for number, trace in enumerate(traces):
-            rows = np.flatnonzero(np.logical_or(*affected_events(trace, each)))
+            rows = np.flatnonzero(np.logical_or(*affected_events(trace, part)))
             spans = union(trace.events.ts[rows], trace.events.end[rows])
-            low, high = (np.array([one]) for one in steps[number][:2])
-            less[number] += (1 - each.factor) * float(covered_ns(spans, low, high)[0]) / steps[number][2]
+            low, high = (np.array([bound]) for bound in steps[number][:2])
+            less[number] += (1 - part.factor) * float(covered_ns(spans, low, high)[0]) / steps[number][2]
     low, high, count = steps[0]
     return float(high - low) / count - (max(less) if max(less) > 0 else min(less))
 
@@ -289,10 +289,12 @@ def measure(name: str, out: Path) -> dict[str, Any]:
     before = [forecast(paths, change) for paths in files[0::2]]
     after = [forecast(paths, "")["measured"] or np.nan for paths in files[1::2]]
     errors = {
-        key: [own / one - 1 for own, one in zip((at[key] for at in before), after, strict=True) if own is not None]
+        key: [
+            other / one - 1 for other, one in zip((at[key] for at in before), after, strict=True) if other is not None
+        ]
         for key in ("predicted", "subtracted")
     }
-    figures = {key: median([own for own in (at[key] for at in before) if own is not None]) for key in before[0]}
+    figures = {key: median([value for value in (at[key] for at in before) if value is not None]) for key in before[0]}
     return {"pair": pair.title, "change": change, **figures, "after": median(after), "errors": errors, "afters": after}
 
 
@@ -314,12 +316,14 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("--only", choices=PAIRS)
     options = parser.parse_args()
-    found: list[dict[str, Any]] = []
+    results: list[dict[str, Any]] = []
     for name in [options.only] if options.only else PAIRS:
-        found.append(measure(name, options.out))
-        print(line(found[-1]), flush=True)
-    (options.out / "pairs.json").write_text(json.dumps(found, indent=1))
-    errors = {key: median([abs(median(one["errors"][key])) for one in found]) for key in ("predicted", "subtracted")}
+        results.append(measure(name, options.out))
+        print(line(results[-1]), flush=True)
+    (options.out / "pairs.json").write_text(json.dumps(results, indent=1))
+    errors = {
+        key: median([abs(median(result["errors"][key])) for result in results]) for key in ("predicted", "subtracted")
+    }
     print(f"median error: forecast {errors['predicted']:.1%}, subtraction {errors['subtracted']:.1%}")
 
 

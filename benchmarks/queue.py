@@ -84,10 +84,10 @@ class Agent:
 
     def lease(self, wait_s: float) -> dict[str, Any] | None:
         """A task; None without one, also when there is no place to wait."""
-        status, found = self._client("POST", "/api/v1/agent/lease", {"devices": ["cpu"], "wait_s": wait_s})
+        status, task = self._client("POST", "/api/v1/agent/lease", {"devices": ["cpu"], "wait_s": wait_s})
         if status == 503:
             time.sleep(0.2)
-        return found if status == 200 else None
+        return task if status == 200 else None
 
     def end(self, lease: dict[str, Any]) -> None:
         path = f"/api/v1/agent/tasks/{lease['task']}/finish?lease={lease['lease']}"

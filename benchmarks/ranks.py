@@ -54,8 +54,8 @@ def thousand_ranks(folder: Path) -> Iterator[Row]:
     answer: Any = chosen.compute_from_parts(parts, chosen.params())
     took = time.perf_counter() - start
     changes = len(answer.changes.columns.change)
-    what = f"{THOUSAND:,} ranks, {answer.collectives} collectives: path and {changes} forecasts from parts"
-    yield Row(what, f"{took:.2f} s", f"at most {BAR_S:.0f} s", took <= BAR_S)
+    label = f"{THOUSAND:,} ranks, {answer.collectives} collectives: path and {changes} forecasts from parts"
+    yield Row(label, f"{took:.2f} s", f"at most {BAR_S:.0f} s", took <= BAR_S)
 
 
 def many_collectives(folder: Path) -> Iterator[Row]:

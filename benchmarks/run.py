@@ -68,8 +68,8 @@ def main() -> int:
     parser.add_argument("--events", type=int, default=1_000_000)
     parser.add_argument("--huge", action="store_true")
     parser.add_argument("--peers", action="store_true")
-    what = "only these of the rows below the tables of files"
-    parser.add_argument("--parts", nargs="*", default=[], metavar="PART", help=what)
+    label = "only these of the rows below the tables of files"
+    parser.add_argument("--parts", nargs="*", default=[], metavar="PART", help=label)
     parser.add_argument("--out", type=Path, default=ROOT / "build" / "benchmarks.md")
     options = parser.parse_args()
     begun, before, rows = time.perf_counter(), load(), list[Row]()

@@ -30,10 +30,10 @@ LEAST, MOST = 40, 400  # settings
 def recorded() -> list[Table]:
     """Those of the file."""
     found: list[Table] = []
-    for name, one in json.loads(FILE.read_text()).items():
-        space = Space(one["axes"])
+    for name, table in json.loads(FILE.read_text()).items():
+        space = Space(table["axes"])
         axes = tuple(len(values) for values in space.axes.values())
-        found.append(Table(name, axes, tuple(space.ordinal()), np.array(one["costs_ns"], float)))
+        found.append(Table(name, axes, tuple(space.ordinal()), np.array(table["costs_ns"], float)))
     return found
 
 
@@ -54,7 +54,7 @@ def best_share(table: Table, seed: int) -> float:
 def line(what: str, found: Iterable[Table], seeds: int) -> Row:
     """The searches of some tables as a line."""
     reached = sorted(best_share(table, seed) for table in found for seed in range(seeds))
-    enough = sum(one >= REACHED for one in reached)
+    enough = sum(ratio >= REACHED for ratio in reached)
     middle, tenth = statistics.median(reached), reached[len(reached) // 10]
     figure = f"{enough} of {len(reached)} searches reach 95 %; median {middle:.1%} of the best, worst tenth {tenth:.1%}"
     bar = "at most 20 % of the trials for 95 % of the best, in nine of ten searches"
@@ -65,8 +65,8 @@ def search() -> Iterator[Row]:
     """Lines of the report. With the first seeds and the first three recordings in view the sampler was made."""
     for at, table in enumerate(recorded()):
         spread = table.costs.max() / table.costs.min()
-        what = f"{table.name}, {len(table.costs)} settings recorded, {spread:.0f} x from best to worst"
-        yield line(what + " (held out)" * (at > 2), [table], SEEDS)
+        label = f"{table.name}, {len(table.costs)} settings recorded, {spread:.0f} x from best to worst"
+        yield line(label + " (held out)" * (at > 2), [table], SEEDS)
     families: Sequence[tuple[str, list[Table]]] = (
         ("synthetic serving", tables(serving, 0, 30, LEAST, MOST)),
         ("synthetic rough tables", tables(rough, 0, 24, LEAST, MOST)),
@@ -74,8 +74,8 @@ def search() -> Iterator[Row]:
         ("synthetic rough tables (held out)", tables(rough, 100, 24, LEAST, MOST)),
         ("synthetic accelerators (held out)", tables(accelerator, 0, 20, LEAST, MOST)),
     )
-    for what, found in families:
-        yield line(f"{len(found)} {what}", found, 4)
+    for label, rows in families:
+        yield line(f"{len(rows)} {label}", rows, 4)
 
 
 if __name__ == "__main__":

@@ -33,12 +33,12 @@ def serving(seed: int) -> Table:
     by_lanes = np.exp(rng.normal(0, 0.1, (names[1], len(lanes))))
     costs = np.empty((len(batches), len(threads), len(lanes), *names))
     for b, t, s, p, o, m in np.ndindex(*costs.shape):
-        batch, own, at_once = int(batches[b]), int(threads[t]), int(lanes[s])
+        batch, thread_count, at_once = int(batches[b]), int(threads[t]), int(lanes[s])
         work = precision[p] * option[o] * batch * (steep if batch >= cliff else 1)
-        speed = (1 - parallel) + parallel / min(own, cores / min(at_once, cores))
-        crowd = 1 + 3 * sync * max(0, own * at_once - cores) / cores
-        took = overhead * (1 + sync * own) + work * speed * crowd
-        side = min(at_once, max(1.0, cores / max(1.0, min(own, cores) * parallel)))
+        speed = (1 - parallel) + parallel / min(thread_count, cores / min(at_once, cores))
+        crowd = 1 + 3 * sync * max(0, thread_count * at_once - cores) / cores
+        took = overhead * (1 + sync * thread_count) + work * speed * crowd
+        side = min(at_once, max(1.0, cores / max(1.0, min(thread_count, cores) * parallel)))
         costs[b, t, s, p, o, m] = took * by_threads[p, t] * by_lanes[o, s] * mode[m] / (side * batch)
     return Table(f"serving {seed}", costs.shape, (True, True, True, False, False, False), costs.ravel())
 
@@ -50,11 +50,11 @@ def rough(seed: int) -> Table:
     ordinal = tuple(bool(x) for x in rng.random(len(axes)) < 0.5)
     effect = np.zeros(axes)
     for i, n in enumerate(axes):
-        own = np.cumsum(rng.normal(0, 0.3, n)) if ordinal[i] else rng.normal(0, 0.4, n)
-        effect += own.reshape([n if axis == i else 1 for axis in range(len(axes))])
+        effects = np.cumsum(rng.normal(0, 0.3, n)) if ordinal[i] else rng.normal(0, 0.4, n)
+        effect += effects.reshape([n if axis == i else 1 for axis in range(len(axes))])
     for i, j in itertools.combinations(range(len(axes)), 2):
-        own = rng.normal(0, rng.choice([0, 0.1, 0.25]), (axes[i], axes[j]))
-        effect += own.reshape([n if axis in (i, j) else 1 for axis, n in enumerate(axes)])
+        effects = rng.normal(0, rng.choice([0, 0.1, 0.25]), (axes[i], axes[j]))
+        effect += effects.reshape([n if axis in (i, j) else 1 for axis, n in enumerate(axes)])
     return Table(f"rough {seed}", axes, ordinal, np.exp(effect + rng.normal(0, 0.03, axes)).ravel())
 
 
@@ -74,5 +74,5 @@ def accelerator(seed: int) -> Table:
 
 def tables(make: Callable[[int], Table], first: int, count: int, least: int, most: int) -> list[Table]:
     """Those of some seeds, with a number of settings that one would search: `least` to `most`."""
-    made = (make(seed) for seed in range(first, first + count))
-    return [one for one in made if least < math.prod(one.axes) <= most]
+    spaces = (make(seed) for seed in range(first, first + count))
+    return [space for space in spaces if least < math.prod(space.axes) <= most]

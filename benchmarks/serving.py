@@ -66,10 +66,10 @@ def serving(folder: Path) -> Iterator[Row]:
             p95 <= 0.1,
         )
         run = answer["runs"][0]["id"]
-        for what in ("the overview over HTTP, first", "opened again"):
+        for label in ("the overview over HTTP, first", "opened again"):
             start = time.perf_counter()
             urllib.request.urlopen(f"{address}/api/v1/view/overview?{urlencode({'run': run})}", timeout=60).read()
-            seconds, again = time.perf_counter() - start, what == "opened again"
+            seconds, again = time.perf_counter() - start, label == "opened again"
             bar = "at most 50 ms" if again else ""
-            yield Row(what, f"{seconds * 1e3:.0f} ms", bar, not again or seconds <= 0.05)
+            yield Row(label, f"{seconds * 1e3:.0f} ms", bar, not again or seconds <= 0.05)
         yield from tiles(address, run)

@@ -155,9 +155,9 @@ def collectives(ranks: list[Rank], each: list[list[Bucket]], free: float) -> flo
     before has ended, and ends 700 us after the last rank's. Returns when the last one has ended.
     """
     for place in range(len(each[0])):
-        end = max(free, *(own[place].ready for own in each)) + 700
-        for rank, own in zip(ranks, each, strict=True):
-            all_reduce(rank, own[place].called, max(own[place].ready, free + 1), end)
+        end = max(free, *(rank_times[place].ready for rank_times in each)) + 700
+        for rank, rank_times in zip(ranks, each, strict=True):
+            all_reduce(rank, rank_times[place].called, max(rank_times[place].ready, free + 1), end)
         free = end
     return free
 

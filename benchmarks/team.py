@@ -102,8 +102,8 @@ class Browser:
 
     def changes(self, what: str) -> Any:
         """What changed of a list since this page asked for it."""
-        known = self.known.get(what)
-        answer = self("GET", what if known is None else f"{what}?since={known}")
+        response = self.known.get(what)
+        answer = self("GET", what if response is None else f"{what}?since={response}")
         self.known[what] = answer["revision"] if answer else None  # type: ignore[assignment]
         return answer
 
@@ -131,14 +131,14 @@ class Machine:
         self._connection.request("POST", f"/api/v1/agent/{path}", data, headers)
         response = self._connection.getresponse()
         text, took = response.read(), time.perf_counter() - start
-        what = path.partition("?")[0].rpartition("/")[2]
-        if what != "lease":
-            self._asked.took.setdefault(what, []).append(took)
+        route = path.partition("?")[0].rpartition("/")[2]
+        if route != "lease":
+            self._asked.took.setdefault(route, []).append(took)
         if response.status == 503 and response.getheader("Retry-After"):
             time.sleep(random.uniform(0.5, 1.5))  # as the agent does
             self._asked.took.setdefault("asked to retry", []).append(took)
         elif response.status >= 300:
-            self._asked.refused[f"{what} {response.status} {text[:80]!r}"] += 1
+            self._asked.refused[f"{route} {response.status} {text[:80]!r}"] += 1
         return json.loads(text) if text and response.status < 300 else None
 
     def work(self, over: threading.Event, ended: Callable[[], object], seconds: float = WORK_S) -> None:
@@ -222,8 +222,8 @@ def prepared(logdir: Path, database: str, jobs: int, rows: int) -> tuple[list[st
     ended(queue, people, jobs)
     shared(queue, people, rows)
     cookies = [accounts.sessions.create(person, "127.0.0.1", "bench") for person in people]
-    known = msgspec.convert(CAPABILITIES, Capabilities)
-    tokens = [queue.agents.register(f"machine-{i}", True, False, "", known)[1] for i in range(MACHINES)]
+    agent_capabilities = msgspec.convert(CAPABILITIES, Capabilities)
+    tokens = [queue.agents.register(f"machine-{i}", True, False, "", agent_capabilities)[1] for i in range(MACHINES)]
     remote.close()
     return cookies, tokens
 
@@ -247,14 +247,14 @@ def ended(queue: Any, people: list[str], count: int) -> None:
         task = connection.execute(select(tasks).where(tasks.c.job == first)).one()._asdict()
         del task["seq"]
         names = [(f"{i:012x}", people[i % len(people)]) for i in range(1, count)]
-        over = {"state": "succeeded", "progress": 1.0, "attempt": 1, "tries": 1, "agent": "gone", "started_ns": 1}
+        state = {"state": "succeeded", "progress": 1.0, "attempt": 1, "tries": 1, "agent": "gone", "started_ns": 1}
         made: list[dict[str, Any]] = []
         for i, (name, owner) in enumerate(names):
-            mine = {"id": name, "owner": owner, "key": name, "folder": f"net-{name}"}
-            made.append({**job, **mine, "revision": 2 + i, "submitted_ns": i})
+            row = {"id": name, "owner": owner, "key": name, "folder": f"net-{name}"}
+            made.append({**job, **row, "revision": 2 + i, "submitted_ns": i})
         connection.execute(jobs.insert(), made)
         made = [
-            {**task, **over, "id": f"{name}-0", "job": name, "owner": owner, "run": f"net-{name}/ort"}
+            {**task, **state, "id": f"{name}-0", "job": name, "owner": owner, "run": f"net-{name}/ort"}
             for name, owner in names
         ]
         connection.execute(tasks.insert(), made)
@@ -313,7 +313,7 @@ def pages(site: Team, over: threading.Event, asked: Asked) -> Callable[[], None]
 def crowded(site: Team, name: str, seconds: float = LOAD_S) -> Iterator[Row]:
     """Everybody's page asks while every machine works; then, while the machines go on, very many log in at once."""
     sys.setswitchinterval(SWITCH_S)
-    over, told, worked, done = threading.Event(), Asked(), Asked(), threading.Semaphore(0)
+    event, told, worked, done = threading.Event(), Asked(), Asked(), threading.Semaphore(0)
     machines = [Machine(site.url, token, worked) for token in site.tokens]
     sender = Browser(site.url, site.cookies[1], Asked())
     sent = [0]
@@ -325,27 +325,27 @@ def crowded(site: Team, name: str, seconds: float = LOAD_S) -> Iterator[Row]:
     def keep_busy() -> None:
         for _ in range(MACHINES):
             submit()
-        while not over.is_set():
+        while not event.is_set():
             if done.acquire(timeout=0.2):
                 submit()
 
-    waited = [together([keep_busy]), together([lambda m=m: m.work(over, done.release) for m in machines])]
+    waited = [together([keep_busy]), together([lambda m=m: m.work(event, done.release) for m in machines])]
     time.sleep(3)
-    waited.append(pages(site, over, told))
+    waited.append(pages(site, event, told))
     time.sleep(OPENING_S + EVERY_S)
-    for kept in (told, worked):
-        kept.took.clear()
+    for asked_times in (told, worked):
+        asked_times.took.clear()
     cpu, begun = site.cpu_s(), time.perf_counter()
     time.sleep(seconds)
     cpu = (site.cpu_s() - cpu) / (time.perf_counter() - begun)
-    what = f"{name}, {JOBS:,} jobs: {USERS} clients that poll every {EVERY_S:g} s while {MACHINES} machines work"
-    yield told.row(what, f"; CPU of the server {cpu:.2f} cores")
+    label = f"{name}, {JOBS:,} jobs: {USERS} clients that poll every {EVERY_S:g} s while {MACHINES} machines work"
+    yield told.row(label, f"; CPU of the server {cpu:.2f} cores")
     again = len(worked.took.pop("asked to retry", []))
     yield worked.row(f"{name}: requests of those machines ({again} asked to retry)")
     told.took.clear()
     stormed = storm(site)
     yield told.row(f"{name}: the same clients while {STORM} users log in simultaneously ({stormed})")
-    over.set()
+    event.set()
     [wait() for wait in waited]
     [machine.close() for machine in machines]
 
@@ -376,17 +376,17 @@ def storm(site: Team) -> str:
 def long_list(site: Team, name: str, count: int) -> Iterator[Row]:
     """The list of jobs: of an administrator, who sees all; of a member; and what a change of one brings."""
     time.sleep(PREPARED_S)
-    for who, cookie in (("an administrator", site.cookies[0]), ("a member", site.cookies[1])):
+    for role, cookie in (("an administrator", site.cookies[0]), ("a member", site.cookies[1])):
         asked = Asked()
         browser = Browser(site.url, cookie, asked)
-        for what in ("first", "again", "changes only"):
-            if what == "changes only":
-                assert browser("POST", "jobs", {**JOB, "key": who.replace(" ", "-")}), asked.refused
+        for label in ("first", "again", "changes only"):
+            if label == "changes only":
+                assert browser("POST", "jobs", {**JOB, "key": role.replace(" ", "-")}), asked.refused
             else:
                 browser.known.clear()
             asked.took.clear()
             answer = browser.changes("jobs")
-            yield listed(f"{name}: list of {count:,} jobs, of {who}, {what}", asked, len(answer["jobs"]), browser)
+            yield listed(f"{name}: list of {count:,} jobs, of {role}, {label}", asked, len(answer["jobs"]), browser)
 
 
 def listed(what: str, asked: Asked, rows: int, browser: Browser) -> Row:
@@ -407,16 +407,16 @@ def long_selector(site: Team, name: str) -> Iterator[Row]:
         if sum(span["state"] == "ready" for worker in workers for span in worker["spans"]) >= RUNS:
             break
         time.sleep(1)
-    for what in ("first", "again", "after another user submitted a job", "after another user shared a run"):
-        if what == "after another user submitted a job":
+    for label in ("first", "again", "after another user submitted a job", "after another user shared a run"):
+        if label == "after another user submitted a job":
             assert owner("POST", "jobs", {**JOB, "key": "while-one-looks"})
-        elif what == "after another user shared a run":
+        elif label == "after another user shared a run":
             assert owner("PUT", "runs/access", {"run": "experiment0/run0", "visibility": "public"})
         else:
             browser.known.clear()
         asked.took.clear()
         answer = browser.changes("runs/changes")
-        yield listed(f"{name}: {ROWS:,} runs in the database, selector {what}", asked, len(answer["runs"]), browser)
+        yield listed(f"{name}: {ROWS:,} runs in the database, selector {label}", asked, len(answer["runs"]), browser)
 
 
 def over_database(folder: Path, name: str, url: Callable[[], str]) -> Iterator[Row]:
@@ -434,11 +434,11 @@ def rows(folder: Path, names: tuple[str, ...] = ("SQLite", "PostgreSQL")) -> Ite
     """Lines of the report: what, figure, bar, met."""
     if "SQLite" in names:
         yield from over_database(folder, "SQLite", lambda: "")
-    found = programs()
-    if found is None:
+    tools = programs()
+    if tools is None:
         yield Row("PostgreSQL", "not measured: it is not installed")
     elif "PostgreSQL" in names:
-        with running(found) as server:
+        with running(tools) as server:
             yield from over_database(folder, "PostgreSQL", server.new)
 
 

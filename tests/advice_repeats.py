@@ -21,10 +21,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("model")
     parser.add_argument("--times", type=int, default=10)
-    own, more = sys.argv[1:], list[str]()
-    if "--" in own:
-        own, more = own[: own.index("--")], own[own.index("--") + 1 :]
-    args = parser.parse_args(own)
+    folders, more = sys.argv[1:], list[str]()
+    if "--" in folders:
+        folders, more = folders[: folders.index("--")], folders[folders.index("--") + 1 :]
+    args = parser.parse_args(folders)
     verdicts, ratios = defaultdict[str, list[str]](list), defaultdict[str, list[float]](list)
     for _ in range(args.times):
         with tempfile.TemporaryDirectory() as folder:

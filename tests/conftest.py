@@ -95,10 +95,10 @@ def rows(result: dict[str, Any], *columns: str) -> dict[str, list[Any]]:
 def until(true: Callable[[], Any], timeout_s: float = 30.0) -> Any:
     """What `true` gives, once it is something."""
     end = time.monotonic() + timeout_s
-    while not (found := true()):
+    while not (result := true()):
         assert time.monotonic() < end, f"it did not happen within {timeout_s} s"
         time.sleep(0.02)
-    return found
+    return result
 
 
 @pytest.fixture

@@ -237,17 +237,17 @@ def _is_text(data: bytes) -> bool:
 
 def seeds(folders: Sequence[Path], largest: int = LARGEST) -> list[Seed]:
     """Every profile, model and result below the folders."""
-    found: list[Seed] = []
+    seed_list: list[Seed] = []
     for path in sorted(p for folder in folders for p in folder.rglob("*") if p.is_file()):
         kind = _kind(path)
         if kind:
             size = len(_plain(path))
             if size <= largest:
-                beside = (
+                neighbors = (
                     tuple(p for p in path.parent.iterdir() if p.is_file() and p != path) if kind == "result" else ()
                 )
-                found.append(Seed(path, kind, size, Source(path).is_gzipped, beside))
-    return found
+                seed_list.append(Seed(path, kind, size, Source(path).is_gzipped, neighbors))
+    return seed_list
 
 
 def _kind(path: Path) -> str:
@@ -292,8 +292,8 @@ def _short(error: BaseException) -> str:
     frames = [f for f in traceback.extract_tb(error.__traceback__) if "visualprof" in f.filename] or [
         *traceback.extract_tb(error.__traceback__)
     ]
-    where = " < ".join(f"{Path(f.filename).name}:{f.lineno} {f.name}" for f in frames[:-4:-1])
-    return f"{type(error).__name__}: {str(error)[:150]} at {where}"
+    location = " < ".join(f"{Path(f.filename).name}:{f.lineno} {f.name}" for f in frames[:-4:-1])
+    return f"{type(error).__name__}: {str(error)[:150]} at {location}"
 
 
 class House:
@@ -366,10 +366,10 @@ class House:
                 yield f"evaluation/point?report={quote(report['id'])}&batch={batch}"
 
     def _of_span(self, span: str, run: str, out: Outcome) -> Iterator[str]:
-        for known in all_views():
-            yield f"view/{known.name}?{span}"
-            if known.charts:
-                yield f"charts/{known.name}?{span}"
+        for view in all_views():
+            yield f"view/{view.name}?{span}"
+            if view.charts:
+                yield f"charts/{view.name}?{span}"
         yield f"view/operator?{span}&format=csv"
         meta = self._json(f"timeline/meta?{span}")
         yield f"timeline/meta?{span}"
@@ -390,12 +390,12 @@ class House:
 def run_case(house: House, seed: Seed, data: bytes) -> Outcome:
     """The outcome in a process of its own, with what it took."""
     context = get_context("fork")
-    mine, theirs = context.Pipe()
+    parent_pipe, theirs = context.Pipe()
     child = context.Process(target=_child, args=(house, seed, data, theirs))
     child.start()
     theirs.close()
     try:
-        out: Outcome = mine.recv()
+        out: Outcome = parent_pipe.recv()
     except EOFError:
         out = Outcome(failure="killed")
     child.join()
@@ -527,14 +527,14 @@ def main() -> None:
     args = parser.parse_args()
     if args.keep:
         args.keep.mkdir(parents=True, exist_ok=True)
-    found = seeds(args.folders, args.largest)
+    seed_list = seeds(args.folders, args.largest)
     began = time.monotonic()
-    reports = run(found, args.count, args.workers, args.seed, args.keep)
+    reports = run(seed_list, args.count, args.workers, args.seed, args.keep)
     failures = [f for r in reports for f in r.failures]
     kinds = Counter(f[0].partition(":")[0] for f in failures)
     outcomes = sum((r.outcomes for r in reports), Counter[str]())
     print(
-        f"{sum(r.cases for r in reports):,} mutations of {len(found)} files in {time.monotonic() - began:,.0f} s,"
+        f"{sum(r.cases for r in reports):,} mutations of {len(seed_list)} files in {time.monotonic() - began:,.0f} s,"
         f" {sum(r.cpu_s for r in reports):,.0f} CPU s: {dict(outcomes)}; failures {dict(kinds)};"
         f" most CPU {max(r.worst_cpu for r in reports)}, most memory {max(r.worst_memory for r in reports)}"
     )

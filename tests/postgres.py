@@ -96,8 +96,8 @@ class Postgres:
 
 def programs() -> Path | None:
     """Those of an installed PostgreSQL; None without one that can be run here."""
-    found = shutil.which("initdb", path=os.pathsep.join((*_FOLDERS, os.environ["PATH"])))
-    return Path(found).resolve().parent if found and (os.geteuid() or shutil.which("setpriv")) else None
+    initdb = shutil.which("initdb", path=os.pathsep.join((*_FOLDERS, os.environ["PATH"])))
+    return Path(initdb).resolve().parent if initdb and (os.geteuid() or shutil.which("setpriv")) else None
 
 
 @contextmanager
@@ -118,10 +118,10 @@ def running(found: Path) -> Iterator[Postgres]:
 def postgres() -> Iterator[Postgres]:
     """Skipped clearly where there is none, or the driver is missing."""
     pytest.importorskip("psycopg", reason="needs psycopg")
-    found = programs()
-    if found is None:
+    binaries = programs()
+    if binaries is None:
         pytest.skip("needs PostgreSQL: apt-get install postgresql")
-    with running(found) as server:
+    with running(binaries) as server:
         yield server
 
 
@@ -134,11 +134,11 @@ def database_of_queues(request: pytest.FixtureRequest) -> Iterator[None]:
     from visualprof.remote.queue.service import JobService
 
     server: Postgres = request.getfixturevalue("postgres")
-    made, open_ones, before = JobService.__init__, list[JobService](), {"", *server.databases}
+    original_init, open_ones, before = JobService.__init__, list[JobService](), {"", *server.databases}
 
     def make(self: JobService, root: Any, data: Path | None = None, **settings: Any) -> None:
         settings["database"] = settings.get("database") or server.of(data or root.path / ".visualprof")
-        made(self, root, data, **settings)
+        original_init(self, root, data, **settings)
         open_ones.append(self)
 
     request.getfixturevalue("monkeypatch").setattr(JobService, "__init__", make)

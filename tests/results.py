@@ -24,14 +24,14 @@ def point(batch: int, samples: Sequence[int] | np.ndarray, offset: int = 0, **mo
     latencies = np.asarray(samples, np.int64)
     n, duration = len(latencies), int(latencies.sum())
     enough = {50: 11, 90: 64, 95: 130, 99: 662}
-    told = {f"p{p}_ns": nearest_rank(latencies, p) if n >= least else None for p, least in enough.items()}
+    values_by_name = {f"p{p}_ns": nearest_rank(latencies, p) if n >= least else None for p, least in enough.items()}
     return {
         "batch": batch, "n": n, "duration_ns": duration, "load_ns": 5_000_000, "first_ns": 2 * int(latencies[0]),
         "warmup_n": 10, "qps": n / duration * 1e9, "samples_per_s": batch * n / duration * 1e9,
         "whole_samples_per_s": batch * n / duration * 9e8, "mean_ns": int(latencies.mean()),
-        "min_ns": int(latencies.min()), "max_ns": int(latencies.max()), **told, "p999_ns": None,
+        "min_ns": int(latencies.min()), "max_ns": int(latencies.max()), **values_by_name, "p999_ns": None,
         "trusted": [p for p, least in enough.items() if n >= least], "iqr_ns": 10,
-        "window_p50_ns": [told["p50_ns"]] * 3, "stable": True, "involuntary_switches": 1, "pressure": 0.01,
+        "window_p50_ns": [values_by_name["p50_ns"]] * 3, "stable": True, "involuntary_switches": 1, "pressure": 0.01,
         "host_busy": False, "rss_bytes": 10**8, "gpu_memory_bytes": None, "energy_j_per_sample": None,
         "throttled": False, "start_ns": T0 + SECOND, "end_ns": T0 + 3 * SECOND, "latencies": [offset, n], **more,
     }  # fmt: skip

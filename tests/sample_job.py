@@ -44,11 +44,11 @@ def main(out: Path) -> None:
             job = measured(server.url, server.job_service.registration_token, Path(scratch) / "agent")
         if job["state"] != "succeeded":
             sys.exit(json.dumps(job["tasks"], indent=1))
-        (made,) = runs.glob(f"*-{job['id']}")
-        target = out / made.name.replace(job["id"], NAME)
+        (result_folder,) = runs.glob(f"*-{job['id']}")
+        target = out / result_folder.name.replace(job["id"], NAME)
         shutil.rmtree(target, ignore_errors=True)
         names = {job["id"]: NAME, scratch: "/home/sample", sys.prefix: "/home/sample/.venv", os.uname().nodename: NAME}
-        for folder in sorted(made.iterdir()):
+        for folder in sorted(result_folder.iterdir()):
             write_result(folder, target / folder.name, names)
         rows = "\n".join(["BEGIN;", *dump(data / "jobs.sqlite"), "COMMIT;", ""])
         (target / "jobs.sql").write_text(renamed(rows, names))

@@ -21,10 +21,14 @@ from tests.conftest import answer, trace_of
 def test_nccl_file_has_a_launch_an_arrow_and_a_correlation_for_each_kernel(tmp_path: Path) -> None:
     nccl_file.write(tmp_path / "nccl.json", 2400)
     events = json.loads((tmp_path / "nccl.json").read_text())["traceEvents"]
-    of = {cat: [e for e in events if e.get("cat") == cat] for cat in ("kernel", "cuda_runtime", "ac2g")}
-    assert [len(found) for found in of.values()] == [600, 600, 1200]
-    assert len({e["args"]["correlation"] for e in of["kernel"]}) == 600
-    assert {e["args"]["Group size"] for e in of["kernel"] if "Collective name" in e["args"]} == {2, 4, 8}
+    events_by_category = {cat: [e for e in events if e.get("cat") == cat] for cat in ("kernel", "cuda_runtime", "ac2g")}
+    assert [len(found) for found in events_by_category.values()] == [600, 600, 1200]
+    assert len({e["args"]["correlation"] for e in events_by_category["kernel"]}) == 600
+    assert {e["args"]["Group size"] for e in events_by_category["kernel"] if "Collective name" in e["args"]} == {
+        2,
+        4,
+        8,
+    }
     assert len(answer("overview", tmp_path / "nccl.json")["steps"]["name"]) == 20  # thirty kernels each
 
 
@@ -128,7 +132,7 @@ def test_peak_is_the_measured_process_s() -> None:
 )
 def test_superlinear_growth_is_detected(seconds: list[float], expected: float, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(growth, "_seconds", lambda work, best=1e9: min(best, work()))
-    worst, took = growth._worst([partial(float, each) for each in seconds])
+    worst, took = growth._worst([partial(float, second) for second in seconds])
     assert worst == pytest.approx(expected)
     assert took == seconds
 

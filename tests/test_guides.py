@@ -186,7 +186,7 @@ def test_a_backend_is_one_file(root: Path, tmp_path: Path, serve: Callable[..., 
     runs.mkdir()
     model.write_text(IDENTITY)
     dashboard = serve(runs, "--with-agent")
-    assert name in [known["name"] for known in dashboard.get("backends")["backends"]]
+    assert name in [backend["name"] for backend in dashboard.get("backends")["backends"]]
     until(lambda: any(r["backend"] == name for r in runtimes(dashboard)), 60)
     wish = ["--batch", "1,2", "--min-s", "0.05", "--profile-runs", "3", "--wait"]  # which fails where the job does
     python(root, "-m", "visualprof", "submit", str(model), "--server", dashboard.url, "--backend", name, *wish)

@@ -86,19 +86,19 @@ def test_a_build_leaves_the_sources_as_they_were(tmp_path: Path, monkeypatch: py
     monkeypatch.setenv("CC", "false")
     monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
     sources, out = tmp_path / "sources", tmp_path / "out"
-    made = shutil.ignore_patterns(".*", "node_modules", "__pycache__", "build", "dist", "*.egg-info", "_columns.*")
-    shutil.copytree(ROOT, sources, ignore=made)
+    ignored = shutil.ignore_patterns(".*", "node_modules", "__pycache__", "build", "dist", "*.egg-info", "_columns.*")
+    shutil.copytree(ROOT, sources, ignore=ignored)
     out.mkdir()
-    there = sorted(sources.rglob("*"))
+    files = sorted(sources.rglob("*"))
     for call in ("get_requires_for_build_wheel()", "prepare_metadata_for_build_wheel(out)", "build_wheel(out)",
                  "get_requires_for_build_sdist()", "build_sdist(out)"):  # fmt: skip
         program = f"import sys; sys.path.insert(0, '.'); out = sys.argv[1]; import build_backend; build_backend.{call}"
         subprocess.run([sys.executable, "-c", program, out], cwd=sources, check=True, capture_output=True)
-    assert sorted(sources.rglob("*")) == there
+    assert sorted(sources.rglob("*")) == files
     (sdist,) = out.glob("*.tar.gz")
     with tarfile.open(sdist) as packed:
         held = {name.partition("/")[2] for name in packed.getnames()}
-    assert {path.relative_to(sources).as_posix() for path in there if path.name != ".gitignore"} <= held
+    assert {path.relative_to(sources).as_posix() for path in files if path.name != ".gitignore"} <= held
     (wheel,) = out.glob("*.whl")
     assert {name.partition("/")[0] for name in zipfile.ZipFile(wheel).namelist()} == {
         "visualprof", "visualprof-0.1.0.dist-info",

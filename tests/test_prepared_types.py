@@ -51,8 +51,8 @@ def classes(kind: ast.AST) -> set[str]:
 
 
 def test_every_type_is_prepared_while_its_module_is_imported() -> None:
-    found = {path.name: calls for path in SOURCES if (calls := list(unprepared(path.read_text("utf-8"))))}
-    assert found == {}
+    values_by_name = {path.name: calls for path in SOURCES if (calls := list(unprepared(path.read_text("utf-8"))))}
+    assert values_by_name == {}
 
 
 @pytest.mark.parametrize(

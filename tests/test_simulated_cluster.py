@@ -28,8 +28,8 @@ def written(
     """The documents of all ranks, in order."""
     job, truth = make(topology, SMALL, faults, seed, noise)
     write(job, truth, folder)
-    found = [json.loads(path.read_bytes()) for path in folder.iterdir()]
-    return sorted(found, key=lambda document: document["distributedInfo"]["rank"])
+    documents = [json.loads(path.read_bytes()) for path in folder.iterdir()]
+    return sorted(documents, key=lambda document: document["distributedInfo"]["rank"])
 
 
 def kernels(document: dict[str, Any]) -> list[dict[str, Any]]:
@@ -38,11 +38,11 @@ def kernels(document: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def test_a_seed_makes_the_same_files_again(tmp_path: Path) -> None:
-    one, same, other = (
+    first, same, other = (
         written(tmp_path / name, Topology(2), seed=seed, noise=Noise()) for name, seed in (("a", 1), ("b", 1), ("c", 2))
     )
-    assert one == same
-    assert one != other
+    assert first == same
+    assert first != other
 
 
 def test_a_collective_ends_after_the_last_arrival_and_the_transfer(tmp_path: Path) -> None:
@@ -51,7 +51,7 @@ def test_a_collective_ends_after_the_last_arrival_and_the_transfer(tmp_path: Pat
         for event in kernels(document):
             if "Src Rank" not in event["args"] and "Dst Rank" not in event["args"]:
                 members[event["args"]["Process Group Name"], event["args"]["Seq"]].append(event)
-    told = {
+    values_by_name = {
         # Microseconds: hops and, over the slowest link, the part of 2 bytes times so many elements.
         "TENSOR_MODEL_PARALLEL_GROUP": 4 + (4 << 20) * 2 / 300e3,
         "default_pg": 12 * 4 + 2 * 15 / 16 * 2 / 40e3,
@@ -61,11 +61,11 @@ def test_a_collective_ends_after_the_last_arrival_and_the_transfer(tmp_path: Pat
     for group in members.values():
         name = group[0]["args"]["Process Group Description"]
         assert len(group) == group[0]["args"]["Group size"]
-        last = max(event["ts"] for event in group) + told[name]
+        last = max(event["ts"] for event in group) + values_by_name[name]
         ends = [event["ts"] + event["dur"] for event in group]
         assert all(-0.01 <= end - last <= 1.01 for end in ends), (name, last, ends)
         seen.add(name)
-    assert seen == {*told}
+    assert seen == {*values_by_name}
 
 
 def test_a_message_has_two_sides_that_end_together(tmp_path: Path) -> None:

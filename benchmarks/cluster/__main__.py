@@ -22,7 +22,7 @@ from benchmarks.cluster.topology import Topology
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path)
-    for name, default, what in (
+    for name, default, description in (
         ("ranks", 64, "processes, eight on a host"),
         ("tensor", 1, "ranks that share a layer"),
         ("pipeline", 1, "stages"),
@@ -33,7 +33,7 @@ def main() -> None:
         ("seed", 1, "of all noise"),
         ("workers", os.cpu_count() or 1, "processes that write"),
     ):
-        parser.add_argument(f"--{name}", type=int, default=default, help=f"{what} (default: {default})")
+        parser.add_argument(f"--{name}", type=int, default=default, help=f"{description} (default: {default})")
     parser.add_argument(
         "--fault", action="append", default=[], metavar="KIND:WHERE:AMOUNT[@SHARE]", help=faults.__doc__
     )

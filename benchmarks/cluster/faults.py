@@ -51,15 +51,15 @@ def parse(text: str, steps: int, seed: int) -> Fault:
 
     Raises: ValueError: it is none.
     """
-    found = re.fullmatch(r"(\w+):(\d+)(?:-(\d+))?:(\d+(?:\.\d+)?)(?:@(0?\.\d+|1))?", text)
-    if found is None or found[1] not in KINDS or (found[1] == "link") != (found[3] is not None):
+    match = re.fullmatch(r"(\w+):(\d+)(?:-(\d+))?:(\d+(?:\.\d+)?)(?:@(0?\.\d+|1))?", text)
+    if match is None or match[1] not in KINDS or (match[1] == "link") != (match[3] is not None):
         raise ValueError(f"{text!r} is no fault; they look like straggler:5:1.2, link:3-4:0.25, node:1:1.3@0.4")
-    kind, first, second, amount, share = found.groups()
+    kind, first, second, amount, share = match.groups()
     rng = np.random.default_rng((seed, sum(text.encode())))
     count = max(1, round(float(share or 1) * steps))
     chosen = sorted(rng.choice(steps, count, replace=False).tolist())
-    where = (int(first),) if second is None else (int(first), int(second))
-    return Fault(kind, where, float(amount), tuple(chosen), text)
+    hosts = (int(first),) if second is None else (int(first), int(second))
+    return Fault(kind, hosts, float(amount), tuple(chosen), text)
 
 
 @dataclass(frozen=True)
@@ -81,13 +81,13 @@ def effects(topology: Topology, faults: Sequence[Fault], step: int) -> Effects:
     """What the faults do in a step."""
     factor = {name: np.ones(topology.ranks) for name in ("device", "host", "work")}
     loading, bandwidth = np.zeros(topology.ranks), np.ones((topology.hosts, topology.hosts))
-    of = {"straggler": "device", "node": "device", "host": "host", "work": "work", "stage": "work"}
+    units = {"straggler": "device", "node": "device", "host": "host", "work": "work", "stage": "work"}
     for fault in faults:
         ranks: Ints = np.array(fault.ranks(topology), np.int64)
         if step not in fault.steps:
             continue
-        if fault.kind in of:
-            factor[of[fault.kind]][ranks] *= fault.amount
+        if fault.kind in units:
+            factor[units[fault.kind]][ranks] *= fault.amount
         elif fault.kind == "loader":
             loading[ranks] += fault.amount * 1e3
         else:

@@ -28,13 +28,13 @@ class Finding(NamedTuple):
             return self.cause != "link" and bool(self.ranks) and set(self.ranks) <= set(fault["ranks"])
         if self.cause not in ("link", ""):
             return False
-        own, injected = set(self.hosts), set(fault["hosts"])
-        return injected <= own if self.unit == "group" or fault["kind"] == "nic" else bool(own & injected)
+        hosts, injected = set(self.hosts), set(fault["hosts"])
+        return injected <= hosts if self.unit == "group" or fault["kind"] == "nic" else bool(hosts & injected)
 
     def exact(self, fault: dict[str, Any]) -> bool:
         """Does it name all of that, by its cause?"""
-        mine, whole = (self.hosts, fault["hosts"]) if fault["kind"] in LINKS else (self.ranks, fault["ranks"])
-        return self.fits(fault) and set(mine) == set(whole) and self.cause in CAUSES[fault["kind"]]
+        members, whole = (self.hosts, fault["hosts"]) if fault["kind"] in LINKS else (self.ranks, fault["ranks"])
+        return self.fits(fault) and set(members) == set(whole) and self.cause in CAUSES[fault["kind"]]
 
     def __str__(self) -> str:
         return f"{self.unit}: {f'hosts {self.hosts}' if self.cause == 'link' else f'ranks {self.ranks}'} {self.cause}"
@@ -43,6 +43,11 @@ class Finding(NamedTuple):
 def findings(answer: Any) -> list[Finding]:
     """The findings of the Distributed page."""
     return [
-        Finding(each.unit, tuple(each.ranks), tuple(int(re.sub(r"\D", "", host)) for host in each.hosts), each.cause)
-        for each in answer.stragglers
+        Finding(
+            straggler.unit,
+            tuple(straggler.ranks),
+            tuple(int(re.sub(r"\D", "", host)) for host in straggler.hosts),
+            straggler.cause,
+        )
+        for straggler in answer.stragglers
     ]

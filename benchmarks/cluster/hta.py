@@ -27,9 +27,9 @@ def stragglers(python: str, files: dict[int, Path], copies: Path, timeout_s: flo
     copies.mkdir()
     for path in files.values():
         (copies / path.name).write_bytes(path.read_bytes().replace(b"ncclDevKernel_", b"ncclKernel_"))
-    given = json.dumps({rank: str(copies / path.name) for rank, path in files.items()})
+    paths = json.dumps({rank: str(copies / path.name) for rank, path in files.items()})
     done = subprocess.run(
-        [python, "-c", PROGRAM], input=given, capture_output=True, text=True, timeout=timeout_s, check=False
+        [python, "-c", PROGRAM], input=paths, capture_output=True, text=True, timeout=timeout_s, check=False
     )
-    said = [line for line in done.stdout.splitlines() if line.startswith("NAMED ")]
-    return json.loads(said[-1].removeprefix("NAMED ")) if said else None
+    lines = [line for line in done.stdout.splitlines() if line.startswith("NAMED ")]
+    return json.loads(lines[-1].removeprefix("NAMED ")) if lines else None

@@ -77,8 +77,8 @@ class Program:
     def of_size(cls, topology: Topology, steps: int, events: int, microbatches: int = 0) -> Program:
         """With about so many events a rank."""
         micro = microbatches or 2 * topology.pipeline
-        one, two = (cls(topology, layers, micro).events() for layers in (1, 2))
-        return cls(topology, max(1, 1 + round((events / steps - one) / (two - one))), micro)
+        first, two = (cls(topology, layers, micro).events() for layers in (1, 2))
+        return cls(topology, max(1, 1 + round((events / steps - first) / (two - first))), micro)
 
     def events(self) -> int:
         """Of a step of the first stage, about."""

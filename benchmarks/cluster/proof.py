@@ -87,9 +87,9 @@ def _asked(files: list[Path]) -> list[Finding]:
 def score(truth: dict[str, Any], found: list[Finding]) -> Score:
     """How findings fit what was injected. What costs less than 1 % of a step need not be found."""
     worth = [fault for fault in truth["faults"] if fault["alone"] >= WORTH]
-    fits = [[each for each in found if each.fits(fault)] for fault in worth]
-    exact = [any(each.exact(fault) for each in found) for fault in worth]
-    right = sum(any(each.fits(fault) for fault in truth["faults"]) for each in found)
+    fits = [[finding for finding in found if finding.fits(fault)] for fault in worth]
+    exact = [any(finding.exact(fault) for finding in found) for fault in worth]
+    right = sum(any(finding.fits(fault) for fault in truth["faults"]) for finding in found)
     return Score(len(fits), sum(map(bool, fits)), sum(exact), len(found), right)
 
 
@@ -100,11 +100,11 @@ def table(done: Iterable[Tried]) -> Iterator[str]:
         kinds[each.case.kind].append(each)
     yield "| injected | clusters | costs | found | exactly | correct findings | HTA: found | correct findings |"
     yield "| --- | --- | --- | --- | --- | --- | --- | --- |"
-    every = [each for of_kind in kinds.values() for each in of_kind]
+    every = [result for of_kind in kinds.values() for result in of_kind]
     for kind, of_kind in [*kinds.items(), ("all", every)]:
-        ours = _sum(each.ours for each in of_kind)
-        theirs = _sum(each.theirs for each in of_kind if each.theirs)
-        costs = [sum(each.costs) for each in of_kind if each.costs]
+        ours = _sum(result.ours for result in of_kind)
+        theirs = _sum(result.theirs for result in of_kind if result.theirs)
+        costs = [sum(result.costs) for result in of_kind if result.costs]
         cost = f"{SHARE(statistics.median(costs))}" if costs else ""
         cells = [kind, str(len(of_kind)), cost, *_shares(ours)]
         cells += [cell for i, cell in enumerate(_shares(theirs)) if i != 1] if of_kind[0].theirs else ["", ""]
@@ -116,8 +116,8 @@ def _sum(scores: Iterable[Score]) -> Score:
 
 
 def _shares(of: Score) -> list[str]:
-    found = [f"{n} of {of.injected} ({SHARE(n / of.injected)})" if of.injected else "" for n in (of.found, of.exact)]
-    return [*found, f"{of.right} of {of.named} ({SHARE(of.right / of.named)})" if of.named else "none named"]
+    texts = [f"{n} of {of.injected} ({SHARE(n / of.injected)})" if of.injected else "" for n in (of.found, of.exact)]
+    return [*texts, f"{of.right} of {of.named} ({SHARE(of.right / of.named)})" if of.named else "none named"]
 
 
 def main() -> None:
@@ -131,13 +131,13 @@ def main() -> None:
     options = parser.parse_args()
     chosen = tuple(options.kinds) or ("",)
     small = options.small or bool(options.hta)
-    every = [each for each in cases(options.seeds, SMALL if small else TOPOLOGIES) if each.kind.startswith(chosen)]
+    every = [case for case in cases(options.seeds, SMALL if small else TOPOLOGIES) if case.kind.startswith(chosen)]
     with multiprocessing.get_context("spawn").Pool(options.workers) as pool:
         done = list[Tried]()
-        for each in pool.imap(partial(tried, python=options.hta), every):
-            done.append(each)
+        for result in pool.imap(partial(tried, python=options.hta), every):
+            done.append(result)
             if options.verbose:
-                print(_said(each), flush=True)
+                print(_said(result), flush=True)
     print("\n" + "\n".join(table(done)))
     if small and not options.hta:
         print("\nHTA was not asked: --hta names a Python that has HolisticTraceAnalysis 0.5.0")

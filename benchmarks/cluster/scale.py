@@ -30,34 +30,34 @@ def scale(folder: Path, ranks: int = 1024, events: int = 20_000, engine: str = "
     files = _made(folder / "job", ranks, events)
     yield Row(f"{ranks:,} ranks of about {events:,} events", f"{sum(p.stat().st_size for p in files) / 1e9:.2f} GB")
     sizes = sorted({size for size in SIZES if size < ranks} | {ranks})
-    each, taken = list[float](), Taken(0, 0, 0, "")
+    times, usage = list[float](), Taken(0, 0, 0, "")
     for count in sizes:
         run = _linked(folder / f"of{count}", files[:count])
-        taken = index(run, folder / f"cache{count}")
-        each.append(taken.cpu)
-        kept = sum(p.stat().st_size for p in (folder / f"cache{count}").rglob("*") if p.is_file())
+        usage = index(run, folder / f"cache{count}")
+        times.append(usage.cpu)
+        total = sum(p.stat().st_size for p in (folder / f"cache{count}").rglob("*") if p.is_file())
         megabytes = sum(path.stat().st_size for path in files[:count]) / 1e6
-        yield _index_row(f"index, {count:,} ranks, processes", taken, count, kept, megabytes)
+        yield _index_row(f"index, {count:,} ranks, processes", usage, count, total, megabytes)
         shown = view(run, folder / f"cache{count}")
         said = f"{len(shown.out) / 1e6:.1f} MB of JSON"
         figure = f"{shown.wall:.2f} s, {shown.cpu:.2f} s of CPU, {shown.peak / 1e6:.0f} MB; {said}"
         yield Row(f"Distributed page of {count:,} ranks, its process's start included", figure)
-    more = [(b - a) / (n - m) for (a, b), (m, n) in zip(pairwise(each), pairwise(sizes), strict=True)]
+    more = [(b - a) / (n - m) for (a, b), (m, n) in zip(pairwise(times), pairwise(sizes), strict=True)]
     growth = more[-1] / more[0]
     figure = f"{', '.join(f'{seconds * 1e3:.0f}' for seconds in more)} ms: {growth:.2f} x from the first to the last"
     yield Row(f"CPU of each further rank, from {sizes[0]} on", figure, f"at most {GROWS} x", growth <= GROWS)
     yield _added(folder, files[:BASE])
-    yield from _by_engine(folder, files, engine, taken)
+    yield from _by_engine(folder, files, engine, usage)
 
 
 def index(run: Path, cache: Path, engine: str = "processes") -> Taken:
     """Reads a run ahead into a cache."""
     command = [sys.executable, "-m", "visualprof", "index", str(run), "--engine", engine, "--format", "json"]
-    taken = watched(command, VISUALPROF_CACHE_DIR=str(cache), VISUALPROF_CACHE_MAX_BYTES=str(1 << 40))
-    answer = json.loads(taken.out)
+    usage = watched(command, VISUALPROF_CACHE_DIR=str(cache), VISUALPROF_CACHE_MAX_BYTES=str(1 << 40))
+    answer = json.loads(usage.out)
     if answer["failed"] or answer["not_kept"]:
-        raise RuntimeError(f"not all of {run} was read: {taken.out[:500]}")
-    return taken
+        raise RuntimeError(f"not all of {run} was read: {usage.out[:500]}")
+    return usage
 
 
 def view(run: Path, cache: Path) -> Taken:
@@ -86,29 +86,29 @@ def _added(folder: Path, files: list[Path]) -> Row:
     some, cache = len(files) - MORE, folder / "cache-added"
     run = _linked(folder / "added", files[:some])
     first = index(run, cache)
-    known = index(run, cache)
+    usage = index(run, cache)
     _linked(run, files[some:])
     more = index(run, cache)
-    wall, cpu = more.wall - known.wall, more.cpu - known.cpu
+    wall, cpu = more.wall - usage.wall, more.cpu - usage.cpu
     figure = (
         f"{wall:.2f} s, {cpu:.2f} s of CPU = {cpu / MORE * 1e3:.0f} ms a rank ({first.cpu / some * 1e3:.0f} of the"
-        f" others); looking for news {known.wall:.2f} s, {known.cpu:.2f} s of CPU"
+        f" others); looking for news {usage.wall:.2f} s, {usage.cpu:.2f} s of CPU"
     )
     return Row(f"{MORE} ranks more than {some:,}", figure)
 
 
 def _by_engine(folder: Path, files: list[Path], engine: str, plain: Taken) -> Iterator[Row]:
     """The same work on a cluster of this machine, its start apart: that is what one file takes longer there."""
-    one = _linked(folder / "one", files[:1])
-    alone = index(one, folder / "cache-one")
-    started = index(one, folder / "cache-one-engine", engine)
+    single = _linked(folder / "one", files[:1])
+    alone = index(single, folder / "cache-one")
+    started = index(single, folder / "cache-one-engine", engine)
     start_s, start_cpu = started.wall - alone.wall, started.cpu - alone.cpu
     yield Row(f"start of {engine}", f"{start_s:.1f} s, {start_cpu:.1f} s of CPU")
-    taken = index(folder / f"of{len(files)}", folder / "cache-engine", engine)
-    wall, cpu = (taken.wall - start_s) / plain.wall, (taken.cpu - start_cpu) / plain.cpu
-    figure = f"{taken.wall:.1f} s against {plain.wall:.1f} s: without the start {wall:.2f} x, {cpu:.2f} x the CPU"
+    usage = index(folder / f"of{len(files)}", folder / "cache-engine", engine)
+    wall, cpu = (usage.wall - start_s) / plain.wall, (usage.cpu - start_cpu) / plain.cpu
+    figure = f"{usage.wall:.1f} s against {plain.wall:.1f} s: without the start {wall:.2f} x, {cpu:.2f} x the CPU"
     yield Row(f"index, {len(files):,} ranks, {engine}", figure, f"at most {AT_MOST} x", wall <= AT_MOST)
-    yield Row(f"largest process of {engine}", f"{taken.peak / 1e6:.0f} MB", "below 1 GB", taken.peak < PEAK)
+    yield Row(f"largest process of {engine}", f"{usage.peak / 1e6:.0f} MB", "below 1 GB", usage.peak < PEAK)
 
 
 def _index_row(what: str, taken: Taken, ranks: int, kept: int, megabytes: float) -> Row:

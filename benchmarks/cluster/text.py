@@ -70,10 +70,10 @@ def profile(job: Job, rank: int, templates: list[str], times: Floats) -> Iterato
     words |= {"@NEXT": str(rank + per_stage), "@BEFORE": str(rank - per_stage)}
     shift = BASE_US + float(job.offset[topology.host(rank)])
     for step, text in enumerate(templates):
-        mine = job.values[step][stage][:, rank % per_stage] + shift * times
+        values = job.values[step][stage][:, rank % per_stage] + shift * times
         for word, value in words.items():
             text = text.replace(word, value)
-        yield (",\n" if step else "") + text % tuple(mine.tolist())
+        yield (",\n" if step else "") + text % tuple(values.tolist())
     yield TAIL
 
 
@@ -87,12 +87,12 @@ def clocks(job: Job, stage: int) -> Floats:
 
 
 def _devices(count: int) -> str:
-    one = (
+    first = (
         '{"id": %d, "name": "Simulated GPU (not measured)", "totalGlobalMem": 84942979072, "computeMajor": 9,'
         ' "computeMinor": 0, "maxThreadsPerBlock": 1024, "maxThreadsPerMultiprocessor": 2048, "regsPerBlock": 65536,'
         ' "warpSize": 32, "sharedMemPerBlock": 49152, "numSms": %d}'
     )
-    return ",\n    ".join(one % (i, MULTIPROCESSORS) for i in range(count))
+    return ",\n    ".join(first % (i, MULTIPROCESSORS) for i in range(count))
 
 
 def _info(topology: Topology, rank: int) -> dict[str, object]:
@@ -114,7 +114,7 @@ def _info(topology: Topology, rank: int) -> dict[str, object]:
 def _group(group: Group, rank: int) -> str:
     """What the arguments say of a group."""
     ranks, step = group.ranks, group.ranks[1] - group.ranks[0] if len(group.ranks) > 1 else 1
-    shown = ", ".join(str(each) for each in ranks[: SHOWN - 1 if len(ranks) > SHOWN else SHOWN])
+    shown = ", ".join(str(item) for item in ranks[: SHOWN - 1 if len(ranks) > SHOWN else SHOWN])
     if len(ranks) > SHOWN:
         shown += f", ..., {ranks[-1]}"
     return (
@@ -145,11 +145,11 @@ class _Step:
 
     def _host(self, cat: str, name: str, args: str = "", *, backward: bool = False) -> str:
         """An event of a host thread."""
-        known = f'"External id": {self._id()}, "Record function id": 0{args}' if cat != "cuda_runtime" else args
+        arguments = f'"External id": {self._id()}, "Record function id": 0{args}' if cat != "cuda_runtime" else args
         thread = "@BACK" if backward else "@PID"
         return (
             f'  {{\n    "ph": "X", "cat": "{cat}", "name": "{name}", "pid": @PID, "tid": {thread},\n'
-            f'    "ts": %.3f, "dur": %.3f,\n    "args": {{\n      {known}\n    }}\n  }}'
+            f'    "ts": %.3f, "dur": %.3f,\n    "args": {{\n      {arguments}\n    }}\n  }}'
         )
 
     def _called(self, name: str, *, backward: bool = False) -> str:
@@ -191,18 +191,18 @@ class _Step:
         members = self.sizes[op.group]
         sent, got = (op.elements // (members if op.name == kind else 1) for kind in (GATHER, SCATTER))
         group = f'@{op.group.upper()}, "Rank": {rank or f"@AT_{op.group.upper()}"}'
-        said = (
+        text = (
             f'"Collective name": "{op.name}", "In msg nelems": {sent}, "Out msg nelems": {got}, "dtype": "BFloat16",'
             f' "In split size": "[]", "Out split size": "[]", {group},'
             f' "Seq": {self.seq[op.group]}{peer}'
         )
         self.seq[op.group] += 1
         yield self._host("cpu_op", OPERATORS[op.name], backward=op.backward)
-        yield self._host("cpu_op", "record_param_comms", f", {said}", backward=op.backward)
+        yield self._host("cpu_op", "record_param_comms", f", {text}", backward=op.backward)
         yield self._called("cudaLaunchKernelExC", backward=op.backward)
         kernel = f"ncclDevKernel_{KERNELS.get(op.name, 'SendRecv')}(ncclDevKernelArgsStorage<4096ul>)"
         grid = '"registers per thread": 96, "shared memory": 82240, "grid": [24, 1, 1], "block": [544, 1, 1]'
-        yield self._device("kernel", kernel, op.stream, f'{grid}, "blocks per SM": 0.1818, {said}')
+        yield self._device("kernel", kernel, op.stream, f'{grid}, "blocks per SM": 0.1818, {text}')
 
     def _send(self, op: Op) -> Iterator[str]:
         return self._message(op, "Dst Rank")

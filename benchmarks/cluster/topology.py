@@ -81,19 +81,19 @@ class Topology:
     @cached_property
     def groups(self) -> tuple[Group, ...]:
         """All groups with more than one rank, numbered in the order in which a job makes them."""
-        found = [
+        members = [
             (kind, tuple(ranks))
             for kind in DESCRIPTIONS
             for ranks in self.members(kind).tolist()
             if len(ranks) > 1 or kind == "world"
         ]
-        return tuple(Group(kind, str(number), ranks) for number, (kind, ranks) in enumerate(found))
+        return tuple(Group(kind, str(number), ranks) for number, (kind, ranks) in enumerate(members))
 
     @cached_property
     def of_rank(self) -> dict[int, dict[str, Group]]:
         """The groups of each rank by kind."""
-        found: dict[int, dict[str, Group]] = {rank: {} for rank in range(self.ranks)}
+        groups: dict[int, dict[str, Group]] = {rank: {} for rank in range(self.ranks)}
         for group in self.groups:
             for rank in group.ranks:
-                found[rank][group.kind] = group
-        return found
+                groups[rank][group.kind] = group
+        return groups

@@ -96,8 +96,11 @@ class Provider:
         return 404, {}
 
     def tokens(self, form: dict[str, str], authorization: str) -> tuple[int, dict[str, Any]]:
-        told = base64.b64encode(f"{CLIENT}:{SECRET}".encode()).decode()
-        if authorization != f"Basic {told}" and (form.get("client_id"), form.get("client_secret")) != (CLIENT, SECRET):
+        message = base64.b64encode(f"{CLIENT}:{SECRET}".encode()).decode()
+        if authorization != f"Basic {message}" and (form.get("client_id"), form.get("client_secret")) != (
+            CLIENT,
+            SECRET,
+        ):
             return 401, {"error": "invalid_client"}
         asked = self.codes.pop(form["code"], None)
         challenge = base64.urlsafe_b64encode(hashlib.sha256(form["code_verifier"].encode()).digest()).rstrip(b"=")
@@ -118,7 +121,7 @@ class Provider:
 
 @contextmanager
 def provider() -> Generator[Provider]:
-    made = Provider()
+    issuer = Provider()
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_POST(self) -> None:
@@ -126,13 +129,13 @@ def provider() -> Generator[Provider]:
             self.say({name: values[0] for name, values in form.items()})
 
         def do_GET(self) -> None:
-            address = f"http://127.0.0.1:{made.port}{self.path}"
+            address = f"http://127.0.0.1:{issuer.port}{self.path}"
             if self.path.startswith("/realms/lab/auth?"):
-                back = made.visit(address)
-                self.lead(f"{made.codes[back['code']]['redirect_uri']}?{urlencode(back)}&session_state=x")
+                back = issuer.visit(address)
+                self.lead(f"{issuer.codes[back['code']]['redirect_uri']}?{urlencode(back)}&session_state=x")
             elif self.path.startswith("/realms/lab/end?"):
                 back = parse_qs(urlsplit(address).query)["post_logout_redirect_uri"][0]
-                made.left.append(made.leave(address, back))
+                issuer.left.append(issuer.leave(address, back))
                 self.lead(back)
             else:
                 self.say({})
@@ -143,11 +146,11 @@ def provider() -> Generator[Provider]:
             self.end_headers()
 
         def say(self, form: dict[str, str]) -> None:
-            status, told = made.answer(self.path, form, self.headers.get("Authorization", ""))
-            body = json.dumps(told).encode()
+            status, answer = issuer.answer(self.path, form, self.headers.get("Authorization", ""))
+            body = json.dumps(answer).encode()
             self.send_response(status)
             if 300 <= status < 400:
-                self.send_header("Location", f"{made.url}/keys")
+                self.send_header("Location", f"{issuer.url}/keys")
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)
@@ -155,7 +158,7 @@ def provider() -> Generator[Provider]:
         def log_message(self, format: str, *args: object) -> None: ...
 
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        made.port = server.server_port
+        issuer.port = server.server_port
         threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
-        yield made
+        yield issuer
         server.shutdown()

@@ -45,8 +45,8 @@ def machine(writable: Mapping[str, Path], readable: Mapping[str, Path]) -> list[
             before += ["--ro-bind-try", str(path), str(path)]
     before += ["--proc", "/proc", "--dev", "/dev", "--perms", "1777", "--tmpfs", "/tmp", "--ro-bind", _BASE, _BASE]
     for option, binds in (("--bind", writable), ("--ro-bind", readable)):
-        for there, here in binds.items():
-            before += [option, str(here), there]
+        for outside, here in binds.items():
+            before += [option, str(here), outside]
     before += ["--remount-ro", "/"]
     if os.geteuid():
         return before

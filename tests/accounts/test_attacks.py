@@ -95,8 +95,8 @@ def test_a_cached_answer_is_not_confirmed_without_permission(asked: Asked) -> No
     ):
         tag = ann.ask("GET", path).headers["ETag"]
         assert ann.ask("GET", path, headers={"If-None-Match": tag}).status_code == 304
-        for known in (tag, "*"):
-            assert bob.ask("GET", path, headers={"If-None-Match": known}).status_code == 404
+        for etag in (tag, "*"):
+            assert bob.ask("GET", path, headers={"If-None-Match": etag}).status_code == 404
 
 
 def test_an_unknown_address_takes_as_long_as_a_known_address(team: Team, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -77,11 +77,11 @@ def submit(server: Server, page: dict[str, str], key: str) -> str:
 
 def state(port: int, pages: dict[str, dict[str, str]]) -> Any:
     """What everybody sees."""
-    there = {name: runs_of(port, **page) for name, page in pages.items()}
+    runs_by_user = {name: runs_of(port, **page) for name, page in pages.items()}
     jobs = {name: ask(port, "GET", "jobs", **page)["jobs"] for name, page in pages.items()}
     models = {name: ask(port, "GET", "models", **page)["models"] for name, page in pages.items()}
     people = [(user["email"], user["role"]) for user in ask(port, "GET", "users", **pages["root"])["users"]]
-    return there, jobs, models, people, ask(port, "GET", "projects", **pages["root"])["projects"]
+    return runs_by_user, jobs, models, people, ask(port, "GET", "projects", **pages["root"])["projects"]
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
@@ -112,8 +112,8 @@ def test_a_restored_server_equals_the_backed_up_server(
         ask(server.port, "POST", f"projects/{project}/members", {"email": "bob@example.org"}, **pages["ann"])
         until(lambda: len(runs_of(server.port, **pages["root"])) == 2)
         share(server.port, pages["ann"], shared, project)
-        made = ask(server.port, "POST", "links", {"run": shared, "hours": 1}, **pages["ann"])["path"]
-        by_link = {"X_Visualprof_Token": re.findall(r"link=([^#]+)", made)[0]}
+        path = ask(server.port, "POST", "links", {"run": shared, "hours": 1}, **pages["ann"])["path"]
+        by_link = {"X_Visualprof_Token": re.findall(r"link=([^#]+)", path)[0]}
         before = state(server.port, pages)
         do("back up")
         submit(server, pages["ann"], "later")

@@ -23,8 +23,8 @@ KIM = "kim@example.org"
 
 @pytest.fixture
 def box() -> Generator[Mailbox]:
-    with mail_server() as made:
-        yield made
+    with mail_server() as mails:
+        yield mails
 
 
 class Server:
@@ -51,9 +51,9 @@ class Server:
         return self.box.got[-1]
 
     def code(self, count: int) -> str:
-        found = re.search(r"=(vp_c_\S+)&email=", self.got(count).get_content())
-        assert found
-        return found[1]
+        match = re.search(r"=(vp_c_\S+)&email=", self.got(count).get_content())
+        assert match
+        return match[1]
 
 
 Start = Callable[..., Server]
@@ -80,8 +80,8 @@ def test_an_address_is_confirmed_before_there_is_an_account(start: Start) -> Non
     other = server.ask("session/register", email="lee@example.org", password=PASSWORD, code=code)
     assert other.get_json()["error"] == "no account can be created with this address and code"
     assert server.accounts.users.list_all() == []
-    made = server.ask("session/register", email=KIM, password=PASSWORD, code=code)
-    assert (made.status_code, made.get_json()["person"]["role"]) == (200, "member")
+    answer = server.ask("session/register", email=KIM, password=PASSWORD, code=code)
+    assert (answer.status_code, answer.get_json()["person"]["role"]) == (200, "member")
     again = server.ask("session/register", email=KIM, password=PASSWORD, code=code)
     assert (again.status_code, again.get_json()["error"][:4]) == (400, "code")
 

@@ -42,20 +42,20 @@ def runs_of(browser: Browser, since: int | None = None) -> Any:
 @pytest.mark.both_databases
 def test_a_page_gets_only_changed_jobs_that_its_user_may_see(team: Team) -> None:
     ann, bob = team.browser("ann"), team.browser("bob")
-    mine, his = Page(ann), Page(bob)
-    assert (mine.poll(), his.poll()) == ((True, [team.job]), (True, []))
+    page, his = Page(ann), Page(bob)
+    assert (page.poll(), his.poll()) == ((True, [team.job]), (True, []))
     more = submitted(team, ann, "more")
-    assert (mine.poll(), his.poll()) == ((False, [more]), (False, []))
+    assert (page.poll(), his.poll()) == ((False, [more]), (False, []))
     ann.ask("POST", f"jobs/{team.job}/cancel")
-    assert (mine.poll(), his.poll()) == ((False, [team.job]), (False, []))
-    assert (mine.poll(), his.poll()) == ((False, []), (False, []))
+    assert (page.poll(), his.poll()) == ((False, [team.job]), (False, []))
+    assert (page.poll(), his.poll()) == ((False, []), (False, []))
     for visibility, seen in (("public", [team.job]), ("private", [])):
         answer = ann.ask("PUT", "runs/access", json={"run": team.run, "visibility": visibility})
         assert answer.status_code == 200, answer.get_json()
-        assert mine.poll() == (True, [more, team.job])
+        assert page.poll() == (True, [more, team.job])
         assert his.poll() == (True, seen)
     assert ann.ask("DELETE", f"jobs/{team.job}").status_code == 200
-    assert (mine.poll(), his.poll()) == ((True, [more]), (True, []))
+    assert (page.poll(), his.poll()) == ((True, [more]), (True, []))
 
 
 def test_a_submission_does_not_resend_all_runs(team: Team) -> None:
@@ -81,18 +81,18 @@ def test_the_first_look_at_a_new_jobs_run_does_not_show_it(team: Team) -> None:
 
 
 def test_a_server_sees_what_another_server_shared(team: Team) -> None:
-    here, there = (Sharing(team.accounts.database) for _ in range(2))
-    assert not here.visibility_filter(team.ids["bob"])(team.run)
+    first, second = (Sharing(team.accounts.database) for _ in range(2))
+    assert not first.visibility_filter(team.ids["bob"])(team.run)
     actor = Actor(Principal(team.ids["ann"], "ann@example.org", role="member"), "")
-    there.share(actor, team.run, "public", None)
-    assert here.visibility_filter(team.ids["bob"])(team.run)
+    second.share(actor, team.run, "public", None)
+    assert first.visibility_filter(team.ids["bob"])(team.run)
     project = team.accounts.projects.create(actor, "vision")
-    there.share(actor, team.run, "project", project)
-    assert not here.visibility_filter(team.ids["bob"])(team.run)
+    second.share(actor, team.run, "project", project)
+    assert not first.visibility_filter(team.ids["bob"])(team.run)
     team.accounts.projects.add_member(SHELL, project, "bob@example.org")
-    assert here.visibility_filter(team.ids["bob"])(team.run)
+    assert first.visibility_filter(team.ids["bob"])(team.run)
     team.accounts.projects.delete(SHELL, project)
-    assert not here.visibility_filter(team.ids["bob"])(team.run)
+    assert not first.visibility_filter(team.ids["bob"])(team.run)
 
 
 def test_a_storm_of_log_ins_is_refused_before_the_database_is_asked(team: Team) -> None:

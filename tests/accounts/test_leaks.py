@@ -64,9 +64,9 @@ def nothing(asked: Asked) -> Asked:
 def test_items_of_other_users_answer_like_missing_items(asked: Asked, nothing: Asked, name: str) -> None:
     browser = asked.team.browser(name)
     about = {route for route in TABLE if any(subject in _request(route) for subject in nothing.subjects)}
-    mine = [route for route in sorted(about) if TABLE[route][0] == VIEWER or name == "bob"]
-    assert len(mine) > 20
-    pairs = {route: [told(a.answer(browser, route), a.subjects) for a in (asked, nothing)] for route in mine}
+    routes = [route for route in sorted(about) if TABLE[route][0] == VIEWER or name == "bob"]
+    assert len(routes) > 20
+    pairs = {route: [told(a.answer(browser, route), a.subjects) for a in (asked, nothing)] for route in routes}
     assert {route: pair for route, pair in pairs.items() if pair[0] != pair[1]} == {}
 
 
@@ -80,8 +80,8 @@ def test_own_items_do_not_reveal_items_of_other_users(asked: Asked, nothing: Ask
     model = upload(bob, "bobs.onnx", other_model())["blob"]
     machine_of_bob, _ = machine(bob)
     request = bob.ask("POST", "jobs/draft", json={"model": model, "specs": [CPU]}).get_json()["request"]
-    own = bob.ask("POST", "jobs", json={**request, "key": "k"}).get_json()["job"]["id"]
-    run = f"{asked.team.remote.open().jobs.get(own).folder}/cpu"
+    job_id = bob.ask("POST", "jobs", json={**request, "key": "k"}).get_json()["job"]["id"]
+    run = f"{asked.team.remote.open().jobs.get(job_id).folder}/cpu"
     site.write(f"{run}/trace.json", kineto())
     weights = {"model": {**request["model"], "parts": [{"path": "w", "blob": "BLOB"}]}}
     fed = {"inputs": [{**request["inputs"][0], "fill": "file", "blob": "BLOB"}]}
@@ -97,7 +97,7 @@ def test_own_items_do_not_reveal_items_of_other_users(asked: Asked, nothing: Ask
         ("POST", "jobs/draft", {"model": model, "inputs": [{"name": "x", "fill": "file", "blob": "BLOB"}]}),
         ("POST", "jobs/draft", {"model": model, "specs": [{"backends": ["onnxruntime"], "agent": "<agent>"}]}),
         *(("POST", path, body) for body in jobs for path in ("jobs/check", "jobs")),
-        ("POST", f"jobs/{own}/retry?task=<task>", None),
+        ("POST", f"jobs/{job_id}/retry?task=<task>", None),
         ("PUT", "runs/access", {"run": run, "visibility": "project", "project": "<project>"}),
         ("POST", f"agents/{machine_of_bob}/grants", {"project": "<project>"}),
         ("DELETE", f"agents/{machine_of_bob}/grants/<holder>", None),
@@ -201,12 +201,12 @@ def test_the_same_content_of_two_is_two_files(team: Team) -> None:
 def test_arrays_of_a_job_have_their_owners_names(team: Team) -> None:
     bob, ann = team.browser("bob"), team.browser("ann")
     model = upload(bob, "net.onnx", MODEL_FILE.read_bytes())["blob"]
-    made = submit(bob, model, upload(bob, "bobs.npy", array())["blob"])
+    job = submit(bob, model, upload(bob, "bobs.npy", array())["blob"])
     upload(ann, "anns-secret.npy", array())
-    for path in ("jobs", f"jobs/{made['id']}", f"jobs/{made['id']}/files", f"jobs/{made['id']}/draft"):
+    for path in ("jobs", f"jobs/{job['id']}", f"jobs/{job['id']}/files", f"jobs/{job['id']}/draft"):
         assert "secret" not in bob.ask("GET", path).get_data(as_text=True), path
-    bob.ask("POST", f"jobs/{made['id']}/cancel")
-    assert bob.ask("GET", f"jobs/{made['id']}").get_json()["job"]["data"] == ["bobs.npy"]
+    bob.ask("POST", f"jobs/{job['id']}/cancel")
+    assert bob.ask("GET", f"jobs/{job['id']}").get_json()["job"]["data"] == ["bobs.npy"]
 
 
 def test_uploads_of_other_users_are_read_again(team: Team, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -243,8 +243,8 @@ def test_removing_a_job_neither_affects_nor_reveals_other_jobs(team: Team) -> No
         if others == "who has a job of it":
             submit(bob, team.blob, blob)
         ann.ask("POST", f"jobs/{job['id']}/cancel")
-        freed += [ann.ask(*asked, f"jobs/{job['id']}{what}").get_json()["size_bytes"]
-                  for asked, what in ((("GET",), "/space"), (("DELETE",), ""))]  # fmt: skip
+        freed += [ann.ask(*asked, f"jobs/{job['id']}{suffix}").get_json()["size_bytes"]
+                  for asked, suffix in ((("GET",), "/space"), (("DELETE",), ""))]  # fmt: skip
         used.append(ann.ask("GET", "account").get_json()["used"]["upload_bytes"])
         assert not folder.exists()
         assert (blobs / blob).exists() == (others != "nobody")
@@ -301,9 +301,9 @@ def test_no_count_reveals_the_work_of_other_users(team: Team) -> None:
 
 def test_the_name_of_a_hidden_project_is_not_reported_as_taken(team: Team) -> None:
     ann, bob, root = (team.browser(name) for name in ("ann", "bob", "root"))
-    made = [who.ask("POST", "projects", json={"name": "Vision"}) for who in (ann, bob)]
-    assert [answer.status_code for answer in made] == [201, 201]
-    assert [len(answer.get_json()["projects"]) for answer in made] == [1, 1]
+    responses = [browser.ask("POST", "projects", json={"name": "Vision"}) for browser in (ann, bob)]
+    assert [answer.status_code for answer in responses] == [201, 201]
+    assert [len(answer.get_json()["projects"]) for answer in responses] == [1, 1]
     assert ann.ask("POST", "projects", json={"name": "vision"}).status_code == 409, "her own"
     assert root.ask("POST", "projects", json={"name": "VISION"}).status_code == 409, "who sees both"
     his = bob.ask("POST", "projects", json={"name": "speech"}).get_json()["projects"][0]

@@ -114,9 +114,9 @@ def test_the_code_is_not_kept_and_everything_is_in_the_log(team: Team) -> None:
     root = team.browser("root")
     by_link = holder(team, root, "shared", 3)
     with team.remote.open().database.read() as connection:
-        (kept,) = connection.execute(select(links)).all()
-    assert kept.sha256 == hashlib.sha256(by_link.token.encode()).hexdigest()
-    assert by_link.token not in str(kept)
+        (link,) = connection.execute(select(links)).all()
+    assert link.sha256 == hashlib.sha256(by_link.token.encode()).hexdigest()
+    assert by_link.token not in str(link)
     assert by_link.ask("GET", "runs").status_code == 200
     (listed,) = root.ask("GET", "links?run=shared").get_json()["links"]
     assert listed["used_ns"]
@@ -142,9 +142,9 @@ def test_a_report_without_a_run(team: Team) -> None:
         for name in (folder, "measured/gpu"):
             team.site.write(f"{name}/{part}", (sample / part).read_bytes())
     root = team.browser("root")
-    made = root.ask("POST", "links", json={"run": folder}).get_json()["path"]
-    assert made.endswith("#/evaluation?reports=measured%2Fcpu")
-    by_link = Browser(team.site.app.test_client(), code_of(made))
+    path = root.ask("POST", "links", json={"run": folder}).get_json()["path"]
+    assert path.endswith("#/evaluation?reports=measured%2Fcpu")
+    by_link = Browser(team.site.app.test_client(), code_of(path))
     assert [report["id"] for report in by_link.ask("GET", "evaluation").get_json()["reports"]] == [folder]
     assert by_link.ask("GET", f"evaluation/overlay?reports={folder}").status_code == 200
     assert by_link.ask("GET", "evaluation/overlay?reports=measured/gpu").status_code == 404

@@ -100,9 +100,9 @@ def test_the_servers_own_agent_joins_without_a_code(team: Team) -> None:
     answer = register(root, team.remote.local_token, "local")
     assert answer.status_code == 200
     assert shown(team.browser("eve"))["local"]["public"] is True, "as the server started it"
-    known = {"agent": answer.get_json()["agent"], "token": answer.get_json()["token"]}
-    team.browser("root").ask("PATCH", f"agents/{known['agent']}", json={"public": False})
-    assert register(root, team.remote.local_token, "local", **known).status_code == 200
+    registration = {"agent": answer.get_json()["agent"], "token": answer.get_json()["token"]}
+    team.browser("root").ask("PATCH", f"agents/{registration['agent']}", json={"public": False})
+    assert register(root, team.remote.local_token, "local", **registration).status_code == 200
     assert shown(team.browser("eve")) == {}, "as an administrator decided"
 
 

@@ -70,14 +70,14 @@ def configured(folder: Path, server: int, port: int) -> Path:
     text = (ROOT / "docs" / "team" / "nginx.conf").read_text("utf-8")
     missing = re.search(r"# ssl_certificate .*", text)
     assert missing
-    own = f"ssl_certificate {folder}/cert.pem; ssl_certificate_key {folder}/key.pem;"
-    for there, here in (
+    directives = f"ssl_certificate {folder}/cert.pem; ssl_certificate_key {folder}/key.pem;"
+    for original, replacement in (
         ("listen 443 ssl", f"listen 127.0.0.1:{port} ssl"),
         ("server 127.0.0.1:8040", f"server 127.0.0.1:{server}"),
-        (missing[0], own),
+        (missing[0], directives),
     ):
-        assert text.count(there) == 1
-        text = text.replace(there, here)
+        assert text.count(original) == 1
+        text = text.replace(original, replacement)
     temporary = "".join(
         f"{kind}_temp_path {folder}/{kind};" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
     )

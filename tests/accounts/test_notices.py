@@ -47,7 +47,7 @@ def end(team: Team, state: str = "succeeded", at_ns: int | None = None) -> int:
 
 
 def told(browser: Browser) -> list[tuple[str, str]]:
-    return [(one["kind"], one["subject"]) for one in browser.ask("GET", "notices").get_json()["notices"]]
+    return [(notice["kind"], notice["subject"]) for notice in browser.ask("GET", "notices").get_json()["notices"]]
 
 
 def choose(browser: Browser, **wish: object) -> Any:
@@ -151,7 +151,7 @@ def test_reading(team: Team) -> None:
     newest = ann.ask("GET", "notices?limit=2").get_json()
     assert (newest["unread"], [one["subject"] for one in newest["notices"]]) == (3, ["j2", "j1"])
     older = ann.ask("GET", f"notices?before={newest['notices'][-1]['seq']}").get_json()
-    assert [one["subject"] for one in older["notices"]] == ["j0"]
+    assert [notice["subject"] for notice in older["notices"]] == ["j0"]
     after = ann.ask("POST", "notices/read", json={"upto": newest["notices"][1]["seq"]}).get_json()
     assert (after["unread"], [one["read"] for one in after["notices"]]) == (1, [False, True, True])
     assert eve.ask("GET", "notices").get_json()["unread"] == 3, "everybody reads their own"

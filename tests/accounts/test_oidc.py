@@ -63,8 +63,8 @@ class Site:
 
 @pytest.fixture
 def there() -> Generator[Provider]:
-    with provider() as made:
-        yield made
+    with provider() as issuer:
+        yield issuer
 
 
 @pytest.fixture
@@ -97,9 +97,9 @@ def test_a_user_logs_in_and_out(open_site: Site, there: Provider) -> None:
 def test_logging_out_also_ends_the_session_at_the_issuer(open_site: Site, there: Provider) -> None:
     browser = open_site.browser()
     open_site.log_in(browser)
-    kept = browser.client.get_cookie("__Host-visualprof-issued", "dash.example.org")
-    assert kept is not None
-    assert (kept.http_only, kept.secure) == (True, True)
+    cookie = browser.client.get_cookie("__Host-visualprof-issued", "dash.example.org")
+    assert cookie is not None
+    assert (cookie.http_only, cookie.secure) == (True, True)
     leave = browser.ask("DELETE", "session", base_url=BASE).get_json()["leave"]
     assert there.leave(leave, f"{BASE}/")["sub"] == "42"
     assert browser.client.get_cookie("__Host-visualprof-issued", "dash.example.org") is None
@@ -157,7 +157,7 @@ def test_the_issuer_ends_the_named_session(open_site: Site, there: Provider) -> 
 
 
 def test_the_issuer_ends_all_sessions_that_began_there(open_site: Site, there: Provider) -> None:
-    first, second, here = (open_site.browser() for _ in range(3))
+    first, second, third = (open_site.browser() for _ in range(3))
     open_site.log_in(first)
     there.lies = {"sid": "x"}
     open_site.log_in(second)
@@ -166,11 +166,11 @@ def test_the_issuer_ends_all_sessions_that_began_there(open_site: Site, there: P
     open_site.log_in(first)
     again = open_site.log_in(second)
     assert again.status_code == 200
-    mine = {"email": KIM, "password": PASSWORD}
-    here.token = here.ask("POST", "session", json=mine, base_url=BASE).get_json().get("token", "")
+    login = {"email": KIM, "password": PASSWORD}
+    third.token = third.ask("POST", "session", json=login, base_url=BASE).get_json().get("token", "")
     form = there.log_out()
     assert told(open_site, form) == (204, "")
-    assert [inside(browser) for browser in (first, second, here)] == [False, False, bool(here.token)]
+    assert [inside(browser) for browser in (first, second, third)] == [False, False, bool(third.token)]
     open_site.log_in(first)
     assert told(open_site, form) == (400, "logout_token: it was used before")
     assert inside(first), "what was sent once ends nothing that began later"
@@ -246,27 +246,27 @@ def test_the_issuer_is_not_contacted_before_the_first_log_in(open_site: Site, th
 
 def test_another_browser_or_state_is_refused(open_site: Site) -> None:
     assert "not begun in this browser" in open_site.refusal(state="0" * 64)
-    mine = open_site.browser()
-    back = open_site.there.visit(open_site.begun(mine))
+    own_browser = open_site.browser()
+    back = open_site.there.visit(open_site.begun(own_browser))
     for other in (open_site.browser(), open_site.browser()):
         assert other.ask("POST", "session/issued", json=back, base_url=BASE).status_code == 401
         open_site.begun(other)  # with a cookie of another log-in
         assert other.ask("POST", "session/issued", json=back, base_url=BASE).status_code == 401
     foreign = {"Origin": "https://evil.example"}
-    assert mine.ask("POST", "session/issued", json=back, base_url=BASE, headers=foreign).status_code == 403
-    assert mine.ask("POST", "session/issued", json=back, base_url=BASE).status_code == 200
+    assert own_browser.ask("POST", "session/issued", json=back, base_url=BASE, headers=foreign).status_code == 403
+    assert own_browser.ask("POST", "session/issued", json=back, base_url=BASE).status_code == 200
 
 
 def test_a_code_works_once_and_with_its_verifier(open_site: Site) -> None:
     browser = open_site.browser()
     back = open_site.there.visit(open_site.begun(browser))
-    kept = browser.client.get_cookie("__Host-visualprof-log-in", "dash.example.org")
-    assert kept is not None
+    cookie = browser.client.get_cookie("__Host-visualprof-log-in", "dash.example.org")
+    assert cookie is not None
     assert browser.ask("POST", "session/issued", json=back, base_url=BASE).status_code == 200
     browser.client.delete_cookie("__Host-visualprof", domain="dash.example.org")
     again = browser.ask("POST", "session/issued", json=back, base_url=BASE)
     assert "not begun in this browser" in again.get_json()["error"], "the cookie is gone"
-    browser.client.set_cookie(kept.key, kept.value, domain="dash.example.org", secure=True)
+    browser.client.set_cookie(cookie.key, cookie.value, domain="dash.example.org", secure=True)
     again = browser.ask("POST", "session/issued", json=back, base_url=BASE)
     assert (again.status_code, again.get_json()["error"]) == (401, "the issuer refused: invalid_grant")
     other = open_site.there.visit(open_site.begun(open_site.browser()))
@@ -314,9 +314,9 @@ def test_an_unsigned_token_proves_nothing(open_site: Site, there: Provider, monk
     signed = Provider.tokens
 
     def unsigned(self: Provider, form: dict[str, str], authorization: str) -> tuple[int, dict[str, Any]]:
-        status, told = signed(self, form, authorization)
-        payload = told["id_token"].split(".")[1]
-        return status, {**told, "id_token": f"eyJhbGciOiJub25lIn0.{payload}."}  # {"alg":"none"}
+        status, answer = signed(self, form, authorization)
+        payload = answer["id_token"].split(".")[1]
+        return status, {**answer, "id_token": f"eyJhbGciOiJub25lIn0.{payload}."}  # {"alg":"none"}
 
     monkeypatch.setattr(Provider, "tokens", unsigned)
     assert "proves nothing" in open_site.refusal()
@@ -365,8 +365,8 @@ def test_with_an_issuer_nobody_registers_with_a_password(open_site: Site) -> Non
     """They could take the address of somebody who will log in later."""
     code = open_site.accounts.users.invite(SHELL, "", "member")
     for more in ({}, {"code": code}):
-        said = {"email": KIM, "password": PASSWORD, **more}
-        assert open_site.browser().ask("POST", "session/register", json=said, base_url=BASE).status_code == 403
+        login = {"email": KIM, "password": PASSWORD, **more}
+        assert open_site.browser().ask("POST", "session/register", json=login, base_url=BASE).status_code == 403
 
 
 def test_an_account_of_before_becomes_that_of_the_address(open_site: Site) -> None:
@@ -381,8 +381,8 @@ def test_an_account_of_before_becomes_that_of_the_address(open_site: Site) -> No
     assert open_site.log_in().status_code == 200
     assert browser.ask("GET", "runs", base_url=BASE).status_code == 200, "a second log-in ends no session"
     open_site.accounts.users.set_password(SHELL, user.id, PASSWORD)
-    said = {"email": KIM, "password": PASSWORD}
-    assert open_site.browser().ask("POST", "session", json=said, base_url=BASE).status_code == 200
+    login = {"email": KIM, "password": PASSWORD}
+    assert open_site.browser().ask("POST", "session", json=login, base_url=BASE).status_code == 200
 
 
 def test_a_reassigned_address_does_not_open_the_old_account(open_site: Site, there: Provider) -> None:

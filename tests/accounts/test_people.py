@@ -124,26 +124,28 @@ def test_sessions_expire(team: Team, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_user_ends_another_own_session(team: Team) -> None:
-    here, there = team.browser("ann"), team.browser("ann")
-    listed = here.ask("GET", "account").get_json()["sessions"]
+    this_browser, other_browser = team.browser("ann"), team.browser("ann")
+    listed = this_browser.ask("GET", "account").get_json()["sessions"]
     assert [session["current"] for session in listed].count(True) == 1
     for session in listed:
         if not session["current"]:
-            here.ask("DELETE", f"account/sessions/{session['id']}")
-    assert there.ask("GET", "account").status_code == 401
-    assert here.ask("GET", "account").status_code == 200
+            this_browser.ask("DELETE", f"account/sessions/{session['id']}")
+    assert other_browser.ask("GET", "account").status_code == 401
+    assert this_browser.ask("GET", "account").status_code == 200
 
 
 def test_a_new_password_ends_sessions_and_tokens(team: Team) -> None:
-    here, there = team.browser("ann"), team.browser("ann")
-    token = here.ask("POST", "account/tokens", json={"name": "ci"}).get_json()["new_token"]
-    wrong = here.ask("POST", "account/password", json={"old": "no", "new": NEW})
+    this_browser, other_browser = team.browser("ann"), team.browser("ann")
+    token = this_browser.ask("POST", "account/tokens", json={"name": "ci"}).get_json()["new_token"]
+    wrong = this_browser.ask("POST", "account/password", json={"old": "no", "new": NEW})
     assert (wrong.status_code, wrong.get_json()["error"]) == (401, "the old password is wrong")
-    assert here.ask("POST", "account/password", json={"old": PASSWORD, "new": "short"}).status_code == 400
-    assert here.ask("POST", "account/password", json={"old": PASSWORD, "new": NEW}).status_code == 200
-    assert there.ask("GET", "account").status_code == 401
+    assert this_browser.ask("POST", "account/password", json={"old": PASSWORD, "new": "short"}).status_code == 400
+    assert this_browser.ask("POST", "account/password", json={"old": PASSWORD, "new": NEW}).status_code == 200
+    assert other_browser.ask("GET", "account").status_code == 401
     assert (
-        Browser(there.client.application.test_client()).ask("GET", "runs", headers={TOKEN_HEADER: token}).status_code
+        Browser(other_browser.client.application.test_client())
+        .ask("GET", "runs", headers={TOKEN_HEADER: token})
+        .status_code
         == 401
     )
     assert team.browser().log_in("ann@example.org").status_code == 401
@@ -152,8 +154,8 @@ def test_a_new_password_ends_sessions_and_tokens(team: Team) -> None:
 
 def test_a_token_allows_only_its_scope(team: Team) -> None:
     root = team.browser("root")
-    made = root.ask("POST", "account/tokens", json={"name": "reads", "role": "viewer", "days": 1}).get_json()
-    token = made["new_token"]
+    answer = root.ask("POST", "account/tokens", json={"name": "reads", "role": "viewer", "days": 1}).get_json()
+    token = answer["new_token"]
     assert token.startswith("vp_u_")
     shell = team.browser()
     for headers in ({TOKEN_HEADER: token}, {"Authorization": f"Bearer {token}"}):
@@ -192,10 +194,10 @@ TOKENS: list[tuple[dict[str, Any], str]] = [
 
 def test_impossible_tokens(team: Team) -> None:
     ann = team.browser("ann")
-    for body, said in TOKENS:
+    for body, message in TOKENS:
         answer = ann.ask("POST", "account/tokens", json=body)
         assert answer.status_code == 400, body
-        assert said in answer.get_json()["error"]
+        assert message in answer.get_json()["error"]
 
 
 def test_a_user_registers_with_an_invitation(team: Team) -> None:
@@ -205,8 +207,8 @@ def test_a_user_registers_with_an_invitation(team: Team) -> None:
     code = root.ask("POST", "invitations", json={"email": "kim@example.org", "role": "viewer"}).get_json()["code"]
     wrong = new.ask("POST", "session/register", json={**body, "email": "lee@example.org", "code": code})
     assert wrong.status_code == 400
-    made = new.ask("POST", "session/register", json={**body, "code": code})
-    assert made.get_json()["person"]["role"] == "viewer"
+    answer = new.ask("POST", "session/register", json={**body, "code": code})
+    assert answer.get_json()["person"]["role"] == "viewer"
     assert new.ask("GET", "account").status_code == 200
     again = {**body, "email": "b@example.org", "code": code}
     assert team.browser().ask("POST", "session/register", json=again).status_code == 400
@@ -230,10 +232,10 @@ def test_registering_never_makes_an_administrator(team: Team) -> None:
     body = {"email": "kim@example.org", "password": NEW, "role": "admin"}
     answer = team.browser().ask("POST", "session/register", json=body)
     assert answer.status_code == 400
-    made = team.accounts.users.register(SHELL, "kim@example.org", "", NEW, "open")
-    assert made.role == "member"
-    taken = team.browser("root").ask("POST", "users", json={"email": "KIM@example.org", "password": NEW})
-    assert taken.status_code == 409
+    registration = team.accounts.users.register(SHELL, "kim@example.org", "", NEW, "open")
+    assert registration.role == "member"
+    response = team.browser("root").ask("POST", "users", json={"email": "KIM@example.org", "password": NEW})
+    assert response.status_code == 409
 
 
 def test_a_forgotten_password(team: Team) -> None:
@@ -269,9 +271,9 @@ def test_the_audit_log_records_who_did_what(team: Team) -> None:
     root = team.browser("root")
     deeds = root.ask("GET", "audit").get_json()["deeds"]
     assert [deed["seq"] for deed in deeds] == sorted((deed["seq"] for deed in deeds), reverse=True)
-    told = [(deed["action"], deed["email"]) for deed in deeds]
-    assert ("log-in refused", "ann@example.org") in told
-    assert ("invite person", "root@example.org") in told
+    audit = [(deed["action"], deed["email"]) for deed in deeds]
+    assert ("log-in refused", "ann@example.org") in audit
+    assert ("invite person", "root@example.org") in audit
     assert all(deed["address"] for deed in deeds)
     older = root.ask("GET", f"audit?before={deeds[-1]['seq']}&limit=1").get_json()["deeds"]
     assert older == []

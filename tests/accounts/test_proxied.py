@@ -106,12 +106,12 @@ def test_changes_need_the_token_of_the_page(ann: Proxied) -> None:
 
 def test_behind_a_proxy_there_are_no_passwords(ann: Proxied) -> None:
     ann.accounts.users.create(SHELL, "old@example.org", "", "admin", PASSWORD)
-    said = {"email": "old@example.org", "password": PASSWORD}
+    login = {"email": "old@example.org", "password": PASSWORD}
     for user in ("", "ann@example.org"):
         token = ann.ask("GET", "session", user).get_json()["token"]
         for method, path, body in (
-            ("POST", "session", said),
-            ("POST", "session/register", said),
+            ("POST", "session", login),
+            ("POST", "session/register", login),
             ("POST", "session/password", {"code": "vp_c_x", "password": PASSWORD}),
             ("POST", "account/password", {"old": PASSWORD, "new": PASSWORD}),
         ):
@@ -129,9 +129,9 @@ def test_a_cookie_of_before_means_nothing(ann: Proxied) -> None:
 def test_commands_have_tokens_from_anywhere(ann: Proxied) -> None:
     user = "ann@example.org"
     page = ann.ask("GET", "session", user).get_json()["token"]
-    made = ann.ask("POST", "account/tokens", user, token=page, json={"name": "ci"}).get_json()["new_token"]
-    assert ann.ask("GET", "runs", peer=STRANGER, token=made).status_code == 200
-    assert ann.person("root@example.org", peer=STRANGER, token=made)["email"] == user
+    new_token = ann.ask("POST", "account/tokens", user, token=page, json={"name": "ci"}).get_json()["new_token"]
+    assert ann.ask("GET", "runs", peer=STRANGER, token=new_token).status_code == 200
+    assert ann.person("root@example.org", peer=STRANGER, token=new_token)["email"] == user
 
 
 @pytest.mark.parametrize(("registration", "role"), [("open", "member"), ("invitation", None), ("off", None)])
@@ -197,12 +197,12 @@ def test_a_real_server_takes_user_and_address_from_the_proxy(tmp_path: Path) -> 
     named = {"proxies": ("127.0.0.1/32",), "user_header": "X-Remote-User"}
     with Server([tmp_path], 0, Settings(accounts=True, registration="open", **named)) as server:  # type: ignore[arg-type]
         server.start()
-        for name, said in (("X-Remote-User", "ann"), ("X_Remote_User", "bob")):
-            headers = {name: said, "X-Forwarded-For": STRANGER}
+        for name, user_name in (("X-Remote-User", "ann"), ("X_Remote_User", "bob")):
+            headers = {name: user_name, "X-Forwarded-For": STRANGER}
             urllib.request.urlopen(urllib.request.Request(f"{server.url}api/v1/session", headers=headers)).close()
         accounts = Accounts(server.job_service.open().database)
-        told = [(deed.email, deed.action, deed.address) for deed in accounts.audit_events(None, 9)]
-    assert told == [("ann", "log in", STRANGER), ("ann", "make account", STRANGER)]
+        audit = [(deed.email, deed.action, deed.address) for deed in accounts.audit_events(None, 9)]
+    assert audit == [("ann", "log in", STRANGER), ("ann", "make account", STRANGER)]
 
 
 @pytest.mark.parametrize("options", [[], ["--accounts"], ["--trust-proxy", "10.0.0.0/8"]])

@@ -43,8 +43,8 @@ def read(*lines: dict[str, Any]) -> tuple[Point, ...]:
 
 
 def test_a_point_that_takes_significantly_longer() -> None:
-    found = find_regressions(read(point(8, FAST)), read(point(8, SLOW)))
-    assert found == [(8, pytest.approx(100 / 88 - 1))]
+    regressions = find_regressions(read(point(8, FAST)), read(point(8, SLOW)))
+    assert regressions == [(8, pytest.approx(100 / 88 - 1))]
     assert find_regressions(read(point(8, SLOW)), read(point(8, FAST))) == [], "faster is no regression"
 
 
@@ -105,8 +105,8 @@ class History:
         spec = {"id": f"s{at_ns}"[-40:], "backend": "onnxruntime", **changed.pop("spec", {})}
         if who != "ann":
             browser.ask("POST", "uploads?name=ann.onnx", data=MODEL_FILE.read_bytes())
-        said = {**request, "key": f"{who}-{at_ns}", "specs": [spec], **changed}
-        answer = browser.ask("POST", "jobs", json=said)
+        job_request = {**request, "key": f"{who}-{at_ns}", "specs": [spec], **changed}
+        answer = browser.ask("POST", "jobs", json=job_request)
         assert answer.status_code == 201, answer.get_json()
         job = answer.get_json()["job"]
         task = job["tasks"][0]["id"]
@@ -180,8 +180,8 @@ def test_a_project_measures_together(history: History) -> None:
     projects = history.team.browser("ann").ask("POST", "projects", json={"name": "vision"}).get_json()["projects"]
     project = projects[0]["id"]
     with accounts.database.write() as connection:
-        mine = runs.c.folder == then.rpartition("/")[0]
-        assert connection.execute(update(runs).where(mine).values(visibility="project", project=project)).rowcount
+        is_old_run = runs.c.folder == then.rpartition("/")[0]
+        assert connection.execute(update(runs).where(is_old_run).values(visibility="project", project=project)).rowcount
     history.job("ann", now, point(8, SLOW))
     assert [notice["slower"]["reports"][0] for notice in history.told()] == [then]
     assert history.told("bob") == []

@@ -16,10 +16,10 @@ def names(browser: Browser) -> list[str]:
 
 
 def registered(team: Team, name: str = "net") -> str:
-    made = team.browser("ann").ask("POST", "registry", json={"name": name, "job": team.job})
-    assert made.status_code == 201, made.get_json()
-    assert made.get_json()["version"]["source"] == {"kind": "job", "path": "", "job": team.job, "candidate": ""}
-    return made.get_json()["model"]["id"]
+    answer = team.browser("ann").ask("POST", "registry", json={"name": name, "job": team.job})
+    assert answer.status_code == 201, answer.get_json()
+    assert answer.get_json()["version"]["source"] == {"kind": "job", "path": "", "job": team.job, "candidate": ""}
+    return answer.get_json()["model"]["id"]
 
 
 def test_a_shared_model_is_measured_without_a_new_upload(team: Team) -> None:

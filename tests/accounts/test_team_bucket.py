@@ -44,20 +44,20 @@ SHA256 = hashlib.sha256(MODEL).hexdigest()
 @pytest.fixture
 def site(swift: Swift, make_site: MakeSite) -> Iterator[tuple[Site, JobService]]:
     """People with accounts, and a bucket."""
-    made = make_site()
-    remote = open_job_service(made.logdir.roots[0], store=parse_bucket_url(swift.new()))
-    made.app = create_app(made.logdir, Settings(accounts=True, store=remote._location), remote, made.reader)
+    new_site = make_site()
+    remote = open_job_service(new_site.logdir.roots[0], store=parse_bucket_url(swift.new()))
+    new_site.app = create_app(new_site.logdir, Settings(accounts=True, store=remote._location), remote, new_site.reader)
     accounts = Accounts(remote.open().database)
     for name, role in (("ann", "member"), ("bob", "member"), ("root", "admin")):
         accounts.users.create(SHELL, f"{name}@example.org", name, role, PASSWORD)  # type: ignore[arg-type]
-    yield made, remote
+    yield new_site, remote
     remote.close()
 
 
 def browser(site: Site, name: str) -> Browser:
-    made = Browser(site.app.test_client())
-    assert made.log_in(f"{name}@example.org").status_code == 200
-    return made
+    browser_client = Browser(site.app.test_client())
+    assert browser_client.log_in(f"{name}@example.org").status_code == 200
+    return browser_client
 
 
 def announced(who: Browser, data: bytes = MODEL, blob: str = "", **more: Any) -> Any:
@@ -195,7 +195,7 @@ def test_an_interrupted_upload_command_resumes(
     monkeypatch.setattr("visualprof.cli._server.TRIES", 0)
     weights = tmp_path / "weights.bin"
     weights.write_bytes(os.urandom(11 << 20))
-    told: list[int] = []
+    sizes: list[int] = []
 
     def progress(sent: int, _: int) -> None:
         if sent > 6 << 20 and "proxy" in swift.running:
@@ -204,10 +204,10 @@ def test_an_interrupted_upload_command_resumes(
     with pytest.raises(Unreachable, match="the store at 127"):
         Commands(server.url).upload(weights, progress, part="true")
     swift.start()
-    answer = Commands(server.url).upload(weights, lambda sent, _: told.append(sent), part="true")
+    answer = Commands(server.url).upload(weights, lambda sent, _: sizes.append(sent), part="true")
     assert (answer["size_bytes"], answer["kind"]) == (11 << 20, "part")
-    assert told[0] > 5 << 20, "the first part is there"
-    assert told[-1] == 11 << 20
+    assert sizes[0] > 5 << 20, "the first part is there"
+    assert sizes[-1] == 11 << 20
 
 
 def leased(server: Server) -> tuple[Client, Lease]:

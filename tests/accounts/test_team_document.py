@@ -36,10 +36,10 @@ YOU, HOST = "you@example.org", "dash.example.org"
 
 def commands() -> list[str]:
     """Those at the top of the document, each a line."""
-    found = BLOCK.search((ROOT / "docs" / "team.md").read_text("utf-8"))
-    assert found
-    assert found[1] == "bash"
-    return found[2].splitlines()
+    match = BLOCK.search((ROOT / "docs" / "team.md").read_text("utf-8"))
+    assert match
+    assert match[1] == "bash"
+    return match[2].splitlines()
 
 
 @dataclass
@@ -53,13 +53,13 @@ class Place:
         self, command: list[str], readable: dict[str, Path], *writable: str, **variables: str
     ) -> subprocess.Popen[str]:
         """Starts a command, with a terminal; what it writes is read by `until`."""
-        here = {path: sandbox.folder(self.folder / path.strip("/").replace("/", "-")) for path in writable}
+        folders = {path: sandbox.folder(self.folder / path.strip("/").replace("/", "-")) for path in writable}
         environment = {k: v for k, v in os.environ.items() if k.startswith("PIP_") or k.lower().endswith("_proxy")}
         environment["PIP_FIND_LINKS"] = f"{environment.get('PIP_FIND_LINKS', '')} /wheels"
         environment |= {"PATH": f"{sys.base_prefix}/bin:/usr/bin:/bin", "HOME": "/tmp", **variables}
         master, slave = os.openpty()
         process = subprocess.Popen(
-            [*sandbox.machine(here, {"/wheels": self.wheels, **readable}), *command],
+            [*sandbox.machine(folders, {"/wheels": self.wheels, **readable}), *command],
             env=environment, stdin=slave, stdout=slave, stderr=slave, start_new_session=True, text=True, cwd="/",
         )  # fmt: skip
         os.close(slave)
@@ -69,14 +69,14 @@ class Place:
     def until(self, pattern: str, timeout_s: float = 300) -> str:
         """What the terminal shows, and stands for the pattern's group."""
         end = time.monotonic() + timeout_s
-        while not (found := re.search(pattern, self.seen)):
+        while not (match := re.search(pattern, self.seen)):
             assert time.monotonic() < end, self.seen
             try:
                 self.seen += os.read(self.terminal, 4096).decode("utf-8", "replace")
             except OSError:  # the command has ended
                 raise AssertionError(self.seen) from None
-        self.seen = self.seen[found.end() :]
-        return found[1]
+        self.seen = self.seen[match.end() :]
+        return match[1]
 
     def drain(self) -> None:
         """Reads on, so that a server never waits for its terminal."""
@@ -101,12 +101,12 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
     sandbox.machine({}, {})
     build = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", folder / "wheels", ROOT]
     subprocess.run(build, check=True, env={**os.environ, "VISUALPROF_SKIP_FRONTEND": "1"})
-    made = Place(folder, folder / "wheels")
+    deployment_place = Place(folder, folder / "wheels")
     first = [line for line in commands() if not line.startswith("visualprof ")]
-    process = made.run(["bash", "-exc", "\n".join([*first, "echo 'all is' there"])], {}, "/opt/visualprof")
-    made.until("(all is there)", 600)
+    process = deployment_place.run(["bash", "-exc", "\n".join([*first, "echo 'all is' there"])], {}, "/opt/visualprof")
+    deployment_place.until("(all is there)", 600)
     assert process.wait(10) == 0
-    return made
+    return deployment_place
 
 
 @contextlib.contextmanager
@@ -122,9 +122,9 @@ def ask(port: int, method: str, path: str, body: Any = None, sender: str = "127.
     """The JSON of an answer, with its cookie under that name."""
     data = b"" if body is None else json.dumps(body).encode()
     named = {"Content-Type": "application/json", **{k.replace("_", "-"): v for k, v in headers.items()}}
-    status, said, text = sandbox.asked(port, method, f"/api/v1/{path}", data, sender, named)
+    status, content_type, text = sandbox.asked(port, method, f"/api/v1/{path}", data, sender, named)
     assert status < 300, (status, text)
-    return json.loads(text) | {"cookie": dict(said).get("Set-Cookie", "")}
+    return json.loads(text) | {"cookie": dict(content_type).get("Set-Cookie", "")}
 
 
 def log_in(port: int, **headers: str) -> dict[str, str]:
@@ -210,7 +210,7 @@ def of_systemd(tmp_path: Path) -> Deployment:
     assert (service["ProtectSystem"], service["PrivateTmp"]) == ("strict", "yes")
     writable = [service["ReadWritePaths"], f"/var/lib/{service['StateDirectory']}"]
     writable.append(f"/var/cache/{service['CacheDirectory']}")
-    variables = dict(one.split("=", 1) for one in shlex.split(service["Environment"]))
+    variables = dict(assignment.split("=", 1) for assignment in shlex.split(service["Environment"]))
     options = {"/etc/visualprof/visualprof.toml": FILES / "visualprof.toml"}
     command = [*shlex.split(service["ExecStart"]), "--with-agent"]  # which keeps something of its own
     return Deployment(command, writable, options, variables, "127.0.0.1", ["true"])
@@ -227,14 +227,18 @@ def of_compose(tmp_path: Path) -> Deployment:
     assert all(one["networks"]["inside"]["ipv4_address"].startswith(network) for one in (service, caddy))
     assert HOST in shlex.split(caddy["command"])
     assert "visualprof:8040" in shlex.split(caddy["command"])
-    here = address.replace("172.", "127.")
-    (tmp_path / "visualprof.toml").write_text(shipped("visualprof.toml").replace("127.0.0.1/32", f"{here}/32"))
+    local_address = address.replace("172.", "127.")
+    (tmp_path / "visualprof.toml").write_text(shipped("visualprof.toml").replace("127.0.0.1/32", f"{local_address}/32"))
     volumes = [volume.split(":") for volume in service["volumes"]]
     readable = {there: tmp_path / name for name, there, *mode in volumes if mode == ["ro"]}
     writable = [there for _, there, *mode in volumes if not mode]
     assert {name for name, *_ in volumes if not name.startswith(".")} <= compose["volumes"].keys()
-    variables = dict(one.split("=") for one in service["environment"] if "=" in one)
-    handed_on = {one for one in service["environment"] if one.startswith("VISUALPROF_") and "=" not in one}
+    variables = dict(assignment.split("=") for assignment in service["environment"] if "=" in assignment)
+    handed_on = {
+        assignment
+        for assignment in service["environment"]
+        if assignment.startswith("VISUALPROF_") and "=" not in assignment
+    }
     assert handed_on == {
         "VISUALPROF_DATABASE",
         *serve.SECRETS.values(),
@@ -243,7 +247,7 @@ def of_compose(tmp_path: Path) -> Deployment:
     kind, python, *healthy = service["healthcheck"]["test"]
     assert (kind, python) == ("CMD", "python")
     healthy = [sys.executable, *healthy]
-    return Deployment(shlex.split(service["command"]), writable, readable, variables, here, healthy)
+    return Deployment(shlex.split(service["command"]), writable, readable, variables, local_address, healthy)
 
 
 @pytest.mark.slow
@@ -252,21 +256,21 @@ def of_compose(tmp_path: Path) -> Deployment:
 def test_a_service_behind_a_proxy(place: Place, tmp_path: Path, deployed: Any) -> None:
     """It writes nowhere else; the cookie is for TLS alone; X-Forwarded-For counts from the proxy, not from others."""
     place.folder = tmp_path
-    made: Deployment = deployed(tmp_path)
-    program = {"/opt/visualprof": place.wheels.parent / "opt-visualprof", **made.readable}
-    variables = {"PATH": "/opt/visualprof/bin:/usr/bin:/bin", **made.variables}
-    (options,) = made.readable
+    deployment: Deployment = deployed(tmp_path)
+    program = {"/opt/visualprof": place.wheels.parent / "opt-visualprof", **deployment.readable}
+    variables = {"PATH": "/opt/visualprof/bin:/usr/bin:/bin", **deployment.variables}
+    (options,) = deployment.readable
     admin = ["visualprof", "admin", "--config", options, "create-user", YOU, "--role", "admin"]
-    process = place.run(admin, program, *made.writable, **variables)
+    process = place.run(admin, program, *deployment.writable, **variables)
     place.types_password()
     assert process.wait(60) == 0
-    process = place.run(made.command, program, *made.writable, **variables)
+    process = place.run(deployment.command, program, *deployment.writable, **variables)
     with ended(process):
         port = int(place.until(r"http://\S+:(\d+)/"))
         place.drain()
-        healthy = [part.replace(":8040/", f":{port}/") for part in made.healthy]
+        healthy = [part.replace(":8040/", f":{port}/") for part in deployment.healthy]
         assert subprocess.run(healthy, check=False).returncode == 0
-        with sandbox.proxy(port, HOST, made.proxy) as front:
+        with sandbox.proxy(port, HOST, deployment.proxy) as front:
             session = ask(front, "POST", "session", {"email": YOU, "password": PASSWORD}, Origin=f"https://{HOST}")
             name, *attributes = session["cookie"].split("; ")
             assert name.startswith("__Host-visualprof=")
@@ -277,7 +281,7 @@ def test_a_service_behind_a_proxy(place: Place, tmp_path: Path, deployed: Any) -
             deeds = ask(front, "GET", "audit", **you)["deeds"]
             assert [deed["address"] for deed in deeds if deed["action"] == "log in"] == ["127.9.9.9", "127.0.0.1"]
             end = time.monotonic() + 60
-            while "--with-agent" in made.command and not any(
+            while "--with-agent" in deployment.command and not any(
                 agent["online"] for agent in ask(front, "GET", "agents", **you)["agents"]
             ):
                 assert time.monotonic() < end, "the server's agent does not find a place for its state"

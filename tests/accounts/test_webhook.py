@@ -24,8 +24,8 @@ def names(monkeypatch: pytest.MonkeyPatch, *answers: str) -> list[str]:
 
     def lookup(host: str, port: int, **_: object) -> list[tuple[object, ...]]:
         asked.append(host)
-        found = answers[min(len(asked), len(answers)) - 1].split()
-        return [(0, 0, 0, "", (address, port)) for address in found]
+        words = answers[min(len(asked), len(answers)) - 1].split()
+        return [(0, 0, 0, "", (address, port)) for address in words]
 
     monkeypatch.setattr(socket, "getaddrinfo", lookup)
     return asked
@@ -37,10 +37,10 @@ def test_webhook_requests_are_signed() -> None:
     ((headers, body),) = hook.got
     assert (headers["path"], body, headers["Content-Type"]) == ("/hook?x=1", b'{"a": 1}', "application/json")
     assert (headers["X-Visualprof-Delivery"], headers["Host"]) == ("7", f"127.0.0.1:{hook.port}")
-    said = dict(part.split("=") for part in headers["X-Visualprof-Signature"].split(","))
-    assert abs(int(said["t"]) - time.time()) < 60
-    mac = hmac.new(b"vp_h_secret", said["t"].encode() + b'.{"a": 1}', hashlib.sha256)
-    assert hmac.compare_digest(said["v1"], mac.hexdigest())
+    signature_parts = dict(part.split("=") for part in headers["X-Visualprof-Signature"].split(","))
+    assert abs(int(signature_parts["t"]) - time.time()) < 60
+    mac = hmac.new(b"vp_h_secret", signature_parts["t"].encode() + b'.{"a": 1}', hashlib.sha256)
+    assert hmac.compare_digest(signature_parts["v1"], mac.hexdigest())
 
 
 @pytest.mark.parametrize(
@@ -151,5 +151,5 @@ def test_invalid_webhook_addresses_are_rejected(url: str) -> None:
 
 
 def test_the_parts_of_an_address() -> None:
-    made = target_of("https://chat.example.org/hooks/a?b=c#d")
-    assert (made.secure, made.host, made.port, made.path) == (True, "chat.example.org", 443, "/hooks/a?b=c")
+    target = target_of("https://chat.example.org/hooks/a?b=c#d")
+    assert (target.secure, target.host, target.port, target.path) == (True, "chat.example.org", 443, "/hooks/a?b=c")

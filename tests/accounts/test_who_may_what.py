@@ -393,8 +393,10 @@ def test_steps_of_a_run_are_recorded_by_its_owner_and_of_nobodys_by_every_member
         by = []
         for browser in (eve, bob, ann):
             by.append(browser.ask("POST", "live/record", json={"run": run}).status_code)
-            told = browser.ask("GET", "live").get_json()["runs"]
-            assert [one["recordable"] for one in told if one["run"] == run] == [by[-1] in (201, 409)] * (by[-1] != 404)
+            runs = browser.ask("GET", "live").get_json()["runs"]
+            assert [run_row["recordable"] for run_row in runs if run_row["run"] == run] == [by[-1] in (201, 409)] * (
+                by[-1] != 404
+            )
         return by
 
     assert answers("shared") == [403, 201, 409]
@@ -411,9 +413,9 @@ def test_a_followed_run_belongs_to_the_owner_of_the_agent(asked: Asked) -> None:
     text = (team.site.folder.parent / "far" / ".live" / f"{beat.worker}.json").read_text()
     for browser, place in ((ann, "annes"), (bob, "bobs")):  # the same folder, said by another's machine, is another one
         (_, token), client = machine(browser, place), team.site.app.test_client()
-        said = {**body, "live": {f"{beat.worker}.json": text}}
-        told = client.post("/api/v1/agent/runs", json=said, headers={"Authorization": f"Bearer {token}"})
-        assert told.status_code == 200, told.get_json()
+        report = {**body, "live": {f"{beat.worker}.json": text}}
+        response = client.post("/api/v1/agent/runs", json=report, headers={"Authorization": f"Bearer {token}"})
+        assert response.status_code == 200, response.get_json()
     team.site.logdir.rescan()
     for name, seen in (
         ("ann", {"annes/job"}),

@@ -75,6 +75,6 @@ def columns(table: dict[str, Any]) -> dict[str, list[Any]]:
 def assistant(tmp_path: Path) -> Iterator[Assistant]:
     folder = tmp_path / "runs"
     folder.mkdir()
-    made = Assistant(folder, Cache(tmp_path / "cache"))
-    yield made
-    made.dashboard.close()
+    new_assistant = Assistant(folder, Cache(tmp_path / "cache"))
+    yield new_assistant
+    new_assistant.dashboard.close()

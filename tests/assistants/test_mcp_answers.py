@@ -52,10 +52,10 @@ def shaped(body: dict[str, Any], limit: int = 20, kind: Any = None) -> ToolAnswe
 
 
 def test_definitions_come_from_the_documentation_of_fields() -> None:
-    said = field_definitions(WordsAnswer)
-    assert said["", "share"] == "of them that are rare."
-    assert said["words", "calls"] == said["words", "total_ns"] == "of one word."
-    assert said["words", "gap_ns"] == "between two."
+    definitions = field_definitions(WordsAnswer)
+    assert definitions["", "share"] == "of them that are rare."
+    assert definitions["words", "calls"] == definitions["words", "total_ns"] == "of one word."
+    assert definitions["words", "gap_ns"] == "between two."
     assert ("pairs", "gap_ns") in field_definitions(WordsAnswer)
     assert ("", "long") not in field_definitions(WordsAnswer)
 
@@ -92,9 +92,9 @@ def test_column_descriptions_equal_those_of_the_web_ui() -> None:
     ],
 )
 def test_words_are_spelt_out_with_their_numbers(scope: str, word: str, facts: dict[str, Any], text: str) -> None:
-    said = explain(scope, word, facts)
-    assert text in said
-    assert bool(said) == bool(text)
+    plan = explain(scope, word, facts)
+    assert text in plan
+    assert bool(plan) == bool(text)
 
 
 def test_every_finding_and_verdict_can_be_spelt_out() -> None:

@@ -51,10 +51,10 @@ def slow(assistant: Assistant) -> Assistant:
 def test_a_file_that_is_read_is_waited_for_with_progress(slow: Assistant, mode: str) -> None:
     from visualprof.mcp.protocol import make_server
 
-    told: list[tuple[float, float | None, str | None]] = []
+    events: list[tuple[float, float | None, str | None]] = []
 
     async def tell(progress: float, total: float | None, message: str | None) -> None:
-        told.append((progress, total, message))
+        events.append((progress, total, message))
         assert isinstance(slow.parser, SlowParser)
         slow.parser.wake()
 
@@ -63,7 +63,7 @@ def test_a_file_that_is_read_is_waited_for_with_progress(slow: Assistant, mode: 
             return await client.call_tool("view", {"view": "kernel", "run": "run"}, progress_callback=tell)
 
     assert columns(anyio.run(talk).structured_content["tables"]["rows"])["calls"] == [1, 1, 2]
-    assert told[0] == (0.4, 1.0, "trace.json is being read")
+    assert events[0] == (0.4, 1.0, "trace.json is being read")
 
 
 def test_others_are_served_meanwhile_and_a_call_can_be_cancelled(slow: Assistant) -> None:
@@ -148,9 +148,9 @@ def test_links_out_of_the_log_directory_are_refused(assistant: Assistant, tmp_pa
 
 def test_nothing_is_written_in_the_log_directory(assistant: Assistant) -> None:
     assistant.write("run/trace.json", kineto())
-    kept = assistant.folder / ".visualprof"
-    kept.mkdir()
-    (kept / "visualprof.db").write_bytes(b"")
+    server_folder = assistant.folder / ".visualprof"
+    server_folder.mkdir()
+    (server_folder / "visualprof.db").write_bytes(b"")
     before = {path: path.stat().st_mtime_ns for path in assistant.folder.rglob("*")}
     for tool, arguments in (
         ("list_runs", {}), ("list_models", {}), ("list_evaluations", {}), ("list_cases", {}), ("trend", {}),
@@ -212,9 +212,9 @@ def test_any_arguments_are_answered_or_refused(assistant: Assistant, data: st.Da
     assistant.write("run/trace.json", kineto())
     tool = data.draw(st.sampled_from(list(tools().values())))
     usual = {"run": "run", "base": "run", "view": "kernel", "text": "k", "event": 0}
-    own = {name: usual[name] for name in tool.schema()["properties"] if name in usual}
+    arguments = {name: usual[name] for name in tool.schema()["properties"] if name in usual}
     strange = data.draw(st.dictionaries(st.sampled_from(list(tool.schema()["properties"])), ANYTHING, max_size=4))
-    result = assistant.call(tool.name, **{**own, **strange})
+    result = assistant.call(tool.name, **{**arguments, **strange})
     body = json.loads(text_of(result))
     assert body["error"] != "the server met an unexpected error" if result.is_error else body["note"]
     assert len(text_of(result)) < MAX_BYTES * 2

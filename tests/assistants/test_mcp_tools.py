@@ -103,8 +103,8 @@ def test_a_forecast_takes_several_changes(assistant: Assistant) -> None:
     finding = columns(assistant.ask("findings", run="run")["tables"]["findings"])
     place = finding["id"].index("dataloader_bound")
     share = f"{finding['evidence'][place]['dataloader_ratio']:.1%}"
-    told = f"Data loading stalls the step. The step waits for the next batch {share} of the time. Use more"
-    assert finding["says"][place].startswith(told)
+    sentence = f"Data loading stalls the step. The step waits for the next batch {share} of the time. Use more"
+    assert finding["says"][place].startswith(sentence)
     (change,) = (change for change in finding["change"] if change.startswith("dataloader"))
     answer = assistant.ask("whatif", run="run", changes=[change, "host[name~conv]*0.5"])
     alone = assistant.ask("whatif", run="run", changes=[change])

@@ -91,11 +91,11 @@ def served(runs: Path, *options: str) -> Iterator[tuple[str, str]]:
     command = [*COMMAND, str(runs), "--http", "--port", "0", *options]
     with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as process:
         assert process.stderr
-        said = process.stderr.readline()
+        line = process.stderr.readline()
         threading.Thread(target=process.stderr.read, daemon=True).start()
-        (address,) = re.findall(r"http://\S+/mcp", said)
+        (address,) = re.findall(r"http://\S+/mcp", line)
         try:
-            yield address, said
+            yield address, line
         finally:
             process.send_signal(signal.SIGINT)
             assert process.wait(20) == 130
@@ -113,8 +113,8 @@ def test_over_http_the_token_is_asked_for_and_strangers_are_refused(
         async with http, Client(streamable_http_client(address, http_client=http)) as client:
             return await calls_of_kernels(client)
 
-    with served(runs) as (address, said):
-        assert TOKEN in said
+    with served(runs) as (address, first_line):
+        assert TOKEN in first_line
         assert anyio.run(talk, address) == [1, 1, 2]
         for headers, status in (
             ({}, 401),
@@ -135,8 +135,8 @@ def test_without_a_token_only_configured_host_names_are_answered(runs: Path) -> 
         async with Client(address) as client:
             return await calls_of_kernels(client)
 
-    with served(runs, "--no-token", "--allow-host", "profiles.example") as (address, said):
-        assert "Bearer" not in said
+    with served(runs, "--no-token", "--allow-host", "profiles.example") as (address, first_line):
+        assert "Bearer" not in first_line
         assert anyio.run(talk, address) == [1, 1, 2]
         answer = httpx2.post(address, json=LIST, headers={**HEADERS, "Host": "profiles.example"})
         assert answer.status_code != 421

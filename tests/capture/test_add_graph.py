@@ -60,8 +60,8 @@ def test_every_operator_is_reached_from_the_inputs(name: str) -> None:
 def test_values_have_a_type_a_shape_and_a_producer(name: str) -> None:
     model = read_model(GRAPHS / f"{name}.graph.json")
     assert all(v.dtype and v.shape is not None for v in model.values)
-    made = [v for n in model.nodes for v in n.outputs]
-    assert len(made) == len(set(made))
+    outputs = [v for n in model.nodes for v in n.outputs]
+    assert len(outputs) == len(set(outputs))
 
 
 @pytest.mark.parametrize("name", WRITTEN)
@@ -83,8 +83,8 @@ def test_built_in_layers_link_to_their_documentation() -> None:
 def test_calls_of_modules_in_a_profile_have_the_names_in_the_graph(name: str) -> None:
     trace = trace_of(GRAPHS / f"torch_{name}_profile.json.gz")
     called = [trace.strings[i] for i in trace.events.name[trace.events.category == Category.MODULE]]
-    told = document(f"torch_{name}")
-    names = {each["attributes"].get("profile_name") for each in (*told["nodes"], *told["scopes"])}
+    recorded = document(f"torch_{name}")
+    names = {node["attributes"].get("profile_name") for node in (*recorded["nodes"], *recorded["scopes"])}
     assert called
     assert sum(c in names for c in called) >= 0.95 * len(called)
 
@@ -93,11 +93,11 @@ def test_calls_of_modules_in_a_profile_have_the_names_in_the_graph(name: str) ->
 def test_time_of_layers_in_a_profile_is_joined_to_their_nodes(name: str) -> None:
     trace = trace_of(GRAPHS / f"torch_{name}_profile.json.gz")
     model = read_model(GRAPHS / f"torch_{name}.graph.json")
-    found = join_times(model, trace)
+    joined_times = join_times(model, trace)
     called = [trace.strings[i] for i in trace.events.name[trace.events.category == Category.MODULE]]
     around = {s["attributes"]["profile_name"] for s in document(f"torch_{name}")["scopes"]}
-    assert found.rule == "module"
-    assert found.calls[found.event >= 0].sum() == sum(c not in around for c in called)
+    assert joined_times.rule == "module"
+    assert joined_times.calls[joined_times.event >= 0].sum() == sum(c not in around for c in called)
     assert measured(model, trace).matched_nodes == len({c for c in called if c not in around})
 
 

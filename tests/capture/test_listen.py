@@ -94,9 +94,9 @@ def drive(rank: RequestHandler, first: int, last: int) -> None:
 
 
 def said(tmp_path: Path) -> Ack:
-    found = live.answer(tmp_path / "run", wanted(), "rank0_near_7")
-    assert found
-    return found
+    state_answer = live.answer(tmp_path / "run", wanted(), "rank0_near_7")
+    assert state_answer
+    return state_answer
 
 
 def test_all_ranks_record_if_all_read_the_request_in_time(rank: RequestHandler, tmp_path: Path) -> None:
@@ -266,11 +266,11 @@ def test_the_position_is_reported_if_no_step_ends(
     def evaluate() -> Heartbeat:
         return until(lambda: next((beat for beat in listening() if beat.at), None))
 
-    found = evaluate()
-    assert ", test_listen.py:" in found.at
+    value = evaluate()
+    assert ", test_listen.py:" in value.at
     asked = live.ask(tmp_path / "run", RecordingOptions(), "command")
-    (turn,) = live.turns(tmp_path / "run", asked, found.t_ns)
-    assert (turn.state, turn.why) == ("hung", f"it is in {found.at}")
+    (turn,) = live.turns(tmp_path / "run", asked, value.t_ns)
+    assert (turn.state, turn.why) == ("hung", f"it is in {value.at}")
 
 
 def test_a_forked_child_neither_listens_nor_speaks(listening: Callable[[], list[Heartbeat]], tmp_path: Path) -> None:
@@ -410,21 +410,21 @@ def test_ranks_record_the_same_steps(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    found = until(lambda: len(ranks()) == 2 and ranks(), (tmp_path / "log").read_text())
+    beats = until(lambda: len(ranks()) == 2 and ranks(), (tmp_path / "log").read_text())
     assert main(["record", str(tmp_path / "runs"), "--steps", "3", "--no-memory", "--wait"]) == 0
     out = capsys.readouterr().out
     first, second = sorted(tmp_path.rglob("*.gz"))
     assert steps(first) == steps(second)
     assert len(steps(first)) == 3
     assert all(str(path) in out for path in (first, second))
-    assert f"{found[0].worker}: armed" in out
-    os.kill(found[1].pid, signal.SIGSTOP)  # it hangs, and with it the other
+    assert f"{beats[0].worker}: armed" in out
+    os.kill(beats[1].pid, signal.SIGSTOP)  # it hangs, and with it the other
     stopped = live.ask(live.folders(tmp_path / "runs")[0], RecordingOptions(), "command")
     monkeypatch.setattr(live, "SILENT_NS", 2 * 10**9)
     turns = until(lambda: _named(tmp_path, stopped, "hung") or _named(tmp_path, stopped, "silent"))
-    assert found[1].worker in turns
-    os.kill(found[1].pid, signal.SIGKILL)
-    until(lambda: found[1].worker in _named(tmp_path, stopped, "ended"))
+    assert beats[1].worker in turns
+    os.kill(beats[1].pid, signal.SIGKILL)
+    until(lambda: beats[1].worker in _named(tmp_path, stopped, "ended"))
 
 
 def _named(tmp_path: Path, asked: Request, state: str) -> list[str]:
@@ -482,7 +482,7 @@ def test_the_command_ends_with_the_outcome(
     clock = SimpleNamespace(sleep=later, time_ns=time.time_ns)  # of the command: other threads sleep on
     monkeypatch.setattr("visualprof.cli.record.time", clock)
     assert main(["record", str(tmp_path), "--wait"]) == 1
-    told = capsys.readouterr()
-    assert f"rank0_far_5: {tmp_path / 'a.gz'}" in told.out
-    assert "rank1_far_6: failed: disk full" in told.out
-    assert told.err == "1 of 2 recorded\n"
+    output = capsys.readouterr()
+    assert f"rank0_far_5: {tmp_path / 'a.gz'}" in output.out
+    assert "rank1_far_6: failed: disk full" in output.out
+    assert output.err == "1 of 2 recorded\n"

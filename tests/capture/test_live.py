@@ -58,17 +58,17 @@ def test_starts_are_four_times_as_far_each_and_a_quarter_of_the_way_is_for_the_a
 
 
 def test_running_hanging_and_ended_workers_are_distinguished() -> None:
-    own: dict[str, Any] = {"where": live.machine_id(), "pid": os.getpid(), "started": files.started(os.getpid())}
-    assert live.health(beat(**own), NOW + 9 * S) == ("listening", 0)
+    fields: dict[str, Any] = {"where": live.machine_id(), "pid": os.getpid(), "started": files.started(os.getpid())}
+    assert live.health(beat(**fields), NOW + 9 * S) == ("listening", 0)
     assert live.health(beat(state="ended"), NOW + S) == ("ended", S)
     assert live.health(beat(), NOW + 11 * S) == ("silent", 11 * S)
     assert live.health(beat(t_ns=NOW + 30 * S), NOW + 31 * S) == ("hung", 31 * S)
     assert live.health(beat(t_ns=NOW + 30 * S, step_ns=2 * S), NOW + 31 * S) == ("listening", 0)  # 20 steps of 2 s
     if live.machine_id():
-        own["started"] = 1
-        assert live.health(beat(**own), NOW) == ("ended", 0)  # another process has its number
-        own["where"] = "elsewhere"
-        assert live.health(beat(**own), NOW) == ("listening", 0)
+        fields["started"] = 1
+        assert live.health(beat(**fields), NOW) == ("ended", 0)  # another process has its number
+        fields["where"] = "elsewhere"
+        assert live.health(beat(**fields), NOW) == ("listening", 0)
 
 
 @pytest.mark.skipif(not live.machine_id(), reason="no /proc")
@@ -130,9 +130,9 @@ def test_each_worker_is_listed_with_its_state(tmp_path: Path, monkeypatch: pytes
     lively(monkeypatch)
     states = ("asked", "armed", "recording", "done", "late", "ended", "silent", "hung")
     for rank, state in enumerate(states):
-        said = {"state": "ended"} if state == "ended" else {"t_ns": NOW - 11 * S} if state == "silent" else {}
-        said |= {"stepped_ns": NOW - 30 * S} if state == "hung" else {}
-        put(tmp_path, beat(rank, **said))
+        change = {"state": "ended"} if state == "ended" else {"t_ns": NOW - 11 * S} if state == "silent" else {}
+        change |= {"stepped_ns": NOW - 30 * S} if state == "hung" else {}
+        put(tmp_path, beat(rank, **change))
     names = [found.worker for found in live.beats(tmp_path)]
     asked = Request(
         id="a1",

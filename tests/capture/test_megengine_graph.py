@@ -25,8 +25,8 @@ def image() -> Any:
 
 
 def test_the_fixture_equals_a_new_recording(tmp_path: Path) -> None:
-    made = json.loads(add_graph(LeNet(), image(), tmp_path, "megengine_lenet").read_text())
-    assert made == json.loads((FIXTURES / "graphs" / "megengine_lenet.graph.json").read_text())
+    document = json.loads(add_graph(LeNet(), image(), tmp_path, "megengine_lenet").read_text())
+    assert document == json.loads((FIXTURES / "graphs" / "megengine_lenet.graph.json").read_text())
 
 
 def test_parameters_equal_megengines_own_count(tmp_path: Path) -> None:
@@ -53,22 +53,22 @@ def test_tracing_works_before_and_after(tmp_path: Path) -> None:
     from megengine.traced_module import TracedModule, trace_module
 
     assert isinstance(trace_module(LeNet(), image()), TracedModule)
-    made = [json.loads(add_graph(LeNet(), image(), tmp_path).read_text()) for _ in range(2)]
-    assert made[0] == made[1]
-    assert any(n["type"] == "RELU" for n in made[1]["nodes"])
+    graphs = [json.loads(add_graph(LeNet(), image(), tmp_path).read_text()) for _ in range(2)]
+    assert graphs[0] == graphs[1]
+    assert any(n["type"] == "RELU" for n in graphs[1]["nodes"])
     traced = trace_module(LeNet(), image())
     assert isinstance(traced, TracedModule)
-    assert json.loads(add_graph(LeNet(), image(), tmp_path).read_text()) == made[0]
+    assert json.loads(add_graph(LeNet(), image(), tmp_path).read_text()) == graphs[0]
 
 
 @pytest.mark.parametrize(("model", "shape"), [(LeNet, (2, 1, 32, 32)), (Twice, (2, 3, 16, 16))])
 def test_a_traced_module_gives_the_graph_of_the_module(tmp_path: Path, model: type, shape: tuple[int, ...]) -> None:
     from megengine.traced_module import trace_module
 
-    plain, given = model(), megengine.Tensor(np.ones(shape, "float32"))
+    plain, tensor = model(), megengine.Tensor(np.ones(shape, "float32"))
     plain.eval()
-    traced = trace_module(plain, given)
-    first, second = (json.loads(add_graph(m, given, tmp_path, "m").read_text())["nodes"] for m in (plain, traced))
-    kept = ("name", "type", "scope", "inputs", "outputs")
-    assert [[n[k] for k in kept] for n in first[1:]] == [[n[k] for k in kept] for n in second[1:]]
-    assert trace_module(plain, given) is not None, "MegEngine traces as before"
+    traced = trace_module(plain, tensor)
+    first, second = (json.loads(add_graph(m, tensor, tmp_path, "m").read_text())["nodes"] for m in (plain, traced))
+    fields = ("name", "type", "scope", "inputs", "outputs")
+    assert [[n[k] for k in fields] for n in first[1:]] == [[n[k] for k in fields] for n in second[1:]]
+    assert trace_module(plain, tensor) is not None, "MegEngine traces as before"

@@ -19,9 +19,9 @@ from visualprof.views.graph import drawn  # noqa: E402
 
 
 def test_the_fixture_equals_a_new_recording(tmp_path: Path) -> None:
-    made = json.loads(add_graph(Cnn(), paddle.ones([2, 3, 8, 8]), tmp_path, "paddle_cnn").read_text())
-    kept = json.loads((FIXTURES / "graphs" / "paddle_cnn.graph.json").read_text())
-    assert {**made, "producer": ""} == {**kept, "producer": ""}
+    document = json.loads(add_graph(Cnn(), paddle.ones([2, 3, 8, 8]), tmp_path, "paddle_cnn").read_text())
+    fixture = json.loads((FIXTURES / "graphs" / "paddle_cnn.graph.json").read_text())
+    assert {**document, "producer": ""} == {**fixture, "producer": ""}
 
 
 def test_parameters_equal_paddles_own_count(tmp_path: Path) -> None:

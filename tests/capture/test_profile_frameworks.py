@@ -120,8 +120,8 @@ def test_every_end_of_the_process_leaves_a_valid_file_or_no_file(
 ) -> None:
     python, program = (megengine_python(), MEGENGINE) if framework == "megengine" else (paddle_python(), PADDLE)
     ran(python, program + LOOP.format(middle=middle), tmp_path / "log", code=code, cwd=tmp_path)
-    made = [path for path in tmp_path.rglob("*") if path.is_file()]
-    assert [steps(path) for path in made] == ([] if last is None else [[str(i) for i in range(2, last + 1)]])
+    paths = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert [steps(path) for path in paths] == ([] if last is None else [[str(i) for i in range(2, last + 1)]])
     assert [path.name for path in tmp_path.iterdir()] == ["log"]  # nothing in the current folder
 
 
@@ -183,8 +183,8 @@ with warnings.catch_warnings(record=True) as told:
     p.files()
 print(json.dumps([str(w.message) for w in told]))
 """
-    (told,) = json.loads(ran(megengine_python(), MEGENGINE + program, tmp_path))
-    assert told == "megengine holds all it records in memory: 20 steps are recorded"
+    (result,) = json.loads(ran(megengine_python(), MEGENGINE + program, tmp_path))
+    assert result == "megengine holds all it records in memory: 20 steps are recorded"
     (path,) = tmp_path.rglob("*.gz")
     assert len(steps(path)) == 20
 
@@ -212,12 +212,12 @@ own = ProfileAnalyzer(json.loads(gzip.open(path).read()))
 rows = own.select(TimeFuncHelper.eval_time_func("device", "end", np.max))
 print(json.dumps([str(path), refused, {r.info["name"]: float(r.time) for r in rows}]))
 """
-    path, refused, own = json.loads(ran(megengine_python(), MEGENGINE + program, tmp_path))
+    path, refused, own_path = json.loads(ran(megengine_python(), MEGENGINE + program, tmp_path))
     assert "unprofiled has no profile" in refused
     assert parse_run_path("run", Path(path).name).worker == "forward"
     table = answer("profile", Path(path), top="0")["columns"]
     ours = dict(zip(table["name"], table["device_self_ns"], strict=True))
-    assert {n: pytest.approx(t * 1e9, abs=1000) for n, t in own.items()} == ours
+    assert {n: pytest.approx(t * 1e9, abs=1000) for n, t in own_path.items()} == ours
 
 
 def test_a_graph_in_a_file_is_profiled(tmp_path: Path) -> None:
@@ -251,14 +251,14 @@ result = profiler.profiler_result
 items = StatisticData(result.get_data(), result.get_extra_info()).event_summary.items
 print(json.dumps([str(path), {name: [item.call, item.cpu_time] for name, item in items.items()}]))
 """
-    path, own = json.loads(ran(paddle_python(), PADDLE + program, tmp_path, cwd=tmp_path))
-    assert len(own) >= 5
+    path, own_path = json.loads(ran(paddle_python(), PADDLE + program, tmp_path, cwd=tmp_path))
+    assert len(own_path) >= 5
     table = answer("operator", Path(path))["columns"]
     ours = {n: [c, t] for n, c, t in zip(table["name"], table["calls"], table["host_total_ns"], strict=True)}
-    assert {name: ours[name][0] for name in own} == {name: count for name, (count, _) in own.items()}
+    assert {name: ours[name][0] for name in own_path} == {name: count for name, (count, _) in own_path.items()}
     trace = read_trace(Path(path))
     span = int(trace.events.end.max() - trace.events.ts.min())
-    for name, (count, total) in own.items():  # the file holds a start and an end, each a float of 24 bits
+    for name, (count, total) in own_path.items():  # the file holds a start and an end, each a float of 24 bits
         assert ours[name][1] == pytest.approx(total, abs=2 * count * (1 + span / 2**24))
     assert view("memory").needs(trace)
 

@@ -49,11 +49,11 @@ class TestOnnxRuntime:
 
     def test_a_session_is_recorded_and_left_unchanged(self, tmp_path: Path) -> None:
         session, feeds = self.session()
-        own, before = dict(vars(session)), session.run(None, feeds)
+        attributes, before = dict(vars(session)), session.run(None, feeds)
         path = recorded(tmp_path, lambda: session.run(None, feeds), model=session)
         trace = read_trace(path)
         assert step_names(trace) == ["0", "1", "2"]
-        assert vars(session) == own
+        assert vars(session) == attributes
         assert session._sess_options.enable_profiling is False
         assert all(np.array_equal(a, b) for a, b in zip(before, session.run(None, feeds), strict=True))
 
@@ -62,9 +62,9 @@ class TestOnnxRuntime:
         path = recorded(tmp_path, lambda: session.run(None, feeds), model=session)
         trace = read_trace(path)
         document = json.loads(gzip.decompress(path.read_bytes()))
-        own = [e["dur"] * 1000 for e in document["traceEvents"] if e["name"].endswith("_kernel_time")]
+        kernel_ns = [e["dur"] * 1000 for e in document["traceEvents"] if e["name"].endswith("_kernel_time")]
         ops = trace.events.category == Category.OP
-        assert (ops.sum(), trace.events.dur[ops].sum()) == (len(own), sum(own))
+        assert (ops.sum(), trace.events.dur[ops].sum()) == (len(kernel_ns), sum(kernel_ns))
         assert abs(trace.meta.clock_origin_ns - time.time_ns()) < 60e9
         assert document["visualprof"]["topics"] == ["OPERATOR", "MEMORY"]
 
@@ -89,10 +89,10 @@ class TestOnnxRuntime:
         assert {trace.strings[n] for n in ops} == types
 
     def test_with_several_sessions_one_must_be_named(self, tmp_path: Path) -> None:
-        kept = [self.session()[0] for _ in range(2)]
+        sessions = [self.session()[0] for _ in range(2)]
         with pytest.raises(CaptureError, match=r"records one session of ONNX Runtime, and there are [2-9]"):
             profile(tmp_path, framework="onnxruntime").__enter__()
-        assert len(kept) == 2
+        assert len(sessions) == 2
 
     def test_unsupported_topics_give_a_warning(self, tmp_path: Path) -> None:
         session, feeds = self.session()

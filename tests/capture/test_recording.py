@@ -93,9 +93,9 @@ def test_repeats_are_files_of_their_own(tmp_path: Path) -> None:
 
 
 def test_only_the_newest_files_stay(tmp_path: Path) -> None:
-    made = train(tmp_path, 12, warmup=1, steps=1, repeat=0, max_files=2)
-    assert [steps(p) for p in made] == [["9"], ["11"]]
-    assert sorted(tmp_path.rglob("*.gz")) == sorted(made)
+    recordings = train(tmp_path, 12, warmup=1, steps=1, repeat=0, max_files=2)
+    assert [steps(p) for p in recordings] == [["9"], ["11"]]
+    assert sorted(tmp_path.rglob("*.gz")) == sorted(recordings)
 
 
 def test_an_incomplete_step_does_not_count(tmp_path: Path) -> None:
@@ -243,9 +243,9 @@ def test_rank_and_host_are_in_name_and_content(tmp_path: Path, monkeypatch: pyte
         monkeypatch.setenv(name, value)
     (path,) = train(tmp_path)
     host = files.worker_of({}).host
-    found = parse_run_path(path.parent.name, path.name)
-    assert (found.run, found.rank, found.stamp) == ("job_7", 3, "step2")
-    assert found.worker == f"rank3_{host}_{os.getpid()}"
+    run_path = parse_run_path(path.parent.name, path.name)
+    assert (run_path.run, run_path.rank, run_path.stamp) == ("job_7", 3, "step2")
+    assert run_path.worker == f"rank3_{host}_{os.getpid()}"
     meta = read_trace(path).meta
     assert (meta.rank, meta.world_size, meta.host) == (3, 4, host)
 
@@ -276,8 +276,8 @@ def test_totals_equal_torchs_own_summary(tmp_path: Path) -> None:
     assert path
     table = json_of(view("operator").compute(read_trace(path), view("operator").parse({})))["columns"]
     ours = dict(zip(table["name"], table["calls"], strict=True))
-    own = {e.key: e.count for e in profiler.key_averages() if e.key.startswith("aten::")}
-    assert {n: c for n, c in ours.items() if n.startswith("aten::")} == own
+    counts = {e.key: e.count for e in profiler.key_averages() if e.key.startswith("aten::")}
+    assert {n: c for n, c in ours.items() if n.startswith("aten::")} == counts
     times = dict(zip(table["name"], table["host_total_ns"], strict=True))
     for e in profiler.key_averages():
         if e.key.startswith("aten::"):
@@ -378,8 +378,8 @@ def test_every_end_of_the_process_leaves_a_valid_file_or_no_file(
     while last == 40 and not list(tmp_path.rglob("*.json.gz")):
         assert time.monotonic() < until
         time.sleep(0.05)
-    made = [p for p in tmp_path.rglob("*") if p.is_file()]
-    assert [steps(p) for p in made] == ([] if last is None else [[str(i) for i in range(3, last + 1)]])
+    paths = [p for p in tmp_path.rglob("*") if p.is_file()]
+    assert [steps(p) for p in paths] == ([] if last is None else [[str(i) for i in range(3, last + 1)]])
 
 
 @pytest.mark.long

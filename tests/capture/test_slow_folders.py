@@ -118,9 +118,9 @@ def test_the_command_looks_twice(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("visualprof.cli.record.LOOK_S", 0.3)
-    said = beat(t_ns=time.time_ns() - 300 * S)
-    put(tmp_path, said)
-    again = threading.Timer(0.1, put, (tmp_path, replace(said, t_ns=said.t_ns + S, stepped_ns=said.t_ns + S)))
+    fields = beat(t_ns=time.time_ns() - 300 * S)
+    put(tmp_path, fields)
+    again = threading.Timer(0.1, put, (tmp_path, replace(fields, t_ns=fields.t_ns + S, stepped_ns=fields.t_ns + S)))
     again.start()
     assert main(["record", str(tmp_path)]) == 0
     again.join()
@@ -241,14 +241,14 @@ def test_ranks_record_the_same_steps_through_a_folder_that_is_late(
     tmp_path: Path, late_s: float, ahead_s: float, losses: float
 ) -> None:
     pytest.importorskip("torch")
-    here, folders = tmp_path / "here", [tmp_path / "rank0", tmp_path / "rank1"]
-    shared = Shared(tmp_path / "disk", {here: 0.0, folders[0]: 0.0, folders[1]: late_s})
+    this_folder, folders = tmp_path / "here", [tmp_path / "rank0", tmp_path / "rank1"]
+    shared = Shared(tmp_path / "disk", {this_folder: 0.0, folders[0]: 0.0, folders[1]: late_s})
     for folder in shared.late_s:
         folder.mkdir()
-    over = threading.Event()
+    event = threading.Event()
 
     def carry() -> None:
-        while not over.wait(0.05):
+        while not event.wait(0.05):
             with_retry(shared.turn)
 
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "WORLD_SIZE": "2"}
@@ -262,8 +262,8 @@ def test_ranks_record_the_same_steps_through_a_folder_that_is_late(
     carrier = threading.Thread(target=carry)
     carrier.start()
     try:
-        run = here / "job"
-        until(lambda: len([one for one in alive(run) if one.step > 5]) == 2, lambda: live.beats(run))
+        run = this_folder / "job"
+        until(lambda: len([beat_row for beat_row in alive(run) if beat_row.step > 5]) == 2, lambda: live.beats(run))
         asked = live.ask(run, RecordingOptions(2), "command")
         until(lambda: live.is_over(run, asked), lambda: (live.turns(run, asked), asked, live.beats(run)))
         turns = live.turns(run, asked)
@@ -276,13 +276,13 @@ def test_ranks_record_the_same_steps_through_a_folder_that_is_late(
         for process in processes:
             process.kill()
             process.wait()
-        over.set()
+        event.set()
         carrier.join()
-        shutil.rmtree(here)
+        shutil.rmtree(this_folder)
 
 
 def alive(run: Path) -> list[Heartbeat]:
-    return [one for one in live.beats(run) if live.health(one, time.time_ns())[0] == "listening"]
+    return [beat_row for beat_row in live.beats(run) if live.health(beat_row, time.time_ns())[0] == "listening"]
 
 
 def with_retry(turn: Callable[[], None]) -> None:

@@ -31,16 +31,16 @@ def operators(document: dict[str, Any]) -> dict[str, Any]:
 
 def test_the_fixtures_equal_new_recordings(tmp_path: Path) -> None:
     torch.manual_seed(0)
-    made = recorded(Cnn(), torch.randn(2, 3, 16, 16), tmp_path, "torch_cnn")
-    kept = json.loads((FIXTURES / "graphs" / "torch_cnn.graph.json").read_text())
-    assert {**made, "producer": ""} == {**kept, "producer": ""}
+    recorded_graph = recorded(Cnn(), torch.randn(2, 3, 16, 16), tmp_path, "torch_cnn")
+    document = json.loads((FIXTURES / "graphs" / "torch_cnn.graph.json").read_text())
+    assert {**recorded_graph, "producer": ""} == {**document, "producer": ""}
 
 
 @pytest.mark.parametrize(("model", "inputs"), [(Cnn, "images"), (Transformer, "words")])
 def test_parameters_equal_torchs_own_count(tmp_path: Path, model: type[Any], inputs: str) -> None:
-    given = {"images": torch.randn(2, 3, 16, 16), "words": ({"ids": torch.zeros(2, 6, dtype=torch.long)},)}[inputs]
+    feeds = {"images": torch.randn(2, 3, 16, 16), "words": ({"ids": torch.zeros(2, 6, dtype=torch.long)},)}[inputs]
     model = model()
-    summary = drawn(read_model(add_graph(model, given, tmp_path))).model
+    summary = drawn(read_model(add_graph(model, feeds, tmp_path))).model
     assert summary.parameters == sum(p.numel() for p in model.parameters())
     assert summary.parameter_bytes == sum(p.nbytes for p in model.parameters())
 
@@ -52,18 +52,18 @@ def test_shapes_equal_those_of_the_tensors(tmp_path: Path) -> None:
 
 
 def test_a_shared_module_called_twice_has_two_nodes_and_one_profile_name(tmp_path: Path) -> None:
-    found = operators(recorded(Cnn(), torch.randn(2, 3, 16, 16), tmp_path))
-    first, second = found["layers.0.conv"], found["layers.0#2.conv"]
+    operators_found = operators(recorded(Cnn(), torch.randn(2, 3, 16, 16), tmp_path))
+    first, second = operators_found["layers.0.conv"], operators_found["layers.0#2.conv"]
     assert first["attributes"]["profile_name"] == second["attributes"]["profile_name"]
     assert first["inputs"][1:] == second["inputs"][1:]  # the same weights
     assert second["scope"] == ["layers", "0#2"]
 
 
 def test_functions_between_layers_are_operators_of_the_module_that_calls_them(tmp_path: Path) -> None:
-    found = operators(recorded(Cnn(), torch.randn(2, 3, 16, 16), tmp_path))
-    assert found["layers.1.add"]["scope"] == ["layers", "1"]
-    assert found["mean"]["documentation"].endswith("torch.mean.html")
-    assert found["mean"]["attributes"] == {"arguments": "(2, 3)"}
+    operators_found = operators(recorded(Cnn(), torch.randn(2, 3, 16, 16), tmp_path))
+    assert operators_found["layers.1.add"]["scope"] == ["layers", "1"]
+    assert operators_found["mean"]["documentation"].endswith("torch.mean.html")
+    assert operators_found["mean"]["attributes"] == {"arguments": "(2, 3)"}
 
 
 def test_nested_inputs_and_outputs_are_named_by_their_place(tmp_path: Path) -> None:
@@ -81,9 +81,9 @@ def test_writing_in_place_makes_a_new_value(tmp_path: Path) -> None:
             y += 1
             return y.T
 
-    found = operators(recorded(Model(), torch.ones(2, 3), tmp_path))
-    assert list(found) == ["mul", "setitem", "add_", "T"]
-    chain = [found[n] for n in found]
+    operators_found = operators(recorded(Model(), torch.ones(2, 3), tmp_path))
+    assert list(operators_found) == ["mul", "setitem", "add_", "T"]
+    chain = [operators_found[n] for n in operators_found]
     assert all(a["outputs"][0] in b["inputs"] for a, b in pairwise(chain))
 
 
@@ -130,8 +130,8 @@ def test_single_layers_and_unusual_names_are_recorded(tmp_path: Path) -> None:
 
 
 def test_attention_is_a_layer_with_its_four_weights(tmp_path: Path) -> None:
-    found = operators(recorded(Transformer(), ({"ids": torch.zeros(2, 6, dtype=torch.long)},), tmp_path))
-    node = found["encoder.layers.0.self_attn"]
+    operators_found = operators(recorded(Transformer(), ({"ids": torch.zeros(2, 6, dtype=torch.long)},), tmp_path))
+    node = operators_found["encoder.layers.0.self_attn"]
     assert (node["type"], len(node["inputs"])) == ("MultiheadAttention", 5)
 
 
@@ -167,11 +167,11 @@ def test_dynamically_quantized_layers_keep_their_parameter_counts(
     assert parameters(quantized) == 0
     document = recorded(quantized, given, tmp_path, "m")
     assert drawn(read_model(tmp_path / "m.graph.json")).model.parameters == parameters(model) > 0
-    found = operators(document)
-    assert list(found) == [str(i) for i in range(len(layers))]
+    operators_found = operators(document)
+    assert list(operators_found) == [str(i) for i in range(len(layers))]
     held = [v["name"] for v in document["values"] if v["dtype"] == "qint8"]
     assert held
-    assert {document["values"][i]["name"] for n in found.values() for i in n["inputs"]} >= set(held)
+    assert {document["values"][i]["name"] for n in operators_found.values() for i in n["inputs"]} >= set(held)
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
@@ -195,11 +195,11 @@ def test_a_torchscript_module_shows_the_executed_operators(tmp_path: Path, compi
     document = recorded(ready, images, tmp_path, "m")
     shown = read_model(tmp_path / "m.graph.json")
     assert drawn(shown).model.parameters == parameters(model)
-    found = operators(document)
-    assert found["layers.0.norm.native_batch_norm"]["scope"] == ["layers", "0", "norm"]
-    convolution = next(n for name, n in found.items() if name.startswith("layers.1.conv."))
+    operators_found = operators(document)
+    assert operators_found["layers.0.norm.native_batch_norm"]["scope"] == ["layers", "0", "norm"]
+    convolution = next(n for name, n in operators_found.items() if name.startswith("layers.1.conv."))
     assert document["values"][convolution["outputs"][0]]["shape"] == [2, 8, 14, 14]
-    assert [n["type"] for n in found.values()].count("relu_") == 3, "what is written in place is seen too"
+    assert [n["type"] for n in operators_found.values()].count("relu_") == 3, "what is written in place is seen too"
     reached = {v for n in shown.nodes if n.kind == "input" for v in n.outputs}
     for node in shown.nodes:
         if node.kind == "output" or (node.kind == "operator" and not node.name.endswith(".t")):
@@ -254,5 +254,7 @@ def test_names_equal_those_of_the_profiler(tmp_path: Path) -> None:
     profile.export_chrome_trace(str(tmp_path / "profile.json"))
     events = json.loads((tmp_path / "profile.json").read_text())["traceEvents"]
     called = {e["name"] for e in events if e.get("name", "").startswith("nn.Module: ")}
-    told = {each["attributes"].get("profile_name", "") for each in (*document["nodes"], *document["scopes"])} - {""}
-    assert called == told
+    profile_names = {
+        node["attributes"].get("profile_name", "") for node in (*document["nodes"], *document["scopes"])
+    } - {""}
+    assert called == profile_names

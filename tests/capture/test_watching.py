@@ -20,9 +20,9 @@ MS = 10**6
 
 
 def series(folder: Path, every: int = 0, at: tuple[int, ...] = (), slow: bool = True, least_ns: int = 0) -> Series:
-    made = Series(RecordingOptions(), every, at, slow, least_ns)
-    made.begin(Place(Worker(0, 2, "far", 5), folder, "torch", [], ""), 1, time.perf_counter_ns())
-    return made
+    watcher = Series(RecordingOptions(), every, at, slow, least_ns)
+    watcher.begin(Place(Worker(0, 2, "far", 5), folder, "torch", [], ""), 1, time.perf_counter_ns())
+    return watcher
 
 
 def read(folder: Path) -> tuple[dict[str, object], list[int]]:
@@ -51,13 +51,13 @@ def test_three_slow_steps_of_five_leave_the_band() -> None:
 
 
 def test_the_file_holds_steps_and_marks(tmp_path: Path) -> None:
-    made = series(tmp_path)
-    made.take([10, 20])
-    made.flush()
-    made.mark(live.NOTICED)
-    made.take([30])
-    made.mark(live.OVER)
-    made.flush()
+    watcher = series(tmp_path)
+    watcher.take([10, 20])
+    watcher.flush()
+    watcher.mark(live.NOTICED)
+    watcher.take([30])
+    watcher.mark(live.OVER)
+    watcher.flush()
     head, numbers = read(tmp_path)
     assert numbers == [10, 20, -2, 30, -3]
     assert (head[live.SERIES], head["rank"], head["step"], head["framework"]) == (1, 0, 1, "torch")
@@ -66,43 +66,43 @@ def test_the_file_holds_steps_and_marks(tmp_path: Path) -> None:
 
 def test_the_older_half_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live, "MAX_SERIES_STEPS", 8)
-    made = series(tmp_path)
-    made.take([1, 2, 3])
-    made.mark(live.ASKED)
-    made.take([4, 5, 6, 7])
-    made.flush()
+    watcher = series(tmp_path)
+    watcher.take([1, 2, 3])
+    watcher.mark(live.ASKED)
+    watcher.take([4, 5, 6, 7])
+    watcher.flush()
     before, numbers = read(tmp_path)
     assert numbers == [1, 2, 3, -1, 4, 5, 6, 7]
-    made.take([8, 9])
-    made.flush()
+    watcher.take([8, 9])
+    watcher.flush()
     head, numbers = read(tmp_path)
     assert numbers == [5, 6, 7, 8, 9]  # five of ten went: four steps of 10 ns, and a mark
     assert head["step"] == 1 + 4
     assert int(str(head["t_ns"])) == int(str(before["t_ns"])) + 10
-    made.take([10])
-    made.flush()
+    watcher.take([10])
+    watcher.flush()
     assert read(tmp_path)[1] == [5, 6, 7, 8, 9, 10]
 
 
 def test_leftovers_of_a_full_disk_are_overwritten(tmp_path: Path) -> None:
-    made = series(tmp_path)
-    made.take([1])
-    made.flush()
+    watcher = series(tmp_path)
+    watcher.take([1])
+    watcher.flush()
     with next(tmp_path.glob("*.bin")).open("ab") as file:
         file.write(b"hal")
-    made.take([2])
-    made.flush()
+    watcher.take([2])
+    watcher.flush()
     assert read(tmp_path)[1] == [1, 2]
 
 
 def test_slow_steps_are_wished_for_once_in_a_while(tmp_path: Path) -> None:
-    made = series(tmp_path, least_ns=3600 * 10**9)
-    made.take([MS] * (SKIPPED + 32))
-    assert made.wish(beat()) is None
-    made.take([2 * MS] * 3)
-    assert made.wish(beat()) == RecordingOptions()
-    made.take([2 * MS] * 3)
-    assert made.wish(beat()) is None
+    watcher = series(tmp_path, least_ns=3600 * 10**9)
+    watcher.take([MS] * (SKIPPED + 32))
+    assert watcher.wish(beat()) is None
+    watcher.take([2 * MS] * 3)
+    assert watcher.wish(beat()) == RecordingOptions()
+    watcher.take([2 * MS] * 3)
+    assert watcher.wish(beat()) is None
     other = series(tmp_path, slow=False)
     other.take([MS] * (SKIPPED + 32) + [2 * MS] * 3)
     assert other.wish(beat()) is None

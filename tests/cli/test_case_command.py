@@ -40,13 +40,13 @@ def _result(folder: Path, **changes: object) -> Path:
 def test_a_result_reads_as_flagperf_writes_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["case", "show", str(_result(tmp_path / "run")), "--format", "flagperf"]) == 0
     line, _, table = capsys.readouterr().out.partition("\n\n")
-    told = ast.literal_eval(line)
-    assert list(told) == [
+    values = ast.literal_eval(line)
+    assert list(values) == [
         "vendor", "compiler", "precision", "batchsize", "flops", "e2e_time(second)", "p_validation_whole(qps)",
         "p_validation_core(qps)", "p_inference_whole(qps)", "*p_inference_core(qps)", "val_average_acc",
         "infer_average_acc", "vendor_usage(GiB)", "vendor_max_mem(GiB)", "*MFU",
     ]  # fmt: skip
-    assert (told["e2e_time(second)"], told["vendor_usage(GiB)"], told["*MFU"]) == (613.4, 19.7, "32.5%")
+    assert (values["e2e_time(second)"], values["vendor_usage(GiB)"], values["*MFU"]) == (613.4, 19.7, "32.5%")
     row = [cell.strip() for cell in table.splitlines()[2].strip("|").split("|")]
     assert row[:5] == ["tensorrt", "fp16", "256", "613.4", "1358.94"]
     assert row[5:] == ["4263.25", "1391.4", "12406.0", "32.5%", "0.762/0.762", "19.7/40.0"]
@@ -59,8 +59,8 @@ def test_results_are_listed_and_compared(tmp_path: Path, capsys: pytest.CaptureF
     (tmp_path / "runs" / "c").mkdir()
     (tmp_path / "runs" / "c" / "case.json").write_text('{"schema": "another"}')
     assert main(["case", "list", "--logdir", str(tmp_path / "runs"), "--format", "json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert [(row["run"][-1], row["precision"], row["core_per_s"]) for row in told["results"]] == [
+    document = json.loads(capsys.readouterr().out)
+    assert [(row["run"][-1], row["precision"], row["core_per_s"]) for row in document["results"]] == [
         ("a", "fp16", 12406.0),
         ("b", "fp32", 12406.0),
     ]
@@ -96,13 +96,13 @@ def test_impossible_options_are_reported(tmp_path: Path, words: list[str]) -> No
 def test_a_case_is_checked_and_run_for_each_of_a_matrix(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     net, logdir = str(numpy_case(tmp_path / "net")), tmp_path / "runs"
     assert main(["case", "check", net, "--set", "repeat=2", "--sandbox", "off"]) == 0
-    told = capsys.readouterr().out
-    assert "batch_size = 4 (case)" in told
-    assert "warning: repeat: the command line sets 2, which is already the value" in told
+    output = capsys.readouterr().out
+    assert "batch_size = 4 (case)" in output
+    assert "warning: repeat: the command line sets 2, which is already the value" in output
     command = ["case", "run", net, "--logdir", str(logdir), "--matrix", "batch_size=4,5", "--sandbox", "off"]
     assert main([*command, "--set", "repeat=1"]) == 0
-    results: list[CaseResult] = [one for file in sorted(logdir.rglob("case.json")) if (one := read_case(file))]
-    assert [(one.batch_size, one.state, one.inference and one.inference.n) for one in results] == [
+    results: list[CaseResult] = [case for file in sorted(logdir.rglob("case.json")) if (case := read_case(file))]
+    assert [(result.batch_size, result.state, result.inference and result.inference.n) for result in results] == [
         (4, "succeeded", 5),
         (5, "succeeded", 4),
     ]

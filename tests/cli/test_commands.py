@@ -48,7 +48,7 @@ def trace(tmp_path: Path) -> Path:
 
 
 def run(*arguments: object, capfd: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
-    status = main([str(each) for each in arguments])
+    status = main([str(argument) for argument in arguments])
     out, err = capfd.readouterr()
     return status, out, err
 

@@ -24,9 +24,9 @@ open = false
 
 
 def parser() -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser()
-    serve.add_arguments(made)
-    return made
+    argument_parser = argparse.ArgumentParser()
+    serve.add_arguments(argument_parser)
+    return argument_parser
 
 
 def read(tmp_path: Path, text: str, *words: str) -> argparse.Namespace:
@@ -107,7 +107,7 @@ def test_a_missing_file(tmp_path: Path) -> None:
 
 def test_administration_finds_the_folder_of_the_server(tmp_path: Path) -> None:
     (tmp_path / "visualprof.toml").write_text(WHOLE)
-    made = argparse.ArgumentParser()
-    admin.add_arguments(made)
-    args = with_file(str(tmp_path / "visualprof.toml"), made, ["list"])
+    argument_parser = argparse.ArgumentParser()
+    admin.add_arguments(argument_parser)
+    args = with_file(str(tmp_path / "visualprof.toml"), argument_parser, ["list"])
     assert admin._folder(args) == Path("/data/runs/.visualprof")

@@ -47,11 +47,11 @@ def test_a_model_may_be_named_by_its_folder(capfd: pytest.CaptureFixture[str], f
 
 def test_rows_of_data_calibrate(capfd: pytest.CaptureFixture[str]) -> None:
     status, out, _ = convert(capfd, "--to", "ort_int8_static", "--data", "rows.npz", "--format", "json")
-    told = json.loads(out)
-    assert (status, told["changed"], Path(told["files"][0]).name) == (0, True, "small.ort_int8_static.onnx")
-    assert told["after"]["QuantizeLinear"] > told["before"].get("QuantizeLinear", 0)
-    assert set(told["tools"]) == {"python", "onnxruntime", "onnx"}
-    assert told["size_bytes"] == Path(told["files"][0]).stat().st_size
+    document = json.loads(out)
+    assert (status, document["changed"], Path(document["files"][0]).name) == (0, True, "small.ort_int8_static.onnx")
+    assert document["after"]["QuantizeLinear"] > document["before"].get("QuantizeLinear", 0)
+    assert set(document["tools"]) == {"python", "onnxruntime", "onnx"}
+    assert document["size_bytes"] == Path(document["files"][0]).stat().st_size
 
 
 def test_a_model_of_two_files_stays_together(capfd: pytest.CaptureFixture[str], folder: Path) -> None:

@@ -55,9 +55,9 @@ def test_the_job_of_the_sample_is_marked_and_has_every_point_of_its_folders(
 
 
 def test_the_job_of_the_sample_can_be_measured_again_here(queue: JobServices, job: Job) -> None:
-    kept = queue.blobs.path(job.request.model.blob).read_bytes()
-    assert hashlib.sha256(kept).hexdigest() == job.request.model.blob
-    assert kept == (SAMPLES / "models" / job.request.model.name).read_bytes()
+    content = queue.blobs.path(job.request.model.blob).read_bytes()
+    assert hashlib.sha256(content).hexdigest() == job.request.model.blob
+    assert content == (SAMPLES / "models" / job.request.model.name).read_bytes()
 
 
 def test_the_sample_machine_is_marked_and_cannot_register(queue: JobServices) -> None:
@@ -78,14 +78,14 @@ def test_modules_of_the_torch_sample_have_the_times_of_their_calls() -> None:
     """Against the events of the file itself: the sum of the calls of each module that is a node."""
     folder = SAMPLES / "pytorch-cpu"
     model = read_model(folder / "gpt.graph.json")
-    found = measured(model, trace_of(folder / "gpt.pt.trace.json.gz"))
+    times = measured(model, trace_of(folder / "gpt.pt.trace.json.gz"))
     calls: dict[str, list[float]] = {}
     for event in json.loads(gzip.decompress((folder / "gpt.pt.trace.json.gz").read_bytes()))["traceEvents"]:
         if event.get("name", "").startswith("nn.Module: "):
             calls.setdefault(event["name"], []).append(event["dur"])
-    assert found.total_ns == pytest.approx(1000 * sum(calls["nn.Module: Gpt_0"]))
+    assert times.total_ns == pytest.approx(1000 * sum(calls["nn.Module: Gpt_0"]))
     drawn = [node for node in model.nodes if node.kind != "constant"]
-    columns = zip(drawn, found.columns.calls, found.columns.time_ns, strict=True)
-    told = {str(node.attributes["profile_name"]): (count, ns) for node, count, ns in columns if count}
-    assert len(told) == 2 + 4 * 7 + 2  # embeddings, blocks, norm and head
-    assert told == {name: (3, pytest.approx(1000 * sum(calls[name]))) for name in told}
+    columns = zip(drawn, times.columns.calls, times.columns.time_ns, strict=True)
+    times_by_name = {str(node.attributes["profile_name"]): (count, ns) for node, count, ns in columns if count}
+    assert len(times_by_name) == 2 + 4 * 7 + 2  # embeddings, blocks, norm and head
+    assert times_by_name == {name: (3, pytest.approx(1000 * sum(calls[name]))) for name in times_by_name}

@@ -53,15 +53,15 @@ def diff(
     ],
 )
 def test_limits(capfd: pytest.CaptureFixture[str], limit: str, status: int, told: str) -> None:
-    found = diff(capfd, "--fail-on", limit)
-    assert (found[0], told in found[2]) == (status, True), found[2]
+    difference = diff(capfd, "--fail-on", limit)
+    assert (difference[0], told in difference[2]) == (status, True), difference[2]
 
 
 def test_an_insignificant_change_breaks_no_limit(capfd: pytest.CaptureFixture[str]) -> None:
     # 20 steps that differ by a tenth of themselves, the mean of the second ones by 1 %
     for name, offset in (("before", 0), ("after", 4)):
         work = [[("aten::add", "add", 300 + (i * 37) % 61 + offset)] for i in range(20)]
-        events = [e for i, one in enumerate(work) for e in _moved(run(one, 1), i)]
+        events = [e for i, item in enumerate(work) for e in _moved(run(item, 1), i)]
         Path(f"{name}.json").write_text(json.dumps({"schemaVersion": 1, "traceEvents": events}))
     status, out, err = diff(capfd, "--fail-on", "step.total>0.5%")
     assert (status, "it may be chance" in err, "not significant" in out) == (0, True, True)

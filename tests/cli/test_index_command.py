@@ -103,11 +103,11 @@ def test_workers_that_are_killed_change_nothing(
     index(ranks, capsys=capsys)
     monkeypatch.setenv("VISUALPROF_CACHE_DIR", str(tmp_path / "other"))
     killed: list[int] = []
-    over = threading.Event()
+    event = threading.Event()
 
     def kill() -> None:
         chance = random.Random(7)
-        while not over.wait(0.1) and len(killed) < 3:
+        while not event.wait(0.1) and len(killed) < 3:
             workers = [
                 child
                 for child in psutil.Process().children(recursive=True)
@@ -122,7 +122,7 @@ def test_workers_that_are_killed_change_nothing(
     killer.start()
     began = time.monotonic()
     answer = index(ranks, "--engine", "ray", capsys=capsys)
-    over.set()
+    event.set()
     killer.join()
     assert killed
     assert answer["lost_batches"] > 0
@@ -148,15 +148,15 @@ def test_a_node_that_is_lost_changes_nothing(
     index(ranks, capsys=capsys)
     monkeypatch.setenv("VISUALPROF_CACHE_DIR", str(tmp_path / "other"))
     kept_at_loss: list[int] = []
-    with cluster({}, {}) as made:
-        monkeypatch.setenv("RAY_ADDRESS", made.address)
+    with cluster({}, {}) as cluster_engine:
+        monkeypatch.setenv("RAY_ADDRESS", cluster_engine.address)
 
         def lose() -> None:
             until = time.monotonic() + 60
             while time.monotonic() < until and len(columns(tmp_path / "other")) < 5:
                 time.sleep(0.02)
             kept_at_loss.append(len(columns(tmp_path / "other")))
-            made.remove_node(made.worker_nodes.copy().pop(), allow_graceful=False)
+            cluster_engine.remove_node(cluster_engine.worker_nodes.copy().pop(), allow_graceful=False)
 
         loser = threading.Thread(target=lose)
         loser.start()

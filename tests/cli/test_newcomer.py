@@ -51,22 +51,22 @@ def opened(home: Path) -> Iterator[tuple[str, Ask]]:
     """What the printed link opens, and the way to ask for what the pages ask."""
     process = demo(home, "--port", "0")
     assert process.stdout
-    found = re.search(r"(http://[^/]+/)\S*#/(\S+)", process.stdout.readline())
-    assert found, process.communicate()
+    match = re.search(r"(http://[^/]+/)\S*#/(\S+)", process.stdout.readline())
+    assert match, process.communicate()
     direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
     def ask(path: str) -> Any:
         end = time.monotonic() + PATIENCE_S
         while True:
             try:
-                return json.loads(direct.open(f"{found[1]}api/v1/{path}", timeout=PATIENCE_S).read())
+                return json.loads(direct.open(f"{match[1]}api/v1/{path}", timeout=PATIENCE_S).read())
             except urllib.request.HTTPError as error:  # noqa: PERF203 - the loop sleeps
                 # 503: it is being read
                 if error.code != 503 or time.monotonic() > end:
                     raise
                 time.sleep(0.1)
 
-    yield found[2], ask
+    yield match[2], ask
     process.terminate()
     process.communicate(timeout=30)
 

@@ -280,11 +280,11 @@ def request(name: str = "") -> Json:
 
 
 def points(row: Json) -> list[Json]:
-    made: list[Json] = []
+    rows: list[Json] = []
     for t in row["tasks"]:
         for i in range(t["points"]):
             batch, p50 = 2**i, 160_000 * 2**i * (0.8**i)
-            made.append(
+            rows.append(
                 {
                     "task": t["id"],
                     "spec": t["spec"],
@@ -297,7 +297,7 @@ def points(row: Json) -> list[Json]:
                     "host_busy": i == 2,
                 }
             )
-    return made
+    return rows
 
 
 LOG = (
@@ -423,9 +423,9 @@ class JobsFake:
 
     def _known(self) -> Known:
         """Its files and machines, as the rules of a real server see them."""
-        kept = {request()["model"]["blob"]: model_upload(), **self.kept}
+        blobs = {request()["model"]["blob"]: model_upload(), **self.kept}
         same = ("kind", "name", "size_bytes")
-        files = {b: {**{key: u[key] for key in same}, **(u["model"] or u["array"] or {})} for b, u in kept.items()}
+        files = {b: {**{key: u[key] for key in same}, **(u["model"] or u["array"] or {})} for b, u in blobs.items()}
         machines = [
             Agent(
                 id=row["id"],
@@ -472,8 +472,8 @@ class JobsFake:
 
     def _answer_of(self, row: Json) -> Json:
         asked = self._requests.get(row["id"], request(row["name"]))
-        known = self._known()
-        online = [machine for machine in known.machines if machine.online(known.intervals.lease_s)]
+        job_view = self._known()
+        online = [machine for machine in job_view.machines if machine.online(job_view.intervals.lease_s)]
         unserved = [spec.id for spec in msgspec.convert(asked, Request).specs if not eligible_agents(spec, online)]
         return {
             "job": row,

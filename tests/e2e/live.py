@@ -126,11 +126,11 @@ class Dashboard:
         self._process = subprocess.Popen(command, env=environment, cwd=self._root, stdout=subprocess.PIPE, text=True)
         assert self._process.stdout
         line = self._process.stdout.readline()
-        found = re.search(r"http://127\.0\.0\.1:(\d+)/", line)
-        if not found:
+        match = re.search(r"http://127\.0\.0\.1:(\d+)/", line)
+        if not match:
             self.stop()
             raise AssertionError(f"the server did not start: {line!r}")
-        self._port = int(found[1])
+        self._port = int(match[1])
 
     def stop(self) -> None:
         """Ends it and its parsing processes."""
@@ -213,8 +213,10 @@ class Visits:
         )
         self._contexts.append(context)
         context.set_default_timeout(PATIENCE_S * 1000)
-        own = dashboard.url, "data:", "blob:"
-        context.on("request", lambda asked: None if asked.url.startswith(own) else self._note(f"asked for {asked.url}"))
+        allowed = dashboard.url, "data:", "blob:"
+        context.on(
+            "request", lambda asked: None if asked.url.startswith(allowed) else self._note(f"asked for {asked.url}")
+        )
         context.add_init_script(
             f"try {{ if (!localStorage.getItem('visualprof.theme')) {{"
             f"localStorage.setItem('visualprof.language', '{language}');"

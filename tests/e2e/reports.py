@@ -19,8 +19,8 @@ START = 1_795_000_000_000_000_000
 def latencies(batch: int, n: int, base_ns: float, seed: int) -> np.ndarray[Any, np.dtype[np.uint32]]:
     """Mostly alike, with a tail; sublinear in the batch."""
     random = np.random.default_rng(seed)
-    made = base_ns * batch**0.8 * (1 + random.gamma(1.2, 0.04, n)) * np.where(random.random(n) < 0.01, 3, 1)
-    return made.astype(np.uint32)
+    latencies_ns = base_ns * batch**0.8 * (1 + random.gamma(1.2, 0.04, n)) * np.where(random.random(n) < 0.01, 3, 1)
+    return latencies_ns.astype(np.uint32)
 
 
 def point(batch: int, taken: np.ndarray[Any, np.dtype[np.uint32]], offset: int, **more: Any) -> dict[str, Any]:
@@ -46,13 +46,13 @@ def point(batch: int, taken: np.ndarray[Any, np.dtype[np.uint32]], offset: int, 
 def sample(t_ns: int, batch: int, gpu: bool) -> dict[str, Any]:
     """A line of monitor.jsonl."""
     wave = (t_ns // 100_000_000) % 7
-    one = {
+    environment = {
         "util": 0.6 + 0.05 * wave, "mem_util": 0.2, "sm_mhz": 1980 - 15 * wave, "mem_mhz": 2619,
         "memory_bytes": 2 << 30, "power_w": 310 + wave, "temperature_c": 46, "throttle": 0,
     }  # fmt: skip
     return {
         "t_ns": t_ns, "phase": "measuring", "batch": batch, "cpu": 0.3 + 0.02 * wave, "child_cpu": 0.26, "load1": 1.2,
-        "pressure": 0.02, "rss_bytes": 210 << 20, "involuntary_switches": 3, "gpus": [one] if gpu else [],
+        "pressure": 0.02, "rss_bytes": 210 << 20, "involuntary_switches": 3, "gpus": [environment] if gpu else [],
     }  # fmt: skip
 
 
@@ -80,7 +80,7 @@ def result(
     wanted = {"id": spec, "backend": backend, "version": version, "device": device, "precision": "", "threads": 2}
     model = {"name": f"{name}.onnx", "sha256": "0" * 64, "format": "onnx", "file": f"{name}.onnx"}
     about = {"schema": "visualprof.job/1", "job": job, "task": f"{job}-{spec}", "attempt": 1, "name": name}
-    where = {
+    configuration = {
         "agent": agent, "agent_id": "a1", "platform": "cuda" if gpu else "x86", "machine": "x86_64", "system": "Linux",
         "hostname": agent, "cpu": "Xeon Platinum 8480+", "cores": 16, "python": "3.11.7", "backend": backend,
         "gpus": [{"id": "cuda:0", "name": "NVIDIA H200"}] if gpu else [], "version": version, "device": device,
@@ -89,9 +89,9 @@ def result(
     lines: list[dict[str, Any]] = []
     raw = b""
     for number, batch in enumerate((1, 2, 4, 8, 16)):
-        taken = latencies(batch, (runs or {}).get(batch, 900), base_ns, number)
-        lines.append(point(batch, taken, len(raw), **(changes or {}).get(batch, {})))
-        raw += taken.tobytes()
+        samples = latencies(batch, (runs or {}).get(batch, 900), base_ns, number)
+        lines.append(point(batch, samples, len(raw), **(changes or {}).get(batch, {})))
+        raw += samples.tobytes()
     profiles = [{"pass": "timeline", "file": "timeline.json.gz", "start_ns": START, "batch": 1, "runs": 20}]
     status = {
         "schema": "visualprof.status/1", "state": "succeeded", "reason": None, "error": None, "hint": None,
@@ -107,7 +107,7 @@ def result(
     (out / "monitor.jsonl").write_text("".join(json.dumps(each) + "\n" for each in seen))
     (out / "points.jsonl").write_text("".join(json.dumps(each) + "\n" for each in lines))
     (out / "latencies.bin").write_bytes(raw)
-    (out / "env.json").write_text(json.dumps(where))
+    (out / "env.json").write_text(json.dumps(configuration))
     (out / "status.json").write_text(json.dumps(status))
     (out / "job.json").write_text(json.dumps(about | {"model": model, "spec": wanted, "request": {}}))
     return out

@@ -93,11 +93,11 @@ def simulate(folder: Path) -> None:
 
 def shoot_simulated(dashboard: Dashboard, visits: Visits, folder: Path, names: Collection[str]) -> None:
     """From the heat map, or from the panel of the server, on."""
-    for name, (where, query) in SIMULATED.items():
+    for name, (view_name, query) in SIMULATED.items():
         for suffix, (language, theme) in LOOKS.items():
             if name not in names:
                 continue
-            page = visits(dashboard, where, language=language, theme=theme, **query)
+            page = visits(dashboard, view_name, language=language, theme=theme, **query)
             settled(page)
             page.locator(f"[data-place={name}]").evaluate(
                 "place => window.scrollBy(0, place.getBoundingClientRect().top - 120)"

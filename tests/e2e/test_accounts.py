@@ -147,8 +147,8 @@ def test_a_local_server_shows_no_accounts(samples: Dashboard, visit: Visits) -> 
 def signed_in(visit: Visits, team: Dashboard, root: str, page: str, **how: Any) -> Page:
     """A page of the administrator's, in any language."""
     tab = visit(team, page, token="", **how)
-    said = {"email": root, "password": PASSWORD}
-    tab.request.post(f"{team.url}api/v1/session", data=said, headers={"Origin": team.url.rstrip("/")})
+    login = {"email": root, "password": PASSWORD}
+    tab.request.post(f"{team.url}api/v1/session", data=login, headers={"Origin": team.url.rstrip("/")})
     tab.reload()
     return tab
 
@@ -239,20 +239,20 @@ def test_an_issuer_logs_people_in(
 ) -> None:
     visit.tolerate("status of (401|502)")
     monkeypatch.setenv("VISUALPROF_OIDC_SECRET", SECRET)
-    with provider() as there:
-        server = at_home("--oidc", there.url, "--oidc-client", CLIENT)
+    with provider() as issuer:
+        server = at_home("--oidc", issuer.url, "--oidc-client", CLIENT)
         page = visit(server, "operator", token="", run="paddle-cpu", sort="calls")
-        visit.tolerate(f"asked for {there.url}/")
+        visit.tolerate(f"asked for {issuer.url}/")
         button = page.get_by_role("button", name="Log in with 127.0.0.1")
         expect(button).to_be_focused()
         expect(page.get_by_role("button", name="Create account")).to_have_count(0)
-        there.fails = True
+        issuer.fails = True
         button.click()
         expect(page.get_by_role("alert")).to_contain_text("answers with 500")
-        there.fails, there.person["email_verified"] = False, False
+        issuer.fails, issuer.person["email_verified"] = False, False
         button.click()
         expect(page.get_by_role("alert")).to_contain_text("has not verified the address kim@example.org")
-        there.person["email_verified"] = True
+        issuer.person["email_verified"] = True
         button.click()
         expect(page.get_by_role("button", name="Account of Kim")).to_be_visible()
         assert page.url.startswith(f"{server.url}#/operator?"), "where it was before, and nothing of the issuer's"
@@ -262,7 +262,7 @@ def test_an_issuer_logs_people_in(
         page.get_by_role("button", name="Log out").click()
         expect(button).to_be_visible()
         assert page.url.startswith(server.url)
-        assert [claims["email"] for claims in there.left] == ["kim@example.org"]
+        assert [claims["email"] for claims in issuer.left] == ["kim@example.org"]
 
 
 def test_links_by_mail_make_an_account_and_a_new_password(at_home: Callable[..., Dashboard], visit: Visits) -> None:
@@ -274,9 +274,9 @@ def test_links_by_mail_make_an_account_and_a_new_password(at_home: Callable[...,
             """The link of the latest letter."""
             for _ in range(100):
                 if len(box.got) == count:
-                    found = re.search(r"http://\S+", box.got[-1].get_content())
-                    assert found
-                    return found[0]
+                    match = re.search(r"http://\S+", box.got[-1].get_content())
+                    assert match
+                    return match[0]
                 time.sleep(0.1)
             raise AssertionError(box.said)
 

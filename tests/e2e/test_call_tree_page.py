@@ -26,9 +26,9 @@ def test_modules_lead_to_their_operators_and_to_the_flame_graph(samples: Dashboa
     path = next(name for name in api["columns"]["name"] if name.endswith("/MultiheadAttention_0"))
     modules.get_by_role("row").filter(has_text="MultiheadAttention_0").get_by_role("link").nth(1).click()
     expect(page.get_by_role("button", name=f"Show all rows, not only {path}")).to_be_visible()
-    own = samples.get("view/operator", run=RUN, module=path)
-    expect(page.locator(".tally").first).to_have_text(f"{own['total_rows']} rows")
-    assert 0 < own["total_rows"] < samples.get("view/operator", run=RUN)["total_rows"]
+    response = samples.get("view/operator", run=RUN, module=path)
+    expect(page.locator(".tally").first).to_have_text(f"{response['total_rows']} rows")
+    assert 0 < response["total_rows"] < samples.get("view/operator", run=RUN)["total_rows"]
 
 
 def test_a_frame_is_found_brought_to_full_width_and_left_again(samples: Dashboard, visit: Visits) -> None:

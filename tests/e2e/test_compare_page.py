@@ -80,14 +80,14 @@ def test_a_base_is_chosen_and_the_overview_explains_the_change(pair: Dashboard, 
     slower, faster = table(page, "Slower rows"), table(page, "Faster rows")
     assert figures(page) == ["1.00 ms", "950 µs", "−50.0 µs−5.0 %"]
     expect(page.locator(".change")).to_contain_text("Faster, beyond noise.")
-    for within, number, name, change in (
+    for scope, number, name, change in (
         (slower, 0, "conv", "+100 µs"),
         (slower, 1, "fresh", "+50.0 µs"),
         (faster, 0, "relu", "−100 µs"),
         (faster, 1, "gone", "−100 µs"),
     ):
-        expect(cell(within, number, "Name")).to_have_text(name)
-        expect(cell(within, number, "Change")).to_have_text(change.replace(" ", "\xa0"))
+        expect(cell(scope, number, "Name")).to_have_text(name)
+        expect(cell(scope, number, "Change")).to_have_text(change.replace(" ", "\xa0"))
     expect(cell(faster, 1, "Status")).to_have_text("removed")
     # The parts of the waterfall add up to the change.
     falls = page.locator("section", has=page.get_by_role("heading", name="From the base to this run"))

@@ -17,22 +17,22 @@ from tests.e2e.live import TOKEN, Dashboard, Visits, expect
 @pytest.fixture
 def frames() -> Iterator[dict[str, str]]:
     """A page of another site with a frame: `at` is its address, `of` what it frames."""
-    known = {"at": "", "of": ""}
+    address = {"at": "", "of": ""}
 
     class Page(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             self.send_response(200)
             self.send_header("Content-Type", "text/html")
             self.end_headers()
-            self.wfile.write(f'<iframe src="{known["of"]}" width="1200" height="800"></iframe>'.encode())
+            self.wfile.write(f'<iframe src="{address["of"]}" width="1200" height="800"></iframe>'.encode())
 
         def log_message(self, format: str, *args: object) -> None:
             pass
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Page) as server:
-        known["at"] = f"http://localhost:{server.server_port}/"
+        address["at"] = f"http://localhost:{server.server_port}/"
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield known
+        yield address
         server.shutdown()
 
 

@@ -93,8 +93,8 @@ def test_a_load_is_a_curve_and_a_table_of_its_steps(
 ) -> None:
     def step(rate: float, tail_ns: int, verdict: str) -> dict[str, Any]:
         """A step at a rate, all of whose runs were served."""
-        told = {"concurrency": 2, "offered_per_s": rate, "achieved_per_s": rate, "n": 900, "unserved": 0}
-        return {**told, "p50_ns": 10**6, "tail_ns": tail_ns, "tail_bound_ns": None, "verdict": verdict}
+        point = {"concurrency": 2, "offered_per_s": rate, "achieved_per_s": rate, "n": 900, "unserved": 0}
+        return {**point, "p50_ns": 10**6, "tail_ns": tail_ns, "tail_bound_ns": None, "verdict": verdict}
 
     steps = [step(50.0, 20_000_000, "PASS"), step(75.0, 61_000_000, "FAIL")]
     load = {"scenario": "poisson", "percentile": 99, "limit_ns": 50_000_000, "verdict": "PASS", "step": steps[0]}
@@ -115,7 +115,7 @@ def test_the_job_of_a_chosen_run_is_shown(opened: Callable[..., Page], reports: 
     newest, *_, older = reports.get("evaluation")["reports"]
     assert newest["job"] != older["job"]
     page = opened(run=older["id"])
-    chosen = [each["points"] for each in reports.get("evaluation")["reports"] if each["job"] == older["job"]]
+    chosen = [report["points"] for report in reports.get("evaluation")["reports"] if report["job"] == older["job"]]
     expect(points(page).get_by_role("row")).to_have_count(1 + sum(chosen))
 
 
@@ -208,10 +208,10 @@ def test_the_best_size_within_a_limit_is_the_servers(opened: Callable[..., Page]
     page.keyboard.press("Enter")
     expected = told(reports, SLOW, CARD, slo_ns="400000")["best"]
     for number, name in enumerate(("onnxruntime", "onnxruntime-cuda0")):
-        found = page.get_by_role("table", name="Best batch").locator("tbody tr").nth(number)
-        expect(found).to_contain_text(name)
+        row_locator = page.get_by_role("table", name="Best batch").locator("tbody tr").nth(number)
+        expect(row_locator).to_contain_text(name)
         rate, batch = expected["slo_samples_per_s"][number], expected["slo_batch"][number]
-        expect(found.get_by_role("cell").last).to_contain_text(f"{rate:,.0f}/s at {batch} · p99")
+        expect(row_locator.get_by_role("cell").last).to_contain_text(f"{rate:,.0f}/s at {batch} · p99")
     page.get_by_label("p99 latency limit (ms)").fill("0.001")
     page.keyboard.press("Enter")
     expect(best(page, "cuda0")).to_contain_text("none")

@@ -79,15 +79,15 @@ def test_its_parameters_order_and_search_are_in_the_address(dashboard: Dashboard
     most = max(host["events"])
     expect(cell(table(page, "Busy"), 0, "Events")).to_have_text(expected_text.count(most))
     page.get_by_role("searchbox", name="Search").fill("python3")
-    found = [name for name in host["name"] if "python3" in name]
-    expect(page.locator(".tally")).to_have_text(f"{len(found)} of {len(host['name'])} rows")
+    names = [name for name in host["name"] if "python3" in name]
+    expect(page.locator(".tally")).to_have_text(f"{len(names)} of {len(host['name'])} rows")
     page.reload()
-    expect(page.locator(".tally")).to_have_text(f"{len(found)} of {len(host['name'])} rows")
-    assert set(first_names(page, len(found))) == set(found)
+    expect(page.locator(".tally")).to_have_text(f"{len(names)} of {len(host['name'])} rows")
+    assert set(first_names(page, len(names))) == set(names)
     page.get_by_role("button", name="Export").click()
     link = page.get_by_role("link", name="CSV").get_attribute("href")
     head, *rows = csv.reader(page.request.get(f"{dashboard.url}{link}").body().decode("utf-8-sig").splitlines())
-    assert (head[0], {line[0] for line in rows}) == ("name", set(found))
+    assert (head[0], {line[0] for line in rows}) == ("name", set(names))
 
 
 def test_a_bar_of_its_chart_finds_its_rows(dashboard: Dashboard, visit: Visits) -> None:

@@ -45,8 +45,8 @@ def test_every_model_of_the_samples_has_its_picture(
 ) -> None:
     page = visit(samples, "graph", model=model, language=language, theme=theme)
     assert boxes(page) > 2
-    told = graph(samples, model)["model"]
-    expect(page.locator("aside")).to_contain_text(f"{told['parameters']:,}")
+    model_answer = graph(samples, model)["model"]
+    expect(page.locator("aside")).to_contain_text(f"{model_answer['parameters']:,}")
     assert not raw_keys(page)
 
 
@@ -271,15 +271,15 @@ def test_a_slow_model_replaces_the_previous_picture(samples: Dashboard, visit: V
 
 
 def test_a_loop_is_one_node_with_its_time_and_links_to_its_row(samples: Dashboard, visit: Visits) -> None:
-    found = graph(samples, ONNX)
-    loop = found["nodes"]["type"].index("Loop")
-    group = found["groups"]["node"].index(loop)
+    graph_answer = graph(samples, ONNX)
+    loop = graph_answer["nodes"]["type"].index("Loop")
+    group = graph_answer["groups"]["node"].index(loop)
     measured = samples.get("graph/profile", model=ONNX, run="onnxruntime-cpu/if_loop")["columns"]
     page = visit(samples, "graph", model=ONNX, run="onnxruntime-cpu/if_loop", sel=f"n{loop}")
     picture(page)
     panel = page.locator("aside")
     expect(panel).to_contain_text("Documentation of Loop")
-    expect(panel.locator("dl").last).to_contain_text(str(found["groups"]["operators"][group]))
+    expect(panel.locator("dl").last).to_contain_text(str(graph_answer["groups"]["operators"][group]))
     panel.get_by_role("link", name="Show in the operator table").click()
     name = measured["operator"][loop]
     expect(page.get_by_role("table", name="Operators", exact=True)).to_contain_text(name)
@@ -287,10 +287,10 @@ def test_a_loop_is_one_node_with_its_time_and_links_to_its_row(samples: Dashboar
 
 def test_with_a_base_the_picture_shows_the_changes(samples: Dashboard, visit: Visits) -> None:
     model, new, base = "models/resnet10.onnx", "resnet10-sample/ov-f32-2t", "resnet10-sample/ov-bf16-2t"
-    own, far = (samples.get("graph/profile", model=model, run=run)["columns"] for run in (new, base))
-    node = next(i for i, time in enumerate(own["time_ns"]) if time)
-    assert (own["time_ns"][node], far["time_ns"][node]) == (959_000, 1_299_000)
-    assert own["calls"][node] == far["calls"][node]
+    own_profile, far = (samples.get("graph/profile", model=model, run=run)["columns"] for run in (new, base))
+    node = next(i for i, time in enumerate(own_profile["time_ns"]) if time)
+    assert (own_profile["time_ns"][node], far["time_ns"][node]) == (959_000, 1_299_000)
+    assert own_profile["calls"][node] == far["calls"][node]
     page = visit(samples, "graph", model=model, run=new, base=base, sel=f"n{node}")
     picture(page)
     expect(page.locator(".legend")).to_contain_text("▼ less than the base")

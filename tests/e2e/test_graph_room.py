@@ -89,8 +89,8 @@ def test_nothing_covers_the_pictures(
 ) -> None:
     page = visit(samples, "graph", model=DENSE, other=other, open="all", dir=direction, size=size)
     drawn(page, 2 if other else 1)
-    found = page.locator(".area, .mini, .legend, .side > .name, aside, .tools").evaluate_all(BOXES)
-    boxes = [(name, box) for name, box in found if box["w"]]
+    overlaps = page.locator(".area, .mini, .legend, .side > .name, aside, .tools").evaluate_all(BOXES)
+    boxes = [(name, box) for name, box in overlaps if box["w"]]
     assert len(boxes) >= (7 if other else 4)
     assert [(a, b) for (a, one), (b, two) in combinations(boxes, 2) if meet(one, two)] == []
     assert all(box["x"] >= 0 and box["x"] + box["w"] <= size[0] and box["y"] + box["h"] <= size[1] for _, box in boxes)
@@ -112,7 +112,7 @@ def test_tips_cover_no_title_and_stay_inside(samples: Dashboard, visit: Visits, 
             if tip.count():
                 seen[tip.inner_text()] = tip.evaluate(UNDER_THE_TIP)
     assert len(seen) >= 4
-    assert {text: told for text, told in seen.items() if told[0] < NEARLY_BLACK or not told[1]} == {}
+    assert {text: colors for text, colors in seen.items() if colors[0] < NEARLY_BLACK or not colors[1]} == {}
 
 
 @pytest.mark.parametrize("direction", ["td", "lr"])
@@ -173,10 +173,10 @@ def test_long_names_keep_their_ends_and_the_bar_its_width(models: Dashboard, vis
         drawn(page, 2)
         pickers = page.locator(".tools .picker-button")
         names = [f"{LONG}1.onnx", f"{LONG}2.onnx"]
-        assert [one.locator(".value").get_attribute("title") for one in pickers.all()] == names
-        assert [one.locator(".tail").inner_text() for one in pickers.all()] == [name[-12:] for name in names]
+        assert [picker.locator(".value").get_attribute("title") for picker in pickers.all()] == names
+        assert [picker.locator(".tail").inner_text() for picker in pickers.all()] == [name[-12:] for name in names]
         bar = page.locator(".tools")
         assert bar.evaluate("bar => bar.scrollWidth <= bar.clientWidth && bar.clientHeight < 50")
-        tails = [one.locator(".tail").bounding_box() for one in pickers.all()]
-        frames = [one.bounding_box() for one in pickers.all()]
+        tails = [picker.locator(".tail").bounding_box() for picker in pickers.all()]
+        frames = [picker.bounding_box() for picker in pickers.all()]
         assert all(t and f and t["x"] + t["width"] <= f["x"] + f["width"] for t, f in zip(tails, frames, strict=True))

@@ -151,7 +151,13 @@ def test_a_model_goes_from_the_page_into_the_bucket_and_its_result_comes_back(
     give(page, ONNX)
     quick(page)
     submit(page)
-    assert [one for one in sent if one.startswith("PUT ")] == [one for one in sent if swift.endpoint in one] != []
-    assert not [one for one in sent if one.startswith("POST ") and "/uploads?" in one]
+    assert (
+        [request_line for request_line in sent if request_line.startswith("PUT ")]
+        == [one for one in sent if swift.endpoint in one]
+        != []
+    )
+    assert not [
+        request_line for request_line in sent if request_line.startswith("POST ") and "/uploads?" in request_line
+    ]
     job = the_job(dashboard, "succeeded")
     assert views_of(dashboard, job["tasks"][0]["run"]) >= {"overview", "operator"}

@@ -21,9 +21,9 @@ def pipelines(serve: Serve, tmp_path: Path) -> Dashboard:
     folder = tmp_path / "runs" / "job"
     folder.mkdir(parents=True)
     for rank, events in stages(slow=2).items():
-        known = {"schemaVersion": 1, "distributedInfo": distributed_info(rank, 8, WORLD | PIPELINES)}
+        document = {"schemaVersion": 1, "distributedInfo": distributed_info(rank, 8, WORLD | PIPELINES)}
         (folder / f"node{rank}_{4000 + rank}.1782950400000.pt.trace.json").write_text(
-            json.dumps({**known, "traceEvents": events})
+            json.dumps({**document, "traceEvents": events})
         )
     dashboard = serve()
     dashboard.wait_until_ready()

@@ -229,15 +229,15 @@ def test_a_process_of_another_machine_is_recorded_by_a_click(
 ) -> None:
     pytest.importorskip("torch")
     visit.tolerate("status of 409")  # as above
-    kept, there = tmp_path / "runs" / ".visualprof", tmp_path / "there"
-    kept.mkdir(parents=True)
-    (kept / "agent-token").write_text("vp_r_of-these-tests")
+    server_folder, other_folder = tmp_path / "runs" / ".visualprof", tmp_path / "there"
+    server_folder.mkdir(parents=True)
+    (server_folder / "agent-token").write_text("vp_r_of-these-tests")
     dashboard = serve()
     agent = [sys.executable, "-m", "visualprof", "agent", "--server", dashboard.url, "--name", "gpu box"]
-    agent += ["--sandbox", "off", "--state", str(tmp_path / "state"), "--watch-runs", str(there)]
+    agent += ["--sandbox", "off", "--state", str(tmp_path / "state"), "--watch-runs", str(other_folder)]
     environment = {**os.environ, "VISUALPROF_AGENT_TOKEN": "vp_r_of-these-tests"}
     environment["VISUALPROF_RUNTIMES"] = str(tmp_path / "runtimes")
-    commands = agent, [sys.executable, "-c", ALONE, str(there)]
+    commands = agent, [sys.executable, "-c", ALONE, str(other_folder)]
     processes = [subprocess.Popen(command, cwd=ROOT, env=environment) for command in commands]
     try:
         page = visit(dashboard, "overview", run="gpu-box/job")
@@ -247,8 +247,8 @@ def test_a_process_of_another_machine_is_recorded_by_a_click(
         expect(strip).to_contain_text("Recorded 5 steps", timeout=3 * PATIENCE_S * 1000)
         expect(page.locator(".headline")).to_be_visible(timeout=3 * PATIENCE_S * 1000)  # it opened by itself
         expect(page.locator("[data-place=step_times]")).to_contain_text("median")
-        (here,) = (tmp_path / "runs" / "gpu-box" / "job").glob("*.step*.gz")
-        assert here.read_bytes() == (there / "job" / here.name).read_bytes()
+        (recording,) = (tmp_path / "runs" / "gpu-box" / "job").glob("*.step*.gz")
+        assert recording.read_bytes() == (other_folder / "job" / recording.name).read_bytes()
         processes[0].kill()
         processes[0].wait()
         expect(strip).to_contain_text("no heartbeat", timeout=3 * PATIENCE_S * 1000)

@@ -25,9 +25,9 @@ REPORT = SAMPLES / "resnet10-sample" / "ort-1t"
 def dashboard(serve: Callable[..., Dashboard], tmp_path: Path) -> Dashboard:
     """With a report of that model."""
     shutil.copytree(REPORT, tmp_path / "runs" / "before" / "ort-1t")
-    made = serve()
-    made.wait_until_ready()
-    return made
+    second_server = serve()
+    second_server.wait_until_ready()
+    return second_server
 
 
 @pytest.fixture

@@ -48,8 +48,8 @@ def test_the_best_result_shows_its_uncertainty(
     page = visit(measured, "evaluation", reports=",".join(f"resnet10-j1/{name}" for name in names), language=language)
     rows = page.get_by_role("table", name=table).locator("tbody tr")
     expect(rows.filter(has_text="quick")).to_contain_text("±")
-    for name, told in (("quick", same), ("alike", same), ("once", unknown)):
-        expect(rows.filter(has_text=name)).to_contain_text(told)
+    for name, values in (("quick", same), ("alike", same), ("once", unknown)):
+        expect(rows.filter(has_text=name)).to_contain_text(values)
     expect(rows.filter(has_text="slow")).not_to_contain_text(same)
     assert raw_keys(page) == []
     rows.filter(has_text="quick").get_by_role("button").first.click()

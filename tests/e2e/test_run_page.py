@@ -112,8 +112,8 @@ def test_specs_start_with_the_runtimes_of_online_machines(open_page: Callable[..
     submit(page).click()
     expect(page.get_by_text("Submitted as j-")).to_be_visible()
     [sent] = fake.sent("POST", "jobs")
-    found = {(spec["id"], spec["backend"], spec["agent"], spec["device"]) for spec in sent["specs"]}
-    assert found == {
+    specs = {(spec["id"], spec["backend"], spec["agent"], spec["device"]) for spec in sent["specs"]}
+    assert specs == {
         ("ort-lab-x86", "onnxruntime", "a1", "cpu"),
         ("ort-gpu-box-cuda0", "onnxruntime", "a2", "cuda:0"),
         ("ov-lab-x86", "openvino", "a1", "cpu"),
@@ -198,10 +198,10 @@ def test_an_upload_can_be_cancelled(open_page: Callable[..., Page], fake: JobsFa
 def test_files_can_be_dropped_anywhere_on_the_page(open_page: Callable[..., Page]) -> None:
     page = open_page()
     expect(page.get_by_text("Drop a model here")).to_be_visible()
-    given = page.evaluate_handle(
+    handle = page.evaluate_handle(
         "name => { const data = new DataTransfer(); data.items.add(new File(['content'], name)); return data; }", MODEL
     )
-    page.dispatch_event(".list", "drop", {"dataTransfer": given})
+    page.dispatch_event(".list", "drop", {"dataTransfer": handle})
     expect(page.get_by_role("table", name="Configurations")).to_be_visible()
 
 

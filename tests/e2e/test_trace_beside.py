@@ -43,11 +43,11 @@ def facts(page: Page) -> list[str]:
 def test_the_base_is_shown_below_aligned_by_step(runs: Dashboard, visit: Visits) -> None:
     page = visit(runs, "trace", **PAIR)
     expect(heads(page)).to_have_text(["This run: new", "Base: base"])
-    told = page.locator(".align .told")
-    expect(told).to_have_text("step 5 aligned with step 6 of the base")
+    hint = page.locator(".align .told")
+    expect(hint).to_have_text("step 5 aligned with step 6 of the base")
     page.get_by_role("button", name="Align by").click()
     page.get_by_role("option", name="Steps of the same name").click()
-    expect(told).to_have_text("step 6 aligned with step 6 of the base")
+    expect(hint).to_have_text("step 6 aligned with step 6 of the base")
     assert address(page)["align"] == "name"
     again = visit(runs, at=page.url, language="zh", theme="dark")
     expect(again.locator(".align .told")).to_have_text("第 6 步与基准的第 6 步对齐")
@@ -61,13 +61,13 @@ def test_a_link_selects_both_events_and_shows_the_difference(runs: Dashboard, vi
     page = visit(runs, "trace", **PAIR, longest="b", where="device")
     assert facts(page) == ["6.00 µs", "16.0 µs", "−10.0 µs (−62.5 %)"]
     # b begins 20 us into the new step and 12 us into the base's, whose steps begin together: 8 us apart.
-    own, far = (runs.get("timeline/longest", run=run, name="b", where="device") for run in ("new", "base"))
+    own_events, far = (runs.get("timeline/longest", run=run, name="b", where="device") for run in ("new", "base"))
     at = address(page)
     assert at["off"] == "-1.8000"
-    assert at["pin"] == f"0.{own['track']}~-1.{far['track']}"
+    assert at["pin"] == f"0.{own_events['track']}~-1.{far['track']}"
     start, end = map(int, at["win"].split("~"))
-    assert start < own["start_ns"]
-    assert end > own["start_ns"] + far["duration_ns"]
+    assert start < own_events["start_ns"]
+    assert end > own_events["start_ns"] + far["duration_ns"]
     page.get_by_role("button", name="Go to it").click()
     expect(page.locator(".details .kind")).to_contain_text("base")
     assert address(page)["sel"] == f"-1.{far['event']}"

@@ -25,10 +25,10 @@ EVERY_FRAMEWORK = [
 
 def canvas(page: Page) -> Locator:
     """The slices, once a window of them stands there."""
-    found = page.get_by_role("application")
-    expect(found).to_be_visible()
+    area = page.get_by_role("application")
+    expect(area).to_be_visible()
     expect(page.locator(".timeline")).to_have_attribute("data-renderer", re.compile("software|webgl"))
-    return found
+    return area
 
 
 def window(page: Page) -> tuple[int, int]:
@@ -239,7 +239,7 @@ def test_all_ranks_are_on_one_page(samples: Dashboard, visit: Visits) -> None:
     run = "synthetic-4gpu"
     page = visit(samples, "trace", run=run, ranks="all")
     canvas(page)
-    workers = next(one for one in samples.get("runs")["runs"] if one["id"] == run)["workers"]
+    workers = next(run_row for run_row in samples.get("runs")["runs"] if run_row["id"] == run)["workers"]
     assert len(workers) == 4
     for worker in workers:  # only the names in sight are in the document
         for _ in range(20):
@@ -262,16 +262,16 @@ def test_a_finding_leads_to_its_evidence(
     samples: Dashboard, visit: Visits, run: str, name: str, category: str, missing: str
 ) -> None:
     """To the largest gap, the longest copy and so on, which is selected as an area with room beside it."""
-    found = samples.get("view/findings", run=run)["findings"]
-    place = [finding["id"] for finding in found].index(name)
+    findings = samples.get("view/findings", run=run)["findings"]
+    place = [finding["id"] for finding in findings].index(name)
     page = visit(samples, "overview", run=run)
     page.locator(".findings li").nth(place).get_by_role("link", name="timeline").click()
     canvas(page)
-    start, end = found[place]["start_ns"], found[place]["end_ns"]
+    start, end = findings[place]["start_ns"], findings[place]["end_ns"]
     assert address(page)["area"] == f"{start}~{end}"
     low, high = window(page)
     assert low < start < end < high < low + 2 * (end - start)
-    track = next(t for t in meta(samples, run)["tracks"] if t["id"] == found[place]["track"])
+    track = next(t for t in meta(samples, run)["tracks"] if t["id"] == findings[place]["track"])
     expect(page.locator(".timeline").get_by_text(track["name"].strip()).first).to_be_in_viewport()
     inside = samples.get("timeline/window", run=run, start_ns=start, end_ns=end)["columns"]["category"]
     assert category in inside

@@ -218,9 +218,9 @@ def test_numbers_of_the_head_that_cannot_be_are_unknown(file: WriteFile, head: s
     path = file(text.replace('"schemaVersion":1', f'"schemaVersion":1,{head}'))
     trace = open_trace(path, cache=Cache(path.parent / "cache"))
     assert len(trace.events) == 5
-    for known in all_views():
-        if known.subject == "trace" and known.needs(trace):
-            known.compute(trace, known.parse({}))
+    for view in all_views():
+        if view.subject == "trace" and view.needs(trace):
+            view.compute(trace, view.parse({}))
 
 
 @pytest.mark.parametrize("number", [10**30, float("inf"), float("nan")])

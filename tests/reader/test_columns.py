@@ -86,9 +86,9 @@ def test_grouping_keeps_the_order_of_rows(groups: list[int], number: int) -> Non
 
 @given(st.lists(st.integers(-1, 30)) | st.lists(st.integers(0, 30), unique=True))
 def test_numbers_ascend_with_their_places(numbers: list[int]) -> None:
-    found, order = both(lambda: sort_unique(np.array(numbers, np.int32), 31))
+    ascending, order = both(lambda: sort_unique(np.array(numbers, np.int32), 31))
     assert order.tolist() == sorted((i for i, n in enumerate(numbers) if n >= 0), key=numbers.__getitem__)
-    assert found.tolist() == sorted(n for n in numbers if n >= 0)
+    assert ascending.tolist() == sorted(n for n in numbers if n >= 0)
 
 
 @given(some_events())
@@ -130,7 +130,7 @@ def test_a_level_has_an_entry_for_each_bucket_in_which_events_of_a_lane_start(ev
         lanes[int(track[row]), int(depth[row])].append(row)
     assert list(zip(pyramid.lane_track.tolist(), pyramid.lane_depth.tolist(), strict=True)) == sorted(lanes)
     assert pyramid.order.tolist() == [row for lane in sorted(lanes) for row in lanes[lane]]
-    kept, origin = len(rows), min(ts.tolist(), default=0)
+    count, origin = len(rows), min(ts.tolist(), default=0)
     for k, exponent in enumerate(pyramid.exponent.tolist()):
         entries: list[tuple[int, int, int, int]] = []
         for i, lane in enumerate(sorted(lanes)):
@@ -146,8 +146,8 @@ def test_a_level_has_an_entry_for_each_bucket_in_which_events_of_a_lane_start(ev
         columns = (pyramid.start, pyramid.end, pyramid.count, pyramid.longest)
         assert list(zip(*(c[at].tolist() for c in columns), strict=True)) == entries
         assert exponent % LEVEL_STEP == 0
-        assert len(entries) <= MAX_SIZE_RATIO * kept or len(entries) == len(lanes)
-        kept = len(entries)
+        assert len(entries) <= MAX_SIZE_RATIO * count or len(entries) == len(lanes)
+        count = len(entries)
 
 
 @given(some_events(), st.lists(st.tuples(st.integers(-1, TRACKS - 1), st.integers(-2, 40)), max_size=20))
@@ -156,7 +156,7 @@ def test_the_innermost_event_is_the_last_started_one_that_covers_the_time(
 ) -> None:
     rows, first, parent, _ = nested([e for e in events if 0 <= e[0] <= 30])
     ts, dur, _ = columns_of(rows)
-    found = innermost_on_tracks(
+    innermost = innermost_on_tracks(
         ts,
         ts + np.maximum(dur, 0),
         parent,
@@ -164,7 +164,7 @@ def test_the_innermost_event_is_the_last_started_one_that_covers_the_time(
         np.array([t for t, _ in places], np.int32),
         np.array([time for _, time in places], np.int64),
     )
-    for (track, time), row in zip(places, found.tolist(), strict=True):
+    for (track, time), row in zip(places, innermost.tolist(), strict=True):
         at = max((i for i, e in enumerate(rows) if e[2] == track and e[0] <= time), default=-1)
         while at >= 0 and rows[at][0] + max(rows[at][1], 0) < time:
             at = int(parent[at])
@@ -191,10 +191,10 @@ def test_deep_stacks_are_climbed(depth: int) -> None:
     assert innermost_at(ts, end, parent, 0, depth, times).tolist() == [-1, 0, depth - 1, depth - 1, depth - 2, 0, -1]
     wanted = np.isin(ts, [1, depth - 1])
     few = np.array([-1, 0, 1, depth - 2, depth - 1])
-    found = nearest_ancestor(parent, wanted, few)
-    assert found.tolist() == [-1, -1, 1, 1, depth - 1]
+    ancestors = nearest_ancestor(parent, wanted, few)
+    assert ancestors.tolist() == [-1, -1, 1, 1, depth - 1]
     all_at_once = nearest_ancestor(parent, wanted, np.append(ts, few))  # of so many rows every event is asked once
-    assert all_at_once.tolist() == [-1, *[1] * (depth - 2), depth - 1, *found.tolist()]
+    assert all_at_once.tolist() == [-1, *[1] * (depth - 2), depth - 1, *ancestors.tolist()]
     assert (nearest_ancestor(parent, np.zeros(depth, bool), ts) == -1).all()
 
 
@@ -203,8 +203,8 @@ def test_nearest_ancestors_equal_those_found_by_climbing(events: list[tuple[int,
     parent = np.array([max(-1, i - back) for i, (back, _) in enumerate(events)], np.int32)
     wanted = np.array([good for _, good in events], bool)
     rows = np.arange(-1, len(events), dtype=np.int32)
-    (found,) = both(lambda: (nearest_ancestor(parent, wanted, rows),))
-    for row, nearest in zip(rows.tolist(), found.tolist(), strict=True):
+    (ancestors,) = both(lambda: (nearest_ancestor(parent, wanted, rows),))
+    for row, nearest in zip(rows.tolist(), ancestors.tolist(), strict=True):
         while row >= 0 and not wanted[row]:
             row = int(parent[row])
         assert nearest == row

@@ -114,14 +114,14 @@ def test_lines_of_files_that_are_gone_do_not_pile_up(folder: Path, monkeypatch: 
 
 
 def test_entries_of_unused_folders_are_deleted(folder: Path) -> None:
-    (own,) = (folder / "cache").glob("*.vpknown")
+    (index_file,) = (folder / "cache").glob("*.vpknown")
     for name, age_days in (("old", 61), ("recent", 59)):
-        path = own.with_stem(name)
-        path.write_bytes(own.read_bytes())
+        path = index_file.with_stem(name)
+        path.write_bytes(index_file.read_bytes())
         set_age(path, age_days * 86400)
-    set_age(own, 100 * 86400)
+    set_age(index_file, 100 * 86400)
     Server(folder)
-    assert {path.stem for path in own.parent.glob("*.vpknown")} == {own.stem, "recent"}
+    assert {path.stem for path in index_file.parent.glob("*.vpknown")} == {index_file.stem, "recent"}
 
 
 def test_a_cache_that_cannot_be_written_is_only_slower(tmp_path: Path) -> None:

@@ -105,5 +105,5 @@ def check_invariants(trace: Trace) -> None:
 
 
 def test_formats_have_distinct_names_and_priorities() -> None:
-    found = all_formats()
-    assert len({f.name for f in found}) == len({f.priority for f in found}) == len(found)
+    formats = all_formats()
+    assert len({f.name for f in formats}) == len({f.priority for f in formats}) == len(formats)

@@ -33,9 +33,9 @@ def of(trace: Trace) -> dict[str, Any]:
 
 def owners(trace: Trace) -> list[tuple[str, str | None]]:
     """Each kernel, in order of time, with its operator."""
-    found, names = launches(trace), trace.events.name
-    order = np.argsort(trace.events.ts[found.work], kind="stable")
-    pairs = zip(found.work[order].tolist(), found.op[order].tolist(), strict=True)
+    launch_rows, names = launches(trace), trace.events.name
+    order = np.argsort(trace.events.ts[launch_rows.work], kind="stable")
+    pairs = zip(launch_rows.work[order].tolist(), launch_rows.op[order].tolist(), strict=True)
     return [(trace.strings[names[work]], trace.strings[names[op]] if op >= 0 else None) for work, op in pairs]
 
 
@@ -50,8 +50,8 @@ def above(trace: Trace, row: int) -> list[str]:
 def test_kernels_belong_to_the_operators_that_launched_them_in_the_capture(tmp_path: Path) -> None:
     trace = joined(tmp_path, replay(names_of(2), batch=4), {"graph_capture_rank_0.json": capture(2, batch=4)})
     assert owners(trace) == [(ran, operator) for _ in range(2) for operator, ran in LAYER]
-    found = launches(trace)
-    last = int(found.op[np.argmax(trace.events.ts[found.work])])
+    launch_rows = launches(trace)
+    last = int(launch_rows.op[np.argmax(trace.events.ts[launch_rows.work])])
     assert above(trace, last) == [
         "aten::add", "nn.Module: Layer_1", "capture_4_FULL", "hipGraphLaunch",
         "execute_4_context_0(sq0sk0sqsq0sqsk0)_generation_4(sq4sk9sqsq4sqsk9)",
@@ -78,8 +78,8 @@ def test_every_launch_of_a_graph_has_its_own(tmp_path: Path) -> None:
     trace = joined(tmp_path, recording, {"a.json": capture(3)})
     assert [op for _, op in owners(trace)] == [operator for _ in range(15) for operator, _ in LAYER]
     assert len(set(launches(trace).op.tolist())) == 45
-    found = of(trace)
-    assert (found["launches"], found["kernels"], found["matched"]) == (5, 45, 45)
+    answer = of(trace)
+    assert (answer["launches"], answer["kernels"], answer["matched"]) == (5, 45, 45)
 
 
 def test_pieces_alike_take_turns(tmp_path: Path) -> None:
@@ -111,8 +111,8 @@ def test_whole_and_piecewise_graphs_of_a_batch_are_distinguished(tmp_path: Path)
         ("flash", "attention"),
     ]
     assert owners(trace) == [*[(ran, operator) for _ in range(2) for operator, ran in LAYER], *of_pieces]
-    found = of(trace)["columns"]
-    assert sorted(zip(found["match"], found["launches"], found["capture"], strict=True)) == [
+    columns = of(trace)["columns"]
+    assert sorted(zip(columns["match"], columns["launches"], columns["capture"], strict=True)) == [
         ("exact", 1, "graph_capture_rank_0.1.json"),
         ("exact", 3, "graph_capture_rank_0.2.json"),
     ]
@@ -160,17 +160,17 @@ def test_a_smaller_batch_is_refused(tmp_path: Path) -> None:
 
 def test_another_model_is_refused(tmp_path: Path) -> None:
     other = capture(2, layer=[("aten::mm", "other"), ("attention", "flash"), ("x", "y")])
-    found = of(joined(tmp_path, replay(names_of(2)), {"a.json": other}))
-    assert found["columns"]["note"] == ["a.json, a: 2 of its 6 kernels fit the 6 of the launch"]
-    assert found["matched"] == 0
+    answer = of(joined(tmp_path, replay(names_of(2)), {"a.json": other}))
+    assert answer["columns"]["note"] == ["a.json, a: 2 of its 6 kernels fit the 6 of the launch"]
+    assert answer["matched"] == 0
 
 
 def test_a_kernel_that_is_new_stays_unexplained(tmp_path: Path) -> None:
     names = names_of(8)
     trace = joined(tmp_path, replay([*names[:5], "new", *names[5:]]), {"a.json": capture(8)})
-    found = owners(trace)
-    assert found.pop(5) == ("new", None)
-    assert found == [(ran, operator) for _ in range(8) for operator, ran in LAYER]
+    owner_pairs = owners(trace)
+    assert owner_pairs.pop(5) == ("new", None)
+    assert owner_pairs == [(ran, operator) for _ in range(8) for operator, ran in LAYER]
     assert of(trace)["columns"]["match"] == ["partial"]
     unexplained = [
         n for n, s in zip(*(of(trace)["inside"]["columns"][k] for k in ("name", "source")), strict=True) if s == "none"
@@ -198,13 +198,13 @@ def test_a_capture_without_names_is_matched_by_order_with_a_warning(tmp_path: Pa
 
 
 def test_a_capture_without_names_of_another_length_or_order_is_refused(tmp_path: Path) -> None:
-    found = of(joined(tmp_path / "longer", replay(names_of(3)), {"a.json": capture(4, named=False)}))
-    assert found["columns"]["note"] == [
+    answer = of(joined(tmp_path / "longer", replay(names_of(3)), {"a.json": capture(4, named=False)}))
+    assert answer["columns"]["note"] == [
         "a.json, a: it has 12 launches without the names of their kernels, the launch 9"
     ]
     mixed = ["gemm", "gemm", "flash", "add", "flash", "gemm", "add", "add", "flash"]
-    found = of(joined(tmp_path / "mixed", replay(mixed), {"a.json": capture(3, named=False)}))
-    assert found["columns"]["note"] == [
+    answer = of(joined(tmp_path / "mixed", replay(mixed), {"a.json": capture(3, named=False)}))
+    assert answer["columns"]["note"] == [
         "a.json, a: of its 9 kernels 4 come from other operators than most of their names"
     ]
 
@@ -215,8 +215,8 @@ def test_an_unnamed_capture_of_another_model_is_rejected(tmp_path: Path) -> None
     for event in other:
         if event["cat"] == "cpu_op":
             event["args"]["Input Dims"] = [[8, 8]]
-    found = of(joined(tmp_path, replay(names_of(4), batch=8), {"a.json": other}))
-    assert found["columns"]["note"] == [
+    answer = of(joined(tmp_path, replay(names_of(4), batch=8), {"a.json": other}))
+    assert answer["columns"]["note"] == [
         "a.json, capture_8_FULL: of its 12 kernels 8 differ from most others of an operator with the same shapes"
     ]
 
@@ -224,15 +224,15 @@ def test_an_unnamed_capture_of_another_model_is_rejected(tmp_path: Path) -> None
 def test_an_uncertain_match_is_reported(tmp_path: Path) -> None:
     layers = names_of(8)
     layers[4] = "new"
-    found = of(joined(tmp_path / "partial", replay(layers), {"a.json": capture(8)}))
-    assert (found["columns"]["match"], found["matched"]) == (["partial"], 23)
-    assert found["columns"]["note"] == ["1 of its kernels and 1 launches of the capture have no counterpart"]
-    found = of(joined(tmp_path / "large", replay(names_of(2), batch=3), {"a.json": capture(2, batch=512)}))
-    assert found["columns"]["note"] == [
+    answer = of(joined(tmp_path / "partial", replay(layers), {"a.json": capture(8)}))
+    assert (answer["columns"]["match"], answer["matched"]) == (["partial"], 23)
+    assert answer["columns"]["note"] == ["1 of its kernels and 1 launches of the capture have no counterpart"]
+    answer = of(joined(tmp_path / "large", replay(names_of(2), batch=3), {"a.json": capture(2, batch=512)}))
+    assert answer["columns"]["note"] == [
         "it was captured for a batch of 512, and the launch was for 3: shapes may be too large"
     ]
-    found = of(joined(tmp_path / "next", replay(names_of(2), batch=3), {"a.json": capture(2, batch=6)}))
-    assert found["columns"]["note"] == [None]
+    answer = of(joined(tmp_path / "next", replay(names_of(2), batch=3), {"a.json": capture(2, batch=6)}))
+    assert answer["columns"]["note"] == [None]
 
 
 def test_a_recording_may_hold_its_own_capture(tmp_path: Path) -> None:
@@ -243,8 +243,8 @@ def test_a_recording_may_hold_its_own_capture(tmp_path: Path) -> None:
     ]  # fmt: skip
     trace = joined(tmp_path, [*capture(2), *eager, *replay(names_of(2), at=500)], {})
     assert owners(trace) == [("relu", "aten::relu"), *[(ran, operator) for _ in range(2) for operator, ran in LAYER]]
-    found = of(trace)["columns"]
-    assert (found["match"], found["capture"], trace.meta.warnings) == (["exact"], ["run.json"], ())
+    columns = of(trace)["columns"]
+    assert (columns["match"], columns["capture"], trace.meta.warnings) == (["exact"], ["run.json"], ())
     other = joined(tmp_path / "other", [*capture(3), *replay(names_of(2), at=500)], {})
     assert of(other)["columns"]["note"] == ["run.json, run: it has 9 kernels, and the launch 6"]
 
@@ -273,8 +273,8 @@ def test_launches_without_kernels_are_reported(tmp_path: Path) -> None:
 def test_a_copy_in_a_capture_is_not_a_kernel(tmp_path: Path) -> None:
     captured = capture(1, named=False)
     captured[2]["name"] = "cudaMemcpyAsync"
-    found = of(joined(tmp_path, replay(names_of(1)), {"a.json": captured}))
-    assert found["columns"]["note"] == ["a.json, a: its launch 1 is of a memcpy, where the graph has gemm"]
+    answer = of(joined(tmp_path, replay(names_of(1)), {"a.json": captured}))
+    assert answer["columns"]["note"] == ["a.json, a: its launch 1 is of a memcpy, where the graph has gemm"]
 
 
 @pytest.mark.parametrize(
@@ -289,7 +289,7 @@ def test_a_damaged_capture_is_a_warning(tmp_path: Path, damage: Any, warning: st
     file = put(tmp_path / "capture_traces" / "a.json", capture(3))
     file.write_bytes(damage(file.read_bytes()))
     trace = joined(tmp_path, replay(names_of(3)), {})
-    assert any(one.startswith(warning) for one in trace.meta.warnings), trace.meta.warnings
+    assert any(warning_text.startswith(warning) for warning_text in trace.meta.warnings), trace.meta.warnings
     assert of(trace)["matched"] == 0
     assert warning in of(trace)["columns"]["note"][0]  # pages show it beside figures by operator
 
@@ -298,17 +298,17 @@ def test_without_a_capture_the_block_that_repeats_is_marked_and_owns_nothing(tmp
     trace = joined(tmp_path, replay(["embed", *names_of(4), "head"]), {})
     assert {op for _, op in owners(trace)} == {None}
     inside = of(trace)["inside"]["columns"]
-    said = dict(zip(inside["name"], zip(inside["source"], inside["within"], strict=True), strict=True))
-    assert said["gemm"] == ("repeats", "repeated block of 3 kernels")
-    assert said["embed"] == said["head"] == ("none", "graph of 14 kernels")
+    sources = dict(zip(inside["name"], zip(inside["source"], inside["within"], strict=True), strict=True))
+    assert sources["gemm"] == ("repeats", "repeated block of 3 kernels")
+    assert sources["embed"] == sources["head"] == ("none", "graph of 14 kernels")
     assert trace.meta.warnings == ()
 
 
 @pytest.mark.parametrize("label", ["execute_", "execute_x_context", "step[DECODE bs=", "step[bs=99999999999999999999]"])
 def test_malformed_annotations_give_no_batch(tmp_path: Path, label: str) -> None:
     recording = [span("user_annotation", label, 90, 40), *replay(names_of(2))]
-    found = of(joined(tmp_path, recording, {"a.json": capture(2, batch=4)}))
-    assert found["columns"]["match"] == ["exact"]
+    answer = of(joined(tmp_path, recording, {"a.json": capture(2, batch=4)}))
+    assert answer["columns"]["match"] == ["exact"]
 
 
 def files(folder: Path) -> list[LogFile]:
@@ -344,8 +344,8 @@ def test_an_alignment_is_the_longest_common_subsequence(wanted: list[str], names
     assert len(pairs) == longest
     assert all(wanted[i] == names[j] for i, j in pairs)
     assert [j for _, j in pairs] == sorted({j for _, j in pairs})
-    apart = len(wanted) + len(names) - 2 * longest
-    assert apart == 0 or align(wanted, names, apart - 1) is None
+    distance = len(wanted) + len(names) - 2 * longest
+    assert distance == 0 or align(wanted, names, distance - 1) is None
 
 
 @pytest.fixture
@@ -363,14 +363,14 @@ def test_vllms_decode_step_has_the_times_of_the_reference_report(vllm: Path) -> 
     chosen = view("operator")
     answer = json_of(chosen.compute(opened(vllm), chosen.parse({})))
     columns = [answer["columns"][key] for key in ("name", "device_self_ns", "device_total_ns", "calls")]
-    found = {name: (self_ns / 1000, total / 1000, calls) for name, self_ns, total, calls in zip(*columns, strict=True)}
+    times = {name: (self_ns / 1000, total / 1000, calls) for name, self_ns, total, calls in zip(*columns, strict=True)}
     for name, direct, whole, calls in [
         ("vllm::moe_forward", 7171.53, 7666.46, 24), ("aten::addmm", 953.88, 953.88, 72),
         ("vllm::unified_attention_with_output", 724.36, 724.36, 24), ("SortTokens", 375.12, 375.12, 24),
         ("aiter::rmsnorm2d_fwd_with_add_ck", 326.04, 326.04, 48), ("triton_poi_fused__to_copy_1", 292.37, 292.37, 23),
         ("aten::mm", 276.68, 276.68, 1),
     ]:  # fmt: skip
-        assert found[name] == (pytest.approx(direct, abs=0.02), pytest.approx(whole, abs=0.02), calls)
+        assert times[name] == (pytest.approx(direct, abs=0.02), pytest.approx(whole, abs=0.02), calls)
     assert answer["unlinked"] == {"kernels": 0, "total_ns": 0}
 
 
@@ -392,6 +392,6 @@ def test_vllms_join_does_not_need_the_names(vllm: Path) -> None:
 
 def test_an_incomplete_capture_is_reported_and_the_others_are_used(tmp_path: Path) -> None:
     begun = span("cuda_runtime", "hipStreamBeginCapture", -20, 1)
-    found = joined(tmp_path, replay(names_of(2)), {"a.json": [begun, *capture(2)]})
-    assert found.meta.warnings == ("a.json: the capture of a graph does not end in it",)
-    assert of(found)["matched"] == 6
+    trace = joined(tmp_path, replay(names_of(2)), {"a.json": [begun, *capture(2)]})
+    assert trace.meta.warnings == ("a.json: the capture of a graph does not end in it",)
+    assert of(trace)["matched"] == 6

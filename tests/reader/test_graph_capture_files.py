@@ -30,8 +30,8 @@ WHEN_NS = 1_700_000_000_000_000_000
     ],
 )
 def test_a_captured_file_is_a_worker_of_its_folder(name: str, run: str, worker: str, stamp: str, rank: int) -> None:
-    found = parse_run_path("a", name)
-    assert (found.run, found.worker, found.stamp, found.rank) == (run, worker, stamp, rank)
+    run_path = parse_run_path("a", name)
+    assert (run_path.run, run_path.worker, run_path.stamp, run_path.rank) == (run, worker, stamp, rank)
 
 
 def test_monitors_of_other_hosts_are_recordings() -> None:
@@ -45,8 +45,8 @@ def test_rank_and_host_come_from_the_file_name_if_the_format_has_none(write: Wri
     facts: dict[str, Any] = {"rank": 3, "world_size": 8, "host": "node7", "clock_origin_ns": 5, "align_time": True}
     meta = read_trace(write([OP], baseTimeNanoseconds=WHEN_NS, visualprof=facts)).meta
     assert (meta.rank, meta.world_size, meta.host, meta.clock_origin_ns) == (3, 8, "node7", WHEN_NS)
-    own = {"rank": 1, "world_size": 2}
-    assert read_trace(write([OP], distributedInfo=own, visualprof=facts)).meta.rank == 1
+    info = {"rank": 1, "world_size": 2}
+    assert read_trace(write([OP], distributedInfo=info, visualprof=facts)).meta.rank == 1
 
 
 @pytest.mark.parametrize("facts", [7, [], {"rank": "3", "host": 4, "clock_origin_ns": True, "align_time": 0}])

@@ -88,9 +88,9 @@ def test_isal_and_zlib_give_the_same_bytes_of_damaged_files(monkeypatch: pytest.
     files = [PACKED + gzip.compress(TEXT[: rng.randrange(1, 9000)], rng.randrange(10)) for _ in range(60)]
     files = [_flipped(data, rng, flips=1 + i % 3) for i, data in enumerate(files)]
     cuts = [_flipped(data, rng, flips=i % 2)[: rng.randrange(len(data))] for i, data in enumerate(files)]
-    fast, fast_cuts = ([unpacked(data, 65_536) for data in of] for of in (files, cuts))
+    fast, fast_cuts = ([unpacked(data, 65_536) for data in chunks] for chunks in (files, cuts))
     monkeypatch.setattr(gzipped, "_import_isal", lambda: None)
-    exact, exact_cuts = ([unpacked(data, 65_536) for data in of] for of in (files, cuts))
+    exact, exact_cuts = ([unpacked(data, 65_536) for data in chunks] for chunks in (files, cuts))
     assert fast == exact
     assert all(fault for _, fault in exact)
     for (plain, _), (same, _) in zip(fast_cuts, exact_cuts, strict=True):
@@ -123,11 +123,11 @@ def test_unpacking_stops_at_the_maximum_size_of_a_profile(tmp_path: Path, monkey
     monkeypatch.setattr("visualprof.reader.source.ALWAYS_ALLOWED_BYTES", 1 << 20)
     path = tmp_path / "bomb.json.gz"
     path.write_bytes(gzip.compress(bytes(30 << 20)))
-    given = 0
+    bytes_read = 0
     with pytest.raises(SourceError, match=r"bomb\.json\.gz unpacks to over \d MiB from 30,"):  # noqa: PT012
         for piece in Source(path).chunks():
-            given += len(piece)
-    assert 4 << 20 < given < 7 << 20, "200 times the size on disk"
+            bytes_read += len(piece)
+    assert 4 << 20 < bytes_read < 7 << 20, "200 times the size on disk"
 
 
 @pytest.mark.usefixtures("engine")

@@ -67,20 +67,20 @@ def built(inside: Sequence[Inside], launches: Sequence[Launch]) -> tuple[Trace, 
     ts, dur, track = np.array(calls + kernels, np.int64).T
     kind = np.repeat([Category.RUNTIME, Category.KERNEL], [len(calls), len(kernels)])
     builder.events(ts=ts, dur=dur, name=np.zeros_like(ts), category=kind, track=track, row=np.arange(len(ts)))
-    own = builder.build()
-    event = np.argsort(own.events.row).astype(np.int32)
-    nodes = [node for one in inside for node in one.parent]
-    return own, Graphs(
+    built_trace = builder.build()
+    event = np.argsort(built_trace.events.row).astype(np.int32)
+    nodes = [node for template in inside for node in template.parent]
+    return built_trace, Graphs(
         call=event[: len(calls)],
         work=event[len(calls) :],
         first=np.cumsum([0, *(len(launch.kernels) for launch in launches)]),
         template=np.array([launch.template for launch in launches], np.int32),
-        nodes=np.cumsum([0, *(len(one.parent) for one in inside)]),
-        kernels=np.cumsum([0, *(len(one.owner) for one in inside)]),
+        nodes=np.cumsum([0, *(len(template.parent) for template in inside)]),
+        kernels=np.cumsum([0, *(len(template.owner) for template in inside)]),
         name=np.arange(len(nodes), dtype=np.int32),
         category=np.full(len(nodes), Category.OP, np.uint8),
         parent=np.array(nodes, np.int32),
-        owner=np.concatenate([one.owner for one in inside]).astype(np.int32),
+        owner=np.concatenate([template.owner for template in inside]).astype(np.int32),
         args={},
     )
 
@@ -88,37 +88,37 @@ def built(inside: Sequence[Inside], launches: Sequence[Launch]) -> tuple[Trace, 
 @given(recordings())
 def test_all_that_is_inside_lasts_from_its_first_kernel_to_its_last(data: tuple[list[Inside], list[Launch]]) -> None:
     inside, launches = data
-    own, graphs = built(inside, launches)
+    trace, graphs = built(inside, launches)
 
     def work() -> tuple[np.ndarray, ...]:
-        found = expand_graphs(own, graphs)
-        return (*(getattr(found.events, name) for name in Events.__struct_fields__), found.owner)
+        expanded = expand_graphs(trace, graphs)
+        return (*(getattr(expanded.events, name) for name in Events.__struct_fields__), expanded.owner)
 
     columns = dict(zip((*Events.__struct_fields__, "owner"), both(work), strict=True))
     wanted: list[tuple[int, ...]] = []
     for number, launch in enumerate(launches):
-        one = inside[launch.template]
-        for node in range(len(one.parent)):
+        template = inside[launch.template]
+        for node in range(len(template.parent)):
             below = {node}
-            for other in range(node + 1, len(one.parent)):
-                below |= {other} if one.parent[other] in below else set()
-            mine = [spent for spent, owner in zip(launch.kernels, one.owner, strict=True) if owner in below]
-            start, end = min(ts for ts, _ in mine), max(ts + dur for ts, dur in mine)
+            for other in range(node + 1, len(template.parent)):
+                below |= {other} if template.parent[other] in below else set()
+            own_times = [spent for spent, owner in zip(launch.kernels, template.owner, strict=True) if owner in below]
+            start, end = min(ts for ts, _ in own_times), max(ts + dur for ts, dur in own_times)
             name = int(graphs.nodes[launch.template]) + node
-            above = number if node == 0 else int(graphs.nodes[launch.template]) + one.parent[node]
+            above = number if node == 0 else int(graphs.nodes[launch.template]) + template.parent[node]
             wanted.append((launch.stream, start, end - start, name, above))
-    rows = range(len(own.events), len(columns["ts"]))
+    rows = range(len(trace.events), len(columns["ts"]))
     call_of = {int(row): number for number, row in enumerate(graphs.call)}
     tracks = {int(t): i for i, t in enumerate(np.unique(columns["track"][rows.start :]))}
     streams = sorted({launch.stream for launch in launches})
-    found: list[tuple[int, ...]] = []
+    events: list[tuple[int, ...]] = []
     for row in rows:
         above = int(columns["parent"][row])
         above = call_of[above] if above in call_of else int(columns["name"][above])
         stream = streams[tracks[int(columns["track"][row])]]
-        found.append((stream, *(int(columns[key][row]) for key in ("ts", "dur", "name")), above))
-    assert sorted(found) == sorted(wanted)
-    assert [one[:2] for one in found] == sorted(one[:2] for one in found)  # by track and time
+        events.append((stream, *(int(columns[key][row]) for key in ("ts", "dur", "name")), above))
+    assert sorted(events) == sorted(wanted)
+    assert [event_key[:2] for event_key in events] == sorted(template[:2] for template in events)  # by track and time
     owned = [node for launch in launches for node in graphs.nodes[launch.template] + inside[launch.template].owner]
     assert columns["name"][columns["owner"]].tolist() == owned
 
@@ -141,11 +141,11 @@ def test_links_and_launches_equal_those_of_the_fallback(tmp_path: Path) -> None:
     path = put(tmp_path / "run.json", various())
     compiled, twin = read_trace(path), in_python(lambda: read_trace(path))
     assert_same(compiled.links, twin.links)
-    found, same = graph_launches(compiled), in_python(lambda: graph_launches(twin))
-    assert found is not None
+    native_launches, same = graph_launches(compiled), in_python(lambda: graph_launches(twin))
+    assert native_launches is not None
     assert same is not None
-    assert_same(found, same)
-    assert found.kinds == 4
+    assert_same(native_launches, same)
+    assert native_launches.kinds == 4
 
 
 def test_from_the_cache_all_columns_are_the_same(tmp_path: Path) -> None:

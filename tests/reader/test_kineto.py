@@ -159,9 +159,9 @@ def test_mtia_requests_are_copies_and_waits_are_not_kernels(write: Write) -> Non
         kernel(100 * i, 0, dur, name, 5, size=6000) | {"cat": "mtia_ccp_events"}
         for i, (name, dur) in enumerate(names.items())
     ]
-    found = answer("kernel", write(events))
-    assert rows(found, "calls", "total_ns") == {"pe_exe": [1, 40_000]}
-    copies = rows(found["memory_operations"], "calls", "total_ns", "bytes", "bandwidth_bytes_per_s")
+    kernels = answer("kernel", write(events))
+    assert rows(kernels, "calls", "total_ns") == {"pe_exe": [1, 40_000]}
+    copies = rows(kernels["memory_operations"], "calls", "total_ns", "bytes", "bandwidth_bytes_per_s")
     assert copies == {"dma_request": [1, 30_000, 6000, 2e8]}
 
 

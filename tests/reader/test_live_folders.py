@@ -27,11 +27,11 @@ def test_a_run_is_named_by_its_folder(tmp_path: Path) -> None:
     series(tmp_path / "c", 1, [1])
     series(tmp_path / "a" / "b", 0, [1])
     heartbeat(tmp_path, 0)
-    assert {run: (bool(one.live), len(one.series)) for run, one in found(tmp_path).items()} == {
+    assert {run: (bool(extras.live), len(extras.series)) for run, extras in found(tmp_path).items()} == {
         "a/b": (True, 1), "c": (False, 1), ".": (True, 0),
     }  # fmt: skip
     several = [collect_extras(walk(root)) for root in roots([tmp_path, tmp_path / "c"])]
-    assert [sorted(one) for one in several] == [
+    assert [sorted(listing) for listing in several] == [
         sorted([tmp_path.name, f"{tmp_path.name}/a/b", f"{tmp_path.name}/c"]),
         ["c"],
     ]
@@ -97,8 +97,8 @@ def test_a_run_is_listed_while_any_of_its_files_exists() -> None:
 
 
 def test_a_new_listener_is_reported_and_its_heartbeats_are_not(tmp_path: Path) -> None:
-    told: list[str] = []
+    messages: list[str] = []
     for name in ("run/.live", "run/.live/rank0.json", "run/rank0.steps.bin", "run/.other", "run/rank0.json"):
-        watcher = Watcher([tmp_path], partial(told.append, name))
+        watcher = Watcher([tmp_path], partial(messages.append, name))
         watcher.on_any_event(FileCreatedEvent(str(tmp_path / name)))
-    assert told == ["run/.live", "run/rank0.json"]
+    assert messages == ["run/.live", "run/rank0.json"]

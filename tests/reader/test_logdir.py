@@ -111,8 +111,8 @@ def logs(tmp_path: Path) -> Fixture:
 
 
 def profile(events: int = 1) -> str:
-    each = {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 1, "dur": 1}
-    return json.dumps({"schemaVersion": 1, "traceEvents": [each] * events})
+    event = {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 1, "dur": 1}
+    return json.dumps({"schemaVersion": 1, "traceEvents": [event] * events})
 
 
 def test_data_shared_by_many_files_is_stored_once() -> None:

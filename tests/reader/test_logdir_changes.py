@@ -74,12 +74,12 @@ def test_skipped_files_are_reported_when_they_change() -> None:
     start = runs.revision
     runs.set_problem("notes.json", problem)
     assert runs.changes(start).skipped == (problem,)
-    told = runs.revision
+    revision = runs.revision
     runs.set_problem("notes.json", problem)
-    assert runs.revision == told
-    assert runs.changes(told).skipped is None
+    assert runs.revision == revision
+    assert runs.changes(revision).skipped is None
     runs.set_problem("notes.json", None)
-    assert runs.changes(told).skipped == ()
+    assert runs.changes(revision).skipped == ()
 
 
 def test_runs_that_come_and_go_for_ever_are_forgotten() -> None:
@@ -98,16 +98,16 @@ def test_changes_add_up_to_the_listing() -> None:
     """A thousand random changes, told in pieces, are the same as the listing at once."""
     rng = random.Random(7)
     runs, shown = RunIndex(), dict[str, Run]()
-    there: dict[str, Span] = {}
+    spans: dict[str, Span] = {}
     since: int | None = None
     for at in range(1000):
         new = rank(rng.randrange(12), rng.randrange(3), at)
-        old = there.pop(new.log_file.file, None)
+        old = spans.pop(new.log_file.file, None)
         if old and rng.random() < 0.5:
             runs.drop(old)
         else:
             runs.set_span(new)
-            there[new.log_file.file] = new
+            spans[new.log_file.file] = new
         if rng.random() < 0.2:
             changes = runs.changes(since)
             shown.update({run.id: run for run in changes.runs})

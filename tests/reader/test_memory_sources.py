@@ -49,12 +49,12 @@ def test_megengine_tensors_give_the_measured_peaks_and_end_at_zero(
 
 def test_a_megengine_tensor_belongs_to_the_operator_that_produced_it() -> None:
     trace = trace_of(shared("traces/megengine/train/lenet_default.chrome_timeline.json.gz"))
-    made = np.flatnonzero((trace.allocs.addr == 1417) & (trace.allocs.bytes > 0))
-    assert len(made) == 1
-    event = trace.allocs.event[made[0]]
+    rows = np.flatnonzero((trace.allocs.addr == 1417) & (trace.allocs.bytes > 0))
+    assert len(rows) == 1
+    event = trace.allocs.event[rows[0]]
     assert trace.strings[trace.events.name[event]] == "Output 1417"
     assert trace.strings[trace.events.name[trace.events.parent[event]]] == "Convolution"
-    assert trace.allocs.bytes[made[0]] == 8 * 6 * 28 * 28 * 4
+    assert trace.allocs.bytes[rows[0]] == 8 * 6 * 28 * 28 * 4
 
 
 @pytest.mark.parametrize(

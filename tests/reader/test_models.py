@@ -24,10 +24,10 @@ onnx = pytest.importorskip("onnx")
 
 
 def kinds(model: ModelGraph) -> dict[str, int]:
-    found: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for node in model.nodes:
-        found[node.kind] = found.get(node.kind, 0) + 1
-    return found
+        counts[node.kind] = counts.get(node.kind, 0) + 1
+    return counts
 
 
 def constant_bytes(model: ModelGraph) -> int:
@@ -40,8 +40,8 @@ def constant_bytes(model: ModelGraph) -> int:
 )
 def test_mge_operators_and_constants_equal_megengines_loader(name: str, operators: int, nbytes: int) -> None:
     model = read_model(shared(f"models/megengine/{name}.mge"))
-    found = kinds(model)
-    assert found["constant"] + found["input"] + found["operator"] == operators
+    kind_counts = kinds(model)
+    assert kind_counts["constant"] + kind_counts["input"] + kind_counts["operator"] == operators
     assert constant_bytes(model) == nbytes
     assert model.producer == "MegEngine 1.13.0"
 
@@ -125,10 +125,10 @@ def test_an_mge_dump_without_names_says_how_to_keep_them(tmp_path: Path) -> None
 
 def test_mge_inputs_and_outputs_have_shapes() -> None:
     model = read_model(SAMPLES / "megengine-train" / "lenet.mge")
-    (given,) = [n for n in model.nodes if n.kind == "input"]
-    (made,) = [n for n in model.nodes if n.kind == "output"]
-    assert (given.name, model.values[given.outputs[0]].shape) == ("data", (2, 1, 32, 32))
-    assert (made.name, model.values[made.inputs[0]].shape) == ("out", (2, 10))
+    (source,) = [n for n in model.nodes if n.kind == "input"]
+    (sink,) = [n for n in model.nodes if n.kind == "output"]
+    assert (source.name, model.values[source.outputs[0]].shape) == ("data", (2, 1, 32, 32))
+    assert (sink.name, model.values[sink.inputs[0]].shape) == ("out", (2, 10))
 
 
 def _graphs(graph: Any) -> Iterator[Any]:
@@ -151,10 +151,12 @@ def onnx_files() -> list[str]:
 @pytest.mark.parametrize("file", onnx_files())
 def test_onnx_node_and_subgraph_counts_equal_onnx(file: str) -> None:
     path = shared(file)
-    told = onnx.load(path, load_external_data=False)
-    graphs = list(_graphs(told.graph))
-    calls = sum(n.op_type == f.name and n.domain == f.domain for f in told.functions for g in graphs for n in g.node)
-    inside = sum(len(f.node) for f in told.functions) * calls
+    document = onnx.load(path, load_external_data=False)
+    graphs = list(_graphs(document.graph))
+    calls = sum(
+        n.op_type == f.name and n.domain == f.domain for f in document.functions for g in graphs for n in g.node
+    )
+    inside = sum(len(f.node) for f in document.functions) * calls
     model = read_model(path)
     nodes = [n for n in model.nodes if n.kind == "operator" or n.type == "Constant"]
     initializers = sum(len(g.initializer) for g in graphs)
@@ -243,8 +245,8 @@ def test_a_pickle_is_refused_unopened(tmp_path: Path) -> None:
 
 
 def test_model_formats_have_distinct_names_and_priorities() -> None:
-    found = model_formats()
-    assert len({f.name for f in found}) == len({f.priority for f in found}) == len(found)
+    formats = model_formats()
+    assert len({f.name for f in formats}) == len({f.priority for f in formats}) == len(formats)
 
 
 def _constants(model: ModelGraph) -> dict[str, tuple[int, int]]:
@@ -303,20 +305,20 @@ def test_a_constant_of_a_function_counts_once(tmp_path: Path) -> None:
     )
     graph = drawn(read_model(save(whole, tmp_path / "m.onnx")))
     assert (graph.model.parameters, graph.model.parameter_bytes) == (4, 16)
-    of = list(zip(graph.groups.name, graph.groups.parameter_bytes, strict=True))
-    assert of[0] == ("g", 16)
-    assert [size for _, size in of[1:]] == [16] * 6  # each call shows what it uses
+    parameter_bytes = list(zip(graph.groups.name, graph.groups.parameter_bytes, strict=True))
+    assert parameter_bytes[0] == ("g", 16)
+    assert [size for _, size in parameter_bytes[1:]] == [16] * 6  # each call shows what it uses
 
 
 def test_sums_with_unknown_sizes_say_at_least(tmp_path: Path) -> None:
     """16 bytes and 2 elements of a type that nobody knows; a node with only those has no sum."""
     helper = onnx.helper
-    known, unknown = helper.make_tensor("k", 1, [4], [0.0] * 4), onnx.TensorProto(name="u", data_type=99, dims=[2])
+    tensor, unknown = helper.make_tensor("k", 1, [4], [0.0] * 4), onnx.TensorProto(name="u", data_type=99, dims=[2])
     nodes = [
         helper.make_node("Add", ["k", "u"], ["a"], name="both"),
         helper.make_node("Neg", ["u"], ["b"], name="only"),
     ]
-    graph = helper.make_graph(nodes, "g", [], [helper.make_tensor_value_info("a", 1, [4])], [known, unknown])
+    graph = helper.make_graph(nodes, "g", [], [helper.make_tensor_value_info("a", 1, [4])], [tensor, unknown])
     found = drawn(read_model(save(helper.make_model(graph), tmp_path / "m.onnx")))
     assert (found.model.parameter_bytes, found.model.unknown_constants) == (16, 1)
     assert "1 of 2 constants have an unknown size" in found.model.warnings[-1]

@@ -45,7 +45,11 @@ def gpu(**more: object) -> dict[str, object]:
 @pytest.fixture
 def monitor(tmp_path: Path) -> Monitor:
     def write(*lines: object, header: object = HEADER, end: str = "") -> Path:
-        texts = [each if isinstance(each, str) else json.dumps(each) for each in (header, *lines) if each is not None]
+        texts = [
+            text_line if isinstance(text_line, str) else json.dumps(text_line)
+            for text_line in (header, *lines)
+            if text_line is not None
+        ]
         path = tmp_path / "monitor.jsonl"
         path.write_text("".join(f"{text}\n" for text in texts) + end)
         return path
@@ -61,8 +65,8 @@ def slices(trace: Trace, track: str = "phases") -> list[tuple[str, int, int]]:
 
 
 def counters(trace: Trace) -> dict[str, list[float]]:
-    found = {i: t.name for i, t in enumerate(trace.tracks) if t.kind is TrackKind.COUNTER}
-    return {name: trace.counters.value[trace.counters.track == i].tolist() for i, name in found.items()}
+    track_names = {i: t.name for i, t in enumerate(trace.tracks) if t.kind is TrackKind.COUNTER}
+    return {name: trace.counters.value[trace.counters.track == i].tolist() for i, name in track_names.items()}
 
 
 @pytest.fixture
@@ -86,32 +90,32 @@ def test_each_measured_batch_is_a_step(whole: Trace) -> None:
 
 def test_shares_become_percentages_and_unknown_numbers_give_no_counter(monitor: Monitor) -> None:
     trace = read_trace(monitor(sample(0, "measuring", 1, pressure=None), sample(1, "measuring", 1, cpu=None)))
-    found = counters(trace)
-    assert found["CPU %"] == [50.0]
-    assert found["child CPU %"] == [25.0, 25.0]
-    assert found["CPU pressure %"] == [1.0]
-    assert found["RSS bytes"] == [1e9, 1e9]
-    assert not any(name.startswith("cuda") for name in found)
+    counters_by_name = counters(trace)
+    assert counters_by_name["CPU %"] == [50.0]
+    assert counters_by_name["child CPU %"] == [25.0, 25.0]
+    assert counters_by_name["CPU pressure %"] == [1.0]
+    assert counters_by_name["RSS bytes"] == [1e9, 1e9]
+    assert not any(name.startswith("cuda") for name in counters_by_name)
     assert trace.meta.device_type == "cpu"
 
 
 def test_a_gpu_has_its_own_counters_and_its_name(monitor: Monitor) -> None:
     trace = read_trace(monitor(sample(0, "measuring", 1, gpus=[gpu()]), sample(1, "measuring", 1, gpus=[None])))
-    found = counters(trace)
-    assert found["cuda:0 SM clock MHz"] == [1755.0]
-    assert found["cuda:0 utilization %"] == [90.0]
-    assert found["cuda:0 power W"] == [310.5]
-    assert found["cuda:0 temperature C"] == [55.0]
-    assert found["cuda:0 memory bytes"] == [float(3 << 30)]
-    assert "cuda:0 mem utilization %" not in found
+    counters_by_name = counters(trace)
+    assert counters_by_name["cuda:0 SM clock MHz"] == [1755.0]
+    assert counters_by_name["cuda:0 utilization %"] == [90.0]
+    assert counters_by_name["cuda:0 power W"] == [310.5]
+    assert counters_by_name["cuda:0 temperature C"] == [55.0]
+    assert counters_by_name["cuda:0 memory bytes"] == [float(3 << 30)]
+    assert "cuda:0 mem utilization %" not in counters_by_name
     assert trace.meta.devices[0].name == "NVIDIA H200"
 
 
 def test_two_gpus_are_distinguished(monitor: Monitor) -> None:
     header = HEADER | {"gpus": [{"id": "cuda:0", "name": "A"}, {"id": "cuda:1", "name": "B"}]}
     trace = read_trace(monitor(sample(0, "measuring", 1, gpus=[gpu(sm_mhz=1), gpu(sm_mhz=2)]), header=header))
-    found = counters(trace)
-    assert (found["cuda:0 SM clock MHz"], found["cuda:1 SM clock MHz"]) == ([1.0], [2.0])
+    counters_by_name = counters(trace)
+    assert (counters_by_name["cuda:0 SM clock MHz"], counters_by_name["cuda:1 SM clock MHz"]) == ([1.0], [2.0])
 
 
 @pytest.mark.parametrize("told", ["sw_power_cap", ["sw_power_cap", "gpu_idle"], 0x4 | 0x1])
@@ -192,9 +196,9 @@ def test_a_real_file_is_read_with_and_without_its_header(tmp_path: Path, headed:
     path.write_text("\n".join([first, *rest] if headed else rest) + "\n")
     trace = read_trace(path)
     lines = [json.loads(line) for line in rest]
-    found = counters(trace)
-    assert found["CPU %"] == [pytest.approx(line["cpu"] * 100) for line in lines]
-    assert found["RSS bytes"] == [line["rss_bytes"] for line in lines]
+    counters_by_name = counters(trace)
+    assert counters_by_name["CPU %"] == [pytest.approx(line["cpu"] * 100) for line in lines]
+    assert counters_by_name["RSS bytes"] == [line["rss_bytes"] for line in lines]
     assert [trace.strings[i] for i in trace.steps.name] == [f"batch {n}" for n in (1, 2, 4, 8, 16, 32)]
     check_invariants(trace)
 

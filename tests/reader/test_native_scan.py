@@ -54,7 +54,7 @@ def differences(one: Document | str, other: Document | str) -> list[str]:
     """The fields in which two documents, or errors, are not equal to the digit."""
     if isinstance(one, str) or isinstance(other, str):
         return [] if one == other else [f"{one!s:.200} / {other!s:.200}"]
-    found: list[str] = []
+    collected: list[str] = []
     for field in msgspec.structs.fields(Document):
         a, b = getattr(one, field.name), getattr(other, field.name)
         if field.name == "args":
@@ -68,8 +68,8 @@ def differences(one: Document | str, other: Document | str) -> list[str]:
         for name, (x, y) in pairs.items():
             same = x.dtype == y.dtype and np.array_equal(x, y) if isinstance(x, np.ndarray) else x == y
             if not same:
-                found.append(f"{name}: {x!s:.200} / {y!s:.200}")
-    return found
+                collected.append(f"{name}: {x!s:.200} / {y!s:.200}")
+    return collected
 
 
 def document(path: Path, spec: Spec, scanner: Scanner | None) -> Document | str:
@@ -101,13 +101,13 @@ def decoded(path: Path) -> Document | str:
 
 @pytest.mark.parametrize(("threads", "piece"), [(1, 4 << 20), (3, 5000), (2, 64)])
 def test_every_profile_is_the_same_document(threads: int, piece: int) -> None:
-    found = {}
+    values_by_name = {}
     for path, spec in profiles().items():
         if path.stat().st_size < (40_000 if piece < 5000 else 400_000):
             scanner = Scanner(*spec, threads=threads, piece=piece)
-            found[path.name] = differences(decoded(path), document(path, spec, scanner))
-    assert len(found) > 10
-    assert {name: wrong for name, wrong in found.items() if wrong} == {}
+            values_by_name[path.name] = differences(decoded(path), document(path, spec, scanner))
+    assert len(values_by_name) > 10
+    assert {name: wrong for name, wrong in values_by_name.items() if wrong} == {}
 
 
 def usable(found: Document | str) -> int:
@@ -149,8 +149,8 @@ def test_times_round_to_the_nearest_nanosecond(tmp_path: Path) -> None:
     for text, ns in TIMES.items():
         path.write_text(f'[{{"ph": "X", "ts": {text}, "dur": {text}}}]')
         for scanner in (None, Scanner(*KINETO, threads=1)):
-            found = read_events(Source(path), *KINETO, scanner)
-            assert (found.ts.tolist(), found.dur.tolist()) == ([ns], [ns]), text
+            events = read_events(Source(path), *KINETO, scanner)
+            assert (events.ts.tolist(), events.dur.tolist()) == ([ns], [ns]), text
 
 
 def test_decimals_are_read_exactly() -> None:
@@ -172,10 +172,10 @@ def test_natural_ids_are_their_own_numbers(tmp_path: Path) -> None:
         arrows = [f'{{"ph": "s", "id": {i}, "ts": 1}}' for i in ('"a"', "null", text, text)]
         path.write_text(f"[{', '.join(arrows)}]")
         for scanner in (None, Scanner(*KINETO, threads=1)):
-            found = read_events(Source(path), *KINETO, scanner)
-            assert found.flow_rows.tolist() == [0, 2, 3]
-            assert found.flow_ids.tolist() == [-1, *[-2 if number is None else number] * 2], text
-            assert len(found.flow_names) == 1 + (number is None)
+            events = read_events(Source(path), *KINETO, scanner)
+            assert events.flow_rows.tolist() == [0, 2, 3]
+            assert events.flow_ids.tolist() == [-1, *[-2 if number is None else number] * 2], text
+            assert len(events.flow_names) == 1 + (number is None)
 
 
 LASTING = {
@@ -209,10 +209,10 @@ def test_an_unusual_event_between_scanned_events_is_decoded(tmp_path: Path) -> N
     lines[1500] = lines[1500].replace('"stream": 1500', '"stream": "seven"')
     path = tmp_path / "odd.json"
     path.write_text(f'{{"traceEvents": [{", ".join(lines)}]}}')
-    found = read_events(Source(path), *KINETO, Scanner(*KINETO, threads=2, piece=10_000))
-    assert found.ts.tolist() == [1000 * i for i in range(3000)]
-    assert found.arg("stream")[0].tolist() == [i for i in range(3000) if i != 1500]
-    assert found.warnings == ["1 events have an argument of an unexpected type, which was ignored"]
+    events = read_events(Source(path), *KINETO, Scanner(*KINETO, threads=2, piece=10_000))
+    assert events.ts.tolist() == [1000 * i for i in range(3000)]
+    assert events.arg("stream")[0].tolist() == [i for i in range(3000) if i != 1500]
+    assert events.warnings == ["1 events have an argument of an unexpected type, which was ignored"]
     assert compare(path, KINETO, 2, 10_000) == []
 
 
@@ -300,6 +300,6 @@ LASTINGS = st.one_of(
 @given(st.lists(objects(st.sampled_from(['"start_time"', '"end_time"', '"addr"']), lambda _: LASTINGS), max_size=6))
 def test_odd_texts_of_times_are_the_same_document(tmp_path: Path, args: list[str]) -> None:
     path = tmp_path / "odd.json"
-    events = [f'{{"ts": {i}, "args": {each}}}' for i, each in enumerate(args)]
+    events = [f'{{"ts": {i}, "args": {argument}}}' for i, argument in enumerate(args)]
     path.write_text(f"[{', '.join(events)}]", encoding="utf-8")
     assert compare(path, SPECS["paddle"], 1, 300) == []

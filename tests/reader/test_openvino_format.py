@@ -65,11 +65,13 @@ def test_the_sum_of_a_real_file_is_that_of_its_counters(model: str) -> None:
 @pytest.mark.parametrize("model", MODELS)
 def test_the_operator_view_adds_up_to_the_counters(model: str) -> None:
     path = shared(f"traces/openvino/openvino_{model}_b2.json")
-    told: dict[str, int] = {}
-    for each in json.loads(path.read_text())["profiling_info"]:
-        if each["status"] == "EXECUTED":
-            told[each["node_name"]] = told.get(each["node_name"], 0) + each["real_time_us"] * 1000
-    assert {name: ns for name, (ns,) in rows(answer("operator", path), "host_self_ns").items()} == told
+    values_by_name: dict[str, int] = {}
+    for entry in json.loads(path.read_text())["profiling_info"]:
+        if entry["status"] == "EXECUTED":
+            values_by_name[entry["node_name"]] = (
+                values_by_name.get(entry["node_name"], 0) + entry["real_time_us"] * 1000
+            )
+    assert {name: ns for name, (ns,) in rows(answer("operator", path), "host_self_ns").items()} == values_by_name
 
 
 def test_properties_of_an_operator_are_shown_with_it() -> None:
@@ -123,7 +125,7 @@ def test_the_detailed_counters_of_benchmark_app_are_read(file: Write) -> None:
 def test_a_real_report_of_benchmark_app_is_read() -> None:
     path = FIXTURES / "evaluation" / "benchmark_detailed_counters_report.json"
     nodes = json.loads(path.read_text())["detailed_performance"][0]["nodes"]
-    ran = [each for each in nodes if each["status"] == "Status.EXECUTED"]
+    ran = [node for node in nodes if node["status"] == "Status.EXECUTED"]
     trace = read_trace(path)
     assert names(trace) == [each["name"] for each in ran]
     assert trace.events.dur.tolist() == [round(float(each["real_time"]) * 1e6) for each in ran]

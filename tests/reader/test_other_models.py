@@ -36,8 +36,8 @@ def types(model: ModelGraph) -> Counter[str]:
 
 
 def ends(model: ModelGraph) -> list[list[tuple[str, str, str]]]:
-    told = drawn(model).model
-    return [[(t.name, t.dtype, t.shape) for t in tensors] for tensors in (told.inputs, told.outputs)]
+    drawn_model = drawn(model).model
+    return [[(t.name, t.dtype, t.shape) for t in tensors] for tensors in (drawn_model.inputs, drawn_model.outputs)]
 
 
 def weights(model: ModelGraph) -> dict[str, int]:
@@ -158,8 +158,13 @@ def test_a_profile_of_openvino_matches_the_layers_of_its_model(name: str) -> Non
     """The recording's counters by hand: 65, 22, 18 and 35 us; 9 and 2 us are Reorders, which no layer is."""
     model = read(name)
     joined = join_times(model, read_trace(FIXTURES / "openvino" / "cnn_profile.json"))
-    told = {n.name: joined.time_ns[i] for i, n in enumerate(model.nodes) if joined.event[i] >= 0}
-    assert told == {"/stage0/conv/Conv": 65e3, "/stage1/conv/Conv": 22e3, "/head/mean": 18e3, "/head/MatMul": 35e3}
+    values_by_name = {n.name: joined.time_ns[i] for i, n in enumerate(model.nodes) if joined.event[i] >= 0}
+    assert values_by_name == {
+        "/stage0/conv/Conv": 65e3,
+        "/stage1/conv/Conv": 22e3,
+        "/head/mean": 18e3,
+        "/head/MatMul": 35e3,
+    }
     assert (joined.total_ns, joined.matched_ns) == (151_000, 140_000)
 
 
@@ -193,10 +198,10 @@ def test_weights_of_four_bits_have_the_size_that_the_file_says(tmp_path: Path) -
 
 def test_operators_and_variables_equal_tensorflows_loader() -> None:
     model = read("tensorflow_saved_model.pb")
-    found = types(model)
-    variables = found.pop("VarHandleOp")
+    node_types = types(model)
+    variables = node_types.pop("VarHandleOp")
     # What TensorFlow says of the function, and the Identity of the signature that calls it.
-    assert found == Counter(
+    assert node_types == Counter(
         AddV2=6, BiasAdd=3, Const=5, Conv2D=2, Identity=1 + 1, MatMul=1, Mean=1, Mul=6, ReadVariableOp=14, Relu=2,
         Reshape=2, Rsqrt=2, Squeeze=2, Sub=2,
     )  # fmt: skip
@@ -235,8 +240,8 @@ def test_control_flow_of_tensorflow() -> None:
         n.type for n in model.nodes if n.kind != "input" and not any(s.kind == "control" for s in n.scope)
     )
     # By TensorFlow's loader; its Identity leaves cond, one more stands in the wrapper of the signature.
-    told = {"Const": 9, "While": 1, "StatelessIf": 1, "Sum": 1, "Maximum": 1, "Identity": 3, "NotEqual": 1}
-    assert {kind: outside[kind] for kind in told} == told
+    values_by_name = {"Const": 9, "While": 1, "StatelessIf": 1, "Sum": 1, "Maximum": 1, "Identity": 3, "NotEqual": 1}
+    assert {kind: outside[kind] for kind in values_by_name} == values_by_name
     taken = [
         n
         for n in model.nodes
@@ -409,8 +414,8 @@ def test_multiplying_or_recursive_tensorflow_functions_are_rejected(tmp_path: Pa
         start + field(2, b"".join(levels) + tf_function("f10")),
         "11,111,111,112 nodes; 100,000 can be shown",
     )
-    own = tf_function("f0", tf_node("n", "PartitionedCall", f="f0"))
-    refused(tmp_path / "own.pb", start + field(2, own), "its function 'f0' calls itself")
+    recursive = tf_function("f0", tf_node("n", "PartitionedCall", f="f0"))
+    refused(tmp_path / "own.pb", start + field(2, recursive), "its function 'f0' calls itself")
     deep = [tf_function(f"f{i}", tf_node("n", "PartitionedCall", f=f"f{i + 1}")) for i in range(5000)]
     refused(tmp_path / "deep.pb", start + field(2, b"".join(deep)), "over 100 deep")
 
@@ -484,15 +489,15 @@ def test_the_state_of_a_paddle_operator_is_not_a_weight(tmp_path: Path) -> None:
 
 def test_a_function_of_tensorflow_that_is_called_twice_is_two_groups(tmp_path: Path) -> None:
     signature = field(1, b"f") + field(2, field(1, b"a")) + field(3, field(1, b"out"))
-    made = field(4, field(1, b"out") + field(2, b"r:activations:0"))
-    function = field(1, field(1, signature) + field(3, tf_node("r", "Relu", "a")) + made)
+    output_field = field(4, field(1, b"out") + field(2, b"r:activations:0"))
+    function = field(1, field(1, signature) + field(3, tf_node("r", "Relu", "a")) + output_field)
     calls = [tf_node("one", "PartitionedCall", "x", f="f"), tf_node("two", "PartitionedCall", "one", f="f")]
     nodes = b"".join(field(1, n) for n in (tf_node("x", "Placeholder"), *calls))
     (tmp_path / "m.pb").write_bytes(nodes + field(2, function))
     model = read_model(tmp_path / "m.pb")
-    one, two = node(model, "one"), next(n for n in model.nodes if n.name == "two" and n.kind == "operator")
+    first, two = node(model, "one"), next(n for n in model.nodes if n.name == "two" and n.kind == "operator")
     inside = [n for n in model.nodes if n.type == "Relu"]
-    assert [(n.scope, n.inputs) for n in inside] == [(one.full_scope, one.inputs), (two.full_scope, two.inputs)]
-    assert [s.kind for s in (*one.full_scope, *two.full_scope)] == ["function", "function"]
-    assert two.inputs == one.outputs
+    assert [(n.scope, n.inputs) for n in inside] == [(first.full_scope, first.inputs), (two.full_scope, two.inputs)]
+    assert [s.kind for s in (*first.full_scope, *two.full_scope)] == ["function", "function"]
+    assert two.inputs == first.outputs
     assert data_flows(model, "x", "two")

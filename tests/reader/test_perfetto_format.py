@@ -71,10 +71,10 @@ class Recording:
 
 @pytest.fixture
 def made() -> Recording:
-    made = Recording()
-    made.track(1, thread=M["Thread"](pid=41, tid=42, thread_name="main"), parent_uuid=9)
-    made.track(9, process=M["Process"](pid=41, process_name="train"))
-    return made
+    recording = Recording()
+    recording.track(1, thread=M["Thread"](pid=41, tid=42, thread_name="main"), parent_uuid=9)
+    recording.track(9, process=M["Process"](pid=41, process_name="train"))
+    return recording
 
 
 def events(trace: Trace) -> list[tuple[str, int, int]]:
@@ -116,12 +116,12 @@ def test_clocks_of_a_sequence_follow_its_definitions(made: Recording, tmp_path: 
     for number, ns in ((6, 1_000_000), (1, 51_000_000), (3, 900_000)):
         clocks.clocks.add(clock_id=number, timestamp=ns)
     made.packet(clock_snapshot=clocks)
-    own = M["ClockSnapshot"]()
-    own.clocks.add(clock_id=3, timestamp=902_000)
-    own.clocks.add(clock_id=64, timestamp=7, is_incremental=True, unit_multiplier_ns=1000)
-    own.clocks.add(clock_id=65, timestamp=7, unit_multiplier_ns=1000)
+    snapshot = M["ClockSnapshot"]()
+    snapshot.clocks.add(clock_id=3, timestamp=902_000)
+    snapshot.clocks.add(clock_id=64, timestamp=7, is_incremental=True, unit_multiplier_ns=1000)
+    snapshot.clocks.add(clock_id=65, timestamp=7, unit_multiplier_ns=1000)
     defaults = M["Defaults"](clock=64, track_event=M["EventDefaults"](track_uuid=1))
-    made.packet(sequence=2, clock_snapshot=own, defaults=defaults, flags=1)
+    made.packet(sequence=2, clock_snapshot=snapshot, defaults=defaults, flags=1)
     for delta in (3, 5):
         made.packet(sequence=2, timestamp=delta, track_event=M["TrackEvent"](type=INSTANT, name=f"after {delta}"))
     absolute = made.event(INSTANT, 9, "absolute", sequence=2)

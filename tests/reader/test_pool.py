@@ -204,8 +204,8 @@ def test_of_wanted_files_the_last_wanted_goes_first_and_huge_ones_wait_for_each_
         queue.add(jobs[key])
     queue.remove("b")
     assert len(queue) == 4
-    taken = [job.key if job else "" for job in (queue.take(huge) for huge in (True, False, True, False, True, True))]
-    assert taken == ["a", "c", "huge2", "", "huge1", ""]
+    keys = [job.key if job else "" for job in (queue.take(huge) for huge in (True, False, True, False, True, True))]
+    assert keys == ["a", "c", "huge2", "", "huge1", ""]
 
 
 def test_the_cost_per_file_does_not_grow_with_the_queue() -> None:

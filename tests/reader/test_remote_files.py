@@ -78,7 +78,7 @@ class Site:
     def files(self) -> list[LogFile] | None:
         root, verdict = Root(self.folder, ""), Verdict("profile", "kineto")
         version = Version(2, 10**18, 0)
-        of = LogFile(
+        log_file = LogFile(
             path=str(self.path),
             file="j/s/timeline.json",
             root=root,
@@ -87,7 +87,7 @@ class Site:
             version=version,
             verdict=verdict,
         )
-        return [of] if self.known else None
+        return [log_file] if self.known else None
 
     def fetch(self, path: str, on_done: Callable[[VisualprofError | None], object]) -> None:
         assert path == str(self.path)

@@ -66,9 +66,9 @@ def test_a_profile_named_like_a_result_file_is_shown(tmp_path: Path) -> None:
 
 
 def test_internal_files_of_the_server_are_never_shown(folder: Path) -> None:
-    kept = folder / ".visualprof" / "incoming" / "t1-1"
-    kept.mkdir(parents=True)
-    (kept / "timeline.json").write_bytes((folder / "resnet-0001" / "ort" / "timeline.json").read_bytes())
+    incoming = folder / ".visualprof" / "incoming" / "t1-1"
+    incoming.mkdir(parents=True)
+    (incoming / "timeline.json").write_bytes((folder / "resnet-0001" / "ort" / "timeline.json").read_bytes())
     assert [r.id for r in scan_profiles([folder]).runs] == ["resnet-0001/ort"]
 
 

@@ -119,12 +119,12 @@ def test_links_out_of_the_folder_are_problems_unless_they_are_to_be_followed(tmp
 
 @pytest.mark.skipif(sys.platform == "win32", reason="links need rights")
 def test_a_link_may_lead_to_another_log_directory(tmp_path: Path) -> None:
-    one, two = tmp_path / "one", tmp_path / "two"
-    one.mkdir()
+    first, two = tmp_path / "one", tmp_path / "two"
+    first.mkdir()
     (two / "run").mkdir(parents=True)
     (two / "run" / "a.json").write_bytes(KINETO)
-    (one / "shared").symlink_to(two / "run")
-    both = roots([one, two])
+    (first / "shared").symlink_to(two / "run")
+    both = roots([first, two])
     assert [type(item) for item in walk(both[0])] == [Problem]
     assert [item.file for item in walk(both[0], others=both) if isinstance(item, LogFile)] == ["one/shared/a.json"]
 
@@ -182,9 +182,9 @@ def test_an_unreadable_folder_is_named_and_hides_no_other_file(tmp_path: Path) -
     (tmp_path / "locked.json").chmod(0)
     try:
         assert [problem.file for problem in problems(tmp_path)] == ["locked"]
-        found = {item.name: examine(item) for item in walk(roots([tmp_path])[0]) if isinstance(item, LogFile)}
-        assert "Permission denied" in found["locked.json"].error
-        assert found["open.json"].kind == "profile"
+        values_by_name = {item.name: examine(item) for item in walk(roots([tmp_path])[0]) if isinstance(item, LogFile)}
+        assert "Permission denied" in values_by_name["locked.json"].error
+        assert values_by_name["open.json"].kind == "profile"
     finally:
         (tmp_path / "locked").chmod(0o700)
 

@@ -32,16 +32,16 @@ def test_durations_and_recordings_are_distinguished(tmp_path: Path) -> None:
     path = write(tmp_path / "rank0_a_1.steps.bin", [5, 6, -1, 70, 80, -3, 7, -2, 90])
     with path.open("ab") as file:
         file.write(b"\x01\x02")  # a number that is being written
-    found = read_step_times(str(path))
-    assert (found.worker, found.first, found.begin_ns) == ("rank0_a_1", 100, 10**18)
-    assert found.durations.tolist() == [5, 6, 70, 80, 7, 90]
+    step_times = read_step_times(str(path))
+    assert (step_times.worker, step_times.first, step_times.begin_ns) == ("rank0_a_1", 100, 10**18)
+    assert step_times.durations.tolist() == [5, 6, 70, 80, 7, 90]
     # Steps 102 and 103 were asked for; the process began another one with step 105, which goes on.
-    assert found.recorded == (Recorded(2, 2, "asked"), Recorded(5, None, "noticed"))
+    assert step_times.recorded == (Recorded(2, 2, "asked"), Recorded(5, None, "noticed"))
 
 
 def test_the_end_of_a_recording_without_its_start_is_ignored(tmp_path: Path) -> None:
-    found = read_step_times(str(write(tmp_path / "w.steps.bin", [9, -3, 5, -1, 6, -1, 7])))
-    assert found.recorded == (Recorded(2, 1, "asked"), Recorded(3, None, "asked"))
+    step_times = read_step_times(str(write(tmp_path / "w.steps.bin", [9, -3, 5, -1, 6, -1, 7])))
+    assert step_times.recorded == (Recorded(2, 1, "asked"), Recorded(3, None, "asked"))
 
 
 @pytest.mark.parametrize(
@@ -97,12 +97,12 @@ def test_recorded_steps_and_the_following_ones_are_not_typical() -> None:
 
 def test_few_steps_are_drawn_individually_and_many_in_ranges() -> None:
     few = step_times_chart(times([10, 20, 30], Recorded(1, 2, "asked"), Recorded(3, None, "asked")))
-    assert [one["name"] for one in few["series"]] == ["@t:live.step_time", "@t:live.recordings"]
+    assert [row["name"] for row in few["series"]] == ["@t:live.step_time", "@t:live.recordings"]
     assert few["series"][0]["data"] == [[0.0, 10.0], [10.0, 20.0], [30.0, 30.0]]
     # The second recording has no step yet.
     assert few["series"][1]["data"] == [{"id": "1", "name": "1", "value": [10, 20]}]
     many = step_times_chart(times([10] * 5999 + [500]))
-    names = [one["name"].rpartition(".")[2] for one in many["series"]]
+    names = [row["name"].rpartition(".")[2] for row in many["series"]]
     assert (names, len(many["series"][0]["data"])) == (["max", "median", "limit", "recordings"], 600)
     assert (many["series"][0]["data"][-1][1], many["series"][1]["data"][-1][1]) == (500, 10)
     assert step_times_chart(times([])) == {}

@@ -76,9 +76,9 @@ def test_runs_are_steps_and_their_parts_may_overlap(file: Write) -> None:
         ("copy out", 1_200_000, 50_000),
         ("copy out", 2_100_000, 50_000),
     ]
-    told = answer("overview", file(TIMES))
-    assert list(told["steps"]["name"]) == ["0", "1"]
-    assert list(told["steps"]["total_ns"]) == [1_000_000, 900_000]
+    result = answer("overview", file(TIMES))
+    assert list(result["steps"]["name"]) == ["0", "1"]
+    assert list(result["steps"]["total_ns"]) == [1_000_000, 900_000]
 
 
 def test_older_versions_name_the_copies_otherwise(file: Write) -> None:

@@ -154,9 +154,9 @@ def test_weights_are_distinguished_from_models(tmp_path: Path) -> None:
     with zipfile.ZipFile(path, "w") as file:
         file.writestr("w/data.pkl", b"\x80\x02}q\x00.")
         file.writestr("w/data/0", b"\0" * 64)
-    with pytest.raises(FormatError, match="weights in a Python pickle") as told:
+    with pytest.raises(FormatError, match="weights in a Python pickle") as error:
         read_model(path)
-    assert "torch.export.save" in told.value.hint
+    assert "torch.export.save" in error.value.hint
     assert rejection_reason("x", b"\x80\x02}q\x00.") is not None
     assert rejection_reason("x", EXPORTED.read_bytes()) is None
 
@@ -288,8 +288,8 @@ def test_control_flow_is_followed_through_its_bodies(tmp_path: Path) -> None:
     tree = cached_hierarchy(model)
     nodes = [model.nodes[row] for row in tree.drawn_nodes]
     edges = {(nodes[a].type, nodes[b].type) for a, b in zip(tree.src, tree.dst, strict=True)}
-    told = {("relu", "Output"), ("sub", "Output"), ("sin", "add"), ("lt", "Output"), ("Output", "while_loop")}
-    assert told <= edges
+    values_by_name = {("relu", "Output"), ("sub", "Output"), ("sin", "add"), ("lt", "Output"), ("Output", "while_loop")}
+    assert values_by_name <= edges
     inputs = [n for n in nodes if n.kind == "input"]
     outside = [[model.values[v].name for v in n.inputs] for n in inputs if n.scope]
     assert len(outside) == 2 * 2, "two changed values in each body"
@@ -317,7 +317,7 @@ def test_branches_are_subgraphs_of_their_node(tmp_path: Path) -> None:
         file.writestr("x/models/model.json", json.dumps(program))
     model = read_model(tmp_path / "x.pt2")
     body = [n for n in model.nodes if any(s.kind == "subgraph" for s in n.scope)]
-    found = [(n.type, [s.name for s in n.scope]) for n in body if n.kind == "operator"]
-    assert found == [("conv2d", ["cond", "true_graph_0"]), ("conv2d", ["cond", "false_graph_0"])]
+    operators_found = [(n.type, [s.name for s in n.scope]) for n in body if n.kind == "operator"]
+    assert operators_found == [("conv2d", ["cond", "true_graph_0"]), ("conv2d", ["cond", "false_graph_0"])]
     assert next(n for n in model.nodes if n.type == "cond").body == Scope("cond", "control")
     assert [model.values[v].name for v in body[0].inputs] == ["x", "stem.weight", "stem.bias"]

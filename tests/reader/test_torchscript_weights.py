@@ -53,8 +53,8 @@ def archive(path: Path, pickled: bytes, code: str = CODE.format('"w", ', "  w : 
 
 
 def test_weights_equal_those_of_the_exported_model() -> None:
-    told = {(v.name, v.dtype, v.shape, v.bytes) for v in _weights(EXPORTED)}
-    assert {(v.name, v.dtype, v.shape, v.bytes) for v in _weights(SCRIPT)} == told
+    values_by_name = {(v.name, v.dtype, v.shape, v.bytes) for v in _weights(EXPORTED)}
+    assert {(v.name, v.dtype, v.shape, v.bytes) for v in _weights(SCRIPT)} == values_by_name
     assert drawn(read_model(SCRIPT)).model.parameters == drawn(read_model(EXPORTED)).model.parameters > 0
 
 
@@ -96,7 +96,7 @@ def test_parameters_equal_torchs_for_many_models(tmp_path: Path) -> None:
     convolutions = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Conv2d(8, 4, 3, bias=False))
     encoder = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
     quantized = torch.ao.quantization.quantize_dynamic(nn.Sequential(nn.Linear(8, 4)), {nn.Linear})
-    made = [
+    graphs = [
         torch.jit.trace(Tied(), words),
         torch.jit.trace(convolutions.eval(), image),
         torch.jit.script(convolutions),
@@ -105,14 +105,14 @@ def test_parameters_equal_torchs_for_many_models(tmp_path: Path) -> None:
         torch.jit.freeze(torch.jit.script(convolutions.eval())),
         torch.jit.trace(quantized, torch.zeros(1, 8)),
     ]
-    for number, model in enumerate(made):
+    for number, model in enumerate(graphs):
         path = tmp_path / f"{number}.pt"
         model.save(str(path))
         told = list(torch.jit.load(str(path)).parameters())
-        found = _weights(path)
-        assert sorted(v.shape for v in found) == sorted(tuple(p.shape) for p in told), number
-        assert sum(v.elements for v in found) == sum(p.numel() for p in told)
-        assert sum(v.bytes for v in found) == sum(p.numel() * p.element_size() for p in told)
+        weights = _weights(path)
+        assert sorted(v.shape for v in weights) == sorted(tuple(p.shape) for p in told), number
+        assert sum(v.elements for v in weights) == sum(p.numel() for p in told)
+        assert sum(v.bytes for v in weights) == sum(p.numel() * p.element_size() for p in told)
 
 
 class Attack:

@@ -24,16 +24,16 @@ def exhausted() -> BaseObserver:
 
 
 def test_a_change_in_a_new_folder_is_reported(tmp_path: Path) -> None:
-    told = threading.Event()
-    watcher = Watcher([tmp_path], told.set)
+    event = threading.Event()
+    watcher = Watcher([tmp_path], event.set)
     if not watcher.start():
         pytest.skip("no file events here")
     try:
         (tmp_path / "new").mkdir()
-        assert told.wait(10)
-        told.clear()
+        assert event.wait(10)
+        event.clear()
         (tmp_path / "new" / "a.json").write_text("{}")
-        assert told.wait(10)
+        assert event.wait(10)
     finally:
         watcher.stop()
 
@@ -53,15 +53,15 @@ def test_a_missing_folder_is_reported_without_raising(tmp_path: Path) -> None:
 def test_changes_in_hidden_folders_are_not_reported(tmp_path: Path) -> None:
     hidden = tmp_path / ".visualprof" / "incoming"
     hidden.mkdir(parents=True)
-    told = threading.Event()
-    watcher = Watcher([tmp_path], told.set)
+    event = threading.Event()
+    watcher = Watcher([tmp_path], event.set)
     if not watcher.start():
         pytest.skip("no file events here")
     try:
         (hidden / "part").mkdir()
         (hidden / "part" / "a.json").write_text("{}")
-        assert not told.wait(0.7)
+        assert not event.wait(0.7)
         (hidden / "part").rename(tmp_path / "run")
-        assert told.wait(10)
+        assert event.wait(10)
     finally:
         watcher.stop()

@@ -211,20 +211,20 @@ class Run:
         """What a hostile model can read, reach and end."""
         import socket
 
-        told: dict[str, Any] = {}
+        values_by_name: dict[str, Any] = {}
         for path in paths.split(","):
             try:
-                told[path] = len(os.listdir(path)) if os.path.isdir(path) else len(Path(path).read_bytes())
+                values_by_name[path] = len(os.listdir(path)) if os.path.isdir(path) else len(Path(path).read_bytes())
             except OSError as error:  # noqa: PERF203 - each alone
-                told[path] = error.strerror
-        told["pids"] = sorted(int(each) for each in os.listdir("/proc") if each.isdecimal())
-        told["parent"] = os.getppid()
+                values_by_name[path] = error.strerror
+        values_by_name["pids"] = sorted(int(pid) for pid in os.listdir("/proc") if pid.isdecimal())
+        values_by_name["parent"] = os.getppid()
         for kind, address in (("lo", ("127.0.0.1", 9)), ("out", ("192.0.2.1", 9))):
             with socket.socket() as link:
                 link.settimeout(1)
-                told[kind] = link.connect_ex(address)
-        told["files"] = sorted(os.listdir("/proc/self/fd"))
-        (self.out / "probe.json").write_text(json.dumps(told))
+                values_by_name[kind] = link.connect_ex(address)
+        values_by_name["files"] = sorted(os.listdir("/proc/self/fd"))
+        (self.out / "probe.json").write_text(json.dumps(values_by_name))
 
     def tell_profile(self, kind: str) -> None:
         start = time.time_ns()

@@ -49,7 +49,7 @@ class AgentProcess:
 
 def marked(state: Path) -> list[int]:
     """Processes of tasks below a state folder."""
-    return [each.pid for each in psutil.process_iter() if _is_marked(each, str(state))]
+    return [item.pid for item in psutil.process_iter() if _is_marked(item, str(state))]
 
 
 def _is_marked(process: psutil.Process, state: str) -> bool:
@@ -65,14 +65,14 @@ StartAgent = Callable[..., AgentProcess]
 
 @pytest.fixture
 def server() -> Iterator[FakeServer]:
-    with FakeServer() as found:
-        yield found
+    with FakeServer() as fake_server:
+        yield fake_server
 
 
 @pytest.fixture
 def start(server: FakeServer, tmp_path: Path) -> Iterator[StartAgent]:
-    with agents(server, tmp_path) as found:
-        yield found
+    with agents(server, tmp_path) as started_agents:
+        yield started_agents
 
 
 @contextmanager
@@ -151,8 +151,8 @@ def main() -> int:
     def look(*_: object) -> Machine:
         runtime = Runtime(os.environ.get("FAKE_BACKEND", "onnxruntime"), "9.9", sys.executable, "3.11.0", devices)
         level = sandbox_level(parsed.sandbox, command.say)
-        here = Capabilities("x86", "x86_64", "Linux", "here", "a CPU", 2, 1 << 30, level, "0", [], [runtime])
-        return Machine(here, {sys.executable: tuple(describe_interpreter()["prefixes"])})
+        capabilities = Capabilities("x86", "x86_64", "Linux", "here", "a CPU", 2, 1 << 30, level, "0", [], [runtime])
+        return Machine(capabilities, {sys.executable: tuple(describe_interpreter()["prefixes"])})
 
     parser = argparse.ArgumentParser()
     command.add_arguments(parser)

@@ -126,20 +126,20 @@ class Site:
 
     def kill(self) -> None:
         """One of the agent, the server, both, or the network, for a while."""
-        what = self.random.choice(("agent", "server", "both", "network"))
-        self.kills[what] += 1
-        if what in ("agent", "both"):
+        victim = self.random.choice(("agent", "server", "both", "network"))
+        self.kills[victim] += 1
+        if victim in ("agent", "both"):
             self.agent.send_signal(signal.SIGKILL)
             self.agent.wait()
-        if what in ("server", "both"):
+        if victim in ("server", "both"):
             self.server.kill()
-        if what == "network":
+        if victim == "network":
             self.network.cut()
         time.sleep(self.random.choice((0.05, 0.5, 4.0, 8.0)))
         self.network.up = True
-        if what in ("server", "both"):
+        if victim in ("server", "both"):
             self.server.start()
-        if what in ("agent", "both"):
+        if victim in ("agent", "both"):
             self.start_agent()
 
     def close(self) -> None:
@@ -150,7 +150,7 @@ class Site:
 
     def check(self) -> Counter[str]:
         """What became of the jobs. Raises: AssertionError: one lacks points, or does not say that it began again."""
-        told: Counter[str] = Counter(jobs=len(self.jobs))
+        counter: Counter[str] = Counter(jobs=len(self.jobs))
         for name in self.jobs:
             answer = self.ask("GET", f"/api/v1/jobs/{name}")
             (task,) = answer["job"]["tasks"]
@@ -160,8 +160,8 @@ class Site:
             assert again or task["attempt"] == 1, (name, task)
             status = json.loads((self.folder / "runs" / task["run"] / "status.json").read_text())
             assert set(again) <= set(status["warnings"]), name
-            told["began again"] += bool(again)
-        return told
+            counter["began again"] += bool(again)
+        return counter
 
 
 def checked(runs: Path, task: dict[str, Any], sizes: Sequence[int]) -> list[str]:

@@ -46,7 +46,7 @@ class Ran:
     out: Path
 
     def told(self, event: str) -> list[dict[str, Any]]:
-        return [each for each in self.events if each["event"] == event]
+        return [row for row in self.events if row["event"] == event]
 
     @property
     def failed(self) -> dict[str, Any]:
@@ -119,14 +119,14 @@ class Job:
             timeout=600 if stage == "advise" else self.patience_s,
             env={"PATH": os.environ.get("PATH", ""), "HOME": str(self.work), "LANG": "C.UTF-8"},
         )
-        told = [json.loads(line) for line in events.read_text().splitlines()] if events.exists() else []
-        return Ran(done.returncode, done.stdout, done.stderr, told, out)
+        document = [json.loads(line) for line in events.read_text().splitlines()] if events.exists() else []
+        return Ran(done.returncode, done.stdout, done.stderr, document, out)
 
 
 def steps(file: Path) -> list[str]:
     """Names of the steps that the overview of a profile has."""
-    told: Any = answer("overview", file)["steps"]
-    return list(told["name"])
+    result: Any = answer("overview", file)["steps"]
+    return list(result["name"])
 
 
 def tiny_onnx(path: Path, **sizes: int | str) -> Path:
@@ -192,8 +192,8 @@ def megengine_python() -> str:
 def runtime_python(backend: str, version: str = "") -> str:
     """An interpreter with a runtime; the test is skipped where there is none."""
     variable = f"VISUALPROF_{backend.upper()}_PYTHON"
-    found = sorted(ROOT.glob(f".runtimes/{backend}-{version or '*'}/bin/python"))
-    named = os.environ.get(variable) or (str(found[-1]) if found else "")
+    files = sorted(ROOT.glob(f".runtimes/{backend}-{version or '*'}/bin/python"))
+    named = os.environ.get(variable) or (str(files[-1]) if files else "")
     if not Path(named or "/-").exists():
         wanted = f"{backend}=={version}" if version else backend
         install = f"visualprof agent install-runtime --folder .runtimes {wanted}"

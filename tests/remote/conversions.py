@@ -47,7 +47,7 @@ def convert(
 ) -> ConvertedModel:
     """Converts a model, in this Python or an installed runtime; the test is skipped where none has what it takes."""
     pythons = [python] if python else [sys.executable, *runtimes.installed_pythons(runtimes.runtimes_folder())]
-    able = next((each for each in pythons if name in seen(each).converters), None)
+    able = next((interpreter for interpreter in pythons if name in seen(interpreter).converters), None)
     if able is None:
         needs = ", ".join(converter(name).needs.values())
         pytest.skip(f"needs {needs}: visualprof agent install-runtime {name}")
@@ -85,8 +85,8 @@ def difference(made: list[Any], original: list[Any]) -> float:
     """The largest error of any output against its largest value, in float64."""
     assert [(o.shape, o.dtype) for o in made] == [(o.shape, o.dtype) for o in original]
     worst = 0.0
-    for one, other in zip(made, original, strict=True):
-        a, b = one.astype(np.float64), other.astype(np.float64)
+    for first, other in zip(made, original, strict=True):
+        a, b = first.astype(np.float64), other.astype(np.float64)
         assert np.isfinite(a).all()
         worst = max(worst, float(np.abs(a - b).max() / max(np.abs(b).max(), 1e-30)))
     return worst

@@ -218,10 +218,10 @@ def _handler(server: FakeServer) -> type[BaseHTTPRequestHandler]:
         def do_GET(self) -> None:
             path, _ = self.begin()
             data = server.blobs[path.rpartition("/")[2]]
-            found = re.fullmatch(r"bytes=(\d+)-", self.headers.get("Range", ""))
-            start = int(found[1]) if found else 0
+            match = re.fullmatch(r"bytes=(\d+)-", self.headers.get("Range", ""))
+            start = int(match[1]) if match else 0
             rest = data[start:]
-            self.send_response(206 if found else 200)
+            self.send_response(206 if match else 200)
             self.send_header("Content-Length", str(len(rest)))
             self.end_headers()
             if server.cut_get_after >= 0:
@@ -283,11 +283,11 @@ def _handler(server: FakeServer) -> type[BaseHTTPRequestHandler]:
             if token != TOKEN:
                 return self.answer(401, {"error": "this is not the server's token"})
             server.registrations.append(body)
-            known = server.agents.get(body.get("token", "")) == body.get("agent")
-            agent = body["agent"] if "agent" in body and known else f"a{len(server.registrations)}"
-            own = body["token"] if "token" in body and known else f"vp_a_{agent}"
-            server.agents[own] = agent
-            return self.answer(200, {"agent": agent, "token": own, "intervals": asdict(server.intervals)})
+            is_known = server.agents.get(body.get("token", "")) == body.get("agent")
+            agent = body["agent"] if "agent" in body and is_known else f"a{len(server.registrations)}"
+            agent_token = body["token"] if "token" in body and is_known else f"vp_a_{agent}"
+            server.agents[agent_token] = agent
+            return self.answer(200, {"agent": agent, "token": agent_token, "intervals": asdict(server.intervals)})
 
         def heartbeat(self, body: dict[str, Any]) -> None:
             server.beats.append(body)

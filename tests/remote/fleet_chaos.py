@@ -51,15 +51,15 @@ def unfinished(site: FleetSite) -> list[str]:
 
 def check(site: FleetSite) -> Counter[str]:
     """Raises: AssertionError: a job lacks points, or was run more often than it says."""
-    placed, told = Counter(PLACED.findall(site.said)), Counter(jobs=len(site.jobs))
+    placed, counter = Counter(PLACED.findall(site.said)), Counter(jobs=len(site.jobs))
     for name in site.jobs:
         (task,) = site.tasks(name)
         again = checked(site.server.folder, task, SIZES)
         assert bool(again) == (task["attempt"] > 1), task
         assert not again or f"(attempt {task['attempt']})" in again[0], task
         assert 1 <= placed[task["id"]] <= task["attempt"], (placed[task["id"]], task)
-        told["began again"] += bool(again)
-    return told
+        counter["began again"] += bool(again)
+    return counter
 
 
 if __name__ == "__main__":

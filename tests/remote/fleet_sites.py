@@ -81,7 +81,7 @@ class FleetSite:
 
     def fleet(self) -> dict[str, Any]:
         """What the server knows of it; nothing before it has registered."""
-        return next((one for one in self.http("GET", "/api/v1/agents")["agents"] if one["name"] == "fleet"), {})
+        return next((agent for agent in self.http("GET", "/api/v1/agents")["agents"] if agent["name"] == "fleet"), {})
 
     def busy(self) -> list[str]:
         """Nodes that have a task."""
@@ -90,17 +90,17 @@ class FleetSite:
     def until(self, what: Any, seconds: float = 120.0) -> Any:
         """Waits for something; says what the agent said where it does not come."""
         end = time.monotonic() + seconds
-        while not (found := what()):
+        while not (value := what()):
             assert time.monotonic() < end, self.said
             time.sleep(0.1)
-        return found
+        return value
 
     def ready(self, count: int = 1) -> list[dict[str, Any]]:
         """Its nodes, once so many are ready."""
 
         def nodes() -> list[dict[str, Any]]:
-            told = self.fleet().get("capabilities", {}).get("nodes", [])
-            return [node for node in told if node.get("state") == "ready"]
+            response = self.fleet().get("capabilities", {}).get("nodes", [])
+            return [node for node in response if node.get("state") == "ready"]
 
         return self.until(lambda: nodes() if len(nodes()) >= count else None)
 
@@ -142,29 +142,29 @@ def cluster(*nodes: dict[str, Any], client: int = 0) -> Iterator[Any]:
     from ray.cluster_utils import Cluster
 
     head = {"num_cpus": 0, "include_dashboard": False, "object_store_memory": STORE}
-    made = Cluster(True, head_node_args={**head, **({"ray_client_server_port": client} if client else {})})
+    ray_cluster = Cluster(True, head_node_args={**head, **({"ray_client_server_port": client} if client else {})})
     try:
         for node in nodes:
-            made.add_node(num_cpus=1, object_store_memory=STORE, **node)
-        yield made
+            ray_cluster.add_node(num_cpus=1, object_store_memory=STORE, **node)
+        yield ray_cluster
     finally:
-        made.shutdown()
+        ray_cluster.shutdown()
 
 
 def workers() -> list[psutil.Process]:
     """Processes of Ray that run a task of a fleet."""
-    found: list[psutil.Process] = []
+    collected: list[psutil.Process] = []
     for process in psutil.process_iter():
         with suppress(psutil.Error):
             if "ray::_Runner.run" in " ".join(process.cmdline()):
-                found.append(process)
-    return found
+                collected.append(process)
+    return collected
 
 
 def kill_one(chance: random.Random) -> bool:
     """SIGKILL for one of those processes."""
-    if not (there := workers()):
+    if not (pids := workers()):
         return False
     with suppress(psutil.Error):
-        chance.choice(sorted(there, key=lambda process: process.pid)).kill()
+        chance.choice(sorted(pids, key=lambda process: process.pid)).kill()
     return True

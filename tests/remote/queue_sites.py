@@ -187,15 +187,15 @@ class FakeAgent:
 
     def send(self, lease: dict[str, Any], files: dict[str, bytes]) -> None:
         """Announces and uploads files."""
-        for each in self.of(lease, "uploads", {"files": announced(files)})["files"]:
-            data = files[each["name"]]
-            for part in each.get("parts") or ():
+        for file in self.of(lease, "uploads", {"files": announced(files)})["files"]:
+            data = files[file["name"]]
+            for part in file.get("parts") or ():
                 piece = data[part["offset"] :][: part["size_bytes"]]
                 urllib.request.urlopen(urllib.request.Request(part["url"], piece, method="PUT"), timeout=30).close()
-            rest = b"" if each.get("parts") else data[each["have"] :]
+            rest = b"" if file.get("parts") else data[file["have"] :]
             if rest:
-                end = each["have"] + len(rest)
-                self.http("PUT", each["url"], rest, Content_Range=f"bytes {each['have']}-{end - 1}/{end}")
+                end = file["have"] + len(rest)
+                self.http("PUT", file["url"], rest, Content_Range=f"bytes {file['have']}-{end - 1}/{end}")
 
     def finish(self, lease: dict[str, Any], state: str = "succeeded", **more: Any) -> Any:
         return self.of(lease, "finish", {"state": state, "warnings": [], "files": [], **more})

@@ -146,10 +146,10 @@ class Replicas:
 
     def watch(self) -> None:
         """Ann's jobs and runs are nobody else's, whatever is killed."""
-        known: int | None = None
+        revision: int | None = None
         while not self.ended.wait(0.05):
-            answer = self.bob.ask("GET", "jobs" + (f"?since={known}" if known is not None else ""))
-            known = answer["revision"]
+            answer = self.bob.ask("GET", "jobs" + (f"?since={revision}" if revision is not None else ""))
+            revision = answer["revision"]
             assert not answer["jobs"], answer
             assert not self.bob.ask("GET", "runs/changes")["runs"]
             for name in self.jobs[-1:]:
@@ -206,29 +206,29 @@ class Replicas:
         one = self.random.choice(self.servers)
         kinds = {"server": [one], "servers": self.servers, "database": [], "agent": [], "store": []}
         has = {"servers": self.postgres, "database": self.postgres, "store": self.swift}
-        what = self.random.choice([kind for kind in kinds if has.get(kind, True)])
-        self.kills[what] += 1
+        kind_name = self.random.choice([kind for kind in kinds if has.get(kind, True)])
+        self.kills[kind_name] += 1
         pause = self.random.choice((0.05, 0.5))
-        for server in kinds[what]:
+        for server in kinds[kind_name]:
             server.kill()
-        if what == "agent":
+        if kind_name == "agent":
             alive = [name for name in self.agents if name not in self.slain]
             self.slain.add(self.random.choice(alive))
             self.start_agent()
-        if what == "database":
+        if kind_name == "database":
             assert self.postgres
             self.postgres.stop(self.random.choice(("immediate", "fast")))
             time.sleep(pause)
             self.postgres.start()
-        if what == "store":
+        if kind_name == "store":
             assert self.swift
             self.swift.stop(*self.random.choice(((), ("proxy",), ("object",))))
             time.sleep(self.random.choice((pause, pause, 1.5 * LEASE_S)))
             self.swift.start()
-        if what == "server" and self.postgres:
+        if kind_name == "server" and self.postgres:
             self.submit()  # the other one works
         time.sleep(pause)
-        for server in kinds[what]:
+        for server in kinds[kind_name]:
             self.start_server(server)
 
     def close(self) -> None:
@@ -256,8 +256,10 @@ class Replicas:
                 assert (run / "points.jsonl").read_bytes().count(b"\n") == 1
             again += task["attempt"] > 1  # the answer to a lease was lost with its server, or its agent
         assert len(self.ann.ask("GET", "jobs")["jobs"]) == len(self.jobs)
-        told = Counter(jobs=len(self.jobs), leased_again=again, looked=self.looked, lost_with_agents=self.lost.total())
-        return told + self.kills
+        counter = Counter(
+            jobs=len(self.jobs), leased_again=again, looked=self.looked, lost_with_agents=self.lost.total()
+        )
+        return counter + self.kills
 
 
 def refusal(act: Any) -> int:

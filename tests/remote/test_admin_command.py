@@ -19,8 +19,8 @@ def test_the_command_reports_health_rules_and_waiting_jobs(tmp_path: Path, capsy
     with served(logdir) as server:
         server.job_service.open()
         code = main(["admin", "health", "--server", server.url, "--json"])
-        found = json.loads(capsys.readouterr().out)
-        assert code == (1 if found["warnings"] else 0)
+        document = json.loads(capsys.readouterr().out)
+        assert code == (1 if document["warnings"] else 0)
         assert main(["admin", "health", "--server", server.url]) == code
         assert "database   SQLite" in capsys.readouterr().out
         copy = tmp_path / "copy.sqlite"

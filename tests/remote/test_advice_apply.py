@@ -79,9 +79,9 @@ def test_applying_advice_creates_a_version_and_queues_its_evaluation_once(tmp_pa
         files = {"advice.json": json.dumps(advice(*ROWS)).encode(), MADE: relu()}
         agent.succeed(lease, **files)
         report = lease["run"]
-        made = http("POST", "/api/v1/advice/apply", {"report": report, "candidates": []})["versions"]
-        assert [one["candidate"] for one in made] == ["fp16", "basic"]
-        first, second = made
+        versions = http("POST", "/api/v1/advice/apply", {"report": report, "candidates": []})["versions"]
+        assert [one["candidate"] for one in versions] == ["fp16", "basic"]
+        first, second = versions
         assert (first["address"], first["number"], first["new"]) == ("net/1", 1, True)
         assert (second["address"], second["model"]) == (None, None)
         assert first["graph"].startswith("upload:")

@@ -112,10 +112,11 @@ class Case:
 
     def rows(self) -> Feeds:
         rng = np.random.default_rng(1)
-        made = {one.name: rng.standard_normal((32, *self.sizes[one.name][1:])) for one in self.inputs}
-        whole = {one.name: np.abs(made[one.name] * 30).astype(one.dtype) for one in self.inputs}
+        made = {item.name: rng.standard_normal((32, *self.sizes[item.name][1:])) for item in self.inputs}
+        whole = {item.name: np.abs(made[item.name] * 30).astype(item.dtype) for item in self.inputs}
         return {
-            one.name: whole[one.name] if "int" in one.dtype else made[one.name].astype(one.dtype) for one in self.inputs
+            item.name: whole[item.name] if "int" in item.dtype else made[item.name].astype(item.dtype)
+            for item in self.inputs
         }
 
     def advise(self, folder: Path, archive: Path, names: list[str], most: float) -> dict[str, dict[str, Any]]:
@@ -157,10 +158,12 @@ def onnx_case(folder: Path, name: str) -> Case:
     else:
         inputs = [Input(one, "int64", ["batch", 64]) for one in ("input_ids", "attention_mask")]
         model = shared("models/onnx/tinybert_scoped_dyn.onnx")
-        case = Case(model, inputs, {one.name: (2, 64) for one in inputs})
+        case = Case(model, inputs, {item.name: (2, 64) for item in inputs})
     case.runtimes = {"openvino": sys.executable}
-    here = [one.name for one in all_converters() if one.takes == "onnx" and one.name in seen(sys.executable).converters]
-    case.names = [one for one in here if (one in OF_TRANSFORMERS) == (name == "tinybert")]
+    names = [
+        item.name for item in all_converters() if item.takes == "onnx" and item.name in seen(sys.executable).converters
+    ]
+    case.names = [one for one in names if (one in OF_TRANSFORMERS) == (name == "tinybert")]
     return case
 
 
@@ -206,8 +209,8 @@ def outputs(case: Case, path: Path, feeds: Feeds, folder: Path, optimize: bool =
     model = path if path.suffix == ".tflite" else path.parent
     command = [python, "-c", text, str(model), str(folder / "given.npz"), str(folder / "made.npz")]
     subprocess.run(command, check=True, capture_output=True)
-    with np.load(folder / "made.npz") as made:
-        return list(made.values())
+    with np.load(folder / "made.npz") as document:
+        return list(document.values())
 
 
 @pytest.fixture(scope="module")
@@ -231,14 +234,14 @@ def test_errors_equal_those_of_the_runtimes_and_damaged_models_are_detected(
     compared = [row for row in rows.values() if row["random"] and not row["random"]["broken"]]
     assert len(compared) >= 2, {row["name"]: row["why"] for row in rows.values()}
     feeds, data = case.feeds(), case.rows()
-    original = [each.astype(np.float64) for each in outputs(case, case.model, feeds, tmp_path)]
+    original = [output.astype(np.float64) for output in outputs(case, case.model, feeds, tmp_path)]
     for row in compared:
         (step,) = row["steps"]
         rowed = data if converter(step["converter"]).calibrates else None
         parts = tmp_path / f"again-{row['name']}"
         made = again(case, step, parts, rowed)
         optimize = row["spec"]["options"].get("optimization") != "disable"
-        found = [each.astype(np.float64) for each in outputs(case, made, feeds, tmp_path, optimize)]
+        found = [item.astype(np.float64) for item in outputs(case, made, feeds, tmp_path, optimize)]
         errors = [np.abs(a - b).max() / np.abs(b).max() for a, b in zip(found, original, strict=True)]
         assert row["random"]["relative"] == pytest.approx(max(errors), rel=0.05, abs=2e-6), row["name"]
     spoiled = case.advise(tmp_path / "spoiled", archive, [f"bad_{one}" for one in case.names], 0.4)

@@ -106,9 +106,9 @@ def test_outputs_with_one_number_per_sample_have_an_error_but_no_angle() -> None
 
 def test_the_worst_output_is_shown_over_all_sets_of_inputs() -> None:
     comparison = Comparison()
-    one, two = np.ones((1, 3), "float32"), np.full((1, 3), 2, "float32")
-    comparison.add([one, two], [one, two])
-    comparison.add([one, two], [one, np.full((1, 3), 2.5, "float32")])
+    first, two = np.ones((1, 3), "float32"), np.full((1, 3), 2, "float32")
+    comparison.add([first, two], [first, two])
+    comparison.add([first, two], [first, np.full((1, 3), 2.5, "float32")])
     error = comparison.error()
     assert (error.output, error.max_abs, error.relative, error.top1) == (1, 0.5, 0.25, None)
 

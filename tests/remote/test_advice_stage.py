@@ -167,9 +167,9 @@ def test_the_error_of_a_passing_candidate_equals_that_of_its_files(tmp_path: Pat
 
     model, python = shared("models/onnx/resnet10_dynbatch.onnx"), sys.executable
     inputs = [Input("input", "float32", ["batch", 3, 96, 96])]
-    made = ["onnx-fp16", "ort-int8-dynamic-operators-all"]
+    candidates = ["onnx-fp16", "ort-int8-dynamic-operators-all"]
     job = Job(tmp_path, model, inputs, sweep=Sweep("batch", [2]), spec={"threads": 1})
-    job.advise = Advise("size", max_error=0.1, only=made)
+    job.advise = Advise("size", max_error=0.1, only=candidates)
     runtimes = [{"backend": "onnxruntime", "version": "", "python": python, "python_version": "", "devices": ["cpu"]}]
     job.more = {"runtimes": runtimes, "converters": {n: [python] for n in ("onnx_fp16", "ort_int8_dynamic")}}
     rows = rows_of(ran := job.run("advise"))
@@ -180,7 +180,7 @@ def test_the_error_of_a_passing_candidate_equals_that_of_its_files(tmp_path: Pat
         return np.asarray(session.run(None, feeds)[0], np.float64)
 
     original = outputs(model)
-    for name in made:
+    for name in candidates:
         row = rows[name]
         assert row["passes"], row["why"]
         error = np.abs(original - outputs(ran.out / row["files"][0])).max()
@@ -222,17 +222,17 @@ def test_a_process_beyond_its_limits_is_killed(
     script(tmp_path, text, monkeypatch)
     limits = ProcessLimits(memory_bytes=100 << 20, disk_bytes=4 << 20)
     process = ChildProcess(sys.executable, tmp_path, "x", tmp_path / "own", limits)
-    with pytest.raises(TaskFailure) as told:
+    with pytest.raises(TaskFailure) as error:
         process.wait(2.0 if reason == "timeout" else 30.0)
     process.close()
-    assert told.value.reason == reason
+    assert error.value.reason == reason
 
 
 @pytest.mark.parametrize("answer", ["", "print('no json', flush=True)", "print('x' * (2 << 20), flush=True)"])
 def test_an_invalid_answer_counts_as_a_crash(tmp_path: Path, answer: str, monkeypatch: pytest.MonkeyPatch) -> None:
     script(tmp_path, f"input(); {answer}", monkeypatch)
     process = ChildProcess(sys.executable, tmp_path, "x", tmp_path / "own", ProcessLimits(), asked=True)
-    with pytest.raises(TaskFailure) as told:
+    with pytest.raises(TaskFailure) as error:
         process.call("load", 20.0)
     process.close()
-    assert told.value.reason == "crashed"
+    assert error.value.reason == "crashed"

@@ -48,8 +48,8 @@ def test_impossible_requests_are_rejected_before_anything_runs(
     from visualprof.remote.agent.machine import probe, runtimes
     from visualprof.remote.protocol import Capabilities
 
-    here = probe.Machine(Capabilities("x86", "x86_64", "Linux", "host", "cpu", 2, 1 << 30, 0, "0"))
-    monkeypatch.setattr(runtimes, "probe_all", lambda *_: here)
+    machine = probe.Machine(Capabilities("x86", "x86_64", "Linux", "host", "cpu", 2, 1 << 30, 0, "0"))
+    monkeypatch.setattr(runtimes, "probe_all", lambda *_: machine)
     assert main(["advise", str(tiny_onnx(tmp_path / "net.onnx")), *words]) == 2
     assert why in capsys.readouterr().err
 

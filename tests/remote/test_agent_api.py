@@ -57,7 +57,7 @@ class Agent:
     def announce(self, lease: Lease, files: dict[str, bytes]) -> dict[str, dict[str, Any]]:
         answer = self.of(lease, "uploads", {"files": announced(files)})
         assert answer.status_code == 200, answer.data
-        return {each["name"]: each for each in answer.json["files"]}  # type: ignore[index]
+        return {file["name"]: file for file in answer.json["files"]}  # type: ignore[index]
 
     def put(self, url: str, data: bytes, start: int, size: int) -> TestResponse:
         return self.client.put(
@@ -144,17 +144,17 @@ def test_only_a_registered_agent_may_ask(client: FlaskClient, remote: JobService
 
 
 def test_an_agent_that_comes_back_keeps_its_id_and_token(agent: Agent, remote: JobService) -> None:
-    known = agent.id, agent.token
+    credentials = agent.id, agent.token
     agent.register(agent=agent.id, token=agent.token, name="renamed")
-    assert (agent.id, agent.token) == known
-    assert [each.name for each in remote.agents()] == ["renamed"]
+    assert (agent.id, agent.token) == credentials
+    assert [item.name for item in remote.agents()] == ["renamed"]
 
 
 def test_an_agent_with_a_wrong_own_token_is_registered_anew(agent: Agent) -> None:
-    known = agent.id, agent.token
+    credentials = agent.id, agent.token
     agent.register(agent=agent.id, token="vp_a_stolen")
-    assert agent.id != known[0]
-    assert agent.token != known[1]
+    assert agent.id != credentials[0]
+    assert agent.token != credentials[1]
 
 
 def test_the_local_agent_is_registered_only_once(client: FlaskClient, remote: JobService) -> None:
@@ -166,7 +166,7 @@ def test_the_local_agent_is_registered_only_once(client: FlaskClient, remote: Jo
         ids.add(answer["agent"])
         assert agent.post("heartbeat", {}, answer["token"]).status_code == 200
     assert len(ids) == 1
-    assert [(each.name, each.local) for each in remote.agents()] == [("local", True)]
+    assert [(item.name, item.local) for item in remote.agents()] == [("local", True)]
 
 
 def test_another_protocol_is_refused_with_advice(client: FlaskClient, remote: JobService) -> None:
@@ -181,9 +181,9 @@ def test_another_protocol_is_refused_with_advice(client: FlaskClient, remote: Jo
 def test_browsers_are_rejected(agent: Agent, header: str) -> None:
     if header == "Cookie":
         agent.client.set_cookie("session", "x")
-    given = {} if header == "Cookie" else {header: "http://localhost"}
+    headers = {} if header == "Cookie" else {header: "http://localhost"}
     for path in ("register", "lease", "heartbeat", "tasks/x/finish"):
-        assert agent.post(path, {}, None, **given).status_code == 403, path
+        assert agent.post(path, {}, None, **headers).status_code == 403, path
 
 
 def test_an_agents_token_opens_nothing_of_a_browser(agent: Agent) -> None:

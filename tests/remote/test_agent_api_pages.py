@@ -84,10 +84,10 @@ def test_where_nothing_was_submitted_the_list_is_empty_and_makes_nothing(tmp_pat
 def test_a_submitted_job_is_answered_and_listed(client: FlaskClient, agent: Agent) -> None:
     answer = client.post("/api/v1/jobs", json=submitted("k", name="first"))
     assert answer.status_code == 201, answer.data
-    found = msgspec.json.decode(answer.data, type=JobAnswer)
-    assert (found.job.name, found.job.model, found.job.state) == ("first", "net.onnx", "waiting")
-    assert found.request.sweep.values == [1]
-    assert [job.id for job in listed(client).jobs] == [found.job.id]
+    message = msgspec.json.decode(answer.data, type=JobAnswer)
+    assert (message.job.name, message.job.model, message.job.state) == ("first", "net.onnx", "waiting")
+    assert message.request.sweep.values == [1]
+    assert [job.id for job in listed(client).jobs] == [message.job.id]
 
 
 def test_the_same_submission_again_is_the_same_job(client: FlaskClient, agent: Agent, queue: JobServices) -> None:
@@ -120,7 +120,7 @@ def test_a_wrong_job_is_refused_with_its_fields_and_not_queued(client: FlaskClie
     answer = client.post("/api/v1/jobs", json=submitted("k", Spec("s", "onnxruntime", agent="nobody")))
     assert answer.status_code == 400
     refused = msgspec.json.decode(answer.data, type=JobErrors)
-    assert [each.field for each in refused.errors] == ["specs[0].agent"]
+    assert [error.field for error in refused.errors] == ["specs[0].agent"]
     assert refused.error.startswith("specs[0].agent: ")
     assert listed(client).jobs == []
 
@@ -141,9 +141,9 @@ def test_a_too_large_job_is_rejected(client: FlaskClient) -> None:
 
 def test_a_check_reports_all_errors_and_queues_nothing(client: FlaskClient, agent: Agent) -> None:
     answer = client.post("/api/v1/jobs/check", json=submitted("k", Spec("s", "nothing"), Spec("t", "onnxruntime")))
-    found = msgspec.json.decode(answer.data, type=CheckAnswer)
+    message = msgspec.json.decode(answer.data, type=CheckAnswer)
     assert answer.status_code == 200
-    assert "specs[0].backend" in [each.field for each in found.errors]
+    assert "specs[0].backend" in [error.field for error in message.errors]
     assert listed(client).jobs == []
     good = client.post("/api/v1/jobs/check", json=submitted("k"))
     assert msgspec.json.decode(good.data, type=CheckAnswer).errors == []
@@ -177,18 +177,18 @@ def test_the_list_follows_another_server_on_the_same_folder(tmp_path: Path, clie
     assert listed(client).jobs == []
     with opened(tmp_path / "runs") as other:
         job, _ = other.open().jobs.submit(request("k"))
-    assert [each.id for each in listed(client).jobs] == [job]
+    assert [item.id for item in listed(client).jobs] == [job]
 
 
 def test_a_job_shows_its_points_while_it_runs(
     client: FlaskClient, queue: JobServices, agent: Agent, lease: Lease
 ) -> None:
     queue.leases.save_point(agent, lease.task, lease.lease, 4, point(4))
-    found = client.get(f"/api/v1/jobs/{lease.job}").get_json()
-    known = {name: value for name, value in found["points"][0].items() if value is not None}
+    answer = client.get(f"/api/v1/jobs/{lease.job}").get_json()
+    known = {name: value for name, value in answer["points"][0].items() if value is not None}
     assert known == {"task": lease.task, "spec": "ort", "batch": 4, "qps": 10.0, "p50_ns": 5, "stable": True}
-    assert (len(found["points"]), found["results"]) == (1, [])
-    assert found["job"]["tasks"][0]["points"] == 1
+    assert (len(answer["points"]), answer["results"]) == (1, [])
+    assert answer["job"]["tasks"][0]["points"] == 1
 
 
 def test_cancel_and_retry(client: FlaskClient, queue: JobServices) -> None:
@@ -202,8 +202,8 @@ def test_cancel_and_retry(client: FlaskClient, queue: JobServices) -> None:
 def test_a_single_task_can_be_retried(client: FlaskClient, queue: JobServices) -> None:
     job, _ = queue.jobs.submit(request("k", Spec("a", "onnxruntime"), Spec("b", "onnxruntime")))
     client.post(f"/api/v1/jobs/{job}/cancel")
-    found = client.post(f"/api/v1/jobs/{job}/retry?task={job}-1").get_json()
-    assert [task["state"] for task in found["job"]["tasks"]] == ["cancelled", "waiting"]
+    answer = client.post(f"/api/v1/jobs/{job}/retry?task={job}-1").get_json()
+    assert [task["state"] for task in answer["job"]["tasks"]] == ["cancelled", "waiting"]
 
 
 def test_a_failure_says_why(client: FlaskClient, queue: JobServices, agent: Agent, lease: Lease) -> None:
@@ -344,8 +344,8 @@ def test_an_impossible_change_of_an_agent_is_refused(client: FlaskClient, agent:
 
 
 def test_backends_are_listed(client: FlaskClient) -> None:
-    found = msgspec.json.decode(client.get("/api/v1/backends").data, type=BackendsAnswer)
-    assert "onnxruntime" in [each.name for each in found.backends]
+    message = msgspec.json.decode(client.get("/api/v1/backends").data, type=BackendsAnswer)
+    assert "onnxruntime" in [backend.name for backend in message.backends]
 
 
 @pytest.mark.parametrize(
@@ -368,7 +368,7 @@ def test_a_read_only_server_refuses_every_change(tmp_path: Path, method: str, pa
         body = {"public": False} if method == "PATCH" else submitted("k")
         assert client.open(path, method=method, json=body).status_code == 403
         answer = listed(client)
-        assert [each.id for each in answer.jobs] == [job]
+        assert [item.id for item in answer.jobs] == [job]
         assert answer.problem
         assert "read-only" in answer.problem
         assert "vp_r_" not in client.get("/api/v1/agents").text
@@ -385,7 +385,7 @@ def test_a_server_over_a_single_file_reports_why_it_runs_no_jobs(tmp_path: Path)
         answer = client.post("/api/v1/jobs", json=submitted("k"))
         assert answer.status_code == 409
         assert "single file" in answer.get_json()["error"]
-    assert sorted(each.name for each in tmp_path.rglob("*")) == ["runs", "t.json"]
+    assert sorted(item.name for item in tmp_path.rglob("*")) == ["runs", "t.json"]
 
 
 def test_a_run_is_named_with_the_prefix_of_its_log_directory(tmp_path: Path) -> None:

@@ -101,8 +101,8 @@ def test_a_folder_that_its_owner_may_not_enter_is_removed(tmp_path: Path) -> Non
     (folder / "shut").mkdir()
     (folder / "shut" / "file").touch()
     (folder / "shut").chmod(0)
-    for each in (folder, folder / "shut", folder / "shut" / "file"):
-        os.chown(each, 65534, 65534)
+    for path in (folder, folder / "shut", folder / "shut" / "file"):
+        os.chown(path, 65534, 65534)
     code = f"""
         import os, sys
         sys.path.insert(0, {str(ROOT)!r})
@@ -117,15 +117,15 @@ def test_a_folder_that_its_owner_may_not_enter_is_removed(tmp_path: Path) -> Non
 
 
 def test_nothing_outside_is_removed_through_a_link(tmp_path: Path) -> None:
-    kept, folder = tmp_path / "kept", tmp_path / "work"
-    kept.mkdir()
-    (kept / "file").touch()
+    kept_folder, folder = tmp_path / "kept", tmp_path / "work"
+    kept_folder.mkdir()
+    (kept_folder / "file").touch()
     folder.mkdir()
-    (folder / "link").symlink_to(kept)
+    (folder / "link").symlink_to(kept_folder)
     deep(folder)
     remove_folder(folder)
     assert not folder.exists()
-    assert (kept / "file").exists()
+    assert (kept_folder / "file").exists()
 
 
 # --- what they say ---
@@ -166,11 +166,11 @@ def test_a_line_that_never_ends_takes_bounded_memory(tmp_path: Path) -> None:
         file.truncate(100 << 20)
         file.seek(0, 2)
         file.write(b'\n{"event": "done"}\n')
-    events, found, before = EventReader(path), list[dict[str, object]](), -1
+    events, events_read, before = EventReader(path), list[dict[str, object]](), -1
     while before != events.offset:
         before = events.offset
-        found += events.read()
-    assert found == [{"event": "done"}]
+        events_read += events.read()
+    assert events_read == [{"event": "done"}]
 
 
 # --- what they take ---
@@ -216,15 +216,15 @@ def test_a_sandboxed_model_sees_and_reaches_nothing_of_the_agents(
     task = server.submit(b"probe=" + ",".join(map(str, secrets)).encode())
     start("--sandbox", "require")
     assert server.finished(task)["state"] == "succeeded"
-    told = task.json("probe.json")
-    assert {str(path): told[str(path)] for path in secrets[:-1]} == dict.fromkeys(
+    answer = task.json("probe.json")
+    assert {str(path): answer[str(path)] for path in secrets[:-1]} == dict.fromkeys(
         map(str, secrets[:-1]), "No such file or directory"
     )
-    assert told["pids"][0] == 1
-    assert len(told["pids"]) <= 4, "its own alone"
-    assert told["lo"] != 0
-    assert told["out"] != 0
-    assert len(told["files"]) <= 5, "nothing of the agent's is open"
+    assert answer["pids"][0] == 1
+    assert len(answer["pids"]) <= 4, "its own alone"
+    assert answer["lo"] != 0
+    assert answer["out"] != 0
+    assert len(answer["files"]) <= 5, "nothing of the agent's is open"
 
 
 @needs_bwrap

@@ -54,9 +54,9 @@ def test_the_same_sources_give_the_same_bytes() -> None:
 def test_the_agent_starts_from_its_archive(pyz: Path, tmp_path: Path) -> None:
     done = isolated(str(pyz), "--sandbox", "off", "probe", folder=tmp_path)
     assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    assert found["cores"] >= 1
-    assert found["sandbox"] == 0
+    document = json.loads(done.stdout)
+    assert document["cores"] >= 1
+    assert document["sandbox"] == 0
 
 
 def test_an_archive_makes_the_same_archives(pyz: Path, tmp_path: Path) -> None:

@@ -25,9 +25,9 @@ def test_the_token_does_not_follow_a_redirect(server: FakeServer) -> None:
     client = registered(server)
     with FakeServer() as elsewhere:
         server.redirect = elsewhere.url
-        with pytest.raises(RequestRejected) as told:
+        with pytest.raises(RequestRejected) as error:
             client.post("heartbeat", {"tasks": []})
-        assert told.value.status == 302
+        assert error.value.status == 302
         assert elsewhere.requests == []
 
 
@@ -55,9 +55,9 @@ def test_a_busy_server_is_retried_after_the_requested_delay(server: FakeServer) 
 def test_an_answer_that_stays_the_same_is_not_asked_for_again(server: FakeServer, status: int) -> None:
     client = registered(server)
     server.busy = [(status, "")]
-    with pytest.raises(RequestRejected) as told:
+    with pytest.raises(RequestRejected) as error:
         retry(lambda: client.post("heartbeat", {"tasks": []}), threading.Event())
-    assert (told.value.status, told.value.body) == (status, {"error": "busy"})
+    assert (error.value.status, error.value.body) == (status, {"error": "busy"})
 
 
 def test_waiting_for_the_server_can_be_stopped(server: FakeServer) -> None:
@@ -80,6 +80,6 @@ def test_a_proxy_is_not_asked_for_this_machine(server: FakeServer, monkeypatch: 
 
 
 def test_another_kind_of_server_is_distinguished_from_a_dashboard(server: FakeServer) -> None:
-    with pytest.raises(RequestRejected) as told:
+    with pytest.raises(RequestRejected) as error:
         Client(server.url + "/elsewhere").post("register", {}, token=TOKEN)
-    assert told.value.status == 404
+    assert error.value.status == 404

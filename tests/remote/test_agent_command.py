@@ -84,7 +84,7 @@ def test_fetched_files_beyond_their_share_go_oldest_first(tmp_path: Path, monkey
         os.utime(file, (i, i))
     monkeypatch.setattr("visualprof.remote.agent.state.MAX_BLOB_BYTES", 25)
     state.trim_blobs()
-    assert {each.name for each in state.blobs.iterdir()} == {"b", "c"}
+    assert {item.name for item in state.blobs.iterdir()} == {"b", "c"}
 
 
 def test_a_file_that_was_just_used_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,8 +98,8 @@ def test_a_file_that_was_just_used_stays(tmp_path: Path, monkeypatch: pytest.Mon
 def test_folders_inside_others_are_not_mounted_twice(tmp_path: Path) -> None:
     (tmp_path / "a" / "b").mkdir(parents=True)
     (tmp_path / "ab").mkdir()
-    here = [str(tmp_path / name) for name in ("a/b", "a", "ab", "none")]
-    assert outermost_folders([*here, "/", "/usr/lib", "", "relative"]) == [str(tmp_path / "a"), str(tmp_path / "ab")]
+    paths = [str(tmp_path / name) for name in ("a/b", "a", "ab", "none")]
+    assert outermost_folders([*paths, "/", "/usr/lib", "", "relative"]) == [str(tmp_path / "a"), str(tmp_path / "ab")]
 
 
 def test_a_sandbox_shows_the_folder_of_weights_that_its_environment_names(
@@ -147,17 +147,17 @@ def test_a_journal_stores_its_entries(tmp_path: Path) -> None:
     assert (second.lease, second.folder, second.starts) == (lease(2), tmp_path / "work2", 2)
     assert second.outcome == outcome
     again.remove(lease())
-    assert [each.lease.attempt for each in again.entries()] == [2]
+    assert [entry.lease.attempt for entry in again.entries()] == [2]
     again.close()
 
 
 def test_a_journal_that_cannot_be_read_is_put_aside(tmp_path: Path) -> None:
     (tmp_path / "journal.sqlite").write_bytes(b"no database" * 100)
-    said: list[str] = []
-    journal = Journal(tmp_path / "journal.sqlite", said.append)
+    messages: list[str] = []
+    journal = Journal(tmp_path / "journal.sqlite", messages.append)
     assert journal.entries() == []
     journal.close()
-    assert "cannot be read" in said[0]
+    assert "cannot be read" in messages[0]
     assert (tmp_path / "journal.sqlite.broken").exists()
 
 

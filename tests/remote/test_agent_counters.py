@@ -35,7 +35,7 @@ def added(path: Path, kind: str, monitor: Path, end_ms: int = 300) -> list[dict[
     )
     body = json.loads(path.read_text())
     events = body["traceEvents"] if kind == "chrome_object" else body
-    return [each for each in events if each["ph"] == "C"]
+    return [event for event in events if event["ph"] == "C"]
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_a_list_gets_them_at_its_end(tmp_path: Path, monitor: Path, text: str) -
     path = tmp_path / "timeline.json"
     path.write_text(text)
     found = added(path, "chrome_list", monitor)
-    cpu = [(each["ts"], each["args"]["value"]) for each in found if each["name"] == "CPU %"]
+    cpu = [(row["ts"], row["args"]["value"]) for row in found if row["name"] == "CPU %"]
     assert cpu == [(i * 50_000.0, float(i)) for i in range(9)], "until one interval after the end"
     assert json.loads(path.read_text())[: len(json.loads(text))] == json.loads(text)
 
@@ -60,7 +60,7 @@ def test_samples_before_its_first_event_are_left_out(tmp_path: Path, monitor: Pa
     monitor_samples.add_counters(
         monitor_samples.ProfileTrace(path, "chrome_list", origin, START - 500 * MS, START + 300 * MS, 42), monitor
     )
-    stamps = sorted({each["ts"] - day_us for each in json.loads(path.read_text()) if each["ph"] == "C"})
+    stamps = sorted({load["ts"] - day_us for load in json.loads(path.read_text()) if load["ph"] == "C"})
     assert stamps == [150_000.0 + i * 50_000 for i in range(6)]
 
 
@@ -85,7 +85,7 @@ def test_an_object_gets_them_at_the_start_of_its_events(tmp_path: Path, monitor:
     path.write_text(text)
     assert len(added(path, "chrome_object", monitor)) == 4 * 9
     body, before = json.loads(path.read_text()), json.loads(text)
-    assert [each for each in body["traceEvents"] if each["ph"] == "X"] == before["traceEvents"]
+    assert [trace_event for trace_event in body["traceEvents"] if trace_event["ph"] == "X"] == before["traceEvents"]
     assert {**body, "traceEvents": 0} == {**before, "traceEvents": 0}
 
 

@@ -226,12 +226,12 @@ def test_a_restart_keeps_the_id_and_a_private_token(server: FakeServer, start: S
     server.wait(lambda: len(server.polls) > 0)
     agent.signal(signal.SIGTERM)
     assert agent.ended() == 0
-    kept = agent.state / "identity.json"
-    assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+    identity = agent.state / "identity.json"
+    assert stat.S_IMODE(identity.stat().st_mode) == 0o600
     start()
     server.wait(lambda: len(server.registrations) == 2)
     assert server.registrations[1]["agent"] == "a1"
-    assert server.registrations[1]["token"] == json.loads(kept.read_text())["token"]
+    assert server.registrations[1]["token"] == json.loads(identity.read_text())["token"]
 
 
 def test_an_agent_that_the_server_forgot_registers_again(server: FakeServer, start: StartAgent) -> None:
@@ -286,12 +286,12 @@ def test_a_task_that_is_left_is_done_by_the_next_start(
 @pytest.mark.parametrize("away", [False, True])
 def test_an_agent_ends_with_the_process_that_started_it(server: FakeServer, tmp_path: Path, away: bool) -> None:
     server.down = away
-    told, log = tmp_path / "pid", tmp_path / "log"
+    pid_file, log = tmp_path / "pid", tmp_path / "log"
     script = f"""
 import subprocess, sys, time
 child = subprocess.Popen([sys.executable, "tests/remote/agent_runs.py", "--server", "{server.url}",
     "--state", "{tmp_path / "state"}", "--sandbox", "off", "--exit-with-parent"])
-open("{told}", "w").write(str(child.pid))
+open("{pid_file}", "w").write(str(child.pid))
 time.sleep(60)
 """
     environment = {**os.environ, "VISUALPROF_AGENT_TOKEN": "vp_r_right", "VISUALPROF_RUNTIMES": str(tmp_path / "none")}
@@ -302,7 +302,7 @@ time.sleep(60)
     finally:
         parent.kill()
         parent.wait()
-    pid = int(told.read_text())
+    pid = int(pid_file.read_text())
     try:
         server.wait(lambda: not is_alive(pid))
     finally:

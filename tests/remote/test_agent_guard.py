@@ -21,9 +21,9 @@ from visualprof.remote.agent.work.child_process import CappedLog, Child
 
 @pytest.fixture
 def log(tmp_path: Path) -> Iterator[CappedLog]:
-    found = CappedLog(tmp_path / "log.txt", 1000)
-    yield found
-    found.close()
+    capped_log = CappedLog(tmp_path / "log.txt", 1000)
+    yield capped_log
+    capped_log.close()
 
 
 def child(code: str, folder: Path, log: CappedLog, limits: str = "") -> Child:

@@ -85,12 +85,12 @@ def test_samples_are_dated_tagged_and_of_the_child(tmp_path: Path) -> None:
     head, *samples = run_monitor(tmp_path / "monitor.jsonl", Nvml(FakeNvml()), [], 0.6)
     assert (head["schema"], head["interval_ms"], head["gpus"]) == ("visualprof.monitor/1", 50, [])
     assert isinstance(head["pid"], int)
-    assert all(before < each["t_ns"] <= time.time_ns() for each in samples)
-    assert {(each["phase"], each["batch"]) for each in samples} == {("measuring", 8)}
-    assert all(each["rss_bytes"] > 1 << 20 for each in samples)
+    assert all(before < sample["t_ns"] <= time.time_ns() for sample in samples)
+    assert {(row["phase"], row["batch"]) for row in samples} == {("measuring", 8)}
+    assert all(row["rss_bytes"] > 1 << 20 for row in samples)
     shares = [each[key] for each in samples[1:] for key in ("cpu", "child_cpu", "pressure") if each[key] is not None]
     assert all(0 <= share <= 1 for share in shares)
-    busiest = max(each["child_cpu"] for each in samples[1:])
+    busiest = max(row["child_cpu"] for row in samples[1:])
     assert busiest > 0.1 / (os.cpu_count() or 1), "it spins on one core"
 
 
@@ -156,8 +156,8 @@ def test_a_tree_has_the_memory_of_all_its_processes() -> None:
         assert tree.rss_bytes() >= 50 << 20
         assert len(tree.processes()) == 2
     finally:
-        for each in [*psutil.Process(process.pid).children(), process]:
-            each.kill()
+        for child in [*psutil.Process(process.pid).children(), process]:
+            child.kill()
         process.wait()
 
 
@@ -179,8 +179,12 @@ def replayed(tmp_path: Path) -> dict[str, str]:
     subprocess.run(command, check=True)
     rows = "50,20,1000,500,100000,40\n60,30,1500,600,200000,50\n0,0,210,400,60000,30\n"
     (tmp_path / "samples.csv").write_text(rows)
-    told = {"LD_LIBRARY_PATH": str(tmp_path), "FAKE_NVML_CSV": str(tmp_path / "samples.csv"), "PYTHONPATH": str(ROOT)}
-    return {name: value for name, value in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"} | told
+    variables = {
+        "LD_LIBRARY_PATH": str(tmp_path),
+        "FAKE_NVML_CSV": str(tmp_path / "samples.csv"),
+        "PYTHONPATH": str(ROOT),
+    }
+    return {name: value for name, value in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"} | variables
 
 
 def test_the_unmodified_pynvml_gives_the_librarys_samples(replayed: dict[str, str]) -> None:
@@ -202,12 +206,12 @@ def test_a_task_on_a_gpu_has_its_energy_and_its_clocks(
     pytest.importorskip("pynvml")
     (tmp_path / "samples.csv").write_text("50,20,1000,500,100000,40\n")
     task = server.submit(b"measure=0.5", spec=Spec("s1", "onnxruntime", device="cuda:0"))
-    given = {name: replayed[name] for name in ("LD_LIBRARY_PATH", "FAKE_NVML_CSV")}
-    start(FAKE_DEVICES="cuda:0", **given)
+    variables = {name: replayed[name] for name in ("LD_LIBRARY_PATH", "FAKE_NVML_CSV")}
+    start(FAKE_DEVICES="cuda:0", **variables)
     assert server.finished(task)["state"] == "succeeded"
     head, *samples = task.lines("monitor.jsonl")
     assert head["gpus"] == [{"id": "cuda:0", "name": "FAKE GPU", "uuid": "GPU-00000000-fake", "memory_bytes": 80 << 30}]
-    assert {(each["gpus"][0]["sm_mhz"], each["gpus"][0]["power_w"]) for each in samples} == {(1000, 100.0)}
+    assert {(sample["gpus"][0]["sm_mhz"], sample["gpus"][0]["power_w"]) for sample in samples} == {(1000, 100.0)}
     [point] = task.lines("points.jsonl")
     seconds = (point["end_ns"] - point["start_ns"]) / 1e9
     assert point["energy_j_per_sample"] == pytest.approx(100 * seconds / (point["n"] * 4), rel=0.01)

@@ -61,11 +61,11 @@ def test_energy_is_unknown_without_a_sample_in_the_span() -> None:
     st.integers(0, 100),
 )
 def test_energy_of_two_parts_is_that_of_the_whole(power: list[float], a: int, b: int, c: int) -> None:
-    known = DeviceHistory([i * S for i in range(len(power))], list(power), [None] * len(power))
+    device_history = DeviceHistory([i * S for i in range(len(power))], list(power), [None] * len(power))
     last = (len(power) - 1) * S
     start, middle, end = sorted(last * x // 100 for x in (a, b, c))
-    parts = [known.energy_j(start, middle), known.energy_j(middle, end)]
-    whole = known.energy_j(start, end)
+    parts = [device_history.energy_j(start, middle), device_history.energy_j(middle, end)]
+    whole = device_history.energy_j(start, end)
     if None not in (*parts, whole):
         assert sum(parts) == pytest.approx(whole, abs=1e-6)  # type: ignore[arg-type]
 
@@ -99,10 +99,10 @@ POINT = {
 
 def test_a_point_gets_energy_a_sample_and_its_throttling(tmp_path: Path) -> None:
     rows: Any = [(t / 2, 100.0, ["power cap"] if t == 4 else []) for t in range(10)]
-    found = json.loads(completed(tmp_path, rows, json.dumps(POINT) + "\n")[0])
-    assert found["energy_j_per_sample"] == pytest.approx(2.0)
-    assert found["throttled"] is True
-    assert {**found, "energy_j_per_sample": None, "throttled": None} == POINT
+    document = json.loads(completed(tmp_path, rows, json.dumps(POINT) + "\n")[0])
+    assert document["energy_j_per_sample"] == pytest.approx(2.0)
+    assert document["throttled"] is True
+    assert {**document, "energy_j_per_sample": None, "throttled": None} == POINT
 
 
 def test_throttling_outside_of_a_point_does_not_count(tmp_path: Path) -> None:
@@ -120,8 +120,8 @@ def test_throttling_counts_from_the_first_to_the_last_moment_of_a_point(
 
 
 def test_unknown_values_stay_null(tmp_path: Path) -> None:
-    found = json.loads(completed(tmp_path, [(2, None, None)], json.dumps(POINT) + "\n")[0])
-    assert (found["energy_j_per_sample"], found["throttled"]) == (None, None)
+    document = json.loads(completed(tmp_path, [(2, None, None)], json.dumps(POINT) + "\n")[0])
+    assert (document["energy_j_per_sample"], document["throttled"]) == (None, None)
 
 
 def test_lines_that_are_not_points_are_unchanged(tmp_path: Path) -> None:

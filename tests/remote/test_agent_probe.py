@@ -35,17 +35,17 @@ ORT = "__version__ = '1.2'\ndef get_available_providers(): return ['CPUExecution
 
 
 def found(python: str, backend: str = "") -> tuple[Machine, list[str]]:
-    said: list[str] = []
-    return probe_machine([Interpreter(python, backend)], ["lab"], 0, Nvml(object()), said.append), said
+    messages: list[str] = []
+    return probe_machine([Interpreter(python, backend)], ["lab"], 0, Nvml(object()), messages.append), messages
 
 
 def test_this_machine_is_described() -> None:
-    here = probe_machine([], ["lab"], 2, Nvml(object()), print).capabilities
-    assert (here.tags, here.sandbox, here.gpus, here.runtimes) == (["lab"], 2, [], [])
-    assert here.cores >= 1
-    assert here.memory_bytes > 1 << 28
-    assert here.cpu
-    assert here.hostname
+    capabilities = probe_machine([], ["lab"], 2, Nvml(object()), print).capabilities
+    assert (capabilities.tags, capabilities.sandbox, capabilities.gpus, capabilities.runtimes) == (["lab"], 2, [], [])
+    assert capabilities.cores >= 1
+    assert capabilities.memory_bytes > 1 << 28
+    assert capabilities.cpu
+    assert capabilities.hostname
 
 
 @pytest.mark.parametrize(
@@ -66,9 +66,9 @@ def test_converters_are_found_where_all_their_packages_are_installed(tmp_path: P
 
 def test_a_runtime_is_found_with_version_and_devices(tmp_path: Path) -> None:
     python = interpreter(tmp_path, onnxruntime=ORT)
-    here, said = found(python)
-    assert said == []
-    [runtime] = here.capabilities.runtimes
+    runtimes_found, messages = found(python)
+    assert messages == []
+    [runtime] = runtimes_found.capabilities.runtimes
     assert (runtime.backend, runtime.version, runtime.python, runtime.devices) == (
         "onnxruntime",
         "1.2",
@@ -76,41 +76,43 @@ def test_a_runtime_is_found_with_version_and_devices(tmp_path: Path) -> None:
         ["cpu"],
     )
     assert runtime.python_version.startswith("3.")
-    assert sys.base_prefix in here.prefixes[python]
+    assert sys.base_prefix in runtimes_found.prefixes[python]
 
 
 def test_a_runtime_that_crashes_at_import_does_not_affect_others(tmp_path: Path) -> None:
     openvino = "import ctypes; ctypes.string_at(0)"
-    here, said = found(interpreter(tmp_path, onnxruntime=ORT, openvino=openvino))
-    assert [each.backend for each in here.capabilities.runtimes] == ["onnxruntime"]
-    [line] = said
+    runtimes_found, messages = found(interpreter(tmp_path, onnxruntime=ORT, openvino=openvino))
+    assert [runtime.backend for runtime in runtimes_found.capabilities.runtimes] == ["onnxruntime"]
+    [line] = messages
     assert line.startswith("openvino of ")
     assert "cannot be used" in line
 
 
 def test_an_import_error_is_reported_by_its_last_line(tmp_path: Path) -> None:
-    _, said = found(interpreter(tmp_path, onnxruntime="raise ImportError('numpy.core.multiarray failed to import')"))
-    assert said[0].endswith("ImportError: numpy.core.multiarray failed to import")
+    _, messages = found(
+        interpreter(tmp_path, onnxruntime="raise ImportError('numpy.core.multiarray failed to import')")
+    )
+    assert messages[0].endswith("ImportError: numpy.core.multiarray failed to import")
 
 
 def test_a_broken_interpreter_is_reported(tmp_path: Path) -> None:
-    here, said = found(str(tmp_path / "none"))
-    assert here.capabilities.runtimes == []
-    assert "No such file" in said[0]
+    runtimes_found, messages = found(str(tmp_path / "none"))
+    assert runtimes_found.capabilities.runtimes == []
+    assert "No such file" in messages[0]
 
 
 def test_an_interpreter_that_hangs_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "PROBE_TIMEOUT_S", 0.5)
-    _, said = found(interpreter(tmp_path, onnxruntime="import time; time.sleep(60)"))
-    assert "no answer within 0.5 s" in said[0]
+    _, messages = found(interpreter(tmp_path, onnxruntime="import time; time.sleep(60)"))
+    assert "no answer within 0.5 s" in messages[0]
 
 
 def test_an_interpreter_is_probed_only_for_its_named_backend(tmp_path: Path) -> None:
     python = interpreter(tmp_path, onnxruntime=ORT)
     assert found(python, "onnxruntime")[0].capabilities.runtimes
-    here, said = found(python, "openvino")
-    assert here.capabilities.runtimes == []
-    assert said == [f"{python} has no openvino"]
+    runtimes_found, messages = found(python, "openvino")
+    assert runtimes_found.capabilities.runtimes == []
+    assert messages == [f"{python} has no openvino"]
 
 
 def test_the_agents_own_interpreter_counts() -> None:
@@ -123,12 +125,12 @@ def test_a_spec_gets_the_newest_runtime_that_fits() -> None:
         Runtime("torch", "2.13.0", "/b", "3.11", ["cpu"]),
         Runtime("torch", "2.10.0", "/c", "3.11", ["cpu", "cuda:0"]),
     ]
-    here = Machine(Capabilities("x86", "x86_64", "Linux", "h", "c", 1, 1, 0, "0", [], runtimes))
-    assert getattr(here.newest_runtime(Spec("s", "torch", "", device="cpu")), "python", None) == "/b"
-    assert getattr(here.newest_runtime(Spec("s", "torch", "", device="cuda:0")), "python", None) == "/c"
-    assert getattr(here.newest_runtime(Spec("s", "torch", "2.9.0", device="cpu")), "python", None) == "/a"
-    assert here.newest_runtime(Spec("s", "torch", "2.9.0", device="cuda:0")) is None
-    assert here.devices() == ["cpu", "cuda:0"]
+    machine = Machine(Capabilities("x86", "x86_64", "Linux", "h", "c", 1, 1, 0, "0", [], runtimes))
+    assert getattr(machine.newest_runtime(Spec("s", "torch", "", device="cpu")), "python", None) == "/b"
+    assert getattr(machine.newest_runtime(Spec("s", "torch", "", device="cuda:0")), "python", None) == "/c"
+    assert getattr(machine.newest_runtime(Spec("s", "torch", "2.9.0", device="cpu")), "python", None) == "/a"
+    assert machine.newest_runtime(Spec("s", "torch", "2.9.0", device="cuda:0")) is None
+    assert machine.devices() == ["cpu", "cuda:0"]
 
 
 def test_an_interpreter_may_be_a_relative_path_or_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -46,7 +46,7 @@ def test_an_onnx_model_is_measured_and_profiled(
     env = task.json("env.json")
     assert (env["sandbox"], env["backend"]) == (2 if sandbox == "require" else 0, "onnxruntime")
     assert env["effective"]["providers"] == "CPUExecutionProvider"
-    assert {each["phase"] for each in task.lines("monitor.jsonl")[1:]} >= {"measuring", "profiling"}
+    assert {row["phase"] for row in task.lines("monitor.jsonl")[1:]} >= {"measuring", "profiling"}
     timeline = tmp_path / "timeline.json"
     timeline.write_bytes(task.result["timeline.json"])
     shown = {track.name for track in trace_of(timeline).tracks if track.kind is TrackKind.COUNTER}
@@ -74,4 +74,4 @@ def test_a_megengine_model_is_measured_and_profiled(server: FakeServer, start: S
     assert (report["state"], report["warnings"]) == ("succeeded", []), (report, agent.said)
     assert [point["batch"] for point in task.points] == [2]
     assert task.json("env.json")["version"] == "1.13.0"
-    assert all(each["error"] is None for each in task.json("status.json")["profiles"])
+    assert all(profile["error"] is None for profile in task.json("status.json")["profiles"])

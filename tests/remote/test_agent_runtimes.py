@@ -50,23 +50,23 @@ def python(tmp_path: Path) -> MakePython:
 
 
 def test_an_environment_is_made_and_named_by_its_version(tmp_path: Path, python: MakePython) -> None:
-    said: list[str] = []
-    made = install("onnxruntime==1.19.2", str(python()), tmp_path / "runtimes", said.append)
-    assert made == tmp_path / "runtimes" / "onnxruntime-1.19.2"
-    assert installed_pythons(tmp_path / "runtimes") == [str(made / "bin" / "python")]
+    messages: list[str] = []
+    environment = install("onnxruntime==1.19.2", str(python()), tmp_path / "runtimes", messages.append)
+    assert environment == tmp_path / "runtimes" / "onnxruntime-1.19.2"
+    assert installed_pythons(tmp_path / "runtimes") == [str(environment / "bin" / "python")]
     asked = (tmp_path / "notes").read_text()
     assert " onnxruntime==1.19.2 " in asked
     assert "numpy" in asked
-    assert "ready" in said[-1]
-    assert list((tmp_path / "runtimes").iterdir()) == [made], "nothing half made is left"
+    assert "ready" in messages[-1]
+    assert list((tmp_path / "runtimes").iterdir()) == [environment], "nothing half made is left"
 
 
 def test_scripts_of_an_environment_work(tmp_path: Path, python: MakePython) -> None:
-    made = install("onnxruntime", str(python()), tmp_path / "runtimes", print)
-    script = made / "bin" / "script"
+    environment = install("onnxruntime", str(python()), tmp_path / "runtimes", print)
+    script = environment / "bin" / "script"
     assert subprocess.run([script], capture_output=True, text=True, check=True).stdout == f"found {script}\n"
-    assert (made / "pyvenv.cfg").read_text() == f"command = {made}\n"
-    assert (made / "bin" / "linked").is_symlink()
+    assert (environment / "pyvenv.cfg").read_text() == f"command = {environment}\n"
+    assert (environment / "bin" / "linked").is_symlink()
 
 
 CPU = "--index-url https://download.pytorch.org/whl/cpu torch==1.19.2"
@@ -88,20 +88,20 @@ GPU = Gpu("cuda:0", "H200", 1)
 def test_without_a_gpu_torch_comes_without_cuda(
     tmp_path: Path, python: MakePython, requirement: str, index: str, gpus: list[Gpu], asked: list[str]
 ) -> None:
-    said: list[str] = []
-    install(requirement, str(python()), tmp_path / "runtimes", said.append, index, lambda: gpus)
+    messages: list[str] = []
+    install(requirement, str(python()), tmp_path / "runtimes", messages.append, index, lambda: gpus)
     pip = "-m pip install --disable-pip-version-check --no-input "
     notes = (tmp_path / "notes").read_text().splitlines()
     assert [line.partition(pip)[2] for line in notes] == asked
-    assert any("without CUDA" in line for line in said) == ("whl/cpu" in asked[0])
+    assert any("without CUDA" in line for line in messages) == ("whl/cpu" in asked[0])
 
 
 def test_a_case_has_a_separate_environment(tmp_path: Path, python: MakePython) -> None:
     file = tmp_path / "bert" / "requirements.txt"
     file.parent.mkdir()
     file.write_text("torch\ntransformers>=4.40  # its model\n")
-    made = install("onnxruntime", str(python()), tmp_path / "runtimes", print, "", list, file)
-    assert made.name == "onnxruntime-1.19.2-bert"
+    environment = install("onnxruntime", str(python()), tmp_path / "runtimes", print, "", list, file)
+    assert environment.name == "onnxruntime-1.19.2-bert"
     first, second = (tmp_path / "notes").read_text().splitlines()
     assert first.endswith("--index-url https://download.pytorch.org/whl/cpu torch")
     assert second.endswith("onnxruntime numpy onnx torch transformers>=4.40")
@@ -110,9 +110,9 @@ def test_a_case_has_a_separate_environment(tmp_path: Path, python: MakePython) -
 
 
 def test_an_environment_that_pip_could_not_fill_does_not_count(tmp_path: Path, python: MakePython) -> None:
-    with pytest.raises(AgentError, match="ended with status 1") as told:
+    with pytest.raises(AgentError, match="ended with status 1") as error:
         install("onnxruntime==99", str(python(pip=1)), tmp_path / "runtimes", print)
-    assert "onnxruntime==99 exists for Python 3.10" in told.value.hint
+    assert "onnxruntime==99 exists for Python 3.10" in error.value.hint
     assert installed_pythons(tmp_path / "runtimes") == []
     assert list((tmp_path / "runtimes").iterdir()) == []
 
@@ -131,31 +131,31 @@ def test_a_new_environment_replaces_the_previous_one(tmp_path: Path, python: Mak
 
 
 def test_a_python_without_venv_is_explained(tmp_path: Path, python: MakePython) -> None:
-    with pytest.raises(AgentError) as told:
+    with pytest.raises(AgentError) as error:
         install("onnxruntime", str(python(no_venv="x")), tmp_path / "runtimes", print)
-    assert "apt install python3.10-venv" in told.value.hint
+    assert "apt install python3.10-venv" in error.value.hint
 
 
 def test_an_unknown_backend_is_rejected_with_the_known_ones(tmp_path: Path) -> None:
-    with pytest.raises(AgentError, match="'caffe' is neither a backend nor a converter") as told:
+    with pytest.raises(AgentError, match="'caffe' is neither a backend nor a converter") as error:
         install("caffe", "", tmp_path, print)
-    assert "onnxruntime" in told.value.hint
+    assert "onnxruntime" in error.value.hint
 
 
 def test_options_of_pip_cannot_come_in_as_a_requirement(tmp_path: Path) -> None:
-    for each in ("--index-url=http://x", "onnxruntime --pre", "onnxruntime==1 -e .", "onnxruntime>=1", ""):
+    for requirement in ("--index-url=http://x", "onnxruntime --pre", "onnxruntime==1 -e .", "onnxruntime>=1", ""):
         with pytest.raises(AgentError, match="is neither a backend nor a converter"):
-            install(each, "", tmp_path, print)
+            install(requirement, "", tmp_path, print)
 
 
 def test_a_python_is_found_on_the_path(python: MakePython, monkeypatch: pytest.MonkeyPatch) -> None:
     older, newer = python("python3.9"), python("python3.77")
     monkeypatch.setenv("PATH", f"{older.parent}:{os.environ['PATH']}")
-    found = {each.path: each.version for each in find_pythons()}
-    assert found[str(older)] == "3.9"
-    assert found[str(newer)] == "3.77"
-    assert found[sys.executable] == f"3.{sys.version_info[1]}"
-    versions = [int(version.partition(".")[2]) for version in found.values()]
+    values_by_name = {item.path: item.version for item in find_pythons()}
+    assert values_by_name[str(older)] == "3.9"
+    assert values_by_name[str(newer)] == "3.77"
+    assert values_by_name[sys.executable] == f"3.{sys.version_info[1]}"
+    versions = [int(version.partition(".")[2]) for version in values_by_name.values()]
     assert versions == sorted(versions, reverse=True)
 
 
@@ -164,12 +164,12 @@ def test_the_newest_supported_python_is_chosen(
     python: MakePython,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    there = [runtimes.Python(str(python(f"python{version}")), version) for version in ("3.77", "3.10", "3.9")]
-    monkeypatch.setattr(runtimes, "find_pythons", lambda: there)
+    pythons = [runtimes.Python(str(python(f"python{version}")), version) for version in ("3.77", "3.10", "3.9")]
+    monkeypatch.setattr(runtimes, "find_pythons", lambda: pythons)
     monkeypatch.setattr(runtimes, "all_backends", lambda: (replace(backend("onnxruntime"), python="3.9 3.10"),))
-    said: list[str] = []
-    install("onnxruntime", "", tmp_path / "runtimes", said.append)
-    assert said[0].startswith("onnxruntime with Python 3.10 ")
+    messages: list[str] = []
+    install("onnxruntime", "", tmp_path / "runtimes", messages.append)
+    assert messages[0].startswith("onnxruntime with Python 3.10 ")
 
 
 def test_without_a_supported_python_the_installed_ones_are_named(
@@ -177,14 +177,14 @@ def test_without_a_supported_python_the_installed_ones_are_named(
     python: MakePython,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    there = [runtimes.Python(str(python("python3.77")), "3.77")]
-    monkeypatch.setattr(runtimes, "find_pythons", lambda: there)
+    pythons = [runtimes.Python(str(python("python3.77")), "3.77")]
+    monkeypatch.setattr(runtimes, "find_pythons", lambda: pythons)
     monkeypatch.setattr(runtimes, "all_backends", lambda: (replace(backend("onnxruntime"), python="3.9 3.10"),))
     with pytest.raises(
         AgentError, match=r"has packages only for Python 3\.9 3\.10, and this machine has 3\.77"
-    ) as told:
+    ) as error:
         install("onnxruntime", "", tmp_path / "runtimes", print)
-    assert told.value.hint == "install Python 3.10, or give its path with --python"
+    assert error.value.hint == "install Python 3.10, or give its path with --python"
 
 
 def test_a_path_that_is_not_a_python_is_named(tmp_path: Path) -> None:

@@ -58,8 +58,8 @@ def test_inputs_are_stored_next_to_the_model_under_safe_names(server: FakeServer
     task = server.submit(b"measure", inputs={"../x:0": b"values"}, given=[Input("../x:0", "float32", [1], "file")])
     agent = start()
     server.finished(task)
-    kept = [path.read_bytes() for path in (agent.state / "blobs").iterdir()]
-    assert sorted(kept) == [b"measure", b"values"]
+    blobs = [path.read_bytes() for path in (agent.state / "blobs").iterdir()]
+    assert sorted(blobs) == [b"measure", b"values"]
 
 
 @pytest.mark.parametrize("reason", ["model_error", "input_error", "out_of_memory"])
@@ -102,8 +102,8 @@ def test_a_profile_announced_with_nonsense_is_reported_as_unknown(server: FakeSe
     task = server.submit(b"measure=0.05 odd_profiles")
     start("--once")
     assert server.finished(task)["state"] == "succeeded"
-    for each in task.json("status.json")["profiles"]:
-        assert all(value is None or isinstance(value, (str, int)) for value in each.values())
+    for profile in task.json("status.json")["profiles"]:
+        assert all(value is None or isinstance(value, (str, int)) for value in profile.values())
 
 
 def test_an_abort_for_want_of_memory_is_out_of_memory(server: FakeServer, start: StartAgent) -> None:
@@ -244,10 +244,10 @@ def test_a_profile_gets_the_monitors_counters(server: FakeServer, start: StartAg
     assert server.finished(task)["state"] == "succeeded"
     body = task.json("timeline.json")
     events = body["traceEvents"] if kind == "chrome_object" else body
-    counters = [each for each in events if each["ph"] == "C"]
-    assert {"CPU %", "RSS bytes"} <= {each["name"] for each in counters}
-    assert all(0 <= each["ts"] < 1e6 for each in counters)
-    assert [each["name"] for each in events if each["ph"] == "X"] == ["op"]
+    counters = [event for event in events if event["ph"] == "C"]
+    assert {"CPU %", "RSS bytes"} <= {counter["name"] for counter in counters}
+    assert all(0 <= row["ts"] < 1e6 for row in counters)
+    assert [row["name"] for row in events if row["ph"] == "X"] == ["op"]
     profile = task.json("status.json")["profiles"][0]
     assert (profile["pass"], profile["file"], profile["runs"], profile["error"]) == (
         "timeline",

@@ -30,8 +30,8 @@ def test_a_model_is_swept(tmp_path: Path, python: str, delegate: str) -> None:
     ran = job.run()
     assert ran.status == 0, ran.stderr
     assert [p["batch"] for p in ran.points] == [1, 3]
-    told = ran.told("effective")[0]["effective"]
-    assert told == {"precision": "as the model", "threads": "2", "delegate": delegate}
+    effective = ran.told("effective")[0]["effective"]
+    assert effective == {"precision": "as the model", "threads": "2", "delegate": delegate}
 
 
 @pytest.mark.parametrize("delegate", ["xnnpack", "none"])

@@ -40,9 +40,9 @@ def swept(tmp_path_factory: pytest.TempPathFactory, python: str) -> Ran:
 def test_a_dumped_graph_runs_at_other_sizes_than_its_own(swept: Ran) -> None:
     assert swept.status == 0, swept.stderr
     assert [p["batch"] for p in swept.points] == [1, 4]
-    told = swept.told("effective")[0]
-    assert told["version"] == "1.13.0"
-    assert told["effective"] == {
+    effective_event = swept.told("effective")[0]
+    assert effective_event["version"] == "1.13.0"
+    assert effective_event["effective"] == {
         "precision": "as the model",
         "device": "cpu",
         "threads": "1",
@@ -65,8 +65,8 @@ def test_its_choices_of_algorithms_and_graph_can_be_asked_for(job: Job, fast_run
     job.spec = {"options": {"fast_run": fast_run, "optimize": optimize}}
     ran = job.run()
     assert ran.status == 0, ran.stderr
-    told = ran.told("effective")[0]["effective"]
-    assert (told["fast_run"], told["optimize"]) == (fast_run, optimize)
+    effective = ran.told("effective")[0]["effective"]
+    assert (effective["fast_run"], effective["optimize"]) == (fast_run, optimize)
 
 
 @pytest.mark.long
@@ -160,10 +160,10 @@ def test_the_timeline_has_a_step_for_each_run_and_nothing_of_the_warm_up(profile
 
 
 def test_the_timeline_is_dated(profiled: Ran) -> None:
-    told = profiled.told("profile")[0]
-    assert told["counters"] == "chrome_object"
+    profile_event = profiled.told("profile")[0]
+    assert profile_event["counters"] == "chrome_object"
     written_ns = (profiled.out / "timeline.json").stat().st_mtime_ns
-    assert 0 < written_ns - told["start_ns"] < 20 * 10**9
+    assert 0 < written_ns - profile_event["start_ns"] < 20 * 10**9
 
 
 @pytest.mark.long
@@ -173,8 +173,8 @@ def test_the_memory_plan_has_the_tensors_of_the_asked_size(job: Job) -> None:
         ran = job.run("profile:memory")
         assert ran.status == 0, ran.stderr
         assert ran.told("profile")[0]["file"] == "memory.json"
-        kept = (ran.out / "memory.json").rename(ran.out / f"memory-{batch}.json")  # a path is read once a session
-        return answer("memory", kept)["peak"]["allocated_bytes"]
+        renamed = (ran.out / "memory.json").rename(ran.out / f"memory-{batch}.json")  # a path is read once a session
+        return answer("memory", renamed)["peak"]["allocated_bytes"]
 
     assert peak(4) > peak(1)
 

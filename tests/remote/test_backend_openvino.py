@@ -24,18 +24,18 @@ def test_a_model_is_swept_with_open_shapes(job: Job) -> None:
     ran = job.run()
     assert ran.status == 0, ran.stderr
     assert [p["batch"] for p in ran.points] == [1, 4]
-    told = ran.told("effective")[0]["effective"]
-    assert (told["device"], told["shapes"], told["streams"]) == ("CPU", "dynamic", "1")
+    effective = ran.told("effective")[0]["effective"]
+    assert (effective["device"], effective["shapes"], effective["streams"]) == ("CPU", "dynamic", "1")
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("precision", ["", "f32", "auto"])
 def test_the_effective_precision_is_reported(job: Job, precision: str) -> None:
     job.spec = {"precision": precision, "threads": 1}
-    told = job.run().told("effective")[0]["effective"]
-    own = ["f32", "bf16", "f16", "as the model"]  # bf16 where the CPU is fast with it
-    assert told["precision"] in (own if precision == "auto" else ["f32"])
-    assert told["threads"] == "1"
+    effective = job.run().told("effective")[0]["effective"]
+    precisions = ["f32", "bf16", "f16", "as the model"]  # bf16 where the CPU is fast with it
+    assert effective["precision"] in (precisions if precision == "auto" else ["f32"])
+    assert effective["threads"] == "1"
 
 
 @pytest.mark.long
@@ -74,14 +74,14 @@ def test_the_profile_has_the_layers_of_each_run(job: Job) -> None:
     job.profile = Profile(6, 4)
     ran = job.run("profile:layers")
     assert ran.status == 0, ran.stderr
-    told = ran.told("profile")[0]
-    assert (told["file"], told["counters"], told["start_ns"]) == ("profile.json", "", -1)
+    profile_event = ran.told("profile")[0]
+    assert (profile_event["file"], profile_event["counters"], profile_event["start_ns"]) == ("profile.json", "", -1)
     document = json.loads((ran.out / "profile.json").read_bytes())
     assert (document["model"], document["batch"], document["device"]) == ("model.onnx", 4, "CPU")
     assert len(document["profiling_info"]) == 6
     executed = {r["node_name"] for run in document["profiling_info"] for r in run if r["status"] == "EXECUTED"}
     assert executed
-    assert executed <= {each["name"] for each in document["runtime_graph"]}
+    assert executed <= {row["name"] for row in document["runtime_graph"]}
 
 
 @pytest.mark.long

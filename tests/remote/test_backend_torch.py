@@ -64,14 +64,14 @@ def test_a_torchscript_model_is_swept(job: Job) -> None:
     ran = job.run()
     assert ran.status == 0, ran.stderr
     assert [p["batch"] for p in ran.points] == [1, 3]
-    told = ran.told("effective")[0]["effective"]
-    assert (told["form"], told["precision"], told["device"]) == ("TorchScript", "as the model", "cpu")
+    effective = ran.told("effective")[0]["effective"]
+    assert (effective["form"], effective["precision"], effective["device"]) == ("TorchScript", "as the model", "cpu")
 
 
 def test_a_frozen_model_runs_with_the_threads_that_were_asked_for(job: Job) -> None:
     job.spec = {**ONE, "options": {"optimize": "freeze"}}
-    told = job.run().told("effective")[0]["effective"]
-    assert (told["optimize"], told["threads"]) == ("freeze", "1")
+    effective = job.run().told("effective")[0]["effective"]
+    assert (effective["optimize"], effective["threads"]) == ("freeze", "1")
 
 
 def test_autocast_is_reported(job: Job) -> None:
@@ -116,13 +116,13 @@ def test_the_timeline_has_a_step_for_each_run(profiled: Ran) -> None:
 
 
 def test_the_timeline_is_dated(profiled: Ran) -> None:
-    told = profiled.told("profile")[0]
-    assert told["counters"] == "chrome_object"
+    profile_event = profiled.told("profile")[0]
+    assert profile_event["counters"] == "chrome_object"
     file = profiled.out / "timeline.json"
     events = json.loads(file.read_bytes())["traceEvents"]
     first = next(e for e in events if str(e.get("name")).startswith("ProfilerStep#"))
     written_ns = file.stat().st_mtime_ns
-    assert 0 < written_ns - (told["start_ns"] + first["ts"] * 1000) < 20 * 10**9
+    assert 0 < written_ns - (profile_event["start_ns"] + first["ts"] * 1000) < 20 * 10**9
 
 
 def test_the_memory_of_a_profiled_run_is_in_the_timeline(profiled: Ran) -> None:
@@ -175,7 +175,7 @@ def repacked(source: Path, target: Path, **changed: bytes) -> Path:
             new.writestr(name, changed[key] if key else old.read(name))
         top = old.namelist()[0].partition("/")[0]
         for name in changed:
-            if not any(each.endswith(name) for each in old.namelist()):
+            if not any(item.endswith(name) for item in old.namelist()):
                 new.writestr(f"{top}/{name}", changed[name])
     return target
 
@@ -207,8 +207,8 @@ def test_a_script_is_optimised_for_inference(job: Job) -> None:
     job.spec = {**ONE, "options": {"optimize": "optimize_for_inference", "memory_format": "channels_last"}}
     ran = job.run()
     assert ran.status == 0, ran.stderr
-    told = ran.told("effective")[0]["effective"]
-    assert (told["optimize"], told["memory_format"]) == ("optimize_for_inference", "channels_last")
+    effective = ran.told("effective")[0]["effective"]
+    assert (effective["optimize"], effective["memory_format"]) == ("optimize_for_inference", "channels_last")
 
 
 WAYS: list[tuple[dict[str, Any], float, float]] = [
@@ -229,8 +229,8 @@ def test_each_way_computes_the_same_within_its_precision(
     x = np.random.default_rng(1).standard_normal((2, 3, 16, 16), np.float32)
     with torch.no_grad():
         wanted = torch.jit.load(SCRIPT)(torch.from_numpy(x)).numpy()
-    (found,) = outputs_of(tmp_path, sys.executable, "torch", SCRIPT, {"x": x}, **ONE, **spec)
-    error = np.abs(found.astype(np.float64) - wanted).max() / np.abs(wanted).max()
+    (outputs,) = outputs_of(tmp_path, sys.executable, "torch", SCRIPT, {"x": x}, **ONE, **spec)
+    error = np.abs(outputs.astype(np.float64) - wanted).max() / np.abs(wanted).max()
     assert least <= error <= most
 
 
@@ -238,9 +238,9 @@ def test_an_exported_model_is_compiled(tmp_path: Path, exported: Path) -> None:
     rng = np.random.default_rng(1)
     feeds = {"x": rng.standard_normal((5, 4), np.float32), "scale": rng.standard_normal((5, 3), np.float32)}
     wanted = outputs_of(tmp_path, sys.executable, "torch", exported, feeds, **ONE)
-    found = outputs_of(tmp_path, sys.executable, "torch", exported, feeds, **ONE, options={"mode": "compile"})
-    for one, other in zip(wanted, found, strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+    outputs = outputs_of(tmp_path, sys.executable, "torch", exported, feeds, **ONE, options={"mode": "compile"})
+    for first, other in zip(wanted, outputs, strict=True):
+        np.testing.assert_allclose(first, other, rtol=1e-5, atol=1e-6)
     job = Job(tmp_path, exported, PAIR, "torch", sweep=Sweep("batch", [2, 5]))
     job.spec = {**ONE, "options": {"mode": "compile"}}
     ran = job.run()

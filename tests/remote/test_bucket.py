@@ -197,8 +197,8 @@ def test_copies_are_bounded_the_least_recently_used_goes_first(
         put(bucket, KEY, letter * MIB)
         blobs.append(bucket.finalize(KEY, MIB))
         bucket.path(f"blobs/{blobs[0]}")
-    kept = {path.name for path in (tmp_path / "blobs").iterdir()}
-    assert kept == {blobs[0], blobs[2]}
+    names = {path.name for path in (tmp_path / "blobs").iterdir()}
+    assert names == {blobs[0], blobs[2]}
     assert bucket.path(f"blobs/{blobs[1]}").read_bytes() == b"b" * MIB
     assert len(list((tmp_path / "blobs").iterdir())) == 2
 
@@ -223,7 +223,7 @@ def test_a_missing_file_is_not_found(bucket: Bucket) -> None:
 def test_a_store_that_cannot_be_used_ends_the_start(
     swift: Swift, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wrong: str
 ) -> None:
-    said = {"secret": "are the bucket and the credentials right", "bucket": "make the bucket", "none": "AWS_PROFILE"}
+    hints = {"secret": "are the bucket and the credentials right", "bucket": "make the bucket", "none": "AWS_PROFILE"}
     if wrong == "secret":
         monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong")
     elif wrong == "none":
@@ -233,9 +233,9 @@ def test_a_store_that_cannot_be_used_ends_the_start(
         monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
         monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
     place = parse_bucket_url(url.replace("s3://", "s3://no-") if wrong == "bucket" else url)
-    with pytest.raises(VisualprofError) as told:
+    with pytest.raises(VisualprofError) as error:
         Bucket(tmp_path, Signer(b"secret"), place, 1)
-    assert said[wrong] in told.value.hint
+    assert hints[wrong] in error.value.hint
 
 
 # A queue whose files are in the bucket.
@@ -296,8 +296,8 @@ def test_a_result_becomes_a_folder_of_the_log_directory(remote: JobService) -> N
     deliver(remote, task, files)
     finish(remote, agent, lease, files)
     run = remote.root.path / lease.run
-    found = {str(path.relative_to(run)): path.read_bytes() for path in run.rglob("*") if path.is_file()}
-    assert found == {**files, "net.onnx": MODEL}
+    values_by_name = {str(path.relative_to(run)): path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    assert values_by_name == {**files, "net.onnx": MODEL}
     assert remote.open().store.list_names("incoming") == [], "what has been published is not kept twice"
     assert not list((remote.root.path / ".visualprof" / "results.partial").iterdir())
 
@@ -372,9 +372,9 @@ def test_while_the_store_is_down_nothing_is_lost(swift: Swift, url: str, remote:
     swift.stop("proxy")
     with pytest.raises(
         StoreUnavailable, match=r"the store s3://bucket\d+/runs at http://127.0.0.1:\d+ does not answer"
-    ) as told:
+    ) as error:
         finish(remote, agent, lease, files)
-    assert told.value.status == 503, "an agent asks again"
+    assert error.value.status == 503, "an agent asks again"
     assert remote.open().jobs.get(lease.job).tasks[0].state == "running"
     assert not (remote.root.path / lease.run).exists()
     with contextlib.closing(JobService(remote.root, store=parse_bucket_url(url))) as other:

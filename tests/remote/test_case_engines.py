@@ -47,7 +47,7 @@ def test_an_engine_takes_and_gives_lists_of_arrays_or_tensors(model: Path, compi
     engine = all_vendors()["cpu"].engines[compiler].make(config(), str(model), None)
     for size in (3, 2):  # the last batch of a set is smaller
         outputs, foo_s = engine([A[:size], B[:size]])
-        assert [one.tolist() for one in outputs] == [(2 * A - B)[:size].tolist()]
+        assert [item.tolist() for item in outputs] == [(2 * A - B)[:size].tolist()]
         assert foo_s == 0
     if importlib.util.find_spec("torch"):
         torch = importlib.import_module("torch")
@@ -69,12 +69,12 @@ def test_pytorch_runs_the_model_of_the_case(compiler: str) -> None:
     engine = all_vendors()["cpu"].engines[compiler]
     assert not engine.onnx
     layer = torch.nn.Linear(4, 2)
-    made = engine.make(config(threads=0), "", layer)
-    [output], foo_s = made([torch.from_numpy(A)])
+    engine_model = engine.make(config(threads=0), "", layer)
+    [output], foo_s = engine_model([torch.from_numpy(A)])
     assert output.numpy() == pytest.approx(layer(torch.from_numpy(A)).numpy(), rel=1e-5)
     assert (foo_s > 0) == (compiler == "inductor")
-    assert made([torch.from_numpy(A)])[1] == 0
-    made._session.close()  # type: ignore[attr-defined]
+    assert engine_model([torch.from_numpy(A)])[1] == 0
+    engine_model._session.close()  # type: ignore[attr-defined]
     with pytest.raises(TaskFailure, match="create_model returned none"):
         engine.make(config(), "", None)
 

@@ -91,8 +91,8 @@ def test_a_bundle_carries_all_of_a_case_and_its_data(tmp_path: Path) -> None:
     pack(case, tmp_path / "two.zip")
     assert (tmp_path / "one.zip").read_bytes() == (tmp_path / "two.zip").read_bytes()
     (tmp_path / "out").mkdir()
-    told = unpack(tmp_path / "one.zip", tmp_path / "out")
-    assert told == json.loads(json.dumps(case.description()))
+    files = unpack(tmp_path / "one.zip", tmp_path / "out")
+    assert files == json.loads(json.dumps(case.description()))
     assert (tmp_path / "out/data/rows.txt").read_text() == "1 2 3"
     for place, file in case.files.items():
         assert (tmp_path / "out" / place).read_bytes() == file.read_bytes()

@@ -60,14 +60,19 @@ def test_whole_and_core_times_follow_the_clock() -> None:
 
     clocks.warm = lambda call, inputs: None  # type: ignore[method-assign]
     run_rounds(engine, _loaded(clock, batches, 100_000_000), evaluator, clocks, 2)
-    told = case_pass(clocks, LoadMeter())
+    pass_result = case_pass(clocks, LoadMeter())
     # A round: 3 x (100 + 50 + 20) - 3 x 10 = 480 ms for 10 samples; of these 3 x 40 = 120 ms core.
-    assert told["samples"] == 20
-    assert math.isclose(told["whole_per_s"], 10 / 0.480)
-    assert math.isclose(told["core_per_s"], 10 / 0.120)
-    assert (told["foo_ns"], told["n"], told["p50_ns"], told["mean_ns"]) == (60_000_000, 6, None, 40_000_000)
-    assert [row["whole_per_s"] for row in told["repeats"]] == pytest.approx([10 / 0.480] * 2)
-    assert (told["whole_ci"], told["accuracy"], told["first_ns"]) == (0.0, 1.0, 50_000_000)
+    assert pass_result["samples"] == 20
+    assert math.isclose(pass_result["whole_per_s"], 10 / 0.480)
+    assert math.isclose(pass_result["core_per_s"], 10 / 0.120)
+    assert (pass_result["foo_ns"], pass_result["n"], pass_result["p50_ns"], pass_result["mean_ns"]) == (
+        60_000_000,
+        6,
+        None,
+        40_000_000,
+    )
+    assert [row["whole_per_s"] for row in pass_result["repeats"]] == pytest.approx([10 / 0.480] * 2)
+    assert (pass_result["whole_ci"], pass_result["accuracy"], pass_result["first_ns"]) == (0.0, 1.0, 50_000_000)
 
 
 @pytest.mark.long
@@ -93,12 +98,12 @@ def test_warm_up_is_apart() -> None:
         return inputs, 0.0
 
     run_rounds(engine, batches, lambda output, target: output[:, 0] == target, clocks, 4)
-    told = case_pass(clocks, LoadMeter())
-    assert (told["n"], len(told["repeats"]), told["samples"]) == (12, 4, 24)
-    assert told["warmup_n"] >= 3
-    assert len(calls) - 12 == pytest.approx(told["warmup_n"], abs=1)
-    assert told["p50_ns"] is not None
-    assert told["p90_ns"] is None  # 12 do not suffice for it
+    pass_result = case_pass(clocks, LoadMeter())
+    assert (pass_result["n"], len(pass_result["repeats"]), pass_result["samples"]) == (12, 4, 24)
+    assert pass_result["warmup_n"] >= 3
+    assert len(calls) - 12 == pytest.approx(pass_result["warmup_n"], abs=1)
+    assert pass_result["p50_ns"] is not None
+    assert pass_result["p90_ns"] is None  # 12 do not suffice for it
 
 
 def test_the_interval_is_students() -> None:
@@ -108,11 +113,11 @@ def test_the_interval_is_students() -> None:
     for seconds in (1, 2, 3):
         for _ in TimedData([(np.ones((6, 1)), None)], clocks):
             clock.now += seconds * 10**9
-    told = case_pass(clocks, LoadMeter())
-    assert [row["whole_per_s"] for row in told["repeats"]] == [6.0, 3.0, 2.0]
-    assert told["whole_per_s"] == 3.0  # 18 samples in 6 s
-    assert told["whole_ci"] == pytest.approx(5.1716, abs=1e-3)
-    assert (told["core_per_s"], told["core_ci"]) == (None, None)
+    pass_result = case_pass(clocks, LoadMeter())
+    assert [row["whole_per_s"] for row in pass_result["repeats"]] == [6.0, 3.0, 2.0]
+    assert pass_result["whole_per_s"] == 3.0  # 18 samples in 6 s
+    assert pass_result["whole_ci"] == pytest.approx(5.1716, abs=1e-3)
+    assert (pass_result["core_per_s"], pass_result["core_ci"]) == (None, None)
 
 
 def test_a_function_of_the_case_gives_the_rates_and_the_clocks_the_rest() -> None:
@@ -126,19 +131,24 @@ def test_a_function_of_the_case_gives_the_rates_and_the_clocks_the_rest() -> Non
     compiled: Any = TimedEngine(engine, clocks)
     for inputs, _ in TimedData([(np.ones((2, 1)), None)] * 12, clocks):
         compiled([inputs])
-    given = (1234.5, np.float32(2000.0), float("nan"), {"tokens_per_s": 7, "x": "no number"})
-    told = case_pass(clocks, LoadMeter(), given)
-    assert (told["own"], told["whole_per_s"], told["core_per_s"], told["accuracy"]) == (True, 1234.5, 2000.0, None)
-    assert (told["n"], told["p50_ns"], told["stable"]) == (12, 1_000_000, True)
-    assert extra_metrics(given) == {"tokens_per_s": 7.0}
+    measured_values = (1234.5, np.float32(2000.0), float("nan"), {"tokens_per_s": 7, "x": "no number"})
+    pass_result = case_pass(clocks, LoadMeter(), measured_values)
+    assert (pass_result["own"], pass_result["whole_per_s"], pass_result["core_per_s"], pass_result["accuracy"]) == (
+        True,
+        1234.5,
+        2000.0,
+        None,
+    )
+    assert (pass_result["n"], pass_result["p50_ns"], pass_result["stable"]) == (12, 1_000_000, True)
+    assert extra_metrics(measured_values) == {"tokens_per_s": 7.0}
     assert extra_metrics((1, 2, 3)) == {}
 
 
 def test_mfu_by_hand() -> None:
     """4.09e9 multiplications and additions x 2 x 12,406 samples/s = 101.5 TFLOP/s; of 312 TFLOP/s that is 32.5 %."""
-    told = utilization(2 * 4.09e9, 12_406.0, 312e12)
-    assert told["flops_per_s"] == pytest.approx(101.481e12, rel=1e-5)
-    assert told["mfu"] == pytest.approx(0.32526, abs=1e-5)
+    row = utilization(2 * 4.09e9, 12_406.0, 312e12)
+    assert row["flops_per_s"] == pytest.approx(101.481e12, rel=1e-5)
+    assert row["mfu"] == pytest.approx(0.32526, abs=1e-5)
     assert utilization(8e9, 100.0, None)["mfu"] is None
     assert utilization(8e9, 100.0, 7e11) == {"flops_per_s": 8e11, "mfu": None}
     assert utilization(None, 100.0, 1e12) == {"flops_per_s": None, "mfu": None}

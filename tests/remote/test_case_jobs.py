@@ -44,12 +44,12 @@ def test_an_agent_runs_the_bundle_of_a_case(server: FakeServer, start: StartAgen
     agent = start("--sandbox", "require", "--once", real=True)
     report = server.finished(task, 90)
     assert report["state"] == "succeeded", report
-    told = msgspec.json.decode(task.result["case.json"], type=CaseResult)
-    assert (told.state, told.case, told.compiler) == ("succeeded", "net", "plain")
-    assert told.inference is not None
-    assert (told.inference.accuracy, len(told.inference.repeats)) == (pytest.approx(0.7), 3)
-    assert {one.key: one.origin for one in told.settings}["repeat"] == "command line"
-    assert task.lines("points.jsonl")[0]["n"] == told.inference.n == 15
+    message = msgspec.json.decode(task.result["case.json"], type=CaseResult)
+    assert (message.state, message.case, message.compiler) == ("succeeded", "net", "plain")
+    assert message.inference is not None
+    assert (message.inference.accuracy, len(message.inference.repeats)) == (pytest.approx(0.7), 3)
+    assert {setting.key: setting.origin for setting in message.settings}["repeat"] == "command line"
+    assert task.lines("points.jsonl")[0]["n"] == message.inference.n == 15
     assert {"steps/3.json", "steps/4.json", "steps/6.json", "model.txt", "log.txt"} <= set(task.result)
     assert agent.ended() == 0
 
@@ -85,8 +85,8 @@ def test_a_retry_on_an_agent_resumes_after_the_last_successful_step(
     assert "not yet" in server.finished(task, 90)["error"]
     again = server.wait_for([replace(task.lease, attempt=2, lease="lease-2")])[0]
     assert server.finished(again, 90)["state"] == "succeeded"
-    told = msgspec.json.decode(again.result["case.json"], type=CaseResult)
-    states = {step.name: step.state for step in told.steps}
+    message = msgspec.json.decode(again.result["case.json"], type=CaseResult)
+    states = {step.name: step.state for step in message.steps}
     assert states == {
         "init": "done", "data+model": "done", "validation": "kept", "export": "kept", "compile": "done",
         "inference": "done", "summary": "done",
@@ -143,7 +143,7 @@ class Known:
 
 def test_a_bundle_is_not_checked_as_a_model() -> None:
     job = replace(request("key", Spec("plain", "onnxruntime")), inputs=[], case=CASE)
-    here, gone = Known(job.model.blob), Known("0" * 64)
-    assert check_request(job, here)[0] == []
+    context, gone = Known(job.model.blob), Known("0" * 64)
+    assert check_request(job, context)[0] == []
     assert [error.field for error in check_request(job, gone)[0]] == ["model.blob"]
-    assert "not a model" in check_request(replace(job, case=CaseRef()), here)[0][0].error
+    assert "not a model" in check_request(replace(job, case=CaseRef()), context)[0][0].error

@@ -23,13 +23,13 @@ def test_later_layers_override_earlier_ones_and_origins_are_recorded() -> None:
         {"batch_size": 32, "fp16": False, "trt_tmp_path": "x.trt"},
         {"batch_size": 8, "repeat": 1},
     )
-    told = {key: (one.value, one.origin, one.before) for key, one in merged.settings.items()}
-    assert told["vendor"] == ("cpu", "host", None)
-    assert told["num_workers"] == (0, "default", None)
-    assert told["batch_size"] == (8, "command line", "32")
-    assert told["fp16"] == (False, "case", None)
-    assert told["trt_tmp_path"] == ("x.trt", "vendor", None)
-    assert told["size"] == (224, "parameters", None)
+    settings_by_key = {key: (item.value, item.origin, item.before) for key, item in merged.settings.items()}
+    assert settings_by_key["vendor"] == ("cpu", "host", None)
+    assert settings_by_key["num_workers"] == (0, "default", None)
+    assert settings_by_key["batch_size"] == (8, "command line", "32")
+    assert settings_by_key["fp16"] == (False, "case", None)
+    assert settings_by_key["trt_tmp_path"] == ("x.trt", "vendor", None)
+    assert settings_by_key["size"] == (224, "parameters", None)
     assert merged.changes == ["batch_size: 256 -> 32 (vendor)", "batch_size: 32 -> 8 (command line)"]
     assert merged.warnings == [
         "fp16: the vendor sets false, which is already the value",

@@ -47,8 +47,8 @@ def test_the_share_of_own_processes_is_separated() -> None:
         )
     )
     sample = nvml.sample("cuda:0", {7, 8, 9})
-    told = {name: sample[name] for name in ("memory_bytes", "own_memory_bytes", "own_util", "others")}
-    assert told == {"memory_bytes": 33 * GIB, "own_memory_bytes": 3 * GIB, "own_util": 0.8, "others": 1}
+    own_memory = {name: sample[name] for name in ("memory_bytes", "own_memory_bytes", "own_util", "others")}
+    assert own_memory == {"memory_bytes": 33 * GIB, "own_memory_bytes": 3 * GIB, "own_util": 0.8, "others": 1}
     unknown = nvml.sample("cuda:0", {1})  # in a container the driver's numbers are others
     assert unknown == nvml.sample("cuda:0")
     assert not {"own_memory_bytes", "own_util", "others"} & set(unknown)
@@ -156,19 +156,24 @@ def test_a_recorded_session_gives_memory_power_and_energy(tmp_path: Path) -> Non
         sm_mhz=[300, 1500, 1800, 1500, 300],
     )
     # Inference from 1.1 s to 1.3 s, 20 samples: of 200, 300 and 200 W, 0.1 s at 250 W twice, 50 J.
-    told = measure_device_use(file, (1_100_000_000, 1_300_000_000, 20))
-    assert told["energy_j_per_sample"] == pytest.approx(50 / 20)
-    assert told["power_w"] == pytest.approx(700 / 3)
-    assert told["clock_mhz"] == 1600
-    assert told["utilization"] == pytest.approx(0.7)
-    assert told["memory_used_bytes"] == 5, "what our processes had at most; others had the rest"
+    device_use = measure_device_use(file, (1_100_000_000, 1_300_000_000, 20))
+    assert device_use["energy_j_per_sample"] == pytest.approx(50 / 20)
+    assert device_use["power_w"] == pytest.approx(700 / 3)
+    assert device_use["clock_mhz"] == 1600
+    assert device_use["utilization"] == pytest.approx(0.7)
+    assert device_use["memory_used_bytes"] == 5, "what our processes had at most; others had the rest"
     assert read_header(file)["gpus"][0]["memory_bytes"] == 80 * GIB
     assert read_header(tmp_path / "none") == {}
 
 
 def test_the_best_measured_peak_is_kept(tmp_path: Path) -> None:
     folder = tmp_path / "runtimes"
-    given = [(200.0, 1), (150.0, 1), (90.0, 2), (250.0, 1)]
-    assert [update_best_peak(folder, "CPU", "fp32", threads, flops) for flops, threads in given] == [200, 200, 90, 250]
+    samples = [(200.0, 1), (150.0, 1), (90.0, 2), (250.0, 1)]
+    assert [update_best_peak(folder, "CPU", "fp32", threads, flops) for flops, threads in samples] == [
+        200,
+        200,
+        90,
+        250,
+    ]
     (folder / FILE_NAME).write_text("[1]")
     assert update_best_peak(folder, "CPU", "fp32", 1, 10.0) == 10

@@ -65,10 +65,10 @@ def test_a_case_runs_through_all_steps_and_is_recomputed(tmp_path: Path) -> None
     assert result.steps[3].files.keys() == {"model.txt"}
     assert {path.name for path in run.iterdir()} >= {"log.txt", "monitor.jsonl", "status.json", "job.json", "steps"}
     assert "Finish Info | {'vendor': 'cpu'" in (run / "log.txt").read_text()
-    told = {one.key: (one.value, one.origin, one.before) for one in result.settings}
-    assert told["batch_size"] == ("4", "command line", "8")
-    assert told["tolerance"] == ("0.25", "parameters", None)
-    assert told["case"] == ('"net"', "host", None)
+    settings_by_key = {setting.key: (setting.value, setting.origin, setting.before) for setting in result.settings}
+    assert settings_by_key["batch_size"] == ("4", "command line", "8")
+    assert settings_by_key["tolerance"] == ("0.25", "parameters", None)
+    assert settings_by_key["case"] == ('"net"', "host", None)
     # Every field that is written is one of the struct.
     written, known = json.loads((run / "case.json").read_text()), msgspec.to_builtins(result)
     assert set(written) <= set(known)
@@ -220,6 +220,6 @@ def engine_forward(engine, dataloader, evaluator, config):
     assert (result.validation.whole_per_s, result.validation.core_per_s, result.validation.accuracy) == (10, 20, 0.75)
     assert (result.inference.own, result.inference.core_per_s, result.inference.n) == (True, 40.0, 5)
     assert result.inference.foo_ns == 5000
-    assert any("are not inference, as the engine reports" in one for one in result.warnings)
+    assert any("are not inference, as the engine reports" in warning for warning in result.warnings)
     assert result.metrics == {"first_token_ms": 12.5}
     assert (result.verdict, result.accuracy_difference) == ("same", -0.25)

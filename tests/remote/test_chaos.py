@@ -17,32 +17,32 @@ pytestmark = [pytest.mark.slow, pytest.mark.long]
 def test_every_acknowledged_job_ends_with_all_its_points(tmp_path: Path) -> None:
     pytest.importorskip("onnxruntime")
     pytest.importorskip("onnx")
-    told = chaos.run(tmp_path, 4, 1, patience_s=60)
-    assert told["jobs"] >= 3
+    process = chaos.run(tmp_path, 4, 1, patience_s=60)
+    assert process["jobs"] >= 3
 
 
 def test_servers_that_share_a_database_lose_and_show_nothing(tmp_path: Path, postgres: Postgres) -> None:
-    told = replicas.run(tmp_path, postgres, 8, 3)
-    assert told["jobs"] >= 24
-    assert min(told[kind] for kind in ("server", "servers", "database", "agent")) >= 1
+    process = replicas.run(tmp_path, postgres, 8, 3)
+    assert process["jobs"] >= 24
+    assert min(process[kind] for kind in ("server", "servers", "database", "agent")) >= 1
 
 
 def test_a_server_over_a_file_loses_and_shows_nothing(tmp_path: Path) -> None:
-    told = replicas.run(tmp_path, None, 4, 1)
-    assert told["jobs"] >= 12
-    assert min(told[kind] for kind in ("server", "agent")) >= 1
+    process = replicas.run(tmp_path, None, 4, 1)
+    assert process["jobs"] >= 12
+    assert min(process[kind] for kind in ("server", "agent")) >= 1
 
 
 def test_servers_with_runs_in_a_bucket_lose_and_leak_nothing(tmp_path: Path, postgres: Postgres, swift: Swift) -> None:
-    told = replicas.run(tmp_path, postgres, 8, 7, swift)
-    assert told["jobs"] >= 24
-    assert min(told[kind] for kind in ("server", "database", "agent", "store")) >= 1
+    process = replicas.run(tmp_path, postgres, 8, 7, swift)
+    assert process["jobs"] >= 24
+    assert min(process[kind] for kind in ("server", "database", "agent", "store")) >= 1
 
 
 def test_a_fleet_reports_every_attempt_lost_with_its_workers_or_nodes(tmp_path: Path) -> None:
     for package in ("ray", "onnxruntime", "onnx"):
         if not find_spec(package):
             pytest.skip(f"{package} is not installed")
-    told = fleet_chaos.run(tmp_path, 5, 1)
-    assert told["jobs"] >= 4
-    assert told["worker"] + told["node"] >= 2
+    process = fleet_chaos.run(tmp_path, 5, 1)
+    assert process["jobs"] >= 4
+    assert process["worker"] + process["node"] >= 2

@@ -54,10 +54,10 @@ def model(tmp_path: Path) -> MakeModel:
     """An ONNX model of one Identity for each input (name, type, dims)."""
 
     def make(inputs: Sequence[tuple[str, int, Sequence[int | str | None]]], **changes: Any) -> Path:
-        given = [helper.make_tensor_value_info(n, t, d) for n, t, d in inputs]
+        tensor = [helper.make_tensor_value_info(n, t, d) for n, t, d in inputs]
         made = [helper.make_tensor_value_info(f"{n}_out", t, d) for n, t, d in inputs]
         nodes = [helper.make_node("Identity", [n], [f"{n}_out"]) for n, _, _ in inputs]
-        graph = helper.make_graph(nodes, "g", given, made, **changes)
+        graph = helper.make_graph(nodes, "g", tensor, made, **changes)
         path = tmp_path / "model.onnx"
         path.write_bytes(helper.make_model(graph).SerializeToString())
         return path
@@ -112,44 +112,44 @@ def dims(found: InspectedModel) -> dict[str, Any]:
 )
 def test_inputs_and_sizes_of_the_shared_models(file: str, inputs: dict[str, Any], sizes: dict[str, Any]) -> None:
     path = shared(f"models/{file}")
-    found = inspect_model(path, path.name)
-    assert dims(found) == inputs
-    assert found.dims == sizes
-    assert found.outputs
+    inspection = inspect_model(path, path.name)
+    assert dims(inspection) == inputs
+    assert inspection.dims == sizes
+    assert inspection.outputs
 
 
 def test_backends_listed_for_a_format_can_load_it() -> None:
     path = shared("models/onnx/resnet10_dynbatch.onnx")
-    found = inspect_model(path, path.name)
-    assert {"onnxruntime", "openvino"} <= set(found.backends)
-    assert "megengine" not in found.backends
+    inspection = inspect_model(path, path.name)
+    assert {"onnxruntime", "openvino"} <= set(inspection.backends)
+    assert "megengine" not in inspection.backends
     assert inspect_model(shared("models/megengine/lenet.mge"), "lenet.mge").backends == ["megengine"]
 
 
 def test_a_torchscript_model_without_shapes_gives_a_warning() -> None:
-    found = inspect_model(FIXTURES / "graphs" / "torch_cnn_script.pt", "cnn.pt")
-    assert [(t.name, t.dtype, t.dims) for t in found.inputs] == [("x", "", None)]
-    assert "fill them in" in found.warnings[0]
-    assert found.backends == ["torch"]
+    inspection = inspect_model(FIXTURES / "graphs" / "torch_cnn_script.pt", "cnn.pt")
+    assert [(t.name, t.dtype, t.dims) for t in inspection.inputs] == [("x", "", None)]
+    assert "fill them in" in inspection.warnings[0]
+    assert inspection.backends == ["torch"]
 
 
 def test_exported_program_has_types_and_shapes() -> None:
-    found = inspect_model(FIXTURES / "graphs" / "torch_cnn.pt2", "cnn.pt2")
-    assert [(t.name, t.dtype, t.dims) for t in found.inputs] == [("x", "float32", [2, 3, 16, 16])]
+    inspection = inspect_model(FIXTURES / "graphs" / "torch_cnn.pt2", "cnn.pt2")
+    assert [(t.name, t.dtype, t.dims) for t in inspection.inputs] == [("x", "float32", [2, 3, 16, 16])]
 
 
 def test_a_static_onnx_model_warns_that_its_batch_cannot_be_swept(model: MakeModel) -> None:
-    found = inspect_model(model([("x", TensorProto.FLOAT, [4, 2])]), "m.onnx")
-    assert dims(found) == {"x": [4, 2]}
-    assert "cannot be swept" in found.warnings[0]
-    assert "dynamic_shapes" in found.warnings[0]
+    inspection = inspect_model(model([("x", TensorProto.FLOAT, [4, 2])]), "m.onnx")
+    assert dims(inspection) == {"x": [4, 2]}
+    assert "cannot be swept" in inspection.warnings[0]
+    assert "dynamic_shapes" in inspection.warnings[0]
 
 
 def test_unnamed_dimensions_get_names(model: MakeModel) -> None:
-    found = inspect_model(model([("x", TensorProto.FLOAT, [None, 2, None])]), "m.onnx")
-    assert dims(found) == {"x": ["x_dim0", 2, "x_dim2"]}
-    assert found.dims == {"x_dim0": 1, "x_dim2": 64}
-    assert found.warnings == ["the file has no size for x_dim2: 64 is a guess"]
+    inspection = inspect_model(model([("x", TensorProto.FLOAT, [None, 2, None])]), "m.onnx")
+    assert dims(inspection) == {"x": ["x_dim0", 2, "x_dim2"]}
+    assert inspection.dims == {"x_dim0": 1, "x_dim2": 64}
+    assert inspection.warnings == ["the file has no size for x_dim2: 64 is a guess"]
 
 
 def test_initializers_listed_as_inputs_are_not_inputs(model: MakeModel) -> None:
@@ -183,8 +183,8 @@ def with_weights(where: str = "initializer", **place: str) -> bytes:
     nodes = [helper.make_node("Identity", ["x"], ["y"])]
     if where == "attribute":
         nodes.append(helper.make_node("Constant", [], ["c"], value=outside))
-    given, made = (helper.make_tensor_value_info(n, TensorProto.FLOAT, ["N"]) for n in "xy")
-    graph = helper.make_graph(nodes, "g", [given], [made], [outside] if where == "initializer" else [])
+    tensor, made = (helper.make_tensor_value_info(n, TensorProto.FLOAT, ["N"]) for n in "xy")
+    graph = helper.make_graph(nodes, "g", [tensor], [made], [outside] if where == "initializer" else [])
     return helper.make_model(graph).SerializeToString()
 
 
@@ -304,19 +304,19 @@ def test_cut_models_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_saved_model_has_signature_names_and_variables_next_to_it() -> None:
-    found = inspect_model(FIXTURES / "models" / "tensorflow_saved_model.pb", "saved_model.pb")
-    assert (dims(found), found.dims) == ({"image": ["batch", 16, 16, 3]}, {"batch": 1})
-    assert [t.name for t in found.outputs] == ["output_0"]
-    assert [file.path for file in found.external] == [
+    inspection = inspect_model(FIXTURES / "models" / "tensorflow_saved_model.pb", "saved_model.pb")
+    assert (dims(inspection), inspection.dims) == ({"image": ["batch", 16, 16, 3]}, {"batch": 1})
+    assert [t.name for t in inspection.outputs] == ["output_0"]
+    assert [file.path for file in inspection.external] == [
         "variables/variables.index",
         "variables/variables.data-00000-of-00001",
     ]
-    assert found.backends == ["tensorflow"]
+    assert inspection.backends == ["tensorflow"]
 
 
 def test_a_frozen_graph_has_no_companion_files_and_no_unused_inputs() -> None:
-    found = inspect_model(FIXTURES / "models" / "tensorflow_frozen_control.pb", "frozen.pb")
-    assert (dims(found), found.external) == ({"x": [2, 4]}, [])
+    inspection = inspect_model(FIXTURES / "models" / "tensorflow_frozen_control.pb", "frozen.pb")
+    assert (dims(inspection), inspection.external) == ({"x": [2, 4]}, [])
 
 
 def test_a_saved_model_with_assets_elsewhere_is_rejected(tmp_path: Path) -> None:
@@ -330,18 +330,18 @@ def test_a_saved_model_with_assets_elsewhere_is_rejected(tmp_path: Path) -> None
 
 
 def test_a_model_for_litert_has_its_signatures_names() -> None:
-    found = inspect_model(FIXTURES / "models" / "tflite_cnn.tflite", "cnn.tflite")
-    assert (dims(found), found.dims) == ({"image": ["batch", 16, 16, 3]}, {"batch": 1})
-    assert found.backends == ["litert"]
+    inspection = inspect_model(FIXTURES / "models" / "tflite_cnn.tflite", "cnn.tflite")
+    assert (dims(inspection), inspection.dims) == ({"image": ["batch", 16, 16, 3]}, {"batch": 1})
+    assert inspection.backends == ["litert"]
 
 
 # archives
 
 
 def archive(path: Path, files: dict[str, bytes], method: int = zipfile.ZIP_STORED) -> Path:
-    with zipfile.ZipFile(path, "w", method) as made:
+    with zipfile.ZipFile(path, "w", method) as zip_file:
         for name, data in files.items():
-            made.writestr(name, data)
+            zip_file.writestr(name, data)
     return path
 
 
@@ -362,19 +362,19 @@ def test_names_that_lead_out_of_an_archive_are_refused(tmp_path: Path, name: str
 
 def test_archives_of_absurdly_many_files_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "blob"
-    with zipfile.ZipFile(path, "w") as made:
+    with zipfile.ZipFile(path, "w") as zip_file:
         for i in range(100_001):
-            made.writestr(zipfile.ZipInfo(f"m/data/{i}"), b"")
+            zip_file.writestr(zipfile.ZipInfo(f"m/data/{i}"), b"")
     with pytest.raises(FormatError, match="100,001 files"):
         inspect_model(path, "m.pt")
 
 
 def test_files_with_equal_names_in_an_archive_are_rejected(tmp_path: Path) -> None:
     path = tmp_path / "blob"
-    with zipfile.ZipFile(path, "w") as made:
-        made.writestr("m/code/__torch__/m.py", b"a")
+    with zipfile.ZipFile(path, "w") as zip_file:
+        zip_file.writestr("m/code/__torch__/m.py", b"a")
         with pytest.warns(UserWarning, match="Duplicate"):
-            made.writestr("m/code/__torch__/m.py", b"b")
+            zip_file.writestr("m/code/__torch__/m.py", b"b")
     assert "one name" in refused(path, "m.pt").error
 
 

@@ -82,9 +82,9 @@ def read(path: Path) -> dict[str, Any]:
 
 @pytest.fixture
 def known() -> Known:
-    known = Known()
-    known.agent()
-    return known
+    job_context = Known()
+    job_context.agent()
+    return job_context
 
 
 def job(model: str = RESNET, inputs: Any = None, **changes: Any) -> dict[str, Any]:
@@ -140,8 +140,8 @@ def test_a_job_that_fits_its_model_has_no_errors(known: Known, given: dict[str, 
 
 def test_points_are_specs_times_sizes() -> None:
     specs = [{"id": f"s{i}", "backend": "onnxruntime"} for i in range(3)]
-    given = job(specs=specs, sweep={"dim": "batch", "values": [1, 2]})
-    assert point_count(parse_request(json.dumps(given).encode())) == 6
+    request_body = job(specs=specs, sweep={"dim": "batch", "values": [1, 2]})
+    assert point_count(parse_request(json.dumps(request_body).encode())) == 6
 
 
 # the form
@@ -162,14 +162,14 @@ def test_input_that_is_not_an_object_is_rejected(body: bytes) -> None:
 
 
 def test_unknown_fields_are_named_with_their_path_and_the_most_similar_field() -> None:
-    given = job(measur={}, inputs=[{"name": "input", "dtype": "f", "dims": [], "shape": []}])
-    given["specs"][0]["agents"] = "x"
+    request_body = job(measur={}, inputs=[{"name": "input", "dtype": "f", "dims": [], "shape": []}])
+    request_body["specs"][0]["agents"] = "x"
     with pytest.raises(InvalidRequest) as caught:
-        parse_request(json.dumps(given).encode())
-    told = {e.field: e.hint for e in caught.value.errors}
-    assert told["measur"] == "did you mean 'measure'?"
-    assert told["specs[0].agents"] == "did you mean 'agent'?"
-    assert "inputs[0].shape" in told
+        parse_request(json.dumps(request_body).encode())
+    values_by_name = {e.field: e.hint for e in caught.value.errors}
+    assert values_by_name["measur"] == "did you mean 'measure'?"
+    assert values_by_name["specs[0].agents"] == "did you mean 'agent'?"
+    assert "inputs[0].shape" in values_by_name
 
 
 def test_missing_fields_and_wrong_types_are_all_named_at_once() -> None:
@@ -181,8 +181,8 @@ def test_missing_fields_and_wrong_types_are_all_named_at_once() -> None:
         "timeout_s": "long",
         "dims": {"seq": 2.5},
     }
-    told = invalid(given)
-    assert told == {
+    errors = invalid(given)
+    assert errors == {
         "key": "is missing",
         "model.blob": "must be a text, not 7",
         "model.name": "is missing",
@@ -253,8 +253,8 @@ def test_values_out_of_range_are_refused_by_field(known: Known, changes: dict[st
 
 
 def test_a_value_out_of_range_does_not_hide_other_errors(known: Known) -> None:
-    given = job(inputs=[], timeout_s=0, specs=[{"id": "s", "backend": "onnxrt"}])
-    assert list(refused(known, given)) == ["timeout_s", "specs[0].backend", "inputs"]
+    request_body = job(inputs=[], timeout_s=0, specs=[{"id": "s", "backend": "onnxrt"}])
+    assert list(refused(known, request_body)) == ["timeout_s", "specs[0].backend", "inputs"]
 
 
 # the model
@@ -269,8 +269,8 @@ def test_an_array_is_not_a_model(known: Known) -> None:
 
 
 def test_a_wrong_name_names_the_nearest_input(known: Known) -> None:
-    given = job(inputs=[{"name": "inputs", "dtype": "float32", "dims": ["batch", 3, 96, 96]}])
-    errors, _ = check_request(parse_request(json.dumps(given).encode()), known)
+    request_body = job(inputs=[{"name": "inputs", "dtype": "float32", "dims": ["batch", 3, 96, 96]}])
+    errors, _ = check_request(parse_request(json.dumps(request_body).encode()), known)
     assert [(e.field, e.error, e.hint) for e in errors] == [
         ("inputs", "the model's input 'input' is missing", "did you mean 'inputs'?"),
         ("inputs[0].name", "the model has no input 'inputs'", "did you mean 'input'?"),
@@ -282,8 +282,8 @@ def test_a_missing_input_is_named(known: Known) -> None:
 
 
 def test_wrong_types_ranks_and_sizes_are_reported_together(known: Known) -> None:
-    given = bert(text("input_ids", dtype="float32"), text("attention_mask", ["batch"]))
-    assert refused(known, given) == {
+    request_body = bert(text("input_ids", dtype="float32"), text("attention_mask", ["batch"]))
+    assert refused(known, request_body) == {
         "inputs[0].dtype": "the model wants int64, the job has float32",
         "inputs[1].dims": "the model wants 2 dimensions, the job has 1",
     }
@@ -291,13 +291,13 @@ def test_wrong_types_ranks_and_sizes_are_reported_together(known: Known) -> None
 
 @pytest.mark.parametrize("size", [4, "batch"])
 def test_a_fixed_size_of_the_model_must_be_kept(known: Known, size: int | str) -> None:
-    given = job(inputs=[{"name": "input", "dtype": "float32", "dims": ["batch", size, 96, 96]}])
-    assert refused(known, given) == {"inputs[0].dims[1]": f"the model wants 3, the job has {size}"}
+    request_body = job(inputs=[{"name": "input", "dtype": "float32", "dims": ["batch", size, 96, 96]}])
+    assert refused(known, request_body) == {"inputs[0].dims[1]": f"the model wants 3, the job has {size}"}
 
 
 def test_a_named_dimension_of_the_model_has_one_size(known: Known) -> None:
-    told = refused(known, bert(text("input_ids"), text("attention_mask", ["batch", 8])))
-    assert told == {"inputs[1].dims[1]": "is 8 here and 'seq' in inputs[0].dims[1]"}
+    errors = refused(known, bert(text("input_ids"), text("attention_mask", ["batch", 8])))
+    assert errors == {"inputs[1].dims[1]": "is 8 here and 'seq' in inputs[0].dims[1]"}
 
 
 def test_a_dimension_without_a_size_is_refused(known: Known) -> None:
@@ -309,8 +309,8 @@ def test_a_dimension_without_a_size_is_refused(known: Known) -> None:
 
 def test_a_sweep_over_a_dimension_that_is_not_there_is_refused(known: Known) -> None:
     fixed = [{"name": "input", "dtype": "float32", "dims": [1, 3, 96, 96]}]
-    told = refused(known, job(STATIC, fixed, sweep={"dim": "batch", "values": [1, 2]}))
-    assert told == {"sweep.dim": "no input has the dimension 'batch'"}
+    errors = refused(known, job(STATIC, fixed, sweep={"dim": "batch", "values": [1, 2]}))
+    assert errors == {"sweep.dim": "no input has the dimension 'batch'"}
 
 
 def test_a_size_for_a_dimension_that_is_not_there_is_a_warning(known: Known) -> None:
@@ -344,13 +344,13 @@ def test_arrays_that_fit_give_named_dimensions_their_size(known: Known) -> None:
 
 
 def test_an_array_that_is_not_here_is_refused(known: Known) -> None:
-    given = bert(text("input_ids", fill="file", blob=UNKNOWN), text("attention_mask"))
-    assert refused(known, given) == {"inputs[0].blob": "this file is not here"}
+    request_body = bert(text("input_ids", fill="file", blob=UNKNOWN), text("attention_mask"))
+    assert refused(known, request_body) == {"inputs[0].blob": "this file is not here"}
 
 
 def test_a_model_is_not_an_array(known: Known) -> None:
-    given = bert(text("input_ids", fill="file", blob=RESNET), text("attention_mask"))
-    assert refused(known, given) == {"inputs[0].blob": "resnet10_dynbatch.onnx is a model, not an array"}
+    request_body = bert(text("input_ids", fill="file", blob=RESNET), text("attention_mask"))
+    assert refused(known, request_body) == {"inputs[0].blob": "resnet10_dynbatch.onnx is a model, not an array"}
 
 
 @pytest.mark.parametrize(
@@ -377,14 +377,16 @@ def test_a_swept_dimension_may_have_any_size_in_an_array(known: Known) -> None:
 
 def test_arrays_that_contradict_each_other_are_both_named(known: Known) -> None:
     ids, mask = known.array("ids.npy", "int64", 1, 16), known.array("mask.npy", "int64", 1, 32)
-    given = bert(text("input_ids", fill="file", blob=ids), text("attention_mask", fill="file", blob=mask), dims={})
-    assert refused(known, given) == {"inputs[1].blob": "'seq' is 32 in mask.npy and 16 in ids.npy"}
+    request_body = bert(
+        text("input_ids", fill="file", blob=ids), text("attention_mask", fill="file", blob=mask), dims={}
+    )
+    assert refused(known, request_body) == {"inputs[1].blob": "'seq' is 32 in mask.npy and 16 in ids.npy"}
 
 
 def test_a_size_that_an_array_overrules_is_a_warning(known: Known) -> None:
     ids = known.array("ids.npy", "int64", 1, 48)
-    given = bert(text("input_ids", fill="file", blob=ids), text("attention_mask"), dims={"seq": 64})
-    assert warned(known, given) == {"dims.seq": "an uploaded array has 48 here, so 64 is not used"}
+    request_body = bert(text("input_ids", fill="file", blob=ids), text("attention_mask"), dims={"seq": 64})
+    assert warned(known, request_body) == {"dims.seq": "an uploaded array has 48 here, so 64 is not used"}
 
 
 # memory
@@ -398,8 +400,8 @@ def test_points_of_over_16_gib_are_refused_and_of_over_1_gib_warned_of(known: Kn
 
 
 def test_a_deadline_that_the_points_cannot_keep_is_a_warning(known: Known) -> None:
-    given = job(sweep={"dim": "batch", "values": list(range(1, 33))}, timeout_s=60)
-    assert warned(known, given) == {"timeout_s": "is 60 s, but the points of a spec take 96 s and more"}
+    request_body = job(sweep={"dim": "batch", "values": list(range(1, 33))}, timeout_s=60)
+    assert warned(known, request_body) == {"timeout_s": "is 60 s, but the points of a spec take 96 s and more"}
 
 
 # backends and machines
@@ -460,12 +462,14 @@ def test_an_agent_without_the_requirements_is_rejected(
 
 
 def test_an_agent_that_is_away_is_a_warning() -> None:
-    known = Known()
-    known.agent(seen_s=31)
-    assert warned(known, spec(agent="aaaaaaaaaa")) == {
+    job_context = Known()
+    job_context.agent(seen_s=31)
+    assert warned(job_context, spec(agent="aaaaaaaaaa")) == {
         "specs[0].agent": "box is not there now: this waits until it is back"
     }
-    assert warned(known, spec()) == {"specs[0].backend": "no agent with onnxruntime for cpu is there now: this waits"}
+    assert warned(job_context, spec()) == {
+        "specs[0].backend": "no agent with onnxruntime for cpu is there now: this waits"
+    }
 
 
 def test_a_requirement_that_no_agent_meets_is_a_warning_with_the_available_ones(known: Known) -> None:
@@ -479,6 +483,6 @@ def test_a_requirement_that_no_agent_meets_is_a_warning_with_the_available_ones(
 
 def test_hostile_texts_come_back_as_they_are_and_short(known: Known) -> None:
     name = "<img src=x onerror=alert(1)>" + "'; drop table jobs; --" * 200
-    told = refused(known, spec(backend=name))
-    assert "<img src=x onerror=alert(1)>" in told["specs[0].backend"]
-    assert len(told["specs[0].backend"]) < 200
+    errors = refused(known, spec(backend=name))
+    assert "<img src=x onerror=alert(1)>" in errors["specs[0].backend"]
+    assert len(errors["specs[0].backend"]) < 200

@@ -100,8 +100,8 @@ def test_random_values_are_the_same_each_time_and_differ_between_inputs() -> Non
 def test_an_array_is_repeated_and_cut_to_the_swept_size(tmp_path: Path) -> None:
     path = saved(tmp_path, np.arange(6, dtype=np.float32).reshape(3, 2))
     inputs = [Input("x", "float32", ["batch", 2], "file")]
-    one, five = made(inputs, Sweep("batch", [1, 5]), {"x": path})
-    assert one["x"].tolist() == [[0, 1]]
+    first, five = made(inputs, Sweep("batch", [1, 5]), {"x": path})
+    assert first["x"].tolist() == [[0, 1]]
     assert five["x"].tolist() == [[0, 1], [2, 3], [4, 5], [0, 1], [2, 3]]
 
 

@@ -100,9 +100,9 @@ def test_at_least_one_run_is_measured_beyond_the_time_limit(clock: Hands) -> Non
 
 
 def test_the_clock_of_a_measurement_is_fine_and_never_set_back() -> None:
-    told = time.get_clock_info("perf_counter")
-    assert told.monotonic
-    assert told.resolution <= 1e-6
+    clock_info = time.get_clock_info("perf_counter")
+    assert clock_info.monotonic
+    assert clock_info.resolution <= 1e-6
     timed = time_runs(lambda _: None, 1, 0.0, 10.0, 1000)
     assert (timed.samples >= 0).all()
     assert timed.samples.sum() <= timed.duration_ns
@@ -228,10 +228,15 @@ def test_a_percentile_is_shown_from_its_number_of_samples_on(least: int) -> None
 
 
 def test_spread_and_thirds_come_from_the_samples_in_their_order() -> None:
-    told = latency_statistics(np.array([100] * 4 + [108] * 4 + [104] * 4))
-    assert told["window_p50_ns"] == [100, 108, 104]
-    assert told["stable"]
-    assert (told["min_ns"], told["max_ns"], told["mean_ns"], told["iqr_ns"]) == (100, 108, 104, 8)
+    statistics = latency_statistics(np.array([100] * 4 + [108] * 4 + [104] * 4))
+    assert statistics["window_p50_ns"] == [100, 108, 104]
+    assert statistics["stable"]
+    assert (statistics["min_ns"], statistics["max_ns"], statistics["mean_ns"], statistics["iqr_ns"]) == (
+        100,
+        108,
+        104,
+        8,
+    )
 
 
 def test_a_drift_of_more_than_a_tenth_is_not_stable() -> None:
@@ -241,9 +246,9 @@ def test_a_drift_of_more_than_a_tenth_is_not_stable() -> None:
 def test_a_throughput_that_moves_is_not_stable_whatever_the_median() -> None:
     """The last third is interrupted ten times: its median is 100 as that of the others, its mean 120."""
     quiet, disturbed = [100] * 100, [100] * 90 + [300] * 10
-    told = latency_statistics(np.array(quiet + quiet + disturbed))
-    assert (told["window_p50_ns"], told["window_mean_ns"]) == ([100, 100, 100], [100, 100, 120])
-    assert not told["stable"]
+    statistics = latency_statistics(np.array(quiet + quiet + disturbed))
+    assert (statistics["window_p50_ns"], statistics["window_mean_ns"]) == ([100, 100, 100], [100, 100, 120])
+    assert not statistics["stable"]
     assert latency_statistics(np.array(disturbed * 3))["stable"], "it is the same throughout"
 
 
@@ -251,18 +256,18 @@ def test_a_throughput_that_moves_is_not_stable_whatever_the_median() -> None:
 def test_a_tail_that_moves_by_more_than_a_half_is_not_stable(tail: int, stable: bool) -> None:
     """1.5 % of the last third take so long: p99 is theirs, the mean moves by less than 1 %."""
     third = [100] * 985 + [100] * 15
-    told = latency_statistics(np.array(third + third + [100] * 985 + [tail] * 15))
-    assert told["window_p99_ns"] == [100, 100, tail]
-    assert told["stable"] is stable
+    statistics = latency_statistics(np.array(third + third + [100] * 985 + [tail] * 15))
+    assert statistics["window_p99_ns"] == [100, 100, tail]
+    assert statistics["stable"] is stable
     few = latency_statistics(np.array([100] * 400 + [100] * 195 + [tail] * 5))
     assert few["stable"], "too few samples for p99"
 
 
 def test_too_few_samples_for_thirds_are_not_called_stable() -> None:
-    told = latency_statistics(np.array([100, 100]))
-    assert not told["stable"]
-    assert told["window_p50_ns"] == [100, 100]
-    assert told["trusted"] == []
+    statistics = latency_statistics(np.array([100, 100]))
+    assert not statistics["stable"]
+    assert statistics["window_p50_ns"] == [100, 100]
+    assert statistics["trusted"] == []
 
 
 def test_a_sample_beyond_four_seconds_saturates_in_the_file_but_not_in_the_figures() -> None:
@@ -274,13 +279,13 @@ def test_a_sample_beyond_four_seconds_saturates_in_the_file_but_not_in_the_figur
 def test_a_point_has_rates_of_runs_and_samples(clock: Hands) -> None:
     session = Sleeper(clock, 0.001, 0.001, 0.002)
     measured = measure_point(session, {}, Measure(warmup_s=0.01, min_s=0.05, max_s=5, min_n=5), clock)
-    told = point_row(SweepPoint(64, 4, {}), measured, 77, 1000, 16)
-    assert (told["batch"], told["n"], told["duration_ns"]) == (64, 50, 50_000_000)
-    assert (told["qps"], told["samples_per_s"]) == (pytest.approx(1000), pytest.approx(4000))
-    assert told["whole_samples_per_s"] == pytest.approx(4 * 250)
-    assert told["latencies"] == [16, 50]
-    assert (told["load_ns"], told["rss_bytes"]) == (77, 1000)
-    assert told["energy_j_per_sample"] is told["throttled"] is None
+    row = point_row(SweepPoint(64, 4, {}), measured, 77, 1000, 16)
+    assert (row["batch"], row["n"], row["duration_ns"]) == (64, 50, 50_000_000)
+    assert (row["qps"], row["samples_per_s"]) == (pytest.approx(1000), pytest.approx(4000))
+    assert row["whole_samples_per_s"] == pytest.approx(4 * 250)
+    assert row["latencies"] == [16, 50]
+    assert (row["load_ns"], row["rss_bytes"]) == (77, 1000)
+    assert row["energy_j_per_sample"] is row["throttled"] is None
 
 
 def test_a_busy_host_is_detected_by_involuntary_switches(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -332,7 +337,7 @@ print(before, grown, peak_rss_bytes())
 
 def test_the_peak_of_memory_counts_from_the_last_reset() -> None:
     """In a process of its own: nobody else's memory comes and goes in it."""
-    told = subprocess.run([sys.executable, "-c", PEAKS], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    before, grown, after = map(int, told.split())
+    stdout = subprocess.run([sys.executable, "-c", PEAKS], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    before, grown, after = map(int, stdout.split())
     assert grown - before > 30_000_000
     assert after < grown - 20_000_000

@@ -26,14 +26,14 @@ SAMPLES = st.lists(st.integers(1, 10**11), min_size=1, max_size=800)
 @given(SAMPLES)
 def test_percentiles_are_numpys_nearest_ranks(given: list[int]) -> None:
     samples = np.array(given, np.int64)
-    told = latency_statistics(samples)
+    statistics = latency_statistics(samples)
     for name, percent in PERCENTILES:
-        if told[name] is not None:
-            assert told[name] == np.percentile(samples, percent, method="inverted_cdf")
+        if statistics[name] is not None:
+            assert statistics[name] == np.percentile(samples, percent, method="inverted_cdf")
     quarters = np.percentile(samples, [25, 75], method="inverted_cdf")
-    assert told["iqr_ns"] == quarters[1] - quarters[0]
-    assert (told["min_ns"], told["max_ns"]) == (min(given), max(given))
-    assert told["mean_ns"] == pytest.approx(sum(given) / len(given), abs=1)
+    assert statistics["iqr_ns"] == quarters[1] - quarters[0]
+    assert (statistics["min_ns"], statistics["max_ns"]) == (min(given), max(given))
+    assert statistics["mean_ns"] == pytest.approx(sum(given) / len(given), abs=1)
 
 
 @given(SAMPLES)
@@ -41,10 +41,14 @@ def test_thirds_are_numpys_and_stable_when_within_a_tenth(given: list[int]) -> N
     parts = [part for part in np.array_split(np.array(given, np.int64), 3) if len(part)]
     medians, tails = ([int(np.percentile(part, p, method="inverted_cdf")) for part in parts] for p in (50, 99))
     means = [round(float(part.mean())) for part in parts]
-    told = latency_statistics(np.array(given, np.int64))
-    assert (told["window_p50_ns"], told["window_mean_ns"], told["window_p99_ns"]) == (medians, means, tails)
-    within = all(max(values) <= 1.1 * min(values) for values in (medians, means))
-    assert told["stable"] is (len(medians) == 3 and within)  # of these, none has enough for p99
+    statistics = latency_statistics(np.array(given, np.int64))
+    assert (statistics["window_p50_ns"], statistics["window_mean_ns"], statistics["window_p99_ns"]) == (
+        medians,
+        means,
+        tails,
+    )
+    rows = all(max(values) <= 1.1 * min(values) for values in (medians, means))
+    assert statistics["stable"] is (len(medians) == 3 and rows)  # of these, none has enough for p99
 
 
 def few_over(n: int, tenths: int) -> float:
@@ -77,11 +81,11 @@ def test_involuntary_switches_equal_those_of_psutil() -> None:
     while time.monotonic() < end:
         sum(range(1000))
     inner = of_all_threads(me) - inner
-    told = watch.load().switches
+    switches = watch.load().switches
     outer = of_all_threads(me) - outer
     stop.set()
     spinning.join()
-    assert inner <= told <= outer
+    assert inner <= switches <= outer
 
 
 def of_all_threads(process: psutil.Process) -> int:
@@ -116,7 +120,7 @@ def test_pressure_is_the_increase_of_the_kernel_total() -> None:
     inner_us, inner_ns = total_us(), time.monotonic_ns()
     time.sleep(0.2)
     inner_us, inner_ns = total_us() - inner_us, time.monotonic_ns() - inner_ns
-    told = watch.load().pressure
+    pressure = watch.load().pressure
     outer_us, outer_ns = total_us() - outer_us, time.monotonic_ns() - outer_ns
-    assert told is not None
-    assert min(1.0, inner_us * 1000 / outer_ns) <= told <= outer_us * 1000 / inner_ns
+    assert pressure is not None
+    assert min(1.0, inner_us * 1000 / outer_ns) <= pressure <= outer_us * 1000 / inner_ns

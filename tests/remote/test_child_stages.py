@@ -77,14 +77,19 @@ def test_a_profile_stage_writes_its_file_and_leaves_the_points_alone(job: Job) -
     assert ran.points == points
     assert [e["event"] for e in ran.events] == ["phase", "profile", "done"]
     assert ran.events[0] == {"event": "phase", "phase": "profiling", "batch": 1}
-    told = ran.told("profile")[0]
-    assert (told["pass"], told["file"], told["batch"], told["runs"]) == ("timeline", "timeline.json", 1, 3)
+    profile_event = ran.told("profile")[0]
+    assert (profile_event["pass"], profile_event["file"], profile_event["batch"], profile_event["runs"]) == (
+        "timeline",
+        "timeline.json",
+        1,
+        3,
+    )
 
 
 def test_a_profile_is_taken_at_the_size_that_was_asked_for(job: Job) -> None:
     job.profile = Profile(2, 4)
-    told = job.run("profile:timeline").told("profile")[0]
-    assert (told["batch"], told["runs"]) == (4, 2)
+    profile_event = job.run("profile:timeline").told("profile")[0]
+    assert (profile_event["batch"], profile_event["runs"]) == (4, 2)
 
 
 def test_a_profile_at_a_size_that_is_not_swept_is_refused(job: Job) -> None:

@@ -44,16 +44,16 @@ def made_by(body: str, folder: Path, timeout_s: float = 30.0, **limits: Any) -> 
 
 
 def failure_of(body: str, folder: Path, timeout_s: float = 30.0, **limits: Any) -> TaskFailure:
-    with pytest.raises(TaskFailure) as told:
+    with pytest.raises(TaskFailure) as error:
         made_by(body, folder, timeout_s, **limits)
     assert "begins" in (folder / "work" / "log.txt").read_text()
-    return told.value
+    return error.value
 
 
 def test_an_honest_converter_makes_a_model(tmp_path: Path) -> None:
-    made = made_by("shutil.copy(model, target)", tmp_path)
-    assert made.model.read_bytes() == (tmp_path / "small.onnx").read_bytes()
-    assert made.converted.changed is False
+    converted_model = made_by("shutil.copy(model, target)", tmp_path)
+    assert converted_model.model.read_bytes() == (tmp_path / "small.onnx").read_bytes()
+    assert converted_model.converted.changed is False
 
 
 @pytest.mark.parametrize(
@@ -141,9 +141,9 @@ os._exit(0)"""
 def test_an_invalid_model_is_named(tmp_path: Path) -> None:
     (tmp_path / "bad.onnx").write_bytes(b"\xff" * 1000)
     order = Conversion("onnx_opset", str(tmp_path / "bad.onnx"))
-    with pytest.raises(TaskFailure) as told:
+    with pytest.raises(TaskFailure) as error:
         convert(order, {}, tmp_path / "work", shop())
-    assert told.value.reason == "model_error"
+    assert error.value.reason == "model_error"
 
 
 @pytest.mark.parametrize(("name", "kind"), [("saved_model.pb", "tf2onnx"), ("model.TM", "mge_optimize")])

@@ -52,22 +52,22 @@ def test_converted_models_compute_nearly_the_same(
 ) -> None:
     model = small_onnx(tmp_path / "small.onnx")
     calibrated = name in ("ort_int8_static", "nncf_int8")
-    made = convert(name, model, tmp_path / "work", data=image(64, 1) if calibrated else None, **options)
-    assert made.converted.changed in ((None,) if made.converted.format == "openvino" else (True,))
-    assert made.converted.options | options == made.converted.options
-    assert made.converted.tools["python"]
-    assert made.size_bytes == sum(file.stat().st_size for file in made.folder.iterdir())
-    optimize = made.converted.settings.get("optimization") != "disable"
-    error = difference(run(made.model, image(4), optimize), run(model, image(4)))
+    converted_model = convert(name, model, tmp_path / "work", data=image(64, 1) if calibrated else None, **options)
+    assert converted_model.converted.changed in ((None,) if converted_model.converted.format == "openvino" else (True,))
+    assert converted_model.converted.options | options == converted_model.converted.options
+    assert converted_model.converted.tools["python"]
+    assert converted_model.size_bytes == sum(file.stat().st_size for file in converted_model.folder.iterdir())
+    optimize = converted_model.converted.settings.get("optimization") != "disable"
+    error = difference(run(converted_model.model, image(4), optimize), run(model, image(4)))
     assert error <= bound
     assert error > 0 or bound < 1e-3, "fewer bits cost something"
 
 
 @pytest.mark.parametrize("name", ["onnxslim", "onnxsim"])
 def test_unchanged_models_are_reported_as_unchanged(tmp_path: Path, name: str) -> None:
-    made = convert(name, small_onnx(tmp_path / "small.onnx"), tmp_path / "work")
-    assert made.converted.changed is False
-    assert made.converted.before == made.converted.after
+    converted_model = convert(name, small_onnx(tmp_path / "small.onnx"), tmp_path / "work")
+    assert converted_model.converted.changed is False
+    assert converted_model.converted.before == converted_model.converted.after
 
 
 BERT = "models/onnx/tinybert_scoped_dyn.onnx"
@@ -93,21 +93,23 @@ def test_models_of_every_kind_are_converted(
     path = shared(model)
     rng = np.random.default_rng(0)
     feeds = {"input": rng.standard_normal((16, 3, 96, 96), dtype=np.float32)} if "resnet" in model else tokens(16)
-    made = convert(name, path, tmp_path / "work", data=feeds if name == "ort_int8_static" else None, **options)
-    optimize = made.converted.settings.get("optimization") != "disable"
+    converted_model = convert(
+        name, path, tmp_path / "work", data=feeds if name == "ort_int8_static" else None, **options
+    )
+    optimize = converted_model.converted.settings.get("optimization") != "disable"
     some = {key: values[:2] for key, values in feeds.items()}
-    assert difference(run(made.model, some, optimize), run(path, some)) <= bound
-    assert not operator or made.converted.after.get(operator)
+    assert difference(run(converted_model.model, some, optimize), run(path, some)) <= bound
+    assert not operator or converted_model.converted.after.get(operator)
 
 
 def test_a_speech_model_is_quantised_and_wrong(tmp_path: Path) -> None:
     """It loads and runs; a cosine of its one output sees nothing, the largest error does."""
     path = shared("models/onnx_real/silero_vad_16k_op15.onnx")
-    made = convert("ort_int8_dynamic", path, tmp_path / "work", operators="all", weights="int8")
+    converted_model = convert("ort_int8_dynamic", path, tmp_path / "work", operators="all", weights="int8")
     values = np.random.default_rng(0).standard_normal((1, 576), dtype=np.float32)
     feeds = {"input": values, "sr": np.array(16000), "state": np.zeros((2, 1, 128), np.float32)}
-    assert made.converted.changed
-    assert difference(run(made.model, feeds)[:1], run(path, feeds)[:1]) > 1
+    assert converted_model.converted.changed
+    assert difference(run(converted_model.model, feeds)[:1], run(path, feeds)[:1]) > 1
 
 
 @pytest.mark.long
@@ -171,36 +173,36 @@ def test_a_torch_model_is_converted(
     import torch
 
     folder, module = net
-    made = convert(name, folder / file, tmp_path / "work", **options)
+    converted_model = convert(name, folder / file, tmp_path / "work", **options)
     x = torch.randn(5, 3, 32, 32, generator=torch.Generator().manual_seed(1))
     with torch.inference_mode():
         original = [module(x).numpy()]
-        if made.converted.format == "onnx":
+        if converted_model.converted.format == "onnx":
             session_input = "x" if file == "net.pt" else "input"
-            outputs = run(made.model, {session_input: x.numpy()})
+            outputs = run(converted_model.model, {session_input: x.numpy()})
         else:
-            assert made.converted.changed
-            outputs = [torch.jit.load(str(made.model))(x).numpy()]
+            assert converted_model.converted.changed
+            outputs = [torch.jit.load(str(converted_model.model))(x).numpy()]
     assert difference(outputs, original) <= bound
 
 
 @pytest.mark.long
 def test_converting_torchscript_to_onnx_names_missing_shapes(tmp_path: Path, net: tuple[Path, Any]) -> None:
-    with pytest.raises(TaskFailure, match="TorchScript does not declare its inputs") as told:
+    with pytest.raises(TaskFailure, match="TorchScript does not declare its inputs") as error:
         convert("torchscript_onnx", net[0] / "net.pt", tmp_path / "work")
-    assert "inputs=" in told.value.hint
+    assert "inputs=" in error.value.hint
 
 
 @pytest.mark.long
 def test_the_inputs_of_a_job_suffice_for_a_conversion(tmp_path: Path, net: tuple[Path, Any]) -> None:
     inputs = [Input("x", "float32", ["batch", 3, 32, 32])]
     order = Conversion("torchscript_onnx", str(net[0] / "net.pt"), inputs=inputs)
-    made = conversion.convert(order, {}, tmp_path / "work", shop())
-    assert made.converted.options == INPUTS
-    order = Conversion("onnx_shapes", str(made.model), dims={"batch": 4})
+    converted_model = conversion.convert(order, {}, tmp_path / "work", shop())
+    assert converted_model.converted.options == INPUTS
+    order = Conversion("onnx_shapes", str(converted_model.model), dims={"batch": 4})
     fixed = conversion.convert(order, {}, tmp_path / "more", shop())
     x = np.zeros((4, 3, 32, 32), np.float32)
-    assert difference(run(fixed.model, {"x": x}), run(made.model, {"x": x})) < 1e-6
+    assert difference(run(fixed.model, {"x": x}), run(converted_model.model, {"x": x})) < 1e-6
     with pytest.raises(Exception, match="Got: 5 Expected: 4"):
         run(fixed.model, {"x": np.zeros((5, 3, 32, 32), np.float32)})
 
@@ -212,6 +214,10 @@ def test_the_inputs_of_a_job_suffice_for_a_conversion(tmp_path: Path, net: tuple
 @pytest.mark.parametrize("optimize", ["fuse_conv_bias_nonlinearity", "nchw44"])
 def test_a_graph_of_megengine_is_optimised(tmp_path: Path, optimize: str) -> None:
     python, model = megengine_python(), shared("models/megengine/lenet.mge")
-    made = convert("mge_optimize", model, tmp_path / "work", python, None, optimize=optimize)
-    assert made.converted.changed
-    assert made.converted.before["ConvolutionForward"] == made.converted.after["ConvBiasForward"] == 2
+    converted_model = convert("mge_optimize", model, tmp_path / "work", python, None, optimize=optimize)
+    assert converted_model.converted.changed
+    assert (
+        converted_model.converted.before["ConvolutionForward"]
+        == converted_model.converted.after["ConvBiasForward"]
+        == 2
+    )

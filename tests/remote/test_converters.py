@@ -51,9 +51,9 @@ def test_options_have_defaults_and_are_checked() -> None:
         "weights": "uint8",
         "per_channel": "no",
     }
-    with pytest.raises(TaskFailure, match="weights is 'int3'") as told:
+    with pytest.raises(TaskFailure, match="weights is 'int3'") as error:
         kind.resolve_options({"weights": "int3"})
-    assert (told.value.reason, told.value.hint) == ("input_error", "use auto, int8, uint8")
+    assert (error.value.reason, error.value.hint) == ("input_error", "use auto, int8, uint8")
     with pytest.raises(TaskFailure, match="has no option 'heads'"):
         kind.resolve_options({"heads": "2"})
 
@@ -118,8 +118,8 @@ def test_a_model_is_the_same_under_other_names_and_places(tmp_path: Path) -> Non
     """Names of inner values, the order of weights, shapes that are only noted and external weights change nothing."""
     import onnx
 
-    known = formats.format_tools("onnx").content(small_onnx(tmp_path / "a.onnx"))
-    assert known.operators == {"Add": 1, "Conv": 2, "MatMul": 2, "ReduceMean": 1, "Relu": 2, "Softmax": 1}
+    content = formats.format_tools("onnx").content(small_onnx(tmp_path / "a.onnx"))
+    assert content.operators == {"Add": 1, "Conv": 2, "MatMul": 2, "ReduceMean": 1, "Relu": 2, "Softmax": 1}
     model = onnx.shape_inference.infer_shapes(onnx.load(tmp_path / "a.onnx"))
     for node in model.graph.node:
         node.name = f"other_{node.name}"
@@ -130,7 +130,7 @@ def test_a_model_is_the_same_under_other_names_and_places(tmp_path: Path) -> Non
     model.graph.initializer.extend(weights)
     onnx.save(model, tmp_path / "b.onnx", save_as_external_data=True, location="b.data", size_threshold=0)
     assert (tmp_path / "b.data").exists()
-    assert formats.format_tools("onnx").content(tmp_path / "b.onnx") == known
+    assert formats.format_tools("onnx").content(tmp_path / "b.onnx") == content
 
 
 @pytest.mark.parametrize("change", ["weight", "attribute", "type", "opset"])

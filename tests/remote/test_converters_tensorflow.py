@@ -63,11 +63,11 @@ def feeds() -> dict[str, Any]:
 
 @cache
 def shop(python: str) -> ConversionEnvironment:
-    found = inspect_interpreter(Interpreter(python), print)
-    assert found
+    interpreter_info = inspect_interpreter(Interpreter(python), print)
+    assert interpreter_info
     if not LEVEL:
         pytest.skip("a SavedModel is converted under bubblewrap alone")
-    return ConversionEnvironment(python, found.prefixes, LEVEL, 8 << 30, code().read_bytes())
+    return ConversionEnvironment(python, interpreter_info.prefixes, LEVEL, 8 << 30, code().read_bytes())
 
 
 def converted(name: str, saved: Path, folder: Path, data: str = "") -> ConvertedModel:
@@ -83,11 +83,11 @@ def error(found: Any, wanted: Any) -> float:
 def test_a_saved_model_as_onnx_gives_the_same_in_onnx_runtime(tmp_path: Path, saved: Path, wanted: Any) -> None:
     ort: Any = importlib.import_module("onnxruntime")
 
-    made = converted("tf2onnx", saved, tmp_path / "made")
-    (given,) = inspect_model(made.model, "made.onnx").inputs
-    assert (given.name, given.dims) == ("image", ["batch", 16, 16, 3])
-    assert made.converted.after["Conv"] == 2
-    session = ort.InferenceSession(made.model, providers=["CPUExecutionProvider"])
+    converted_model = converted("tf2onnx", saved, tmp_path / "made")
+    (model_input,) = inspect_model(converted_model.model, "made.onnx").inputs
+    assert (model_input.name, model_input.dims) == ("image", ["batch", 16, 16, 3])
+    assert converted_model.converted.after["Conv"] == 2
+    session = ort.InferenceSession(converted_model.model, providers=["CPUExecutionProvider"])
     assert [output.name for output in session.get_outputs()] == ["scores"]
     assert error(session.run(None, feeds())[0], wanted) < 1e-5
 
@@ -103,13 +103,13 @@ def test_a_saved_model_for_litert_is_as_near_as_its_types_are(
 ) -> None:
     data = tmp_path / "data.npz"
     np.savez(data, image=np.random.default_rng(2).standard_normal((16, 16, 16, 3), np.float32))
-    made = converted(name, saved, tmp_path / "made", str(data) if name == "tflite_int8" else "")
-    (given,) = inspect_model(made.model, "made.tflite").inputs
-    assert (given.name, given.dims) == ("image", ["batch", 16, 16, 3])
-    assert made.converted.after["CONV_2D"] == 2
-    assert made.size_bytes <= share * 17_000  # 2,896 weights of 4 bytes, and what describes them
-    (found,) = outputs_of(tmp_path, runtime_python("litert"), "litert", made.model, feeds())
-    assert least <= error(found, wanted) <= most
+    converted_model = converted(name, saved, tmp_path / "made", str(data) if name == "tflite_int8" else "")
+    (model_input,) = inspect_model(converted_model.model, "made.tflite").inputs
+    assert (model_input.name, model_input.dims) == ("image", ["batch", 16, 16, 3])
+    assert converted_model.converted.after["CONV_2D"] == 2
+    assert converted_model.size_bytes <= share * 17_000  # 2,896 weights of 4 bytes, and what describes them
+    (outputs,) = outputs_of(tmp_path, runtime_python("litert"), "litert", converted_model.model, feeds())
+    assert least <= error(outputs, wanted) <= most
 
 
 def test_a_frozen_graph_is_nothing_for_them(tmp_path: Path) -> None:

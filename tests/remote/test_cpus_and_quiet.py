@@ -64,8 +64,8 @@ def test_a_pinned_child_has_its_cpus_and_as_many_threads(tmp_path: Path) -> None
     cpu = max(os.sched_getaffinity(0))
     job = Job(tmp_path, tiny_onnx(tmp_path / "net.onnx"), TINY_INPUTS)
     job.cpus = [cpu]
-    (told,) = job.run().told("effective")
-    assert (told["effective"]["cpus"], told["effective"]["threads"]) == (str(cpu), "1")
+    (effective_event,) = job.run().told("effective")
+    assert (effective_event["effective"]["cpus"], effective_event["effective"]["threads"]) == (str(cpu), "1")
 
 
 def uses(*busy: float) -> Iterator[HostLoad]:

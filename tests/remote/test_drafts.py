@@ -36,8 +36,8 @@ BERT = {
 
 
 def agent(identity: str, platform: Any, *runtimes: tuple[str, str, str], online: bool = True, name: str = "") -> Agent:
-    found = [Runtime(b, v, "python", "3.11", devices.split()) for b, v, devices in runtimes]
-    can = Capabilities(platform, "", "", "", "", 1, 1, 0, "", runtimes=found)
+    runtimes_found = [Runtime(b, v, "python", "3.11", devices.split()) for b, v, devices in runtimes]
+    can = Capabilities(platform, "", "", "", "", 1, 1, 0, "", runtimes=runtimes_found)
     return Agent(
         id=identity,
         owner=None,
@@ -61,9 +61,9 @@ TORCH = [DraftSpec(backends=["torch"])]
 
 
 def drafted(*machines: Agent, arrays: dict[str, dict[str, Any]] | None = None, **typed: Any) -> CheckedDraft:
-    known = Known({MODEL: BERT, SCRIPT: script(), **(arrays or {})}, list(machines))
+    job_context = Known({MODEL: BERT, SCRIPT: script(), **(arrays or {})}, list(machines))
     draft: Any = {"model": MODEL, "arrays": list(arrays or ()), "specs": [DraftSpec(backends=["onnxruntime"])]}
-    return compose(Draft(**{**draft, **typed}), known)
+    return compose(Draft(**{**draft, **typed}), job_context)
 
 
 def script() -> dict[str, Any]:
@@ -170,11 +170,11 @@ def test_arrays_belong_to_the_input_of_their_name() -> None:
 
 def test_the_only_array_is_that_of_the_only_input_and_gives_its_shape() -> None:
     arrays = {"1" * 64: array("anything.npy", "float32", 4, 3, 16, 16)}
-    (given,) = drafted(model=SCRIPT, arrays=arrays).request.inputs
-    assert (given.dtype, given.dims, given.fill) == ("float32", ["batch", 3, 16, 16], "file")
+    (script_input,) = drafted(model=SCRIPT, arrays=arrays).request.inputs
+    assert (script_input.dtype, script_input.dims, script_input.fill) == ("float32", ["batch", 3, 16, 16], "file")
     both = {**arrays, "2" * 64: array("other.npy", "float32", 1)}
-    (given,) = drafted(model=SCRIPT, arrays=both).request.inputs
-    assert given.fill == "random"
+    (script_input,) = drafted(model=SCRIPT, arrays=both).request.inputs
+    assert script_input.fill == "random"
 
 
 def test_an_array_is_only_taken_where_the_values_are_left_open() -> None:
@@ -318,12 +318,12 @@ def test_the_database_and_the_reasons_agree_on_eligible_agents(tmp_path: Path) -
             machine = member(queue, one.name, known=one.capabilities)
             jobs = [queue.jobs.submit(request(f"{machine.id}-{n}", *specs[n::2]))[0] for n in range(2)]
             devices = sorted({d for r in machine.capabilities.runtimes for d in r.devices})
-            taken = set[str]()
+            ids = set[str]()
             while lease := queue.leases.lease(machine, devices, 0):
-                taken.add(lease.spec.id)
+                ids.add(lease.spec.id)
             for job in jobs:  # the next machine has tasks of its own
                 queue.jobs.cancel(job)
-            assert taken == {s.id for s in specs if not any(missing_requirements(s, machine))}
+            assert ids == {s.id for s in specs if not any(missing_requirements(s, machine))}
 
 
 # back again

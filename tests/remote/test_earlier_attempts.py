@@ -38,7 +38,7 @@ def found(state: StateFolder, attempt: int, asked: Mapping[str, object], tmp_pat
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir()
     resume_cache.restore(state, lease(attempt, asked), out)
-    return {one.relative_to(out).as_posix(): one.read_text() for one in out.rglob("*") if one.is_file()}
+    return {item.relative_to(out).as_posix(): item.read_text() for item in out.rglob("*") if item.is_file()}
 
 
 def test_a_retry_finds_the_trials_of_the_last_attempt(tmp_path: Path) -> None:

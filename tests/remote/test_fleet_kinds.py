@@ -104,7 +104,7 @@ def test_a_removed_pod_is_lost_and_leaves_no_secret(tmp_path: Path, monkeypatch:
         monkeypatch.setattr(package.config.kube_config, "KUBE_CONFIG_DEFAULT_LOCATION", str(config))
         cluster.held = True
         fleet = fleets.all_kinds()["kubernetes"].open("kubernetes://here", {"image": "x"})
-        assert [one.name for one in fleet.nodes()] == ["n1"]
+        assert [item.name for item in fleet.nodes()] == ["n1"]
         placed = fleet.place("{}", fleets.PlacementRequest("n1", "n1"))
         assert (placed.poll().state, len(cluster.secrets)) == ("waiting", 1)
         cluster.pods.clear()
@@ -130,8 +130,8 @@ def test_an_unresponsive_cluster_loses_no_task(tmp_path: Path, monkeypatch: pyte
 def site(tmp_path: Path) -> Iterator[FleetSite]:
     pytest.importorskip("onnxruntime")
     pytest.importorskip("onnx")
-    with fleet_site(tmp_path) as made:
-        yield made
+    with fleet_site(tmp_path) as new_fleet:
+        yield new_fleet
 
 
 def measured(site: FleetSite) -> None:
@@ -155,7 +155,7 @@ def test_submitit_runs_tasks(site: FleetSite, tmp_path: Path) -> None:
     site.start_agent(
         "--fleet", "slurm", "--fleet-option", "cluster=local", "--fleet-option", f"folder={tmp_path / 'jobs'}"
     )
-    assert [one["name"] for one in site.ready()] == [slurm.platform.node()]
+    assert [row["name"] for row in site.ready()] == [slurm.platform.node()]
     measured(site)
     long = site.submit(20.0)
     site.in_phase(long, "measuring")
@@ -174,7 +174,7 @@ def test_pods_run_tasks(site: FleetSite, tmp_path: Path) -> None:
         site.start_agent("--fleet", "kubernetes", *options, "--fleet-cpus", "2", KUBECONFIG=str(config))
         (ready,) = site.ready()
         assert (ready["name"], ready["kind"], ready["cores"], ready["labels"]) == ("n1", "big", 3, {"zone": "a"})
-        assert {one["name"]: one.get("state") for one in site.fleet()["capabilities"]["nodes"]}["n2"] == "away"
+        assert {row["name"]: row.get("state") for row in site.fleet()["capabilities"]["nodes"]}["n2"] == "away"
         measured(site)
         spec = cluster.specs[-1]
         assert spec["nodeSelector"] == {"kubernetes.io/hostname": "host-n1"}

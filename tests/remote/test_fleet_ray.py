@@ -24,16 +24,16 @@ def ray() -> Iterator[Any]:
     require("ray")
     pytest.importorskip("onnxruntime")
     pytest.importorskip("onnx")
-    with cluster({"labels": {"zone": "a"}}, {"labels": {"zone": "b"}}) as made:
-        yield made
+    with cluster({"labels": {"zone": "a"}}, {"labels": {"zone": "b"}}) as new_fleet:
+        yield new_fleet
 
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory, ray: Any) -> Iterator[FleetSite]:
-    with fleet_site(tmp_path_factory.mktemp("fleet")) as made:
-        made.start_agent("--fleet", "ray", RAY_ADDRESS=ray.address)
-        made.ready(2)
-        yield made
+    with fleet_site(tmp_path_factory.mktemp("fleet")) as new_fleet:
+        new_fleet.start_agent("--fleet", "ray", RAY_ADDRESS=ray.address)
+        new_fleet.ready(2)
+        yield new_fleet
 
 
 def cancel(site: FleetSite, *jobs: str) -> None:
@@ -75,9 +75,9 @@ def test_specs_of_a_job_share_a_node_or_a_warning_is_given(site: FleetSite) -> N
     job = site.submit(0.5, Spec("a", "onnxruntime"), Spec("b", "onnxruntime"))
     site.until(lambda: all(task["state"] == "succeeded" for task in site.tasks(job)))
     tasks = site.tasks(job)
-    where = {json.loads((site.server.folder / task["run"] / "env.json").read_text())["agent"] for task in tasks}
+    agents = {json.loads((site.server.folder / task["run"] / "env.json").read_text())["agent"] for task in tasks}
     told = [text for task in tasks for text in task["warnings"] if "they do not share a machine" in text]
-    assert len(where) == 1 + len(told), (where, told)
+    assert len(agents) == 1 + len(told), (agents, told)
 
 
 def test_a_cluster_is_reached_at_an_address() -> None:
@@ -85,8 +85,8 @@ def test_a_cluster_is_reached_at_an_address() -> None:
     pytest.importorskip("grpc")
     command = [sys.executable, "-m", "tests.remote.ray_client"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=200, check=True)
-    told = json.loads(done.stdout.splitlines()[-1])
-    assert told == {"kinds": ["small"], "ends": [["failed", "JSONDecodeError"]] * 2}
+    document = json.loads(done.stdout.splitlines()[-1])
+    assert document == {"kinds": ["small"], "ends": [["failed", "JSONDecodeError"]] * 2}
 
 
 def test_tasks_of_a_lost_node_run_on_another_with_a_warning(site: FleetSite, ray: Any) -> None:

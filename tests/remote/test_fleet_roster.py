@@ -53,10 +53,10 @@ class FakeFleet(Fleet):
         return list(self.there)
 
     def place(self, order: str, wanted: PlacementRequest) -> Placement:
-        known = self.has.get(wanted.kind)
+        response = self.has.get(wanted.kind)
         answer = (
-            PlacementStatus("ended", json.dumps(asdict(Machine(known))))
-            if known
+            PlacementStatus("ended", json.dumps(asdict(Machine(response))))
+            if response
             else PlacementStatus("failed", "no such module")
         )
         call = Call(answer if order.startswith("look") else PlacementStatus("waiting"))
@@ -77,7 +77,7 @@ GPUS = replace(
 
 
 def roster(fleet: FakeFleet, file: Path, cpus: int = 0, waiting: int = 0, said: list[str] | None = None) -> Roster:
-    found = Roster(
+    fleet_roster = Roster(
         fleet=fleet,
         file=file,
         order_for=lambda name: f"look {name}",
@@ -86,8 +86,8 @@ def roster(fleet: FakeFleet, file: Path, cpus: int = 0, waiting: int = 0, said: 
         memory_bytes=0,
         waiting=waiting,
     )
-    found.refresh()
-    return found
+    fleet_roster.refresh()
+    return fleet_roster
 
 
 def lease(task: str = "t", spec: Spec | None = None, job: str = "j", **changes: Any) -> Lease:
@@ -110,18 +110,18 @@ TORCH = [Offer("cuda", "torch", "2.0", "cuda:0"), Offer("cuda", "torch", "2.0", 
 
 def test_a_node_of_each_kind_is_looked_at_once(tmp_path: Path) -> None:
     fleet = FakeFleet({"small": SMALL, "big": GPUS}, [node("a"), node("b"), node("g", "big", 8, gpus=2)])
-    found = roster(fleet, tmp_path / "kinds.json")
+    fleet_roster = roster(fleet, tmp_path / "kinds.json")
     assert [(order, wanted.node, wanted.gpus) for order, wanted, _ in fleet.placed] == [
         ("look a", "a", 0),
         ("look g", "g", 1),
     ]
-    assert found.offers() == [CPU, *TORCH]
-    machine = found.as_machine(SMALL, "ray").capabilities
+    assert fleet_roster.offers() == [CPU, *TORCH]
+    machine = fleet_roster.as_machine(SMALL, "ray").capabilities
     assert (machine.fleet, machine.cores, machine.platforms) == ("ray", 16, ["cuda", "x86"])
-    assert [(one.name, one.state, one.platform) for one in machine.nodes] == [
+    assert [(item.name, item.state, item.platform) for item in machine.nodes] == [
         ("a", "ready", "x86"), ("b", "ready", "x86"), ("g", "ready", "cuda"),
     ]  # fmt: skip
-    assert {(one.backend, *one.devices) for one in machine.runtimes} == {
+    assert {(item.backend, *item.devices) for item in machine.runtimes} == {
         ("onnxruntime", "cpu"),
         ("torch", "cpu", "cuda:0"),
     }
@@ -129,28 +129,28 @@ def test_a_node_of_each_kind_is_looked_at_once(tmp_path: Path) -> None:
 
 def test_each_device_of_a_node_has_one_task(tmp_path: Path) -> None:
     fleet = FakeFleet({"big": GPUS}, [node("g", "big", 8, gpus=2)])
-    found = roster(fleet, tmp_path / "kinds.json")
+    fleet_roster = roster(fleet, tmp_path / "kinds.json")
     gpu, cpu = (Spec("s", "torch", version="2.0", device=device) for device in ("cuda:0", "cpu"))
-    slots = [found.reserve(lease(f"gpu{i}", gpu, f"job{i}")) for i in range(3)]
+    slots = [fleet_roster.reserve(lease(f"gpu{i}", gpu, f"job{i}")) for i in range(3)]
     assert [slot and (slot.wanted.node, slot.wanted.gpus, slot.wanted.cpus) for slot in slots] == [
         ("g", 1, 4),
         ("g", 1, 4),
         None,
     ]
-    slot = found.reserve(lease("cpu", cpu))
+    slot = fleet_roster.reserve(lease("cpu", cpu))
     assert slot
     assert (slot.wanted.gpus, slot.wanted.cpus, slot.wanted.timeout_s) == (0, 8, 900.0)
-    assert found.offers() == []
-    assert found.as_machine(SMALL, "ray").capabilities.nodes[0].tasks == ["cpu", "gpu0", "gpu1"]
-    found.release("gpu0")
-    assert found.offers() == [TORCH[0]]
+    assert fleet_roster.offers() == []
+    assert fleet_roster.as_machine(SMALL, "ray").capabilities.nodes[0].tasks == ["cpu", "gpu0", "gpu1"]
+    fleet_roster.release("gpu0")
+    assert fleet_roster.offers() == [TORCH[0]]
 
 
 def test_a_node_whose_task_was_lost_pauses(tmp_path: Path) -> None:
-    found = roster(FakeFleet({"small": SMALL}, [node("a")]), tmp_path / "kinds.json")
-    assert found.reserve(lease())
-    found.release("t", lost=True)
-    assert found.offers() == []
+    fleet_roster = roster(FakeFleet({"small": SMALL}, [node("a")]), tmp_path / "kinds.json")
+    assert fleet_roster.reserve(lease())
+    fleet_roster.release("t", lost=True)
+    assert fleet_roster.offers() == []
 
 
 def test_tasks_wait_for_a_free_node_of_their_kind(tmp_path: Path) -> None:
@@ -158,23 +158,25 @@ def test_tasks_wait_for_a_free_node_of_their_kind(tmp_path: Path) -> None:
     file = tmp_path / "kinds.json"
     assert roster(fleet, file, waiting=1).reserve(lease())
     fleet.there = []  # the scheduler has let the node go; what its kind has is known
-    found = roster(fleet, file, cpus=2, waiting=1)
-    assert found.offers() == [CPU]
-    slot = found.reserve(lease())
+    fleet_roster = roster(fleet, file, cpus=2, waiting=1)
+    assert fleet_roster.offers() == [CPU]
+    slot = fleet_roster.reserve(lease())
     assert slot
     assert (slot.wanted.node, slot.wanted.kind, slot.wanted.cpus) == ("", "small", 2)
-    assert found.offers() == []
+    assert fleet_roster.offers() == []
     assert roster(fleet, file).offers() == []
 
 
 def test_unavailable_nodes_give_their_reason(tmp_path: Path) -> None:
-    said: list[str] = []
+    messages: list[str] = []
     fleet = FakeFleet({"small": SMALL}, [node("a", state="away"), node("b", "bare")])
-    found = roster(fleet, tmp_path / "kinds.json", said=said)
-    told = {one.name: (one.state, one.note) for one in found.as_machine(SMALL, "ray").capabilities.nodes}
-    assert told == {"a": ("away", ""), "b": ("unusable", "it cannot be used: no such module")}
-    assert said == ["node b: it cannot be used: no such module"]
-    assert found.offers() == []
+    fleet_roster = roster(fleet, tmp_path / "kinds.json", said=messages)
+    values_by_name = {
+        item.name: (item.state, item.note) for item in fleet_roster.as_machine(SMALL, "ray").capabilities.nodes
+    }
+    assert values_by_name == {"a": ("away", ""), "b": ("unusable", "it cannot be used: no such module")}
+    assert messages == ["node b: it cannot be used: no such module"]
+    assert fleet_roster.offers() == []
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", '[{"node": 3}]', '{"a": 1}'])
@@ -184,8 +186,8 @@ def test_a_damaged_file_of_kinds_is_ignored(tmp_path: Path, text: str) -> None:
 
 
 def test_compared_specs_share_a_node_or_a_warning_is_given(tmp_path: Path) -> None:
-    found = roster(FakeFleet({"small": SMALL}, [node("a"), node("b")]), tmp_path / "kinds.json")
-    first, second = found.reserve(lease("one")), found.reserve(lease("two"))
+    fleet_roster = roster(FakeFleet({"small": SMALL}, [node("a"), node("b")]), tmp_path / "kinds.json")
+    first, second = fleet_roster.reserve(lease("one")), fleet_roster.reserve(lease("two"))
     assert first
     assert second
     assert (first.wanted.node, first.note) == ("a", "")
@@ -193,12 +195,12 @@ def test_compared_specs_share_a_node_or_a_warning_is_given(tmp_path: Path) -> No
         "b",
         "measured on b, another run configuration of this job on a: they do not share a machine",
     )
-    found.release("one")
-    found.release("two")
-    third = found.reserve(lease("three"))
+    fleet_roster.release("one")
+    fleet_roster.release("two")
+    third = fleet_roster.reserve(lease("three"))
     assert third
     assert (third.wanted.node, third.note) == ("a", "")
-    spread = found.reserve(lease("four", spread=True))
+    spread = fleet_roster.reserve(lease("four", spread=True))
     assert spread
     assert spread.note == ""
 
@@ -210,8 +212,8 @@ def begun(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fleet: FakeFleet
 ) -> tuple[PlacedTask, list[Any], Callable[[], str]]:
     """A task, the outcomes that it reports, and what waits for its end."""
-    found = roster(fleet, tmp_path / "kinds.json")
-    slot, outcomes, ended = found.reserve(lease()), list[Any](), list[str]()
+    fleet_roster = roster(fleet, tmp_path / "kinds.json")
+    slot, outcomes, ended = fleet_roster.reserve(lease()), list[Any](), list[str]()
     assert slot
 
     class Report:
@@ -226,7 +228,7 @@ def begun(
         "Any", SimpleNamespace(on_change=lambda: None, registration=SimpleNamespace(intervals=Intervals(lease_s=0.3)))
     )
     task = PlacedTask(
-        lease=lease(), slot=slot, fleet=fleet, roster=found, context=context, order="work", say=lambda _: None
+        lease=lease(), slot=slot, fleet=fleet, roster=fleet_roster, context=context, order="work", say=lambda _: None
     )
     thread = threading.Thread(target=lambda: ended.append(task.run()))
     thread.start()
@@ -292,7 +294,9 @@ def test_a_lost_task_is_left_to_its_lease_and_a_failed_task_is_reported(
     _, outcomes, wait = begun(tmp_path, monkeypatch, fleet)
     call_of(fleet).progress = progress
     assert wait() == said
-    assert [(one["reason"], one["error"]) for one in outcomes] == [("agent_error", error) for error in reported]
+    assert [(outcome["reason"], outcome["error"]) for outcome in outcomes] == [
+        ("agent_error", error) for error in reported
+    ]
 
 
 def test_a_task_rejected_by_the_scheduler_has_failed(
@@ -331,20 +335,20 @@ def test_a_fleet_gets_tasks_that_a_free_node_can_run(tmp_path: Path, spec: Spec,
         queue = remote.open()
         agent = member(queue, known=replace(capabilities("x86", runtimes), fleet="ray", nodes=nodes))
         queue.jobs.submit(request("k", replace(spec, agent=agent.id)))
-        taken = queue.leases.lease(agent, [], 0, fleet=[CPU, TORCH[0]])
-        assert (taken and (taken.spec.device, taken.spec.version)) == fits
+        claimed = queue.leases.lease(agent, [], 0, fleet=[CPU, TORCH[0]])
+        assert (claimed and (claimed.spec.device, claimed.spec.version)) == fits
 
 
 def test_a_fleet_says_more_of_itself_than_a_machine(tmp_path: Path) -> None:
     nodes = [node(f"node-{number}", tasks=["t"] * 8) for number in range(1000)]
     with opened(tmp_path / "runs") as remote:
         queue = remote.open()
-        known = replace(capabilities(), nodes=nodes)
+        agent_capabilities = replace(capabilities(), nodes=nodes)
         with pytest.raises(PayloadTooLarge):
-            member(queue, known=known)
-        assert len(member(queue, known=replace(known, fleet="ray")).capabilities.nodes) == 1000
+            member(queue, known=agent_capabilities)
+        assert len(member(queue, known=replace(agent_capabilities, fleet="ray")).capabilities.nodes) == 1000
         with pytest.raises(PayloadTooLarge):
-            member(queue, known=replace(known, fleet="ray", nodes=nodes * 4))
+            member(queue, known=replace(agent_capabilities, fleet="ray", nodes=nodes * 4))
 
 
 def test_a_heartbeat_without_a_phase_leaves_it(tmp_path: Path) -> None:
@@ -354,11 +358,11 @@ def test_a_heartbeat_without_a_phase_leaves_it(tmp_path: Path) -> None:
         queue = remote.open()
         agent = member(queue)
         queue.jobs.submit(request("k"))
-        taken = queue.leases.lease(agent, ["cpu"], 0)
-        assert taken
-        queue.leases.heartbeat(agent, [TaskHeartbeat(taken.task, taken.lease, "measuring", 0.5)])
-        queue.leases.heartbeat(agent, [TaskHeartbeat(taken.task, taken.lease)])
-        (task,) = queue.jobs.get(taken.job).tasks
+        claimed = queue.leases.lease(agent, ["cpu"], 0)
+        assert claimed
+        queue.leases.heartbeat(agent, [TaskHeartbeat(claimed.task, claimed.lease, "measuring", 0.5)])
+        queue.leases.heartbeat(agent, [TaskHeartbeat(claimed.task, claimed.lease)])
+        (task,) = queue.jobs.get(claimed.job).tasks
         assert (task.phase, task.progress) == ("measuring", 0.5)
 
 

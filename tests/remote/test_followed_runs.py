@@ -125,30 +125,30 @@ def test_a_requested_recording_is_made_remotely_and_uploaded(far: Far) -> None:
     for rank in (0, 1):
         heartbeat(far.runs / "job", rank)
     far.turn()
-    here = far.logdir / "gpu-box" / "job"
-    assert [beat.worker for beat in live.beats(here)] == ["rank0_node7_40", "rank1_node7_41"]
-    asked = live.ask(here, live.RecordingOptions(3), "page")
-    first = live.beats(here)[0].step
+    folder = far.logdir / "gpu-box" / "job"
+    assert [beat.worker for beat in live.beats(folder)] == ["rank0_node7_40", "rank1_node7_41"]
+    asked = live.ask(folder, live.RecordingOptions(3), "page")
+    first = live.beats(folder)[0].step
     for rank in (0, 1):
         heartbeat(far.runs / "job", rank, step=first + 500)
     far.turn()
-    there = request(far.runs / "job")
-    assert (there.id, there.count, there.by) == (asked.id, 3, "page")
-    assert there.starts[0] == first + 500 + live.margin(47_000_000)  # of now, not of when it was asked
-    assert live.request(here) == there
+    response = request(far.runs / "job")
+    assert (response.id, response.count, response.by) == (asked.id, 3, "page")
+    assert response.starts[0] == first + 500 + live.margin(47_000_000)  # of now, not of when it was asked
+    assert live.request(folder) == response
     acknowledge(far.runs / "job", asked.id, 0, "armed")
     far.turn()
-    assert [turn.state for turn in live.turns(here, there)] == ["armed", "asked"]
+    assert [turn.state for turn in live.turns(folder, response)] == ["armed", "asked"]
     content = recording(far.runs / "job")
     for rank in (0, 1):
         acknowledge(far.runs / "job", asked.id, rank, "done", file=NAME if rank == 0 else "gone.step1.json.gz")
     far.followed.report_changes()
-    assert [turn.state for turn in live.turns(here, there)] == ["writing", "failed"]  # until it is here
+    assert [turn.state for turn in live.turns(folder, response)] == ["writing", "failed"]  # until it is here
     far.turn()
     heartbeat(far.runs / "job", 0)
     far.turn()
-    assert (here / NAME).read_bytes() == content
-    assert [(turn.state, turn.file) for turn in live.turns(here, there)] == [("done", NAME), ("failed", "")]
+    assert (folder / NAME).read_bytes() == content
+    assert [(turn.state, turn.file) for turn in live.turns(folder, response)] == [("done", NAME), ("failed", "")]
     assert far.said == [f"job/{NAME} was uploaded, {len(content)} bytes"]
 
 
@@ -191,24 +191,24 @@ def test_a_series_grows_and_begins_anew(far: Far, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(agents, "MAX_REQUEST_BYTES", 100)
     path = series(far.runs / "job", 0, [1, 2, 3])
     heartbeat(far.runs / "job", 0)
-    here = far.logdir / "gpu-box" / "job" / path.name
+    folder = far.logdir / "gpu-box" / "job" / path.name
     for _ in range(4):
         far.turn()
-    assert here.read_bytes() == path.read_bytes()
+    assert folder.read_bytes() == path.read_bytes()
     with path.open("ab") as out:
         out.write(bytes(200))
     heartbeat(far.runs / "job", 0)
     far.turn()
-    part = here.stat().st_size
+    part = folder.stat().st_size
     assert path.stat().st_size > part > 24
     for _ in range(4):
         far.turn()
-    assert here.read_bytes() == path.read_bytes()
+    assert folder.read_bytes() == path.read_bytes()
     series(far.runs / "job", 0, [4, 5], first=77)  # the older half went
     heartbeat(far.runs / "job", 0)
     for _ in range(4):
         far.turn()
-    assert here.read_bytes() == path.read_bytes()
+    assert folder.read_bytes() == path.read_bytes()
 
 
 def test_links_and_other_files_are_not_uploaded(far: Far, tmp_path: Path) -> None:
@@ -261,8 +261,8 @@ def test_the_server_stores_only_files_of_the_expected_form(far: Far, tmp_path: P
     body = {"folder": "0" * 32, "clock_ns": time.time_ns(), "run": "job", "live": names, "grown": grown}
     answer = far.agent.post("runs", {**body, "files": [{"name": "../a.step1.b.gz", "size_bytes": 1}]})
     assert answer.get_json() == {"want": [], "have": {}, "request": None}
-    here = far.logdir / "gpu-box" / "job"
-    assert [path.name for path in here.rglob("*") if path.is_file()] == [f"{beat.worker}.json"]
+    folder = far.logdir / "gpu-box" / "job"
+    assert [path.name for path in folder.rglob("*") if path.is_file()] == [f"{beat.worker}.json"]
     for name in ("../a.step1.b.gz", "job.json"):
         file = {"name": name, "size_bytes": 1, "sha256": "0" * 64}
         assert far.agent.post("runs/uploads", {**body, "files": [file]}).status_code == 422
@@ -296,13 +296,13 @@ def test_links_on_the_server_are_not_followed(far: Far, tmp_path: Path) -> None:
 
 
 def test_runs_of_the_same_name_from_two_machines_stay_apart(make_far: Callable[..., Far]) -> None:
-    one, two = make_far(), make_far(runs="elsewhere")
-    for far, rank in ((one, 0), (two, 1)):
+    first, two = make_far(), make_far(runs="elsewhere")
+    for far, rank in ((first, 0), (two, 1)):
         heartbeat(far.runs / "job", rank)
         far.turn()
-    assert sorted(path.name for path in one.logdir.glob("*/job")) == ["job", "job"]
+    assert sorted(path.name for path in first.logdir.glob("*/job")) == ["job", "job"]
     for place, rank in (("gpu-box", 0), ("gpu-box-2", 1)):
-        assert [beat.rank for beat in live.beats(one.logdir / place / "job")] == [rank]
+        assert [beat.rank for beat in live.beats(first.logdir / place / "job")] == [rank]
 
 
 def test_a_folder_of_the_log_directory_that_was_there_is_left_alone(far: Far) -> None:
@@ -316,20 +316,20 @@ def test_a_folder_of_the_log_directory_that_was_there_is_left_alone(far: Far) ->
 def test_a_second_agent_on_a_folder_takes_over_when_the_first_stops(
     make_far: Callable[..., Far], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one, two = make_far(), make_far("second")
-    assert one.runs == two.runs
-    recording(one.runs / "job")
-    heartbeat(one.runs / "job", 0)
-    one.turn()
+    first, two = make_far(), make_far("second")
+    assert first.runs == two.runs
+    recording(first.runs / "job")
+    heartbeat(first.runs / "job", 0)
+    first.turn()
     two.turn()
-    assert (two.wire.sent, two.said) == (0, [f"{one.runs} is followed by another agent ({one.agent.id})"])
+    assert (two.wire.sent, two.said) == (0, [f"{first.runs} is followed by another agent ({first.agent.id})"])
     monkeypatch.setattr(agents, "CLAIM_TIMEOUT_S", 0.0)  # nothing was heard of it for a minute
     two.turn()
     assert two.wire.sent == 0  # what is there is not sent again, nor shown twice
-    assert sorted(os.listdir(one.logdir)) == [".visualprof", "gpu-box"]
+    assert sorted(os.listdir(first.logdir)) == [".visualprof", "gpu-box"]
     monkeypatch.setattr(agents, "CLAIM_TIMEOUT_S", 60.0)
-    one.turn()
-    assert one.said[-1] == f"{one.runs} is followed by another agent ({two.agent.id})"
+    first.turn()
+    assert first.said[-1] == f"{first.runs} is followed by another agent ({two.agent.id})"
 
 
 @pytest.mark.parametrize("ahead_s", [-300, 300])
@@ -338,15 +338,15 @@ def test_clocks_that_differ_do_not_matter(far: Far, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(agents, "time", clock)
     heartbeat(far.runs / "job", 0, ago_s=-ahead_s)
     far.turn()
-    here = far.logdir / "gpu-box" / "job"
-    (beat,) = live.beats(here)
+    folder = far.logdir / "gpu-box" / "job"
+    (beat,) = live.beats(folder)
     assert live.health(beat, time.time_ns()) == ("listening", 0)
-    asked = live.ask(here, live.RecordingOptions(), "page")
+    asked = live.ask(folder, live.RecordingOptions(), "page")
     heartbeat(far.runs / "job", 0, ago_s=-ahead_s)
     far.turn()
-    there = request(far.runs / "job")
-    assert there.id == asked.id
-    assert there.expires_ns - clock.time_ns() == pytest.approx(asked.expires_ns - time.time_ns(), abs=2e9)
+    response = request(far.runs / "job")
+    assert response.id == asked.id
+    assert response.expires_ns - clock.time_ns() == pytest.approx(asked.expires_ns - time.time_ns(), abs=2e9)
 
 
 def test_a_killed_process_of_this_machine_has_ended(far: Far) -> None:

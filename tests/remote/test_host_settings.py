@@ -26,7 +26,7 @@ def test_a_system_without_settings_is_unknown(host: tuple[Path, Path, Path]) -> 
 
 
 def test_settings_of_a_system_are_read(host: tuple[Path, Path, Path]) -> None:
-    sys, cgroup, own = host
+    sys, cgroup, own_group = host
     written(sys, {
         "cpu/cpu0/cpufreq/scaling_governor": "powersave",
         "cpu/cpu1/cpufreq/scaling_governor": "performance",
@@ -35,14 +35,14 @@ def test_settings_of_a_system_are_read(host: tuple[Path, Path, Path]) -> None:
         "node/node0/cpulist": "0-1",
         "node/node1/cpulist": "2-3",
     })  # fmt: skip
-    own.write_text("0::/system.slice/docker-1.scope\n")
+    own_group.write_text("0::/system.slice/docker-1.scope\n")
     written(cgroup, {
         "system.slice/cpu.max": "400000 100000",
         "system.slice/docker-1.scope/cpu.max": "max 100000",
         "system.slice/docker-1.scope/cpu.stat": "usage_usec 5\nnr_periods 9\nnr_throttled 7",
     })  # fmt: skip
     assert read_host_settings(*host) == HostSettings(4.0, "performance, powersave", True, True, 2)
-    assert throttled_periods(cgroup, own) == 7
+    assert throttled_periods(cgroup, own_group) == 7
 
 
 @pytest.mark.parametrize(
@@ -59,10 +59,10 @@ def test_turbo_is_read_from_either_file(host: tuple[Path, Path, Path], files: di
 
 
 def test_control_groups_v1_have_a_quota(host: tuple[Path, Path, Path]) -> None:
-    _, cgroup, own = host
-    own.write_text("5:memory:/x\n4:cpu,cpuacct:/docker/1\n")
+    _, cgroup, own_group = host
+    own_group.write_text("5:memory:/x\n4:cpu,cpuacct:/docker/1\n")
     quota = {"cpu.cfs_quota_us": "150000", "cpu.cfs_period_us": "100000", "cpu.stat": "nr_periods 3\nnr_throttled 2"}
     written(cgroup / "cpu,cpuacct/docker/1", quota)
     written(cgroup / "cpu,cpuacct/docker", {"cpu.cfs_quota_us": "-1", "cpu.cfs_period_us": "100000"})
     assert read_host_settings(*host).cpu_quota == 1.5
-    assert throttled_periods(cgroup, own) == 2
+    assert throttled_periods(cgroup, own_group) == 2

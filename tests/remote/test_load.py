@@ -140,7 +140,7 @@ def test_closed_lanes_have_a_run_each_under_way() -> None:
     """Four lanes of 10 ms: 400 runs a second of 10 ms each; concurrency alone makes the latency no longer."""
     point = loader(measure(Load([1, 2, 4]), seconds=2.0), 10.0)
     step = point.run({})
-    assert [round(one.runs_per_s) for one in point.steps] == [100, 200, 400]
+    assert [round(item.runs_per_s) for item in point.steps] == [100, 200, 400]
     assert step is point.steps[2]
     assert set(step.timed.samples.tolist()) == {10 * MS}
 
@@ -160,11 +160,11 @@ def test_overload_leaves_runs_unserved_which_are_later_than_all() -> None:
     assert timed.unserved == came - len(timed.samples)
     half = loader(measure(Load([1], [100.0]), seconds=10.0), 100.0)
     step = half.run({})
-    told = latency_statistics(step.timed.samples, step.timed.unserved)
+    statistics = latency_statistics(step.timed.samples, step.timed.unserved)
     assert len(step.timed.samples) < 0.25 * (len(step.timed.samples) + step.timed.unserved)
-    assert told["p50_ns"] is None
-    assert told["mean_ns"] is None
-    assert told["max_ns"] is None
+    assert statistics["p50_ns"] is None
+    assert statistics["mean_ns"] is None
+    assert statistics["max_ns"] is None
     assert half.load_fields()["load"]["step"]["p50_ns"] is None
 
 
@@ -229,15 +229,15 @@ def test_the_search_finds_the_rate_at_which_the_tail_meets_the_limit() -> None:
     how = measure(Load([1], limit_ms=50.0), seconds=300.0)
     point = loader(how, 10.0)
     step = point.run({})
-    told = point.load_fields()["load"]
-    assert (told["scenario"], told["verdict"], step.decision) == ("search", "PASS", "PASS")
-    assert told["step"]["tail_ns"] <= told["step"]["tail_bound_ns"] <= 50 * MS
+    load = point.load_fields()["load"]
+    assert (load["scenario"], load["verdict"], step.decision) == ("search", "PASS", "PASS")
+    assert load["step"]["tail_ns"] <= load["step"]["tail_bound_ns"] <= 50 * MS
     rate = step.offered_per_s
     assert rate is not None
     more = np.sort(queue(arrival_times(rate * 1.1, how), 10 * MS, 1))
     assert more[int(0.99 * len(more))] > 50 * MS, "a tenth more would be too much"
-    assert [row["offered_per_s"] for row in told["steps"][:3]] == [None, pytest.approx(50.0), pytest.approx(75.0)]
-    assert len(told["steps"]) <= how.load.step_count
+    assert [row["offered_per_s"] for row in load["steps"][:3]] == [None, pytest.approx(50.0), pytest.approx(75.0)]
+    assert len(load["steps"]) <= how.load.step_count
 
 
 def test_a_limit_below_the_service_fails_at_every_rate() -> None:
@@ -250,16 +250,16 @@ def test_a_limit_below_the_service_fails_at_every_rate() -> None:
 def test_too_few_runs_give_no_verdict() -> None:
     point = loader(measure(Load([1], [10.0], limit_ms=50.0), seconds=2.0), 10.0)
     point.run({})
-    told = point.load_fields()["load"]
-    assert (told["verdict"], told["step"]["tail_bound_ns"]) == ("INCONCLUSIVE", None)
-    assert told["step"]["n"] < 459
+    load = point.load_fields()["load"]
+    assert (load["verdict"], load["step"]["tail_bound_ns"]) == ("INCONCLUSIVE", None)
+    assert load["step"]["n"] < 459
 
 
 def test_mlperf_sets_percentile_lanes_and_queries() -> None:
     single = loader(measure(Load(mlperf="SingleStream"), seconds=1.0), 10.0)
     assert single.run({}).concurrency == 1
-    told = single.load_fields()["load"]
-    assert (told["percentile"], told["step"]["tail_ns"], told["verdict"]) == (90.0, 10 * MS, None)
+    load = single.load_fields()["load"]
+    assert (load["percentile"], load["step"]["tail_ns"], load["verdict"]) == (90.0, 10 * MS, None)
     several = loader(measure(Load(mlperf="MultiStream"), seconds=10.0), 10.0, samples=4)
     assert set(several.run({}).timed.samples.tolist()) == {20 * MS}, "a query of 8 samples is two runs of 4"
     assert several.load_fields()["load"]["step"]["achieved_per_s"] == pytest.approx(50.0)
@@ -284,7 +284,7 @@ def test_the_best_step_is_the_fastest_that_passes() -> None:
     how = measure(Load([1], [20.0, 50.0, 99.0], limit_ms=60.0), seconds=200.0)
     point = loader(how, 10.0)
     step = point.run({})
-    assert [one.decision for one in point.steps] == ["PASS", "PASS", "FAIL"]
+    assert [item.decision for item in point.steps] == ["PASS", "PASS", "FAIL"]
     assert step is point.steps[1] is best_step(point.steps)
 
 
@@ -294,10 +294,10 @@ def test_a_point_describes_its_load() -> None:
     load = Loader(session, {}, how, 4, world)
     measured = measure_point(session, {}, how, world.clock, load.run)
     line = point_row(SweepPoint(4, 4, {}), measured, 1, 1, 0) | load.load_fields()
-    told = line["load"]
-    assert (told["scenario"], told["step"]["concurrency"], told["verdict"]) == ("closed", 2, None)
+    load_row = line["load"]
+    assert (load_row["scenario"], load_row["step"]["concurrency"], load_row["verdict"]) == ("closed", 2, None)
     assert (line["qps"], line["samples_per_s"]) == (pytest.approx(200.0), pytest.approx(800.0))
-    assert [row["concurrency"] for row in told["steps"]] == [2]
+    assert [row["concurrency"] for row in load_row["steps"]] == [2]
     plain = Loader(session, {}, measure(Load(), seconds=1.0), 4, world)
     plain.run({})
     assert plain.load_fields()["load"]["steps"] == [], "nothing but what the point says itself"

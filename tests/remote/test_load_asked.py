@@ -60,8 +60,8 @@ def test_an_invalid_load_names_its_field(name: str, text: str, field: str) -> No
 
 def test_the_scenario_follows_from_the_request() -> None:
     asked = [Load(), Load([4]), Load([], [5.0]), Load(limit_ms=5), Load([], [5.0], 99, 5), Load(mlperf="Offline")]
-    assert [one.scenario for one in asked] == ["closed", "closed", "poisson", "search", "poisson", "Offline"]
-    assert [one.step_count for one in (Load(), Load([1, 2], [1.0, 2.0, 3.0]), Load([1, 2], limit_ms=5))] == [1, 6, 18]
+    assert [item.scenario for item in asked] == ["closed", "closed", "poisson", "search", "poisson", "Offline"]
+    assert [item.step_count for item in (Load(), Load([1, 2], [1.0, 2.0, 3.0]), Load([1, 2], limit_ms=5))] == [1, 6, 18]
     assert [Load(mlperf=name).tail_percentile for name in ("SingleStream", "MultiStream")] == [90.0, 99.0]
 
 
@@ -107,8 +107,8 @@ def test_jobs_are_encoded_with_and_without_a_load() -> None:
 def test_every_draft_field_has_an_option() -> None:
     parser = argparse.ArgumentParser()
     submit.add_arguments(parser)
-    given = ["m.onnx", "--concurrency", "1:8", "--rate", "100", "--slo", "p99<=50ms", "--mlperf", "Server"]
-    args = parser.parse_args([*given, "--price-per-hour", "0.4"])
+    arguments = ["m.onnx", "--concurrency", "1:8", "--rate", "100", "--slo", "p99<=50ms", "--mlperf", "Server"]
+    args = parser.parse_args([*arguments, "--price-per-hour", "0.4"])
     texts = {name: getattr(args, name) for name in load_texts(Load())}
     assert typed(**texts) == Load([1, 2, 4, 8], [100.0], 99.0, 50.0, "Server")
     assert args.price_per_hour == 0.4

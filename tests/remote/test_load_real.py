@@ -23,9 +23,9 @@ BACKENDS = ("onnxruntime", "openvino")
 
 
 def job(folder: Path, backend: str, load: Load, seconds: float = 0.2) -> Job:
-    made = Job(folder, tiny_onnx(folder / "model.onnx"), TINY_INPUTS, backend, sweep=Sweep("batch", [2]))
-    made.measure = replace(QUICK, min_s=seconds, max_s=5.0, min_n=20, load=load)
-    return made
+    load_job = Job(folder, tiny_onnx(folder / "model.onnx"), TINY_INPUTS, backend, sweep=Sweep("batch", [2]))
+    load_job.measure = replace(QUICK, min_s=seconds, max_s=5.0, min_n=20, load=load)
+    return load_job
 
 
 @pytest.mark.long
@@ -35,8 +35,8 @@ def test_lanes_run_at_once(tmp_path: Path, backend: str) -> None:
     assert ran.status == 0, ran.stderr
     (point,) = ran.points
     steps, step = point["load"]["steps"], point["load"]["step"]
-    assert [one["concurrency"] for one in steps] == [1, 2]
-    assert all(one["n"] >= 20 and one["p50_ns"] > 0 for one in steps)
+    assert [row["concurrency"] for row in steps] == [1, 2]
+    assert all(row["n"] >= 20 and row["p50_ns"] > 0 for row in steps)
     assert step == max(steps, key=lambda step: step["achieved_per_s"])
     assert (point["qps"], point["n"]) == (pytest.approx(step["achieved_per_s"]), step["n"])
     assert len(ran.samples(point)) == point["n"]
@@ -81,8 +81,8 @@ def test_openvino_takes_a_hint_and_streams(tmp_path: Path) -> None:
     wide.spec = {"options": {"hint": "throughput", "streams": "2"}}
     ran = wide.run()
     assert ran.status == 0, ran.stderr
-    told = ran.told("effective")[0]["effective"]
-    assert (told["hint"], told["streams"]) == ("THROUGHPUT", "2")
+    effective = ran.told("effective")[0]["effective"]
+    assert (effective["hint"], effective["streams"]) == ("THROUGHPUT", "2")
     wide.spec = {"options": {"hint": "throughput", "streams": "many"}}
     assert wide.run().failed["error"] == "spec 's': option streams is 'many'"
 
@@ -91,8 +91,8 @@ def test_openvino_takes_a_hint_and_streams(tmp_path: Path) -> None:
 def test_onnxruntime_runs_branches_at_once(tmp_path: Path) -> None:
     parallel = job(tmp_path, "onnxruntime", Load([2]))
     parallel.spec = {"options": {"execution": "parallel", "inter_op_threads": "2"}}
-    told = parallel.run().told("effective")[0]["effective"]
-    assert (told["execution"], told["inter_op_threads"]) == ("parallel", "2")
+    effective = parallel.run().told("effective")[0]["effective"]
+    assert (effective["execution"], effective["inter_op_threads"]) == ("parallel", "2")
     parallel.spec = {"options": {"inter_op_threads": "2"}}
     assert "of parallel execution" in parallel.run().failed["error"]
 
@@ -129,7 +129,7 @@ def test_a_lane_on_cuda_waits_for_its_own_stream_alone() -> None:
     current, waited = ["default"], list[str]()
 
     class Cuda:
-        made = 0
+        run_count = 0
 
         def Stream(self, device: str) -> Any:
             Cuda.made += 1

@@ -42,8 +42,10 @@ def static(path: Path, parameters: dict[str, Any]) -> Path:
 
 def test_a_static_profile_contains_types_and_parameters(tmp_path: Path) -> None:
     columns = answer("calls", static(tmp_path / "p.json", {"mode": "ADD"}))["columns"]
-    told = {name: columns[name][0] for name in ("name", "node", "input_shapes", "input_types", "input_values")}
-    assert told == {
+    values_by_name = {
+        name: columns[name][0] for name in ("name", "node", "input_shapes", "input_types", "input_values")
+    }
+    assert values_by_name == {
         "name": "Elemwise",
         "node": "sum",
         "input_shapes": "[[64,64],[64]]",
@@ -59,8 +61,8 @@ def timeline(path: Path, name: str, inputs: list[str], output: str, **parameters
     events: list[dict[str, Any]] = [mark | {"name": name, "ph": "B", "ts": 10.0}]
     tensors = [("Input", i, shape) for i, shape in enumerate(inputs)] + [("Output", 9, output)]
     for what, number, shape in tensors:
-        told = {"id": number, "dtype": "Float32", "shape": shape, "nr_elements": 6, "device": "cpu0"}
-        both = mark | {"name": f"{what} {number}", "args": told}
+        values_by_name = {"id": number, "dtype": "Float32", "shape": shape, "nr_elements": 6, "device": "cpu0"}
+        both = mark | {"name": f"{what} {number}", "args": values_by_name}
         events += [both | {"ph": "B", "ts": 11.0}, both | {"ph": "E", "ts": 11.5}]
     ran = {"args": {"__id__": 1, "__name__": name, **parameters}, "name": name, "ph": "E"}
     events += [mark | ran | {"ts": 15.0}]
@@ -84,8 +86,11 @@ def test_a_timeline_gives_tensors_from_its_annotations_and_parameters(tmp_path: 
         "input_values": '{"mode":"ADD","axis":7}',
         "output_shapes": "[[2,3]]",
     }
-    made = recorded_call({**row, "node": ""}, {})
-    assert (made.operator, [one["shape"] for one in made.arguments]) == ("Elemwise", [[2, 3], [3]])
+    operator_call = recorded_call({**row, "node": ""}, {})
+    assert (operator_call.operator, [argument["shape"] for argument in operator_call.arguments]) == (
+        "Elemwise",
+        [[2, 3], [3]],
+    )
 
 
 def test_a_timeline_with_odd_shapes_is_read(tmp_path: Path) -> None:
@@ -96,14 +101,14 @@ def test_a_timeline_with_odd_shapes_is_read(tmp_path: Path) -> None:
 
 
 def test_a_call_has_the_parameters_as_attributes() -> None:
-    made = call("ConvolutionForward", [[1, 3, 8, 8], [4, 3, 3, 3]], [[1, 4, 8, 8]], CONV, ["Float32", None])
-    assert [one["dtype"] for one in made.arguments] == ["float32", None]
-    assert made.attributes == CONV
+    operator_call = call("ConvolutionForward", [[1, 3, 8, 8], [4, 3, 3, 3]], [[1, 4, 8, 8]], CONV, ["Float32", None])
+    assert [argument["dtype"] for argument in operator_call.arguments] == ["float32", None]
+    assert operator_call.attributes == CONV
     assert call("IndexingMultiAxisVec", [[9, 4], [5]], [[5, 4]], INDEX).form == {
         "outputs": [[5, 4]],
         "items": [[0, 0, 0, 0, 1]],
     }
-    assert decode_call(made.encoded()) == made
+    assert decode_call(operator_call.encoded()) == operator_call
 
 
 @pytest.mark.parametrize(
@@ -159,9 +164,9 @@ def test_operators_of_each_kind_run_or_are_refused() -> None:
         call("Elemwise", [[1 << 40]], [[2]], {"mode": "RELU"}),
     ]
     root = Path(__file__).parents[2]
-    words = [megengine_python(), "-c", RUN, str(root), json.dumps([one.parts() for one in calls])]
+    words = [megengine_python(), "-c", RUN, str(root), json.dumps([item.parts() for item in calls])]
     done = subprocess.run(words, capture_output=True, text=True, check=True, timeout=120)
-    told = [json.loads(line) for line in done.stdout.splitlines()]
+    document = [json.loads(line) for line in done.stdout.splitlines()]
     names = [
         "Convolution",
         "BatchNorm",
@@ -172,23 +177,23 @@ def test_operators_of_each_kind_run_or_are_refused() -> None:
         "Softmax",
         "Elemwise",
     ]
-    assert [one[0].rpartition(".")[2] for one in told[:8]] == names
-    assert all(one[1] is None or one[1] > 0 for one in told[:8])
-    assert "axis=-1" in told[6][2]
-    assert [one[0].rpartition(".")[2] for one in told[9:11]] == ["RemoveAxis", "AddAxis"]
-    assert [one[0] for one in (told[8], *told[11:])] == ["refused"] * 4
+    assert [one[0].rpartition(".")[2] for one in document[:8]] == names
+    assert all(one[1] is None or one[1] > 0 for one in document[:8])
+    assert "axis=-1" in document[6][2]
+    assert [one[0].rpartition(".")[2] for one in document[9:11]] == ["RemoveAxis", "AddAxis"]
+    assert [one[0] for one in (document[8], *document[11:])] == ["refused"] * 4
     reasons = ["lacks a parameter", "that is run alone", "that is run alone", "GiB are free"]
-    assert [reason in one[1] for one, reason in zip([told[8], *told[11:]], reasons, strict=True)] == [True] * 4, told[
-        8:
-    ]
+    assert [reason in one[1] for one, reason in zip([document[8], *document[11:]], reasons, strict=True)] == [
+        True
+    ] * 4, document[8:]
 
 
 @pytest.mark.slow
 def test_the_script_of_a_profile_and_a_job_of_its_file(tmp_path: Path) -> None:
     python, trace = megengine_python(), str(static(tmp_path / "p.json", {"mode": "ADD"}))
     out, file = tmp_path / "sum.py", tmp_path / "sum.megengine_operator"
-    for each in (out, file):
-        assert main(["replay", trace, "--operator", "Elemwise", "--out", str(each)]) == 0
+    for path in (out, file):
+        assert main(["replay", trace, "--operator", "Elemwise", "--out", str(path)]) == 0
     words = [python, "-I", str(out), "--repeats", "20"]
     done = subprocess.run(words, capture_output=True, text=True, check=True, cwd=tmp_path, timeout=120)
     result = json.loads(done.stdout.splitlines()[-1])

@@ -65,24 +65,24 @@ def feeds(name: str, rows: int) -> dict[str, Any]:
 def test_the_converted_model_equals_megengine_at_other_sizes(tmp_path: Path, name: str) -> None:
     python = megengine_python()
     model = net(tmp_path) if name == "net" else shared(f"models/megengine/{name}.mge")
-    made = convert("mge_onnx", model, tmp_path / "work", python)
-    inputs = inspect_model(made.model, "made.onnx").inputs
-    assert {one.name: one.dims and one.dims[0] for one in inputs} == dict.fromkeys(feeds(name, 1), "batch")
+    converted_model = convert("mge_onnx", model, tmp_path / "work", python)
+    inputs = inspect_model(converted_model.model, "made.onnx").inputs
+    assert {item.name: item.dims and item.dims[0] for item in inputs} == dict.fromkeys(feeds(name, 1), "batch")
     for rows in (1, 3):
         given = feeds(name, rows)
         (tmp_path / str(rows)).mkdir()
         original = outputs_of(tmp_path / str(rows), python, "megengine", model, given)
-        assert difference(run(made.model, given), original) < 1e-5
+        assert difference(run(converted_model.model, given), original) < 1e-5
 
 
 def test_an_optimized_graph_is_converted(tmp_path: Path) -> None:
     """Its convolutions have their biases and activations in them."""
     python, model = megengine_python(), shared("models/megengine/lenet.mge")
     fused = convert("mge_optimize", model, tmp_path / "fused", python, optimize="fuse_conv_bias_nonlinearity")
-    made = convert("mge_onnx", fused.model, tmp_path / "work", python)
-    assert made.converted.after["Conv"] == 2
+    converted_model = convert("mge_onnx", fused.model, tmp_path / "work", python)
+    assert converted_model.converted.after["Conv"] == 2
     given = feeds("lenet", 2)
-    assert difference(run(made.model, given), outputs_of(tmp_path, python, "megengine", model, given)) < 1e-5
+    assert difference(run(converted_model.model, given), outputs_of(tmp_path, python, "megengine", model, given)) < 1e-5
 
 
 @pytest.mark.parametrize(
@@ -90,9 +90,9 @@ def test_an_optimized_graph_is_converted(tmp_path: Path) -> None:
 )
 def test_unsupported_operators_are_named_before_the_conversion(tmp_path: Path, model: str, unfit: str) -> None:
     path = net(tmp_path, "more") if model == "net" else shared(f"models/megengine/{model}.mge")
-    with pytest.raises(TaskFailure) as told:
+    with pytest.raises(TaskFailure) as error:
         convert("mge_onnx", path, tmp_path / "work", megengine_python())
     assert (
-        told.value.error == f"MegEngine .mge as ONNX is nothing for this model: it has unsupported operators: {unfit}"
+        error.value.error == f"MegEngine .mge as ONNX is nothing for this model: it has unsupported operators: {unfit}"
     )
     assert not [*(tmp_path / "work" / "out").rglob("*.onnx")]

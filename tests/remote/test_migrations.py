@@ -38,16 +38,16 @@ def rows(database: Database, columns: dict[str, list[str]]) -> dict[str, list[tu
 
 def columns(database: Database) -> dict[str, list[str]]:
     """Of every table, as statements name them."""
-    found = inspect(database.engine)
-    tables = set(found.get_table_names()) - {"alembic_version", "revisions"}
-    return {name: sorted(f'"{column["name"]}"' for column in found.get_columns(name)) for name in tables}
+    inspection = inspect(database.engine)
+    tables = set(inspection.get_table_names()) - {"alembic_version", "revisions"}
+    return {name: sorted(f'"{column["name"]}"' for column in inspection.get_columns(name)) for name in tables}
 
 
 def made(database: Database) -> set[str]:
     """The indexes."""
-    of = {"sqlite": "name FROM sqlite_master WHERE type = 'index'", "postgresql": "indexname FROM pg_indexes"}
+    queries = {"sqlite": "name FROM sqlite_master WHERE type = 'index'", "postgresql": "indexname FROM pg_indexes"}
     with database.read() as connection:
-        return set(connection.execute(text(f"SELECT {of[database.engine.dialect.name]}")).scalars())
+        return set(connection.execute(text(f"SELECT {queries[database.engine.dialect.name]}")).scalars())
 
 
 @pytest.mark.both_databases
@@ -70,8 +70,8 @@ def test_back_to_every_earlier_schema_and_up_again_nothing_is_lost_that_both_hol
             assert (columns(database), made(database)) == (newest, indexes), schema
             assert rows(database, both) == rows_of(before, newest, both), schema
             with database.read() as connection:
-                told = connection.execute(text("SELECT name FROM revisions")).scalars()
-                assert set(told) == {"jobs", "agents", "runs", "shared", "told"}
+                values = connection.execute(text("SELECT name FROM revisions")).scalars()
+                assert set(values) == {"jobs", "agents", "runs", "shared", "told"}
         assert set(both) == {"agents", "jobs", "tasks", "points", "artefacts", "blobs"}
 
 
@@ -93,8 +93,8 @@ def test_projects_with_equal_names_are_renamed_in_an_earlier_schema(tmp_path: Pa
         for schema in ("0012", ""):
             migrate(database, "it", target=schema)
             with database.read() as connection:
-                found = connection.execute(text("SELECT name FROM projects ORDER BY id")).scalars().all()
-            assert found == ["vision", "vision bb"], schema
+                project_names = connection.execute(text("SELECT name FROM projects ORDER BY id")).scalars().all()
+            assert project_names == ["vision", "vision bb"], schema
 
 
 def test_a_schema_that_never_was_changes_nothing(tmp_path: Path) -> None:

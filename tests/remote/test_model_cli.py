@@ -97,13 +97,13 @@ def test_metrics_of_a_version_are_compared_with_its_parent(site: Site, tmp_path:
     assert parent == hashlib.sha256(RESNET.read_bytes()).hexdigest()
     site.report("of-parent", parent, [(1, 100.0, 9_000), (4, 400.0, 10_000)])
     site.report("of-child", child, [(1, 120.0, 8_500), (4, 500.0, 8_000), (8, 900.0, 9_000)])
-    found = site.said("show", "net/2")["version"]
-    assert found["beside"] == {
+    version = site.said("show", "net/2")["version"]
+    assert version["beside"] == {
         "spec": "cpu", "agent": "box", "batch": 4, "samples_per_s": 500.0, "parent_samples_per_s": 400.0,
         "p50_ns": 8_000, "parent_p50_ns": 10_000,
     }  # fmt: skip
-    assert (found["best_samples_per_s"], found["best_p50_ns"]) == (900.0, 8_000)
-    assert [one["id"] for one in found["evaluations"]] == ["of-child"]
+    assert (version["best_samples_per_s"], version["best_p50_ns"]) == (900.0, 8_000)
+    assert [evaluation["id"] for evaluation in version["evaluations"]] == ["of-child"]
     (model,) = site.said("list")
     assert (model["best_samples_per_s"], model["best_p50_ns"], model["newest"]["number"]) == (900.0, 8_000, 2)
 
@@ -116,9 +116,9 @@ def test_submit_takes_a_registered_model(site: Site, tmp_path: Path, capsys: pyt
     Client(site.server.url).send("PATCH", f"registry/{model}/1", {"configuration": configuration})
     submit = ["submit", "--server", site.server.url, "--backend", "onnxruntime", "--json"]
     asked = main([*submit, "net"])
-    told = capsys.readouterr()
+    output = capsys.readouterr()
     jobs = queue.jobs.changes_since(-1).jobs
-    assert (asked, len(jobs)) == (0, 1), told
+    assert (asked, len(jobs)) == (0, 1), output
     request = jobs[0].request
     assert (request.name, request.sweep.values, [part.path for part in request.model.parts]) == (
         "net/1", [2, 4, 8], ["small.bin"],

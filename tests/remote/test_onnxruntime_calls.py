@@ -90,25 +90,25 @@ def test_a_model_gives_attributes_constants_and_their_small_values(tmp_path: Pat
 
 
 def test_names_that_different_nodes_share_are_nobodys(tmp_path: Path) -> None:
-    made = onnx.load(model(tmp_path / "m.onnx"))
+    document = onnx.load(model(tmp_path / "m.onnx"))
     twin = helper.make_node("Conv", ["x", "w"], ["d"], name="conv", pads=[0, 0, 0, 0])
-    made.graph.node.append(twin)
-    onnx.save(made, tmp_path / "m.onnx")
+    document.graph.node.append(twin)
+    onnx.save(document, tmp_path / "m.onnx")
     assert list(read_nodes(Source(tmp_path / "m.onnx"))) == [("flat", "Reshape")]
 
 
 def test_a_call_has_the_attributes_of_the_model() -> None:
-    made = call("Conv", "float[2,3,8,8] float[4,3,3,3]", node=CONV)
-    assert made.arguments == [tensor([2, 3, 8, 8]), tensor([4, 3, 3, 3], constant=True)]
-    assert made.attributes == {"pads": [1, 1, 1, 1], "auto_pad": "NOTSET"}
-    assert made.form == {"opset": 17, "outputs": ["float32"], "domain": ""}
-    assert decode_call(made.encoded()) == made
+    operator_call = call("Conv", "float[2,3,8,8] float[4,3,3,3]", node=CONV)
+    assert operator_call.arguments == [tensor([2, 3, 8, 8]), tensor([4, 3, 3, 3], constant=True)]
+    assert operator_call.attributes == {"pads": [1, 1, 1, 1], "auto_pad": "NOTSET"}
+    assert operator_call.form == {"opset": 17, "outputs": ["float32"], "domain": ""}
+    assert decode_call(operator_call.encoded()) == operator_call
 
 
 def test_weights_that_were_packed_come_from_the_model() -> None:
     gemm = OnnxNode("", 17, {}, (True, Constant(1, (8, 4), None), Constant(1, (4,), None)), (True,))
-    made = call("Gemm", "float[2,8] float[4]", "float[2,4]", gemm)
-    assert [one["shape"] for one in made.arguments] == [[2, 8], [8, 4], [4]]
+    operator_call = call("Gemm", "float[2,8] float[4]", "float[2,4]", gemm)
+    assert [argument["shape"] for argument in operator_call.arguments] == [[2, 8], [8, 4], [4]]
     left_out = OnnxNode("", 17, {}, (True, None, Constant(1, (), (6.0,))), (True,))
     assert call("Clip", "float[2] float[]", "float[2]", left_out).arguments == [
         tensor([2]),
@@ -122,7 +122,11 @@ def test_shapes_come_from_constants_or_outputs() -> None:
     assert call("Reshape", "float[2,4] int64[2]", "float[2,4]", reshape).arguments[1]["values"] == [2, -1]
     open_shape = replace(reshape, inputs=(True, True))
     assert call("Reshape", "float[2,4] int64[2]", "float[4,2]", open_shape).arguments[1]["values"] == [4, 2]
-    assert [one["values"] for one in call("Range", "int64[] int64[] int64[]", "int64[7]").arguments] == [[0], [7], [1]]
+    assert [argument["values"] for argument in call("Range", "int64[] int64[] int64[]", "int64[7]").arguments] == [
+        [0],
+        [7],
+        [1],
+    ]
     slices = OnnxNode("", 17, {}, (True, True, True), (True,))
     assert "no values of input 1 of Slice" in refusal("Slice", "float[9] int64[1] int64[1]", "float[3]", slices)
 
@@ -175,11 +179,13 @@ def test_a_file_with_other_attributes_is_refused() -> None:
 
 
 def test_the_script_holds_the_call_as_literals() -> None:
-    made = call("Conv", "float[2,3,8,8] float[4,3,3,3]", node=CONV)
-    tree = ast.parse(script(made))
-    values = [one.value for one in tree.body if isinstance(one, ast.Assign) and ast.unparse(one.targets[0]) == "CALL"]
-    assert ast.literal_eval(values[0]) == made.parts()
-    assert "visualprof." not in script(made)
+    operator_call = call("Conv", "float[2,3,8,8] float[4,3,3,3]", node=CONV)
+    tree = ast.parse(script(operator_call))
+    values = [
+        item.value for item in tree.body if isinstance(item, ast.Assign) and ast.unparse(item.targets[0]) == "CALL"
+    ]
+    assert ast.literal_eval(values[0]) == operator_call.parts()
+    assert "visualprof." not in script(operator_call)
 
 
 @needs_runtime

@@ -52,14 +52,14 @@ def refusal(*args: Any) -> str:
 )
 def test_pytorchs_own_schemas_say_the_overload(types: list[str], values: list[str], overload: str) -> None:
     shapes = [[3] if type == FLOAT else [] for type in types]
-    made = operator("aten::add", shapes, types, values)
-    made.check_run()
-    assert made.overload == overload
+    built_operator = operator("aten::add", shapes, types, values)
+    built_operator.check_run()
+    assert built_operator.overload == overload
 
 
 def test_results_have_the_shape_and_the_layout_of_the_run() -> None:
-    made = operator("aten::t", [[3, 5]], [FLOAT], strides=[[1, 3]])
-    result = made.prepare_call()()
+    built_operator = operator("aten::t", [[3, 5]], [FLOAT], strides=[[1, 3]])
+    result = built_operator.prepare_call()()
     assert (list(result.shape), list(result.stride())) == ([5, 3], [3, 1])
     expanded = operator("aten::neg", [[4, 6]], ["c10::Half"], strides=[[0, 1]]).prepare_call()()
     assert (list(expanded.shape), str(expanded.dtype)) == ([4, 6], "torch.float16")
@@ -85,8 +85,8 @@ def test_indices_and_probabilities_are_within_bounds(name: str, shapes: Any, typ
 
 
 def test_written_tensors_are_created_for_each_run() -> None:
-    made = operator("aten::add_", [[3], [3], []], [FLOAT, FLOAT, "Scalar"], ["", "", "1"])
-    assert made.prepare_call()().tolist() == made.prepare_call()().tolist()
+    built_operator = operator("aten::add_", [[3], [3], []], [FLOAT, FLOAT, "Scalar"], ["", "", "1"])
+    assert built_operator.prepare_call()().tolist() == built_operator.prepare_call()().tolist()
 
 
 def test_an_assumed_default_is_reported() -> None:
@@ -142,6 +142,6 @@ def test_the_command_makes_the_script_or_says_why_not(tmp_path: Path, capsys: py
     assert "own layout NCHWc" in capsys.readouterr().err
     paddle = next(shared("traces/paddle/small").glob("*.json"))
     assert main(["replay", str(paddle), "--operator", "conv2d dygraph"]) == 2
-    told = capsys.readouterr().err
-    assert "does not hold what operators take" in told
-    assert "Paddle" in told
+    output = capsys.readouterr().err
+    assert "does not hold what operators take" in output
+    assert "Paddle" in output

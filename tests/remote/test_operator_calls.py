@@ -32,7 +32,7 @@ def test_tensors_numbers_and_missing_values_are_distinguished() -> None:
     shapes = [[2, 3], [], [[4], [5]], [], [], [], [], [], []]
     types = ["c10::BFloat16", "double", "TensorList", "Scalar", "Scalar", "ScalarList", "", "Scalar", "Scalar"]
     values = ["", "", "", "-1", "0.5", "[1, 2]", "", "True", "-inf"]
-    found = call(shapes, [[1, 2], [], [[1], [1]], [], [], [], [], [], []], types, values).arguments
+    arguments = call(shapes, [[1, 2], [], [[1], [1]], [], [], [], [], [], []], types, values).arguments
     lists = {"tensors": [tensor([4], [1], None), tensor([5], [1], None)]}
     expected = [
         tensor([2, 3], [1, 2], "bfloat16"),
@@ -45,12 +45,12 @@ def test_tensors_numbers_and_missing_values_are_distinguished() -> None:
         True,
         "-inf",
     ]
-    assert found == expected
+    assert arguments == expected
 
 
 def test_profiles_without_strides_or_values_have_none() -> None:
-    found = kineto_call("aten::op", "[[2, 3], []]", "", '["float", "Scalar"]', "").arguments
-    assert found == [tensor([2, 3], None, "float32"), None]
+    arguments = kineto_call("aten::op", "[[2, 3], []]", "", '["float", "Scalar"]', "").arguments
+    assert arguments == [tensor([2, 3], None, "float32"), None]
 
 
 @pytest.mark.parametrize("text", ["__import__('os')", "a,b->ab", "cuda:0", "[1, 'x']", "1e999", "[[1]]"])
@@ -101,13 +101,13 @@ def test_other_files_are_refused(body: bytes) -> None:
 
 
 def test_the_script_is_python_with_the_call_as_literals() -> None:
-    made = kineto_call("aten::mm", "[[2, 3], [3, 4]]", "", '["float", "float"]', "", {"device": "NVIDIA H200"})
-    tree = ast.parse(script(made))
+    operator_call = kineto_call("aten::mm", "[[2, 3], [3, 4]]", "", '["float", "float"]', "", {"device": "NVIDIA H200"})
+    tree = ast.parse(script(operator_call))
     values = {
         n.targets[0].id: n.value for n in tree.body if isinstance(n, ast.Assign) and isinstance(n.targets[0], ast.Name)
     }
-    assert ast.literal_eval(values["CALL"]) == {"operator": "aten::mm", "arguments": made.arguments}
-    assert "visualprof." not in script(made)
+    assert ast.literal_eval(values["CALL"]) == {"operator": "aten::mm", "arguments": operator_call.arguments}
+    assert "visualprof." not in script(operator_call)
 
 
 def test_a_name_that_would_end_the_docstring_is_rejected() -> None:

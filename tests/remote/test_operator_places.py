@@ -26,8 +26,8 @@ def places(name: str, model: Path, feeds: dict[str, Any], **spec: Any) -> Places
 
 def test_operators_are_counted_by_their_provider(tmp_path: Path) -> None:
     feeds = {"x": np.ones((2, 4), "float32"), "scale": np.array(1, "float32")}
-    found = places("onnxruntime", tiny_onnx(tmp_path / "tiny.onnx"), feeds, options={"optimization": "disable"})
-    assert found == {"CPUExecutionProvider": {"MatMul": 1, "Relu": 1, "Add": 1}}
+    result = places("onnxruntime", tiny_onnx(tmp_path / "tiny.onnx"), feeds, options={"optimization": "disable"})
+    assert result == {"CPUExecutionProvider": {"MatMul": 1, "Relu": 1, "Add": 1}}
 
 
 def test_operators_left_to_the_cpu_are_separated() -> None:
@@ -40,8 +40,12 @@ def test_operators_left_to_the_cpu_are_separated() -> None:
         ("Shape", "CPU", 2),
     ]
     events: list[dict[str, Any]] = [
-        {"cat": "Node", "name": f"n{i}_kernel_time", "args": {"op_name": kind, "provider": where, "node_index": str(i)}}
-        for kind, where, i in rows
+        {
+            "cat": "Node",
+            "name": f"n{i}_kernel_time",
+            "args": {"op_name": kind, "provider": location, "node_index": str(i)},
+        }
+        for kind, location, i in rows
     ]
     events += [{"cat": "Session", "name": "model_run", "args": {}}, {"cat": "Node", "name": "fence", "args": {}}]
     assert operators_by_provider(events) == {"CUDA": {"Conv": 2, "MemcpyToHost": 1}, "CPU": {"Shape": 1}}
@@ -83,7 +87,7 @@ print(session.operator_placement())
 )
 def test_operators_of_the_litert_delegate_are_separated(model: str, delegate: str, wanted: Places) -> None:
     command = [runtime_python("litert"), "-c", LITERT, str(FIXTURES / "models" / f"{model}.tflite"), delegate]
-    told = subprocess.run(
+    process = subprocess.run(
         command, env={**os.environ, "PYTHONPATH": str(code())}, capture_output=True, check=True, text=True
     )
-    assert told.stdout.strip() == str(wanted)
+    assert process.stdout.strip() == str(wanted)

@@ -63,11 +63,11 @@ def run(folder: Path, made: Call) -> subprocess.CompletedProcess[str]:
 
 
 def test_shapes_and_types_by_the_names_of_inputs() -> None:
-    made = call("matmul dygraph", {"X": [[8, 4]], "Y": [[4, 2], [4, 3]], "Z": []}, {"X": ["float16"]})
+    answer = call("matmul dygraph", {"X": [[8, 4]], "Y": [[4, 2], [4, 3]], "Z": []}, {"X": ["float16"]})
     first = {"shape": [8, 4], "strides": None, "dtype": "float16"}
     others = [{"shape": [4, side], "strides": None, "dtype": None} for side in (2, 3)]
-    assert (made.operator, made.arguments) == ("matmul", [first, {"tensors": others}])
-    assert decode_call(made.encoded()) == made
+    assert (answer.operator, answer.arguments) == ("matmul", [first, {"tensors": others}])
+    assert decode_call(answer.encoded()) == answer
 
 
 @pytest.mark.parametrize(

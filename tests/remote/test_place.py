@@ -58,5 +58,5 @@ def test_an_invalid_url_is_rejected_with_the_reason(url: str, wrong: str) -> Non
 def test_a_wrong_store_ends_the_start(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "visualprof.toml").write_text('logdir = ["."]\nstore = "s3://bucket"\n')
     assert main(["--config", str(tmp_path / "visualprof.toml")]) != 0
-    assert "visualprof.toml:2: " in (said := capsys.readouterr().err)
-    assert "endpoint is missing or wrong" in said
+    assert "visualprof.toml:2: " in (output := capsys.readouterr().err)
+    assert "endpoint is missing or wrong" in output

@@ -59,9 +59,10 @@ def pair(url: str, tmp_path: Path) -> Iterator[tuple[JobService, JobService]]:
 
 
 def columns(database: Database) -> dict[str, set[str]]:
-    found = inspect(database.engine)
+    inspection = inspect(database.engine)
     return {
-        table.name: {column["name"] for column in found.get_columns(table.name)} for table in metadata.sorted_tables
+        table.name: {column["name"] for column in inspection.get_columns(table.name)}
+        for table in metadata.sorted_tables
     }
 
 
@@ -71,9 +72,9 @@ EXPECTED = {table.name: {column.name for column in table.columns} for table in m
 def test_a_new_database_gets_the_tables_and_indexes(postgres: Postgres) -> None:
     database = open_database(postgres.new(), NOWHERE)
     assert columns(database) == EXPECTED
-    found = inspect(database.engine)
-    made = {index["name"] for table in metadata.tables for index in found.get_indexes(table)}
-    assert {str(index.name) for table in metadata.tables.values() for index in table.indexes} <= made
+    inspection = inspect(database.engine)
+    names = {index["name"] for table in metadata.tables for index in inspection.get_indexes(table)}
+    assert {str(index.name) for table in metadata.tables.values() for index in table.indexes} <= names
     database.close()
 
 
@@ -164,8 +165,8 @@ def test_a_missing_driver_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_writer_that_hangs_makes_the_others_busy(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_SET_TIMEOUTS", "SET lock_timeout = '100ms'")
-    one, other = open_database(url, NOWHERE), open_database(url, NOWHERE)
-    with one.write() as connection:
+    first, other = open_database(url, NOWHERE), open_database(url, NOWHERE)
+    with first.write() as connection:
         assert current_revision(connection) == 0
         with pytest.raises(ServerBusy, match="busy"), other.write() as late:
             next_revision(late)
@@ -173,7 +174,7 @@ def test_a_writer_that_hangs_makes_the_others_busy(url: str, monkeypatch: pytest
             assert current_revision(connection) == 0, "who reads does not wait"
     with other.write() as connection:
         assert next_revision(connection) == 1
-    one.close()
+    first.close()
     other.close()
 
 
@@ -189,12 +190,12 @@ def test_texts_may_have_any_length_and_a_nul(database: Database) -> None:
 
 
 def test_a_reader_sees_a_consistent_state(pair: tuple[JobService, JobService]) -> None:
-    one, other = (remote.open() for remote in pair)
-    with one.database.read() as connection:
+    first, other = (remote.open() for remote in pair)
+    with first.database.read() as connection:
         before = current_revision(connection)
         other.jobs.submit(request())
         assert current_revision(connection) == before
-    assert one.jobs.revision() > before
+    assert first.jobs.revision() > before
 
 
 def test_a_writer_waits_for_the_database_only_on_its_first_statement(
@@ -243,8 +244,8 @@ def test_writers_of_two_servers_take_turns(url: str) -> None:
     def write(number: int) -> None:
         for _ in range(20):
             with databases[number % 2].write() as connection:
-                known = current_revision(connection)
-                assert next_revision(connection) == known + 1
+                revision = current_revision(connection)
+                assert next_revision(connection) == revision + 1
 
     together(6, write)
     with databases[0].read() as connection:
@@ -269,16 +270,16 @@ def test_a_machine_that_is_drained_gets_nothing(pair: tuple[JobService, JobServi
 def test_a_server_with_a_wrong_clock_neither_ends_a_task_nor_an_agent(
     pair: tuple[JobService, JobService], monkeypatch: pytest.MonkeyPatch, hours: int
 ) -> None:
-    one, other = (remote.open() for remote in pair)
-    one.jobs.submit(request())
-    agent = member(one)
-    lease = one.leases.lease(agent, ["cpu"], 0)
+    first, other = (remote.open() for remote in pair)
+    first.jobs.submit(request())
+    agent = member(first)
+    lease = first.leases.lease(agent, ["cpu"], 0)
     assert lease
     real = time.time_ns
     monkeypatch.setattr(time, "time_ns", lambda: real() + hours * 3600 * 10**9)
     assert other.maintenance
     other.maintenance.run_once()
-    assert one.jobs.get(lease.job).tasks[0].state == "running"
+    assert first.jobs.get(lease.job).tasks[0].state == "running"
     assert other.agents.list_visible()[0].online(30)
     assert abs(other.database.now_ns() - real()) < 1e9
     assert abs(other.agents.list_visible()[0].seen_ns - time.time_ns()) < 2e9, (
@@ -287,19 +288,19 @@ def test_a_server_with_a_wrong_clock_neither_ends_a_task_nor_an_agent(
 
 
 def test_only_one_server_requeues_lost_tasks_at_a_time(pair: tuple[JobService, JobService]) -> None:
-    one, other = (remote.open() for remote in pair)
-    one.jobs.submit(request(retries=0))
-    lease = one.leases.lease(member(one), ["cpu"], 0)
+    first, other = (remote.open() for remote in pair)
+    first.jobs.submit(request(retries=0))
+    lease = first.leases.lease(member(first), ["cpu"], 0)
     assert lease
-    with one.database.write() as connection:
+    with first.database.write() as connection:
         connection.exec_driver_sql("UPDATE tasks SET lease_until_ns = 1")
     upkeep = MaintenanceThread(other.database, other.notifier, 30, on_ended=lambda _: None)
-    with one.database.exclusive() as mine:
+    with first.database.exclusive() as mine:
         assert mine
         upkeep.run_once()
-        assert one.jobs.get(lease.job).tasks[0].state == "running"
+        assert first.jobs.get(lease.job).tasks[0].state == "running"
     upkeep.run_once()
-    assert one.jobs.get(lease.job).tasks[0].reason == "agent_lost"
+    assert first.jobs.get(lease.job).tasks[0].reason == "agent_lost"
 
 
 # --- notices ---
@@ -386,37 +387,37 @@ def test_without_notices_the_database_is_asked(
 
 
 def test_other_servers_are_notified_of_a_retried_task(pair: tuple[JobService, JobService]) -> None:
-    one, other = (remote.open() for remote in pair)
+    first, other = (remote.open() for remote in pair)
     listening(*pair)
-    job, _ = one.jobs.submit(request("k", Spec("a", "onnxruntime"), Spec("b", "onnxruntime")))
-    agent = member(one)
+    job, _ = first.jobs.submit(request("k", Spec("a", "onnxruntime"), Spec("b", "onnxruntime")))
+    agent = member(first)
     for _ in range(2):
         lease = other.leases.lease(agent, ["cpu"], 0)
         assert lease
-        one.finalizer.finish(agent, lease.task, lease.lease, FAILED)
+        first.finalizer.finish(agent, lease.task, lease.lease, FAILED)
     before = other.notifier.notification_count
-    one.jobs.retry(job)
+    first.jobs.retry(job)
     assert until(lambda: other.notifier.notification_count > before)
 
 
 def test_a_report_that_two_servers_get_at_once_ends_the_task_once(
     pair: tuple[JobService, JobService], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one, other = (remote.open() for remote in pair)
-    agent = member(one)
-    one.jobs.submit(request())
-    lease = one.leases.lease(agent, ["cpu"], 0)
+    first, other = (remote.open() for remote in pair)
+    agent = member(first)
+    first.jobs.submit(request())
+    lease = first.leases.lease(agent, ["cpu"], 0)
     assert lease
-    end, known = other.finalizer._publish_and_end, list[int]()
+    end, published = other.finalizer._publish_and_end, list[int]()
 
     def late(*report: Any) -> None:
-        one.finalizer.finish(agent, lease.task, lease.lease, FAILED)
-        known.append(one.jobs.revision())
+        first.finalizer.finish(agent, lease.task, lease.lease, FAILED)
+        published.append(first.jobs.revision())
         end(*report)
 
     monkeypatch.setattr(other.finalizer, "_publish_and_end", late)
     other.finalizer.finish(agent, lease.task, lease.lease, FAILED)
-    assert one.jobs.revision() == known[0]
+    assert first.jobs.revision() == published[0]
     with pytest.raises(LeaseExpired):
         other.finalizer.finish(agent, lease.task, lease.lease, replace(FAILED, state="cancelled"))
 

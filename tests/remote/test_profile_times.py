@@ -58,11 +58,11 @@ def profiled(python: str, backend: str, session: str, model: Path, out: Path, sh
     given = [str(ROOT), backend, session, "timeline", str(model), str(out), json.dumps(shapes), str(RUNS)]
     done = subprocess.run([python, "-c", SCRIPT, *given], capture_output=True, text=True, timeout=100, cwd=out)
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout.splitlines()[-1])
-    file = out / told["name"]
+    document = json.loads(done.stdout.splitlines()[-1])
+    file = out / document["name"]
     content = json.loads(file.read_bytes())
-    told["stamps"] = told["stamps"][-RUNS:]
-    return told, file, content if isinstance(content, list) else content["traceEvents"]
+    document["stamps"] = document["stamps"][-RUNS:]
+    return document, file, content if isinstance(content, list) else content["traceEvents"]
 
 
 def between(told: Any, events: list[Any]) -> None:
@@ -96,26 +96,28 @@ def test_onnx_runtimes_profile_is_dated_and_shows_samples_at_their_time(tmp_path
     pytest.importorskip("onnxruntime")
     model = tiny_onnx(tmp_path / "m.onnx")
     shapes: dict[str, list[int]] = {"x": [1, 4], "scale": []}
-    told, file, events = profiled(sys.executable, "onnxruntime", "OnnxRuntimeSession", model, tmp_path, shapes)
-    between(told, [e for e in events if e["name"] == "model_run"])
-    markers(told, file, tmp_path)
+    profile_event, file, events = profiled(sys.executable, "onnxruntime", "OnnxRuntimeSession", model, tmp_path, shapes)
+    between(profile_event, [e for e in events if e["name"] == "model_run"])
+    markers(profile_event, file, tmp_path)
 
 
 def test_torchs_profile_is_dated_and_shows_samples_at_their_time(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     model = FIXTURES / "graphs" / "torch_cnn_script.pt"
-    told, file, events = profiled(sys.executable, "torch", "TorchSession", model, tmp_path, {"x": [1, 3, 16, 16]})
-    between(told, [e for e in events if e["name"] == "forward" and e["ph"] == "X"])
-    markers(told, file, tmp_path)
+    profile_event, file, events = profiled(
+        sys.executable, "torch", "TorchSession", model, tmp_path, {"x": [1, 3, 16, 16]}
+    )
+    between(profile_event, [e for e in events if e["name"] == "forward" and e["ph"] == "X"])
+    markers(profile_event, file, tmp_path)
 
 
 def test_megengines_profile_is_dated_and_shows_samples_at_their_time(tmp_path: Path) -> None:
     model, shapes = shared("models/megengine/lenet.mge"), {"data": [1, 1, 32, 32]}
-    told, file, events = profiled(megengine_python(), "megengine", "MegEngineSession", model, tmp_path, shapes)
+    profile_event, file, events = profiled(megengine_python(), "megengine", "MegEngineSession", model, tmp_path, shapes)
     # The host's events. Those of the device are put together from intervals: on a busy machine they drift by ms.
     inside = [e for e in events if e["ph"] == "B" and "Convolution" in e["name"] and e.get("cat") != "Kernel"]
     assert len(inside) == 2 * RUNS
     for event in inside:
-        start = told["start_ns"] + float(event["ts"]) * 1000
-        assert any(before - ROOM_NS <= start <= after + ROOM_NS for before, after in told["stamps"]), event
-    markers(told, file, tmp_path)
+        start = profile_event["start_ns"] + float(event["ts"]) * 1000
+        assert any(before - ROOM_NS <= start <= after + ROOM_NS for before, after in profile_event["stamps"]), event
+    markers(profile_event, file, tmp_path)

@@ -81,9 +81,9 @@ def test_points_with_invalid_starts_do_not_hide_their_job(remote: JobService) ->
     queue, agent, lease = leased(remote)
     for batch, start in enumerate(("soon", {"a": 1}, 5, None)):
         queue.leases.save_point(agent, lease.task, lease.lease, batch, {**point(batch), "start_ns": start})
-    [found] = queue.jobs.points(queue.jobs.get(lease.job)).values()
-    assert len(found) == 4
-    assert found[-1]["start_ns"] == 5
+    [points_found] = queue.jobs.points(queue.jobs.get(lease.job)).values()
+    assert len(points_found) == 4
+    assert points_found[-1]["start_ns"] == 5
 
 
 def test_a_task_has_no_more_points_than_a_sweep_has_sizes(remote: JobService) -> None:
@@ -357,9 +357,9 @@ def test_clean_up_keeps_uploads_that_started_meanwhile(remote: JobService, monke
     folder = remote.folder / "incoming" / "later-0-1"
 
     def slow(*given: Any) -> set[str]:
-        found = alive(*given)
+        is_alive = alive(*given)
         folder.mkdir(parents=True)
-        return found
+        return is_alive
 
     monkeypatch.setattr(upkeep_module, "_active_uploads", slow)
     tidied(remote)
@@ -393,11 +393,11 @@ def test_closing_does_not_use_a_closed_trigger(tmp_path: Path, monkeypatch: pyte
 def test_a_request_that_outlasts_the_server_wakes_no_waiter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VISUALPROF_CACHE_DIR", str(tmp_path / "cache"))
     with served(tmp_path / "runs") as server:
-        triggers = [each for each in server._sockets.values() if hasattr(each, "pull_trigger")]
-    taken = [os.pipe() for _ in range(50)]  # whatever has the trigger's numbers now
-    for each in triggers:
-        each.pull_trigger()
-    for reader, writer in taken:
+        triggers = [socket for socket in server._sockets.values() if hasattr(socket, "pull_trigger")]
+    pipes = [os.pipe() for _ in range(50)]  # whatever has the trigger's numbers now
+    for trigger in triggers:
+        trigger.pull_trigger()
+    for reader, writer in pipes:
         os.set_blocking(reader, False)
         with pytest.raises(BlockingIOError):
             os.read(reader, 1)

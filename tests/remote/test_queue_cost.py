@@ -149,24 +149,24 @@ def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("_patient")
 def test_only_one_waiter_looks_for_a_new_task(queue: JobServices) -> None:
-    found: list[tuple[str, Lease | None]] = []
-    threads = waiting(queue, [member(queue, f"a{i}") for i in range(6)], found)
+    collected: list[tuple[str, Lease | None]] = []
+    threads = waiting(queue, [member(queue, f"a{i}") for i in range(6)], collected)
     with statements(queue) as seen:
         queue.jobs.submit(request("k"))
         threads[0].join(5)
         time.sleep(0.1)
-    assert [(name, lease is not None) for name, lease in found] == [("a0", True)], "the one that waited longest"
+    assert [(name, lease is not None) for name, lease in collected] == [("a0", True)], "the one that waited longest"
     assert seen.count("SELECT tasks") == 2, "whose turn it is, and that user's task"
     ended(queue, threads)
 
 
 @pytest.mark.usefixtures("_patient")
 def test_as_many_are_woken_as_there_are_tasks(queue: JobServices) -> None:
-    found: list[tuple[str, Lease | None]] = []
-    threads = waiting(queue, [member(queue, f"a{i}") for i in range(4)], found)
+    collected: list[tuple[str, Lease | None]] = []
+    threads = waiting(queue, [member(queue, f"a{i}") for i in range(4)], collected)
     queue.jobs.submit(request("k", *(Spec(f"s{i}", "onnxruntime") for i in range(3)), spread=True))
     [thread.join(5) for thread in threads[:3]]
-    assert sorted(lease.spec.id for _, lease in found if lease) == ["s0", "s1", "s2"]
+    assert sorted(lease.spec.id for _, lease in collected if lease) == ["s0", "s1", "s2"]
     ended(queue, threads)
 
 
@@ -176,11 +176,11 @@ def test_a_waiter_that_finds_no_task_wakes_the_next(queue: JobServices, first: s
     fits, lacks = capabilities(runtimes=[runtime("openvino")]), capabilities()
     agents = [member(queue, f"{first}", known=lacks if first == "other" else fits)]
     agents += [member(queue, f"lacks{i}", known=lacks) for i in range(2)] + [member(queue, "fits", known=fits)]
-    found: list[tuple[str, Lease | None]] = []
-    threads = waiting(queue, agents, found)
+    collected: list[tuple[str, Lease | None]] = []
+    threads = waiting(queue, agents, collected)
     queue.jobs.submit(request("k", Spec("s", "openvino")))
     threads[-1].join(5)
-    assert [name for name, lease in found if lease] == ["fits"]
+    assert [name for name, lease in collected if lease] == ["fits"]
     ended(queue, threads)
 
 
@@ -193,8 +193,8 @@ def test_a_jobs_key_is_found_by_its_index(queue: JobServices) -> None:
 
 @pytest.mark.usefixtures("_patient")
 def test_waiters_do_not_look_for_a_claimed_task(queue: JobServices) -> None:
-    found: list[tuple[str, Lease | None]] = []
-    threads = waiting(queue, [member(queue, f"a{i}") for i in range(4)], found)
+    collected: list[tuple[str, Lease | None]] = []
+    threads = waiting(queue, [member(queue, f"a{i}") for i in range(4)], collected)
     quick = member(queue, "quick")
     with statements(queue) as seen:
         with queue.notifier._condition:  # who was woken comes too late
@@ -202,5 +202,5 @@ def test_waiters_do_not_look_for_a_claimed_task(queue: JobServices) -> None:
             assert queue.leases.lease(quick, ["cpu"], 0)
         time.sleep(0.2)
     assert seen.count("SELECT tasks") == 2, "by who took it"
-    assert not found
+    assert not collected
     ended(queue, threads)

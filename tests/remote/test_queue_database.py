@@ -39,16 +39,16 @@ def upgrade():
 
 def columns(path: Path, table: str) -> set[str]:
     engine = create_engine(f"sqlite:///{path}")
-    found = {column["name"] for column in inspect(engine).get_columns(table)}
+    names = {column["name"] for column in inspect(engine).get_columns(table)}
     engine.dispose()
-    return found
+    return names
 
 
 def schema_of(path: Path) -> str:
     connection = sqlite3.connect(path)
-    found = connection.execute("SELECT version_num FROM alembic_version").fetchone()[0]
+    schema_version = connection.execute("SELECT version_num FROM alembic_version").fetchone()[0]
     connection.close()
-    return found
+    return schema_version
 
 
 def later(tmp_path: Path, more: str = "") -> Path:
@@ -67,9 +67,9 @@ def test_migrations_make_the_tables_that_the_program_uses(tmp_path: Path) -> Non
 def test_migrations_make_the_indexes_that_the_program_uses(tmp_path: Path) -> None:
     open_sqlite(tmp_path / "jobs.sqlite").close()
     connection = sqlite3.connect(tmp_path / "jobs.sqlite")
-    made = {row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'index'")}
+    table_names = {row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'index'")}
     connection.close()
-    assert {str(index.name) for table in metadata.tables.values() for index in table.indexes} <= made
+    assert {str(index.name) for table in metadata.tables.values() for index in table.indexes} <= table_names
 
 
 def test_an_older_database_is_brought_up_to_date_and_keeps_its_rows(tmp_path: Path) -> None:
@@ -152,8 +152,8 @@ def test_writers_of_two_servers_do_not_trip_over_each_other(tmp_path: Path) -> N
     def write(number: int) -> None:
         for _ in range(25):
             with databases[number % 2].write() as connection:
-                known = current_revision(connection)  # reads first, which is what deadlocks when the lock comes late
-                assert next_revision(connection) == known + 1
+                revision = current_revision(connection)  # reads first, which is what deadlocks when the lock comes late
+                assert next_revision(connection) == revision + 1
 
     together(6, write)
     with databases[0].read() as connection:
@@ -170,8 +170,8 @@ def test_tables_and_indexes_can_be_made_on_postgresql() -> None:
 
 
 def test_statements_of_the_queue_also_work_in_postgresql() -> None:
-    made = [value for part in PARTS for value in vars(part).values() if isinstance(value, (Select, UpdateBase))]
-    texts = [str(statement.compile(dialect=postgresql.dialect())) for statement in made]
+    statements = [value for part in PARTS for value in vars(part).values() if isinstance(value, (Select, UpdateBase))]
+    texts = [str(statement.compile(dialect=postgresql.dialect())) for statement in statements]
     assert {text.split()[0] for text in texts} == {"SELECT", "INSERT", "UPDATE", "DELETE"}
     assert len(texts) > 25
 

@@ -154,42 +154,42 @@ def facts(url: str) -> tuple[str, dict[str, str]]:
 
 def test_a_signed_address_is_good_for_its_file_and_purpose(store: Store) -> None:
     signer = Signer(b"secret")
-    key, given = facts(store.get_url(BLOB, "näme & co.onnx"))
-    assert signer.verify_url("get", key, given)["name"] == "näme & co.onnx"
+    key, query = facts(store.get_url(BLOB, "näme & co.onnx"))
+    assert signer.verify_url("get", key, query)["name"] == "näme & co.onnx"
 
 
 @pytest.mark.parametrize("changed", ["key", "purpose", "fact", "signature", "expires", "none", "secret"])
 def test_a_changed_address_is_refused(store: Store, changed: str) -> None:
     signer, purpose = Signer(b"other" if changed == "secret" else b"secret"), "put"
-    key, given = facts(store.begin_upload(KEY, 10).url)
+    key, query = facts(store.begin_upload(KEY, 10).url)
     if changed == "key":
         key = key[:-1] + "b"
     elif changed == "purpose":
         purpose = "get"
     elif changed == "none":
-        del given["signature"]
+        del query["signature"]
     else:
         name = {"fact": "size", "secret": "size"}.get(changed, changed)
-        given[name] = {"fact": "99", "signature": "é" * 64, "expires": "9999999999"}.get(changed, given[name])
+        query[name] = {"fact": "99", "signature": "é" * 64, "expires": "9999999999"}.get(changed, query[name])
     with pytest.raises(InvalidSignature, match="not signed here"):
-        signer.verify_url(purpose, key, given)
+        signer.verify_url(purpose, key, query)
 
 
 def test_an_old_address_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     signer = Signer(b"secret")
-    key, given = facts(signer.sign_url("get", BLOB, 60))
-    assert signer.verify_url("get", key, given)
+    key, query = facts(signer.sign_url("get", BLOB, 60))
+    assert signer.verify_url("get", key, query)
     now = signing.time.time()
     monkeypatch.setattr(signing.time, "time", lambda: now + 61)
     with pytest.raises(InvalidSignature, match="too old"):
-        signer.verify_url("get", key, given)
+        signer.verify_url("get", key, query)
 
 
 def test_inspection_results_are_stored(remote: JobService) -> None:
     blob = upload(remote)
-    found = remote.inspection(blob)
-    assert found
-    assert found["format"] == "onnx"
+    inspection = remote.inspection(blob)
+    assert inspection
+    assert inspection["format"] == "onnx"
     assert remote.open().blobs.path(blob).read_bytes() == MODEL
     assert remote.inspection("0" * 64) is None
 
@@ -356,8 +356,8 @@ def test_a_log_has_an_end(queue: JobServices, task: Task, monkeypatch: pytest.Mo
     assert queue.logs.append(task, 8, b"y" * 8) == (10, True)
     assert queue.logs.append(task, 16, b"z" * 8) == (10, True)
     assert queue.logs.read(task, 1, 0)[0] == b"xxxxxxxxyy"
-    known = queue.jobs.get(task.job).tasks[0]
-    assert (known.log_bytes, known.log_cut) == (10, 14)
+    stored_task = queue.jobs.get(task.job).tasks[0]
+    assert (stored_task.log_bytes, stored_task.log_cut) == (10, 14)
 
 
 def test_the_end_of_a_log_can_be_asked_for(queue: JobServices, task: Task) -> None:

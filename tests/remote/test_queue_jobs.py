@@ -51,12 +51,12 @@ def test_the_same_key_of_another_owner_is_another_job(queue: JobServices) -> Non
 
 
 def test_simultaneous_submissions_with_the_same_key_make_one_job(queue: JobServices) -> None:
-    found: list[str] = []
-    threads = [threading.Thread(target=lambda: found.append(queue.jobs.submit(request("k"))[0])) for _ in range(8)]
+    job_ids: list[str] = []
+    threads = [threading.Thread(target=lambda: job_ids.append(queue.jobs.submit(request("k"))[0])) for _ in range(8)]
     [thread.start() for thread in threads]
     [thread.join() for thread in threads]
-    assert len(found) == 8
-    assert len(set(found)) == 1
+    assert len(job_ids) == 8
+    assert len(set(job_ids)) == 1
 
 
 def test_ids_are_short_and_pronounceable(queue: JobServices) -> None:
@@ -193,9 +193,9 @@ def test_the_state_of_a_job_is_that_of_its_tasks_together(queue: JobServices, en
     from dataclasses import replace
 
     job, _ = queue.jobs.submit(request("k", *SPECS))
-    one = queue.jobs.get(job)
-    tasks = [replace(task, state=end) for task, end in zip(one.tasks, ends, strict=True)]
-    assert replace(one, tasks=tasks).state == state
+    response = queue.jobs.get(job)
+    tasks = [replace(task, state=end) for task, end in zip(response.tasks, ends, strict=True)]
+    assert replace(response, tasks=tasks).state == state
 
 
 def test_the_progress_of_a_job_is_the_mean_of_its_tasks(queue: JobServices) -> None:
@@ -223,7 +223,7 @@ def test_only_changed_jobs_are_listed_again(queue: JobServices) -> None:
 
 
 def test_a_request_is_stored_unchanged(queue: JobServices) -> None:
-    given = request("k", Spec("a", "onnxruntime", options={"b": "1", "a": "2"}), name="n", dims={"s": 3})
-    job, _ = queue.jobs.submit(given)
-    assert queue.jobs.get(job).request == given
-    assert given.model == ModelRef(given.model.blob, "net.onnx")
+    response = request("k", Spec("a", "onnxruntime", options={"b": "1", "a": "2"}), name="n", dims={"s": 3})
+    job, _ = queue.jobs.submit(response)
+    assert queue.jobs.get(job).request == response
+    assert response.model == ModelRef(response.model.blob, "net.onnx")

@@ -167,24 +167,24 @@ def test_a_waiting_agent_gets_a_job_as_soon_as_it_is_submitted(
     monkeypatch.setattr(
         queue.leases._notifier, "recheck_interval_s", 3600
     )  # nobody looks at the database again unasked
-    agent, found = member(queue), list[Lease | None]()
-    thread = threading.Thread(target=lambda: found.append(queue.leases.lease(agent, ["cpu"], 60)))
+    agent, leases_found = member(queue), list[Lease | None]()
+    thread = threading.Thread(target=lambda: leases_found.append(queue.leases.lease(agent, ["cpu"], 60)))
     thread.start()
     time.sleep(0.2)
     queue.jobs.submit(request("k"))
     thread.join(30)
-    assert [*filter(None, found)], "it was woken, sooner than its time was over"
+    assert [*filter(None, leases_found)], "it was woken, sooner than its time was over"
 
 
 def test_a_waiting_agent_gets_a_job_submitted_to_another_server(tmp_path: Path) -> None:
-    with opened(tmp_path / "runs") as here, opened(tmp_path / "runs") as there:
-        agent, found = member(here.open()), list[Lease | None]()
-        thread = threading.Thread(target=lambda: found.append(here.open().leases.lease(agent, ["cpu"], 10)))
+    with opened(tmp_path / "runs") as first, opened(tmp_path / "runs") as second:
+        agent, collected = member(first.open()), list[Lease | None]()
+        thread = threading.Thread(target=lambda: collected.append(first.open().leases.lease(agent, ["cpu"], 10)))
         thread.start()
         time.sleep(0.1)
-        there.open().jobs.submit(request("k"))
+        second.open().jobs.submit(request("k"))
         thread.join(11)
-        assert found[0] is not None
+        assert collected[0] is not None
 
 
 def test_waiting_agents_are_limited(tmp_path: Path) -> None:
@@ -220,9 +220,9 @@ def test_a_heartbeat_without_news_does_not_change_the_revision(queue: JobService
     agent = member(queue)
     lease = taken(queue, agent)
     beat(queue, agent, lease)
-    known = queue.jobs.revision()
+    revision = queue.jobs.revision()
     beat(queue, agent, lease)
-    assert queue.jobs.revision() == known
+    assert queue.jobs.revision() == revision
 
 
 @pytest.mark.parametrize("wrong", ["token", "agent", "task"])
@@ -230,16 +230,16 @@ def test_a_wrong_lease_is_stale(queue: JobServices, wrong: str) -> None:
     queue.jobs.submit(request("k"))
     agent = member(queue)
     lease = taken(queue, agent)
-    who = member(queue, "b") if wrong == "agent" else agent
+    caller = member(queue, "b") if wrong == "agent" else agent
     task = "nothing" if wrong == "task" else lease.task
     token = "nonsense" if wrong == "token" else lease.lease
-    assert queue.leases.heartbeat(who, [TaskHeartbeat(task, token)]) == ([], [task])
+    assert queue.leases.heartbeat(caller, [TaskHeartbeat(task, token)]) == ([], [task])
     with pytest.raises(LeaseExpired):
-        queue.leases.leased_task(who, task, token)
+        queue.leases.leased_task(caller, task, token)
     with pytest.raises(LeaseExpired):
-        queue.finalizer.finish(who, task, token, FAILED)
+        queue.finalizer.finish(caller, task, token, FAILED)
     with pytest.raises(LeaseExpired):
-        queue.leases.save_point(who, task, token, 1, point())
+        queue.leases.save_point(caller, task, token, 1, point())
     assert task_of(queue, lease).state == "running"
 
 
@@ -435,8 +435,8 @@ def test_at_start_every_running_lease_is_extended(tmp_path: Path) -> None:
 
 
 def test_two_servers_never_assign_the_same_task(tmp_path: Path) -> None:
-    with opened(tmp_path / "runs") as here, opened(tmp_path / "runs") as there:
-        queues = [here.open(), there.open()]
+    with opened(tmp_path / "runs") as first, opened(tmp_path / "runs") as second:
+        queues = [first.open(), second.open()]
         agents = [member(queues[0], str(i)) for i in range(6)]
         for i in range(60):
             queues[i % 2].jobs.submit(request(str(i)))
@@ -457,7 +457,7 @@ def test_two_servers_take_a_lost_task_back_once(queue: JobServices) -> None:
     lease = taken(queue, member(queue))
     later(queue, lease, lease_until_ns=1)
     upkeeps = [MaintenanceThread(queue.database, queue.notifier, LEASE_S, on_ended=lambda _: None) for _ in range(4)]
-    threads = [threading.Thread(target=each.run_once) for each in upkeeps]
+    threads = [threading.Thread(target=item.run_once) for item in upkeeps]
     [thread.start() for thread in threads]
     [thread.join() for thread in threads]
     assert taken(queue, member(queue, "b")).attempt == 2
@@ -469,8 +469,8 @@ def test_points_of_a_size_replace_each_other(queue: JobServices) -> None:
     lease = taken(queue, agent)
     for batch, p50 in ((2, 5), (1, 6), (2, 7)):
         queue.leases.save_point(agent, lease.task, lease.lease, batch, {**point(batch), "p50_ns": p50})
-    found = queue.jobs.points(queue.jobs.get(job))[lease.task]
-    assert [(each["batch"], each["p50_ns"]) for each in found] == [(1, 6), (2, 7)]
+    stored_points = queue.jobs.points(queue.jobs.get(job))[lease.task]
+    assert [(row["batch"], row["p50_ns"]) for row in stored_points] == [(1, 6), (2, 7)]
 
 
 def test_points_of_an_earlier_attempt_are_not_reused(queue: JobServices, upkeep: MaintenanceThread) -> None:
@@ -481,9 +481,9 @@ def test_points_of_an_earlier_attempt_are_not_reused(queue: JobServices, upkeep:
     later(queue, lease, lease_until_ns=1)
     upkeep.run_once()
     taken(queue, agent)
-    one = queue.jobs.get(job)
-    assert queue.jobs.points(one) == {lease.task: []}
-    assert queue.jobs.point_counts([one]) == {}
+    response = queue.jobs.get(job)
+    assert queue.jobs.points(response) == {lease.task: []}
+    assert queue.jobs.point_counts([response]) == {}
 
 
 def test_tasks_of_a_repeated_job_share_its_device(queue: JobServices) -> None:

@@ -32,16 +32,16 @@ def remote(tmp_path: Path) -> Iterator[JobService]:
 
 def slowly(remote: JobService, monkeypatch: pytest.MonkeyPatch) -> list[JobServices]:
     """Opening takes a while; the queues that were made."""
-    made: list[JobServices] = []
+    created: list[JobServices] = []
     make = remote._create
 
     def slow() -> JobServices:
         time.sleep(0.2)
-        made.append(make())
-        return made[-1]
+        created.append(make())
+        return created[-1]
 
     monkeypatch.setattr(remote, "_create", slow)
-    return made
+    return created
 
 
 @pytest.mark.both_databases
@@ -54,20 +54,20 @@ def test_a_running_task_is_requeued_without_a_request(remote: JobService) -> Non
 
 @pytest.mark.both_databases
 def test_requests_during_opening_wait_for_the_same_queue(remote: JobService, monkeypatch: pytest.MonkeyPatch) -> None:
-    made, found = slowly(remote, monkeypatch), list[JobServices | None]()
+    created, collected = slowly(remote, monkeypatch), list[JobServices | None]()
     remote.start()
-    together(8, lambda i: found.append(remote.open_existing() if i % 2 else remote.open()))
-    assert len(made) == 1
-    assert found == made * 8
+    together(8, lambda i: collected.append(remote.open_existing() if i % 2 else remote.open()))
+    assert len(created) == 1
+    assert collected == created * 8
 
 
 @pytest.mark.both_databases
 def test_a_server_that_stops_while_opening_leaves_nothing(remote: JobService, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = slowly(remote, monkeypatch)
+    opened_services = slowly(remote, monkeypatch)
     remote.start()
     assert until(remote._opening_lock.locked)
     remote.close()
-    [queue] = made
+    [queue] = opened_services
     assert (remote._services, remote.open_existing()) == (None, None)
     assert queue.maintenance
     assert not queue.maintenance._thread.is_alive()
@@ -85,8 +85,8 @@ def test_the_first_request_reports_an_unusable_database(remote: JobService) -> N
 
 def test_nothing_is_opened_where_nothing_was_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     remote = JobService(Root(tmp_path, ""))
-    made = slowly(remote, monkeypatch)
+    opened_services = slowly(remote, monkeypatch)
     remote.start()
     time.sleep(0.3)
-    assert (remote.open_existing(), made, [*tmp_path.iterdir()]) == (None, [], [])
+    assert (remote.open_existing(), opened_services, [*tmp_path.iterdir()]) == (None, [], [])
     remote.close()

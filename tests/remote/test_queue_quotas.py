@@ -132,10 +132,10 @@ def test_an_attempt_counts_from_its_lease_to_its_end(queue: JobServices) -> None
             connection.execute(update(tasks).where(tasks.c.id == lease.task).values(**columns))
 
     def began(attempt: int, hours: float) -> None:
-        mine = (device_use.c.task == lease.task) & (device_use.c.attempt == attempt)
+        is_own = (device_use.c.task == lease.task) & (device_use.c.attempt == attempt)
         with queue.database.write() as connection:
             begun_ns = time.time_ns() - int(hours * HOUR_NS)
-            assert connection.execute(update(device_use).where(mine).values(begun_ns=begun_ns)).rowcount == 1
+            assert connection.execute(update(device_use).where(is_own).values(begun_ns=begun_ns)).rowcount == 1
 
     began(1, 4)
     assert queue.quotas.get("ann")[1].device_ns / HOUR_NS == pytest.approx(4, abs=0.01), "it runs"

@@ -151,6 +151,6 @@ def test_reasons_of_ten_thousand_waiting_jobs_are_fast(queue: JobServices, tmp_p
             "state, 0, 0, 0, 0, cancel, '[]', 0, 0, 1 FROM n CROSS JOIN tasks"
         )
     begun = time.process_time()
-    found = wait_reasons(queue.database, 30)
+    result = wait_reasons(queue.database, 30)
     assert time.process_time() - begun < 5.0
-    assert (len(found), found["t10000"]) == (10001, Wait("turn", n=1, of=1))
+    assert (len(result), result["t10000"]) == (10001, Wait("turn", n=1, of=1))

@@ -75,8 +75,10 @@ def test_addresses(remote: JobService) -> None:
     add(remote, model=other(remote))
     model = registry.list_visible(None)[0].id
     registry.set_alias(model, "production", 1, Requester())
-    found = {a: registry.resolve(a, Requester())[1].number for a in ("net", "NET", "net/1", "net/2", "net@production")}
-    assert found == {"net": 2, "NET": 2, "net/1": 1, "net/2": 2, "net@production": 1}
+    numbers = {
+        a: registry.resolve(a, Requester())[1].number for a in ("net", "NET", "net/1", "net/2", "net@production")
+    }
+    assert numbers == {"net": 2, "NET": 2, "net/1": 1, "net/2": 2, "net@production": 1}
     registry.set_alias(model, "production", 2, Requester())
     assert registry.resolve("net@production", Requester())[1].number == 2
     for address in ("net/3", "net@staging", "other", "other/1"):
@@ -208,9 +210,9 @@ def test_a_name_is_taken_only_among_visible_models(remote: JobService) -> None:
     with pytest.raises(Conflict, match="2 models are called"):
         registry.resolve("net", Requester("root", None))
     assert registry.resolve("net", Requester("bob", None))[0].owner == "bob"
-    mine = next(model.id for model in registry.list_visible(None) if model.owner == "ann")
+    own_model = next(model.id for model in registry.list_visible(None) if model.owner == "ann")
     with pytest.raises(NotFound):
-        registry.delete(mine, None, BOB)
+        registry.delete(own_model, None, BOB)
 
 
 def small(folder: Path) -> Path:
@@ -248,8 +250,8 @@ def test_files_of_this_machine_become_a_version(remote: JobService, tmp_path: Pa
 def test_files_stored_before_are_counted_on_registration(remote: JobService, tmp_path: Path) -> None:
     queue, path = remote.open(), small(tmp_path)
     ref = store_local_files(remote, None, {"small.onnx": path, "small.bin": path.with_name("small.bin")})
-    kept = queue.blobs.inspection(ref.blob) or {}
+    inspection = queue.blobs.inspection(ref.blob) or {}
     queue.blobs.save_inspection(
-        ref.blob, "small.onnx", {k: v for k, v in kept.items() if k not in ("parameters", "operators")}
+        ref.blob, "small.onnx", {k: v for k, v in inspection.items() if k not in ("parameters", "operators")}
     )
     assert register_model(remote, Requester(), "small", ref, source=Origin())[1].facts.parameters == 16

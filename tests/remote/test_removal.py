@@ -61,13 +61,13 @@ def test_a_removed_job_leaves_nothing(bench: Bench) -> None:
 def test_removal_reports_the_freed_bytes(bench: Bench) -> None:
     """The model counts once, though it has two names, and only when no other job and no other folder has it."""
     job = finished(bench)
-    own = sum(path.stat().st_size for path in bench.run.iterdir() if path.name != "net.onnx") + 10
-    assert bench.queue.deleter.estimate(job).size_bytes == own + len(MODEL)
+    run_bytes = sum(path.stat().st_size for path in bench.run.iterdir() if path.name != "net.onnx") + 10
+    assert bench.queue.deleter.estimate(job).size_bytes == run_bytes + len(MODEL)
     os.link(bench.run / "net.onnx", bench.root / "kept.onnx")
-    assert bench.queue.deleter.estimate(job).size_bytes == own
+    assert bench.queue.deleter.estimate(job).size_bytes == run_bytes
     (bench.root / "kept.onnx").unlink()
     other, _ = bench.queue.jobs.submit(request("other"))
-    assert bench.queue.deleter.delete(job).size_bytes == own
+    assert bench.queue.deleter.delete(job).size_bytes == run_bytes
     assert bench.queue.blobs.path(bench.queue.jobs.get(other).request.model.blob).read_bytes() == MODEL
 
 
@@ -115,9 +115,9 @@ def test_the_page_and_the_shell_remove_jobs(tmp_path: Path, capsys: pytest.Captu
         assert space["runs"] == [f"net-{names[0]}/ort"]
         assert http("DELETE", f"/api/v1/jobs/{names[0]}") == space
         assert [job["id"] for job in http("GET", "/api/v1/jobs")["jobs"]] == [names[1]]
-        for words, kept in (([], True), (["--no-more"], False)):
+        for words, is_kept in (([], True), (["--no-more"], False)):
             assert main(["jobs", "--server", server.url, "keep", names[1], *words]) == 0
-            assert http("GET", f"/api/v1/jobs/{names[1]}")["kept"] is kept
+            assert http("GET", f"/api/v1/jobs/{names[1]}")["kept"] is is_kept
         assert main(["jobs", "--server", server.url]) == 0
         assert names[1] in capsys.readouterr().out
         assert main(["jobs", "--server", server.url, "remove", names[1], "--dry-run"]) == 0
@@ -173,7 +173,7 @@ def test_a_machine_that_is_put_out_loses_its_task_and_does_not_come_back(tmp_pat
         assert agent.register(agent=agent.id, token=agent.own).own == agent.own
         http("PATCH", f"/api/v1/agents/{agent.id}", {"standing": "out"}, Content_Type="application/json")
         left = http("DELETE", f"/api/v1/agents/{agent.id}")["agents"]
-        assert [one["name"] for one in left] == ["good"], "though it was heard of a moment ago"
+        assert [row["name"] for row in left] == ["good"], "though it was heard of a moment ago"
 
 
 def test_the_servers_own_machine_is_not_put_out(tmp_path: Path) -> None:

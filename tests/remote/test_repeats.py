@@ -49,7 +49,7 @@ def test_specs_take_turns_forwards_and_backwards() -> None:
 
 def test_a_steady_drift_adds_the_same_to_every_spec() -> None:
     turns = order(4, 6)
-    means = [fmean(when for when, who in enumerate(turns) if who == spec) for spec in range(4)]
+    means = [fmean(when for when, spec_id in enumerate(turns) if spec_id == spec) for spec in range(4)]
     assert means == [11.5] * 4
 
 
@@ -94,9 +94,9 @@ def test_devices_know_nothing_of_each_other() -> None:
     relay = DeviceScheduler()
     with (
         relay.register("cuda:0", 0) as other,
-        relay.register("cpu", 0) as here,
+        relay.register("cpu", 0) as registration,
         relay.time_slot("cuda:0", other, lambda: None),
-        relay.time_slot("cpu", here, lambda: None),
+        relay.time_slot("cpu", registration, lambda: None),
     ):
         pass
 
@@ -131,7 +131,7 @@ def test_the_steps_of_a_load_are_kept_once() -> None:
 def test_points_of_a_size_come_together_as_they_come() -> None:
     repeats = Repeats()
     answers = [repeats.add(point(batch, qps=qps)) for batch, qps in ((1, 10.0), (4, 20.0), (4, 30.0), (1, 20.0))]
-    assert [(one["batch"], one["qps"], len(one.get("repeats", []))) for one in answers] == [
+    assert [(answer["batch"], answer["qps"], len(answer.get("repeats", []))) for answer in answers] == [
         (1, 10.0, 0), (4, 20.0, 0), (4, 25.0, 2), (1, 15.0, 2),
     ]  # fmt: skip
 
@@ -141,8 +141,8 @@ def test_the_file_of_points_gets_a_line_for_each_size(tmp_path: Path) -> None:
     lines = [json.dumps(point(batch, qps=float(batch + i))) for i, batch in enumerate((1, 2, 2, 1))]
     file.write_text("\n".join([*lines[:2], "nonsense", *lines[2:]]) + "\n" + '{"batch": 1, "n')
     merge_points_file(file)
-    one, two, *rest = file.read_text().split("\n")
-    assert [json.loads(line)["qps"] for line in (one, two)] == [(1 + 4) / 2, (3 + 4) / 2]
+    first, two, *rest = file.read_text().split("\n")
+    assert [json.loads(line)["qps"] for line in (first, two)] == [(1 + 4) / 2, (3 + 4) / 2]
     assert rest == ["nonsense", '{"batch": 1, "n']
 
 
@@ -156,9 +156,9 @@ def test_a_drifting_machine_favors_no_spec_of_a_repeated_job(
     for task in tasks:
         assert server.finished(task)["state"] == "succeeded"
     points = [json.loads(task.result["points.jsonl"]) for task in tasks]
-    assert [one["p50_ns"] for one in points] == [1035, 1035]  # places 0 3 4 7 and 1 2 5 6, of 10 ns each
-    assert [[r["p50_ns"] for r in one["repeats"]] for one in points] == [
+    assert [row["p50_ns"] for row in points] == [1035, 1035]  # places 0 3 4 7 and 1 2 5 6, of 10 ns each
+    assert [[r["p50_ns"] for r in row["repeats"]] for row in points] == [
         [1000, 1030, 1040, 1070], [1010, 1020, 1050, 1060],
     ]  # fmt: skip
-    assert len({repeat["pid"] for one in points for repeat in one["repeats"]}) == 8, "each in a process of its own"
+    assert len({repeat["pid"] for row in points for repeat in row["repeats"]}) == 8, "each in a process of its own"
     assert [len(task.points[-1]["repeats"]) for task in tasks] == [4, 4], "told as they come"

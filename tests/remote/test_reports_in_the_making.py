@@ -36,8 +36,14 @@ class Site:
         return lease
 
     def point(self, lease: Lease, batch: int) -> None:
-        told = {**point(batch), "n": 9, "samples_per_s": 10.0 * batch, "end_ns": 1000 + batch, "trusted": [50]}
-        self.queue.leases.save_point(self.agent, lease.task, lease.lease, batch, told)
+        values_by_name = {
+            **point(batch),
+            "n": 9,
+            "samples_per_s": 10.0 * batch,
+            "end_ns": 1000 + batch,
+            "trusted": [50],
+        }
+        self.queue.leases.save_point(self.agent, lease.task, lease.lease, batch, values_by_name)
 
     def get(self, path: str = "", **query: Any) -> Any:
         answer = self.client.get(f"/api/v1/evaluation{path}", query_string=query)
@@ -48,9 +54,9 @@ class Site:
 @pytest.fixture
 def site(tmp_path: Path) -> Iterator[Site]:
     with opened(tmp_path / "runs") as remote:
-        made = Site(tmp_path, remote)
-        yield made
-        made.logdir.close()
+        new_site = Site(tmp_path, remote)
+        yield new_site
+        new_site.logdir.close()
 
 
 def test_points_are_drawn_as_they_come(site: Site) -> None:

@@ -64,7 +64,7 @@ def test_without_rules_nothing_goes(remote: JobService) -> None:
 def test_projects_have_own_retention_days_and_public_or_kept_runs_stay(remote: JobService) -> None:
     queue = remote.open()
     short, long = make_project(queue, "short"), make_project(queue, "long")
-    kept = old(remote, "kept", 99)
+    old_job = old(remote, "kept", 99)
     old(remote, "public", 99, "public")
     gone = [old(remote, "mine", 31), old(remote, "of-short", 8, "project", short)]
     young = old(remote, "young", 29, "private")
@@ -72,7 +72,7 @@ def test_projects_have_own_retention_days_and_public_or_kept_runs_stay(remote: J
     running = leased(remote, "running")
     with queue.database.write() as connection:
         connection.execute(update(tasks).where(tasks.c.job == running.lease.job).values(updated_ns=0))
-    queue.retention.set_kept(kept.lease.job, True)
+    queue.retention.set_kept(old_job.lease.job, True)
     for rule in (RetentionRule("jobs", "", 30), RetentionRule("jobs", short, 7), RetentionRule("jobs", long, None)):
         queue.retention.change(rule)
     due = queue.retention.due_times()
@@ -81,14 +81,14 @@ def test_projects_have_own_retention_days_and_public_or_kept_runs_stay(remote: J
     assert queue.retention.due_times(young.lease.job) == {young.lease.job: due[young.lease.job]}
     assert queue.retention.apply() is False
     assert there(queue) == {"kept", "public", "young", "of-long", "running"}
-    assert [bench.run.exists() for bench in (*gone, kept, young)] == [False, False, True, True]
-    queue.retention.set_kept(kept.lease.job, False)
+    assert [bench.run.exists() for bench in (*gone, old_job, young)] == [False, False, True, True]
+    queue.retention.set_kept(old_job.lease.job, False)
     queue.retention.drop(long)
     queue.retention.apply()
     assert there(queue) == {"public", "young", "running"}, "what was of the dropped rule follows that of all others"
     with queue.database.read() as connection:
-        told = connection.execute(select(audit.c.email, audit.c.action, audit.c.subject).order_by(audit.c.seq)).all()
-    assert [tuple(row) for row in told] == [("visualprof", "remove old jobs", n) for n in "22"]
+        rows = connection.execute(select(audit.c.email, audit.c.action, audit.c.subject).order_by(audit.c.seq)).all()
+    assert [tuple(row) for row in rows] == [("visualprof", "remove old jobs", n) for n in "22"]
 
 
 def test_a_rule_previews_what_it_would_remove(remote: JobService) -> None:
@@ -114,8 +114,10 @@ def test_the_log_is_cut_by_age_which_is_a_row_of_it(remote: JobService) -> None:
     with queue.database.write() as connection:
         connection.execute(insert(audit), [{"at_ns": now - days * DAY_NS, **row} for days in (99, 50, 1)])
         connection.execute(insert(users).values(id="u", email="a@b.c", name="", role="member", created_ns=0))
-        told = {"user": "u", "kind": "trial", "name": ""}
-        connection.execute(insert(notices), [{**told, "at_ns": now - d * DAY_NS, "subject": f"{d}"} for d in (9, 2)])
+        values_by_name = {"user": "u", "kind": "trial", "name": ""}
+        connection.execute(
+            insert(notices), [{**values_by_name, "at_ns": now - d * DAY_NS, "subject": f"{d}"} for d in (9, 2)]
+        )
     assert queue.retention.preview(RetentionRule("audit", "", 40)) == RemovalPreview(2, None, 0)
     assert queue.retention.preview(RetentionRule("notices", "", 5)) == RemovalPreview(1, None, 0)
     queue.retention.change(RetentionRule("audit", "", 40))
@@ -138,10 +140,10 @@ def test_a_job_kept_meanwhile_stays(remote: JobService, monkeypatch: pytest.Monk
     looked = retention_module._due_jobs  # type: ignore[attr-defined]
 
     def keeps(*args: Any) -> object:
-        found = list(looked(*args))
+        candidates = list(looked(*args))
         monkeypatch.setattr(retention_module, "_due_jobs", looked)
         queue.retention.set_kept(bench.lease.job, True)
-        return found
+        return candidates
 
     monkeypatch.setattr(retention_module, "_due_jobs", keeps)
     queue.retention.apply()

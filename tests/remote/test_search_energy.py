@@ -32,13 +32,13 @@ int nvmlDeviceGetTotalEnergyConsumption(void *handle, unsigned long long *mj) { 
 @contextmanager
 def counters(folder: Path) -> Iterator[None]:
     """A package of processors in `folder` that uses WATTS all the time."""
-    zone, over, began = folder / "intel-rapl:0", threading.Event(), time.monotonic()
+    zone, event, began = folder / "intel-rapl:0", threading.Event(), time.monotonic()
     zone.mkdir(parents=True)
     (zone / "name").write_text("package-0\n")
     (zone / "max_energy_range_uj").write_text(f"{1 << 48}\n")
 
     def count() -> None:
-        while not over.wait(0.002):
+        while not event.wait(0.002):
             (zone / "part").write_text(f"{round((time.monotonic() - began) * WATTS * 1e6)}\n")
             (zone / "part").rename(zone / "energy_uj")
 
@@ -47,7 +47,7 @@ def counters(folder: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        over.set()
+        event.set()
         thread.join()
 
 
@@ -77,13 +77,13 @@ def test_the_least_energy_is_searched_under_a_bound_of_it(tmp_path: Path) -> Non
     with counters(tmp_path / "powercap"):
         ran = job.run("search")
     assert ran.status == 0, ran.stderr
-    found = json.loads((ran.out / "search.json").read_text())
-    assert {row["state"] for row in found["trials"]} == {"feasible"}
-    for row in found["trials"]:
+    document = json.loads((ran.out / "search.json").read_text())
+    assert {row["state"] for row in document["trials"]} == {"feasible"}
+    for row in document["trials"]:
         figures = row["figures"]
         power = figures["energy_j_per_sample"] * figures["samples_per_s"]
         assert 0.9 * WATTS < power < 2 * WATTS, "the counter goes on while a busy machine lets a turn wait"
-    ratios = {row["setting"]["batch"]: row["ratio"]["value"] for row in found["trials"]}
+    ratios = {row["setting"]["batch"]: row["ratio"]["value"] for row in document["trials"]}
     assert ratios["4"] < 0.6 * ratios["1"]
 
 

@@ -82,8 +82,8 @@ def ended(client: Client, job: str) -> dict[str, Any]:
     """The job, once it is over."""
 
     def over() -> Any:
-        found = client.get(f"jobs/{job}")["job"]
-        return found if found["state"] in ENDED else None
+        stored_job = client.get(f"jobs/{job}")["job"]
+        return stored_job if stored_job["state"] in ENDED else None
 
     return until(over, 240)
 
@@ -94,8 +94,8 @@ def shown(client: Client, job: dict[str, Any]) -> dict[str, Any]:
 
 
 def _overlay(client: Client, run: str) -> dict[str, Any] | None:
-    found = client.get(f"evaluation/overlay?reports={quote(run, safe='')}")
-    return found if found["search"]["report"] else None
+    response = client.get(f"evaluation/overlay?reports={quote(run, safe='')}")
+    return response if response["search"]["report"] else None
 
 
 def test_a_search_survives_its_agent_and_all_trials_are_shown(server: ServerProcess, tmp_path: Path) -> None:

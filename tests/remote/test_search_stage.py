@@ -68,9 +68,14 @@ def result(ran: Ran) -> dict[str, Any]:
 def test_few_settings_are_all_tried_and_the_best_is_remeasured(tmp_path: Path, archive: Path) -> None:
     search = Search("throughput", {"threads": ["1", "3"]}, ["memory<2GiB"], trial_s=0.05)
     ran = job_of(tmp_path, search, archive).run("search")
-    found = result(ran)
-    assert (found["method"], found["settings"], found["total"], found["complete"]) == ("exhaustive", 4, 4, True)
-    rows = {(row["setting"]["batch"], row["setting"]["threads"]): row for row in found["trials"]}
+    search_result = result(ran)
+    assert (search_result["method"], search_result["settings"], search_result["total"], search_result["complete"]) == (
+        "exhaustive",
+        4,
+        4,
+        True,
+    )
+    rows = {(row["setting"]["batch"], row["setting"]["threads"]): row for row in search_result["trials"]}
     assert {key: row["state"] for key, row in rows.items() if key[1] == "3"} == {
         ("1", "3"): "failed",
         ("4", "3"): "failed",
@@ -81,11 +86,11 @@ def test_few_settings_are_all_tried_and_the_best_is_remeasured(tmp_path: Path, a
     assert best["ratio"]["low"] <= best["ratio"]["value"] <= best["ratio"]["high"]
     assert best["ratio"]["value"] < 0.6 * rows["1", "1"]["ratio"]["value"], "four samples cost hardly more than one"
     assert best["figures"]["error"] == 0.0
-    assert found["best"]["at"] in {one["at"] for one in found["again"]}
-    assert found["best"]["ratio"]["rounds"] >= 15
-    assert found["best"]["margin"] >= found["default"]["margin"] >= 0.05
-    assert found["best"]["verdict"] == (
-        "better" if found["best"]["ratio"]["high"] < 1 - found["best"]["margin"] else "equal"
+    assert search_result["best"]["at"] in {one["at"] for one in search_result["again"]}
+    assert search_result["best"]["ratio"]["rounds"] >= 15
+    assert search_result["best"]["margin"] >= search_result["default"]["margin"] >= 0.05
+    assert search_result["best"]["verdict"] == (
+        "better" if search_result["best"]["ratio"]["high"] < 1 - search_result["best"]["margin"] else "equal"
     )
     assert [event["done"] for event in ran.told("progress")] == [1, 2, 3, 4]
     assert "trial 4 of 4" in ran.stdout
@@ -93,10 +98,14 @@ def test_few_settings_are_all_tried_and_the_best_is_remeasured(tmp_path: Path, a
 
 @stage
 def test_an_infeasible_constraint_gives_no_best_setting(tmp_path: Path) -> None:
-    found = result(job_of(tmp_path, Search("latency", {}, ["memory<1MiB"], trial_s=0.05)).run("search"))
-    assert {row["state"] for row in found["trials"]} == {"infeasible"}
-    assert {row["why"] for row in found["trials"]} == {"memory<1MiB: not satisfied"}
-    assert (found["best"], found["again"], found["default"]["missed"]) == (None, [], ["memory<1MiB: not satisfied"])
+    search_result = result(job_of(tmp_path, Search("latency", {}, ["memory<1MiB"], trial_s=0.05)).run("search"))
+    assert {row["state"] for row in search_result["trials"]} == {"infeasible"}
+    assert {row["why"] for row in search_result["trials"]} == {"memory<1MiB: not satisfied"}
+    assert (search_result["best"], search_result["again"], search_result["default"]["missed"]) == (
+        None,
+        [],
+        ["memory<1MiB: not satisfied"],
+    )
 
 
 @stage
@@ -107,15 +116,15 @@ def test_an_error_beyond_the_bound_is_found_on_ones_own_rows(tmp_path: Path) -> 
     search = Search("size", {"conversion": ["none", "ort_int8_dynamic"]}, ["error<1e-6"], trial_s=0.05)
     job = job_of(tmp_path, search)
     job.more["data"] = {name: str(tmp_path / f"{name}.npy") for name in ("x", "scale")}
-    found = result(job.run("search"))
-    states = {(row["setting"]["conversion"], row["setting"]["batch"]): row for row in found["trials"]}
+    search_result = result(job.run("search"))
+    states = {(row["setting"]["conversion"], row["setting"]["batch"]): row for row in search_result["trials"]}
     assert {row["state"] for (conversion, _), row in states.items() if conversion == "none"} == {"feasible"}
     assert {row["why"] for (conversion, _), row in states.items() if conversion != "none"} == {
         "error<1e-6: not satisfied"
     }
     assert states["ort_int8_dynamic", "1"]["figures"]["error"] > 1e-6
-    assert found["data_rows"] == 2
-    assert found["best"]["verdict"] == "equal"  # the same file
+    assert search_result["data_rows"] == 2
+    assert search_result["best"]["verdict"] == "equal"  # the same file
 
 
 @stage
@@ -136,17 +145,17 @@ def test_a_killed_search_resumes_with_its_trials(tmp_path: Path, archive: Path) 
     assert before[-1]["state"] == "running"
     before[0]["took_ns"] = 1  # to be known again
     begun_twice = {**before[-1], "starts": 2}
-    kept = json.loads(out.read_text()) | {"trials": [*before[:-1], begun_twice]}
-    out.write_text(json.dumps(kept))
+    document = json.loads(out.read_text()) | {"trials": [*before[:-1], begun_twice]}
+    out.write_text(json.dumps(document))
     job.patience_s = PATIENCE_S
-    found = result(job.run("search"))
-    assert found["complete"]
-    assert len(found["trials"]) == len({row["at"] for row in found["trials"]}) == 6
-    assert found["trials"][: len(before) - 1] == before[:-1]
-    given_up = found["trials"][len(before) - 1]
+    search_result = result(job.run("search"))
+    assert search_result["complete"]
+    assert len(search_result["trials"]) == len({row["at"] for row in search_result["trials"]}) == 6
+    assert search_result["trials"][: len(before) - 1] == before[:-1]
+    given_up = search_result["trials"][len(before) - 1]
     assert (given_up["state"], given_up["why"]) == ("failed", "the agent or the machine ended twice while it ran")
     again = result(job.run("search"))
-    assert again["trials"] == found["trials"], "nothing is left but to measure the best again"
+    assert again["trials"] == search_result["trials"], "nothing is left but to measure the best again"
 
 
 @stage
@@ -162,13 +171,13 @@ def test_trials_of_another_search_are_not_taken_over(tmp_path: Path) -> None:
 def test_many_settings_are_sampled_without_repetition(tmp_path: Path) -> None:
     over = {"threads": ["1", "2"], "optimization": ["all", "basic", "disable"]}
     job = job_of(tmp_path, Search("throughput", over, ["error<1e-3"], trials=8, trial_s=0.05))
-    found = result(job.run("search"))
-    assert found["method"] == "gaussian_process"
-    again = {one["at"] for one in found["again"]}
-    assert again <= {row["at"] for row in sorted(found["trials"], key=lambda row: row["ratio"]["value"])[:3]}
-    assert found["best"] == min(found["again"], key=lambda one: one["ratio"]["value"])
-    assert len({row["at"] for row in found["trials"]}) == 8
-    assert found["trials"][0]["setting"].keys() == {"batch", "threads", "optimization"}
+    search_result = result(job.run("search"))
+    assert search_result["method"] == "gaussian_process"
+    again = {one["at"] for one in search_result["again"]}
+    assert again <= {row["at"] for row in sorted(search_result["trials"], key=lambda row: row["ratio"]["value"])[:3]}
+    assert search_result["best"] == min(search_result["again"], key=lambda one: one["ratio"]["value"])
+    assert len({row["at"] for row in search_result["trials"]}) == 8
+    assert search_result["trials"][0]["setting"].keys() == {"batch", "threads", "optimization"}
 
 
 @stage

@@ -78,9 +78,9 @@ def test_a_killed_server_loses_no_acknowledged_submission(tmp_path: Path) -> Non
         killed.set()
         [thread.join() for thread in threads]
         server.start()
-        kept = jobs_of(server.url)
+        jobs_before = jobs_of(server.url)
         assert refused == []
-        assert set(acknowledged.values()) <= set(kept)
+        assert set(acknowledged.values()) <= set(jobs_before)
         again = Http(server.url)("POST", "/api/v1/jobs", submitted("0-0"))
         assert again["job"]["id"] == acknowledged["0-0"]
         agent.http.close()
@@ -97,7 +97,7 @@ def test_a_task_that_runs_while_the_server_is_down_is_not_run_twice(tmp_path: Pa
         server.kill()
         time.sleep(1.5)  # longer than the lease
         server.start()
-        [each.http.close() for each in (agent, other)]  # the next request connects anew
+        [item.http.close() for item in (agent, other)]  # the next request connects anew
         assert other.lease() is None
         assert agent.beat(lease)["stale"] == []
         time.sleep(0.7)
@@ -136,7 +136,7 @@ def test_a_restarted_server_accepts_earlier_tokens_and_signed_urls(tmp_path: Pat
         lease = agent.lease()
         assert lease
         files = result(lease["job"], lease["task"], **{"big.bin": b"x" * 1000})
-        uploads = {each["name"]: each for each in agent.of(lease, "uploads", {"files": announced(files)})["files"]}
+        uploads = {file["name"]: file for file in agent.of(lease, "uploads", {"files": announced(files)})["files"]}
         agent.http("PUT", uploads["big.bin"]["url"], b"x" * 600, Content_Range="bytes 0-599/1000")
         server.kill()
         server.start()
@@ -155,7 +155,7 @@ def test_an_upload_resumes_after_a_broken_connection(tmp_path: Path) -> None:
         assert lease
         data = bytes(range(256)) * 1000
         files = result(lease["job"], lease["task"], **{"big.bin": data})
-        url = {each["name"]: each["url"] for each in agent.of(lease, "uploads", {"files": announced(files)})["files"]}
+        url = {file["name"]: file["url"] for file in agent.of(lease, "uploads", {"files": announced(files)})["files"]}
         agent.http("PUT", url["big.bin"], data[:100_000], Content_Range=f"bytes 0-99999/{len(data)}")
         cut_put(server.url, url["big.bin"], data[100_000:], len(data))
         [have] = [
@@ -321,15 +321,15 @@ def test_the_servers_own_agent_comes_and_goes_with_it(tmp_path: Path, monkeypatc
         assert (agent["name"], agent["local"], agent["public"], agent["online"]) == ("local", True, True, True)
         assert server.process
         children = psutil.Process(server.process.pid).children(recursive=True)
-        own = [each for each in children if "agent" in each.cmdline()]
+        own = [process for process in children if "agent" in process.cmdline()]
         assert own
         server.process.terminate()
         assert server.process.wait(10) == 0
-        assert not [each for each in own if each.is_running() and each.status() != psutil.STATUS_ZOMBIE]
+        assert not [process for process in own if process.is_running() and process.status() != psutil.STATUS_ZOMBIE]
     finally:
         server.kill()
-        for each in psutil.process_iter(["cmdline"]):
-            assert server.url not in (each.info["cmdline"] or [])
+        for process in psutil.process_iter(["cmdline"]):
+            assert server.url not in (process.info["cmdline"] or [])
 
 
 def test_a_server_without_jobs_starts_no_agent(tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ print(sorted({*frameworks} & {*sys.modules}))
 
 @pytest.mark.slow
 def test_advice_and_its_versions_load_no_framework_into_the_server(tmp_path: Path) -> None:
-    named = {need for one in all_converters() for need in one.needs} | {one.module for one in all_backends()}
+    named = {need for backend in all_converters() for need in backend.needs} | {one.module for one in all_backends()}
     frameworks = sorted({name.split(".")[0] for name in named} - {"numpy", "visualprof"})
     assert {"onnx", "onnxruntime", "torch", "openvino", "tensorflow"} <= {*frameworks}
     (tmp_path / "runs").mkdir()

@@ -70,9 +70,9 @@ class Replica:
         return until(asked)
 
     def refusal(self, path: str) -> tuple[int, str]:
-        with pytest.raises(Refused) as told:
+        with pytest.raises(Refused) as error:
             self.ask(path)
-        return told.value.status, told.value.body["error"]
+        return error.value.status, error.value.body["error"]
 
     def span(self, run: str) -> Any:
         runs = [row for row in self.ask("runs")["runs"] if row["id"] == run]
@@ -208,12 +208,12 @@ def test_files_being_read_are_not_evicted(start: Start, monkeypatch: pytest.Monk
 @pytest.mark.long
 def test_while_the_store_is_down_the_rest_is_served(swift: Swift, start: Start) -> None:
     first, other = start("first"), start("other")
-    known, strange = measured(first), measured(first, "k2")
-    answer = other.patiently(overview(known))
+    measured_job, strange = measured(first), measured(first, "k2")
+    answer = other.patiently(overview(measured_job))
     until(lambda: other.report(strange))
     swift.stop("proxy")
-    assert other.ask(overview(known)) == answer
-    assert {row["id"] for row in other.ask("evaluation")["reports"]} >= {known, strange}
+    assert other.ask(overview(measured_job)) == answer
+    assert {row["id"] for row in other.ask("evaluation")["reports"]} >= {measured_job, strange}
 
     def told() -> bool:
         status, error = other.refusal(overview(strange))
@@ -248,8 +248,8 @@ def test_a_job_that_is_removed_goes_everywhere(start: Start, monkeypatch: pytest
     other.patiently(overview(run))
     queue = other.server.job_service.open()
     job = queue.jobs.get_by_task(first.ask("jobs")["jobs"][0]["tasks"][0]["id"]).id
-    kept = sum(map(len, result(job, f"{job}-0", **FILES).values()))
-    assert queue.deleter.estimate(job).size_bytes >= kept
+    total = sum(map(len, result(job, f"{job}-0", **FILES).values()))
+    assert queue.deleter.estimate(job).size_bytes >= total
     first.ask(f"jobs/{job}", "DELETE")
     until(lambda: not other.span(run) and not other.report(run))
     until(lambda: not (other.root / run).parent.exists())

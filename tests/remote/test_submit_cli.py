@@ -84,13 +84,13 @@ def lonely(tmp_path: Path) -> Iterator[str]:
 
 def model(path: Path, target: list[int] | None = None, width: int | str = 4) -> Path:
     """A Relu; with a target, its output is reshaped to that, which fails for other sizes."""
-    given = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", width])
-    made = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+    tensor_value_info = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", width])
+    tensor = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
     nodes, weights = [helper.make_node("Relu", ["x"], ["r" if target else "y"])], []
     if target:
         nodes.append(helper.make_node("Reshape", ["r", "s"], ["y"]))
         weights.append(helper.make_tensor("s", TensorProto.INT64, [len(target)], target))
-    graph = helper.make_graph(nodes, "net", [given], [made], weights)
+    graph = helper.make_graph(nodes, "net", [tensor_value_info], [tensor], weights)
     made_of = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
     path.write_bytes(made_of.SerializeToString())
     return path
@@ -123,8 +123,8 @@ def test_a_job_is_waited_for_and_shows_its_points(served: tuple[str, Path], tmp_
 
 def test_the_output_has_environment_configuration_and_warnings(served: tuple[str, Path], tmp_path: Path) -> None:
     url, _ = served
-    given = ("--batch", "1,2", "--threads", "1", "--precision", "f32", "--wait")
-    done = run(url, model(tmp_path / "net.onnx"), *QUICK, *given, "--json", "--fail-on", "qps<1e9|p99>1ns", code=4)
+    arguments = ("--batch", "1,2", "--threads", "1", "--precision", "f32", "--wait")
+    done = run(url, model(tmp_path / "net.onnx"), *QUICK, *arguments, "--json", "--fail-on", "qps<1e9|p99>1ns", code=4)
     job = json.loads(done.stdout)
     (result,) = job["results"]
     assert (result["spec"], result["device"], result["precision"]) == ("ort-f32-1t", "cpu", "as the model")
@@ -217,8 +217,8 @@ def exported(path: Path) -> Path:
     outside.data_location = TensorProto.EXTERNAL
     for key, value in {"location": f"{path.name}.data", "offset": "8", "length": "64"}.items():
         outside.external_data.add(key=key, value=value)
-    given, made = (helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", 4]) for name in "xy")
-    graph = helper.make_graph([helper.make_node("MatMul", ["x", "w"], ["y"])], "net", [given], [made], [outside])
+    tensor, made = (helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", 4]) for name in "xy")
+    graph = helper.make_graph([helper.make_node("MatMul", ["x", "w"], ["y"])], "net", [tensor], [made], [outside])
     made_of = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
     path.write_bytes(made_of.SerializeToString())
     return path
@@ -258,7 +258,7 @@ def test_a_saved_model_goes_with_its_variables(served: tuple[str, Path], tmp_pat
         (folder / part).write_text(part)
     (folder / "fingerprint.pb").touch()
     with zipfile.ZipFile(tmp_path / "saved.zip", "w") as packed:
-        for file in sorted(each for each in folder.rglob("*") if each.is_file()):
+        for file in sorted(item for item in folder.rglob("*") if item.is_file()):
             packed.write(file, f"saved/{file.relative_to(folder)}")
     given = {"model": model, "folder": folder, "zip": tmp_path / "saved.zip"}[how]
     job = json.loads(run(url, given, "--backend", "tensorflow", "--json").stdout)  # which waits for a machine
@@ -273,8 +273,8 @@ def test_weights_that_are_missing_or_short_are_named(served: tuple[str, Path], t
     path = exported(tmp_path / "net.onnx")
     data = path.with_name("net.onnx.data")
     data.write_bytes(data.read_bytes()[:50])
-    told = run(url, path, *QUICK, code=2).stderr
-    assert "net.onnx.data has 50 bytes, and the model looks for 72" in told
+    stderr = run(url, path, *QUICK, code=2).stderr
+    assert "net.onnx.data has 50 bytes, and the model looks for 72" in stderr
     data.unlink()
     assert f"{data} is missing: weights of net.onnx lie in it" in run(url, path, *QUICK, code=2).stderr
     assert "2 models" in run(url, model(tmp_path / "b.onnx").parent, *QUICK, code=2).stderr
@@ -292,10 +292,12 @@ def test_values_come_from_an_npz(served: tuple[str, Path], tmp_path: Path) -> No
     url, _ = served
     np.savez(tmp_path / "x.npz", x=np.ones((2, 4), np.float32))
     np.savez(tmp_path / "all.npz", labels=np.ones(3), x=np.ones((2, 4), np.float32))
-    told = run(url, model(tmp_path / "net.onnx"), *QUICK, "--input", tmp_path / "all.npz", code=2).stderr
-    assert "the model has no input 'labels'" in told
-    for given in (tmp_path / "x.npz", f"x={tmp_path / 'all.npz'}"):
-        job = json.loads(run(url, model(tmp_path / "net.onnx"), *QUICK, "--input", given, "--json", code=0).stdout)
+    stderr = run(url, model(tmp_path / "net.onnx"), *QUICK, "--input", tmp_path / "all.npz", code=2).stderr
+    assert "the model has no input 'labels'" in stderr
+    for data_argument in (tmp_path / "x.npz", f"x={tmp_path / 'all.npz'}"):
+        job = json.loads(
+            run(url, model(tmp_path / "net.onnx"), *QUICK, "--input", data_argument, "--json", code=0).stdout
+        )
         assert job["job"]["data"] == ["x.npy"]
 
 
@@ -310,8 +312,8 @@ def test_without_waiting_the_url_of_the_job_is_printed(served: tuple[str, Path],
 def test_values_come_from_an_array(served: tuple[str, Path], tmp_path: Path) -> None:
     url, _ = served
     np.save(tmp_path / "x.npy", np.ones((2, 4), np.float32))
-    given = ("--input", f"x={tmp_path / 'x.npy'}", "--batch", "1,3", "--wait", "--json")
-    job = json.loads(run(url, model(tmp_path / "net.onnx"), *QUICK, *given).stdout)
+    arguments = ("--input", f"x={tmp_path / 'x.npy'}", "--batch", "1,3", "--wait", "--json")
+    job = json.loads(run(url, model(tmp_path / "net.onnx"), *QUICK, *arguments).stdout)
     assert job["job"]["data"] == ["x.npy"]
     assert [p["batch"] for p in job["points"]] == [1, 3]
 
@@ -334,8 +336,8 @@ def test_a_guess_that_fails_says_how_to_give_another_size(served: tuple[str, Pat
 
 def test_ctrl_c_cancels_the_job_and_exits_with_3(served: tuple[str, Path], tmp_path: Path) -> None:
     url, _ = served
-    given = ("--min-s", "60", "--max-s", "120", "--backend", "onnxruntime", "--wait")
-    asked = command(url, model(tmp_path / "net.onnx"), *given)
+    arguments = ("--min-s", "60", "--max-s", "120", "--backend", "onnxruntime", "--wait")
+    asked = command(url, model(tmp_path / "net.onnx"), *arguments)
     child = subprocess.Popen(asked, cwd=ROOT, stdout=subprocess.PIPE, text=True, start_new_session=True)
     try:
         assert child.stdout
@@ -354,8 +356,8 @@ def test_ctrl_c_cancels_the_job_and_exits_with_3(served: tuple[str, Path], tmp_p
 
 def test_every_wrong_field_is_named_and_nothing_is_queued(lonely: str, tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", np.ones((2, 5)))
-    given = ("--input", f"x={tmp_path / 'x.npy'}", "--backend", "onnxrt", "--timeout", "100", "--json")
-    done = run(lonely, model(tmp_path / "net.onnx"), *given, code=2)
+    arguments = ("--input", f"x={tmp_path / 'x.npy'}", "--backend", "onnxrt", "--timeout", "100", "--json")
+    done = run(lonely, model(tmp_path / "net.onnx"), *arguments, code=2)
     assert "specs[0].backend: there is no backend 'onnxrt' (did you mean 'onnxruntime'?)" in done.stderr
     assert "inputs[0].blob: x.npy holds float64, the model wants float32" in done.stderr
     assert "inputs[0].blob: dimension 1 is 5 in x.npy, the model wants 4" in done.stderr
@@ -369,8 +371,8 @@ def test_a_number_out_of_range_is_named(lonely: str, tmp_path: Path) -> None:
 
 
 def test_an_unknown_input_names_the_nearest(lonely: str, tmp_path: Path) -> None:
-    given = ("--shape", "xs=float32[batch,4]", "--backend", "onnxruntime")
-    done = run(lonely, model(tmp_path / "net.onnx"), *given, code=2)
+    arguments = ("--shape", "xs=float32[batch,4]", "--backend", "onnxruntime")
+    done = run(lonely, model(tmp_path / "net.onnx"), *arguments, code=2)
     assert "the model has no input 'xs' (did you mean 'x'?)" in done.stderr
 
 
@@ -422,9 +424,9 @@ def test_an_unreachable_server_gives_the_command_that_starts_one(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     assert main(["submit", str(model(tmp_path / "net.onnx")), "--server", "127.0.0.1:1"]) == 2
-    told = capsys.readouterr().err
-    assert "No server answers at http://127.0.0.1:1/" in told
-    assert "visualprof --logdir runs --with-agent" in told
+    output = capsys.readouterr().err
+    assert "No server answers at http://127.0.0.1:1/" in output
+    assert "visualprof --logdir runs --with-agent" in output
 
 
 def test_a_missing_file_is_named(lonely: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -532,13 +534,13 @@ def test_specs_are_the_product_of_lists_with_readable_ids() -> None:
 
 
 def test_backends_are_those_of_online_agents() -> None:
-    there = [agent("a", "openvino", "torch"), agent("b", "onnxruntime", online=False)]
-    assert [s["backend"] for s in wanted(agents=there)["specs"]] == ["openvino"]
+    agents = [agent("a", "openvino", "torch"), agent("b", "onnxruntime", online=False)]
+    assert [s["backend"] for s in wanted(agents=agents)["specs"]] == ["openvino"]
 
 
 def test_a_platform_chooses_its_backends_and_its_device() -> None:
-    there = [agent("a", "openvino"), agent("b", "onnxruntime", platform="cuda")]
-    (spec,) = wanted("--platform", "cuda", agents=there)["specs"]
+    agents = [agent("a", "openvino"), agent("b", "onnxruntime", platform="cuda")]
+    (spec,) = wanted("--platform", "cuda", agents=agents)["specs"]
     assert (spec["id"], spec["backend"], spec["device"], spec["platform"]) == (
         "ort-cuda",
         "onnxruntime",
@@ -548,9 +550,9 @@ def test_a_platform_chooses_its_backends_and_its_device() -> None:
 
 
 def test_an_agent_is_named_by_name_or_id() -> None:
-    there = [agent("a", "openvino"), agent("b", "onnxruntime")]
+    agents = [agent("a", "openvino"), agent("b", "onnxruntime")]
     for name in ("b", "id-b"):
-        (spec,) = wanted("--agent", name, agents=there)["specs"]
+        (spec,) = wanted("--agent", name, agents=agents)["specs"]
         assert (spec["agent"], spec["backend"]) == ("id-b", "onnxruntime")
 
 

@@ -34,7 +34,7 @@ LENET = Input("x", "float32", ["batch", 1, 32, 32])
 def test_inputs_are_those_of_the_trace(name: str, inputs: list[tuple[str, str, list[int]]]) -> None:
     file = shared(f"models/megengine/{name}.tm")
     assert traced_module.is_traced_module(file.read_bytes()[:65536])
-    assert [(one.name, one.dtype, one.dims) for one in traced_module.read_inputs(file)] == inputs
+    assert [(item.name, item.dtype, item.dims) for item in traced_module.read_inputs(file)] == inputs
     model = inspect_model(file, f"{name}.tm")
     assert (model.format, model.backends) == ("megengine_traced", ["megengine"])
     assert model.inputs[0].dims == ["batch", *inputs[0][2][1:]]
@@ -91,8 +91,8 @@ module = megengine.load(str(path)); module.eval()
 print(got.shape, float(abs(got - module(megengine.Tensor(values)).numpy()).max()))
 """
     command = [megengine_python(), "-c", program, str(shared("models/megengine/lenet.tm"))]
-    said = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    shape, _, difference = said.strip().rpartition(" ")
+    stdout = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    shape, _, difference = stdout.strip().rpartition(" ")
     assert shape == "(5, 10)"
     assert float(difference) < 1e-6
 

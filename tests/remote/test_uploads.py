@@ -32,9 +32,9 @@ def empty(make_site: MakeSite) -> Site:  # noqa: F811
 
 
 def onnx_model(batch: str = "batch") -> bytes:
-    given = helper.make_tensor_value_info("x", TensorProto.FLOAT, [batch, 4])
-    made = helper.make_tensor_value_info("y", TensorProto.FLOAT, [batch, 4])
-    graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "net", [given], [made])
+    tensor_value_info = helper.make_tensor_value_info("x", TensorProto.FLOAT, [batch, 4])
+    tensor = helper.make_tensor_value_info("y", TensorProto.FLOAT, [batch, 4])
+    graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "net", [tensor_value_info], [tensor])
     return helper.make_model(graph).SerializeToString()
 
 
@@ -258,11 +258,11 @@ def test_the_files_of_a_job_are_described_without_deleted_ones(empty: Site) -> N
     model = send(empty, "net.onnx", onnx_model())
     array = send(empty, "x.npy", npy(np.zeros((2, 4), np.float32)))
     inputs = [{"name": "x", "dtype": "float32", "dims": ["batch", 4], "fill": "file", "blob": array["blob"]}]
-    made = empty.client.post("/api/v1/jobs", json=job(model["blob"], inputs=inputs)).get_json()["job"]["id"]
-    assert empty.client.get(f"/api/v1/jobs/{made}/files").get_json()["files"] == [model, array]
+    submitted = empty.client.post("/api/v1/jobs", json=job(model["blob"], inputs=inputs)).get_json()["job"]["id"]
+    assert empty.client.get(f"/api/v1/jobs/{submitted}/files").get_json()["files"] == [model, array]
     with closing(sqlite3.connect(empty.folder / ".visualprof" / "jobs.sqlite")) as database, database:
         database.execute("DELETE FROM blobs WHERE sha256 = ?", (array["blob"],))
-    assert empty.client.get(f"/api/v1/jobs/{made}/files").get_json()["files"] == [model]
+    assert empty.client.get(f"/api/v1/jobs/{submitted}/files").get_json()["files"] == [model]
     assert empty.client.get("/api/v1/jobs/none/files").status_code == 404
 
 
@@ -283,8 +283,8 @@ def test_a_model_that_only_a_runtime_reads_is_not_on_the_graph_page(empty: Site)
     assert (sent["model"]["format"], sent["model"]["backends"]) == ("megengine_traced", ["megengine"])
     assert sent["graph"] is None
     assert empty.client.get("/api/v1/models").get_json()["models"] == []
-    (told,) = empty.client.post("/api/v1/jobs/draft", json={"model": sent["blob"]}).get_json()["warnings"]
-    assert told["error"] == "no registered agent has megengine for cpu"
+    (draft,) = empty.client.post("/api/v1/jobs/draft", json={"model": sent["blob"]}).get_json()["warnings"]
+    assert draft["error"] == "no registered agent has megengine for cpu"
 
 
 def test_a_known_file_needs_not_be_sent_again(empty: Site) -> None:

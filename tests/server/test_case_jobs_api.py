@@ -31,8 +31,8 @@ class Site:
         self._logdir = LogDirectory([folder / "runs"], InlineParser(cache), cache, events=False, settle_s=0)
         self.remote = open_job_service(self._logdir.roots[0])
         self.client = create_app(self._logdir, Settings(dist=folder / "dist"), self.remote).test_client()
-        known = capabilities(runtimes=[runtime(), runtime("openvino")])
-        self.agent = member(self.remote.open(), "lab", known=known).id
+        agent_capabilities = capabilities(runtimes=[runtime(), runtime("openvino")])
+        self.agent = member(self.remote.open(), "lab", known=agent_capabilities).id
 
     def post(self, path: str, status: int, **body: Any) -> Any:
         answer = self.client.post(f"/api/v1/{path}", json=body)
@@ -56,14 +56,16 @@ class Site:
 
 @pytest.fixture
 def site(tmp_path: Path) -> Iterator[Site]:
-    made = Site(tmp_path)
-    yield made
-    made.close()
+    new_site = Site(tmp_path)
+    yield new_site
+    new_site.close()
 
 
 def folder_of(case: Path, below: str = "") -> dict[str, bytes]:
     """The files of a case by their places in a zip."""
-    return {f"{below}{one.relative_to(case).as_posix()}": one.read_bytes() for one in case.rglob("*") if one.is_file()}
+    return {
+        f"{below}{path.relative_to(case).as_posix()}": path.read_bytes() for path in case.rglob("*") if path.is_file()
+    }
 
 
 def test_a_case_that_ships_becomes_a_job_for_each_compiler_on_each_machine(site: Site, tmp_path: Path) -> None:
@@ -91,8 +93,8 @@ def test_a_case_that_ships_becomes_a_job_for_each_compiler_on_each_machine(site:
 def test_the_zip_of_a_folder_is_described_and_submitted(site: Site, tmp_path: Path, below: str) -> None:
     files = folder_of(numpy_case(tmp_path / "net"), below) | {"__MACOSX/._net": b"x"}
     sent = site.send("net.zip", files)
-    told = site.post("cases/sent", 200, **sent)
-    assert told == {"name": "net", "title": "", "frameworks": ["numpy"], "framework": "numpy", "compiler": "plain"}
+    response = site.post("cases/sent", 200, **sent)
+    assert response == {"name": "net", "title": "", "frameworks": ["numpy"], "framework": "numpy", "compiler": "plain"}
     jobs = site.post("cases/jobs", 201, sent=sent, agents=[site.agent], compilers=["onnxruntime"])["jobs"]
     assert site.client.get(f"/api/v1/jobs/{jobs[0]}").get_json()["request"]["case"]["name"] == "net"
 

@@ -26,9 +26,15 @@ def result(compiler: str, core: float, at: int, **more: Any) -> CaseResult:
     passed: dict[str, Any] = {
         name: CasePass(rate / 2, rate, 0.9, 8, n=2) for name, rate in (("validation", 10.0), ("inference", core))
     }
-    own: dict[str, Any] = {"case": "net", "framework": "numpy", "vendor": "cpu", "precision": "fp32", "batch_size": 4}
-    own |= {"host": "lab", "state": "succeeded", "accuracy_difference": 0.0}
-    return CaseResult(SCHEMA, compiler=compiler, finished_ns=at, **(own | passed | more))
+    fields: dict[str, Any] = {
+        "case": "net",
+        "framework": "numpy",
+        "vendor": "cpu",
+        "precision": "fp32",
+        "batch_size": 4,
+    }
+    fields |= {"host": "lab", "state": "succeeded", "accuracy_difference": 0.0}
+    return CaseResult(SCHEMA, compiler=compiler, finished_ns=at, **(fields | passed | more))
 
 
 FAILED = result(
@@ -87,14 +93,14 @@ def test_the_newest_result_of_each_setup_is_compared(get: Any) -> None:
 def test_bars_are_named_by_what_differs_within_a_case() -> None:
     option = metric_chart(RESULTS, "core_per_s")
     assert option["xAxis"]["data"] == ["net"]  # the other has no such figure
-    assert {one["name"]: one["data"] for one in option["series"]} == {
+    assert {row["name"]: row["data"] for row in option["series"]} == {
         "onnxruntime": [{"value": 20.0, "id": "net/ort"}],
         "openvino": [{"value": 40.0, "id": "net/ov~2"}],
     }
     assert option["yAxis"]["type"] == "value"
     far = RESULTS | {"big": result("openvino", 3000.0, 5, host="gpu7")}
     option = metric_chart(far, "core_per_s")
-    assert {one["name"] for one in option["series"]} == {"lab · onnxruntime", "lab · openvino", "gpu7 · openvino"}
+    assert {row["name"] for row in option["series"]} == {"lab · onnxruntime", "lab · openvino", "gpu7 · openvino"}
     assert option["yAxis"]["type"] == "log"
     assert metric_chart(RESULTS, "energy_j_per_sample") == {}
     assert set(newest_results(far)) == {"net/ort", "net/ov~2", "other/ov", "big"}
@@ -133,7 +139,7 @@ def test_details_of_a_result_are_answered(get: Any) -> None:
 
 
 def test_shipped_cases_are_described_without_a_framework(get: Any) -> None:
-    shipped = {one["name"]: one for one in get()["shipped"]}
+    shipped = {row["name"]: row for row in get()["shipped"]}
     assert shipped["digits"]["frameworks"] == ["megengine", "pytorch", "tensorflow"]
     assert shipped["digits"]["compiler"] == "onnxruntime"
     code = (

@@ -39,8 +39,8 @@ def test_a_run_against_another(pair: Site) -> None:
 def test_rows_are_paged_sorted_and_csv(pair: Site) -> None:
     page = diff(pair, view="kernel", table="rows", sort="new_ns", order="asc", limit=2).get_json()
     assert (page["columns"]["name"], page["total_rows"]) == (["kernel0", "kernel1"], 4)
-    found = diff(pair, view="kernel", table="rows", search="kernel3", format="csv")
-    assert [row["status"] for row in csv.DictReader(io.StringIO(found.data.decode("utf-8-sig")))] == ["added"]
+    difference = diff(pair, view="kernel", table="rows", search="kernel3", format="csv")
+    assert [row["status"] for row in csv.DictReader(io.StringIO(difference.data.decode("utf-8-sig")))] == ["added"]
 
 
 @pytest.mark.parametrize("view", ["overview", "operator", "kernel", "runtime"])

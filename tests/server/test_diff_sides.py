@@ -45,7 +45,7 @@ def test_reports_are_compared_size_by_size(make_site: MakeSite) -> None:
     site.logdir.rescan()
     columns = diff(site, view="evaluation", run="new", base="old", table="evaluation")["columns"]
     places = zip(columns["batch"], columns["figure"], strict=True)
-    found = dict(zip(places, columns["delta_ratio"], strict=True))
-    assert round(found[1, "p50"], 6) == round(found[2, "mean"], 6) == 0.2
-    assert round(found[2, "samples_per_s"], 6) == round(1 / 1.2 - 1, 6)
+    values_by_name = dict(zip(places, columns["delta_ratio"], strict=True))
+    assert round(values_by_name[1, "p50"], 6) == round(values_by_name[2, "mean"], 6) == 0.2
+    assert round(values_by_name[2, "samples_per_s"], 6) == round(1 / 1.2 - 1, 6)
     assert diff(site, 404, view="evaluation", run="new", base="elsewhere")["error"]

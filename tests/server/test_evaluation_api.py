@@ -52,9 +52,9 @@ class Dashboard:
 
 @pytest.fixture
 def dashboard(tmp_path: Path) -> Iterator[Dashboard]:
-    made = Dashboard(tmp_path)
-    yield made
-    made.logdir.close()
+    new_site = Dashboard(tmp_path)
+    yield new_site
+    new_site.logdir.close()
 
 
 @pytest.fixture
@@ -311,10 +311,10 @@ def test_a_point_without_a_swept_dimension_opens(dashboard: Dashboard) -> None:
 def test_hostile_numbers_break_neither_overlay_nor_point(dashboard: Dashboard, value: str) -> None:
     folder = write_result(dashboard.folder / "m", {1: FAST, 2: FAST})
     good, line = (folder / "points.jsonl").read_text().splitlines()
-    told = json.loads(line)
-    keys = [key for key in told if key not in {"batch", "n", "trusted", "latencies"}]
+    document = json.loads(line)
+    keys = [key for key in document if key not in {"batch", "n", "trusted", "latencies"}]
     for changed in [*([key] for key in keys), keys, ["latencies"], ["trusted"], ["n"]]:
-        text = ", ".join(f"{json.dumps(k)}: {value if k in changed else json.dumps(v)}" for k, v in told.items())
+        text = ", ".join(f"{json.dumps(k)}: {value if k in changed else json.dumps(v)}" for k, v in document.items())
         rewrite(folder / "points.jsonl", (good + "\n{" + text + "}\n").encode() + b" " * len(changed[0]))
         dashboard.look()
         shown = dashboard.get("/overlay", reports="m", slo_ns=10**9)["table"]["batch"]

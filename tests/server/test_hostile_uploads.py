@@ -32,9 +32,9 @@ QUICK_S = 2.0
 
 @pytest.fixture
 def site(tmp_path: Path) -> Iterator[Site]:
-    made = Site(tmp_path)
-    yield made
-    made.close()
+    new_site = Site(tmp_path)
+    yield new_site
+    new_site.close()
 
 
 def run_here(task: Callable[..., Any], path: str | Path, name: str = "", *_: object) -> Any:

@@ -54,23 +54,23 @@ def test_a_recording_progresses_rank_by_rank(site: Site) -> None:
     heartbeat(run, 0)
     heartbeat(run, 1)
     live(site)
-    made = ask(site, steps=3, stacks=True)
-    assert made.status_code == 201
+    answer = ask(site, steps=3, stacks=True)
+    assert answer.status_code == 201
     asked = request(run)
     assert (asked.count, asked.by) == (3, "page")
     assert asked.options == {"memory": True, "shapes": True, "stacks": True}
-    assert [one["state"] for one in made.get_json()["workers"]] == ["asked", "asked"]
-    assert made.get_json()["id"] == asked.id
+    assert [worker["state"] for worker in answer.get_json()["workers"]] == ["asked", "asked"]
+    assert answer.get_json()["id"] == asked.id
     again = ask(site)
     assert (again.status_code, again.get_json()["hint"]) == (409, "wait for them")
     acknowledge(run, asked.id, 0, "recording")
     heartbeat(run, 1, ago_s=30)
-    assert [one["state"] for one in live(site)[0]["recording"]["workers"]] == ["recording", "silent"]
+    assert [row["state"] for row in live(site)[0]["recording"]["workers"]] == ["recording", "silent"]
     heartbeat(run, 1, state="ended")
     acknowledge(run, asked.id, 0, "done", file="rank0.step1300.pt.trace.json.gz")
     recording = live(site)[0]["recording"]
     assert recording["over"]
-    assert [(one["rank"], one["state"], one["file"]) for one in recording["workers"]] == [
+    assert [(row["rank"], row["state"], row["file"]) for row in recording["workers"]] == [
         (0, "done", "job/rank0.step1300.pt.trace.json.gz"), (1, "ended", None),
     ]  # fmt: skip
 
@@ -155,7 +155,7 @@ def test_hostile_files_say_nothing(site: Site) -> None:
         os.mkfifo(folder / "pipe.json")
         (folder / "link.json").symlink_to("/dev/zero")
     (row,) = live(site)
-    assert [(one["worker"], one["host"], one["framework"]) for one in row["processes"]] == [
+    assert [(process["worker"], process["host"], process["framework"]) for process in row["processes"]] == [
         (beat.worker, "<img src=x>", "torch")
     ]
     assert row["recording"] is None
@@ -163,11 +163,11 @@ def test_hostile_files_say_nothing(site: Site) -> None:
     asked = request(run)
     for forged in ({"file": "../../secret.json"}, {"why": "\udcff"}, {"state": "x"}):
         acknowledge(run, asked.id, 0, **{"state": "done", **forged})
-        turns = {one["worker"]: one["state"] for one in live(site)[0]["recording"]["workers"]}
+        turns = {worker["worker"]: worker["state"] for worker in live(site)[0]["recording"]["workers"]}
         assert turns.get(beat.worker) in ("asked", None)
     (site.folder / "ack.secret.json").write_text((folder / f"ack.{beat.worker}.json").read_text())
-    said = json.loads((folder / "request.json").read_text())
-    (folder / "request.json").write_text(json.dumps({**said, "workers": ["/../../../secret"]}))
+    document = json.loads((folder / "request.json").read_text())
+    (folder / "request.json").write_text(json.dumps({**document, "workers": ["/../../../secret"]}))
     assert live(site)[0]["recording"] is None
 
 

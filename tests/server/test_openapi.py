@@ -48,7 +48,7 @@ def test_every_reference_leads_somewhere() -> None:
 
 def test_every_view_has_its_own_address_and_parameters() -> None:
     operator = build_document()["paths"]["/api/v1/view/operator"]["get"]
-    named = {each["name"]: each for each in operator["parameters"]}
+    named = {parameter["name"]: parameter for parameter in operator["parameters"]}
     assert "shape" in named["group"]["schema"]["enum"]
     assert named["run"]["required"]
 

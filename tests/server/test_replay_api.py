@@ -43,8 +43,8 @@ def test_the_script_is_a_file_with_the_call(make_site: MakeSite) -> None:
 
 def test_the_call_contains_the_measured_time(make_site: MakeSite) -> None:
     call = decode_call(ask(recorded(make_site), "/call").get_data())
-    known = {name: value for name, value in call.recorded.items() if value}
-    assert (call.operator, known) == ("aten::mm", {"calls": 2, "host_ns": 20_000})
+    recorded_values = {name: value for name, value in call.recorded.items() if value}
+    assert (call.operator, recorded_values) == ("aten::mm", {"calls": 2, "host_ns": 20_000})
 
 
 def test_unsupported_calls_are_rejected_with_the_reason(make_site: MakeSite) -> None:
@@ -81,20 +81,20 @@ def test_the_model_in_the_runs_folder_gives_attributes(make_site: MakeSite) -> N
 def test_calls_are_made_once_a_version_of_the_run_and_its_models(
     make_site: MakeSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made: list[int] = []
+    created: list[int] = []
 
     def counted(answer: CallsAnswer, operator: str, number: int, nodes: Nodes) -> Call:
-        made.append(number)
+        created.append(number)
         return select_call(answer, operator, number, nodes)
 
     monkeypatch.setattr("visualprof.server.api.replay.select_call", counted)
     site = recorded(make_site)
     first = ask(site, "").get_json()
-    assert (made, ask(site, "").get_json()) == ([0], first)
+    assert (created, ask(site, "").get_json()) == ([0], first)
     ask(site, "", operator="MmBackward0")
     site.write("run/trace.json", (site.folder / "run" / "trace.json").read_text().replace("[4, 3]", "[5, 3]"))
     ask(site, "")
-    assert made == [0, 0, 0]
+    assert created == [0, 0, 0]
 
 
 def test_the_newest_report_comes_first(make_site: MakeSite) -> None:

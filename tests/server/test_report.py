@@ -37,9 +37,9 @@ def built(make_site: MakeSite, dist: Path) -> Site:
 
 def unpacked(page: str, block: str) -> bytes:
     """One of the packed parts."""
-    found = re.search(rf'<script type="text/plain" id="{block}">([^<]*)</script>', page)
-    assert found, block
-    return gzip.decompress(base64.b64decode(found[1], validate=True))
+    match = re.search(rf'<script type="text/plain" id="{block}">([^<]*)</script>', page)
+    assert match, block
+    return gzip.decompress(base64.b64decode(match[1], validate=True))
 
 
 def held(page: str) -> tuple[dict[str, Any], bytes]:

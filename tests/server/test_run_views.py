@@ -61,7 +61,7 @@ def test_tables_of_a_run_are_cut_and_its_summary_is_whole(make_site: MakeSite) -
     assert (tables["devices"]["total_rows"], tables["ranks"]["total_rows"]) == (len(RUN), len(RUN))
     means = site.client.get("/api/v1/view/distributed?run=run&table=ranks").get_json()["columns"]
     computed, summary = means["computation_ns"], answer["summary"]
-    assert (summary["ranks"], sum(one["count"] for one in summary["devices"])) == (len(RUN), len(RUN))
+    assert (summary["ranks"], sum(device["count"] for device in summary["devices"])) == (len(RUN), len(RUN))
     assert summary["computation_ns"] == round(sum(computed) / len(computed))
     assert (summary["longest_ns"], summary["shortest_ns"]) == (round(max(computed)), round(min(computed)))
     assert summary["longest_rank"] == means["rank"][computed.index(max(computed))]
@@ -69,5 +69,5 @@ def test_tables_of_a_run_are_cut_and_its_summary_is_whole(make_site: MakeSite) -
 
 @pytest.mark.skipif(sys.platform != "linux", reason="of glibc")
 def test_memory_that_a_thread_has_freed_is_given_back() -> None:
-    said = subprocess.run([sys.executable, "-c", FREED], capture_output=True, text=True, check=True, timeout=60)
-    assert float(said.stdout) > 100  # MB, of 198 that are free
+    process = subprocess.run([sys.executable, "-c", FREED], capture_output=True, text=True, check=True, timeout=60)
+    assert float(process.stdout) > 100  # MB, of 198 that are free

@@ -89,8 +89,8 @@ def test_half_open_connections_do_not_deafen_it(tmp_path: Path, sent: bytes) -> 
     with Server([tmp_path], 0) as server, contextlib.ExitStack() as stack:
         server.start()
         for _ in range(1500):
-            one = stack.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=10))
-            one.sendall(sent)
+            connection = stack.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=10))
+            connection.sendall(sent)
         began = time.monotonic()
         for _ in range(20):
             assert get(f"{server.url}api/v1/status")["version"]

@@ -136,9 +136,9 @@ def test_a_stranger_reads_but_does_not_see_the_registration_token(make_site: Mak
     assert seen["token_hidden"]
     assert seen["command"].endswith("--token TOKEN")
     assert list(site.folder.iterdir()) == []
-    own = site.client.get("/api/v1/agents", headers={TOKEN_HEADER: TOKEN}).get_json()
-    assert not own["token_hidden"]
-    assert "--token vp_r_" in own["command"]
+    answer = site.client.get("/api/v1/agents", headers={TOKEN_HEADER: TOKEN}).get_json()
+    assert not answer["token_hidden"]
+    assert "--token vp_r_" in answer["command"]
 
 
 def test_a_private_server_is_read_with_the_token(make_site: MakeSite) -> None:

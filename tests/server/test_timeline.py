@@ -210,10 +210,10 @@ def test_numbers_are_exact(make_site: MakeSite) -> None:
 
 
 def test_search_finds_parts_of_names_in_order_of_time(site: Site) -> None:
-    found = body(ask(site, "search", text="OP"))
-    assert (found["total"], [p["name"] for p in found["events"]]) == (4, ["op0", "op0", "op1", "op2"])
-    assert sum(found["ticks"]) == 4
-    assert len(found["ticks"]) == 512
+    answer = body(ask(site, "search", text="OP"))
+    assert (answer["total"], [p["name"] for p in answer["events"]]) == (4, ["op0", "op0", "op1", "op2"])
+    assert sum(answer["ticks"]) == 4
+    assert len(answer["ticks"]) == 512
     assert body(ask(site, "search", text="op", exact=1))["total"] == 0
     cut = body(ask(site, "search", text="op", limit=1))
     assert (cut["total"], len(cut["events"])) == (4, 1)
@@ -233,15 +233,15 @@ def test_the_same_event_of_another_run_is_found_by_its_name_and_place(make_site:
 
     def nth(run: str, dur_us: int) -> int:
         ran = body(ask(site, "search", run=run, text="a", exact=1))["events"]
-        event = next(one["event"] for one in ran if one["duration_ns"] == 1000 * dur_us)
+        event = next(row["event"] for row in ran if row["duration_ns"] == 1000 * dur_us)
         return body(ask(site, "event", run=run, event=event, arguments=0))["nth"]
 
     assert [nth("run", dur) for dur in (4, 5, 7)] == [0, 0, 1]
     assert [nth("base", dur) for dur in (14, 15, 17)] == [0, 1, 0]
 
     def beside(step: str, nth: int, kind: str = "stream") -> tuple[int | None, int]:
-        found = body(ask(site, "occurrence", run="base", name="a", kind=kind, step=step, nth=nth))
-        return found["place"] and found["place"]["duration_ns"], found["calls"]
+        answer = body(ask(site, "occurrence", run="base", name="a", kind=kind, step=step, nth=nth))
+        return answer["place"] and answer["place"]["duration_ns"], answer["calls"]
 
     assert beside("7", 0) == (17_000, 1)
     assert beside("7", 1) == (None, 1)
@@ -369,5 +369,5 @@ def test_ranks_with_files_named_by_different_times_are_aligned(make_site: MakeSi
         trace = {"schemaVersion": 1, "distributedInfo": {"rank": rank, "world_size": 3}, "traceEvents": events}
         site.write(f"run/node_{rank}.178295040000{rank}.pt.trace.json", json.dumps(trace))
     own = site.client.get("/api/v1/runs").get_json()["runs"][0]["workers"][1]["spans"][0]["id"]
-    found = body(ask(site, "alignment", workers="node_1,node_2", span=own))["workers"]
-    assert [worker["worker"] for worker in found] == ["node_1", "node_2"]
+    workers = body(ask(site, "alignment", workers="node_1,node_2", span=own))["workers"]
+    assert [worker["worker"] for worker in workers] == ["node_1", "node_2"]

@@ -55,7 +55,7 @@ def test_series_come_as_recordings_are_looked_at(asked: Any) -> None:
     assert (rows["series"], rows["change"], rows["changed_run"]) == (["net-*"], ["worse"], ["net-4"])
     assert (answer["shown"], answer["metric"]) == ("net-*", "step.total")
     assert answer["measurements"]["columns"]["run"] == [f"net-{night}" for night in range(7)]
-    assert [one["name"] for one in answer["charts"]["trend"]["series"]][:2] == ["@t:trend.measured", "@t:trend.worse"]
+    assert [row["name"] for row in answer["charts"]["trend"]["series"]][:2] == ["@t:trend.measured", "@t:trend.worse"]
     assert get(metric="memory.peak")["series"]["columns"]["change"] == ["none"]
     assert get(400, metric="nothing")["error"] == "there is no figure 'nothing'"
     assert get(series="gone")["shown"] == "net-*"

@@ -200,7 +200,7 @@ def test_large_answers_are_packed_on_request(make_site: MakeSite) -> None:
 
 def test_views_are_listed_with_parameters(site: Site) -> None:
     views = {view["name"]: view for view in site.client.get("/api/v1/views").get_json()["views"]}
-    group = next(each for each in views["operator"]["parameters"] if each["name"] == "group")
+    group = next(parameter for parameter in views["operator"]["parameters"] if parameter["name"] == "group")
     assert (group["type"], group["default"]) == ("choice", "name")
     assert "shape" in group["choices"]
 

@@ -24,28 +24,28 @@ def columns(found: dict[str, Any], *names: str) -> list[tuple[Any, ...]]:
 
 def test_calls_with_other_strides_are_others_and_have_medians(write: Write) -> None:
     events = [mm(0, 10, 4, [1024, 1]), mm(20, 30, 4, [1024, 1]), mm(60, 14, 4, [1024, 1]), mm(80, 5, 4, [1, 4])]
-    found = answer("calls", write([*events, operator("aten::relu", 90, 7, [[8]])]))
-    assert columns(found, "name", "number", "calls", "total_ns", "host_ns") == [
+    result = answer("calls", write([*events, operator("aten::relu", 90, 7, [[8]])]))
+    assert columns(result, "name", "number", "calls", "total_ns", "host_ns") == [
         ("aten::mm", 0, 3, 54_000, 14_000),
         ("aten::relu", 0, 1, 7_000, 7_000),
         ("aten::mm", 1, 1, 5_000, 5_000),
     ]
-    assert found["columns"]["input_strides"][2] == "[[1, 4], [1024, 1]]"
-    assert found["columns"]["device_ns"] == [None] * 3
+    assert result["columns"]["input_strides"][2] == "[[1, 4], [1024, 1]]"
+    assert result["columns"]["device_ns"] == [None] * 3
 
 
 def test_the_median_of_two_lies_between_them(write: Write) -> None:
-    found = answer("calls", write([mm(0, 10, 4, [1024, 1]), mm(20, 30, 4, [1024, 1])]), operator="aten::mm")
-    assert found["columns"]["host_ns"] == [20_000]
+    result = answer("calls", write([mm(0, 10, 4, [1024, 1]), mm(20, 30, 4, [1024, 1])]), operator="aten::mm")
+    assert result["columns"]["host_ns"] == [20_000]
 
 
 def test_a_call_at_the_peak_of_its_device(write: Write) -> None:
     """2 x 1024^3 at 989.4 TFLO/s of bf16 take 2.17 us; 6 MiB at 4.8 TB/s take 1.31 us."""
     events = [mm(0, 20, 1024, [1024, 1]), launch(5, 1), kernel(30, 6, 1, "sm90_xmma_gemm_bf16")]
-    found = answer("calls", write(events, deviceProperties=[H200]), operator="aten::mm")
-    assert found["device"] == "NVIDIA H200"
-    assert found["columns"]["device_ns"] == [6_000]
-    assert math.isclose(found["columns"]["peak_ns"][0], 2 * 1024**3 / 989.4e3, rel_tol=1e-3)
+    result = answer("calls", write(events, deviceProperties=[H200]), operator="aten::mm")
+    assert result["device"] == "NVIDIA H200"
+    assert result["columns"]["device_ns"] == [6_000]
+    assert math.isclose(result["columns"]["peak_ns"][0], 2 * 1024**3 / 989.4e3, rel_tol=1e-3)
 
 
 def test_a_file_without_shapes_has_no_calls(write: Write) -> None:

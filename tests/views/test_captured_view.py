@@ -91,6 +91,6 @@ def test_call_stacks_come_from_the_capture(two: Trace) -> None:
 def test_every_view_takes_a_trace_with_and_without_captures(tmp_path: Path, two: Trace) -> None:
     bare = joined(tmp_path / "bare", [*replay(names_of(4)), span("cpu_op", "aten::add", 300, 5)], {})
     for trace in (two, bare):
-        for one in all_views():
-            if one.subject == "trace" and one.needs(trace):
-                assert json_of(one.compute(trace, one.parse({}))) is not None, one.name
+        for view_name in all_views():
+            if view_name.subject == "trace" and view_name.needs(trace):
+                assert json_of(view_name.compute(trace, view_name.parse({}))) is not None, view_name.name

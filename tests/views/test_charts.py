@@ -26,11 +26,11 @@ def drawn(name: str, path: Any, **params: str) -> dict[str, Any]:
 
 
 def test_the_curve_marks_the_peak() -> None:
-    told = answer("memory", CNN)
+    result = answer("memory", CNN)
     series = drawn("memory", CNN)["curve"]["series"]
     assert [s["name"] for s in series] == ["@t:memory.reserved", "@t:memory.allocated"]
     [mark] = series[1]["markPoint"]["data"]
-    assert mark["coord"] == [told["peak"]["ts_ns"], told["peak"]["allocated_bytes"]]
+    assert mark["coord"] == [result["peak"]["ts_ns"], result["peak"]["allocated_bytes"]]
     assert mark["coord"][1] == max(y for _, y in series[1]["data"])
     assert "markLine" not in series[1], "the device has over 100 times as much"
 

@@ -65,8 +65,8 @@ def rows(table: dict[str, Any]) -> list[dict[str, Any]]:
 
 def test_calls_of_the_same_size_are_one_row_with_bandwidths(write: Write) -> None:
     result = of_run(write, stages())
-    found = {row["name"]: row for row in rows(result)}
-    reduced, sent = found["allreduce"], found["send_recv"]
+    values_by_name = {row["name"]: row for row in rows(result)}
+    reduced, sent = values_by_name["allreduce"], values_by_name["send_recv"]
     assert (reduced["role"], reduced["members"], reduced["calls"], reduced["bytes"]) == ("world", 8, 3, 1_000_000)
     assert (sent["role"], sent["members"], sent["calls"], sent["span"]) == ("pipeline", 2, 24, "hosts")
     # The last to come to the all-reduce is there for 5 us: 1 MB in 5 us, times 2 x 7 / 8.
@@ -79,9 +79,9 @@ def test_calls_of_the_same_size_are_one_row_with_bandwidths(write: Write) -> Non
 
 
 def test_groups_are_named_with_their_ranks(write: Write) -> None:
-    found = {row["name"]: row for row in rows(of_run(write, stages())["groups"])}
-    assert set(found) == {"0", "p0", "p1", "p2", "p3"}
-    pair = found["p1"]
+    values_by_name = {row["name"]: row for row in rows(of_run(write, stages())["groups"])}
+    assert set(values_by_name) == {"0", "p0", "p1", "p2", "p3"}
+    pair = values_by_name["p1"]
     assert (pair["role"], pair["told"], pair["ranks"], pair["hosts"]) == ("pipeline", "description", "1, 5", 2)
     assert (pair["calls"], pair["bytes"]) == (6, 6_000_000)
     # Six messages: 5 us for the sender, 25 for the receiver, who waits for 20 of them.
@@ -89,11 +89,11 @@ def test_groups_are_named_with_their_ranks(write: Write) -> None:
 
 
 def test_a_pair_that_takes_three_times_as_long_is_slow(write: Write) -> None:
-    found = rows(of_run(write, stages(slow=2))["pairs"])
-    assert [(row["source"], row["destination"], row["slow"]) for row in found] == [
+    table_rows = rows(of_run(write, stages(slow=2))["pairs"])
+    assert [(row["source"], row["destination"], row["slow"]) for row in table_rows] == [
         (2, 6, True), (0, 4, False), (1, 5, False), (3, 7, False),
     ]  # fmt: skip
-    first = found[0]
+    first = table_rows[0]
     assert (first["source_host"], first["destination_host"]) == ("node2", "node6")
     assert (first["latency_ns"], first["usual_ns"], first["slower"]) == (15_000, 5000, pytest.approx(3))
 
@@ -109,7 +109,7 @@ def test_a_slow_pair_is_named_among_the_stragglers(write: Write) -> None:
         for n, events in ranks.items()
     ]
     named = json_of(chosen.compute_from_traces(traces, chosen.parse({})))["stragglers"]
-    (slow,) = (one for one in named if one["unit"] != "stage")  # the first stage has more to do, too
+    (slow,) = (row for row in named if row["unit"] != "stage")  # the first stage has more to do, too
     assert (slow["unit"], slow["name"], slow["ranks"], slow["cause"]) == ("link", "node2 - node6", [2, 6], "link")
     assert (slow["steps_late"], slow["late_excess_ns"], slow["slower"]) == (3, 20_000, pytest.approx(3))
 
@@ -117,11 +117,11 @@ def test_a_slow_pair_is_named_among_the_stragglers(write: Write) -> None:
 def test_bubbles_are_waits_for_other_stages(write: Write) -> None:
     """A step: the first stage sends for 5 us beside the next microbatch, and 5 alone, and waits 20 at the end."""
     result = of_run(write, stages())
-    found = {row["stage"]: row for row in rows(result["stages"])}
-    assert {stage: row["ranks"] for stage, row in found.items()} == {0: 4, 1: 4}
-    assert [found[stage]["computation_ns"] for stage in (0, 1)] == [40_000, 20_000]
+    values_by_name = {row["stage"]: row for row in rows(result["stages"])}
+    assert {stage: row["ranks"] for stage, row in values_by_name.items()} == {0: 4, 1: 4}
+    assert [values_by_name[stage]["computation_ns"] for stage in (0, 1)] == [40_000, 20_000]
     # Of the second one's two messages of 25 us, 5 are beside computation or each other.
-    assert [found[stage]["bubble_ns"] for stage in (0, 1)] == [25_000, 35_000]
+    assert [values_by_name[stage]["bubble_ns"] for stage in (0, 1)] == [25_000, 35_000]
     assert (result["microbatches"], result["ideal_bubble_ratio"]) == (2, pytest.approx(1 / 3))
     assert [row["stage"] for row in rows(result["bubbles"])] == [0] * 4 + [1] * 4
 
@@ -154,9 +154,9 @@ def test_a_link_has_half_of_the_datasheet_bandwidth(name: str, gb_s: int | None)
 
 
 def test_links_are_a_matrix_of_ranks(write: Write) -> None:
-    found = of_run(write, stages(slow=2))
-    assert (found["ends_are"], found["ends"]) == ("rank", [str(rank) for rank in range(8)])
-    cells = {(row["row"], row["column"]): row for row in rows(found["links"])}
+    run_answer = of_run(write, stages(slow=2))
+    assert (run_answer["ends_are"], run_answer["ends"]) == ("rank", [str(rank) for rank in range(8)])
+    cells = {(row["row"], row["column"]): row for row in rows(run_answer["links"])}
     assert list(cells) == [(0, 4), (1, 5), (2, 6), (3, 7)]  # only the first stage sends
     slow, usual = cells[2, 6], cells[1, 5]
     assert (slow["slow"], slow["slower"], slow["latency_ns"]) == (True, pytest.approx(3), 15_000)

@@ -66,10 +66,10 @@ def test_a_step_has_its_own_regions(write: Callable[..., Path]) -> None:
         ],
         schemaVersion=1,
     )
-    one, two = answer("compiled", path, step="1"), answer("compiled", path, step="2")
-    assert rows(one, "graph", "calls", "host_total_ns", "graph_ns") == {"0/0": ["fabc", 1, 50_000, 30_000]}
+    first, two = answer("compiled", path, step="1"), answer("compiled", path, step="2")
+    assert rows(first, "graph", "calls", "host_total_ns", "graph_ns") == {"0/0": ["fabc", 1, 50_000, 30_000]}
     assert rows(two, "host_total_ns", "graph_ns") == {"0/0": [50_000, 20_000], None: [5_000, 5_000]}
-    assert (one["recompilations"], one["compile_ns"]) == (0, 0)
+    assert (first["recompilations"], first["compile_ns"]) == (0, 0)
     assert (two["recompilations"], two["compilations"], two["compile_ns"]) == (None, 1, 9_000)  # of what is not said
 
 
@@ -102,9 +102,9 @@ def test_triton_kernels_have_the_times_of_the_reference_report() -> None:
     ],
 )  # fmt: skip
 def test_names_are_taken_apart(name: str, kind: str, operators: str) -> None:
-    found = parse_fusion(name)
-    assert found is not None
-    assert (found.kind, " ".join(found.operators)) == (kind, operators)
+    fusion = parse_fusion(name)
+    assert fusion is not None
+    assert (fusion.kind, " ".join(fusion.operators)) == (kind, operators)
 
 
 @pytest.mark.parametrize(

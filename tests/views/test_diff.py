@@ -93,10 +93,10 @@ def test_added_removed_replaced_and_slower_kernels_are_reported(pair: tuple[Path
 def test_overview_rows_add_up_to_the_step(pair: tuple[Path, Path]) -> None:
     # the operators run in the 10 us without a kernel: 4 of them for 1 us each, 6 us are idle in both
     answer = diffed(*pair)
-    found = table(answer, "part", "base_ns", "new_ns")
-    assert found["aten::old"] == ["cpu", 1_000, 0]
-    assert found["aten::relu"] == ["cpu", 1_000, 1_000]
-    assert found["add"] == ["kernel", 100_000, 150_000]
+    result = table(answer, "part", "base_ns", "new_ns")
+    assert result["aten::old"] == ["cpu", 1_000, 0]
+    assert result["aten::relu"] == ["cpu", 1_000, 1_000]
+    assert result["add"] == ["kernel", 100_000, 150_000]
     parts = answer["parts"]["columns"]
     assert dict(zip(parts["part"], parts["base_ns"], strict=True))["other"] == 6_000
     for side in ("base", "new"):
@@ -114,11 +114,11 @@ def test_runs_of_different_length_compare_per_step(write: Write) -> None:
 def test_replaced_kernels_are_one_row_if_both_occur_on_both_sides(write: Write) -> None:
     # aten::conv launches wgrad 3 times and scudnn once, then once and 3 times; wgrad of another operator stays
     def work(first: int, second: int) -> list[Work]:
-        own = [("aten::conv", "wgrad", 20)] * first + [("aten::conv", "scudnn", 30)] * second
-        return [*own, ("aten::other", "wgrad", 40)]
+        step_events = [("aten::conv", "wgrad", 20)] * first + [("aten::conv", "scudnn", 30)] * second
+        return [*step_events, ("aten::other", "wgrad", 40)]
 
-    found = diffed(write(run(work(3, 1)), "a.json"), write(run(work(1, 3)), "b.json"), "kernel")
-    assert table(found, "base_ns", "new_ns", "base_calls", "new_calls", "status") == {
+    comparison = diffed(write(run(work(3, 1)), "a.json"), write(run(work(1, 3)), "b.json"), "kernel")
+    assert table(comparison, "base_ns", "new_ns", "base_calls", "new_calls", "status") == {
         "aten::conv": [90_000, 110_000, 4, 4, "replaced"],
         "wgrad": [40_000, 40_000, 1, 1, "same"],
     }
@@ -189,11 +189,11 @@ def test_rows_differ_as_in_the_trace_diff_of_hta(name: str) -> None:
     view = name.partition(" ")[0]
     sides = [compute(trace_of(shared(path)), SIDE.parse({"view": view, "step": step})) for path, step in pair]
     many = len(sides[0].steps)  # as many in both; HTA adds them up
-    found = compare(view, Named("base", sides[0]), Named("new", sides[1])).rows.columns
+    comparison = compare(view, Named("base", sides[0]), Named("new", sides[1])).rows.columns
     times = ("base_calls", 1.0), ("base_ns", 1e3), ("new_calls", 1.0), ("new_ns", 1e3)
-    columns = [np.asarray(getattr(found, column)) * many / unit for column, unit in times]
+    columns = [np.asarray(getattr(comparison, column)) * many / unit for column, unit in times]
     assert [column.sum() for column in columns] == pytest.approx(whole, abs=0.5)
-    by_name = dict(zip(found.name, zip(*columns, strict=True), strict=True))
+    by_name = dict(zip(comparison.name, zip(*columns, strict=True), strict=True))
     assert {row: by_name[row] for row in rows} == {row: pytest.approx(values, abs=0.1) for row, values in rows.items()}
 
 
@@ -207,12 +207,12 @@ def test_operators_differ_as_in_the_tables_of_torch(base: str, new: str) -> None
     expected = {name: own[1].get(name, 0) - own[0].get(name, 0) for name in {**own[0], **own[1]}}
     replaced = [row for row in table(answer, "base_name").values() if row[0]]
     assert sum(expected.values()) == sum(answer["rows"]["columns"]["delta_ns"])
-    found = {
+    values_by_name = {
         name: delta for name, (delta, status) in table(answer, "delta_ns", "status").items() if status != "replaced"
     }
-    assert len(found) > 10
-    assert found == {name: expected[name] for name in found}
-    assert len(found) + 2 * len(replaced) <= len(expected)
+    assert len(values_by_name) > 10
+    assert values_by_name == {name: expected[name] for name in values_by_name}
+    assert len(values_by_name) + 2 * len(replaced) <= len(expected)
 
 
 def test_two_recordings_of_a_script_have_no_changed_rows() -> None:
@@ -255,7 +255,7 @@ def test_correlated_steps_do_not_cause_changes() -> None:
         return 1e6 * np.exp(0.03 * out)
 
     found = [step_change(walk(), walk()) for _ in range(40)]
-    assert sum(not one.low <= 0 <= one.high for one in found if one) <= 2  # a bootstrap: 6 and more
+    assert sum(not item.low <= 0 <= item.high for item in found if item) <= 2  # a bootstrap: 6 and more
     slower = step_change(walk(), 1.2 * walk())
     assert slower
     assert slower.significant
@@ -317,9 +317,9 @@ def test_operators_of_different_frameworks_match_by_family() -> None:
     torch, paddle = SAMPLES / "pytorch-cpu" / "gpt.pt.trace.json.gz", next((SAMPLES / "paddle-cpu").iterdir())
     answer = diffed(torch, paddle, "operator")
     assert "framework" in [note["id"] for note in answer["notes"]]
-    found = table(answer, "base_ns", "new_ns")
-    assert all(found["gemm"])
-    assert "aten::addmm" not in found
+    result = table(answer, "base_ns", "new_ns")
+    assert all(result["gemm"])
+    assert "aten::addmm" not in result
 
 
 @pytest.mark.parametrize(

@@ -44,44 +44,48 @@ def rows(found: Any, *names: str) -> list[tuple[Any, ...]]:
 
 
 def test_a_slower_decode_phase_is_reported(write: Write) -> None:
-    found = diffed(*pair(write, SERVED, slower(SERVED, DECODE, 90)))
+    comparison = diffed(*pair(write, SERVED, slower(SERVED, DECODE, 90)))
     shown = ("phase", "base_steps", "new_steps", "base_ns", "new_ns", "delta_ns", "status", "significant")
-    assert rows(found, *shown) == [
+    assert rows(comparison, *shown) == [
         ("decode", 15, 15, 60_000, 90_000, 30_000, "changed", True),
         ("prefill", 5, 5, 90_000, 90_000, 0, "same", False),
     ]
     device = [("decode", 60_000, 90_000, 4, 4), ("prefill", 90_000, 90_000, 24, 24)]
-    assert rows(found, "phase", "base_device_ns", "new_device_ns", "base_tokens", "new_tokens") == device
-    assert (found["phase"], found["new"]["steps"]) == ("decode", 15)
-    assert (found["step"]["base_ns"], found["step"]["delta_ns"]) == (60_000, 30_000)
-    assert found["rows"]["columns"]["name"] == ["decode_kernel"]  # nothing of the other phase is among the rows
+    assert rows(comparison, "phase", "base_device_ns", "new_device_ns", "base_tokens", "new_tokens") == device
+    assert (comparison["phase"], comparison["new"]["steps"]) == ("decode", 15)
+    assert (comparison["step"]["base_ns"], comparison["step"]["delta_ns"]) == (60_000, 30_000)
+    assert comparison["rows"]["columns"]["name"] == ["decode_kernel"]  # nothing of the other phase is among the rows
 
 
 def test_a_requested_phase_is_compared(write: Write) -> None:
     files = pair(write, SERVED, slower(SERVED, DECODE, 90))
-    found = diffed(*files, phase="prefill")
-    assert (found["phase"], found["step"]["base_ns"], found["step"]["delta_ns"]) == ("prefill", 90_000, 0)
-    assert found["rows"]["columns"]["name"] == ["prefill_kernel"]
+    comparison = diffed(*files, phase="prefill")
+    assert (comparison["phase"], comparison["step"]["base_ns"], comparison["step"]["delta_ns"]) == (
+        "prefill",
+        90_000,
+        0,
+    )
+    assert comparison["rows"]["columns"]["name"] == ["prefill_kernel"]
     with pytest.raises(BadParameter, match="not both have steps of the phase 'mixed'"):
         diffed(*files, phase="mixed")
 
 
 def test_a_different_mix_of_phases_is_not_a_change(write: Write) -> None:
     """Averaged together, the steps would be 9 us longer."""
-    found = diffed(*pair(write, SERVED, [PREFILL, DECODE] * 8))
-    assert {status for (status,) in rows(found, "status")} == {"same"}
-    assert found["step"]["delta_ns"] == 0
-    assert "load" not in {note["id"] for note in found["notes"]}
+    comparison = diffed(*pair(write, SERVED, [PREFILL, DECODE] * 8))
+    assert {status for (status,) in rows(comparison, "status")} == {"same"}
+    assert comparison["step"]["delta_ns"] == 0
+    assert "load" not in {note["id"] for note in comparison["notes"]}
 
 
 def test_a_phase_on_one_side_is_reported(write: Write) -> None:
-    found = diffed(*pair(write, SERVED, [PREFILL, MIXED] * 6))
-    assert sorted(rows(found, "phase", "base_steps", "new_steps", "base_ns", "new_ns", "delta_ns", "status")) == [
+    comparison = diffed(*pair(write, SERVED, [PREFILL, MIXED] * 6))
+    assert sorted(rows(comparison, "phase", "base_steps", "new_steps", "base_ns", "new_ns", "delta_ns", "status")) == [
         ("decode", 15, 0, 60_000, None, None, "removed"),
         ("mixed", 0, 6, None, 100_000, None, "added"),
         ("prefill", 5, 6, 90_000, 90_000, 0, "same"),
     ]
-    assert found["phase"] == "prefill"
+    assert comparison["phase"] == "prefill"
 
 
 def test_recordings_without_a_common_phase_are_rejected(write: Write) -> None:
@@ -97,9 +101,9 @@ def test_a_different_load_is_a_note(write: Write) -> None:
 
 def test_the_overview_has_the_mean_of_the_same_steps(write: Write) -> None:
     base, new = pair(write, SERVED, slower(SERVED, DECODE, 90))
-    found = diffed(base, new)["step"]
+    step = diffed(base, new)["step"]
     averages = [answer("overview", path)["average_step"]["total_ns"] for path in (base, new)]
-    assert averages == [found["base_ns"], found["new_ns"]]
+    assert averages == [step["base_ns"], step["new_ns"]]
 
 
 def test_the_command_shows_phases(write: Write, capsys: pytest.CaptureFixture[str]) -> None:

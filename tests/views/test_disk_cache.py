@@ -58,19 +58,19 @@ def shown(answer: Answer, by: View) -> list[object]:
 @pytest.mark.parametrize("name", PROFILES)
 def test_a_cached_answer_is_shown_identically(name: str, cache: Cache) -> None:
     trace = trace_of(SAMPLES / name)
-    for one in all_views():
-        if one.subject in ("trace", "run") and one.needs(trace):
+    for view in all_views():
+        if view.subject in ("trace", "run") and view.needs(trace):
             subject = [("a", trace), ("b", trace)]
             work_out = (
-                partial(one.compute, trace) if one.subject == "trace" else partial(one.compute_from_traces, subject)
+                partial(view.compute, trace) if view.subject == "trace" else partial(view.compute_from_traces, subject)
             )
-            place = CachedAnswer(cache, one, one.parse({}), (name,))
+            place = CachedAnswer(cache, view, view.parse({}), (name,))
             assert place.load() is None
-            answer = place.compute_and_store(partial(work_out, one.parse({})))
+            answer = place.compute_and_store(partial(work_out, view.parse({})))
             again = place.load()
             # Addresses and sequences are made into text when they are shown.
-            assert (again is None) == (one.name in ("memory", "sequences"))
-            assert again is None or shown(again, one) == shown(answer, one), one.name
+            assert (again is None) == (view.name in ("memory", "sequences"))
+            assert again is None or shown(again, view) == shown(answer, view), view.name
 
 
 @dataclass(frozen=True)

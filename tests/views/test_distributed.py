@@ -56,14 +56,14 @@ def test_ranks_are_the_means_of_their_steps() -> None:
 def test_collectives_of_the_hand_made_ranks() -> None:
     table = distributed(*micro())["collectives"]["columns"]
     keys = ("rank", "name", "calls", "bytes", "mean_bytes", "total_ns", "transfer_ns")
-    found = {(r, n): rest for r, n, *rest in zip(*(table[k] for k in keys), strict=True)}
-    assert found[0, "broadcast"] == [1, 212480, 212480, 75_000, 36_000]
-    assert found[0, "all_reduce"] == [1, 8196000, 8196000, 1_558_000, 1_133_000]
-    assert found[1, "broadcast"] == [1, 212480, 212480, 39_000, 36_000]
-    assert found[1, "all_reduce"] == [1, 8196000, 8196000, 1_133_000, 1_133_000]
+    values_by_name = {(r, n): rest for r, n, *rest in zip(*(table[k] for k in keys), strict=True)}
+    assert values_by_name[0, "broadcast"] == [1, 212480, 212480, 75_000, 36_000]
+    assert values_by_name[0, "all_reduce"] == [1, 8196000, 8196000, 1_558_000, 1_133_000]
+    assert values_by_name[1, "broadcast"] == [1, 212480, 212480, 39_000, 36_000]
+    assert values_by_name[1, "all_reduce"] == [1, 8196000, 8196000, 1_133_000, 1_133_000]
     # torch-tb-profiler's wait graph asserts transfer 1,169 us on both ranks, wait 464 and 3 us.
     sums = [
-        [sum(v) / 1000 for v in zip(*(r[3:] for (n, _), r in found.items() if n == rank), strict=True)]
+        [sum(v) / 1000 for v in zip(*(r[3:] for (n, _), r in values_by_name.items() if n == rank), strict=True)]
         for rank in (0, 1)
     ]
     assert [(transfer, total - transfer) for total, transfer in sums] == [(1169, 464), (1169, 3)]
@@ -135,9 +135,9 @@ def test_one_rank_alone_has_no_transfer_time() -> None:
 
 def test_transfer_and_wait_of_concurrent_collectives_stay_within_the_step(write: Write) -> None:
     """Two gloo calls of rank 0 run side by side in a step of 100 us, each for 60 us and more."""
-    mine = [step(1, 0, 100), event("gloo:all_reduce", 10, 60, tid=2), event("gloo:all_reduce", 20, 75, tid=3)]
+    own_events = [step(1, 0, 100), event("gloo:all_reduce", 10, 60, tid=2), event("gloo:all_reduce", 20, 75, tid=3)]
     other = [step(1, 0, 100), event("gloo:all_reduce", 30, 40, tid=2), event("gloo:all_reduce", 65, 30, tid=3)]
-    result = distributed(write(mine, name="a.json"), write(other, name="b.json"))
+    result = distributed(write(own_events, name="a.json"), write(other, name="b.json"))
     # Rank 0 transfers for the 40 and 30 us of rank 1, at the ends: 30 to 70 and 65 to 95; before, from 10, it waits.
     # Rank 1 transfers from 30 to 95 and waits for nobody.
     waits = result["waits"]["columns"]
@@ -245,8 +245,8 @@ def test_more_blocks_are_more_work_and_as_many_a_slower_device(write: Write, blo
         out: list[dict[str, Any]] = []
         for i in range(3):
             work = launched_kernel("gemm", 100 * i + 5, 20 + late, 25 * i + 1)
-            for one in work:
-                one["args"] |= {"blocks per SM": blocks} if one["name"] == "gemm" else {}
+            for item in work:
+                item["args"] |= {"blocks per SM": blocks} if item["name"] == "gemm" else {}
             kernel = launched_kernel("ncclDevKernel_AllReduce", 100 * i + 30 + late, 70 - late, 25 * i + 11, stream=8)
             out += [step(i, 25 * i, 25), *work, event("nccl:all_reduce", 25 * i + 10, 5), *kernel]
         return out
@@ -295,9 +295,9 @@ def test_ranks_with_different_steps_are_noted(write: Write) -> None:
 
 def test_no_rank_is_late_if_collectives_do_not_match(write: Write) -> None:
     """One rank lacks a collective."""
-    mine = [step(1, 0, 100), event("gloo:all_reduce", 10, 5), event("gloo:all_reduce", 20, 5)]
+    own_events = [step(1, 0, 100), event("gloo:all_reduce", 10, 5), event("gloo:all_reduce", 20, 5)]
     other = [step(1, 30, 100), event("gloo:all_reduce", 50, 5)]
-    result = distributed(write(mine, name="a.json"), write(other, name="b.json"))
+    result = distributed(write(own_events, name="a.json"), write(other, name="b.json"))
     assert (result["stragglers"], result["notes"]) == ([], ["unmatched"])
 
 

@@ -82,8 +82,8 @@ class Whole(Answer):
 
 
 def test_kinds_are_listed_for_fields_and_structures() -> None:
-    own = {"size": "bytes", "step": "word", "left": "count", "share": "ratio"}
+    expected_kinds = {"size": "bytes", "step": "word", "left": "count", "share": "ratio"}
     rows = Table(columns=Rows(name=["a"], took_ns=[1]))
-    assert Whole(size=1, by_step={}, parts=[], ranks=[], beside=rows).kinds == own
+    assert Whole(size=1, by_step={}, parts=[], ranks=[], beside=rows).kinds == expected_kinds
     assert rows.kinds == {"name": "name", "took_ns": "ns"}
     assert Table(columns={"x": [1]}, kinds={"x": "ns"}).kinds == {"x": "ns"}

@@ -39,8 +39,8 @@ FAST = np.full(1000, 100_000)
 
 
 def reports_in(folder: Path) -> dict[str, Report]:
-    found = find_result_folders(item for item in walk(roots([folder])[0]) if isinstance(item, LogFile))
-    return {r.id: r for name, parts in found.items() if (r := read_report(name, parts))}
+    result_folders = find_result_folders(item for item in walk(roots([folder])[0]) if isinstance(item, LogFile))
+    return {r.id: r for name, parts in result_folders.items() if (r := read_report(name, parts))}
 
 
 @pytest.fixture(scope="module")
@@ -71,8 +71,8 @@ def test_a_sample_names_its_hardware_and_date(report: Callable[..., Report]) -> 
     ours, theirs = (report({4: FAST}, name, status=times, job={"request": {"sample": name == "shipped"}})
                     for name in ("measured", "shipped"))  # fmt: skip
     assert "sample" not in verdicts(ours)
-    told = {"cpu": "a CPU", "day": "2026-11-21", "batch": None, "batches": (4,)}
-    assert verdicts(theirs)["sample"] == told
+    values_by_name = {"cpu": "a CPU", "day": "2026-11-21", "batch": None, "batches": (4,)}
+    assert verdicts(theirs)["sample"] == values_by_name
 
 
 # -- numbers against the raw samples
@@ -88,8 +88,8 @@ def test_percentiles_of_the_real_job_equal_those_of_its_raw_samples(real_job: di
                 told = getattr(point, name)
                 if told is not None:  # the file rounds to 100 ns
                     # the measuring program took the sample at p * n, one rank above the nearest one
-                    beside = np.sort(samples)[min(point.n - 1, int(percent / 100 * point.n))]
-                    assert min(abs(told - nearest_rank(samples, percent)), abs(told - int(beside))) <= 50
+                    neighbor = np.sort(samples)[min(point.n - 1, int(percent / 100 * point.n))]
+                    assert min(abs(told - nearest_rank(samples, percent)), abs(told - int(neighbor))) <= 50
                     checked += 1
             assert point.min_ns == pytest.approx(int(samples.min()), abs=50)
             assert point.max_ns == pytest.approx(int(samples.max()), abs=50)
@@ -108,12 +108,17 @@ def test_rates_of_the_real_job_are_runs_over_time(real_job: dict[str, Report]) -
 
 def test_a_result_is_read_unchanged(report: Callable[..., Report]) -> None:
     samples = np.random.default_rng(1).integers(90_000, 110_000, 1000)
-    found = report({1: samples, 4: samples * 2})
-    assert [p.batch for p in found.points] == [1, 4]
-    assert read_latencies(found, found.points[1]).tolist() == (samples * 2).tolist()
-    assert found.points[1].p99_ns == nearest_rank(samples * 2, 99)
-    assert (found.id, found.agent, found.version, found.state) == ("m-1/ort", "laptop", "1.2.3", "succeeded")
-    assert found.finished_ns == T0 + 9 * SECOND
+    built_report = report({1: samples, 4: samples * 2})
+    assert [p.batch for p in built_report.points] == [1, 4]
+    assert read_latencies(built_report, built_report.points[1]).tolist() == (samples * 2).tolist()
+    assert built_report.points[1].p99_ns == nearest_rank(samples * 2, 99)
+    assert (built_report.id, built_report.agent, built_report.version, built_report.state) == (
+        "m-1/ort",
+        "laptop",
+        "1.2.3",
+        "succeeded",
+    )
+    assert built_report.finished_ns == T0 + 9 * SECOND
 
 
 def test_a_percentile_without_enough_samples_is_unknown(report: Callable[..., Report]) -> None:
@@ -143,8 +148,8 @@ def test_with_several_log_directories_ids_begin_with_theirs(tmp_path: Path) -> N
     for path in paths:
         write_result(path / "m" / "ort", {1: FAST})
     files = [item for root in roots(paths) for item in walk(root) if isinstance(item, LogFile)]
-    found = [r.id for name, parts in find_result_folders(files).items() if (r := read_report(name, parts))]
-    assert sorted(found) == ["a/m/ort", "b/m/ort"]
+    ids = [r.id for name, parts in find_result_folders(files).items() if (r := read_report(name, parts))]
+    assert sorted(ids) == ["a/m/ort", "b/m/ort"]
 
 
 @pytest.mark.parametrize("schema", ["visualprof.job/2", "other", None, True, 2, [1]])
@@ -157,18 +162,18 @@ def test_an_incomplete_last_line_is_not_an_error(tmp_path: Path) -> None:
     folder = write_result(tmp_path / "m", {1: FAST, 2: FAST})
     text = (folder / "points.jsonl").read_text()
     (folder / "points.jsonl").write_text(text[:-200])
-    (found,) = reports_in(tmp_path).values()
-    assert ([p.batch for p in found.points], found.warnings) == ([1], ())
+    (loaded,) = reports_in(tmp_path).values()
+    assert ([p.batch for p in loaded.points], loaded.warnings) == ([1], ())
 
 
 def test_damaged_lines_are_reported(tmp_path: Path) -> None:
     folder = write_result(tmp_path / "m", {1: FAST, 2: FAST})
     good = (folder / "points.jsonl").read_text()
     (folder / "points.jsonl").write_text('nonsense\n{"batch": "x"}\n' + "[" * 50_000 + "\n" + good)
-    (found,) = reports_in(tmp_path).values()
-    assert [p.batch for p in found.points] == [1, 2]
-    assert "2 damaged lines" in found.warnings[0]
-    assert "1 lines are no points" in found.warnings[1]
+    (loaded,) = reports_in(tmp_path).values()
+    assert [p.batch for p in loaded.points] == [1, 2]
+    assert "2 damaged lines" in loaded.warnings[0]
+    assert "1 lines are no points" in loaded.warnings[1]
 
 
 def test_the_last_line_of_a_batch_counts(tmp_path: Path) -> None:
@@ -176,8 +181,8 @@ def test_the_last_line_of_a_batch_counts(tmp_path: Path) -> None:
     line = json.loads((folder / "points.jsonl").read_text())
     with (folder / "points.jsonl").open("a") as out:
         out.write(json.dumps(line | {"qps": 7.0}) + "\n")
-    (found,) = reports_in(tmp_path).values()
-    assert [p.qps for p in found.points] == [7.0]
+    (loaded,) = reports_in(tmp_path).values()
+    assert [p.qps for p in loaded.points] == [7.0]
 
 
 @pytest.mark.parametrize("name", ["env.json", "status.json"])
@@ -185,9 +190,9 @@ def test_the_last_line_of_a_batch_counts(tmp_path: Path) -> None:
 def test_damaged_companion_files_do_not_hide_points(tmp_path: Path, name: str, content: str) -> None:
     folder = write_result(tmp_path / "m", {1: FAST})
     (folder / name).write_text(content)
-    (found,) = reports_in(tmp_path).values()
-    assert len(found.points) == 1
-    assert found.state == ("succeeded" if name == "env.json" else "failed")
+    (loaded,) = reports_in(tmp_path).values()
+    assert len(loaded.points) == 1
+    assert loaded.state == ("succeeded" if name == "env.json" else "failed")
 
 
 HOSTILE = st.recursive(
@@ -211,11 +216,11 @@ def test_no_content_breaks_tables_and_charts(line: Json, spec: Any, effective: A
         env = {"effective": effective, "version": spec, "gpus": [spec]}
         (folder / "env.json").write_text(json.dumps(env))
         (folder / "status.json").write_text(json.dumps({"profiles": [{"file": spec}], "warnings": spec}))
-        (found,) = reports_in(Path(name)).values()
-        json.dumps(overlay([found], 10**6), allow_nan=False)
-        json.dumps(overlay_charts([found]), allow_nan=False)
-        for point in found.points:
-            latencies = read_latencies(found, point)
+        (loaded,) = reports_in(Path(name)).values()
+        json.dumps(overlay([loaded], 10**6), allow_nan=False)
+        json.dumps(overlay_charts([loaded]), allow_nan=False)
+        for point in loaded.points:
+            latencies = read_latencies(loaded, point)
             json.dumps(
                 [histogram_chart(latencies, point), latency_chart(latencies, point.duration_ns)], allow_nan=False
             )
@@ -223,13 +228,13 @@ def test_no_content_breaks_tables_and_charts(line: Json, spec: Any, effective: A
 
 @pytest.mark.parametrize("place", [[-4, 10], [0, -1], [0, 10**9], [2**61, 5], [3996, 2], ["a", 1], [0], None, [0, 0]])
 def test_samples_outside_of_their_file_are_not_read(report: Callable[..., Report], place: object) -> None:
-    found = report({1: FAST}, points={1: {"latencies": place}})
-    assert len(read_latencies(found, found.points[0])) == 0
+    built_report = report({1: FAST}, points={1: {"latencies": place}})
+    assert len(read_latencies(built_report, built_report.points[0])) == 0
 
 
 def test_long_texts_are_shortened(report: Callable[..., Report]) -> None:
-    found = report({1: FAST}, env={"agent": "x" * 100_000}, spec={"backend": "<script>" * 1000})
-    assert (len(found.agent), len(found.backend)) == (500, 500)
+    built_report = report({1: FAST}, env={"agent": "x" * 100_000}, spec={"backend": "<script>" * 1000})
+    assert (len(built_report.agent), len(built_report.backend)) == (500, 500)
 
 
 # -- overlay
@@ -246,12 +251,12 @@ def test_the_table_has_a_row_a_point(real_job: dict[str, Report]) -> None:
 def test_the_best_batch_depends_on_the_objective(report: Callable[..., Report]) -> None:
     rng = np.random.default_rng(2)
     sizes = {1: 100_000, 2: 150_000, 4: 250_000, 8: 700_000}
-    found = report({b: rng.integers(ns, ns + 1000, 1000) for b, ns in sizes.items()})
-    best = overlay([found], 200_000)["best"]["columns"]
+    built_report = report({b: rng.integers(ns, ns + 1000, 1000) for b, ns in sizes.items()})
+    best = overlay([built_report], 200_000)["best"]["columns"]
     assert best["most_samples_batch"] == [4]
     assert best["least_latency_batch"] == [1]
     assert (best["slo_batch"], best["slo_percentile"]) == ([2], [99])
-    assert best["slo_latency_ns"] == [found.points[1].p99_ns]
+    assert best["slo_latency_ns"] == [built_report.points[1].p99_ns]
 
 
 def test_an_unreachable_limit_gives_no_best_batch(report: Callable[..., Report]) -> None:
@@ -265,10 +270,10 @@ def test_a_point_without_a_reliable_tail_meets_no_limit(report: Callable[..., Re
 
 
 def test_reports_of_the_same_spec_get_names_of_their_own(report: Callable[..., Report]) -> None:
-    one, other = report({1: FAST}), report({1: FAST}, "b", spec={"id": "ort"}, job={"name": "second"})
-    assert labels([one]) == ["ort"]
-    assert labels([one, other]) == ["sweep / ort", "second / ort"]
-    assert labels([one, one]) == ["m-1/ort", "m-1/ort"]
+    first, other = report({1: FAST}), report({1: FAST}, "b", spec={"id": "ort"}, job={"name": "second"})
+    assert labels([first]) == ["ort"]
+    assert labels([first, other]) == ["sweep / ort", "second / ort"]
+    assert labels([first, first]) == ["m-1/ort", "m-1/ort"]
 
 
 def test_charts_have_a_line_a_report_and_axes_of_their_own(real_job: dict[str, Report]) -> None:
@@ -296,8 +301,8 @@ def test_of_a_huge_file_only_spaced_pieces_are_read(real_job: dict[str, Report],
 def test_the_latency_chart_draws_tails_only_where_they_are_known(real_job: dict[str, Report]) -> None:
     option: Any = overlay_charts([real_job["ov-cpu-1t-f32"]])["latency"]
     drawn = {s["id"].rpartition("|")[2]: [x for x, _ in s["data"]] for s in option["series"] if s["type"] == "line"}
-    known = {k: [p.batch for p in real_job["ov-cpu-1t-f32"].points if getattr(p, k)] for k in drawn}
-    assert drawn == known
+    batches = {k: [p.batch for p in real_job["ov-cpu-1t-f32"].points if getattr(p, k)] for k in drawn}
+    assert drawn == batches
     assert len(drawn["p99_ns"]) < len(drawn["p50_ns"])
 
 
@@ -318,29 +323,32 @@ def test_a_quiet_and_complete_report_has_no_verdict(report: Callable[..., Report
 def test_a_precision_of_the_runtimes_own_choice_is_a_note_and_another_than_asked_for_is_severe(
     report: Callable[..., Report],
 ) -> None:
-    own = report({1: FAST}, env={"effective": {"precision": "bf16"}})
-    assert [v.severity for v in find_verdicts([own])] == ["low"]
+    built_report = report({1: FAST}, env={"effective": {"precision": "bf16"}})
+    assert [v.severity for v in find_verdicts([built_report])] == ["low"]
     other = report({1: FAST}, spec={"precision": "f32"}, env={"effective": {"precision": "bf16"}})
     assert [v.severity for v in find_verdicts([other])] == ["high"]
 
 
 def test_points_without_a_known_median_are_in_the_table_and_nowhere_the_best(report: Callable[..., Report]) -> None:
     few = {"stable": False, "window_p50_ns": [100]}
-    found = report({1: FAST[:1], 2: FAST[:10]}, points={1: few})
-    result = overlay([found], 10**9)
+    built_report = report({1: FAST[:1], 2: FAST[:10]}, points={1: few})
+    result = overlay([built_report], 10**9)
     assert result["columns"]["p50_ns"] == [None, None]  # type: ignore[index,call-overload]
     best = result["best"]["columns"]  # type: ignore[index,call-overload]
     assert (best["least_latency_batch"], best["least_latency_ns"], best["slo_batch"]) == ([None], [None], [None])
     assert best["verdicts"] == [["n_too_small"]]
-    assert (verdicts(found)["n_too_small"]["batches"], verdicts(found)["n_too_small"]["percentile"]) == ((1, 2), 0)
-    option: Any = histogram_chart(FAST[:10], found.points[1])
+    assert (verdicts(built_report)["n_too_small"]["batches"], verdicts(built_report)["n_too_small"]["percentile"]) == (
+        (1, 2),
+        0,
+    )
+    option: Any = histogram_chart(FAST[:10], built_report.points[1])
     assert option["series"][0]["markLine"]["data"] == []
-    assert set(overlay_charts([found])) == {"throughput", "qps"}
+    assert set(overlay_charts([built_report])) == {"throughput", "qps"}
 
 
 def test_two_reports_of_the_same_batches_keep_their_points_apart(report: Callable[..., Report]) -> None:
-    one, other = report({1: FAST, 2: FAST}), report({1: FAST * 2, 2: FAST * 2}, "b")
-    option: Any = overlay_charts([one, other])["throughput"]
+    first, other = report({1: FAST, 2: FAST}), report({1: FAST * 2, 2: FAST * 2}, "b")
+    option: Any = overlay_charts([first, other])["throughput"]
     ids = [point["id"] for series in option["series"] if series["type"] == "scatter" for point in series["data"]]
     assert ids == ["m-1/ort|1", "m-1/ort|2", "m-1/b|1", "m-1/b|2"]
 
@@ -354,14 +362,14 @@ def test_the_points_of_the_tradeoff_are_labelled_by_batch(report: Callable[..., 
 
 
 def test_openvinos_own_bfloat16_is_a_verdict(real_job: dict[str, Report]) -> None:
-    told = {spec: verdicts(r).get("precision_changed") for spec, r in real_job.items()}
-    assert told["ov-cpu-1t-auto"] == {
+    values_by_name = {spec: verdicts(r).get("precision_changed") for spec, r in real_job.items()}
+    assert values_by_name["ov-cpu-1t-auto"] == {
         "asked": None,
         "effective": "bf16",
         "batch": None,
         "batches": (1, 2, 4, 8, 16, 32),
     }
-    assert (told["ort-cpu-1t"], told["ov-cpu-1t-f32"]) == (None, None)
+    assert (values_by_name["ort-cpu-1t"], values_by_name["ov-cpu-1t-f32"]) == (None, None)
 
 
 @pytest.mark.parametrize(
@@ -370,8 +378,8 @@ def test_openvinos_own_bfloat16_is_a_verdict(real_job: dict[str, Report]) -> Non
      ("", "f16", True), ("", "float32", False), ("", "as the model", False), ("f32", "", False)],
 )  # fmt: skip
 def test_another_precision_than_asked_for(report: Callable[..., Report], asked: str, really: str, told: bool) -> None:
-    found = report({1: FAST}, spec={"precision": asked}, env={"effective": {"precision": really}})
-    assert ("precision_changed" in verdicts(found)) is told
+    built_report = report({1: FAST}, spec={"precision": asked}, env={"effective": {"precision": really}})
+    assert ("precision_changed" in verdicts(built_report)) is told
 
 
 def test_precisions_are_known_by_all_their_names() -> None:
@@ -387,18 +395,18 @@ def test_precisions_are_known_by_all_their_names() -> None:
 def test_another_provider_than_the_device_asked_for(
     report: Callable[..., Report], device: str, providers: str, told: bool
 ) -> None:
-    found = report({1: FAST}, env={"device": device, "effective": {"providers": providers}})
-    assert ("fallback_provider" in verdicts(found)) is told
+    built_report = report({1: FAST}, env={"device": device, "effective": {"providers": providers}})
+    assert ("fallback_provider" in verdicts(built_report)) is told
 
 
 def test_noise_and_throttling_name_their_worst_batch(report: Callable[..., Report]) -> None:
     noisy = {"host_busy": True, "pressure": 0.4, "stable": False, "window_p50_ns": [100, 150, 100]}
     worse = {"host_busy": True, "pressure": 0.9, "stable": False, "window_p50_ns": [100, 300, 100], "throttled": True}
-    told = verdicts(report({1: FAST, 2: FAST, 4: FAST}, points={1: noisy, 2: worse}))
-    assert told["host_busy"]["batches"] == (1, 2)
-    assert (told["host_busy"]["batch"], told["host_busy"]["pressure_ratio"]) == (2, 0.9)
-    assert (told["unstable"]["batch"], told["unstable"]["spread_ratio"]) == (2, 2.0)
-    assert told["throttled"]["batches"] == (2,)
+    verdicts_by_name = verdicts(report({1: FAST, 2: FAST, 4: FAST}, points={1: noisy, 2: worse}))
+    assert verdicts_by_name["host_busy"]["batches"] == (1, 2)
+    assert (verdicts_by_name["host_busy"]["batch"], verdicts_by_name["host_busy"]["pressure_ratio"]) == (2, 0.9)
+    assert (verdicts_by_name["unstable"]["batch"], verdicts_by_name["unstable"]["spread_ratio"]) == (2, 2.0)
+    assert verdicts_by_name["throttled"]["batches"] == (2,)
 
 
 @pytest.mark.parametrize(
@@ -419,20 +427,22 @@ def test_an_unstable_point_names_the_numbers_that_differ(
 
 
 def test_a_batch_beyond_the_best_with_lower_throughput_is_reported(report: Callable[..., Report]) -> None:
-    told = verdicts(report({1: FAST, 2: FAST * 1.9, 4: FAST * 3.9, 8: FAST * 16}))
-    assert told["slower_with_batch"]["best_batch"] == 2
-    assert told["slower_with_batch"]["batches"] == (8,)
+    verdicts_by_name = verdicts(report({1: FAST, 2: FAST * 1.9, 4: FAST * 3.9, 8: FAST * 16}))
+    assert verdicts_by_name["slower_with_batch"]["best_batch"] == 2
+    assert verdicts_by_name["slower_with_batch"]["batches"] == (8,)
 
 
 def test_a_slow_first_run_is_reported(report: Callable[..., Report]) -> None:
-    told = verdicts(report({1: FAST, 2: FAST}, points={1: {"first_ns": 1_000_000}, 2: {"first_ns": 1_000_001}}))
-    assert told["first_run_slow"]["batches"] == (2,)
+    verdicts_by_name = verdicts(
+        report({1: FAST, 2: FAST}, points={1: {"first_ns": 1_000_000}, 2: {"first_ns": 1_000_001}})
+    )
+    assert verdicts_by_name["first_run_slow"]["batches"] == (2,)
 
 
 @pytest.mark.parametrize(("n", "severity", "percentile"), [(5, "high", 0), (100, "low", 90), (661, "low", 95)])
 def test_too_few_samples_are_reported(report: Callable[..., Report], n: int, severity: str, percentile: int) -> None:
-    (found,) = find_verdicts([report({1: FAST[:n]})])
-    assert (found.id, found.severity, found.evidence["percentile"]) == ("n_too_small", severity, percentile)
+    (loaded,) = find_verdicts([report({1: FAST[:n]})])
+    assert (loaded.id, loaded.severity, loaded.evidence["percentile"]) == ("n_too_small", severity, percentile)
 
 
 # -- points
@@ -459,8 +469,8 @@ def test_a_single_slow_run_does_not_squeeze_the_others_into_one_bin() -> None:
 
 def test_percentile_markers_are_in_their_bins(report: Callable[..., Report]) -> None:
     samples = np.append(np.linspace(100_000, 120_000, 999), 700_000).astype(np.int64)
-    found = report({1: samples})
-    option: Any = histogram_chart(samples, found.points[0])
+    built_report = report({1: samples})
+    option: Any = histogram_chart(samples, built_report.points[0])
     (series,) = option["series"]
     assert option["xAxis"]["type"] == "log"
     for mark in series["markLine"]["data"]:
@@ -499,8 +509,8 @@ def test_drift_shows_over_time() -> None:
 def test_the_machine_is_shown_for_the_time_of_the_point(tmp_path: Path, report: Callable[..., Report]) -> None:
     write_monitor(tmp_path)
     monitor = read_trace(tmp_path / "monitor.jsonl")
-    found = report({1: FAST})
-    window = measurement_window(found.points[0])
+    built_report = report({1: FAST})
+    window = measurement_window(built_report.points[0])
     assert window
     assert window == (T0 + SECOND, T0 + 3 * SECOND)
     shown: Any = machine_charts(monitor, *window)
@@ -516,22 +526,22 @@ def test_the_real_jobs_points_have_the_time_of_their_monitors_phase(real_job: di
     monitor = trace_of(REAL_JOB / "ov-cpu-1t-f32" / "monitor.jsonl")
     start, end = measurement_window(report.points[0]) or (0, 0)
     lines = [json.loads(line) for line in (REAL_JOB / "ov-cpu-1t-f32" / "monitor.jsonl").read_text().splitlines()]
-    mine = [line["t_ns"] for line in lines if line.get("batch") == 1]
-    assert start == mine[0] == monitor.steps.ts[0]
-    assert end > mine[-1]
+    t_ns = [line["t_ns"] for line in lines if line.get("batch") == 1]
+    assert start == t_ns[0] == monitor.steps.ts[0]
+    assert end > t_ns[-1]
 
 
 def test_a_cpu_runtimes_work_is_its_operators_by_type() -> None:
     path = REAL_JOB / "ort-cpu-1t" / "timeline.json"
     kind, table = work_columns(trace_of(path))
     events = [e for e in json.loads(path.read_text()) if e["cat"] == "Node"]
-    told: dict[str, int] = {}
+    values_by_name: dict[str, int] = {}
     for event in events:
-        told[event["args"]["op_name"]] = told.get(event["args"]["op_name"], 0) + event["dur"] * 1000
+        values_by_name[event["args"]["op_name"]] = values_by_name.get(event["args"]["op_name"], 0) + event["dur"] * 1000
     assert kind == "type"
     assert table is not None
     found = dict(zip(table.name, map(int, table.total_ns), strict=True))
-    assert found == told
+    assert found == values_by_name
 
 
 def test_a_gpus_work_is_its_kernels_and_api_calls() -> None:

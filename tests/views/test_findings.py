@@ -205,11 +205,11 @@ RECORDINGS = [
 @pytest.mark.parametrize("name", RECORDINGS)
 def test_nothing_exceeds_the_step(name: str) -> None:
     path = shared(name) if name.startswith("traces") else SAMPLES / name
-    told, trace = answer("findings", path), trace_of(path)
+    result, trace = answer("findings", path), trace_of(path)
     longest = max(answer("overview", path)["steps"]["total_ns"])
-    assert told["together"] is None or told["together"]["gain_ns"] <= told["simulated_ns"]
-    for finding in told["findings"]:
-        assert 0 <= (finding["gain_ns_per_step"] or 0) <= told["simulated_ns"]
+    assert result["together"] is None or result["together"]["gain_ns"] <= result["simulated_ns"]
+    for finding in result["findings"]:
+        assert 0 <= (finding["gain_ns_per_step"] or 0) <= result["simulated_ns"]
         assert (finding["most_ns_per_step"] or 0) <= longest
         assert all(0 <= value <= 1 for key, value in finding["evidence"].items() if key.endswith("_ratio"))
         assert finding["start_ns"] is None or 0 <= finding["start_ns"] < finding["end_ns"]

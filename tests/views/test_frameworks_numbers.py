@@ -44,8 +44,8 @@ def test_paddle_sm_efficiency_is_capped_while_kernels_overlap() -> None:
 def test_paddle_kernels_by_attributes_are_counted_once() -> None:
     table = answer("kernel", shared(PADDLE_GPU.format(0)), group="launch")["columns"]
     assert table["calls"] == [2, 2, 2, 2]
-    found = dict(zip(table["name"], table["operator"], strict=True))
-    assert found["ncclKernel_AllReduce_RING"] == "c_allreduce_sum"
+    values_by_name = dict(zip(table["name"], table["operator"], strict=True))
+    assert values_by_name["ncclKernel_AllReduce_RING"] == "c_allreduce_sum"
 
 
 ORACLE = "traces/paddle/visualdl_oracle/"
@@ -57,15 +57,15 @@ PADDLE = [
 
 @pytest.mark.parametrize(("name", "path"), PADDLE)
 def test_the_pieces_of_paddles_operators_equal_visualdls(name: str, path: str) -> None:
-    told = json.loads(shared(f"{ORACLE}{name}/operator_table_op_name.json").read_text())["data"]["events"]
+    events = json.loads(shared(f"{ORACLE}{name}/operator_table_op_name.json").read_text())["data"]["events"]
     parts = answer("operator", shared(path))["parts"]["columns"]
     names = ("calls", "host_total_ns", "host_mean_ns", "host_max_ns", "host_min_ns", "host_ratio", "device_total_ns")
     keys = zip(parts["operator"], parts["name"], strict=True)
-    found = dict(zip(keys, zip(*(parts[n] for n in names), strict=True), strict=True))
-    pieces = {(one["name"], piece["name"]): piece for one in told for piece in one.get("children", ())}
-    assert found.keys() == pieces.keys()
+    values_by_name = dict(zip(keys, zip(*(parts[n] for n in names), strict=True), strict=True))
+    pieces = {(row["name"], piece["name"]): piece for row in events for piece in row.get("children", ())}
+    assert values_by_name.keys() == pieces.keys()
     for key, piece in pieces.items():
-        calls, *times, ratio, device = found[key]
+        calls, *times, ratio, device = values_by_name[key]
         lost = 2 if key[1] == "cast infer_meta" else 0  # of no length: the file has 33, as many as casts; VisualDL 31
         assert calls == piece["calls"] + lost
         theirs = [piece[f"cpu_{k}_time"] for k in ("total", "avg", "max", "min")] + [piece["gpu_total_time"]]
@@ -75,23 +75,23 @@ def test_the_pieces_of_paddles_operators_equal_visualdls(name: str, path: str) -
 
 @pytest.mark.parametrize(("name", "path"), PADDLE)
 def test_the_phases_of_paddles_operators_equal_visualdls(name: str, path: str) -> None:
-    told = json.loads(shared(f"{ORACLE}{name}/operator_pie_expand.json").read_text())["data"]
+    data = json.loads(shared(f"{ORACLE}{name}/operator_pie_expand.json").read_text())["data"]
     chart = view("operator").charts
     assert chart is not None
     drawn = chart(computed("operator", shared(path)), OperatorParams(), 10)["phases"]
     assert [s["name"] for s in drawn["series"]] == [
-        f"@t:category.{p.replace('others', 'other')}" for p in told["order"]
+        f"@t:category.{p.replace('others', 'other')}" for p in data["order"]
     ]
-    assert set(drawn["xAxis"]["data"]) == set(told["phase_type"])
-    for series, theirs in zip(drawn["series"], told["data"], strict=True):
+    assert set(drawn["xAxis"]["data"]) == set(data["phase_type"])
+    for series, theirs in zip(drawn["series"], data["data"], strict=True):
         ours = dict(zip(drawn["xAxis"]["data"], series["data"], strict=True))
-        expected = dict(zip(told["phase_type"], theirs, strict=True))
+        expected = dict(zip(data["phase_type"], theirs, strict=True))
         assert {k: v / 1e6 for k, v in ours.items()} == pytest.approx(expected, abs=0.0201)
 
 
 @pytest.mark.parametrize(("name", "path"), PADDLE)
 def test_paddles_events_by_stage_equal_visualdls(name: str, path: str) -> None:
-    told = json.loads(shared(f"{ORACLE}{name}/overview_event_type_perspective.json").read_text())["data"]
+    data = json.loads(shared(f"{ORACLE}{name}/overview_event_type_perspective.json").read_text())["data"]
     table = answer("overview", shared(path))["stage_events"]["columns"]
     stages = {"forward": "Forward", "backward": "Backward", "optimizer": "Optimization", "other": "Other"}
     types = {"op": "Operator", "comm": "Operator", "runtime": "CudaRuntime"}  # collectives are operators to VisualDL
@@ -103,9 +103,9 @@ def test_paddles_events_by_stage_equal_visualdls(name: str, path: str) -> None:
         if category in types and side == "host" and stage in stages:  # it leaves data loading out
             calls[types[category], stages[stage]] += n
             spent[types[category], stages[stage]] += ns
-    for kind in {"Operator", "CudaRuntime"} & told.keys():
+    for kind in {"Operator", "CudaRuntime"} & data.keys():
         for field, found, unit in (("calling_times", calls, 1), ("durations", spent, 1e6)):
-            theirs = dict(zip(told[kind][field]["key"], told[kind][field]["value"], strict=True))
+            theirs = dict(zip(data[kind][field]["key"], data[kind][field]["value"], strict=True))
             assert {k[1]: v / unit for k, v in found.items() if k[0] == kind} == pytest.approx(theirs, abs=0.00501)
 
 
@@ -121,8 +121,8 @@ def test_a_part_of_a_phase_is_not_a_second_phase(write: Write) -> None:
         schemaVersion="1.0.2", span_index=0,
     )  # fmt: skip
     parts = answer("operator", path)["parts"]["columns"]
-    found = dict(zip(parts["name"], zip(parts["phase"], parts["host_total_ns"], strict=True), strict=True))
-    assert found == {
+    values_by_name = dict(zip(parts["name"], zip(parts["phase"], parts["host_total_ns"], strict=True), strict=True))
+    assert values_by_name == {
         "Local_Add": (None, 80_000),
         "add compute": ("compute", 50_000),
         "add kernel launch": (None, 20_000),
@@ -148,14 +148,14 @@ def test_the_paddle_device_is_identified_by_its_runtime(write: Write, cat: str, 
 
 
 def test_paddle_kernel_table_equals_visualdl() -> None:
-    told = json.loads(
+    document = json.loads(
         shared("traces/paddle/visualdl_oracle/synthetic_gpu_2workers/kernel_table_kernel_name.json").read_text()
     )
-    found = rows(
+    table_rows = rows(
         answer("kernel", shared(PADDLE_GPU.format(0))), "calls", "total_ns", "blocks_per_sm", "occupancy", "tensor_core"
     )
-    for event in told["data"]["events"]:
-        calls, total, blocks, occupancy, core = found[event["name"]]
+    for event in document["data"]["events"]:
+        calls, total, blocks, occupancy, core = table_rows[event["name"]]
         assert (calls, total / 1e6) == (event["calls"], event["total_time"])
         assert (blocks, occupancy * 100) == pytest.approx(
             (event["mean blocks per sm"], event["mean est achieved occupancy"])
@@ -167,21 +167,21 @@ SMALL = "traces/paddle/small/host_rank0_time_2026_11_20_03_52_36_795951.paddle_t
 
 
 def test_paddle_stages_equal_visualdl() -> None:
-    told = json.loads(shared("traces/paddle/visualdl_oracle/small/overview_model_perspective.json").read_text())
+    document = json.loads(shared("traces/paddle/visualdl_oracle/small/overview_model_perspective.json").read_text())
     stages = answer("overview", shared(SMALL))["stages"]["columns"]
-    found = dict(zip(stages["name"], zip(stages["calls"], stages["host_total_ns"], strict=True), strict=True))
-    for row in told["data"]["cpu"]:
+    values_by_name = dict(zip(stages["name"], zip(stages["calls"], stages["host_total_ns"], strict=True), strict=True))
+    for row in document["data"]["cpu"]:
         name = {"Optimization": "optimizer"}.get(row["name"], row["name"].lower())
         if name != "profilestep":
-            assert found[name][0] == row["calls"], name
-            assert found[name][1] / 1e6 == pytest.approx(row["total_time"], abs=0.006), name
+            assert values_by_name[name][0] == row["calls"], name
+            assert values_by_name[name][1] / 1e6 == pytest.approx(row["total_time"], abs=0.006), name
 
 
 def test_paddle_operators_equal_visualdl() -> None:
-    told = json.loads(shared("traces/paddle/visualdl_oracle/small/operator_table_op_name.json").read_text())
-    found = rows(answer("operator", shared(SMALL)), "calls", "host_total_ns")
-    for event in told["data"]["events"]:
-        calls, total = found[event["name"]]
+    document = json.loads(shared("traces/paddle/visualdl_oracle/small/operator_table_op_name.json").read_text())
+    table_rows = rows(answer("operator", shared(SMALL)), "calls", "host_total_ns")
+    for event in document["data"]["events"]:
+        calls, total = table_rows[event["name"]]
         assert calls == event["calls"]
         assert total / 1e6 == pytest.approx(event["cpu_total_time"], abs=0.006)
 

@@ -53,16 +53,16 @@ def chain(types: list[str], scopes: list[tuple[str, ...]] | None = None) -> Mode
 
 
 def test_constants_are_folded_into_their_consumer() -> None:
-    found = columns(chain(["Conv", "Relu"]))
-    assert found["nodes"]["type"] == ["Input", "Conv", "Relu", "Output"]
-    assert found["nodes"]["constants"] == [0, 1, 1, 0]
-    assert found["nodes"]["parameters"] == [0, 16, 16, 0]
-    assert list(zip(found["edges"]["src"], found["edges"]["dst"], strict=True)) == [(0, 1), (1, 2), (2, 3)]
+    shown = columns(chain(["Conv", "Relu"]))
+    assert shown["nodes"]["type"] == ["Input", "Conv", "Relu", "Output"]
+    assert shown["nodes"]["constants"] == [0, 1, 1, 0]
+    assert shown["nodes"]["parameters"] == [0, 16, 16, 0]
+    assert list(zip(shown["edges"]["src"], shown["edges"]["dst"], strict=True)) == [(0, 1), (1, 2), (2, 3)]
 
 
 def test_scopes_become_groups_and_parents_precede_children() -> None:
-    found = columns(chain(["Conv", "Relu", "Conv", "Relu"], [("a", "b"), ("a", "b"), ("a", "c"), ("a", "c")]))
-    groups = found["groups"]
+    shown = columns(chain(["Conv", "Relu", "Conv", "Relu"], [("a", "b"), ("a", "b"), ("a", "c"), ("a", "c")]))
+    groups = shown["groups"]
     assert groups["name"] == ["m", "a", "b", "c"]
     assert groups["parent"] == [-1, 0, 1, 1]
     assert groups["operators"] == [4, 4, 2, 2]
@@ -70,21 +70,21 @@ def test_scopes_become_groups_and_parents_precede_children() -> None:
 
 
 def test_a_scope_of_one_node_dissolves() -> None:
-    found = columns(chain(["Conv", "Relu"], [("a",), ("b",)]))
-    assert found["groups"]["name"] == ["m"]
+    shown = columns(chain(["Conv", "Relu"], [("a",), ("b",)]))
+    assert shown["groups"]["name"] == ["m"]
 
 
 def test_repeated_stretches_of_a_flat_model_become_blocks() -> None:
     block = ["Conv", "BatchNorm", "Relu", "Add"]
-    found = columns(chain(["Pad", *block * 5, "Gemm"]))
-    assert found["groups"]["kind"][1:] == ["block"] * 5
-    assert set(found["groups"]["twin"][1:]) == {1}
+    shown = columns(chain(["Pad", *block * 5, "Gemm"]))
+    assert shown["groups"]["kind"][1:] == ["block"] * 5
+    assert set(shown["groups"]["twin"][1:]) == {1}
 
 
 def test_a_group_of_many_children_is_cut_into_sections() -> None:
-    found = columns(chain([f"Op{i}" for i in range(MAX_CHILDREN * 2)]))
-    assert found["groups"]["kind"][1:] == ["section"] * 3
-    assert max(found["groups"]["operators"][1:]) <= MAX_CHILDREN
+    shown = columns(chain([f"Op{i}" for i in range(MAX_CHILDREN * 2)]))
+    assert shown["groups"]["kind"][1:] == ["section"] * 3
+    assert max(shown["groups"]["operators"][1:]) <= MAX_CHILDREN
 
 
 def test_a_shared_weight_counts_once_in_each_group() -> None:
@@ -95,11 +95,11 @@ def test_a_shared_weight_counts_once_in_each_group() -> None:
     builder.node(Node("x", "Input", kind="input", outputs=(x,)))
     builder.node(Node("a/b/one", "MatMul", (Scope("a"), Scope("b")), "operator", (x, weight), (y,)))
     builder.node(Node("a/c/two", "MatMul", (Scope("a"), Scope("c")), "operator", (y, weight, weight), (z,)))
-    found = columns(builder.build())
-    of = dict(zip(found["groups"]["name"], found["groups"]["parameters"], strict=True))
+    shown = columns(builder.build())
+    of = dict(zip(shown["groups"]["name"], shown["groups"]["parameters"], strict=True))
     assert of == {"m": 12, "a": 6}  # groups of one node are dissolved
-    assert found["groups"]["parameter_bytes"][0] == found["model"]["parameter_bytes"] == 48
-    assert found["nodes"]["parameters"] == [0, 6, 6]
+    assert shown["groups"]["parameter_bytes"][0] == shown["model"]["parameter_bytes"] == 48
+    assert shown["nodes"]["parameters"] == [0, 6, 6]
 
 
 @pytest.mark.parametrize(
@@ -123,10 +123,10 @@ def test_every_shown_node_is_in_one_group_and_edges_name_shown_nodes(file: str) 
 
 
 def test_twins_of_a_real_model_are_its_repeated_layers() -> None:
-    found = columns(read_model(shared("models/onnx/tinybert_scoped_dyn.onnx")))
-    layers = [i for i, n in enumerate(found["groups"]["name"]) if n.startswith("layer.")]
+    shown = columns(read_model(shared("models/onnx/tinybert_scoped_dyn.onnx")))
+    layers = [i for i, n in enumerate(shown["groups"]["name"]) if n.startswith("layer.")]
     assert len(layers) == 3
-    assert {found["groups"]["twin"][i] for i in layers} == {layers[0]}
+    assert {shown["groups"]["twin"][i] for i in layers} == {layers[0]}
 
 
 PAIRS = [
@@ -145,63 +145,67 @@ PAIRS = [
 
 @pytest.mark.parametrize(("model", "trace", "least"), PAIRS)
 def test_measured_time_finds_its_nodes(model: str, trace: str, least: float) -> None:
-    found = measured(read_model(shared(model)), trace_of(shared(trace)))
-    assert found["matched_ratio"] >= least
-    assert sum(v or 0 for v in found["columns"]["time_ns"]) == found["matched_ns"]
+    measured_times = measured(read_model(shared(model)), trace_of(shared(trace)))
+    assert measured_times["matched_ratio"] >= least
+    assert sum(v or 0 for v in measured_times["columns"]["time_ns"]) == measured_times["matched_ns"]
 
 
 @pytest.mark.parametrize(("model", "least"), [("torch_cnn", 0.99), ("torch_transformer", 0.9)])
 def test_module_calls_find_their_layers_and_nested_ones_count_once(model: str, least: float) -> None:
     graphs = FIXTURES / "graphs"
     trace = trace_of(graphs / f"{model}_profile.json.gz")
-    found = measured(read_model(graphs / f"{model}.graph.json"), trace)
-    assert found["rule"] == "module"
-    assert least <= found["matched_ratio"] <= 1
+    measured_times = measured(read_model(graphs / f"{model}.graph.json"), trace)
+    assert measured_times["rule"] == "module"
+    assert least <= measured_times["matched_ratio"] <= 1
     wall = int((trace.events.ts + trace.events.dur).max() - trace.events.ts.min())
-    assert found["total_ns"] <= wall, "one thread called them"
+    assert measured_times["total_ns"] <= wall, "one thread called them"
 
 
 def test_the_static_profile_joins_with_its_own_graph() -> None:
     path = SAMPLES / "megengine-inference" / "resnet18_w16.profile.json.gz"
-    found = measured(read_model(path), trace_of(path))
+    measured_times = measured(read_model(path), trace_of(path))
     model = columns(read_model(path))
     at = model["nodes"]["full_name"].index("conv1.Convolution")
-    assert (found["columns"]["time_ns"][at], found["columns"]["flops"][at]) == (1_674_000, 59_006_976)
+    assert (measured_times["columns"]["time_ns"][at], measured_times["columns"]["flops"][at]) == (1_674_000, 59_006_976)
 
 
 def test_a_profile_of_another_model_is_reported() -> None:
-    found = measured(chain(["Conv"]), trace_of(SAMPLES / "megengine-train" / "1890.chrome_timeline.json.gz"))
-    assert (found["matched_nodes"], found["matched_ns"], found["columns"]["time_ns"]) == (0, 0, [None] * 3)
-    assert found["total_ns"] > 0
+    measured_times = measured(chain(["Conv"]), trace_of(SAMPLES / "megengine-train" / "1890.chrome_timeline.json.gz"))
+    assert (measured_times["matched_nodes"], measured_times["matched_ns"], measured_times["columns"]["time_ns"]) == (
+        0,
+        0,
+        [None] * 3,
+    )
+    assert measured_times["total_ns"] > 0
 
 
 def test_operators_that_are_named_by_type_are_found_by_their_scopes() -> None:
     folder = SAMPLES / "megengine-train"
     model = read_model(folder / "lenet.mge")
     assert any(node.name == "Reshape" for node in model.nodes)
-    found = measured(model, trace_of(folder / "1890.chrome_timeline.json.gz"))
+    measured_times = measured(model, trace_of(folder / "1890.chrome_timeline.json.gz"))
     # Forward operators only; the file has 3 steps. Values as in the test of `graph_scopes`.
-    assert (found["matched_nodes"], found["matched_ns"]) == (17, 1_707_783)
-    assert found["matched_ratio"] > 0.9
-    assert found["total_ns"] > 0
+    assert (measured_times["matched_nodes"], measured_times["matched_ns"]) == (17, 1_707_783)
+    assert measured_times["matched_ratio"] > 0.9
+    assert measured_times["total_ns"] > 0
 
 
 def test_a_node_that_is_called_like_its_type_is_found_where_nodes_are_named() -> None:
     path = shared("traces/megengine/runner/lenet/graph_profiler2.chrome_timeline.json.gz")
     model = read_model(SAMPLES / "megengine-train" / "lenet.mge")
-    found = measured(model, trace_of(path))
-    assert found["columns"]["time_ns"][columns(model)["nodes"]["full_name"].index("Reshape")] == 1145
-    assert found["matched_ratio"] > 0.95
+    measured_times = measured(model, trace_of(path))
+    assert measured_times["columns"]["time_ns"][columns(model)["nodes"]["full_name"].index("Reshape")] == 1145
+    assert measured_times["matched_ratio"] > 0.95
 
 
 @pytest.mark.parametrize(
     ("model", "least"), [("resnet10_dynbatch", 0.92), ("tinybert_scoped_dyn", 0.9), ("tinybert_dynamo", 0.96)]
 )
 def test_a_fused_openvino_operator_is_the_first_of_its_nodes(model: str, least: float) -> None:
-    found = measured(
+    measured_times = measured(
         read_model(shared(f"models/onnx/{model}.onnx")), trace_of(shared(f"traces/openvino/openvino_{model}_b2.json"))
     )
-    assert found["matched_ratio"] >= least
+    assert measured_times["matched_ratio"] >= least
 
 
 def written(nodes: list[tuple[str, str, tuple[str, ...], tuple[str, ...]]]) -> ModelGraph:
@@ -229,13 +233,13 @@ def test_nodes_merged_by_an_optimizer_correspond_to_the_result() -> None:
         ("x", "Input", (), ("x",)), ("fused conv", "FusedConv", ("x",), ("c",)),
         ("pool", "MaxPool", ("c",), ("d",)), ("add", "Add", ("d", "c"), ("e",)),
     ])  # fmt: skip
-    found = compare(source, executed)
-    assert found["pairs"] == [[0, 0], [1, 1], [2, 1], [3, 1], [4, 2], [5, 3]]
-    assert found["status"] == ["same", "changed", "changed", "changed", "same", "same"]
-    assert found["other_status"] == ["same", "changed", "same", "same"]
+    comparison = compare(source, executed)
+    assert comparison["pairs"] == [[0, 0], [1, 1], [2, 1], [3, 1], [4, 2], [5, 3]]
+    assert comparison["status"] == ["same", "changed", "changed", "changed", "same", "same"]
+    assert comparison["other_status"] == ["same", "changed", "same", "same"]
     merger = "Conv + BatchNormalization + Relu"
-    assert summary(found) == [("merged", None, None, merger, "FusedConv", 3)]
-    changes = found["differences"]["changes"]["columns"]
+    assert summary(comparison) == [("merged", None, None, merger, "FusedConv", 3)]
+    changes = comparison["differences"]["changes"]["columns"]
     assert (changes["node"], changes["other"]) == ([1, 2, 3], [1, 1, 1])
     assert changes["what"] == [f"{merger} → FusedConv"] * 3
 
@@ -250,32 +254,35 @@ def test_details_of_a_node() -> None:
 
 def test_comparison_pairs_by_name_and_lists_changes() -> None:
     a, b = (read_model(shared(f"models/onnx/resnet10_{k}.onnx")) for k in ("static", "dynbatch"))
-    found = compare(a, b)
-    assert len(found["pairs"]) == 31
-    assert set(found["status"][:-1]) == {"changed"}  # the output node has no output of its own
-    assert summary(found) == [("dimension", None, 0, "1", "batch", 30)]
-    assert found["differences"]["changes"]["columns"]["what"][0] == "float32[1x3x96x96] → float32[batchx3x96x96]"
+    comparison = compare(a, b)
+    assert len(comparison["pairs"]) == 31
+    assert set(comparison["status"][:-1]) == {"changed"}  # the output node has no output of its own
+    assert summary(comparison) == [("dimension", None, 0, "1", "batch", 30)]
+    assert comparison["differences"]["changes"]["columns"]["what"][0] == "float32[1x3x96x96] → float32[batchx3x96x96]"
 
 
 def test_node_specific_differences_are_one_kind() -> None:
     """Numbers of nodes in their files are no difference."""
     before = shaped(*(("Conv", "float32", (8, 14 + i), {"id": f"{i}", "axis": f"{i}", "pads": "0"}) for i in range(3)))
     after = shaped(*(("Conv", "float32", (8, 28 + i), {"id": f"{i + 7}", "axis": f"{i + 1}"}) for i in range(3)))
-    found = compare(before, after)
-    assert summary(found) == [
+    comparison = compare(before, after)
+    assert summary(comparison) == [
         ("attribute", "axis", None, None, None, 3), ("attribute", "pads", None, "0", None, 3),
         ("dimension", None, 1, None, None, 3),
     ]  # fmt: skip
-    listed = found["differences"]["changes"]["columns"]
+    listed = comparison["differences"]["changes"]["columns"]
     whats = zip(listed["kind"], listed["what"], strict=True)
     assert [what for kind, what in whats if kind == 0] == ["axis: 0 → 1", "axis: 1 → 2", "axis: 2 → 3"]
 
 
 def test_comparison_marks_added_and_removed_nodes() -> None:
-    found = compare(chain(["Conv", "BatchNorm", "Relu"]), chain(["Conv", "Relu", "Softmax"]))
-    assert found["status"].count("removed") == 1
-    assert found["other_status"].count("added") == 1
-    assert summary(found) == [("removed", None, None, "BatchNorm", None, 1), ("added", None, None, None, "Softmax", 1)]
+    comparison = compare(chain(["Conv", "BatchNorm", "Relu"]), chain(["Conv", "Relu", "Softmax"]))
+    assert comparison["status"].count("removed") == 1
+    assert comparison["other_status"].count("added") == 1
+    assert summary(comparison) == [
+        ("removed", None, None, "BatchNorm", None, 1),
+        ("added", None, None, None, "Softmax", 1),
+    ]
 
 
 def test_operators_of_another_format_correspond_by_function() -> None:
@@ -290,16 +297,16 @@ def test_operators_of_another_format_correspond_by_function() -> None:
 
     onnx = made("onnx", [("a/Conv", "Conv"), ("a/Relu", "Relu"), ("s", "Sub")], "batch", kernel_shape="[3, 3]")
     nodes = [("a/Conv/WithoutBiases", "Convolution"), ("a/Conv", "Add"), ("a/Relu", "ReLU"), ("s", "Subtract")]
-    found = compare(onnx, made("openvino", nodes, "?", kernel="3, 3"))
-    assert found["pairs"] == [[0, 0], [1, 2], [2, 3]]
-    assert (found["status"], found["other_status"]) == (["same"] * 3, ["same", "added", "same", "same"])
+    comparison = compare(onnx, made("openvino", nodes, "?", kernel="3, 3"))
+    assert comparison["pairs"] == [[0, 0], [1, 2], [2, 3]]
+    assert (comparison["status"], comparison["other_status"]) == (["same"] * 3, ["same", "added", "same", "same"])
 
 
 def test_a_model_compared_with_itself_is_the_same() -> None:
     model = chain(["Conv", "Relu"])
-    found = compare(model, model)
-    assert set(found["status"]) == set(found["other_status"]) == {"same"}
-    assert summary(found) == []
+    comparison = compare(model, model)
+    assert set(comparison["status"]) == set(comparison["other_status"]) == {"same"}
+    assert summary(comparison) == []
 
 
 def shaped(*nodes: tuple[str, str, tuple[int | str, ...] | None, dict[str, str]]) -> ModelGraph:
@@ -323,8 +330,8 @@ def test_differences_are_summarized_by_kind() -> None:
         ("Conv", "float32", (8, 4), {"group": "2", "pads": "0"}), ("Cast", "float16", ("unk__7", 5), {"to": "10"}),
         ("Flatten", "float32", (4, 112), {}), ("Gemm", "float32", (4, 2), {}), ("Gemm", "float32", (1, 2), {}),
     )  # fmt: skip
-    found = compare(before, after)
-    assert summary(found) == [
+    comparison = compare(before, after)
+    assert summary(comparison) == [
         ("dimension", None, None, "batch", "4", 3),
         ("attribute", "group", None, "1", "2", 2),
         ("dimension", None, 2, "14", "28", 1),
@@ -333,7 +340,7 @@ def test_differences_are_summarized_by_kind() -> None:
         ("dtype", None, None, "float32", "float16", 1),
         ("shape", None, None, "batchx8x14", "4x112", 1),
     ]
-    differences = found["differences"]
+    differences = comparison["differences"]
     assert [differences[kind] for kind in ("same", "changed", "removed", "added")] == [2, 5, 0, 0]
     listed = differences["changes"]["columns"]
     nodes = [[n for n, of in zip(listed["node"], listed["kind"], strict=True) if of == kind] for kind in range(7)]

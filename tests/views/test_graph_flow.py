@@ -70,8 +70,8 @@ def test_from_every_input_the_data_can_be_followed_to_an_output(file: Path | str
 
 
 def test_a_node_with_bodies_is_the_group_of_them() -> None:
-    found = json_of(graph.drawn(flow()))
-    groups, nodes = found["groups"], found["nodes"]
+    answer = json_of(graph.drawn(flow()))
+    groups, nodes = answer["groups"], answer["nodes"]
     of = {nodes["full_name"][n]: g for g, n in enumerate(groups["node"]) if n is not None}
     assert sorted(of) == ["If.0", "call_0", "call_1", "while_loop", "while_loop_1"]
     assert [groups["kind"][of[name]] for name in ("If.0", "call_0", "while_loop")] == ["control", "function", "control"]
@@ -79,7 +79,7 @@ def test_a_node_with_bodies_is_the_group_of_them() -> None:
     branches = [groups["name"][g] for g, parent in enumerate(groups["parent"]) if parent == of["If.0"]]
     assert sorted(branches) == ["else_branch", "then_branch"]
     # 12 nodes of the graph, 3 in each of two bodies, 2 in each of two branches and of two calls
-    assert groups["operators"][0] == found["model"]["operators"] == 12 + 2 * 3 + 2 * 2 + 2 * 2
+    assert groups["operators"][0] == answer["model"]["operators"] == 12 + 2 * 3 + 2 * 2 + 2 * 2
 
 
 def placed(node: Node) -> str:
@@ -121,11 +121,11 @@ def test_data_passes_through_formal_inputs_and_outputs() -> None:
 
 def times(model: ModelGraph, trace: Trace) -> dict[str, tuple[int, int]]:
     """Time and calls by name and the node around."""
-    found = join_times(model, trace)
+    joined = join_times(model, trace)
     return {
-        placed(node): (int(found.time_ns[row]), int(found.calls[row]))
+        placed(node): (int(joined.time_ns[row]), int(joined.calls[row]))
         for row, node in enumerate(model.nodes)
-        if found.calls[row] > 0
+        if joined.calls[row] > 0
     }
 
 
@@ -176,11 +176,11 @@ def test_operators_merged_by_openvino_map_to_the_matrix_product(model: str) -> N
     """OpenVINO calls MatMul and the Add of its bias after the Add."""
     trace = trace_of(shared(f"traces/openvino/openvino_{model}_b2.json"))
     nodes = read_model(shared(f"models/onnx/{model}.onnx"))
-    found = join_times(nodes, trace)
-    kinds = trace.arg("type", np.maximum(found.event, 0), 0).tolist()
+    joined = join_times(nodes, trace)
+    kinds = trace.arg("type", np.maximum(joined.event, 0), 0).tolist()
     on = {
         node.type
-        for node, event, kind in zip(nodes.nodes, found.event.tolist(), kinds, strict=True)
+        for node, event, kind in zip(nodes.nodes, joined.event.tolist(), kinds, strict=True)
         if event >= 0 and trace.strings[int(kind)] == "FullyConnected"
     }
     assert on == {"MatMul", "Gemm"}
@@ -215,9 +215,9 @@ def test_a_name_in_two_bodies_is_ambiguous(tmp_path: Path) -> None:
         event | {"name": "loop_kernel_time", "ts": 0, "dur": 5, "args": {"op_name": "Loop"}},
         event | {"name": "while/MatMul_kernel_time", "ts": 1, "dur": 2, "args": {"op_name": "MatMul"}},
     ]
-    found = join_times(read_model(path), trace_of(ort_file(tmp_path, events)))
-    assert (found.total_ns, found.matched_ns) == (5000, 0)
-    assert [(one.name, one.reason, one.time_ns) for one in found.unmatched] == [
+    joined = join_times(read_model(path), trace_of(ort_file(tmp_path, events)))
+    assert (joined.total_ns, joined.matched_ns) == (5000, 0)
+    assert [(item.name, item.reason, item.time_ns) for item in joined.unmatched] == [
         ("loop", "ambiguous", 3000),
         ("while/MatMul", "ambiguous", 2000),
     ]
@@ -234,9 +234,9 @@ def test_operators_added_by_a_runtime_are_identified_by_type(tmp_path: Path) -> 
         event | {"name": f"{name}_kernel_time", "ts": 10 * i, "dur": us, "args": {"op_name": kind}}
         for i, (name, kind, us) in enumerate(made)
     ]
-    found = join_times(flow(), trace_of(ort_file(tmp_path, events)))
-    assert (found.total_ns, found.matched_ns) == (13_000, 5000)
-    assert [(one.name, one.reason, one.time_ns, one.calls) for one in found.unmatched] == [
+    joined = join_times(flow(), trace_of(ort_file(tmp_path, events)))
+    assert (joined.total_ns, joined.matched_ns) == (13_000, 5000)
+    assert [(item.name, item.reason, item.time_ns, item.calls) for item in joined.unmatched] == [
         ("ReorderInput", "layout", 4000, 1), ("BiasGelu", "unnamed", 3000, 2), ("elsewhere", "no_node", 1000, 1),
     ]  # fmt: skip
 
@@ -245,12 +245,12 @@ def test_inputs_have_their_own_time_and_constants_are_separate() -> None:
     """MegEngine runs inputs and weights as operators: two inputs, and weights that are folded into what reads them."""
     path = shared("traces/megengine/profile_analyze/transformer_tiny.profile.json")
     model = read_model(path)
-    found = join_times(model, trace_of(path))
-    of = {node.name: found.time_ns[row] for row, node in enumerate(model.nodes)}
+    joined = join_times(model, trace_of(path))
+    of = {node.name: joined.time_ns[row] for row, node in enumerate(model.nodes)}
     assert of["mask"] > 0
     assert of["tokens"] > 0
-    assert [(one.name, one.reason) for one in found.unmatched] == [("ImmutableTensor", "constant")]
-    assert found.matched_ns + found.unmatched[0].time_ns == found.total_ns
+    assert [(item.name, item.reason) for item in joined.unmatched] == [("ImmutableTensor", "constant")]
+    assert joined.matched_ns + joined.unmatched[0].time_ns == joined.total_ns
 
 
 def ort_file(folder: Path, events: list[dict[str, Any]]) -> Path:
@@ -264,10 +264,10 @@ def test_a_body_may_return_outer_values(tmp_path: Path) -> None:
     """A branch gives a value from around it, a loop body its own input."""
     scalar = helper.make_tensor_value_info
     captured = helper.make_graph([], "then", [], [scalar("x", TensorProto.FLOAT, [2])])
-    made = helper.make_graph(
+    body_graph = helper.make_graph(
         [helper.make_node("Neg", ["x"], ["n"], name="neg")], "else", [], [scalar("n", TensorProto.FLOAT, [2])]
     )
-    branch = helper.make_node("If", ["c"], ["y"], name="if", then_branch=captured, else_branch=made)
+    branch = helper.make_node("If", ["c"], ["y"], name="if", then_branch=captured, else_branch=body_graph)
     inputs = [scalar("c", TensorProto.BOOL, []), scalar("x", TensorProto.FLOAT, [2])]
     whole = helper.make_graph([branch], "g", inputs, [scalar("y", TensorProto.FLOAT, [2])])
     path = tmp_path / "captured.onnx"
@@ -287,8 +287,8 @@ def test_bodies_that_repeat_names_are_compared_each_with_its_own(tmp_path: Path)
     body.node[0].output[0] = "after"
     onnx.save(model, tmp_path / "less.onnx")
     tree = cached_hierarchy(flow())
-    found = compare_graphs(flow(), read_model(tmp_path / "less.onnx"))
-    gone = [i for i, status in enumerate(found.status) if status == "removed"]
+    comparison = compare_graphs(flow(), read_model(tmp_path / "less.onnx"))
+    gone = [i for i, status in enumerate(comparison.status) if status == "removed"]
     assert [placed(flow().nodes[tree.drawn_nodes[i]]) for i in gone] == ["while_loop_1:while/Tanh"]
 
 

@@ -68,9 +68,9 @@ def test_operators_of_megengine_belong_to_the_module_that_called_them(tmp_path: 
 
 def test_operators_that_may_belong_to_several_nodes_belong_to_none(tmp_path: Path) -> None:
     times, names = joined(tmp_path, step(1, 0), step(2, 100, extra=True))
-    known = dict(zip(names, times.time_ns.tolist(), strict=True))
-    assert known["block.conv"] == 10_000
-    assert np.isnan([known["block.RELU"], known["block.RELU#2"]]).all()
+    values_by_name = dict(zip(names, times.time_ns.tolist(), strict=True))
+    assert values_by_name["block.conv"] == 10_000
+    assert np.isnan([values_by_name["block.RELU"], values_by_name["block.RELU#2"]]).all()
     assert {(entry.name, entry.reason) for entry in times.unmatched} == {("RELU", "ambiguous")}
 
 

@@ -23,7 +23,7 @@ def run(computation: list[list[float]], total: float = 1000, **more: Any) -> Ran
     """A run in which a rank communicates when it does not compute; overlap and the rest are 0."""
     computed = np.array(computation, np.float64)
     n, steps = computed.shape
-    known: dict[str, Any] = {
+    figure_values: dict[str, Any] = {
         "labels": {},
         "transfer": np.full(computed.shape, NAN),
         "wait": np.full(computed.shape, NAN),
@@ -37,7 +37,7 @@ def run(computation: list[list[float]], total: float = 1000, **more: Any) -> Ran
         dropped_step_count=0,
         total=np.where(np.isnan(computed), NAN, total),
         computation=computed,
-        **(known | more),
+        **(figure_values | more),
     )
 
 
@@ -57,8 +57,8 @@ def test_cells_are_stored_by_row() -> None:
 
 def test_figures_follow_from_each_other() -> None:
     figures = run([[600]], overlap=np.array([[100.0]]), communication=np.array([[300.0]]))
-    found = {name: heat(figures, figure=name)["cells_ns"][0] for name in ("exposed", "own", "other")}
-    assert found == {"exposed": 200, "own": 800, "other": 200}
+    values_by_name = {name: heat(figures, figure=name)["cells_ns"][0] for name in ("exposed", "own", "other")}
+    assert values_by_name == {"exposed": 200, "own": 800, "other": 200}
 
 
 def test_an_excess_is_over_the_median_of_the_step() -> None:

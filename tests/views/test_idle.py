@@ -57,8 +57,8 @@ def two_streams(write: Write) -> Any:
 @pytest.mark.parametrize(("begin", "cause"), [(130, "host_wait"), (400, "other")])
 def test_work_queued_behind_unrecorded_work_does_not_wait_for_the_host(write: Write, begin: int, cause: str) -> None:
     """A server's step cut out of a longer recording: asked for at 90 to 95, begun when the step before it ended."""
-    found = answer("idle", write([step(0, 0, 100), launch(90, 1), kernel(begin, 50, 1)]))
-    (waits,) = rows(found["steps"])
+    result = answer("idle", write([step(0, 0, 100), launch(90, 1), kernel(begin, 50, 1)]))
+    (waits,) = rows(result["steps"])
     assert {key: waits[f"{key}_ns"] for key in ("host_wait", "other", "unknown")} == {
         "host_wait": 0, "other": 0, "unknown": 0, cause: begin * 1000,
     }  # fmt: skip
@@ -98,8 +98,8 @@ def test_causes_add_up_per_step_and_include_its_first_wait(write: Write) -> None
         step(0, 0, 300), step(1, 300, 200), launch(90, 1), kernel(100, 50, 1), launch(110, 2), kernel(250, 50, 2),
         launch(470, 3), kernel(480, 10, 3), launch(475, 4), kernel(490, 10, 4),
     ]  # fmt: skip
-    found = answer("idle", write(events))
-    first, second = rows(found["steps"])
+    result = answer("idle", write(events))
+    first, second = rows(result["steps"])
     assert us([first["span_ns"], first["idle_ns"], first["host_wait_ns"], first["other_ns"]]) == [300, 200, 100, 100]
     assert us([second["span_ns"], second["idle_ns"], second["host_wait_ns"]]) == [200, 180, 180]
     only = rows(answer("idle", write(events), step="1"))[0]
@@ -107,8 +107,8 @@ def test_causes_add_up_per_step_and_include_its_first_wait(write: Write) -> None
 
 
 def test_without_launches_the_cause_is_unknown(write: Write) -> None:
-    (found,) = rows(answer("idle", write([kernel(0, 10, 0), kernel(100, 10, 0)])))
-    assert us([found["idle_ns"], found["unknown_ns"], found["host_wait_ns"]]) == [90, 90, 0]
+    (table_rows,) = rows(answer("idle", write([kernel(0, 10, 0), kernel(100, 10, 0)])))
+    assert us([table_rows["idle_ns"], table_rows["unknown_ns"], table_rows["host_wait_ns"]]) == [90, 90, 0]
 
 
 def test_a_launch_of_several_kernels_counts_once(write: Write) -> None:
@@ -117,15 +117,15 @@ def test_a_launch_of_several_kernels_counts_once(write: Write) -> None:
         host("cuda_runtime", "cudaGraphLaunch", 0, 4, correlation=1), kernel(10, 2, 1, "x"), kernel(13, 1, 1, "y"),
         launch(5, 2, dur=3), kernel(15, 1, 2, "z"),
     ]  # fmt: skip
-    found = answer("launch", write(events), late_ns="5000")
-    graph, short = rows(found)
+    result = answer("launch", write(events), late_ns="5000")
+    graph, short = rows(result)
     assert (graph["name"], graph["launches"], graph["work"], graph["work_ns"]) == ("cudaGraphLaunch", 1, 2, 3000)
     assert (graph["launch_delay_ns"], graph["short"], graph["late"]) == (6000, 1, 1)
     assert (short["name"], short["queued"], short["launch_delay_ns"], short["late"]) == ("z", 2, 7000, 1)
-    (stream,) = rows(found["streams"])
+    (stream,) = rows(result["streams"])
     # 1 waits in [0, 5), 2 in [5, 10), 1 in [10, 15).
     assert (stream["launches"], stream["max_queued"], stream["queued"], stream["full_ns"]) == (2, 2, 20 / 15, 0)
-    assert sum(found["spread"]["columns"]["delays"]) == 2
+    assert sum(result["spread"]["columns"]["delays"]) == 2
 
 
 def test_queues_and_copies_are_counters_of_the_timeline(write: Write) -> None:
@@ -146,7 +146,7 @@ def test_queues_and_copies_are_counters_of_the_timeline(write: Write) -> None:
         }
 
     events = [launch(0, 1), launch(2, 2), copy(10, 4, 4000, 1), copy(12, 1, 1000, 2)]
-    counters = {one.name: one for one in counter_tracks(trace_of(write(events))).values()}
+    counters = {counter_track.name: counter_track for counter_track in counter_tracks(trace_of(write(events))).values()}
     assert counters["Memcpy HtoD GB/s"].value.tolist() == [1, 2, 1, 0]
     assert counters["stream 8 launches waiting"].value.tolist() == [1, 0]
 
@@ -157,9 +157,9 @@ def seen_by_hta(trace: Trace, known: dict[str, Any]) -> list[WorkSequence]:
     steps = [i for i, number in enumerate(numbers) if int(number) in known["profiler_steps"]]
     kept = list[WorkSequence]()
     for lane in work_sequences(trace):
-        mine = np.isin(trace.events.step[lane.work], steps) | (not steps)
-        if lane.track >= 0 and mine.any():
-            kept.append(WorkSequence(lane.device, lane.track, lane.work[mine], lane.call[mine]))
+        is_wanted = np.isin(trace.events.step[lane.work], steps) | (not steps)
+        if lane.track >= 0 and is_wanted.any():
+            kept.append(WorkSequence(lane.device, lane.track, lane.work[is_wanted], lane.call[is_wanted]))
     return kept
 
 
@@ -176,8 +176,8 @@ def test_idle_time_launches_and_queues_match_hta(name: str) -> None:
     calls_ns = work_ns = delays_ns = count = 0
     for lane in streams:
         stream = trace.tracks[lane.track].stream
-        found = find_gaps(trace, lane, np.sort(events.end[lane.work]), HTA_WAIT_NS)
-        spent = {cause: int((found.end - found.start)[found.cause == i].sum()) / 1000 for i, cause in enumerate(CAUSES)}
+        gaps = find_gaps(trace, lane, np.sort(events.end[lane.work]), HTA_WAIT_NS)
+        spent = {cause: int((gaps.end - gaps.start)[gaps.cause == i].sum()) / 1000 for i, cause in enumerate(CAUSES)}
         assert spent["unknown"] == 0
         for cause, ours in [(one, spent[one]) for one in ("host_wait", "kernel_wait")] + [
             ("other", spent["other"] + spent["dependency"])

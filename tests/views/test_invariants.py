@@ -34,8 +34,8 @@ Answers = dict[str, Any]
 
 def recordings(largest: int = LARGEST) -> list[Path]:
     """Every file of ours and, if they are there, of others that is a recording."""
-    found = (f for folder in (SAMPLES, FIXTURES, SHARED / "traces") for f in sorted(folder.rglob("*.json*")))
-    return [f for f in found if f.stat().st_size <= largest and _is_recording(f)]
+    sorted_rows = (f for folder in (SAMPLES, FIXTURES, SHARED / "traces") for f in sorted(folder.rglob("*.json*")))
+    return [f for f in sorted_rows if f.stat().st_size <= largest and _is_recording(f)]
 
 
 def _is_recording(path: Path) -> bool:
@@ -74,37 +74,37 @@ def _leaves(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
 
 def check_shares(answers: Answers) -> list[str]:
     """No share exceeds the whole, no time is negative."""
-    found: list[str] = []
+    collected: list[str] = []
     for key, value in _leaves(answers):
         last = key.rsplit(".", 1)[-1]
         if last.endswith(RATIOS) and not -1e-9 <= value <= 1 + 1e-9:
-            found.append(f"{key} is {value}")
+            collected.append(f"{key} is {value}")
         if last.endswith("_ns") and "excess" not in last and "offset" not in last and value < 0:
-            found.append(f"{key} is {value}")
-    return found
+            collected.append(f"{key} is {value}")
+    return collected
 
 
 def check_steps(path: Path, answers: Answers) -> list[str]:
     """Parts of a step add up to it, steps do not overlap, and every mark is counted or left out with a reason."""
     overview, windows = answers["overview"], step_windows(trace_of(path))
     steps, by_stage = overview["steps"], overview["stage_steps"]
-    found: list[str] = []
+    collected: list[str] = []
     for i, total in enumerate(steps["total_ns"]):
         if sum(steps[f"{part}_ns"][i] for part in STEP_PARTS) != total:
-            found.append(f"parts of step {steps['name'][i]} are not it")
+            collected.append(f"parts of step {steps['name'][i]} are not it")
         if sum(by_stage[f"{stage}_ns"][i] for stage in STAGES) != total:
-            found.append(f"stages of step {steps['name'][i]} are not it")
+            collected.append(f"stages of step {steps['name'][i]} are not it")
     if (windows.start[1:] < windows.end[:-1]).any():
-        found.append("steps overlap")
+        collected.append("steps overlap")
     first, last = trace_of(path).span_ns
     if len(windows) and (windows.start[0] < first or windows.end[-1] > last):
-        found.append("steps leave the recording")
+        collected.append("steps leave the recording")
     marks = overview["environment"]["steps"]
     if marks and len(steps["name"]) + len(overview["dropped_steps"]) != marks:
-        found.append(f"{marks} marks, {len(steps['name'])} steps, {len(overview['dropped_steps'])} left out")
+        collected.append(f"{marks} marks, {len(steps['name'])} steps, {len(overview['dropped_steps'])} left out")
     if "distributed" in answers and answers["distributed"]["columns"]["total_ns"] != steps["total_ns"]:
-        found.append("a step lasts differently among ranks")
-    return found
+        collected.append("a step lasts differently among ranks")
+    return collected
 
 
 def check_stages(answers: Answers) -> list[str]:
@@ -119,52 +119,52 @@ def check_stages(answers: Answers) -> list[str]:
 
 def check_findings(path: Path, answers: Answers) -> list[str]:
     """No gain exceeds the step, and what is shown lies inside the recording."""
-    told, found = answers.get("findings", {"findings": []}), list[str]()
+    response, collected = answers.get("findings", {"findings": []}), list[str]()
     longest = answers["overview"]["environment"]["duration_ns"]
-    for finding in told["findings"]:
+    for finding in response["findings"]:
         gain, start, end = finding["gain_ns_per_step"], finding["start_ns"], finding["end_ns"]
-        if gain is not None and not 0 <= gain <= told["simulated_ns"]:
-            found.append(f"{finding['id']} gains {gain} of a step of {told['simulated_ns']}")
+        if gain is not None and not 0 <= gain <= response["simulated_ns"]:
+            collected.append(f"{finding['id']} gains {gain} of a step of {response['simulated_ns']}")
         if start is not None and not 0 <= start < end <= longest:
-            found.append(f"{finding['id']} is seen from {start} to {end} of {longest}")
-    return found
+            collected.append(f"{finding['id']} is seen from {start} to {end} of {longest}")
+    return collected
 
 
 def check_operators(path: Path, answers: Answers) -> list[str]:
     """Self time is part of the total, and operators and what no operator owns are all that devices did."""
     if "operator" not in answers:
         return []
-    table, found = answers["operator"]["columns"], list[str]()
+    table, collected = answers["operator"]["columns"], list[str]()
     for side in ("host", "device"):
         for name, own, total in zip(table["name"], table[f"{side}_self_ns"], table[f"{side}_total_ns"], strict=True):
             if own > total:
-                found.append(f"{side} self time of {name}: {own} of {total}")
-    return found
+                collected.append(f"{side} self time of {name}: {own} of {total}")
+    return collected
 
 
 def check_waits(answers: Answers) -> list[str]:
     """Transferring and waiting are parts of the step; computation and communication make it up."""
     if "distributed" not in answers:
         return []
-    result, found = answers["distributed"], list[str]()
+    result, collected = answers["distributed"], list[str]()
     table, waits = result["columns"], result["waits"]["columns"]
     lasts = dict(zip(zip(table["rank"], table["step"], strict=True), table["total_ns"], strict=True))
     for rank, name, *parts in zip(*(waits[c] for c in ("rank", "step", "transfer_ns", "wait_ns")), strict=True):
         if sum(parts) > lasts[rank, name]:
-            found.append(f"rank {rank} transfers and waits {sum(parts)} of step {name} of {lasts[rank, name]}")
+            collected.append(f"rank {rank} transfers and waits {sum(parts)} of step {name} of {lasts[rank, name]}")
     for place in (table, result["by_device"]["columns"]):
         columns = (place[f"{c}_ns"] for c in ("computation", "communication", "other", "overlap", "total"))
         for row in zip(*columns, strict=True):
             if row[0] + row[1] + row[2] - row[3] != row[4]:
-                found.append(f"computation and communication {row}")
+                collected.append(f"computation and communication {row}")
             if row[3] > min(row[:2]):
-                found.append(f"overlap is more than a part of it: {row}")
-    return found
+                collected.append(f"overlap is more than a part of it: {row}")
+    return collected
 
 
 def check_siblings(path: Path) -> list[str]:
     """Rows of a tree with one parent have different names: one path is one row."""
-    trace, found = trace_of(path), list[str]()
+    trace, collected = trace_of(path), list[str]()
     trees = [("modules", {})] + [("flame", {"tree": t, "weight": w}) for t in TREES for w in ("host", "device")]
     for name, params in trees:
         shown = view(name)
@@ -172,8 +172,8 @@ def check_siblings(path: Path) -> list[str]:
             continue
         columns = json_of(shown.compute(trace, shown.parse(params)))["columns"]
         siblings = Counter(zip(columns["parent"], columns["name"], strict=True))
-        found += [f"{name} {params} has {n} rows {row}" for row, n in siblings.items() if n > 1]
-    return found
+        collected += [f"{name} {params} has {n} rows {row}" for row, n in siblings.items() if n > 1]
+    return collected
 
 
 def check(path: Path) -> list[str]:

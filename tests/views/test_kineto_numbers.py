@@ -69,8 +69,8 @@ def steps_us(path: Path) -> dict[str, list[float]]:
     ],
 )
 def test_step_breakdown_of_hand_made_traces(name: str, expected: dict[str, list[int]]) -> None:
-    found = steps_us(micro(name))
-    assert {k: found[k] for k in expected} == expected
+    result = steps_us(micro(name))
+    assert {k: result[k] for k in expected} == expected
 
 
 OPERATOR = ("host_total_ns", "host_self_ns", "device_total_ns", "device_self_ns")
@@ -87,8 +87,8 @@ OPERATOR = ("host_total_ns", "host_self_ns", "device_total_ns", "device_self_ns"
     ],
 )
 def test_operator_times_of_hand_made_traces(name: str, expected: dict[str, list[int]]) -> None:
-    found = rows(answer("operator", micro(name)), *OPERATOR)
-    assert {k: [v / 1000 for v in values] for k, values in found.items()} == expected
+    table_rows = rows(answer("operator", micro(name)), *OPERATOR)
+    assert {k: [v / 1000 for v in values] for k, values in table_rows.items()} == expected
 
 
 def test_a_data_pipe_is_not_an_operator() -> None:
@@ -111,8 +111,8 @@ def test_device_utilization_of_overlapping_kernels() -> None:
 def test_kernels_grouped_by_operator_and_launch_attributes() -> None:
     table = answer("kernel", micro("test_group_by_kernel_columns"), group="launch")["columns"]
     keys = ("operator", "grid", "block", "calls", "total_ns", "mean_ns", "min_ns", "max_ns")
-    found = sorted(zip(*(table[k] for k in keys), strict=True))
-    assert found == [
+    sorted_rows = sorted(zip(*(table[k] for k in keys), strict=True))
+    assert sorted_rows == [
         ("op1", "[16, 1, 1]", "[16, 16, 16]", 2, 25000, 12500, 10000, 15000),
         ("op1", "[16, 1, 1]", "[16, 16, 64]", 1, 13000, 13000, 13000, 13000),
         ("op2", "[16, 1, 1]", "[16, 16, 64]", 1, 17000, 17000, 17000, 17000),
@@ -150,11 +150,11 @@ def test_v100_device() -> None:
 
 
 def test_v100_operators() -> None:
-    found = rows(
+    table_rows = rows(
         answer("operator", shared(V100)), "calls", "device_self_ns", "device_total_ns", "host_self_ns", "host_total_ns"
     )
-    assert len(found) == 76
-    us = {k: [v[0], *(x / 1000 for x in v[1:])] for k, v in found.items()}
+    assert len(table_rows) == 76
+    us = {k: [v[0], *(x / 1000 for x in v[1:])] for k, v in table_rows.items()}
     assert us["aten::cudnn_convolution_backward_weight"] == [318, 142461, 142461, 22804, 40246]
     assert us["aten::cudnn_convolution_backward_input"] == [312, 130967, 130967, 29324, 41445]
     assert us["aten::cudnn_convolution"] == [318, 126619, 126619, 33121, 56998]
@@ -165,9 +165,10 @@ def test_v100_kernels() -> None:
     table = answer("kernel", shared(V100))["columns"]
     assert len(table["name"]) == 67
     keys = ("calls", "total_ns", "mean_ns", "max_ns", "min_ns", "blocks_per_sm", "occupancy")
-    found = [[round(v, 4) for v in values] for values in zip(*(table[k][:3] for k in keys), strict=True)]
+    sorted_rows = [[round(v, 4) for v in values] for values in zip(*(table[k][:3] for k in keys), strict=True)]
     us = [
-        [c, t / 1e3, round(m / 1e3), x / 1e3, n / 1e3, round(b, 2), round(o * 100, 2)] for c, t, m, x, n, b, o in found
+        [c, t / 1e3, round(m / 1e3), x / 1e3, n / 1e3, round(b, 2), round(o * 100, 2)]
+        for c, t, m, x, n, b, o in sorted_rows
     ]
     assert us == [
         [162, 80756, 498, 1017, 323, 42.25, 29.97],
@@ -178,8 +179,8 @@ def test_v100_kernels() -> None:
 
 def test_v100_findings() -> None:
     overview = answer("overview", shared(V100))
-    found, average = answer("findings", shared(V100))["findings"], overview["average_step"]
-    loading = next(f for f in found if f["id"] == "dataloader_bound")
+    findings, average = answer("findings", shared(V100))["findings"], overview["average_step"]
+    loading = next(f for f in findings if f["id"] == "dataloader_bound")
     assert round(average["dataloader_ns"] / average["total_ns"] * 100, 1) == 33.4  # torch-tb-profiler's share
     assert round(loading["evidence"]["dataloader_ratio"] * 100, 1) == 33.5  # that of the median step
     gain = answer("whatif", shared(V100), change="dataloader=0")["step"]["gain_ns"]
@@ -188,7 +189,7 @@ def test_v100_findings() -> None:
     # Half the time of products would bring 2.7 of 177 ms: the host sets the pace.
     (products,) = all_rules()["tensor_cores_unused"].detect(RuleContext(trace_of(shared(V100))))
     assert round(float(products.evidence["eligible_ratio"]) * 100) == 68
-    assert "tensor_cores_unused" not in {f["id"] for f in found}
+    assert "tensor_cores_unused" not in {f["id"] for f in findings}
 
 
 HTA = {
@@ -226,15 +227,13 @@ def test_utilization_agrees_with_torch_tb_profiler_where_it_is_right() -> None:
     expected = json.loads(shared("traces/kineto/expected_tb_head.json").read_text())
     for file, values in expected.items():
         (device,) = answer("overview", shared(f"traces/{file}"))["devices"]
-        told = values["gpu"]
-        assert device["utilization"] * 100 == pytest.approx(float(told["GPU Utilization"].rstrip(" %")), abs=0.006), (
-            file
-        )
+        gpu = values["gpu"]
+        assert device["utilization"] * 100 == pytest.approx(float(gpu["GPU Utilization"].rstrip(" %")), abs=0.006), file
         assert device["sm_efficiency"] * 100 == pytest.approx(
-            float(told["Est. SM Efficiency"].rstrip(" %")), abs=0.006
+            float(gpu["Est. SM Efficiency"].rstrip(" %")), abs=0.006
         ), file
         assert _occupancy_with_unknown_as_0(shared(f"traces/{file}")) * 100 == pytest.approx(
-            float(told["Est. Achieved Occupancy"].rstrip(" %")), abs=0.006
+            float(gpu["Est. Achieved Occupancy"].rstrip(" %")), abs=0.006
         ), file
 
 
@@ -256,17 +255,17 @@ def occupancies(write: Write, *kernels: tuple[int, float, int, int]) -> list[flo
         for i, (p, b, n, m) in enumerate(kernels)
     ]  # fmt: skip
     path = write(events, deviceProperties=[{"id": 0, "maxThreadsPerMultiprocessor": 2048}])
-    found = rows(answer("kernel", path), "occupancy")
-    return [found[f"k{i}"][0] for i in range(len(kernels))]
+    table_rows = rows(answer("kernel", path), "occupancy")
+    return [table_rows[f"k{i}"][0] for i in range(len(kernels))]
 
 
 def test_an_occupancy_of_0_that_torch_could_not_compute_is_unknown(write: Write) -> None:
     # One block of 384 threads fills 384 / 2048 = 18.75 % of the multiprocessor that runs it: 0 % cannot be. A fiftieth
     # of a block of 128 on each of them is 0.125 %, which rounds to 0 %; so does 0.07 of a block of 128: 0.44 %.
-    found = occupancies(
+    result = occupancies(
         write, (0, 0.97, 384, 196_608), (0, 0.02, 128, 0), (0, 0.07, 128, 0), (0, 0.09, 128, 0), (19, 0.97, 384, 0)
     )
-    assert found == [None, 0, 0, None, 0.19]
+    assert result == [None, 0, 0, None, 0.19]
 
 
 def test_occupancy_of_a_device_counts_kernels_with_known_occupancy() -> None:
@@ -293,8 +292,10 @@ def test_a_launch_outside_operators_belongs_to_the_range_around_it(write: Write)
         ]
     )  # fmt: skip
     launched = answer("kernel", path, group="launch")["columns"]
-    found = dict(zip(launched["total_ns"], zip(launched["operator"], launched["user_range"], strict=True), strict=True))
-    assert found == {
+    values_by_name = dict(
+        zip(launched["total_ns"], zip(launched["operator"], launched["user_range"], strict=True), strict=True)
+    )
+    assert values_by_name == {
         20_000: ("Optimizer.step#Adam.step", True),
         30_000: ("aten::add_", False),
         5_000: ("ema", True),
@@ -314,8 +315,8 @@ def test_kernels_have_the_standard_deviation_of_their_durations(write: Write) ->
     events = [kernel(100 * i, 0, dur) for i, dur in enumerate((10, 20, 60))] + [kernel(900, 0, 5, "other")]
     copies = [kernel(1000 + 100 * i, 0, dur, "copy") | {"cat": "gpu_memcpy"} for i, dur in enumerate((1, 3))]
     answered = answer("kernel", write(events + copies))
-    found = rows(answered, "stddev_ns")
-    assert (found["gemm"][0], found["other"]) == (pytest.approx(1000 * 700**0.5), [None])
+    table_rows = rows(answered, "stddev_ns")
+    assert (table_rows["gemm"][0], table_rows["other"]) == (pytest.approx(1000 * 700**0.5), [None])
     assert rows(answered["memory_operations"], "stddev_ns") == {"copy": [pytest.approx(1000 * 2**0.5)]}
 
 
@@ -330,8 +331,8 @@ def test_events_belong_to_the_stage_that_asked_for_them(write: Write) -> None:
         ]
     )  # fmt: skip
     table = answer("overview", path)["stage_events"]["columns"]
-    found = {(c, k, s): rest for c, k, s, *rest in zip(*table.values(), strict=True)}
-    assert found == {
+    values_by_name = {(c, k, s): rest for c, k, s, *rest in zip(*table.values(), strict=True)}
+    assert values_by_name == {
         ("kernel", "device", "forward"): [1, 60_000, 60_000, 1],
         ("op", "host", "forward"): [2, 50_000, 80_000, pytest.approx(80 / 105)],
         ("op", "host", "backward"): [1, 20_000, 20_000, pytest.approx(20 / 105)],
@@ -392,5 +393,5 @@ def test_a_range_counts_once_despite_an_operator_of_its_name(write: Write) -> No
 
     ranges = [("block", 10, 50), ("block", 20, 10), ("inner", 20, 5)]
     path = write([event("cpu_op", "block", 0, 100), *(event("user_annotation", *each) for each in ranges)])
-    found = answer("overview", path)["annotations"]["columns"]
-    assert dict(zip(found["name"], found["host_total_ns"], strict=True)) == {"block": 50_000, "inner": 5_000}
+    columns = answer("overview", path)["annotations"]["columns"]
+    assert dict(zip(columns["name"], columns["host_total_ns"], strict=True)) == {"block": 50_000, "inner": 5_000}

@@ -52,6 +52,6 @@ def test_every_kernel_has_its_operator_and_most_have_their_source_line() -> None
     roles = [dict(launch_origin(trace, int(row))) for row in np.flatnonzero(is_kernel(trace))]
     assert len(roles) == 308
     assert all("operator" in one for one in roles)
-    lines = [trace.strings[int(trace.events.name[one["source"]])] for one in roles if "source" in one]
+    lines = [trace.strings[int(trace.events.name[role["source"]])] for role in roles if "source" in role]
     assert len(lines) == 268  # the optimizer's frames are inside torch
     assert all(line.startswith("make_traces.py(") for line in lines)

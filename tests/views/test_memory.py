@@ -61,8 +61,8 @@ def test_the_largest_sizes_come_first_in_stable_order(scale: int) -> None:
 )  # fmt: skip
 def test_operator_statistics_of_the_hand_made_trace(device: str, expected: dict[str, list[int]]) -> None:
     table = answer("memory", shared(MICRO), device=device)["operators"]["columns"]
-    found = {n: list(v) for n, *v in zip(table["name"], *(table[c] for c in COLUMNS), strict=True)}
-    assert found == expected
+    values_by_name = {n: list(v) for n, *v in zip(table["name"], *(table[c] for c in COLUMNS), strict=True)}
+    assert values_by_name == expected
 
 
 def test_allocations_meet_the_release_of_their_address() -> None:
@@ -167,8 +167,8 @@ def test_thinning_keeps_the_extremes(samples: list[tuple[int, int]], points: int
 
 def test_every_event_is_in_one_lifetime() -> None:
     trace = trace_of(SAMPLES / "pytorch-h200" / "cnn.pt.trace.json.gz")
-    found = lifetimes(trace, 0)
-    seen = np.concatenate((found.alloc_row[found.alloc_row >= 0], found.release_row[found.release_row >= 0]))
+    pairs = lifetimes(trace, 0)
+    seen = np.concatenate((pairs.alloc_row[pairs.alloc_row >= 0], pairs.release_row[pairs.release_row >= 0]))
     assert sorted(seen.tolist()) == np.flatnonzero(trace.allocs.device == 0).tolist()
     total = memory_curve(trace, 0)
     assert total.allocated[peak_index(total)] == total.allocated.max()
@@ -283,8 +283,10 @@ def test_text_columns_of_numbers_are_sorted_searched_and_shown_as_their_texts() 
 def test_numbers_are_sorted_stably_with_unknown_ones_last(values: list[float], descending: bool) -> None:
     table = Table(columns={"x": np.array(values, np.float64), "i": np.arange(len(values))})
     found = select_rows(table, Selection("x", descending)).columns["i"]
-    known = [i for i, v in enumerate(values) if v == v]
-    expected = sorted(known, key=lambda i: values[i], reverse=descending) + [i for i, v in enumerate(values) if v != v]
+    indices = [i for i, v in enumerate(values) if v == v]
+    expected = sorted(indices, key=lambda i: values[i], reverse=descending) + [
+        i for i, v in enumerate(values) if v != v
+    ]
     assert list(found) == expected
 
 
@@ -296,6 +298,6 @@ def test_every_view_answers_for_a_growing_timeline_without_events(tmp_path: Path
     path.write_bytes(data[: len(data) // 3])
     trace = read_trace(path)
     assert (len(trace.events), len(trace.allocs.ts) > 0) == (0, True)
-    for known in all_views():
-        if known.subject == "trace" and known.needs(trace):
-            known.compute(trace, known.parse({}))
+    for view in all_views():
+        if view.subject == "trace" and view.needs(trace):
+            view.compute(trace, view.parse({}))

@@ -68,15 +68,15 @@ TIMES = (
 
 
 def test_a_module_has_its_launched_work_and_its_backward(write: Write) -> None:
-    found = answer("modules", write(events()))
-    assert rows(found, *TIMES) == {
+    result = answer("modules", write(events()))
+    assert rows(result, *TIMES) == {
         "Net_0": [1, 3, 5 * US, 25 * US, 70 * US, 30 * US, 80 * US, 31 * US],
         "Net_0/Linear_0": [2, 2, 20 * US, 20 * US, 70 * US, 50 * US, 50 * US, 31 * US],
     }
-    assert found["columns"]["parent"] == [-1, 0]
-    assert found["linked"]
+    assert result["columns"]["parent"] == [-1, 0]
+    assert result["linked"]
     # aten::sum, and the engine's two calls: of the kernels only that of aten::sum
-    assert found["outside"] == {"operators": 1, "host_ns": 4 * US, "device_ns": 3 * US}
+    assert result["outside"] == {"operators": 1, "host_ns": 4 * US, "device_ns": 3 * US}
 
 
 def test_without_links_the_numbers_of_operators_tell_the_backward(write: Write) -> None:
@@ -85,14 +85,14 @@ def test_without_links_the_numbers_of_operators_tell_the_backward(write: Write) 
     for e in without:
         if number := numbers.get((e["name"], e["ts"])):
             e["args"] = {**e["args"], "Sequence number": number}
-    found = rows(answer("modules", write(without)), *TIMES)
-    assert found == rows(answer("modules", write(events(), "linked.json")), *TIMES)
+    table_rows = rows(answer("modules", write(without)), *TIMES)
+    assert table_rows == rows(answer("modules", write(events(), "linked.json")), *TIMES)
 
 
 def test_unknown_backward_is_absent(write: Write) -> None:
-    found = answer("modules", write([e for e in events() if e["cat"] != "fwdbwd"]))
-    assert not found["linked"]
-    assert "backward_device_ns" not in found["columns"]
+    result = answer("modules", write([e for e in events() if e["cat"] != "fwdbwd"]))
+    assert not result["linked"]
+    assert "backward_device_ns" not in result["columns"]
 
 
 def test_only_a_step_counts(write: Write) -> None:
@@ -101,11 +101,11 @@ def test_only_a_step_counts(write: Write) -> None:
         {**mark, "name": "ProfilerStep#0", "ts": 12, "dur": 33},
         {**mark, "name": "ProfilerStep#1", "ts": 45, "dur": 45},
     ]
-    found = rows(
+    table_rows = rows(
         answer("modules", write([*events(), *steps]), step="1"), *TIMES[:1], "host_total_ns", "device_total_ns"
     )
     # of Net_0, which began before the step, what lies in it, and of Linear_0 the second call
-    assert found == {"Net_0": [1, 45 * US, 17 * US], "Net_0/Linear_0": [1, 30 * US, 12 * US]}
+    assert table_rows == {"Net_0": [1, 45 * US, 17 * US], "Net_0/Linear_0": [1, 30 * US, 12 * US]}
 
 
 def test_operators_can_be_restricted_to_a_module(write: Write) -> None:
@@ -144,16 +144,16 @@ def test_a_call_at_another_depth_is_on_the_same_path(write: Write) -> None:
 def test_names_that_differ_only_in_hidden_parts_are_one_path(write: Write) -> None:
     same = [module("Net_0", 0, 10), op("Net_0", 20, 5) | {"cat": "user_annotation"}]
     addresses = [frame(f"<bound f of T at 0x{i:x}>", 40 + 10 * i, 5) for i in range(3)]
-    found = answer("modules", write(same))
-    assert rows(found, "calls") == {"Net_0": [2]}
+    result = answer("modules", write(same))
+    assert rows(result, "calls") == {"Net_0": [2]}
     assert flames(write(addresses, "addresses.json"), tree="python") == {"<bound f of T>": (3, 15 * US, 15 * US)}
 
 
 def test_every_module_of_a_checkpointed_model_is_one_row() -> None:
     """Three blocks of a checkpointed model, called from 4 places each, as `modules` named them."""
-    found = rows(answer("modules", shared("cases/numbers/ckpt.json.gz")), "calls")
-    assert len(found) == 12
-    assert {name: calls for name, [calls] in found.items() if "/" not in name} == {
+    table_rows = rows(answer("modules", shared("cases/numbers/ckpt.json.gz")), "calls")
+    assert len(table_rows) == 12
+    assert {name: calls for name, [calls] in table_rows.items() if "/" not in name} == {
         f"Sequential_{i}": 6 for i in range(3)
     }
 
@@ -190,8 +190,8 @@ def test_frames_have_the_time_of_their_launched_work(write: Write) -> None:
 def test_small_frames_are_folded_and_counted(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(flame, "MAX_FRAMES", 2)
     path = write([frame("a", 0, 100), frame("b", 10, 50), frame("c", 60, 20), frame("d", 62, 5), frame("e", 80, 10)])
-    found = answer("flame", path, tree="python")
-    assert (found["frames"], found["folded"]) == (5, 3)
+    result = answer("flame", path, tree="python")
+    assert (result["frames"], result["folded"]) == (5, 3)
     assert flames(path, tree="python") == {
         "a": (1, 20 * US, 100 * US), "a/b": (1, 50 * US, 50 * US), "a/(others)": (2, 30 * US, 30 * US)
     }  # fmt: skip
@@ -200,24 +200,24 @@ def test_small_frames_are_folded_and_counted(write: Write, monkeypatch: pytest.M
 @pytest.mark.parametrize("tree", ["python", "module", "operator"])
 @pytest.mark.parametrize("weight", ["host", "device"])
 def test_own_times_add_up_to_the_whole(tree: str, weight: str) -> None:
-    found = answer("flame", SAMPLES / "pytorch-h200" / "transformer.pt.trace.json.gz", tree=tree, weight=weight)
-    columns = found["columns"]
+    result = answer("flame", SAMPLES / "pytorch-h200" / "transformer.pt.trace.json.gz", tree=tree, weight=weight)
+    columns = result["columns"]
     roots = [ns for ns, parent in zip(columns["total_ns"], columns["parent"], strict=True) if parent < 0]
-    assert sum(columns["self_ns"]) == sum(roots) == found["total_ns"] > 0
+    assert sum(columns["self_ns"]) == sum(roots) == result["total_ns"] > 0
     assert all(parent < row for row, parent in enumerate(columns["parent"]))
     assert all(a >= b for a, b in pairwise(columns["total_ns"]))
     if weight == "device":
         work = answer("kernel", SAMPLES / "pytorch-h200" / "transformer.pt.trace.json.gz")
         kernels = sum(work["columns"]["total_ns"]) + sum(work["memory_operations"]["columns"]["total_ns"])
-        assert found["total_ns"] + found["outside_ns"] == kernels
+        assert result["total_ns"] + result["outside_ns"] == kernels
 
 
 def test_modules_have_torchs_times() -> None:
-    found = answer("modules", RECORDING)["columns"]
+    columns = answer("modules", RECORDING)["columns"]
     ours = {
         name.split("/")[-1]: (total, total - own)
         for name, kind, total, own in zip(
-            found["name"], found["kind"], found["host_total_ns"], found["host_self_ns"], strict=True
+            columns["name"], columns["kind"], columns["host_total_ns"], columns["host_self_ns"], strict=True
         )
         if kind == "module"
     }
@@ -257,20 +257,21 @@ def test_links_and_numbers_tell_the_same_backward(write: Write) -> None:
 
 def test_layers_of_paddle_contain_the_cpp_work_of_their_thread() -> None:
     path = shared("traces/paddle/small") / "host_rank0_time_2026_11_20_03_52_36_795951.paddle_trace.json"
-    found = rows(answer("modules", path), "calls", "operators", "host_total_ns")
-    assert found["Net/Sequential/Conv2D"][:2] == [22, 66]
+    table_rows = rows(answer("modules", path), "calls", "operators", "host_total_ns")
+    assert table_rows["Net/Sequential/Conv2D"][:2] == [22, 66]
     assert (
-        found["Net"][1] == sum(found[f"Net/{name}"][1] for name in ("Sequential", "AdaptiveAvgPool2D", "Linear")) + 11
+        table_rows["Net"][1]
+        == sum(table_rows[f"Net/{name}"][1] for name in ("Sequential", "AdaptiveAvgPool2D", "Linear")) + 11
     )
 
 
 def test_scopes_of_megengine_contain_their_queued_work() -> None:
     path = shared("traces/megengine/train") / "lenet_scopes_backtrace.chrome_timeline.json.gz"
-    found = answer("modules", path)
-    times = rows(found, "operators", "device_total_ns")
+    result = answer("modules", path)
+    times = rows(result, "operators", "device_total_ns")
     assert times["forward/conv1"] == [6, 307_218]
-    assert found["outside"]["operators"] == 0
-    assert not found["only_ranges"]
+    assert result["outside"]["operators"] == 0
+    assert not result["only_ranges"]
 
 
 def named(path: Path) -> Named:
@@ -298,7 +299,7 @@ def test_modules_of_two_runs_meet_in_their_place_whatever_their_numbers(write: W
     base = write(net(("Linear_0", 10), ("ReLU_0", 5), ("Linear_1", 20)), "base.json")
     new = write(net(("Linear_0", 10), ("Conv2d_0", 7), ("GELU_0", 6), ("Linear_1", 25), wrapped=True), "new.json")
     table = compare("modules", named(base), named(new)).rows.columns
-    found = {
+    values_by_name = {
         name: (before, base_ns, new_ns, status)
         for name, before, base_ns, new_ns, status in zip(
             table.name, table.base_name or (), table.base_ns, table.new_ns, table.status, strict=True
@@ -306,7 +307,7 @@ def test_modules_of_two_runs_meet_in_their_place_whatever_their_numbers(write: W
         if base_ns or new_ns
     }
     top = "DistributedDataParallel_0/Net_0"
-    assert found == {
+    assert values_by_name == {
         f"{top}/Linear_0": ("Net_0/Linear_0", 10 * US, 10 * US, "same"),
         f"{top}/Conv2d_0": (None, 0, 7 * US, "added"),
         f"{top}/GELU_0": (None, 0, 6 * US, "added"),
@@ -321,10 +322,10 @@ def test_an_added_module_renames_the_following_and_an_exchanged_one_is_replaced(
     base = write(net(("Linear_0", 10), ("ReLU_0", 5), ("Linear_1", 20)), "base.json")
     new = write(net(("Linear_0", 10), ("GELU_0", 6), ("Linear_2", 20)), "new.json")
     table = compare("modules", named(base), named(new)).rows.columns
-    found = dict(zip(table.name, zip(table.base_name or (), table.status, strict=True), strict=True))
-    assert found["Net_0/Linear_2"] == ("Net_0/Linear_1", "same")
-    assert found["Net_0/GELU_0"] == ("Net_0/ReLU_0", "replaced")
-    assert found["Net_0/Linear_0"] == (None, "same")
+    values_by_name = dict(zip(table.name, zip(table.base_name or (), table.status, strict=True), strict=True))
+    assert values_by_name["Net_0/Linear_2"] == ("Net_0/Linear_1", "same")
+    assert values_by_name["Net_0/GELU_0"] == ("Net_0/ReLU_0", "replaced")
+    assert values_by_name["Net_0/Linear_0"] == (None, "same")
 
 
 def test_a_path_has_the_names_on_its_way(write: Write) -> None:

@@ -48,11 +48,11 @@ def test_every_operator_has_torchs_memory(name: str) -> None:
 def test_an_operator_that_ends_on_another_thread_keeps_its_self_time() -> None:
     path = TABLES / "fork.json.gz"
     trace = trace_of(path)
-    found = rows(answer("operator", path), *CALLS)["forked"]
+    table_rows = rows(answer("operator", path), *CALLS)["forked"]
     events = trace.events
     outer = np.flatnonzero(events.name == trace.strings.index("forked"))
     inside = int(events.dur[np.isin(events.parent, outer)].sum())
-    assert found == [3, int(events.dur[outer].sum()), int(events.dur[outer].sum()) - inside]
+    assert table_rows == [3, int(events.dur[outer].sum()), int(events.dur[outer].sum()) - inside]
 
 
 def test_external_ids_mean_an_operator_of_the_same_process(write: Write) -> None:
@@ -60,8 +60,8 @@ def test_external_ids_mean_an_operator_of_the_same_process(write: Write) -> None
         named = {"External id": 1}
         return [e | {"pid": pid} for e in (op(f"op{pid}", 100, 50, **named), kernel(300, 0, dur, "k", 7, **named))]
 
-    found = rows(answer("operator", write(process(1, 20) + process(2, 30))), "device_self_ns")
-    assert found == {"op1": [20_000], "op2": [30_000]}
+    table_rows = rows(answer("operator", write(process(1, 20) + process(2, 30))), "device_self_ns")
+    assert table_rows == {"op1": [20_000], "op2": [30_000]}
 
 
 def test_recursive_calls_of_an_operator_are_one_call_with_all_kernels(write: Write) -> None:
@@ -76,8 +76,8 @@ def test_recursive_calls_of_an_operator_are_one_call_with_all_kernels(write: Wri
             kernel(230, 10, dur=7),
         ]
     )  # fmt: skip
-    found = rows(answer("operator", path), *CALLS, "device_self_ns", "device_total_ns")
-    assert found == {
+    table_rows = rows(answer("operator", path), *CALLS, "device_self_ns", "device_total_ns")
+    assert table_rows == {
         "aten::sum": [3, 120_000, 45_000 + 25_000 + 15_000, 27_000, 34_000],
         "aten::fill_": [1, 5_000, 5_000, 0, 0],
     }

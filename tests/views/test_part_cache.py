@@ -23,7 +23,7 @@ def unopened() -> Trace:
     pytest.fail("the trace is opened again")
 
 
-@pytest.mark.parametrize("name", [one.name for one in all_views() if one.map])
+@pytest.mark.parametrize("name", [view_name.name for view_name in all_views() if view_name.map])
 def test_an_answer_of_kept_parts_is_that_of_the_traces(name: str, tmp_path: Path) -> None:
     cache, chosen = Cache(tmp_path), view(name)
     traces = [(path.name, open_trace(path, cache=cache)) for path in RANKS]

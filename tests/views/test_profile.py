@@ -34,19 +34,19 @@ def table(file: str = FILES[0], **params: str) -> dict[str, Any]:
 @pytest.mark.parametrize("file", FILES)
 @pytest.mark.parametrize("query", QUERIES)
 def test_answers_equal_the_original(file: str, query: str) -> None:
-    told = json.loads(shared(f"{FOLDER}/oracles.json").read_text())[file][query]
+    document = json.loads(shared(f"{FOLDER}/oracles.json").read_text())[file][query]
     columns = table(file, **QUERIES[query])["columns"]
     spent = columns["device_self_ns" if "device_self_ns" in columns else "host_self_ns"]
-    assert [round(t, 3) for t in spent] == [round(r["time"] * 1e9, 3) for r in told]
+    assert [round(t, 3) for t in spent] == [round(r["time"] * 1e9, 3) for r in document]
     # Operators of equal time stand in the order of the graph here, in that of rounding errors there.
-    mine = {columns["id"][i] or columns["type"][i]: i for i in range(len(spent))}
+    rows_by_id = {columns["id"][i] or columns["type"][i]: i for i in range(len(spent))}
     ties = {t for t in map(round, spent) if list(map(round, spent)).count(t) > 1}
-    for record in told:
+    for record in document:
         key = record["info"]["id"] if record["info"]["id"] != "N/A" else record["info"]["type"]
-        if key not in mine:
+        if key not in rows_by_id:
             assert round(record["time"] * 1e9) in ties or round(spent[-1]) == round(record["time"] * 1e9)
             continue
-        i = mine[key]
+        i = rows_by_id[key]
         for name, column in (
             ("computation", "computation_flo"),
             ("memory", "memory_bytes"),
@@ -64,10 +64,10 @@ def test_answers_equal_the_original(file: str, query: str) -> None:
 
 @pytest.mark.parametrize("file", FILES)
 def test_totals_equal_the_original(file: str) -> None:
-    told = json.loads(shared(f"{FOLDER}/oracles.json").read_text())[file]
+    document = json.loads(shared(f"{FOLDER}/oracles.json").read_text())[file]
     totals = table(file)["totals"]
-    assert totals["device_ns"] == round(told["total_device_time"] * 1e9)
-    assert totals["host_ns"] == round(told["total_host_time"] * 1e9)
+    assert totals["device_ns"] == round(document["total_device_time"] * 1e9)
+    assert totals["host_ns"] == round(document["total_host_time"] * 1e9)
 
 
 def test_totals_of_a_trace_profile() -> None:
@@ -87,10 +87,10 @@ def test_extremes_work_where_the_original_crashes(aggregate: str) -> None:
 
 
 def test_ordering_by_computation_puts_the_unknown_last() -> None:
-    found = table(order_by="computation")["columns"]["computation_flo"]
-    known = [v for v in found if v is not None]
-    assert known == sorted(known, reverse=True)
-    assert found[len(known) :] == [None] * (len(found) - len(known))
+    result = table(order_by="computation")["columns"]["computation_flo"]
+    known_values = [v for v in result if v is not None]
+    assert known_values == sorted(known_values, reverse=True)
+    assert result[len(known_values) :] == [None] * (len(result) - len(known_values))
 
 
 def test_input_types_filter_where_the_original_crashes() -> None:

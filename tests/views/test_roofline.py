@@ -420,14 +420,14 @@ def test_calls_and_times_equal_those_of_tracelens(
 def test_a_gemm_with_a_bias_has_the_bytes_of_its_packed_weight() -> None:
     """4 x 512 values times 512 x 1,024, plus 1,024: the weight has 524,288 values, in every form of the addend."""
     for bias in ("float[1024]", "float[1,1024]", "float[4,1024]", "float[]"):
-        found = call_work(onnx_call("Gemm", f"float[4,512] {bias}", "float[4,1024]", 28_672.0))
-        assert found is not None
+        result = call_work(onnx_call("Gemm", f"float[4,512] {bias}", "float[4,1024]", 28_672.0))
+        assert result is not None
         addend = {"float[1024]": 1024, "float[1,1024]": 1024, "float[4,1024]": 4096, "float[]": 1}[bias]
-        assert (found.flops, found.bytes) == (2 * 4 * 512 * 1024, 4 * (4 * 512 + addend + 512 * 1024 + 4 * 1024))
+        assert (result.flops, result.bytes) == (2 * 4 * 512 * 1024, 4 * (4 * 512 + addend + 512 * 1024 + 4 * 1024))
     for weight in ("float[1024,512]", "float[512,1024]"):  # recorded, as on a GPU
-        found = call_work(onnx_call("Gemm", f"float[4,512] {weight} float[1024]", "float[4,1024]", 0.0))
-        assert found is not None
-        assert found.bytes == 4 * (4 * 512 + 1024 + 512 * 1024 + 4 * 1024)
+        result = call_work(onnx_call("Gemm", f"float[4,512] {weight} float[1024]", "float[4,1024]", 0.0))
+        assert result is not None
+        assert result.bytes == 4 * (4 * 512 + 1024 + 512 * 1024 + 4 * 1024)
     square = call_work(onnx_call("Gemm", "float[512,512] float[512,64]", "float[512,64]", 0.0))
     assert square is not None
     assert square.bytes != square.bytes  # the weight, or something to add to the product with a packed weight
@@ -442,8 +442,8 @@ def test_operators_without_a_formula_are_listed_on_the_host(write: Write) -> Non
         host("cpu_op", "aten::sort", 200, 20), host("cpu_op", "aten::empty", 205, 5),
     ]  # fmt: skip
     result = answer("roofline", write(events, deviceProperties=[]))
-    found = {row["name"]: (row["calls"], row["total_ns"], row["flops"]) for row in table(result)}
-    assert found == {
+    values_by_name = {row["name"]: (row["calls"], row["total_ns"], row["flops"]) for row in table(result)}
+    assert values_by_name == {
         "mine::op": (1, 35_000, None), "aten::mm": (2, 30_000, 2048), "aten::sort": (1, 15_000, None)
     }  # fmt: skip
     assert result["placed_ratio"] == pytest.approx(30 / 100)

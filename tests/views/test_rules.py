@@ -42,11 +42,11 @@ def steps(length: float, *inside: tuple[dict[str, Any], ...] | list[dict[str, An
     events: Events = []
     for number, own in enumerate(inside):
         events.append(event(f"ProfilerStep#{number}", length * number, length, "user_annotation"))
-        for one in own:
-            args = {**one["args"]}
+        for event_row in own:
+            args = {**event_row["args"]}
             if "correlation" in args:
                 args["correlation"] += 1000 * number
-            events.append({**one, "ts": one["ts"] + length * number, "args": args})
+            events.append({**event_row, "ts": event_row["ts"] + length * number, "args": args})
     return events
 
 
@@ -66,12 +66,12 @@ def device_bound(*kernels: tuple[str, float], **args: Any) -> Events:
 
 def on_host(*names: tuple[str, float]) -> Events:
     """Operators one after the other, in steps of 1000 us."""
-    own: Events = []
+    step_events: Events = []
     at = 0.0
     for name, dur in names:
-        own.append(event(name, at, dur))
+        step_events.append(event(name, at, dur))
         at += dur
-    return steps(1000, *[own] * STEPS)
+    return steps(1000, *[step_events] * STEPS)
 
 
 FIRST: dict[str, Any] = {"External id": 1}
@@ -86,27 +86,27 @@ BESIDE = [
 
 def waiting(until: float, copied: float) -> Events:
     """A kernel to 510 us, a copy to the host that is asked for at 20; operators from its return to 1000 us."""
-    own = [
+    step_events = [
         call("cudaLaunchKernel", 0, 2, 1), work("gemm", 10, 500, 1), call("cudaMemcpyAsync", 20, until - 20, 2),
         work("Memcpy DtoH (Device -> Pageable)", copied, 5, 2), event("aten::item", 19, until - 18),
         event("aten::add", until + 1, 999 - until),
     ]  # fmt: skip
-    return steps(1000, *[own] * STEPS)
+    return steps(1000, *[step_events] * STEPS)
 
 
 def staged(kind: str) -> Events:
     """A copy to the device whose call takes 300 of 1000 us; the rest is an operator's."""
-    own = [
+    step_events = [
         call("cudaMemcpyAsync", 0, 300, 1), work(f"Memcpy HtoD ({kind} -> Device)", 6, 296, 1),
         event("aten::add", 300, 700), call("cudaLaunchKernel", 900, 2, 2), work("gemm", 906, 20, 2),
     ]  # fmt: skip
-    return steps(1000, *[own] * STEPS)
+    return steps(1000, *[step_events] * STEPS)
 
 
 def sometimes(name: str, cat: str, *where: int) -> Events:
     """A call of 300 of 1000 us in some of three steps."""
-    each = [[event(name, 0, 300, cat)] if n in where else [] for n in range(STEPS)]
-    return steps(1000, *[[*own, event("aten::add", 300, 700)] for own in each])
+    step_contents = [[event(name, 0, 300, cat)] if n in where else [] for n in range(STEPS)]
+    return steps(1000, *[[*own, event("aten::add", 300, 700)] for own in step_contents])
 
 
 def held(allocated: int, reserved: int = MEMORY * 9 // 10) -> Events:
@@ -126,11 +126,11 @@ def launched(count: int, apart: float, each: float) -> Events:
 
 def python_first(spent: float) -> Events:
     """A function of Python for so many of 1000 us, and then an operator that launches a kernel of 100 us."""
-    own = [
+    step_events = [
         event("train.py(3): log", 0, spent, "python_function"), event("aten::mm", spent, 20),
         call("cudaLaunchKernel", spent + 5, 5, 1), work("gemm", spent + 15, 985 - spent, 1),
     ]  # fmt: skip
-    return steps(1000, *[own] * STEPS)
+    return steps(1000, *[step_events] * STEPS)
 
 
 LOADER = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
@@ -191,9 +191,9 @@ CASES: dict[str, tuple[Events, float | None, Events]] = {
 def told(write: Write, events: Events, name: str, **head: Any) -> dict[str, Any]:
     """The findings of a trace with a V100, by their rules."""
     device = {"id": 0, "name": "V100", "computeMajor": 7, "computeMinor": 0, "totalGlobalMem": MEMORY}
-    found = answer("findings", write(events, name, deviceProperties=[device], **head))
-    assert found["obstacle"] is None
-    return {finding["id"]: finding for finding in found["findings"]}
+    result = answer("findings", write(events, name, deviceProperties=[device], **head))
+    assert result["obstacle"] is None
+    return {finding["id"]: finding for finding in result["findings"]}
 
 
 @pytest.mark.parametrize("rule", CASES)
@@ -215,7 +215,7 @@ def test_every_rule_has_a_trace_that_triggers_it_and_one_that_must_not() -> None
 
 def served(events: Events) -> Events:
     """The same steps as an inference server marks them, within those of the profiler."""
-    marks = [one for one in events if one["name"].startswith("ProfilerStep")]
+    marks = [row for row in events if row["name"].startswith("ProfilerStep")]
     return [*events, *({**one, "name": "execute_context_0(0)_generation_4(4)"} for one in marks)]
 
 
@@ -223,10 +223,12 @@ def served(events: Events) -> Events:
 def test_a_remedy_for_a_server_does_not_mention_training(rule: str, write: Write) -> None:
     found = told(write, served(CASES[rule][0]), "served.json")
     assert (rule in found) is not all_rules()[rule].training_only
-    for name, one in found.items():
+    for name, finding in found.items():
         sentences = [locale["finding_served"].get(name, locale["finding"][name]["text"]) for locale in LOCALES]
-        said = " ".join([*sentences, *(locale["finding"][name]["title"] for locale in LOCALES), one["code"]])
-        assert not TRAINING.search(said), said
+        texts_joined = " ".join(
+            [*sentences, *(locale["finding"][name]["title"] for locale in LOCALES), finding["code"]]
+        )
+        assert not TRAINING.search(texts_joined), texts_joined
 
 
 @pytest.mark.parametrize(("text", "code"), [
@@ -237,9 +239,9 @@ def test_a_remedy_for_a_server_does_not_mention_training(rule: str, write: Write
 def test_a_remedy_in_code_is_of_the_engine(text: str, code: str, write: Write) -> None:
     events = [{**one, "name": one["name"].replace("execute_context_0(0)_generation_4(4)", text)}
               for one in served(CASES["tensor_cores_unused"][0])]  # fmt: skip
-    found = answer("findings", write(events, deviceProperties=[{"id": 0, "name": "V100", "computeMajor": 7}]))
-    assert found["served"] is True
-    assert {one["code"] for one in found["findings"] if one["id"] == "tensor_cores_unused"} == {code}
+    result = answer("findings", write(events, deviceProperties=[{"id": 0, "name": "V100", "computeMajor": 7}]))
+    assert result["served"] is True
+    assert {finding["code"] for finding in result["findings"] if finding["id"] == "tensor_cores_unused"} == {code}
 
 
 def test_a_training_loop_is_not_a_server(write: Write) -> None:
@@ -261,11 +263,13 @@ def test_low_occupancy_is_the_mean_by_time_of_a_device_in_use(write: Write) -> N
     """A kernel of 100 us at 50 % and one of 500 at 10 %: 16.7 %. The second is the longest of those under 20 %."""
     key = "est. achieved occupancy %"
     kernels = [work("a", 110, 100, 1, **{key: 50}), work("b", 210, 500, 2, **{key: 10})]
-    own = [call("cudaLaunchKernel", 100, 2, 1), call("cudaLaunchKernel", 105, 2, 2), *kernels]
-    finding = told(write, steps(720, own, own), "used.json")["low_occupancy"]
+    step_events = [call("cudaLaunchKernel", 100, 2, 1), call("cudaLaunchKernel", 105, 2, 2), *kernels]
+    finding = told(write, steps(720, step_events, step_events), "used.json")["low_occupancy"]
     assert finding["evidence"] == {"device": 0, "occupancy": pytest.approx((100 * 0.5 + 500 * 0.1) / 600)}
     assert (finding["end_ns"] - finding["start_ns"], finding["gain_ns_per_step"]) == (500_000, None)
-    assert "low_occupancy" not in told(write, steps(5000, own, own), "idle.json")  # in use for 12 % of a step
+    assert "low_occupancy" not in told(
+        write, steps(5000, step_events, step_events), "idle.json"
+    )  # in use for 12 % of a step
 
 
 def test_a_finding_of_several_devices_is_one_finding(write: Write) -> None:
@@ -274,12 +278,12 @@ def test_a_finding_of_several_devices_is_one_finding(write: Write) -> None:
     def on_second(one: dict[str, Any]) -> dict[str, Any]:
         return {**one, "pid": 1, "args": {**one["args"], "device": 1}}
 
-    own = [
+    step_events = [
         call("cudaLaunchKernel", 500, 2, 1), work("gemm", 510, 490, 1),
         call("cudaLaunchKernel", 700, 2, 2), on_second(work("gemm", 710, 290, 2)), event("aten::add", 0, 990),
     ]  # fmt: skip
-    found = answer("findings", write(steps(1000, *[own] * STEPS)))["findings"]
-    (finding,) = [one for one in found if one["id"] == "host_bound"]
+    findings = answer("findings", write(steps(1000, *[step_events] * STEPS)))["findings"]
+    (finding,) = [one for one in findings if one["id"] == "host_bound"]
     assert (finding["evidence"]["device"], finding["evidence"]["devices"]) == (1, 2)
     assert finding["evidence"]["idle_ns"] == 700_000
 
@@ -307,23 +311,23 @@ def test_all_changes_together_are_one_replay_and_not_a_sum(write: Write) -> None
     """Loading takes 300 us of 1000, in which the device works: without both causes it is the device that remains."""
     host = [event(LOADER, 0, 300, "user_annotation"), event("aten::add", 300, 600), call("cudaLaunchKernel", 902, 2, 1)]
     events = steps(1000, *[[*host, work("gemm", 908, 500, 1), work(ALLREDUCE, 1408, 400, 1)]] * STEPS)
-    found = answer("findings", write(events))
-    gains = {finding["id"]: finding["gain_ns_per_step"] for finding in found["findings"]}
-    together = found["together"]
+    result = answer("findings", write(events))
+    gains = {finding["id"]: finding["gain_ns_per_step"] for finding in result["findings"]}
+    together = result["together"]
     assert together["findings"] == len([gain for gain in gains.values() if gain is not None])
-    assert max(gain for gain in gains.values() if gain is not None) <= together["gain_ns"] < found["simulated_ns"]
+    assert max(gain for gain in gains.values() if gain is not None) <= together["gain_ns"] < result["simulated_ns"]
     assert together["gain_ns"] == answer("whatif", write(events), change=together["change"])["step"]["gain_ns"]
 
 
 def test_a_recording_that_cannot_be_replayed_has_bounds_and_no_gains(write: Write) -> None:
     """The kernel starts 500 us after its launch, for no reason in the file: half of the recording."""
-    own = [
+    step_events = [
         event(LOADER, 0, 300, "user_annotation"), call("cudaLaunchKernel", 310, 2, 1), work("gemm", 316, 5, 1),
         call("cudaLaunchKernel", 330, 2, 2), work("gemm", 830, 100, 2),
     ]  # fmt: skip
-    found = answer("findings", write(steps(1000, *[own] * STEPS)))
-    assert (found["obstacle"], found["together"]) == ("unexplained", None)
-    finding = next(one for one in found["findings"] if one["id"] == "dataloader_bound")
+    result = answer("findings", write(steps(1000, *[step_events] * STEPS)))
+    assert (result["obstacle"], result["together"]) == ("unexplained", None)
+    finding = next(row for row in result["findings"] if row["id"] == "dataloader_bound")
     assert (finding["gain_ns_per_step"], finding["most_ns_per_step"]) == (None, 300_000)
     assert finding["severity"] == "medium"  # of a gain it would be high
 
@@ -332,8 +336,8 @@ def test_a_function_is_taken_away_only_if_the_time_is_its_own(write: Write) -> N
     """`train` calls operators for most of its time: what goes with it is not known."""
 
     def frames(inside: float) -> Events:
-        own = [event("train.py(3): train", 0, 600, "python_function"), event("aten::mm", 600, 400)]
-        return steps(1000, *[[*own, event("train.py(9): helper", 0, inside, "python_function")]] * STEPS)
+        step_events = [event("train.py(3): train", 0, 600, "python_function"), event("aten::mm", 600, 400)]
+        return steps(1000, *[[*step_events, event("train.py(9): helper", 0, inside, "python_function")]] * STEPS)
 
     finding = told(write, frames(100), "own.json")["outside_operators"]
     assert (finding["change"], finding["gain_ns_per_step"]) == ("host[train.py(3): train]=0", 600_000)
@@ -347,8 +351,8 @@ def test_every_rule_is_documented_and_has_words() -> None:
     for locale in LOCALES:
         assert locale["finding"].keys() == all_rules().keys()
         assert locale["finding_served"].keys() <= all_rules().keys()
-        own = {name: locale["finding_served"].get(name, locale["finding"][name]["text"]) for name in all_rules()}
+        texts = {name: locale["finding_served"].get(name, locale["finding"][name]["text"]) for name in all_rules()}
         assert [
-            name for name, text in own.items() if TRAINING.search(text) and not all_rules()[name].training_only
+            name for name, text in texts.items() if TRAINING.search(text) and not all_rules()[name].training_only
         ] == []
     assert LOCALES[0]["finding_served"].keys() == LOCALES[1]["finding_served"].keys()

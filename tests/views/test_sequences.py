@@ -92,8 +92,8 @@ def test_a_found_range_is_adjacent_to_its_repetition(kinds: list[int], least: in
     parts = [kinds[at : at + n] for at, n in zip(start.tolist(), length.tolist(), strict=True)]
     assert all(len(part) >= least for part in parts)
     assert (start[1:] >= (start + length)[:-1]).all()
-    beside = {i for i in range(len(parts) - 1) if parts[i] == parts[i + 1] and start[i] + length[i] == start[i + 1]}
-    assert all(i in beside or i - 1 in beside for i in range(len(parts)))
+    neighbors = {i for i in range(len(parts) - 1) if parts[i] == parts[i + 1] and start[i] + length[i] == start[i + 1]}
+    assert all(i in neighbors or i - 1 in neighbors for i in range(len(parts)))
 
 
 def test_the_layers_of_a_model_are_a_sequence() -> None:
@@ -122,5 +122,5 @@ def test_counts_and_times_are_htas(operator: str, sequences: int, most: list[tup
             count[key] += row["calls"]
             spent[key] += row["total_ns"]
     assert len(count) == sequences
-    found = sorted(((n, spent[key] // 1000, key[2]) for key, n in count.items()), reverse=True)
-    assert found[: len(most)] == most
+    sorted_rows = sorted(((n, spent[key] // 1000, key[2]) for key, n in count.items()), reverse=True)
+    assert sorted_rows[: len(most)] == most

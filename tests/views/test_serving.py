@@ -56,11 +56,11 @@ def test_a_step_ends_with_its_device_work_and_gaps_are_between_steps(write: Writ
 
 
 def test_the_steady_state_has_nearly_the_most_requests_and_the_prefills_in_between(write: Write) -> None:
-    found = answer("serving", served(write))
-    assert found["steady"] == {
+    result = answer("serving", served(write))
+    assert result["steady"] == {
         "first": "4", "last": "7", "steps": 4, "most_requests": 5, "start_ns": 800_000, "end_ns": 1_500_000,
     }  # fmt: skip
-    assert found["steps"]["columns"]["steady"] == [False] * 4 + [True] * 4
+    assert result["steps"]["columns"]["steady"] == [False] * 4 + [True] * 4
 
 
 def test_rates_are_those_of_the_steady_state(write: Write) -> None:
@@ -73,21 +73,21 @@ def test_rates_are_those_of_the_steady_state(write: Write) -> None:
 
 
 def test_phases_are_never_averaged_together(write: Write) -> None:
-    found = answer("serving", served(write), window="all")["phases"]["columns"]
-    assert (found["phase"], found["steps"]) == (["prefill", "mixed", "decode"], [3, 1, 4])
-    assert found["total_ns"] == [110_000, 100_000, 100_000]
-    assert found["kernel_ns"] == [90_000, 60_000, 60_000]
-    assert found["requests"] == [pytest.approx(5 / 3), 5, 4]
-    assert found["tokens_per_s"] == pytest.approx([60 / 330e-6, 14 / 100e-6, 16 / 400e-6])
+    columns = answer("serving", served(write), window="all")["phases"]["columns"]
+    assert (columns["phase"], columns["steps"]) == (["prefill", "mixed", "decode"], [3, 1, 4])
+    assert columns["total_ns"] == [110_000, 100_000, 100_000]
+    assert columns["kernel_ns"] == [90_000, 60_000, 60_000]
+    assert columns["requests"] == [pytest.approx(5 / 3), 5, 4]
+    assert columns["tokens_per_s"] == pytest.approx([60 / 330e-6, 14 / 100e-6, 16 / 400e-6])
     assert answer("serving", served(write))["phases"]["columns"]["steps"] == [1, 1, 2]  # of the steady state
 
 
 def test_the_overview_averages_the_phase_of_most_of_the_time(write: Write) -> None:
-    found = answer("overview", served(write))
-    assert found["steps"]["phase"] == [
+    result = answer("overview", served(write))
+    assert result["steps"]["phase"] == [
         "prefill", "decode", "prefill", "decode", "mixed", "decode", "prefill", "decode",
     ]  # fmt: skip
-    average, headline = found["average_step"], found["headline"]
+    average, headline = result["average_step"], result["headline"]
     assert (average["phase"], average["total_ns"], average["kernel_ns"]) == ("decode", 100_000, 60_000)
     assert (headline["step_most_ns"], headline["steps_per_s"]) == (100_000, None)
 
@@ -164,10 +164,10 @@ def test_names_of_cache_and_sampling(name: str, cache: bool, sampling: bool) -> 
 def lookups(*tokens: int, requests: int = 2) -> list[Event]:
     """Steps of a loop every 100 us: the look-up of so many tokens a request, that of their places, and a kernel."""
     events: list[Event] = []
-    for i, each in enumerate(tokens):
+    for i, token_count in enumerate(tokens):
         for at, table in ((0, 1000), (10, 64)):
             event = host("cpu_op", "aten::embedding", 100 * i + at, 5)
-            event["args"] = {"Input Dims": [[table, 16], [requests, each]], "Input type": ["float", "long int"]}
+            event["args"] = {"Input Dims": [[table, 16], [requests, token_count]], "Input type": ["float", "long int"]}
             events.append(event)
         events += [
             launch(100 * i + 20, i + 1),
@@ -178,13 +178,13 @@ def lookups(*tokens: int, requests: int = 2) -> list[Event]:
 
 
 def test_a_loop_that_generates_is_known_by_its_look_ups(write: Write) -> None:
-    found = answer("serving", write(lookups(7, 1, 1, 1)))
-    assert (found["source"], found["engine"]) == ("token_lookups", None)
-    steps = found["steps"]["columns"]
+    result = answer("serving", write(lookups(7, 1, 1, 1)))
+    assert (result["source"], result["engine"]) == ("token_lookups", None)
+    steps = result["steps"]["columns"]
     assert steps["phase"] == ["prefill", "decode", "decode", "decode"]
     assert (steps["prefill_tokens"], steps["decode_tokens"]) == ([14, 0, 0, 0], [0, 2, 2, 2])
     assert steps["total_ns"] == [100_000, 100_000, 100_000, 70_000]  # the last one to the end of its kernel
-    assert found["rates"]["time_per_output_token_ns"] == round((100_000 + 100_000 + 70_000) / 3)
+    assert result["rates"]["time_per_output_token_ns"] == round((100_000 + 100_000 + 70_000) / 3)
 
 
 def test_steps_of_a_loop_within_a_profiler_step_are_separate(write: Write) -> None:
@@ -203,23 +203,23 @@ def test_calls_of_a_denoising_model_are_steps(write: Write) -> None:
         (0, "CLIPTextModel"), (100, "UNet2DConditionModel"), (200, "UNet2DConditionModel"), (300, "AutoencoderKL"),
     )]  # fmt: skip
     work = [event for i in (1, 2) for event in (launch(100 * i + 10, i), kernel(100 * i + 20, 50, i))]
-    found = answer("serving", write([*calls, *work]))
-    assert found["source"] == "denoiser_calls"
-    assert found["phases"]["columns"]["phase"] == ["denoise"]
-    assert found["phases"]["columns"]["steps"] == [2]
-    assert found["phases"]["columns"]["sampling_ns"] == [None]
+    result = answer("serving", write([*calls, *work]))
+    assert result["source"] == "denoiser_calls"
+    assert result["phases"]["columns"]["phase"] == ["denoise"]
+    assert result["phases"]["columns"]["steps"] == [2]
+    assert result["phases"]["columns"]["sampling_ns"] == [None]
 
 
 def test_a_loop_of_ones_own_has_steps_of_unknown_size(write: Write) -> None:
     """Nothing says how many tokens: neither rates nor a time per token, and all its steps count."""
     marks = [host("user_annotation", f"decode_step_{i}", 100 * i, 90) for i in range(3)]
     work = [event for i in range(3) for event in (launch(100 * i + 10, i + 1), kernel(100 * i + 20, 50, i + 1))]
-    found = answer("serving", write([*marks, *work]))
-    assert (found["engine"], found["source"], found["steady"]["steps"]) == (None, "annotations", 3)
-    assert found["phases"]["columns"]["phase"] == ["decode"]
-    rates = found["rates"]
+    result = answer("serving", write([*marks, *work]))
+    assert (result["engine"], result["source"], result["steady"]["steps"]) == (None, "annotations", 3)
+    assert result["phases"]["columns"]["phase"] == ["decode"]
+    rates = result["rates"]
     assert [rates["decode_tokens_per_s"], rates["time_per_output_token_ns"]] == [None, None]
-    assert found["steps"]["columns"]["decode_tokens"] == [None] * 3
+    assert result["steps"]["columns"]["decode_tokens"] == [None] * 3
 
 
 def test_a_pipeline_call_with_known_steps_is_not_a_step(write: Write) -> None:
@@ -230,9 +230,9 @@ def test_a_pipeline_call_with_known_steps_is_not_a_step(write: Write) -> None:
         for at, name in ((10, "T5EncoderModel"), (100, "SD3Transformer2DModel"), (200, "SD3Transformer2DModel"))
     ]
     work = [event for i in (0, 1, 2) for event in (launch(100 * i + 12, i + 1), kernel(100 * i + 20, 50, i + 1))]
-    found = answer("serving", write([whole, *calls, *work]))
-    assert (found["source"], found["engine"]) == ("denoiser_calls", "diffusion")
-    phases = found["phases"]["columns"]
+    result = answer("serving", write([whole, *calls, *work]))
+    assert (result["source"], result["engine"]) == ("denoiser_calls", "diffusion")
+    phases = result["phases"]["columns"]
     assert (phases["phase"], phases["steps"], phases["requests"]) == (["denoise"], [2], [2])
     assert (phases["prefill_tokens"], phases["decode_tokens"]) == ([None], [None])
     alone = answer("serving", write([whole, *calls[:1], *work], "alone.json"))
@@ -284,9 +284,9 @@ def test_real_steps_have_the_tokens_and_the_times_of_tracelens(
     file: str, engine: str, phase: str, tokens: int, kernel_us: float | None
 ) -> None:
     """Source: ../shared/traces/tracelens/README.md; kernels there are `computation`."""
-    found = answer("serving", shared(f"traces/tracelens/{file}.json.gz"))
-    assert (found["engine"], found["source"]) == (engine, "annotations")
-    steps, phases = found["steps"]["columns"], found["phases"]["columns"]
+    result = answer("serving", shared(f"traces/tracelens/{file}.json.gz"))
+    assert (result["engine"], result["source"]) == (engine, "annotations")
+    steps, phases = result["steps"]["columns"], result["phases"]["columns"]
     assert (steps["phase"], steps[f"{phase}_tokens"]) == ([phase], [tokens])
     if kernel_us is not None:
         assert phases["kernel_ns"][0] / 1000 == pytest.approx(kernel_us, rel=1e-5)

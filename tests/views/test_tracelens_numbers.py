@@ -112,23 +112,25 @@ def test_a_step_has_only_its_own_work_and_not_earlier_queued_work(file: str) -> 
 def test_operators_take_the_time_of_the_reports(file: str, opened: Any) -> None:
     chosen = view("operator")
     columns = json_of(chosen.compute(opened(file), chosen.parse({})))["columns"]
-    found = dict(zip(columns["name"], zip(columns["device_self_ns"], columns["calls"], strict=True), strict=True))
+    values_by_name = dict(
+        zip(columns["name"], zip(columns["device_self_ns"], columns["calls"], strict=True), strict=True)
+    )
     whole = dict(zip(columns["name"], columns["device_total_ns"], strict=True))
     for name, (time_us, calls) in OPERATORS[file].items():
-        assert found[name][0] / 1000 == pytest.approx(time_us, abs=0.06)
-        assert calls is None or found[name][1] == calls
+        assert values_by_name[name][0] / 1000 == pytest.approx(time_us, abs=0.06)
+        assert calls is None or values_by_name[name][1] == calls
     if file == VLLM:
         assert whole["vllm::moe_forward"] / 1000 == pytest.approx(7666.46, abs=0.02)
 
 
 def by_module(trace: Trace) -> dict[tuple[str, str], tuple[float, int]]:
     """Us of device work and calls of each operator below each kind of module."""
-    found, events = launches(trace), trace.events
-    rows = found.op >= 0
-    module = nearest_ancestor(events.parent, events.category_mask(Category.MODULE), found.op[rows])
+    result, events = launches(trace), trace.events
+    rows = result.op >= 0
+    module = nearest_ancestor(events.parent, events.category_mask(Category.MODULE), result.op[rows])
     spent: defaultdict[tuple[str, str], float] = defaultdict(float)
     calls: defaultdict[tuple[str, str], set[int]] = defaultdict(set)
-    for work, op, place in zip(found.work[rows].tolist(), found.op[rows].tolist(), module.tolist(), strict=True):
+    for work, op, place in zip(result.work[rows].tolist(), result.op[rows].tolist(), module.tolist(), strict=True):
         kind = trace.strings[events.name[place]].removeprefix("nn.Module: ").rpartition("_")[0] if place >= 0 else ""
         key = trace.strings[events.name[op]], kind
         spent[key] += int(events.dur[work]) / 1000
@@ -137,8 +139,8 @@ def by_module(trace: Trace) -> dict[tuple[str, str], tuple[float, int]]:
 
 
 def test_matrix_products_by_module_equal_those_of_the_report() -> None:
-    found = by_module(trace_of(path_of(SGLANG)))
-    assert {kind: found["aten::mm", kind] for kind in (
+    result = by_module(trace_of(path_of(SGLANG)))
+    assert {kind: result["aten::mm", kind] for kind in (
         "MergedColumnParallelLinear", "RowParallelLinear", "QKVParallelLinear",
     )} == {
         "MergedColumnParallelLinear": (pytest.approx(243_643.0, abs=0.06), 36),

@@ -97,7 +97,7 @@ def test_a_doubtful_measurement_does_not_change_the_level() -> None:
     answer = trend(doubtful)
     assert answer.series.columns.change == ["none"]
     assert trend(members).series.columns.change != ["none"]
-    named = {one["name"]: len(one["data"]) for one in series_chart(answer, "n")["series"]}
+    named = {row["name"]: len(row["data"]) for row in series_chart(answer, "n")["series"]}
     assert named == {"@t:trend.measured": 5, "@t:trend.doubtful": 3, "@t:trend.level": 8}
 
 
@@ -143,11 +143,11 @@ def recording(path: Path, step_us: float, at_s: int) -> None:
 def test_the_figures_of_a_recording_by_hand(tmp_path: Path) -> None:
     recording(tmp_path / "r" / "rank0.pt.trace.json", 1000, 1_793_000_000)
     trace = read_trace(tmp_path / "r" / "rank0.pt.trace.json")
-    found = VIEW.compute(trace, VIEW.parse({}))
-    assert isinstance(found, Figures)
+    answer = VIEW.compute(trace, VIEW.parse({}))
+    assert isinstance(answer, Figures)
     expected = {"step.total": 1e6, "step.cpu": 0.7e6, "step.other": 0.3e6, "memory.peak": 1536.0}
-    assert found.figures == pytest.approx(expected)
-    assert found.at_ns == 1_793_000_000 * 10**9 + 1_000_000
+    assert answer.figures == pytest.approx(expected)
+    assert answer.at_ns == 1_793_000_000 * 10**9 + 1_000_000
 
 
 @pytest.fixture
