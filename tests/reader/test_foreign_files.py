@@ -50,6 +50,8 @@ def database(path: Path, *tables: str) -> bytes:
         (gzip.compress(b"{}", mtime=0).decode("latin-1").encode(), "encoded again as UTF-8", "copy the original again"),
         ('{"traceEvents": []}'.encode("utf-16"), "UTF-16", "save it as UTF-8"),
         (b"H4sIAAAAAAAA/6tWKkktLlGyUlAqS8wpTtVRykvMTVWyUlBKSk7OBgBbtmLPHgAAAA==", "Base64", "base64 -d"),
+        (rb"{\rtf1\ansi hello}", "rich text document", "plain text"),
+        (b"{&quot;traceEvents&quot;: [{&quot;ph&quot;: 1}]}", "quotes were replaced for a web page", "download"),
         (pickle.dumps({"a": 1}), "a Python pickle", "never opens them"),
         (pickle.dumps({"segments": [], "device_traces": []}), "memory snapshot of torch.cuda", "never opens them"),
         (b"\x28\xb5\x2f\xfd\x04", "packed with zstd", "zstd -d"),

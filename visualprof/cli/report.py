@@ -177,11 +177,13 @@ def _answer(logdir: LogDirectory, query: dict[str, str]) -> bytes:
 
 def _run_at(listing: Listing, path: Path, newest: bool = False) -> str:
     """Return the id of the only run, or of the newest one."""
+    from visualprof.cli.view import MAX_SKIPPED, skip_reason
+
     whole = path.expanduser().absolute()
     files = {run.id: run.workers[0].spans[0].log_file for run in listing.runs if run.workers}
     matching = [id for id, file in files.items() if whole in (log_file := Path(file.path), *log_file.parents)]
     if not matching:
-        why = "".join(f"; {problem.file}: {problem.error}" for problem in listing.skipped[:3])
+        why = "".join(f"; {problem.file}: {skip_reason(problem)}" for problem in listing.skipped[:MAX_SKIPPED])
         raise NotFound(f"there is no profile in {path}{why}", "name a file, or another folder")
     if newest:
         return max((run for run in listing.runs if run.id in matching), key=lambda run: run.modified_ns).id

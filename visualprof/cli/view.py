@@ -23,6 +23,7 @@ from visualprof.errors import BadParameter, MissingData, NotFound, VisualprofErr
 
 if TYPE_CHECKING:
     from visualprof.reader.graph import ModelGraph
+    from visualprof.reader.logdir.scan import Problem
     from visualprof.reader.results.report import Report
     from visualprof.reader.trace import Trace
     from visualprof.views import Subject, View
@@ -92,8 +93,9 @@ def run(args: argparse.Namespace) -> int:
     chosen = view(args.view)
     params = chosen.parse(parameters(args.param))
     if chosen.subject not in ("trace", "run"):
-        answer = chosen.compute(subject_of(chosen.subject, args.path), params)
-        warnings = list(getattr(answer, "warnings", ()))
+        subject = subject_of(chosen.subject, args.path)
+        answer = chosen.compute(subject, params)
+        warnings = list(getattr(answer, "warnings", getattr(subject, "warnings", ())))
         print_answer(answer, args, warnings)
         _warnings.print_warnings(warnings, args.strict)
         return 0
@@ -137,7 +139,12 @@ def skipped_files(path: str) -> Iterator[str]:
         from visualprof.reader.logdir.listing import scan_profiles
 
         for problem in scan_profiles([Path(path)]).skipped:
-            yield f"{problem.file} was skipped: {problem.error}"
+            yield f"{problem.file} was skipped: {skip_reason(problem)}"
+
+
+def skip_reason(problem: Problem) -> str:
+    """Return why a file is skipped, without its name, which the error starts with."""
+    return problem.error.removeprefix(f"{Path(problem.file).name}: ")
 
 
 def answer_of(chosen: View, params: Any, file: FileOf) -> Answer | None:
@@ -302,7 +309,7 @@ def files_of(path: str, step_range: str = "") -> list[tuple[str, list[FileOf]]]:
     far = RemoteFolder(path, Cache.default().folder) if is_address(path) else None
     listing = list_profiles(far.files() or ()) if far else scan_profiles([whole])
     if not listing.runs:
-        why = "".join(f"; {problem.file}: {problem.error}" for problem in listing.skipped[:MAX_SKIPPED])
+        why = "".join(f"; {problem.file}: {skip_reason(problem)}" for problem in listing.skipped[:MAX_SKIPPED])
         rest = len(listing.skipped) - MAX_SKIPPED
         more = f"; {rest:,} more files were skipped" if rest > 0 else ""
         raise NotFound(f"there is no profile in {path}{why}{more}", "name a file, or another folder")

@@ -119,6 +119,18 @@ def _rewritten(name: str, head: bytes) -> Description | None:
         return Description(
             msg("reader.binary_encoded_again", "a binary file that a text tool encoded again as UTF-8"), hint, True
         )
+    if head.startswith(b"{\\rtf1"):
+        return Description(
+            msg("reader.rich_text", "a rich text document (RTF)"),
+            msg("reader.save_as_plain_text", "save it as plain text"),
+            is_mistake=True,
+        )
+    if re.match(rb"\s*[\[{]", head) and head.count(b"&quot;") >= MIN_REPLACEMENTS and b'"' not in head[:64]:
+        return Description(
+            msg("reader.json_escaped_for_html", "JSON whose quotes were replaced for a web page"),
+            msg("reader.download_file_itself", "download the file itself: the address led to a page, or to a login"),
+            is_mistake=True,
+        )
     if head.startswith(b"H4sI") and re.fullmatch(rb"[A-Za-z0-9+/=\s]+", head[:4096]):
         return Description(
             msg("reader.gzip_data_in_base64", "gzip data in Base64"),
@@ -187,7 +199,12 @@ def _packed(name: str, head: bytes) -> Description | None:
         return Description(
             msg("reader.tar_archive", "a tar archive"), msg("reader.unpack_first", f"unpack it: {'tar xf'}")
         )
-    if head.startswith(b"PK\x03\x04") and b"data.pkl" not in head:
+    if head.startswith(b"PK\x03\x04"):
+        if b"data.pkl" in head:
+            return Description(
+                msg("reader.torch_weights", "weights of PyTorch in a Python pickle"),
+                msg("reader.record_with_torch_profiler", "record with torch.profiler"),
+            )
         if b"model.weights.h5" in head:
             return _weights_of("Keras 3 (.keras)")
         if b".npy" in head:

@@ -1,0 +1,43 @@
+"""What the command line says about models and folders that it cannot read wholly."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.models import save
+from visualprof.cli import main
+
+onnx = pytest.importorskip("onnx")
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    """A model with a weight of a type that nobody knows."""
+    unknown = onnx.TensorProto(name="u", data_type=99, dims=[2])
+    node = onnx.helper.make_node("Neg", ["u"], ["y"])
+    graph = onnx.helper.make_graph([node], "g", [], [onnx.helper.make_tensor_value_info("y", 1, [2])], [unknown])
+    return save(onnx.helper.make_model(graph), tmp_path / "m.onnx")
+
+
+def test_warnings_about_a_model_are_printed_and_are_errors_with_strict(
+    model: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["view", "graph", str(model), "--format", "json"]) == 0
+    out, err = capsys.readouterr()
+    assert "warning: 1 of 1 constants have an unknown size" in err
+    found = json.loads(out)
+    assert found["warnings"] == found["model"]["warnings"]
+    assert found["model"]["parameter_bytes"] is None
+    assert main(["view", "graph", str(model), "--strict"]) != 0
+
+
+def test_every_skipped_file_of_a_folder_is_named_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for i in range(6):
+        (tmp_path / f"trace{i}.json").write_text("<html></html>")
+    assert main(["view", "overview", str(tmp_path)]) != 0
+    err = capsys.readouterr().err
+    assert [err.count(f"trace{i}.json") for i in range(6)] == [1] * 6
+    assert err.count("this is a saved web page") == 6
