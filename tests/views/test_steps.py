@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import Write, answer, rows, shared
+from tests.conftest import Write, answer, rows, shared, trace_of
+from visualprof.views.diff.side import SIDE
 
 Event = dict[str, Any]
 
@@ -203,3 +204,61 @@ def test_parallel_steps_of_two_threads_have_their_own_work(tmp_path: Path) -> No
     path.write_text(json.dumps([*run(1, 0), *run(2, 2)]))
     for step_name, operator_name in (("0", "conv1"), ("1", "conv2")):
         assert rows(answer("operator", path, step=step_name), "calls") == {operator_name: [1]}
+
+
+def run_of(thread: int, ts: float, dur: float, part: float) -> list[dict[str, Any]]:
+    """A run on a thread, in which an operator computes for a part of the time."""
+    return [
+        {"ph": "X", "cat": "Session", "name": "model_run", "pid": 1, "tid": thread, "ts": ts, "dur": dur, "args": {}},
+        {
+            "ph": "X", "cat": "Node", "name": "gemm_kernel_time", "pid": 1, "tid": thread, "ts": ts, "dur": part,
+            "args": {"op_name": "Gemm"},
+        },
+    ]  # fmt: skip
+
+
+def test_runs_of_several_threads_belong_to_their_thread(tmp_path: Path) -> None:
+    """Thread 1 runs for 100 us; meanwhile thread 2 runs three times. 4 runs in 200 us are 20,000 per second."""
+    runs = [run_of(1, 0, 100, 60), run_of(2, 10, 20, 5), run_of(2, 40, 30, 10), run_of(2, 160, 40, 20)]
+    path = tmp_path / "ort.json"
+    path.write_text(json.dumps([one for run in runs for one in run]))
+    overview = answer("overview", path)
+    assert overview["dropped_steps"] == []
+    assert [overview["steps"][name] for name in ("total_ns", "cpu_ns", "other_ns")] == [
+        [100_000, 20_000, 30_000, 40_000], [60_000, 5_000, 10_000, 20_000], [40_000, 15_000, 20_000, 20_000],
+    ]  # fmt: skip
+    assert overview["stage_steps"]["other_ns"] == overview["steps"]["total_ns"]
+    assert overview["headline"]["steps_per_s"] == pytest.approx(20_000)
+
+
+def test_runs_of_one_thread_after_another_keep_the_median_rate(tmp_path: Path) -> None:
+    path = tmp_path / "ort.json"
+    path.write_text(json.dumps([*run_of(1, 0, 100, 60), *run_of(2, 150, 100, 60)]))
+    assert answer("overview", path)["headline"]["steps_per_s"] == pytest.approx(10_000)
+
+
+def test_a_comparison_explains_the_steps_of_several_threads(tmp_path: Path) -> None:
+    """The runs of both threads take twice as long in one operator each."""
+    paths: list[Path] = []
+    for factor in (1, 2):
+        runs = [run_of(thread, start, 100 * factor, 100 * factor) for thread, start in ((1, 0), (2, 50), (1, 500))]
+        paths.append(tmp_path / f"{factor}.json")
+        paths[-1].write_text(json.dumps([one for run in runs for one in run]))
+    sides = [SIDE.compute(trace_of(path), SIDE.parse({})) for path in paths]
+    assert [list(side.steps.columns.total_ns) for side in sides] == [[100_000] * 3, [200_000] * 3]
+    assert [list(side.steps.columns.cpu_ns) for side in sides] == [[100_000] * 3, [200_000] * 3]
+
+
+@pytest.mark.parametrize(
+    ("file", "runs", "longest_ns", "rate"),
+    [
+        ("reports/07-ort-two-threads/ort132.json", 8, 10_692_000, 8 / 14.252e-3),
+        ("numbers/multi.json", 15, 24_429_000, 15 / 27.803e-3),
+    ],
+)
+def test_public_recordings_of_several_threads_keep_all_runs(file: str, runs: int, longest_ns: int, rate: float) -> None:
+    overview = answer("overview", shared(f"cases/{file}"))
+    assert len(overview["steps"]["name"]) == runs
+    assert overview["dropped_steps"] == []
+    assert overview["headline"]["step_most_ns"] == longest_ns
+    assert overview["headline"]["steps_per_s"] == pytest.approx(rate)

@@ -36,10 +36,10 @@ from visualprof.views.measure.steps import (
     CategorySpans,
     DroppedStep,
     StepWindows,
-    breakdown,
+    are_concurrent,
     category_spans,
     is_in_step,
-    step_parts,
+    step_breakdown,
     step_windows,
 )
 from visualprof.views.measure.timing import duration_columns, name_texts, sort_columns
@@ -111,7 +111,8 @@ class Headline(msgspec.Struct):
         step_median_ns: Median step time.
         step_least_ns: Shortest step time.
         step_most_ns: Longest step time.
-        steps_per_s: None if steps have phases, which alternate.
+        steps_per_s: Steps over the time from the first to the last if threads run steps at the same time, else
+            1 / median; None if steps have phases, which alternate.
         cpu_pressure_ratio: Share of the recording in which some task of the machine waited for a CPU.
     """
 
@@ -239,7 +240,7 @@ def compute(trace: Trace, params: Params) -> OverviewAnswer:
     """
     windows = step_windows(trace)
     inside = is_in_step(trace, params.step)
-    parts = breakdown(step_parts(trace), windows)
+    parts = step_breakdown(trace, windows)
     total = windows.end - windows.start
     filled: dict[str, Ints] = {"total_ns": total, **{f"{p}_ns": parts[p] for p in STEP_PARTS}}
     phase, alike = windows.main_phase()
@@ -252,7 +253,7 @@ def compute(trace: Trace, params: Params) -> OverviewAnswer:
     if unknown := unknown_stages(trace):
         by_stage |= dict.fromkeys((*unknown, "other"), [None] * len(windows))
     return OverviewAnswer(
-        headline=_headline(trace, total[alike], phase),
+        headline=_headline(trace, windows, total[alike], phase),
         steps=StepColumns(
             name=list(windows.names),
             phase=list(windows.phases),
@@ -277,20 +278,27 @@ def _average_by_device(trace: Trace, windows: StepWindows, alike: Mask) -> Devic
     rows: list[tuple[int, ...]] = []
     total = (windows.end - windows.start)[alike]
     for device in busy_devices(trace) if alike.any() else ():
-        parts = breakdown(step_parts(trace, device), windows)
+        parts = step_breakdown(trace, windows, device)
         means = (total, *(parts[part][alike] for part in STEP_PARTS))
         rows.append((device, *(round(float(np.mean(values))) for values in means)))
     return from_rows(DeviceStepColumns, rows)
 
 
-def _headline(trace: Trace, total: Ints, phase: Phase | None) -> Headline:
+def _steps_per_s(trace: Trace, windows: StepWindows, median_ns: int) -> float:
+    """Return the throughput: count over span if threads run steps at the same time, else 1 / median."""
+    if not are_concurrent(trace):
+        return 1e9 / median_ns
+    return len(windows) / int(windows.end.max() - windows.start.min()) * 1e9
+
+
+def _headline(trace: Trace, windows: StepWindows, total: Ints, phase: Phase | None) -> Headline:
     steps = total[total > 0] if len(trace.steps) else total[:0]
     median = round(float(np.median(steps))) if len(steps) else None
     return Headline(
         step_median_ns=median,
         step_least_ns=int(steps.min()) if len(steps) else None,
         step_most_ns=int(steps.max()) if len(steps) else None,
-        steps_per_s=1e9 / median if median and phase is None else None,
+        steps_per_s=_steps_per_s(trace, windows, median) if median and phase is None else None,
         cpu_pressure_ratio=cpu_pressure(trace),
     )
 

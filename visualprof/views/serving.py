@@ -21,8 +21,7 @@ from visualprof.views.measure.serving_steps import ServingSteps, serving_steps
 from visualprof.views.measure.steps import (
     STEP_PARTS,
     StepWindows,
-    breakdown,
-    step_parts,
+    step_breakdown,
     step_windows,
 )
 
@@ -357,7 +356,7 @@ def _mean(values: Floats) -> float | None:
 
 def _phases(trace: Trace, steps: Steps, counts: Mask) -> PhaseColumns:
     """Return a row per phase that occurs, in the order of PHASES."""
-    parts = breakdown(step_parts(trace), steps.windows)
+    parts = step_breakdown(trace, steps.windows)
     rows: list[Any] = []
     for number, phase in enumerate(PHASES):
         in_phase = np.flatnonzero(counts & (steps.phase == number))

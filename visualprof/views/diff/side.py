@@ -33,8 +33,9 @@ from visualprof.views.measure.steps import (
     PART_CATEGORIES,
     STEP_PARTS,
     StepWindows,
-    breakdown,
+    are_concurrent,
     is_in_part,
+    step_breakdown,
     step_indices,
     step_parts,
     step_windows,
@@ -194,9 +195,8 @@ def compute(trace: Trace, params: SideParams) -> Side:
             msg("views.there_no_complete_step", "there is no complete step to compare"),
             msg("views.record_more_steps_compare", "record more steps, or compare another one"),
         )
-    spans = step_parts(trace)
-    parts = breakdown(spans, windows)
-    spent = _overview(trace, windows, spans, parts) if params.view == "overview" else _ROWS[params.view](trace, windows)
+    parts = step_breakdown(trace, windows)
+    spent = _overview(trace, windows, parts) if params.view == "overview" else _ROWS[params.view](trace, windows)
     pieces, cells = _cells(trace, spent, len(windows), params)
     times = {f"{part}_ns": parts[part] for part in STEP_PARTS}
     load_columns = _worked_on(loads, windows) if loads else {}
@@ -390,20 +390,32 @@ def _launched_by(trace: Trace, rows: Ids) -> Rows:
     return np.where(owner >= 0, trace.events.name[owner], 0)
 
 
-def _overview(trace: Trace, windows: StepWindows, spans: dict[str, Ints], parts: dict[str, Ints]) -> _Spent:
+def _overview(trace: Trace, windows: StepWindows, parts: dict[str, Ints]) -> _Spent:
     """Return the time of the steps by the innermost event of the part that each moment counts for.
 
-    Concurrent events of a part (streams, threads) share the time in proportion to their durations.
+    Concurrent events of a part (streams, threads) share the time in proportion to their durations. Steps that several
+    threads run at the same time contain the events of their own thread only.
     """
-    spent = [_of_part(trace, windows, part, spans[part], parts[part]) for part in PART_CATEGORIES]
+    spent: list[_Spent] = []
+    threads = trace.steps.track[windows.index] if are_concurrent(trace) else np.full(len(windows), -1)
+    for thread in np.unique(threads).tolist():
+        of_thread = thread if are_concurrent(trace) else None
+        spans, positions = step_parts(trace, thread=of_thread), np.flatnonzero(threads == thread)
+        for part in PART_CATEGORIES:
+            of_part = _of_part(
+                trace, windows.select_rows(positions), part, spans[part], parts[part][positions], of_thread
+            )
+            spent.append(of_part._replace(step=np.append(positions, -1)[of_part.step]))
     columns = zip(*(part[:-1] for part in spent), strict=True)
     return _Spent._make([*map(np.concatenate, columns), ()])
 
 
-def _of_part(trace: Trace, windows: StepWindows, part: str, spans: Ints, filled: Ints) -> _Spent:
-    """Return the events of one part of the step."""
+def _of_part(trace: Trace, windows: StepWindows, part: str, spans: Ints, filled: Ints, thread: int | None) -> _Spent:
+    """Return the events of one part of the steps, of one thread's steps if `thread` is its track."""
     events, on_stream = trace.events, trace.track_mask(TrackKind.STREAM)
     selected = is_in_part(trace, part)
+    if thread is not None:
+        selected &= np.append(trace.steps.track, -1)[events.step] == thread
     rows = np.flatnonzero(selected).astype(np.int32)
     first = np.searchsorted(windows.end, events.ts[rows], side="right")
     count = np.maximum(np.searchsorted(windows.start, events.end[rows], side="left") - first, 0)

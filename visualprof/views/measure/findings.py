@@ -20,8 +20,8 @@ from visualprof.views.measure.serving_steps import ServingSteps, serving_steps
 from visualprof.views.measure.stages import find_stages, unknown_stages
 from visualprof.views.measure.steps import (
     StepWindows,
-    breakdown,
     device_kernels,
+    step_breakdown,
     step_parts,
     step_windows,
 )
@@ -126,7 +126,7 @@ class RuleContext:
     @cached_property
     def part_ns(self) -> dict[str, Ints]:
         """Return the time (n steps,) in ns of each step part, and of the whole step as `total`."""
-        return {"total": self.windows.end - self.windows.start, **breakdown(self.exposed, self.windows)}
+        return {"total": self.windows.end - self.windows.start, **step_breakdown(self.trace, self.windows)}
 
     @cached_property
     def devices(self) -> list[DeviceSummary]:

@@ -373,7 +373,7 @@ def stage_times(trace: Trace, windows: StepWindows, stages: Mapping[str, Stage],
         layers += [(name, _event_union(trace, work[stage_index == index])) for index, name in enumerate(order)]
         layers.append(("other", _event_union(trace, work)))
     layers += [(name, _clip_to_steps(windows, stages[name].spans)) for name in order]
-    layers.append(("other", np.stack((windows.start, windows.end), axis=1)))
+    layers.append(("other", union(windows.start, windows.end)))
     times = {name: np.zeros(len(windows), np.int64) for name in (*STAGES, "other")}
     counted = NO_SPANS
     for name, spans in layers:

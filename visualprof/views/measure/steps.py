@@ -90,7 +90,7 @@ class StepWindows(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         names: (n,) names.
         start: (n,) ns, ascending.
-        end: (n,) ns; steps do not overlap.
+        end: (n,) ns; steps of one thread do not overlap.
         index: (n,) index in trace.steps, -1 for none.
         host_spans: (n, 2) ns in which the host issued the steps' work.
         phases: (n,) phase of a server step, `None` for other steps.
@@ -127,7 +127,11 @@ class StepWindows(msgspec.Struct, frozen=True, kw_only=True):
 
     def _select(self, indices: list[int]) -> StepWindows:
         """Return the windows with some steps only."""
-        rows = np.array(indices, np.int64)
+        return self.select_rows(np.array(indices, np.int64))
+
+    def select_rows(self, rows: Ints) -> StepWindows:
+        """Return the windows with some steps only, given by their positions (m,)."""
+        indices: list[int] = rows.tolist()
         names = tuple(self.names[i] for i in indices)
         phases: tuple[Phase | None, ...] = tuple(self.phases[i] for i in indices)
         return StepWindows(
@@ -218,6 +222,8 @@ def _extents(trace: Trace, annotations: Ints) -> tuple[Ints, Ints]:
     in_step = step >= 0
     own_end = np.array(annotations[:, 1])
     np.maximum.at(own_end, step[in_step], work_end[in_step])
+    if are_concurrent(trace):
+        return _extents_by_thread(trace, annotations, own_end)
     end = np.maximum.accumulate(own_end)
     # The first step after work without a step was issued waits for that work, unless the work outlasts the step.
     issued = np.where(issuer >= 0, trace.events.ts[issuer], DISTANT_PAST)[~in_step]
@@ -227,6 +233,36 @@ def _extents(trace: Trace, annotations: Ints) -> tuple[Ints, Ints]:
     np.maximum.at(busy_until, next_step[is_awaited], early_end[is_awaited])
     busy_until[0] = max(busy_until[0], _backlog_end(trace, work, issuer))
     return np.minimum(np.maximum(annotations[:, 0], busy_until), end), end
+
+
+@cached_on_trace
+def are_concurrent(trace: Trace) -> bool:
+    """Return whether several threads run steps at the same time, such as threads that share a session."""
+    steps = trace.steps
+    if len(steps) < 2:
+        return False
+    end = steps.ts + steps.dur
+    latest = np.maximum.accumulate(end)[:-1]
+    running = np.flatnonzero(steps.ts[1:] < latest)  # the next step starts while an earlier one runs
+    if not len(running):
+        return False
+    for track in np.unique(steps.track):
+        of_other = np.where(steps.track != track, end, DISTANT_PAST)
+        latest_other = np.maximum.accumulate(of_other)[:-1]
+        if ((steps.track[1:] == track) & (steps.ts[1:] < latest_other)).any():
+            return True
+    return False
+
+
+def _extents_by_thread(trace: Trace, annotations: Ints, own_end: Ints) -> tuple[Ints, Ints]:
+    """Return start and end of steps that threads run concurrently: a step only waits for those of its own thread."""
+    start, end = np.array(annotations[:, 0]), np.array(own_end)
+    for track in np.unique(trace.steps.track):
+        rows = np.flatnonzero(trace.steps.track == track)
+        end[rows] = np.maximum.accumulate(own_end[rows])
+        busy_until = np.concatenate(([DISTANT_PAST], end[rows][:-1]))
+        start[rows] = np.minimum(np.maximum(annotations[rows, 0], busy_until), end[rows])
+    return start, end
 
 
 def _backlog_end(trace: Trace, work: Rows, issuer: Rows) -> int:
@@ -284,7 +320,7 @@ def category_spans(trace: Trace, chosen: Mask) -> CategorySpans:
     return CategorySpans(rows, groups, keys, unions_by_group(groups, events.ts[rows], events.end[rows]))
 
 
-def step_parts(trace: Trace, device: int | None = None) -> dict[str, Ints]:
+def step_parts(trace: Trace, device: int | None = None, thread: int | None = None) -> dict[str, Ints]:
     """Return the disjoint intervals of each step part except `other` on one device.
 
     All time counts once, for the first part that covers it. The host, and copies of devices that do nothing else, count
@@ -294,6 +330,7 @@ def step_parts(trace: Trace, device: int | None = None) -> dict[str, Ints]:
     Args:
         trace: The trace.
         device: Number of the device (default: the main device of the process).
+        thread: Track of a thread, to select the work of its steps (default: all work).
     """
     events, devices = trace.events, busy_devices(trace)
     chosen = (events.dur >= 0) & ~trace.projected_mask()
@@ -301,6 +338,8 @@ def step_parts(trace: Trace, device: int | None = None) -> dict[str, Ints]:
         number = main_work(trace).device if device is None else device
         others = [other for other in devices if other != number]
         chosen &= ~np.isin(event_devices(trace), others)
+    if thread is not None:
+        chosen &= np.append(trace.steps.track, -1)[events.step] == thread
     rows, key = np.flatnonzero(chosen), _part_keys(trace)
     groups = group(key[rows])
     unions = unions_by_group(groups, events.ts[rows], events.end[rows])
@@ -327,6 +366,23 @@ def _part_keys(trace: Trace) -> Bytes:
     key: Bytes = trace.events.category * np.uint8(2) + trace.track_mask(TrackKind.STREAM)
     key[only_launches_communication(trace)] = Category.OP * 2
     return key
+
+
+def step_breakdown(trace: Trace, windows: StepWindows, device: int | None = None) -> dict[str, Ints]:
+    """Return the time of each step by part, in ns; the arguments are those of `step_parts`.
+
+    Of steps that several threads run at the same time, each contains only the work of its own thread.
+    """
+    if not are_concurrent(trace):
+        return breakdown(step_parts(trace, device), windows)
+    part_ns = {name: np.zeros(len(windows), np.int64) for name in STEP_PARTS}
+    threads = trace.steps.track[windows.index]
+    for thread in np.unique(threads):
+        rows = np.flatnonzero(threads == thread)
+        of_thread = breakdown(step_parts(trace, device, int(thread)), windows.select_rows(rows))
+        for name, spent in of_thread.items():
+            part_ns[name][rows] = spent
+    return part_ns
 
 
 def breakdown(parts: Mapping[str, Ints], windows: StepWindows) -> dict[str, Ints]:

@@ -12,7 +12,7 @@ from visualprof.views.answers.kinds import Kind
 from visualprof.views.answers.table import Answer
 from visualprof.views.measure.devices import device_summaries
 from visualprof.views.measure.memory import memory_curve, memory_devices
-from visualprof.views.measure.steps import STEP_PARTS, breakdown, step_parts, step_windows
+from visualprof.views.measure.steps import STEP_PARTS, step_breakdown, step_windows
 
 YEAR_2000_NS = 946_684_800 * 10**9
 
@@ -71,7 +71,7 @@ def compute(trace: Trace, params: Params) -> Figures:
     total = (windows.end - windows.start)[alike]
     if len(trace.steps) and (total > 0).any():
         out["step.total"] = float(np.median(total[total > 0]))
-        parts = breakdown(step_parts(trace), windows)
+        parts = step_breakdown(trace, windows)
         out |= {f"step.{name}": float(spent[alike].mean()) for name, spent in parts.items() if spent[alike].any()}
         used = [device.utilization for device in device_summaries(trace, windows) if device.utilization is not None]
         if used:
