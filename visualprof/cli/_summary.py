@@ -138,14 +138,14 @@ def _findings(answer: FindingsAnswer) -> Iterator[str]:
         gain, most = finding.gain_ns_per_step, finding.most_ns_per_step
         parts = [f"at most {cell('ns', most)} a step"] if most else []
         if gain is not None:
-            parts = [f"step {step}, without it {cell('ns', answer.simulated_ns - gain)}"]
+            parts = [f"mean step {step}, without it {cell('ns', answer.simulated_ns - gain)}"]
         for name, value in finding.evidence.items():
             kind = answer.kinds.get(name, "text")
             parts.append(f"{name.rpartition('_')[0] if kind in ('ns', 'bytes', 'ratio') else name} {cell(kind, value)}")
         evidence = ", ".join(parts).replace("_", " ")
         yield f"- **{finding.id.replace('_', ' ')}** ({finding.severity}): {_escaped(evidence)}"
     if answer.together is not None and answer.together.findings > 1:
-        yield f"- **all of these together**: step {step}, without them {cell('ns', answer.together.predicted_ns)}"
+        yield f"- **all of these together**: mean step {step}, without them {cell('ns', answer.together.predicted_ns)}"
 
 
 def _change(answer: DiffAnswer) -> Iterator[str]:
