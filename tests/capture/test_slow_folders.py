@@ -107,7 +107,7 @@ def test_an_abandoned_lock_expires_by_the_clock_of_the_disk(
     lock.touch()
     really = time.time
     monkeypatch.setattr(time, "time", lambda: really() + ahead_s)
-    with pytest.raises(CaptureError, match="somebody else is asking"):
+    with pytest.raises(CaptureError, match="another request is in progress"):
         live.ask(tmp_path, RecordingOptions(), "page")
     os.utime(lock, (really() - 11, really() - 11))
     live.ask(tmp_path, RecordingOptions(), "page")

@@ -88,7 +88,7 @@ def test_pieces_alike_take_turns(tmp_path: Path) -> None:
     trace = joined(tmp_path / "whole", recording, {"a.json": pieces})
     assert [op for _, op in owners(trace)[::2]] == ["layer0", "layer1", "layer2"] * 2
     short = joined(tmp_path / "short", recording[: 5 * 3], {"a.json": pieces})
-    assert of(short)["columns"]["note"] == ["it is one of 3 graphs alike, and not known which"]
+    assert of(short)["columns"]["note"] == ["3 identical graphs match, so the graph is ambiguous"]
 
 
 def test_whole_and_piecewise_graphs_of_a_batch_are_distinguished(tmp_path: Path) -> None:
@@ -135,7 +135,7 @@ def test_the_next_larger_batch_is_meant(tmp_path: Path) -> None:
     trace = joined(tmp_path, replay(names_of(2), batch=3), captures)
     assert of(trace)["columns"]["capture"] == ["bs_4_rank0.json"]
     alike = of(joined(tmp_path, replay(names_of(2)), captures))
-    assert alike["columns"]["note"] == ["the captures of batches 2, 4, 8 fit alike: shapes are those of 2"]
+    assert alike["columns"]["note"] == ["the captures of batches 2, 4, 8 match equally well; shapes are for 2"]
 
 
 def test_sglangs_graphs_are_for_requests_and_vllms_for_tokens(tmp_path: Path) -> None:
@@ -154,7 +154,7 @@ def test_a_smaller_batch_is_refused(tmp_path: Path) -> None:
     trace = joined(tmp_path, replay(names_of(2), batch=9), {"bs_4_rank0.json": capture(2, batch=4)})
     reason = "bs_4_rank0.json, capture_4_FULL: it was captured for a batch of 4, and the launch was for 9"
     assert of(trace)["columns"]["note"] == [reason]
-    assert trace.meta.warnings == (f"launches of graphs whose kernels no capture explains: 1; {reason}",)
+    assert trace.meta.warnings == (f"graph launches without a capture that matches their kernels: 1; {reason}",)
     assert {op for _, op in owners(trace)} == {None}
 
 
@@ -263,10 +263,10 @@ def test_launches_without_kernels_are_reported(tmp_path: Path) -> None:
     empty = span("cuda_runtime", "cudaGraphLaunch", 300, 5, correlation=9)
     driver = span("cuda_driver", "cuGraphLaunch", 102, 2, correlation=8)
     trace = joined(tmp_path / "one", [*replay(names_of(2)), driver, empty], {"a.json": capture(2)})
-    assert trace.meta.warnings == ("1 launches of graphs have no kernel in the recording: what they ran is unknown",)
+    assert trace.meta.warnings == ("1 graph launches have no kernels in the recording, so their work is unknown",)
     assert of(trace)["matched"] == 6
     alone = joined(tmp_path / "none", [empty], {})
-    assert alone.meta.warnings == ("1 launches of graphs have no kernel in the recording: what they ran is unknown",)
+    assert alone.meta.warnings == ("1 graph launches have no kernels in the recording, so their work is unknown",)
     assert not view("captured").needs(alone)
 
 

@@ -151,7 +151,7 @@ def test_a_call_of_torch_is_not_made() -> None:
         (b"\x80\x02h\x09.", "damaged"),
         (b"\x80\x02I1\n.", "the step b'I', which no model has"),
         (b"\x80\x04\x8c\x02os\x8c\x06system\x93.", "the step .*x8c"),
-        (b"\x80\x02" + tensor("Float", -1) + b".", "whose sizes are not numbers"),
+        (b"\x80\x02" + tensor("Float", -1) + b".", "has sizes that are not numbers"),
         (b"\x80\x02NNR.", "damaged"),
         (b"\x80\x02X\xff\xff\xff\x7f.", "cut"),
         (b"\x80\x02" + b"N0" * (MAX_OPCODES // 2 + 1) + b"N.", "over 3,000,000 steps"),

@@ -92,7 +92,7 @@ def test_without_news_the_answer_is_empty(site: Site) -> None:
 def test_a_run_that_ended_long_ago_is_not_live(site: Site) -> None:
     heartbeat(site.folder / "job", 0, ago_s=2 * 3600, state="ended")
     assert live(site) == []
-    assert ask(site).get_json()["error"] == "no process of this run listens any more"
+    assert ask(site).get_json()["error"] == "the processes of this run no longer listen for requests"
 
 
 def test_an_unused_folder_is_not_read(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -372,7 +372,7 @@ def ask(run: Path, wish: RecordingOptions, by: str, asker: str = "") -> Request:
     alive = [beat for beat in beats(run) if health(beat, now_ns)[0] not in ("ended", "silent")]
     if not alive:
         raise CaptureError(
-            msg("capture.no_process_run_listens", "no process of this run listens any more"),
+            msg("capture.no_process_run_listens", "the processes of this run no longer listen for requests"),
             msg("capture.call_capture_listen_where", "call capture.listen(...) where you train"),
         )
     able = [beat for beat in alive if not beat.problem]
@@ -461,8 +461,8 @@ def _alone(run: Path) -> Generator[None]:
         os.close(os.open(lock, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644))
     except FileExistsError:
         raise CaptureBusy(
-            msg("capture.somebody_else_asking_just", "somebody else is asking just now"),
-            msg("capture.wait_what_they_ask", "wait for what they ask for"),
+            msg("capture.somebody_else_asking_just", "another request is in progress"),
+            msg("capture.wait_what_they_ask", "wait until that request is finished"),
         ) from None
     except OSError as error:
         raise CaptureError(

@@ -172,7 +172,7 @@ class _Unpickler:
         if name in TENSOR_REBUILDERS:
             sizes = cast("tuple[int, ...]", arguments[2])
             if not all(type(size) is int and size >= 0 for size in sizes):
-                raise PickleError(msg("reader.tensor_sizes_no_numbers", "a tensor whose sizes are not numbers"))
+                raise PickleError(msg("reader.tensor_sizes_no_numbers", "a tensor has sizes that are not numbers"))
             self.push(Tensor(cast("str", arguments[0]), tuple(sizes)))
         elif name.startswith("torch.jit._pickle."):
             self.push(arguments[0])

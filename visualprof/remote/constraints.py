@@ -108,7 +108,7 @@ def parse_constraint(text: str) -> Constraint:
             if unit
             else msg("remote.needs_unit", f"{name} needs a unit")
         )
-        raise ValueError(error, msg("remote.one", f"one of {', '.join(unit or '1' for unit in units)}"))
+        raise ValueError(error, msg("remote.one", f"choose from {', '.join(unit or '1' for unit in units)}"))
     sign = {"≤": "<=", "≥": ">="}.get(match["sign"], match["sign"])
     limit = float(match["number"]) * units[unit]
     return Constraint(re.sub(r"\s+", "", text), field, sign, limit)

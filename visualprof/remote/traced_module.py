@@ -67,7 +67,7 @@ def read_inputs(path: Path) -> list[Input]:
             "input_error", msg("remote.not_whole_tracedmodule", f"not a whole TracedModule ({error})"), hint
         ) from None
     if len(found) < len(nodes):
-        hint = msg("remote.trace_module_whose_inputs", "trace a module whose inputs are single tensors")
+        hint = msg("remote.trace_module_whose_inputs", "trace a module that takes only single tensors as inputs")
         raise TaskFailure(
             "input_error", msg("remote.tracedmodule_takes_nested_inputs", "this TracedModule takes nested inputs"), hint
         )

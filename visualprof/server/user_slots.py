@@ -34,7 +34,7 @@ class UserSlots:
             if self._counts[user] >= self._limit:
                 raise TooManyAttempts(
                     msg("server.own_files_being_read", f"{self._limit} of your files are being read already"),
-                    msg("server.try_again_when_one_ends", "try again when one of them is finished"),
+                    msg("server.try_again_when_one_ends", "try again when a file has been read"),
                 )
             self._counts[user] += 1
         try:

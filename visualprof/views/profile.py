@@ -200,7 +200,7 @@ def _pattern(name: str, text: str, flags: int = 0) -> re.Pattern[str] | None:
     except re.error as error:
         raise BadParameter(
             msg("views.no_regular_expression", f"{name}: {text!r} is no regular expression ({error})"),
-            msg("views.plain_name_works_too", "a plain name works, too"),
+            msg("views.plain_name_works_too", "a plain name also works"),
         ) from error
 
 

@@ -142,7 +142,7 @@ def _times(
     if common and not any(common in rank.change_overrides for rank in joint.ranks):
         missing = msg("views.recording_nothing", f"{common}: the recording has nothing of that")
         raise BadParameter(
-            joint.ranks[0].change_error or missing, msg("views.names_tables", "names are those of the tables")
+            joint.ranks[0].change_error or missing, msg("views.names_tables", "use names from the tables")
         )
     times = [rank.times_after(common) for rank in joint.ranks]
     median = float(np.sort(self_ns)[(len(self_ns) - 1) // 2])

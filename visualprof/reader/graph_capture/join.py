@@ -87,7 +87,7 @@ def _templates(
         warnings += [
             msg(
                 "reader.launches_graphs_whose_kernels",
-                f"launches of graphs whose kernels no capture explains: {count:,}; {reason}",
+                f"graph launches without a capture that matches their kernels: {count:,}; {reason}",
             )
             for reason, count in unmatched.most_common(3)
         ]
@@ -100,7 +100,7 @@ def _split_alike(match: Match, rows: Ints) -> list[tuple[CapturedGraph, Ints, st
     if count < 2:
         return [(match.graph, rows, match.note)]
     if len(rows) % count:
-        note = msg("reader.one_graphs_alike_not", f"it is one of {count:,} graphs alike, and not known which")
+        note = msg("reader.one_graphs_alike_not", f"{count:,} identical graphs match, so the graph is ambiguous")
         return [(match.graph, rows, f"{match.note}; {note}" if match.note else note)]
     return [(graph, rows[i::count], match.note) for i, graph in enumerate(match.candidates)]
 

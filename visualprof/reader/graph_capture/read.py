@@ -52,7 +52,7 @@ def read_joined(path: str | Path, progress: Progress | None, cache: ByteStore) -
     if without_work := launches_without_work(trace):
         warning = msg(
             "reader.launches_graphs_no_kernel",
-            f"{without_work:,} launches of graphs have no kernel in the recording: what they ran is unknown",
+            f"{without_work:,} graph launches have no kernels in the recording, so their work is unknown",
         )
         trace = trace.with_columns(meta=replace(trace.meta, warnings=(*trace.meta.warnings, warning)))
     launches = graph_launches(trace)

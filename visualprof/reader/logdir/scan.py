@@ -213,7 +213,7 @@ def walk(
             if not follow_outside and child.is_symlink() and not _resolves_below((root, *others), child.path):
                 hint = msg(
                     "logdir.copy_target_or_follow_links",
-                    "copy what it leads to, name that as a log directory, or start the server with --follow-links",
+                    "copy its target, name the target as a log directory, or start the server with --follow-links",
                 )
                 yield Problem(
                     _user_path(root, relative),
@@ -287,7 +287,10 @@ def examine(file: LogFile) -> Verdict:
             return Verdict(
                 "growing",
                 "",
-                msg("logdir.ends_middle_before_says", f"{file.name} ends in the middle, before it says what it is"),
+                msg(
+                    "logdir.ends_middle_before_says",
+                    f"{file.name} ends in the middle, before its format can be recognized",
+                ),
                 GROWING_HINT,
             )
         if _OTHER_NAME.search(file.name):

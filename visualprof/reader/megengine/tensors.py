@@ -83,7 +83,7 @@ def add_tensor_allocations(
     builder.warn(
         msg(
             "reader.memory_added_up_sizes",
-            "memory is added up from the sizes of tensors; those that share storage (views) count each",
+            "memory is the sum of tensor sizes; tensors that share storage (views) are counted separately",
         )
     )
     rows, release = rows[counted], release[counted]

@@ -509,8 +509,8 @@ class TraceBuilder:
             self.warn(
                 msg(
                     "reader.more_memory_released_than",
-                    f"more memory of {memory} is released than was allocated: its total falls to {minimum:,} bytes, "
-                    "because the file does not have what was allocated before",
+                    f"more memory of {memory} is released than allocated: the total falls to {minimum:,} bytes, "
+                    "because the file lacks earlier allocations",
                 )
             )
         return Allocs(**columns)

@@ -365,7 +365,7 @@ def _load_export(torch: Any, path: Path, device: str, feeds: Feeds) -> tuple[Any
         raise TaskFailure(
             "model_error",
             msg("backends.pt2_takes_nested_inputs", "this .pt2 takes nested inputs"),
-            msg("backends.export_model_whose_inputs", "export a model whose inputs are single tensors"),
+            msg("backends.export_model_whose_inputs", "export a model that takes only single tensors as inputs"),
         )
     order = wanted if set(wanted) == set(feeds) else list(feeds) if len(wanted) == len(feeds) else None
     if order is None:

@@ -155,7 +155,9 @@ def _profile(task: TaskFile, events: EventLog, name: str) -> None:
     point = next((point for point in points if point.batch == options.at), None if options.at else points[0])
     if point is None:
         error = msg("child.profile_not_sweep", f"profile.at: {options.at} is not in the sweep")
-        raise TaskFailure("input_error", error, msg("child.name_one_sweep_values", "name one of sweep.values, or 0"))
+        raise TaskFailure(
+            "input_error", error, msg("child.name_one_sweep_values", "choose a value from sweep.values, or 0")
+        )
     events.emit("phase", phase="profiling", batch=point.batch)
     runs = max(1, options.runs)
     for file in runtime.passes[name](task.model, task.lease.spec, feeds_of(point), runs, task.out):

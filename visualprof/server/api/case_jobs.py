@@ -192,7 +192,7 @@ def _requests(body: CaseRequest, case: Case, vendor: Vendor, settings: dict[str,
     if framework not in case.frameworks:
         raise BadParameter(
             f"{case.name} has {', '.join(case.frameworks)}",
-            msg("server.choose_one_frameworks", "choose one of these frameworks"),
+            msg("server.choose_one_frameworks", "choose a framework from this list"),
         )
     if len(body.agents) * len(body.compilers) > MAX_JOBS:
         raise BadParameter(

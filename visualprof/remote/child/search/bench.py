@@ -130,7 +130,7 @@ class Bench:
                 "model_error",
                 msg(
                     "child.outputs_not_default_setting",
-                    f"its outputs are not those of the default setting: {error.broken}",
+                    f"its outputs differ from the outputs of the default setting: {error.broken}",
                 ),
             )
         return {"load_ns": running.load["load_ns"], "size_bytes": self._size(setting), "error": error.relative}

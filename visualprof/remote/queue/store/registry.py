@@ -343,7 +343,7 @@ def _find_by_name(
     if len(candidates) > 1:
         raise Conflict(
             msg("queue.models_called", f"{len(candidates)} models are called {name!r}"),
-            msg("queue.rename_one_them", "rename one of these models"),
+            msg("queue.rename_one_them", "rename all but one model"),
         )
     return candidates[0] if candidates else None
 

@@ -120,7 +120,7 @@ def apply_changes(trace: Trace, graph: WaitGraph, changes: list[Change]) -> tupl
         if not _apply_change(trace, graph, change, dur, delay_ns):
             raise BadParameter(
                 msg("views.recording_nothing", f"{change.text}: the recording has nothing of that"),
-                msg("views.names_tables", "names are those of the tables"),
+                msg("views.names_tables", "use names from the tables"),
             )
     return dur, delay_ns
 
