@@ -1,6 +1,6 @@
 """Make an API answer small and clear: rows instead of columns, units and definitions, and a limit of bytes.
 
-Answers say what was left out, and how to get it.
+Answers list omitted parts, and how to get them.
 """
 
 from __future__ import annotations

@@ -147,7 +147,7 @@ def _result(body: dict[str, Any], *, is_error: bool = False) -> CallToolResult:
 
 
 def _encodable(value: Any) -> Any:
-    """Return a value whose texts UTF-8 can encode: half of a surrogate pair becomes "?"."""
+    """Return a value with texts that UTF-8 can encode: half of a surrogate pair becomes "?"."""
     if isinstance(value, str):
         return value.encode("utf-8", "replace").decode()
     if isinstance(value, dict):

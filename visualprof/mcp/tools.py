@@ -1,4 +1,4 @@
-"""Define tools over routes of the API, whose declarations define the tools' arguments."""
+"""Define tools over routes of the API. Declarations of routes define the arguments of tools."""
 
 from __future__ import annotations
 

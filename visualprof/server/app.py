@@ -147,7 +147,7 @@ def _proxy_auth(settings: Settings, job_service: JobService) -> ProxyAuth:
 def _login_providers(
     settings: Settings, accounts: Accounts | None
 ) -> tuple[OidcLogin | None, AccountLinkMailer | None]:
-    """Return the log-in methods besides passwords: an OpenID issuer, and links by e-mail."""
+    """Return the log-in methods in addition to passwords: an OpenID issuer, and links by e-mail."""
     if accounts is None:
         return None, None
     from visualprof.accounts.external_login import OidcLogin

@@ -1,7 +1,7 @@
 """Follow runs of other machines, which agents report: folders of the log directory that mirror the remote folders.
 
-`<log directory>/<machine>/<run>/` contains what the agent sent from its folder: `.live`, series, recordings. So the web
-UI, `visualprof record` and the views need not know about machines. Requests for such a run are passed to its agent.
+`<log directory>/<machine>/<run>/` contains the files that the agent sent: `.live`, series, recordings. So the web UI,
+`visualprof record` and the views need not know about machines. Requests for such a run are passed to its agent.
 `<machine>/.agent` stores the owner and the runs that were created there. A run that a user removed is not created
 again.
 """

@@ -35,7 +35,7 @@ def original_client(peer: str, forwarded: Sequence[str], proxies: Sequence[str])
 
 
 def is_proxy(peer: str, proxies: Sequence[str]) -> bool:
-    """Whether an address belongs to one of the trusted proxy networks."""
+    """Whether an address belongs to a trusted proxy network."""
     if not is_ip_address(peer):
         return False
     address = ipaddress.ip_address(peer.strip("[]"))

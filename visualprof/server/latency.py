@@ -57,7 +57,7 @@ class LatencyMeter:
         app.after_request(end)
 
     def add(self, took_ns: int, status: int) -> None:
-        """Record a response. 503 is not a failure: it tells the client when to retry."""
+        """Record a response. 503 is not a failure, because it asks the client to retry."""
         self._answers.append((time.monotonic(), took_ns, status >= 500 and status != 503))
 
     def stats(self) -> ResponseStats:

@@ -1,6 +1,6 @@
 """Create a report: the web UI in one file, including the API responses that it would request from a server.
 
-A report contains what the pages of one run show first: every table up to a number of rows, and the charts. Of the
+A report contains the first view of all pages of one run: every table up to a number of rows, and the charts. Of the
 timeline it contains the whole at screen width, and the longest step in as much detail as fits. `frontend/src/report`
 answers the web UI from these data.
 """

@@ -128,7 +128,7 @@ class Server:
         """Return the HTTP server, bound to the first free port.
 
         Raises:
-            VisualprofError: No port is free, or the address is not one of this machine.
+            VisualprofError: No port is free, or the address does not belong to this machine.
         """
         host = self._settings.host.strip("[]")
         try:

@@ -48,7 +48,7 @@ code{{background:#8883;padding:.1em .4em;border-radius:.3em}}</style>
 
 
 def blueprint(dist: Path) -> Blueprint:
-    """Return the routes of the web UI whose built files are in `dist`."""
+    """Return the routes of the web UI with the built files in `dist`."""
     routes = Blueprint("spa", __name__)
 
     @routes.get("/")

@@ -1,4 +1,4 @@
-"""Restrict log directories and the queue to what the current request may see; without accounts, everything."""
+"""Restrict log directories and the queue to the data that the current request may see; without accounts, all data."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ class Visible:
 
     @property
     def can_see(self) -> PathFilter:
-        """Return a predicate that tells whether the current viewer may see a run or a file, by its public path.
+        """Return a predicate that decides whether the current viewer may see a run or a file, by its public path.
 
         A link to a run shows the files in its folder as part of the run, not under their own paths.
         """
@@ -241,7 +241,7 @@ class ScopedQueueView:
 
     @property
     def urgent(self) -> bool:
-        """Whether the user may raise priorities; only administrators decide whose work is more urgent."""
+        """Whether the user may raise priorities; only administrators decide which work is more urgent."""
         return current_principal().may("admin")
 
     @property

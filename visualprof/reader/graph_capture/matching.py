@@ -95,7 +95,8 @@ def best_match(
     if batch < 0 and len(batches) > 1:
         doubt = msg(
             "reader.captures_batches_fit_alike",
-            f"the captures of batches {', '.join(map(str, batches))} match equally well; shapes are for {smallest_batch}",
+            f"the captures of batches {', '.join(map(str, batches))} match equally well; "
+            f"shapes are for {smallest_batch}",
         )
     elif 0 < MAX_PADDING * batch < smallest_batch:
         doubt = msg(

@@ -64,7 +64,7 @@ class Call:
     form: dict[str, Any] = field(default_factory=dict[str, Any])
 
     def parts(self) -> dict[str, Any]:
-        """Return what is run, without the recorded values."""
+        """Return the parts that are run, without the recorded values."""
         optional = {"attributes": self.attributes, "form": self.form}
         required = {"operator": self.operator, "arguments": self.arguments}
         return required | {name: value for name, value in optional.items() if value}

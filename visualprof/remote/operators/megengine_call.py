@@ -1,4 +1,4 @@
-"""Run one MegEngine operator alone, with inputs like those of the run, and the profiler of a graph of it.
+"""Run one MegEngine operator alone, with inputs like in the run, and the profiler of a graph of it.
 
 Uses MegEngine and the standard library: `script.py` creates a file from this module, and agents import it.
 """

@@ -1,4 +1,4 @@
-"""Run one ONNX Runtime operator alone: a model of that node with inputs like those of the run.
+"""Run one ONNX Runtime operator alone: a model of that node with inputs like in the run.
 
 Uses onnxruntime, onnx and the standard library: `script.py` creates a file from this module, and agents import it.
 """
@@ -210,7 +210,7 @@ class Operator:
         return _weight(self._values(value, -1), "value", _kind(value["dtype"]))
 
     def _values(self, argument: dict[str, Any], place: int) -> Any:
-        """Return values of an input: those of the call, or random numbers from 0 to 1, or valid indices."""
+        """Return values of an input: values of the call, or random numbers from 0 to 1, or valid indices."""
         shape, dtype = argument["shape"], argument.get("dtype") or "float32"
         if "values" in argument:
             try:

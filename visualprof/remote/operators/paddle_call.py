@@ -1,4 +1,4 @@
-"""Run one Paddle operator alone, with inputs like those of the run and default attributes.
+"""Run one Paddle operator alone, with inputs like in the run and default attributes.
 
 Uses Paddle and the standard library: `script.py` creates a file from this module.
 """

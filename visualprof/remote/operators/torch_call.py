@@ -1,4 +1,4 @@
-"""Run one PyTorch operator alone, with inputs like those of the run and the overload that PyTorch's schemas select.
+"""Run one PyTorch operator alone, with inputs like in the run and the overload that PyTorch's schemas select.
 
 Uses PyTorch and the standard library: `script.py` creates a file from this module, and agents import it.
 """
