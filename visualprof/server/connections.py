@@ -72,11 +72,11 @@ class ThreadPools(ThreadedTaskDispatcher):
 
 
 class Channel(HTTPChannel):
-    """A connection. At the limit, a new connection closes the longest-idle one of the address with most idle
-    connections.
+    """A connection.
 
-    A connection with a request in progress, such as a waiting agent, is not idle. A connection without a complete
-    header counts as idler than an upload. Among the others, the connection that has been silent longest is the idlest.
+    At the limit, a new connection closes the longest-idle connection of the address with the most idle connections. A
+    connection with a request in progress, such as a waiting agent, is not idle. A connection without a complete header
+    counts as idler than an upload. Among the others, the connection that has been silent longest is the idlest.
     """
 
     server: Any
