@@ -25,7 +25,7 @@ _BY_ENDING = {"_ns": "ns", "_bytes": "bytes", "_ratio": _UNITS["ratio"], "_per_s
 _SCOPES = {
     "average_step": "steps",
     "distributed": "rank_steps",
-}  # sections of tables and views whose texts have another name
+}  # sections of tables and views with texts under another name
 _FIELD_NAMES = re.compile(r"(?:^|(?<=[.;] ))(\w+(?:, \w+)*): ")
 _FACT = re.compile(r"[{%](\w+)[}%]")
 _OPTIONAL = re.compile(r"\[([^\]]*)\]")  # included only if its facts are known

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from visualprof.accounts.proxy_login import ProxyAuth
     from visualprof.accounts.service import Accounts
 
-# Keys of the application's extensions: the function that identifies senders, and the one that prepares lists early.
+# Keys of the application's extensions: the functions that identify senders and prepare lists early.
 IDENTIFY_KEY, PREPARE_KEY = "visualprof.identify", "visualprof.prepare"
 _log = logging.getLogger(__name__)
 

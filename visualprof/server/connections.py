@@ -14,7 +14,7 @@ MAX_CONNECTIONS = 1000  # an agent that waits for work uses one
 CLOSING_CONNECTIONS = 200  # connections that are about to be closed
 UI_THREADS = 24
 AGENT_THREADS = 32  # half of them may wait for work
-LOGIN_THREADS = 8  # threads that `Passwords` lets hash or wait, and one that rejects the rest
+LOGIN_THREADS = 8  # the log-ins that `Passwords` lets hash or wait, and a thread that rejects the rest
 
 
 def connection_limit() -> int:

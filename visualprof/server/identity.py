@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from visualprof.accounts.proxy_login import ProxyAuth
     from visualprof.accounts.service import Accounts
 
-# What a route needs: nothing ("anyone"), a token of an agent that the route checks itself ("agent"), a role, or for
-# routes that show a run, a link to the run or the role of a viewer ("link").
+# Role that a route needs: none ("anyone"), a token of an agent that the route checks itself ("agent"), or a role.
+# Routes that show a run accept a link to the run, or the role of a viewer ("link").
 RequiredRole = Literal["anyone", "agent", "link", "viewer", "member", "admin"]
 
 

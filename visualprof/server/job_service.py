@@ -76,7 +76,7 @@ class StoredRuns:
         if mirror:
             mirror.fetch_in_background(path, on_done)
         else:
-            on_done(NotFound(f"{Path(path).name} is gone"))
+            on_done(NotFound(f"{Path(path).name} no longer exists"))
 
     def ensure_local(self, path: str) -> None:
         """Download a file if needed, because a reader is about to open it."""
@@ -133,7 +133,7 @@ class LocalAgent:
             try:
                 self._process.wait(_PATIENCE_S)
             except subprocess.TimeoutExpired:
-                _log.warning("the local agent does not end; it is killed")
+                _log.warning("the local agent does not stop and is killed")
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()

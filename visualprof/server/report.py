@@ -33,7 +33,7 @@ _MAX_EVENTS = 300  # of the timeline, with all their details
 _MAX_TILES = 1500  # with slices
 _SCREEN_LEVELS = 5  # levels of the whole timeline: down to 256 << 4 buckets
 _NAMES_PER_REQUEST = 65_536  # the API's limit
-_TOP_CHOICES = ("5", "20", "1000")  # besides 10 (top-control.vue)
+_TOP_CHOICES = ("5", "20", "1000")  # the other choices of top-control.vue; 10 is the default
 _MAX_WINDOW_ROWS = 2000
 
 # A page in a file has no headers, so the page itself declares that it makes no requests.

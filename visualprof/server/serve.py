@@ -293,7 +293,7 @@ class Server:
         folder = self._resources.enter_context(
             tempfile.TemporaryDirectory(prefix="visualprof-", ignore_cleanup_errors=True)
         )
-        _log.warning("cannot keep parsed traces in %s; they are kept until the server ends", cache.folder)
+        _log.warning("cannot store parsed traces in %s; they are stored until the server stops", cache.folder)
         return Cache(Path(folder), cache.max_bytes)
 
 

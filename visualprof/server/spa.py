@@ -40,10 +40,10 @@ _NOT_BUILT_PAGE = """<!doctype html><html lang="en"><meta charset="utf-8"><title
 <style>body{{font:16px/1.5 system-ui,sans-serif;max-width:44rem;margin:4rem auto;padding:0 1rem}}
 :root{{color-scheme:light dark}}
 code{{background:#8883;padding:.1em .4em;border-radius:.3em}}</style>
-<h1>The page is not built yet</h1>
-<p>The server runs and its <a href="api/v1/runs">API</a> answers, but there is no page in <code>{dist}</code>.</p>
-<p>In a checkout, <code>pip install .</code> builds it, or, with Node.js,
-<code>cd visualprof/frontend &amp;&amp; npm ci &amp;&amp; npm run build</code>. Then load this address again.</p></html>
+<h1>The web UI is not built yet</h1>
+<p>The server runs and its <a href="api/v1/runs">API</a> answers, but there is no web UI in <code>{dist}</code>.</p>
+<p>In a checkout, <code>pip install .</code> builds the web UI; with Node.js, you can also run
+<code>cd visualprof/frontend &amp;&amp; npm ci &amp;&amp; npm run build</code>. Then reload this address.</p></html>
 """
 
 

@@ -1,9 +1,9 @@
 """One operator call that can run alone: the operator, shapes, strides and types of its tensors, and its numbers.
 
 Each framework has two parts: `server/recorded/FRAMEWORK` creates a call from a profile, `FRAMEWORK_call` runs it.
-`script` turns the latter into a file, and the framework's backend measures a call on an agent. A call contains no
-text of a profile except the operator's name and words such as SAME_UPPER, and of tensor values only a few whole
-numbers: shapes and axes.
+`script` turns the latter into a file, and the framework's backend measures a call on an agent. A call contains
+only these texts of a profile: the operator's name, and words such as SAME_UPPER. Its only tensor values are a few
+whole numbers: shapes and axes.
 """
 
 from __future__ import annotations
