@@ -18,7 +18,7 @@ _ASCEND = pattern(r"^(?:Ascend Hardware|HCCL|Communication|Overlap Analysis)\b")
 
 
 class DocumentLanes(msgspec.Struct, frozen=True):
-    """Which threads of a document are lanes of devices; all columns are (threads,).
+    """The lanes of devices among the threads of a document; all columns are (threads,).
 
     Attributes:
         kind: `TrackKind` of a lane of a device, -1 for other threads.

@@ -89,8 +89,8 @@ def _warn_of_missing_kernels(doc: Document, builder: TraceBuilder, providers: Co
         builder.warn(
             msg(
                 "formats.no_kernels_provider",
-                f"the file has no kernels of {', '.join(asynchronous)}: times of its nodes are those of the launches "
-                "on the host, and a copy to the host (Memcpy) also waits for the work before it",
+                f"the file has no kernels of {', '.join(asynchronous)}: node times are host launch times, "
+                "and a copy to the host (Memcpy) also waits for earlier work",
             )
         )
 

@@ -1,4 +1,4 @@
-"""Which operator launched which device work, and the host and device times of operators."""
+"""Assign device work to the operators that launched it, and compute host and device times of operators."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which kernels use tensor cores and which operators could use them, by their names."""
+"""Determine which kernels use tensor cores and which operators could use them, by their names."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ class Shortcuts(msgspec.Struct, frozen=True):
 
 
 class Contraction(msgspec.Struct, frozen=True):
-    """Which nodes of a graph are retained, and how edges between them are computed.
+    """The retained nodes of a graph, and the computation of edges between them.
 
     Attributes:
         edges: All edges.
