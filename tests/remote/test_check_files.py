@@ -195,7 +195,7 @@ def with_weights(where: str = "initializer", **place: str) -> bytes:
 def test_weights_outside_the_folder_of_the_model_are_rejected(tmp_path: Path, where: str, location: str) -> None:
     path = tmp_path / "m.onnx"
     path.write_bytes(with_weights(where, location=location))
-    assert "which is not beside it" in refused(path).error
+    assert "which is not in the same folder" in refused(path).error
 
 
 @pytest.mark.parametrize(
@@ -326,7 +326,7 @@ def test_a_saved_model_with_assets_elsewhere_is_rejected(tmp_path: Path) -> None
     meta = data[6:] + asset  # after the version, and the length of the graph in three bytes
     size = bytes([len(meta) & 127 | 128, len(meta) >> 7 & 127 | 128, len(meta) >> 14])
     (tmp_path / "saved_model.pb").write_bytes(data[:3] + size + meta)
-    assert "which is not beside it" in refused(tmp_path / "saved_model.pb").error
+    assert "which is not in the same folder" in refused(tmp_path / "saved_model.pb").error
 
 
 def test_a_model_for_litert_has_its_signatures_names() -> None:
