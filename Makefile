@@ -25,7 +25,7 @@ dev: export VISUALPROF_TOKEN ?= $(shell $(PYTHON) -c "import secrets; print(secr
 dev: $(VENV)/dev $(MODULES) ## run the server over LOGDIR (default: the samples) and the web UI with hot reload on port 5173; Ctrl-C stops both
 	@$(BIN)/visualprof $(if $(LOGDIR),--logdir $(LOGDIR),demo) --port $(PORT) & server=$$!; \
 	trap 'kill $$server 2>/dev/null; wait $$server' EXIT; trap 'exit 0' INT TERM; \
-	echo "web UI: http://localhost:5173/?token=$$VISUALPROF_TOKEN"; VISUALPROF_PORT=$(PORT) $(NPM) run --silent dev
+	echo "web UI: http://localhost:5173/#token=$$VISUALPROF_TOKEN"; VISUALPROF_PORT=$(PORT) $(NPM) run --silent dev
 
 test: $(VENV)/dev $(VENV)/runtimes $(PAGE)/dist/index.html ## run the tests of Python, the web UI and the browser (the browser's are skipped without Chromium)
 	$(BIN)/python -m pytest -n 2 -q -m "not long"

@@ -75,7 +75,7 @@ def test_an_address_is_confirmed_before_there_is_an_account(start: Start) -> Non
     server.wish(" Kim@Example.org ", "confirm", language="zh")
     letter = server.got(1)
     assert (letter["To"], letter["Subject"]) == (KIM, "[visualprof] 注册账户")
-    assert f"{BASE}/?invitation=vp_c_" in letter.get_content()
+    assert f"{BASE}/#invitation=vp_c_" in letter.get_content()
     code = server.code(1)
     other = server.ask("session/register", email="lee@example.org", password=PASSWORD, code=code)
     assert other.get_json()["error"] == "no account can be created with this address and code"

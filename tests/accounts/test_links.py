@@ -26,7 +26,7 @@ HOUR_NS = 3600 * 10**9
 
 
 def code_of(path: str) -> str:
-    return parse_qs(urlsplit(path).query)["link"][0]
+    return parse_qs(urlsplit(path).fragment.partition("?")[2])["link"][0]
 
 
 def holder(team: Team, by: Browser, run: str, hours: float = 1) -> Browser:
@@ -143,7 +143,7 @@ def test_a_report_without_a_run(team: Team) -> None:
             team.site.write(f"{name}/{part}", (sample / part).read_bytes())
     root = team.browser("root")
     path = root.ask("POST", "links", json={"run": folder}).get_json()["path"]
-    assert path.endswith("#/evaluation?reports=measured%2Fcpu")
+    assert path.startswith("#/evaluation?reports=measured%2Fcpu&link=")
     by_link = Browser(team.site.app.test_client(), code_of(path))
     assert [report["id"] for report in by_link.ask("GET", "evaluation").get_json()["reports"]] == [folder]
     assert by_link.ask("GET", f"evaluation/overlay?reports={folder}").status_code == 200
@@ -171,5 +171,4 @@ def test_the_command_prints_a_link(
     assert main(["share", "shared", "--days", "2", "--server", "http://dash.example.org:8040"]) == 0
     printed = capsys.readouterr().out.strip()
     assert asked == [("links", {"run": "shared", "hours": 48})]
-    assert printed.startswith("http://dash.example.org:8040/?link=vp_l_")
-    assert printed.endswith("#/overview?run=shared")
+    assert printed.startswith("http://dash.example.org:8040/#/overview?run=shared&link=vp_l_")

@@ -136,7 +136,15 @@ def test_each_problem_is_a_warning_with_a_hint(team: Team, monkeypatch: pytest.M
     assert found["machines"]["lost"] == 1
     assert [one["name"] for one in found["machines"]["skewed"]] == ["third"]
     said = " | ".join(warning["error"] for warning in found["warnings"])
-    for words in ("nearly full", "is busy", "schema 9999", "third differs by +60 s", "lost: 1", "are slow", "9 days old"):
+    for words in (
+        "nearly full",
+        "is busy",
+        "schema 9999",
+        "third differs by +60 s",
+        "lost: 1",
+        "are slow",
+        "9 days old",
+    ):
         assert words in said, said
     assert all(warning["hint"] for warning in found["warnings"])
 

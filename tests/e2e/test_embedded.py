@@ -44,7 +44,7 @@ def test_the_page_works_without_browser_storage(
     dashboard = serve(tmp_path / "runs", "--embed-in", "http://localhost:*")
     page = visit(dashboard, "overview")
     visit.tolerate(f"asked for {frames['at']}")
-    frames["of"] = f"{dashboard.url}?token={TOKEN}#/overview?run=paddle-cpu"
+    frames["of"] = f"{dashboard.url}#/overview?run=paddle-cpu&token={TOKEN}"
     page.goto(frames["at"])
     shown = page.frame_locator("iframe")
     expect(shown.get_by_role("heading", level=1, name="Overview")).to_be_visible()

@@ -113,7 +113,7 @@ def test_a_page_of_another_port_changes_and_learns_nothing(
     context = browser.new_context()
     # The user has the dashboard open in the same browser, with its token.
     own = context.new_page()
-    own.goto(f"{dashboard.url}?token={TOKEN}#/run")
+    own.goto(f"{dashboard.url}#/run?token={TOKEN}")
     expect(own.locator("input[type=file]")).to_be_attached()
     own.wait_for_load_state("networkidle")
     before = kept(dashboard) if "--private" not in options else None
@@ -164,7 +164,7 @@ def test_a_user_without_a_token_is_asked_once(
     dialog.get_by_label(field).fill("vp_s_guess")
     dialog.get_by_role("button", name=go_on).click()
     expect(dialog.get_by_role("alert")).to_contain_text(wrong)
-    dialog.get_by_label(field).fill(f"{dashboard.url}?token={TOKEN}")
+    dialog.get_by_label(field).fill(f"{dashboard.url}#token={TOKEN}")
     dialog.get_by_role("button", name=go_on).click()
     expect(page.get_by_text(MODEL.name).first).to_be_visible()
     expect(dialog).to_have_count(0)

@@ -181,7 +181,8 @@ def test_commands_find_the_token_of_this_users_server(
     (tmp_path / "runs").mkdir()
     with Server([tmp_path / "runs"], 0, Settings(token=TOKEN)) as server:
         server.start()
-        assert server.url_with_token == f"{server.url}?token={TOKEN}"
+        assert server.url_with_token == f"{server.url}#token={TOKEN}"
+        assert server.page_url("#/overview?run=a") == f"{server.url}#/overview?run=a&token={TOKEN}"
         for address in (server.url, f"http://localhost:{server.port}"):
             assert main(["machines", "--server", address, "new-token"]) == 0
         next(home.iterdir()).unlink()
@@ -189,4 +190,6 @@ def test_commands_find_the_token_of_this_users_server(
         assert main(["machines", "--server", server.url, "new-token"]) == 2
         assert "VISUALPROF_TOKEN" in capsys.readouterr().err
         assert main(["machines", "--server", server.url, "--token", TOKEN, "new-token"]) == 0
-        assert main(["machines", "--server", server.url_with_token, "new-token"]) == 0
+        older = f"{server.url}?token={TOKEN}"
+        for link in (server.url_with_token, server.page_url("#/overview?run=a"), older):
+            assert main(["machines", "--server", link, "new-token"]) == 0

@@ -78,4 +78,4 @@ class AccountLinkMailer:
             code = codes.create(connection, wish, email, row.role if row else "member", None)
             record_event(connection, actor, msg("accounts.send_link", "send a link"), f"{email}: {wish}")
         name = "invitation" if wish == "confirm" else wish
-        return link_message(wish, language, f"{self._base_url}/?{name}={code}&email={email}")
+        return link_message(wish, language, f"{self._base_url}/#{name}={code}&email={email}")

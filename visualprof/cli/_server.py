@@ -65,7 +65,8 @@ class Server:
             raise BadParameter(f"--server {address!r} is no address", "for example: http://127.0.0.1:8040")
         place, own_token = _local_server(parts)
         self.url = f"{parts.scheme}://{place}{parts.path.rstrip('/')}/"
-        linked = "".join(urllib.parse.parse_qs(parts.query).get("token", []))
+        fragment = parts.fragment.rpartition("?")[2]  # of `#token=...` or `#/page?token=...`
+        linked = "".join(urllib.parse.parse_qs(f"{parts.query}&{fragment}").get("token", [])[:1])
         token = token or linked or os.environ.get(TOKEN_VARIABLE, "").strip() or own_token
         self._token = {TOKEN_HEADER: token} if token else dict[str, str]()
         self._opener = _opener(parts.hostname)

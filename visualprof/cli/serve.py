@@ -369,7 +369,7 @@ def serve(
     with new_server as server:
         if port not in (0, server.port):
             print(f"visualprof: port {port} is in use, {server.port} is taken instead", file=sys.stderr)
-        print(f"visualprof shows {', '.join(paths)} at {server.url_with_token}{page}  (Ctrl-C ends it)", flush=True)
+        print(f"visualprof shows {', '.join(paths)} at {server.page_url(page)}  (Ctrl-C ends it)", flush=True)
         if server.needs_first_user:
             hint = (
                 "--database URL"
@@ -382,7 +382,7 @@ def serve(
         if open_page:
             import webbrowser
 
-            webbrowser.open(server.url_with_token + page)
+            webbrowser.open(server.page_url(page))
         if then:
             threading.Thread(target=then, args=(server.url,), daemon=True).start()
         try:

@@ -164,7 +164,18 @@ class Server:
     @property
     def url_with_token(self) -> str:
         """Return the URL with the token. The web UI stores the token and removes it from the address bar."""
-        return f"{self.url}?token={self._settings.token}" if self._settings.token else self.url
+        return self.page_url()
+
+    def page_url(self, page: str = "") -> str:
+        """Return the URL of a page with the token, in the fragment: browsers do not send it, so no proxy logs it.
+
+        Args:
+            page: Fragment of the page, such as `#/overview?run=a`.
+        """
+        if not self._settings.token:
+            return self.url + page
+        separator = "&" if "?" in page else "?" if page else "#"
+        return f"{self.url}{page}{separator}token={self._settings.token}"
 
     @property
     def needs_first_user(self) -> bool:

@@ -81,7 +81,8 @@ class Links(Resource):
         """Create a link to a run."""
         page, key = self._reports.page_url(body.run), self._visible.sharing_key(body.run)
         code = require_accounts(self._visible.accounts).links.create(current_actor(), key, body.hours)
-        return self._answer(key, f"?{urlencode({'link': code})}#/{page}")
+        separator = "&" if "?" in page else "?"
+        return self._answer(key, f"#/{page}{separator}{urlencode({'link': code})}")  # browsers do not send the fragment
 
     @mutation("DELETE", "/links/<link>", errors={404: "there is no such link"})
     def end(self, link: str) -> LinksAnswer:

@@ -1,5 +1,6 @@
 // The session token. The printed link contains it; otherwise the user is asked for it.
 import { shallowRef } from "vue";
+import { takeSecrets } from "./address-parameters";
 import type { SessionAnswer } from "./model";
 
 // Stored per origin and path, including the port. A cookie would be sent to every port of the host, whoever serves
@@ -21,7 +22,6 @@ export const linkParameters: {
   email?: string;
   issued?: Record<"state" | "code" | "error", string>;
 } = {};
-const ONE_TIME_PARAMETERS = ["invitation", "reset", "email"] as const;
 
 /** Set while the web UI waits for the user's token. Called with a valid token, or null if the user has none. */
 export const tokenPrompt = shallowRef<((token: string | null) => void) | null>(null);
@@ -73,12 +73,10 @@ function storeToken(newToken: string): void {
 /** Remove the token from the address, where others may see it and the router would keep it. */
 function readAddress(): void {
   const url = new URL(location.href);
-  const urlToken = url.searchParams.get("token");
-  if (urlToken !== null) storeToken(urlToken);
-  else token = tabValue(url.searchParams.get("link") ?? undefined) || storedToken();
-  for (const name of ONE_TIME_PARAMETERS) linkParameters[name] = url.searchParams.get(name) ?? undefined;
-  const clean = new URL(url);
-  for (const name of ["token", "link", ...ONE_TIME_PARAMETERS]) clean.searchParams.delete(name);
+  const { secrets, clean } = takeSecrets(url.href);
+  if (secrets.token !== undefined) storeToken(secrets.token);
+  else token = tabValue(secrets.link) || storedToken();
+  for (const name of ["invitation", "reset", "email"] as const) linkParameters[name] = secrets[name];
   const [state, code, error] = ["state", "code", "error"].map((name) => url.searchParams.get(name) ?? "") as [
     string,
     string,
@@ -133,3 +131,7 @@ export function requestToken(): Promise<boolean> {
 }
 
 readAddress();
+// A link that differs from the current address in the fragment only loads no page.
+window.addEventListener("hashchange", () => {
+  if (Object.keys(takeSecrets(location.href).secrets).length > 0) location.reload();
+});
