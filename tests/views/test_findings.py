@@ -81,8 +81,8 @@ def test_copies_are_not_kernels_and_overlapping_streams_count_once(write: Write)
             step(i, ts, 1000),
             event("aten::mm", ts, 50) | {"args": {"External id": n + 1}},
             *(call(ts + k, 1, n + k) for k in (1, 2, 3)),
-            kernel(ts + 100, 75, n + 1, "gemm"),
-            kernel(ts + 115, 75, n + 2, "gemm", stream=8),
+            kernel(ts + 100, 75, n + 1, "ampere_sgemm_128x64_tn"),
+            kernel(ts + 115, 75, n + 2, "ampere_sgemm_128x64_tn", stream=8),
             kernel(ts + 300, 500, n + 3, "Memcpy DtoD", stream=9),
         ]
     path = write(events, **GPU)
@@ -92,6 +92,18 @@ def test_copies_are_not_kernels_and_overlapping_streams_count_once(write: Write)
     assert signal.evidence == {"eligible_ratio": 1.0, "eligible_ns": 450_000}
     assert signal.extent == Extent(100_000, 190_000, signal.extent.track if signal.extent else -1)
     assert "tensor_cores_unused" not in found(path)
+
+
+def test_products_whose_name_does_not_say_are_not_reported_as_unused_tensor_cores(write: Write) -> None:
+    events: Events = []
+    for i in range(3):
+        events += [
+            step(i, 1000 * i, 1000),
+            event("aten::mm", 1000 * i, 50) | {"args": {"External id": i + 1}},
+            call(1000 * i + 1, 1, i + 1),
+            kernel(1000 * i + 100, 800, i + 1, "triton_tem_fused_mm_0"),
+        ]
+    assert "tensor_cores_unused" not in found(write(events, **GPU))
 
 
 def operators(number: int, ts: float, dur: float, work: float) -> Events:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import csv
+from typing import Any
 
 import pytest
 
-from tests.conftest import FIXTURES
-from visualprof.views.measure.tensor_core import can_use_tensor_core, uses_tensor_core
+from tests.conftest import FIXTURES, Write, answer, rows, shared
+from visualprof.views.measure.tensor_core import can_use_tensor_core, tensor_core_use, uses_tensor_core
 
 with (FIXTURES / "torch_cuda" / "tensor_pipe.csv").open() as _file:
     PIPE = [(float(row["tensor_pipe_percent"]), row["kernel"]) for row in csv.DictReader(_file)]
@@ -15,7 +16,7 @@ with (FIXTURES / "torch_cuda" / "tensor_pipe.csv").open() as _file:
 
 @pytest.mark.parametrize(("percent", "kernel"), PIPE)
 def test_kernel_names_agree_with_the_hardware_counter(percent: float, kernel: str) -> None:
-    assert uses_tensor_core(kernel) == (percent > 5)
+    assert tensor_core_use(kernel) is (percent > 5)
 
 
 @pytest.mark.parametrize(
@@ -27,6 +28,13 @@ def test_kernel_names_agree_with_the_hardware_counter(percent: float, kernel: st
         "void cutlass::Kernel<cutlass_80_tensorop_s1688gemm_256x128_16x3_nt_align4>(cutlass_80_tensorop::Params)",
         "nvjet_tst_256x128_64x4_2x1_v_bz_coopA_TNT",
         "void pytorch_flash::flash_fwd_kernel<pytorch_flash::Flash_fwd_kernel_traits<64, 128, 128, 4> >",
+        "void cutlass::device_kernel<flash::enable_sm90_or_later<flash::FlashAttnFwdSm90<flash::Mainloop<2>>>>()",
+        "void cutlass::device_kernel<flash::FlashAttnBwd<flash::CollectiveMainloopBwd<2>>>()",
+        "void flash::compute_attn_ws<Flash_fwd_kernel_traits<192, 128, 128>>()",
+        "void flashinfer::BatchPrefillWithPagedKVCacheKernel<2>()", "void marlin::Marlin<__nv_bfloat16, 256, 1>()",
+        "void cutlass::device_kernel<dpsk::grouped_gemm::cuda::fp8_ptp128c::GemmKernel>()",
+        "void deep_gemm::sm90_fp8_gemm_1d2d_impl<128>()", "fmhaSm100aKernel_QkvE4m3OBfloat16H64PagedKvCausal",
+        "bmm_MxE4m3_MxE2m1MxE4m3_Fp32_t128x16x256u2_s3_et128x16",
     ],
 )  # fmt: skip
 def test_kernels_that_use_tensor_cores(kernel: str) -> None:
@@ -43,7 +51,69 @@ def test_kernels_that_use_tensor_cores(kernel: str) -> None:
     ],
 )  # fmt: skip
 def test_kernels_that_use_cuda_cores(kernel: str) -> None:
+    assert tensor_core_use(kernel) is False
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        "void cutlass::device_kernel<flash::FlashAttnBwdPreprocess<cute::tuple<cute::C<64>>>>()",
+        "void flash_fwd_splitkv_combine_kernel<2>()", "ncclDevKernel_AllReduce_Sum_bf16_RING_LL()",
+        "void flashinfer::BatchDecodeWithPagedKVCacheKernel<2>()", "gptq_marlin_repack_kernel", "_copy_tensor_kernel",
+        "void layer_norm::ln_fwd_kernel<layer_norm::Kernel_traits<float>>()", "loop_add_fusion",
+        "triton_poi_fused_mm_0", "triton_red_fused_mean_1", "SubTensorOpWithCastTensor1d",
+        "void cuda::per_token_cast_to_fp8_with_channels<__nv_bfloat16, 128>()", "void vllm::rms_norm_kernel<float>()",
+    ],
+)  # fmt: skip
+def test_kernels_that_multiply_no_matrices_use_cuda_cores(kernel: str) -> None:
+    assert tensor_core_use(kernel) is False
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        "triton_tem_fused_mm_0", "gemm_fusion_dot_1", "_matmul_ogs_NNT_bf16xbf16xmxfp4_16x128x256x1", "attn_fwd",
+        "kernel_unified_attention_2d", "my_kernel", "kernel1", "fused_moe_kernel",
+    ],
+)  # fmt: skip
+def test_the_names_of_other_kernels_do_not_say(kernel: str) -> None:
+    assert tensor_core_use(kernel) is None
     assert not uses_tensor_core(kernel)
+
+
+def test_time_of_unknown_kernels_stays_out_of_the_ratio_and_is_shown(write: Write) -> None:
+    host = {"ph": "X", "pid": 1, "tid": 1}
+    events: list[dict[str, Any]] = []
+    kernels = (("triton_tem_fused_mm_0", 300), ("nvjet_tst_64x8", 100), ("ampere_sgemm_128x64_tn", 300), ("copy", 100))
+    for i, (name, dur) in enumerate(kernels):
+        ts = 1000 * i
+        call = {"cat": "cuda_runtime", "name": "cudaLaunchKernel", "args": {"correlation": i + 1}}
+        place = {"device": 0, "stream": 7, "correlation": i + 1}
+        events += [
+            {**host, "cat": "cpu_op", "name": "aten::mm", "ts": ts, "dur": 30},
+            {**host, **call, "ts": ts + 5, "dur": 5},
+            {"ph": "X", "cat": "kernel", "name": name, "pid": 0, "tid": 7, "ts": ts + 50, "dur": dur, "args": place},
+        ]
+    path = write(events)
+    (device,) = answer("overview", path)["devices"]
+    assert device["tensor_core_ratio"] == pytest.approx(100 / 500)
+    assert device["tensor_core_unknown_ratio"] == pytest.approx(300 / 800)
+    kernel = answer("kernel", path)
+    assert kernel["tensor_core"] == {"used_ns": 100_000, "unused_ns": 400_000, "unknown_ns": 300_000}
+    assert rows(kernel, "tensor_core") == {
+        "triton_tem_fused_mm_0": [None], "nvjet_tst_64x8": [True], "ampere_sgemm_128x64_tn": [False], "copy": [False],
+    }  # fmt: skip
+    columns = ("tensor_core_self_ratio", "tensor_core_total_ratio", "tensor_core_unknown_ratio")
+    assert rows(answer("operator", path), *columns) == {"aten::mm": [0.2, 0.2, 0.375]}
+
+
+def test_the_reported_file_with_flash_attention_3_and_a_product_of_triton() -> None:
+    path = shared("cases/reports/29-tensor-core-unknown/trace.json")
+    used = list(rows(answer("kernel", path), "tensor_core").values())
+    assert used == [[True], [None]]
+    (device,) = answer("overview", path)["devices"]
+    assert device["tensor_core_ratio"] == 1.0
+    assert device["tensor_core_unknown_ratio"] == pytest.approx(900 / 2100)
 
 
 @pytest.mark.parametrize(

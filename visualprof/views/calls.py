@@ -108,7 +108,7 @@ def compute(trace: Trace, params: CallsParams) -> CallsAnswer:
     texts = [trace.arg(arg, rows, 0).astype(np.int64) for arg in args]
     groups = group(called, *texts)
     host, device = times.host_total[at], times.device_total[at]
-    core = 2 * groups.sum(times.tensor_core_total[at]) > groups.sum(device)
+    core = 2 * groups.sum(times.tensor_core_total[at]) > groups.sum(device - times.unknown_core_total[at])
     shown = [name_texts(trace, text[groups.first]) for text in texts]
     operators = name_texts(trace, called[groups.first])
     longest = rows[groups.largest_rows(np.where(device > 0, device, host))]

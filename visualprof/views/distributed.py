@@ -99,6 +99,7 @@ class RankDeviceColumns(Columns):
     sm_efficiency: kinds.RatioColumn
     occupancy: kinds.RatioColumn
     tensor_core_ratio: kinds.RatioColumn
+    tensor_core_unknown_ratio: kinds.RatioColumn
     kernel_ns: kinds.DurationColumn
 
 

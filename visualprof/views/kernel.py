@@ -17,7 +17,7 @@ from visualprof.views.measure.compiled import parse_fusion
 from visualprof.views.measure.groups import Groups, group
 from visualprof.views.measure.launch import is_first_of_launch, is_kernel, launch_delays, launches
 from visualprof.views.measure.steps import is_in_step
-from visualprof.views.measure.tensor_core import knows_tensor_cores, match_names, uses_tensor_core
+from visualprof.views.measure.tensor_core import knows_tensor_cores, tensor_core_masks, tensor_core_use
 from visualprof.views.measure.timing import CallColumns, duration_columns, name_texts, sort_columns
 
 
@@ -38,6 +38,7 @@ class KernelColumns(Columns, kw_only=True):
     Attributes:
         user_range: Whether `operator` is the user range around the launch, because no operator launched the kernel.
         fuses: Operators that a compiler fused, from the name of the kernel; absent if no name has any.
+        tensor_core: Whether the kernel runs on tensor cores; None if its name does not say.
     """
 
     name: kinds.NameColumn
@@ -69,10 +70,11 @@ class MemoryOperationColumns(CallColumns):
 
 
 class TensorCore(msgspec.Struct):
-    """Kernel time with and without tensor cores."""
+    """Kernel time with and without tensor cores, and of kernels whose name does not say."""
 
     used_ns: kinds.Duration
     unused_ns: kinds.Duration
+    unknown_ns: kinds.Duration
 
 
 class KernelAnswer(Table[KernelColumns]):
@@ -100,7 +102,7 @@ def compute(trace: Trace, params: KernelParams) -> KernelAnswer:
     """
     inside = is_in_step(trace, params.step)
     rows = np.flatnonzero(is_kernel(trace) & inside).astype(np.int32)
-    core = match_names(trace, trace.events.name[rows], uses_tensor_core)
+    core, unknown = tensor_core_masks(trace, trace.events.name[rows])
     dur = np.maximum(trace.events.dur[rows], 0)
     columns = _by_launch(trace, rows) if params.group == "launch" else _by_name(trace, rows)
     knows = knows_tensor_cores(trace)
@@ -109,11 +111,17 @@ def compute(trace: Trace, params: KernelParams) -> KernelAnswer:
         columns["fuses"] = [
             ", ".join(fusion_of_kernel.operators) if fusion_of_kernel else None for fusion_of_kernel in fused
         ]
-    columns["tensor_core"] = [uses_tensor_core(n) if knows else None for n in columns["name"]]
+    columns["tensor_core"] = [tensor_core_use(str(n)) if knows else None for n in columns["name"]]
     return KernelAnswer(
         columns=KernelColumns(**sort_columns(columns, "total_ns")),
         kind="operator" if trace.meta.device_work == "operator" else "kernel",
-        tensor_core=TensorCore(int(dur[core].sum()), int(dur[~core].sum())) if knows else None,
+        tensor_core=TensorCore(
+            used_ns=int(dur[core].sum()),
+            unused_ns=int(dur[~core & ~unknown].sum()),
+            unknown_ns=int(dur[unknown].sum()),
+        )
+        if knows
+        else None,
         memory_operations=Table(columns=_memory_operations(trace, np.flatnonzero(_is_copy(trace) & inside))),
     )
 
@@ -126,9 +134,10 @@ def make_charts(result: KernelAnswer, params: KernelParams, top: int) -> dict[st
     core = result.tensor_core
     out = {"kernels": charts.pie(total.items(), top=top)}
     if core is not None:
-        out["tensor_core"] = charts.pie(
-            [("@t:chart.tensor_core_used", core.used_ns), ("@t:chart.tensor_core_unused", core.unused_ns)]
-        )
+        parts = [("@t:chart.tensor_core_used", core.used_ns), ("@t:chart.tensor_core_unused", core.unused_ns)]
+        if core.unknown_ns:
+            parts.append(("@t:chart.tensor_core_unknown", core.unknown_ns))
+        out["tensor_core"] = charts.pie(parts)
     return out
 
 

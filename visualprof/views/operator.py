@@ -50,6 +50,9 @@ class OperatorColumns(Columns, kw_only=True):
 
     Attributes:
         stacks: Number of call stacks.
+        tensor_core_self_ratio: Share of the device self time on tensor cores, among kernels whose name says whether.
+        tensor_core_total_ratio: The same of the device total time.
+        tensor_core_unknown_ratio: Share of the device total time in kernels whose name does not say.
     """
 
     name: kinds.NameColumn
@@ -64,6 +67,7 @@ class OperatorColumns(Columns, kw_only=True):
     tensor_core_eligible: kinds.FlagColumn
     tensor_core_self_ratio: kinds.RatioColumn
     tensor_core_total_ratio: kinds.RatioColumn
+    tensor_core_unknown_ratio: kinds.RatioColumn
     flops: kinds.OperationColumn
     bytes: kinds.SizeColumn
 
@@ -172,14 +176,18 @@ def _columns(dedup: DedupTrace, times: OperatorTimes, at: Rows, params: Operator
     columns |= {"stacks": groups.distinct(stack), "calls": dedup.count(groups, rows)}
     knows, nvidia = knows_tensor_cores(trace), trace.meta.device_type in ("cpu", "cuda")
     device_self, device_total = groups.sum(times.device_self[at]), groups.sum(times.device_total[at])
+    unknown_self, unknown_total = groups.sum(times.unknown_core_self[at]), groups.sum(times.unknown_core_total[at])
     columns |= {
         "device_self_ns": device_self,
         "device_total_ns": device_total,
         "host_self_ns": groups.sum(times.host_self[at]),
         "host_total_ns": groups.sum(times.host_total[at]),
         "tensor_core_eligible": eligible(trace, rows[first]).tolist() if nvidia else [None] * len(first),
-        "tensor_core_self_ratio": _ratio(groups.sum(times.tensor_core_self[at]), device_self * knows),
-        "tensor_core_total_ratio": _ratio(groups.sum(times.tensor_core_total[at]), device_total * knows),
+        "tensor_core_self_ratio": _ratio(groups.sum(times.tensor_core_self[at]), (device_self - unknown_self) * knows),
+        "tensor_core_total_ratio": _ratio(
+            groups.sum(times.tensor_core_total[at]), (device_total - unknown_total) * knows
+        ),
+        "tensor_core_unknown_ratio": _ratio(unknown_total, device_total * knows),
         "flops": _known_sum(dedup, groups, rows, "flops"),
         "bytes": _known_sum(dedup, groups, rows, "bytes"),
     }

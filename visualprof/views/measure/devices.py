@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 
-from visualprof.reader.trace import Device, Rows, Trace
+from visualprof.reader.trace import Device, Ints, Rows, Trace
 from visualprof.views.answers.kinds import Duration, Identifier, Ratio, Size
 from visualprof.views.measure.intervals import covered_ns, span_length
 from visualprof.views.measure.steps import DeviceKernels, StepWindows, device_kernels
@@ -23,6 +23,7 @@ class DeviceSummary(msgspec.Struct, frozen=True):
     sm_efficiency: Ratio | None
     occupancy: Ratio | None
     tensor_core_ratio: Ratio | None
+    tensor_core_unknown_ratio: Ratio | None
     kernel_ns: Duration
 
 
@@ -34,7 +35,9 @@ def device_summaries(trace: Trace, windows: StepWindows) -> list[DeviceSummary]:
     - sm_efficiency: integral of min(sum of the blocks per SM of running kernels, 1), divided by the
       same time.
     - occupancy: mean over kernels, weighted by duration.
-    - tensor_core_ratio: time of kernels on tensor cores, divided by the time of all kernels.
+    - tensor_core_ratio: time of kernels on tensor cores, divided by the time of all kernels whose name
+      says whether they use them.
+    - tensor_core_unknown_ratio: time of the other kernels, divided by the time of all kernels.
 
     Source: torch-tb-profiler, docs/views.md#devices.
     """
@@ -60,6 +63,7 @@ def _summarize(trace: Trace, windows: StepWindows, ran: DeviceKernels, device: D
     dur = trace.events.dur[rows]
     occupancy = trace.arg("occupancy", rows, np.nan).astype(np.float64)
     is_known = ~np.isnan(occupancy)
+    tensor_core_ratio, unknown_ratio = _tensor_core_ratios(dur, ran) if knows_tensor_cores(trace) else (None, None)
     return DeviceSummary(
         id=device.id,
         name=device.name,
@@ -68,9 +72,17 @@ def _summarize(trace: Trace, windows: StepWindows, ran: DeviceKernels, device: D
         utilization=int(covered_ns(ran.spans, start, end)[0]) / total_ns if total_ns else None,
         sm_efficiency=_sm_efficiency(trace, rows, int(start[0]), int(end[0])),
         occupancy=float(np.average(occupancy[is_known], weights=dur[is_known])) if is_known.any() else None,
-        tensor_core_ratio=float(dur[ran.uses_tensor_core].sum() / dur.sum()) if knows_tensor_cores(trace) else None,
+        tensor_core_ratio=tensor_core_ratio,
+        tensor_core_unknown_ratio=unknown_ratio,
         kernel_ns=span_length(ran.spans),
     )
+
+
+def _tensor_core_ratios(dur: Ints, ran: DeviceKernels) -> tuple[float | None, float]:
+    """Return the share of tensor cores in the time of known kernels, `None` without any, and the unknown share."""
+    total, unknown = int(dur.sum()), int(dur[ran.is_unknown].sum())
+    used = int(dur[ran.uses_tensor_core].sum())
+    return used / (total - unknown) if total > unknown else None, unknown / total
 
 
 def _sm_efficiency(trace: Trace, rows: Rows, start: int, end: int) -> float | None:

@@ -10,7 +10,7 @@ import numpy as np
 from visualprof.reader.trace import Category, Floats, Ids, Ints, LinkKind, Mask, Rows, Trace, TrackKind
 from visualprof.reader.trace.matching import match_ids, number_processes
 from visualprof.reader.trace.nesting import nearest_ancestor
-from visualprof.views.measure.tensor_core import match_names, uses_tensor_core
+from visualprof.views.measure.tensor_core import tensor_core_masks
 from visualprof.views.measure.trace_cache import cached_on_trace
 
 DEVICE_CATEGORIES = (Category.KERNEL, Category.MEMCPY, Category.MEMSET, Category.COMM)
@@ -289,6 +289,8 @@ class OperatorTimes(msgspec.Struct, frozen=True, kw_only=True):
         device_total: The same including nested operators.
         tensor_core_self: Part of `device_self` on tensor cores.
         tensor_core_total: Part of `device_total` on tensor cores.
+        unknown_core_self: Part of `device_self` in kernels whose name does not say if they use tensor cores.
+        unknown_core_total: Part of `device_total` in such kernels.
     """
 
     rows: Ids
@@ -299,6 +301,8 @@ class OperatorTimes(msgspec.Struct, frozen=True, kw_only=True):
     device_total: Ints
     tensor_core_self: Ints
     tensor_core_total: Ints
+    unknown_core_self: Ints
+    unknown_core_total: Ints
 
 
 def operator_times(trace: Trace, launched: Launches) -> OperatorTimes:
@@ -325,14 +329,15 @@ def operator_times(trace: Trace, launched: Launches) -> OperatorTimes:
     parent = position[nearest_ancestor(events.parent, is_op, events.parent[rows])]
     has_operator = launched.op >= 0
     work = launched.work[has_operator]
-    owner, cost, tensor_core = (
-        position[launched.op[has_operator]],
-        dur[work],
-        match_names(trace, events.name[work], uses_tensor_core),
-    )
+    owner, cost = position[launched.op[has_operator]], dur[work]
+    tensor_core, unknown_core = tensor_core_masks(trace, events.name[work])
+    unknown_core &= events.category_mask(Category.KERNEL)[work]
     device_self = np.bincount(owner, cost, len(rows)).astype(np.int64)
     core_self = np.bincount(owner, cost * tensor_core, len(rows)).astype(np.int64)
-    device_total, core_total = inclusive_totals((device_self, core_self), parent, call_depth(trace)[rows])
+    unknown_self = np.bincount(owner, cost * unknown_core, len(rows)).astype(np.int64)
+    device_total, core_total, unknown_total = inclusive_totals(
+        (device_self, core_self, unknown_self), parent, call_depth(trace)[rows]
+    )
     return OperatorTimes(
         rows=rows,
         parent=parent,
@@ -342,6 +347,8 @@ def operator_times(trace: Trace, launched: Launches) -> OperatorTimes:
         device_total=device_total,
         tensor_core_self=core_self,
         tensor_core_total=core_total,
+        unknown_core_self=unknown_self,
+        unknown_core_total=unknown_total,
     )
 
 

@@ -26,7 +26,7 @@ from visualprof.views.measure.groups import Groups, group
 from visualprof.views.measure.intervals import covered_ns, merge, split_at, subtract, unions_by_group
 from visualprof.views.measure.launch import device_calls, is_device_work, is_kernel, is_operator
 from visualprof.views.measure.serving_steps import step_loads
-from visualprof.views.measure.tensor_core import match_names, uses_tensor_core
+from visualprof.views.measure.tensor_core import match_names, tensor_core_masks
 from visualprof.views.measure.trace_cache import cached_on_trace
 
 HOST_WORK = (
@@ -399,11 +399,13 @@ class DeviceKernels(msgspec.Struct, frozen=True):
         rows: (n,) kernels with a duration.
         spans: Disjoint intervals in which at least one kernel ran.
         uses_tensor_core: (n,) whether the kernel uses tensor cores, by its name.
+        is_unknown: (n,) whether the name does not say if the kernel uses tensor cores.
     """
 
     rows: Rows
     spans: Ints
     uses_tensor_core: Mask
+    is_unknown: Mask
 
 
 @cached_on_trace
@@ -413,10 +415,10 @@ def device_kernels(trace: Trace) -> dict[int, DeviceKernels]:
     rows = np.flatnonzero(is_kernel(trace) & (events.dur > 0))
     device = np.array([track.device for track in trace.tracks] or [0])[events.track[rows]]
     groups = group(device)
-    is_tensor_core = match_names(trace, events.name[rows], uses_tensor_core)
+    is_tensor_core, is_unknown = tensor_core_masks(trace, events.name[rows])
     spans = unions_by_group(groups, events.ts[rows], events.end[rows])
     kernels_by_group = [
-        DeviceKernels(rows[members], busy, is_tensor_core[members])
+        DeviceKernels(rows[members], busy, is_tensor_core[members], is_unknown[members])
         for members, busy in zip(groups.members(), spans, strict=True)
     ]
     return dict(zip(device[groups.first].tolist(), kernels_by_group, strict=True))

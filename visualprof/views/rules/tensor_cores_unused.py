@@ -1,7 +1,7 @@
 """Products without tensor cores on a device that has them (compute capability 7.0 or higher).
 
-Detected from kernels of operators with a tensor-core implementation, if no kernel uses tensor cores. The predicted
-speed-up is 2. Source: torch-tb-profiler
+Detected from kernels of operators with a tensor-core implementation, if no kernel uses tensor cores, and the names of
+these kernels say so. The predicted speed-up is 2. Source: torch-tb-profiler
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from visualprof.reader.trace import Category
 from visualprof.views.measure.devices import compute_capability
 from visualprof.views.measure.findings import Detection, Rule, RuleContext, speedup_change, time_by_name
 from visualprof.views.measure.launch import is_kernel
-from visualprof.views.measure.tensor_core import can_use_tensor_core, match_names
+from visualprof.views.measure.tensor_core import can_use_tensor_core, match_names, tensor_core_masks
 
 MIN_CAPABILITY = 7.0
 SPEEDUP = 2.0  # minimum speed-up of a product with float16 or TF32 on such devices
@@ -26,6 +26,9 @@ def detect(context: RuleContext) -> Iterator[Detection]:
     events, joined = context.trace.events, context.launches
     owned = (joined.op >= 0) & (events.category[joined.work] == Category.KERNEL)
     rows = joined.work[owned][match_names(context.trace, events.name[joined.op[owned]], can_use_tensor_core)]
+    used, unknown = tensor_core_masks(context.trace, events.name[rows])
+    if (used | unknown).any():
+        return
     spans = context.event_spans(rows)
     spent = context.covered_ns(spans)
     if capable and all(device.tensor_core_ratio == 0 for device in capable) and spent:
