@@ -83,7 +83,6 @@ def test_names_of_profilers(path: str, expected: RunPath) -> None:
         (("rank-0.Apr_03_18_51_38.1102.pt.trace.json", "rank-1.Apr_03_18_51_38.1103.pt.trace.json"), "r"),
         (("dp0_tp0_rank0.174199464270739.pt.trace.json", "dp0_tp1_rank1.174199464270739.pt.trace.json"), "r"),
         (("r0-2025-3-14.1741994642707396628.pt.trace.json", "r1-2025-3-14.1741994642718752063.pt.trace.json"), "r"),
-        (("node7.json", "node-b.json"), "r"),
         (("gpt_0.json", "gpt_1.json"), "r/gpt"),
         (("gpt2_0.json.gz", "gpt2_1.json.gz"), "r/gpt2"),
     ],

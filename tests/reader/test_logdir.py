@@ -350,6 +350,25 @@ def test_rank_files_of_public_frameworks_form_one_run(folder: str) -> None:
     assert [worker.rank for worker in run.workers] == [0, 1]
 
 
+def stating(path: Path, rank: int, size: int) -> None:
+    info = {"backend": "nccl", "rank": rank, "world_size": size}
+    path.write_text(json.dumps({"schemaVersion": 1, "distributedInfo": info, "traceEvents": []}))
+
+
+def test_files_without_ranks_in_their_names_form_a_run_if_they_state_different_ranks(tmp_path: Path) -> None:
+    stating(tmp_path / "oak.json", 1, 2)
+    stating(tmp_path / "elm.json", 0, 2)
+    (run,) = scan_profiles([tmp_path]).runs
+    assert [(worker.id, worker.rank) for worker in run.workers] == [("elm", 0), ("oak", 1)]
+
+
+def test_recordings_of_the_same_rank_are_different_runs(tmp_path: Path) -> None:
+    """Programs with many ranks are often recorded on rank 0 only."""
+    stating(tmp_path / "before.json", 0, 8)
+    stating(tmp_path / "after.json", 0, 8)
+    assert [run.id for run in scan_profiles([tmp_path]).runs] == ["after", "before"]
+
+
 def test_stamps_are_spans_in_order_of_time(logs: Fixture) -> None:
     for stamp in ("1700000000003", "1700000000001", "1700000000002"):
         logs.write(f"run/w.{stamp}.pt.trace.json")

@@ -13,8 +13,9 @@ A run is a set of processes that ran together, a worker is one of them, and a sp
 - Measurements of Nsight Compute, `kernels.ncu-rep` or `kernels.ncu.csv`, are the worker `ncu_kernels` of their folder's
   run. It is not a rank either: the run's other recordings say when its kernels ran.
 - A name with a rank and other words (`bert_rank0.json`, `bert_rank1.json`) is a worker of run `folder/bert`.
-- If the file itself says which rank of how many it is, that counts, whatever the name: `profile_0.json`, `trace_1.json`
-  and `node7.json` are workers of the run of their folder, `bert_0.json` and `bert_1.json` of run `folder/bert`.
+- If the file itself says which rank of how many it is, the number of that rank is left out of any name:
+  `profile_0.json` and `trace_1.json` are workers of the run of their folder, `bert_0.json` and `bert_1.json` of run
+  `folder/bert`.
 - Any other file is its own run, `folder/stem`; a time stamp at its end is the span.
 
 Only the file itself decides, never its neighbors, so an id, and thus a link, stays valid when other files
@@ -79,7 +80,7 @@ class RunPath(msgspec.Struct, frozen=True):
         run: Run id below the log directory, "." for the directory itself.
         worker: Worker id.
         stamp: Time stamp, "" if the name has none.
-        rank: Rank, -1 if the name has none.
+        rank: Rank, -1 if neither the file nor its name has one.
     """
 
     run: str
@@ -134,7 +135,6 @@ def parse_run_path(folder: str, name: str, stated: StatedRank = NO_RANK) -> RunP
         or _HOSTS_FOLDER.search(folder)
         or _PLAIN_NAME.fullmatch(base.lower())
         or (base.isascii() and base.isdigit())
-        or (stated and base == worker)  # the name does not contain the rank
     ):
         run = folder or "."
     else:

@@ -348,6 +348,7 @@ def scan_profiles(paths: Sequence[str | Path]) -> Listing:
 def list_profiles(items: Iterable[LogFile | LiveFolder | Problem]) -> Listing:
     """Return the profiles among files, without parsing them."""
     arrangement = RunIndex()
+    unnamed: dict[tuple[Root, str, int], list[Span]] = {}
     for item in items:
         if isinstance(item, Problem):
             arrangement.set_problem(item.file, item)
@@ -356,7 +357,29 @@ def list_profiles(items: Iterable[LogFile | LiveFolder | Problem]) -> Listing:
             continue
         verdict = item.verdict or examine(item)
         if verdict.kind in ("profile", "growing"):
-            arrangement.set_span(new_span(item, verdict))
+            span = new_span(item, verdict)
+            if verdict.rank and _has_own_run(span):
+                unnamed.setdefault((item.root, item.folder, verdict.rank.world_size), []).append(span)
+            else:
+                arrangement.set_span(span)
         elif verdict.kind == "skipped":
             arrangement.set_problem(item.file, Problem(item.file, verdict.error, verdict.hint))
+    for spans in unnamed.values():
+        for span in _joined_ranks(spans):
+            arrangement.set_span(span)
     return arrangement.listing()
+
+
+def _has_own_run(span: Span) -> bool:
+    """Return whether a file is a run of its own, because its name contains no rank."""
+    return span.run_path.run.rpartition("/")[2] == span.run_path.worker
+
+
+def _joined_ranks(spans: list[Span]) -> list[Span]:
+    """Return files of a folder whose names contain no rank, as one run if they state different ranks of one size.
+
+    Two files of one rank are different recordings, so that nothing tells which others belong to them.
+    """
+    if len(spans) < 2 or len({span.run_path.rank for span in spans}) < len(spans):
+        return spans
+    return [replace(span, run_path=replace(span.run_path, run=span.log_file.folder or ".")) for span in spans]
