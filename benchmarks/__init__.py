@@ -1,1 +1,1 @@
-"""Measurements against their bars, with the baselines beside them."""
+"""Measurements with their limits, compared with baselines."""

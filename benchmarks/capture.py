@@ -66,12 +66,12 @@ def main() -> None:
 
 
 def inactive_ns() -> int:
-    """What a step costs while nothing is recorded."""
+    """Return the cost of a step while nothing is recorded."""
     return _step_ns(profile("unused", wait=1 << 40).step)
 
 
 def listening_ns(begin: Callable[..., Listener]) -> int:
-    """What a step costs while the process listens; CPU time, with that of the thread beside."""
+    """Return the CPU time of a step while the process listens, and that of the listening thread."""
     folder = tempfile.mkdtemp()
     listener = begin(folder, monitor=False)
     try:

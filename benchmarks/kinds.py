@@ -49,7 +49,7 @@ FURTHER = ("resnet50", "vllm", "paddle", "megengine", "onnxruntime", "chrome")
 
 
 def title(kind: str) -> str:
-    """What a kind is."""
+    """A kind of profile."""
     return (MADE.get(kind) or RECORDED[kind])[0]
 
 

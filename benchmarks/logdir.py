@@ -37,7 +37,7 @@ PATIENCE_S = 600
 
 
 def log_directory(folder: Path, runs: int) -> Path:
-    """So many runs of a small file each, the last one the newest."""
+    """Write a number of runs with one small file each, the last one the newest."""
     logdir, sample = folder / f"runs{runs}", folder / "sample.json"
     write(sample, SMALL_EVENTS)
     text, now = sample.read_text(), time.time() - 86_400
@@ -196,7 +196,7 @@ class Queue:
 
 
 def looking(folder: Path) -> Row:
-    """How the time to look at a log directory, to list it and to tell each change grows with its runs."""
+    """Measure how scanning a log directory, listing it and reporting a change grow with the number of runs."""
     both = [[_looked(folder, runs) for runs in (MANY_RUNS // 2, MANY_RUNS)] for _ in range(ROUNDS)]
     half, whole = map(min, zip(*both, strict=True))
     times = whole / half

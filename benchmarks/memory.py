@@ -1,4 +1,4 @@
-"""The memory view of a trace with a million memory events: what the page waits for."""
+"""The memory view of a trace with a million memory events, as the page requests it."""
 
 from __future__ import annotations
 

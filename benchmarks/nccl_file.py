@@ -24,7 +24,7 @@ BASE_US = 4458677000000.0
 
 
 def message(number: int) -> str:
-    """The arguments that say what a collective sends."""
+    """Return the arguments that describe the message of a collective."""
     name, _, dtype = COLLECTIVE[number % 3]
     group, description, ranks = GROUPS[number // 3 % 3]
     sent = 53120 * (1 + number % 40)
@@ -76,7 +76,7 @@ def kernel(number: int, thread: int, ts: float, rng: random.Random) -> Iterator[
 
 
 def events(kernels: int) -> Iterator[str]:
-    """The events of so many kernels, by time of the host."""
+    """Yield the events of a number of kernels, by host time."""
     rng = random.Random(12)
     for pid, label in ((PID, "python"), (0, "python")):
         yield (

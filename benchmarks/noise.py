@@ -48,7 +48,7 @@ QUIET, BUSY, HOST = Noise(), Noise(spread=0.06), Noise(spread=0.06, between=0.05
 
 
 def recorded(noise: Noise, rng: np.random.Generator, slower: float = 1.0, row: int = 20) -> Side:
-    """A recording of the script. slower: how many times as long one of its rows takes."""
+    """Write a recording of the script, one of whose rows takes `slower` times as long."""
     means = 1e6 / np.arange(1, ROWS + 1)  # few rows take most of the time
     clock = rng.normal(0, noise.clock) + noise.drift * _alike(rng, 1, noise)[0]
     times = means[:, None] * np.exp(noise.spread * _alike(rng, ROWS, noise) + clock)

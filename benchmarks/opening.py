@@ -95,7 +95,7 @@ class Opened(NamedTuple):
 
 
 def opened(kind: str, path: Path, rounds: int, by: dict[str, Way]) -> Opened:
-    """Open a file in every way, the ways in turns; one that failed is not tried again."""
+    """Open a file in every way, in turns; a way that failed is not tried again."""
     runs: dict[str, list[Run]] = {way: [] for way in by}
     failed: set[str] = set()
     for turn in range(rounds):
@@ -125,7 +125,7 @@ def seconds(runs: list[Run]) -> str:
 
 
 def rows(file: Opened) -> Iterator[Row]:
-    """What each way of ours took, against its bar."""
+    """Yield the times of our ways of opening, compared with their limits."""
     base, millions = file.wall(LOADS), file.events / 1e6
     yield Row("profile", f"{title(file.kind)}: {file.events:,} events, {file.size / 1e6:.0f} MB")
     yield Row(LOADS, seconds(file.runs[LOADS]))

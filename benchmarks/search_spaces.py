@@ -1,4 +1,4 @@
-"""Made-up tables of costs, whose best setting is known, for searches that are replayed. Costs are of a sample."""
+"""Artificial cost tables with a known best setting, for replayed searches. Costs are per sample."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The dashboard while it reads a large file, and after: its answers to one who waits and to the others."""
+"""Response times of the dashboard during and after reading a large file."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ class Builder:
         return place
 
     def answer(self) -> Json:
-        """What the route answers."""
+        """Return the answer of the route."""
         total = self.groups["parameters"][0]
         model: Json = {
             "id": self.name, "name": self.name, "format": "onnx", "producer": "", "inputs": [], "outputs": [],

@@ -45,7 +45,7 @@ P95_S, LONG_S = 0.2, 0.3
 
 @dataclass
 class Asked:
-    """What was asked, how long each answer took, and what was none."""
+    """Requests with their response times and failures."""
 
     took: dict[str, list[float]] = field(default_factory=dict[str, list[float]])
     refused: Counter[str] = field(default_factory=Counter[str])
@@ -72,7 +72,7 @@ class Asked:
 
 
 class Browser:
-    """Somebody's page, by a kept connection; for one thread."""
+    """The page of a user, with a persistent connection; for one thread."""
 
     def __init__(self, url: str, cookie: str, asked: Asked) -> None:
         parts = urlsplit(url)
@@ -101,7 +101,7 @@ class Browser:
         return json.loads(gzip.decompress(data) if response.getheader("Content-Encoding") == "gzip" else data)
 
     def changes(self, what: str) -> Any:
-        """What changed of a list since this page asked for it."""
+        """Return the changes of a list since the last request of this page."""
         response = self.known.get(what)
         answer = self("GET", what if response is None else f"{what}?since={response}")
         self.known[what] = answer["revision"] if answer else None  # type: ignore[assignment]
@@ -116,7 +116,7 @@ class Browser:
 
 
 class Machine:
-    """Takes tasks as an agent does, tells of them once a second, and ends them."""
+    """Take tasks like an agent, report once a second, and finish them."""
 
     def __init__(self, url: str, token: str, asked: Asked) -> None:
         parts = urlsplit(url)
@@ -176,7 +176,7 @@ class Team:
     process: subprocess.Popen[str]
 
     def cpu_s(self) -> float:
-        """What the server has used."""
+        """Return the resources that the server has used."""
         fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -296,7 +296,7 @@ def together(acts: list[Callable[[], object]]) -> Callable[[], None]:
 
 
 def pages(site: Team, over: threading.Event, asked: Asked) -> Callable[[], None]:
-    """Everybody's page, which asks every few seconds."""
+    """Poll the pages of all users every few seconds."""
 
     def look(cookie: str, at: float) -> None:
         over.wait(at)  # they are opened one after the other
@@ -390,7 +390,7 @@ def long_list(site: Team, name: str, count: int) -> Iterator[Row]:
 
 
 def listed(what: str, asked: Asked, rows: int, browser: Browser) -> Row:
-    """What one answer took."""
+    """Measure a single answer."""
     (took,) = asked.all()
     figure = f"{took * 1e3:.0f} ms, {rows:,} rows, {browser.bytes:,} bytes"
     return Row(what, figure, "at most 300 ms", took <= LONG_S)

@@ -1,4 +1,4 @@
-"""The timeline on the server: what its levels cost beside reading the file, and how long a warm tile takes."""
+"""Tiles of the timeline on the server: the cost of their levels, and the time of a cached tile."""
 
 from __future__ import annotations
 

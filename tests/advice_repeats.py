@@ -1,4 +1,4 @@
-"""Do verdicts repeat? `python -m tests.advice_repeats MODEL [--times 10] [-- options of visualprof advise]`.
+"""Measure how often verdicts repeat: `python -m tests.advice_repeats MODEL [--times 10] [-- options of advise]`.
 
 Runs the same advice several times on this machine and tells of each candidate how often each verdict came, and the
 ratios that it had. On effects above 15 % at least nine of ten agree; smaller ones and a busy machine may change sides.

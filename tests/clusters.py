@@ -1,4 +1,4 @@
-"""What tests of clusters share."""
+"""Fixtures for tests of clusters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the tests' files are, and the reading of them."""
+"""Locations of test files, and functions that read them."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def rows(result: dict[str, Any], *columns: str) -> dict[str, list[Any]]:
 
 
 def until(true: Callable[[], Any], timeout_s: float = 30.0) -> Any:
-    """What `true` gives, once it is something."""
+    """Return the first true result of `true`."""
     end = time.monotonic() + timeout_s
     while not (result := true()):
         assert time.monotonic() < end, f"it did not happen within {timeout_s} s"

@@ -30,7 +30,7 @@ class Case:
 
 
 def cases(seeds: int, shapes: tuple[tuple[int, int, int, int], ...] = TOPOLOGIES) -> Iterator[Case]:
-    """So many of each kind, on one topology after another; what is injected where is drawn by the seed."""
+    """Yield a number of cases of each kind, in turn on each topology; the seed selects the faults."""
     for place, kind in enumerate(_INJECTED):
         for seed in range(1, seeds + 1):
             rng = np.random.default_rng((seed, place))

@@ -78,7 +78,7 @@ class Effects:
 
 
 def effects(topology: Topology, faults: Sequence[Fault], step: int) -> Effects:
-    """What the faults do in a step."""
+    """Return the effects of the faults in a step."""
     factor = {name: np.ones(topology.ranks) for name in ("device", "host", "work")}
     loading, bandwidth = np.zeros(topology.ranks), np.ones((topology.hosts, topology.hosts))
     units = {"straggler": "device", "node": "device", "host": "host", "work": "work", "stage": "work"}

@@ -1,4 +1,4 @@
-"""What a view names as slow, in the words of the truth."""
+"""The slow ranks, hosts and links that a view names, in the words of the truth."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whom the straggler analysis of HTA names, in a process of the Python that has it."""
+"""The ranks that the straggler analysis of HTA names, computed by a Python that has HTA."""
 
 from __future__ import annotations
 

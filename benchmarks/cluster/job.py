@@ -74,7 +74,7 @@ def _told(fault: Fault, topology: Topology) -> dict[str, Any]:
 
 
 def write(job: Job, truth: dict[str, Any], out: Path, workers: int = 1, *, gz: bool = False) -> int:
-    """Writes every rank's profile into a folder and the truth beside it; returns the profiles' bytes."""
+    """Write the profile of every rank and the truth into a folder; return the size of the profiles in bytes."""
     out.mkdir(parents=True, exist_ok=True)
     out.with_name(f"{out.name}.truth.json").write_text(json.dumps(truth, indent=1))
     topology = job.topology

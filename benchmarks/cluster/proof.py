@@ -85,7 +85,7 @@ def _asked(files: list[Path]) -> list[Finding]:
 
 
 def score(truth: dict[str, Any], found: list[Finding]) -> Score:
-    """How findings fit what was injected. What costs less than 1 % of a step need not be found."""
+    """Compare findings with injected faults. A fault that costs less than 1 % of a step need not be found."""
     worth = [fault for fault in truth["faults"] if fault["alone"] >= WORTH]
     fits = [[finding for finding in found if finding.fits(fault)] for fault in worth]
     exact = [any(finding.exact(fault) for finding in found) for fault in worth]

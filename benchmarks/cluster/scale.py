@@ -26,7 +26,7 @@ AT_MOST, PEAK, GROWS = 1.3, 1e9, 1.3
 
 
 def scale(folder: Path, ranks: int = 1024, events: int = 20_000, engine: str = "ray") -> Iterator[Row]:
-    """Rows of the report: growth with the ranks, ranks that are added, a cluster beside processes."""
+    """Yield rows of the report: growth with ranks, added ranks, and a cluster compared with processes."""
     files = _made(folder / "job", ranks, events)
     yield Row(f"{ranks:,} ranks of about {events:,} events", f"{sum(p.stat().st_size for p in files) / 1e9:.2f} GB")
     sizes = sorted({size for size in SIZES if size < ranks} | {ranks})
@@ -82,7 +82,7 @@ def _linked(folder: Path, files: list[Path]) -> Path:
 
 
 def _added(folder: Path, files: list[Path]) -> Row:
-    """What ten ranks more cost, against what all cost."""
+    """Return the cost of ten more ranks compared with all ranks."""
     some, cache = len(files) - MORE, folder / "cache-added"
     run = _linked(folder / "added", files[:some])
     first = index(run, cache)

@@ -54,7 +54,7 @@ def file_name(topology: Topology, rank: int) -> str:
 
 
 def template(job: Job, stage: int, step: int) -> str:
-    """The events of a step of the ranks of a stage: %-placeholders for values, @-words for what a rank has."""
+    """Yield the events of a step of a stage: %-placeholders for values, @-words for properties of a rank."""
     return ",\n".join(_Step(job, stage, step).events())
 
 
@@ -112,7 +112,7 @@ def _info(topology: Topology, rank: int) -> dict[str, object]:
 
 
 def _group(group: Group, rank: int) -> str:
-    """What the arguments say of a group."""
+    """Return the arguments that describe a group."""
     ranks, step = group.ranks, group.ranks[1] - group.ranks[0] if len(group.ranks) > 1 else 1
     shown = ", ".join(str(item) for item in ranks[: SHOWN - 1 if len(ranks) > SHOWN else SHOWN])
     if len(ranks) > SHOWN:

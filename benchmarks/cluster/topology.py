@@ -1,4 +1,4 @@
-"""Where the ranks of a job stand, and which of them communicate with each other."""
+"""The positions of the ranks of a job, and the groups in which they communicate."""
 
 from __future__ import annotations
 

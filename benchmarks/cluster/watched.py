@@ -1,4 +1,4 @@
-"""What a command takes with all processes that come of it, also those that outlive it or have another parent."""
+"""Time and memory of a command and all its descendants, including those that outlive it."""
 
 from __future__ import annotations
 

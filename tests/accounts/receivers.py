@@ -1,4 +1,4 @@
-"""Who gets notices: an HTTP server and a mail server inside this process."""
+"""Receivers of notifications: an HTTP server and a mail server inside this process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A machine on which documents' commands run as they stand: their paths, an ordinary user, nothing else writable."""
+"""A sandbox that runs the commands of documents unchanged: their paths, an ordinary user, nothing else writable."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def folder(path: Path) -> Path:
 
 
 def machine(writable: Mapping[str, Path], readable: Mapping[str, Path]) -> list[str]:
-    """What stands before a command. The test is skipped without bubblewrap."""
+    """Return the prefix of a command. The test is skipped without bubblewrap."""
     if not shutil.which("bwrap") or (not os.geteuid() and not shutil.which("setpriv")):
         pytest.skip("needs bubblewrap: apt-get install bubblewrap")
     before = ["bwrap", "--die-with-parent", "--unshare-pid", "--unshare-ipc", "--tmpfs", "/"]
@@ -90,7 +90,7 @@ def proxy(to: int, name: str, sender: str) -> Iterator[int]:
 def asked(
     port: int, method: str, path: str, body: bytes, sender: str, headers: Mapping[str, str]
 ) -> tuple[int, list[tuple[str, str]], bytes]:
-    """A request from an address of this machine, and what it gets."""
+    """Send a request from an address of this machine and return the answer."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30, source_address=(sender, 0))
     try:
         connection.request(method, path, body, dict(headers))

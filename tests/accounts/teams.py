@@ -1,4 +1,4 @@
-"""A team: an administrator, two members and a viewer; one member's job with a result, and a run of nobody's."""
+"""A team: an administrator, two members and a viewer; a member's job with a result, and a run without an owner."""
 
 from __future__ import annotations
 
@@ -73,14 +73,14 @@ class Team:
 
 
 def machine(browser: Browser, name: str = "box") -> tuple[str, str]:
-    """A machine that somebody adds: its id and token."""
+    """Add a machine for a user; return its id and token."""
     answer = register(browser, browser.ask("POST", "agents/codes").get_json()["code"], name)
     assert answer.status_code == 200, answer.get_json()
     return answer.get_json()["agent"], answer.get_json()["token"]
 
 
 def register(browser: Browser, by: str, name: str = "box", **more: Any) -> TestResponse:
-    """What a machine sends: no cookies, and the code."""
+    """Send a request like a machine: without cookies, with the code."""
     body = {"protocol": PROTOCOL, "name": name, "public": True, "capabilities": asdict(capabilities()), **more}
     client = browser.client.application.test_client()
     return client.post("/api/v1/agent/register", json=body, headers={"Authorization": f"Bearer {by}"})

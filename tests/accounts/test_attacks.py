@@ -1,4 +1,4 @@
-"""What an attacker sends to a team's server, where no other test asks: to every route, and past the limits."""
+"""Attacks on a team server that no other test covers: on every route, and beyond the limits."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def sent(browser: Browser, asked: Asked, route: str, body: bytes, kind: str) -> 
 
 
 def test_every_route_that_changes_something_wants_the_pages_word(asked: Asked) -> None:
-    """A cookie is sent by other sites' forms, too."""
+    """Forms of other sites also send cookies."""
     ann = asked.team.browser("root")
     changes = [route for route in TABLE if not route.startswith("GET ")]
     ann.token = ""

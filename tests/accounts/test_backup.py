@@ -30,7 +30,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.skipif(os.name == "nt", reason="the 
 
 
 def documented() -> dict[str, str]:
-    """The commands of the chapter, by what they do."""
+    """Return the commands of the chapter by their purpose."""
     chapter = (ROOT / "docs" / "team.md").read_text("utf-8").partition("\n## Backup")[2].partition("\n## ")[0]
     (files, sqlite), (unpack, copy), (dump, restore) = (block[1].splitlines() for block in BLOCK.findall(chapter))
     return {
@@ -47,7 +47,7 @@ def serving(runs: Path, database: str) -> Iterator[Server]:
 
 
 def session(port: int, name: str) -> dict[str, str]:
-    """What somebody's page sends."""
+    """Return the headers of a user's page."""
     answer = ask(port, "POST", "session", {"email": f"{name}@example.org", "password": PASSWORD})
     return {"Cookie": answer["cookie"].partition(";")[0], "X_Visualprof_Token": answer["token"]}
 
@@ -76,7 +76,7 @@ def submit(server: Server, page: dict[str, str], key: str) -> str:
 
 
 def state(port: int, pages: dict[str, dict[str, str]]) -> Any:
-    """What everybody sees."""
+    """Return what all users see."""
     runs_by_user = {name: runs_of(port, **page) for name, page in pages.items()}
     jobs = {name: ask(port, "GET", "jobs", **page)["jobs"] for name, page in pages.items()}
     models = {name: ask(port, "GET", "models", **page)["models"] for name, page in pages.items()}

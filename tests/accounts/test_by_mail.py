@@ -1,4 +1,4 @@
-"""Links by e-mail to who is not logged in; and how often somebody may try to get in."""
+"""Links by e-mail for users who are not logged in, and limits on log-in attempts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What pages get of jobs and runs that changed: their own, and all anew where it changed who may see what."""
+"""Changed jobs and runs that pages get: only visible ones, and all again after visibility changed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from visualprof.accounts.sharing import Sharing
 
 
 class Page:
-    """Somebody's list of jobs, kept as the page keeps it."""
+    """The job list of a user, updated like the page does."""
 
     def __init__(self, browser: Browser) -> None:
         self._browser, self._revision = browser, None

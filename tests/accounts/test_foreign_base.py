@@ -1,4 +1,4 @@
-"""A run of somebody else is no base: the answer is that of a run that is not there."""
+"""A run of another user cannot be a base: the answer is that of a missing run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a team server answers with, and what it refuses: headers, addresses that deceive, guesses from everywhere."""
+"""Hardening of a team server: headers, deceptive addresses, and guesses from many addresses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whoever knows the id or the content of what is another's learns nothing, not even that it is there."""
+"""Knowing the id or content of another user's item reveals nothing, not even that it exists."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ Told = tuple[int, str, dict[str, str]]
 
 
 def told(answer: TestResponse, subjects: dict[str, str]) -> Told:
-    """What somebody is told about things, without the ids that they sent."""
+    """Return the answer about items, without the ids in the request."""
     text = answer.get_data(as_text=True)
     for name, value in sorted(subjects.items(), key=lambda one: -len(one[1])):
         if value.isdecimal():  # a version's number, as others are in every answer
@@ -181,7 +181,7 @@ def submit(browser: Browser, model: str, blob: str) -> dict[str, Any]:
 
 
 def test_the_same_content_of_two_is_two_files(team: Team) -> None:
-    """Neither names nor sizes, quotas or removals tell either of them that the other has it."""
+    """Neither names nor sizes, quotas or removals reveal to either user that the other has the file."""
     ann, bob, root = team.browser("ann"), team.browser("bob"), team.browser("root")
     for browser, name in ((ann, "anns"), (bob, "bobs"), (ann, "anns-again")):
         blob = upload(browser, f"{name}.npy", array())["blob"]
@@ -255,7 +255,7 @@ def test_removing_a_job_neither_affects_nor_reveals_other_jobs(team: Team) -> No
 
 
 def test_a_cleaned_up_file_no_longer_belongs_to_its_former_owner(team: Team) -> None:
-    """When somebody else uploads it, it does not come back among their models."""
+    """A later upload of another user does not return the file to its former owner."""
     bob, data, queue = team.browser("bob"), other_model(), team.remote.open()
     blob = upload(bob, "bobs.onnx", data)["blob"]
     with queue.database.write() as connection:

@@ -1,4 +1,4 @@
-"""A link shows one run, or one report, to whoever has it: that, for its time, and nothing else."""
+"""A link shows one run or report to anyone who has it, for its lifetime, and nothing else."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def code_of(path: str) -> str:
 
 
 def holder(team: Team, by: Browser, run: str, hours: float = 1) -> Browser:
-    """Who came by a link; a browser that nobody has logged in with."""
+    """Return a visitor who used a link, and a browser that is not logged in."""
     answer = by.ask("POST", "links", json={"run": run, "hours": hours})
     assert answer.status_code == 201, answer.get_json()
     return Browser(team.site.app.test_client(), code_of(answer.get_json()["path"]))

@@ -1,4 +1,4 @@
-"""How machines join a team, for whom they work, and when: as the API answers and as tasks are leased."""
+"""How machines join a team, and for which users and when they work, in the API and in leases."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`visualprof machines` on a server with accounts, as somebody types it."""
+"""`visualprof machines` on a server with accounts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Typed = Callable[..., str]
 
 @pytest.fixture
 def typed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Iterator[Typed]:
-    """What a command of a user prints: standard output, or with an error what is wrong."""
+    """Return what a command of a user prints: standard output, or the error."""
     with served(tmp_path / "runs", accounts=True) as server:
         accounts = Accounts(server.job_service.open().database)
         tokens: dict[str, str] = {}

@@ -39,7 +39,7 @@ pytestmark = [
 
 
 class Client:
-    """A browser or an agent, whose address is not that of the proxy."""
+    """Send a request of a browser or an agent, whose address differs from that of the proxy."""
 
     def __init__(self, port: int) -> None:
         self._port, self.headers = port, dict[str, str]()

@@ -1,4 +1,4 @@
-"""What people are told of, when and where; each event once, whatever servers look."""
+"""Notifications of users: which events, when and where; each event once, however many servers run."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def count(team: Team, table: Any) -> int:
 
 
 def at_once(team: Team) -> None:
-    """What waits for its time is due now."""
+    """Make all delayed notifications due now."""
     with team.accounts.database.write() as connection:
         connection.execute(update(deliveries).values(due_ns=0))
 

@@ -127,7 +127,7 @@ def test_logging_out_ends_the_session_here_whatever_the_issuer_says(
 
 
 def told(site: Site, form: dict[str, str]) -> tuple[int, str]:
-    """What the issuer is answered that ends sessions: status and error."""
+    """Post a logout token of the issuer; return status and error."""
     answer = site.site.app.test_client().post("/api/v1/session/logged-out", data=form, base_url=BASE)
     return answer.status_code, (answer.get_json(silent=True) or {}).get("error", "")
 
@@ -362,7 +362,7 @@ def test_registration_decides_whether_a_new_user_may_log_in(
 
 
 def test_with_an_issuer_nobody_registers_with_a_password(open_site: Site) -> None:
-    """They could take the address of somebody who will log in later."""
+    """Otherwise a user could claim the address of someone who logs in later."""
     code = open_site.accounts.users.invite(SHELL, "", "member")
     for more in ({}, {"code": code}):
         login = {"email": KIM, "password": PASSWORD, **more}

@@ -1,4 +1,4 @@
-"""People whom a proxy logs in: its header counts, and nobody else's."""
+"""Users logged in by a proxy: only the header of the proxy counts."""
 
 from __future__ import annotations
 

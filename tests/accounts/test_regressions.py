@@ -1,4 +1,4 @@
-"""People are told of what has become slower: by how much, than when, and only where that is sure."""
+"""Users are notified of regressions: by how much, since when, and only if they are certain."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ BUSY: dict[str, Any] = {"host_busy": True}
 
 
 def point(batch: int, rates: Sequence[float], scenario: str = "", **more: Any) -> dict[str, Any]:
-    """As a child tells it; latencies follow the rates."""
+    """Return a point like the child reports it; latencies follow the rates."""
 
     def one(rate: float) -> dict[str, Any]:
         return {"batch": batch, "n": 1000, "qps": rate / batch, "samples_per_s": rate, "p50_ns": round(1e9 / rate),

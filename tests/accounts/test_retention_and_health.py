@@ -19,7 +19,7 @@ pytestmark = pytest.mark.both_databases
 
 
 def end(team: Team, days: float) -> None:
-    """Ann's job was cancelled so many days ago."""
+    """Set back the end of Ann's canceled job by a number of days."""
     team.remote.open().jobs.cancel(team.job)
     with team.remote.open().database.write() as connection:
         connection.execute(update(tasks).values(updated_ns=time.time_ns() - int(days * DAY_NS)))

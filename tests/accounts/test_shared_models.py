@@ -1,4 +1,4 @@
-"""Registered models among people: what one shares, and what a version opens to whom."""
+"""Registered models of several users: sharing, and what a version gives access to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A team whose files are in a bucket: whose uploads are whose, how many, and that none come through the server."""
+"""A team with files in a bucket: owners and limits of uploads, none of which pass through the server."""
 
 from __future__ import annotations
 

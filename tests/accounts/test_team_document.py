@@ -35,7 +35,7 @@ YOU, HOST = "you@example.org", "dash.example.org"
 
 
 def commands() -> list[str]:
-    """Those at the top of the document, each a line."""
+    """Return the lines at the top of the document."""
     match = BLOCK.search((ROOT / "docs" / "team.md").read_text("utf-8"))
     assert match
     assert match[1] == "bash"
@@ -52,7 +52,7 @@ class Place:
     def run(
         self, command: list[str], readable: dict[str, Path], *writable: str, **variables: str
     ) -> subprocess.Popen[str]:
-        """Starts a command, with a terminal; what it writes is read by `until`."""
+        """Start a command with a terminal; `until` reads its output."""
         folders = {path: sandbox.folder(self.folder / path.strip("/").replace("/", "-")) for path in writable}
         environment = {k: v for k, v in os.environ.items() if k.startswith("PIP_") or k.lower().endswith("_proxy")}
         environment["PIP_FIND_LINKS"] = f"{environment.get('PIP_FIND_LINKS', '')} /wheels"
@@ -128,7 +128,7 @@ def ask(port: int, method: str, path: str, body: Any = None, sender: str = "127.
 
 
 def log_in(port: int, **headers: str) -> dict[str, str]:
-    """What a page sends from then on."""
+    """Return the headers that a page sends from now on."""
     session = ask(port, "POST", "session", {"email": YOU, "password": PASSWORD}, **headers)
     assert session["person"]["role"] == "admin"
     return {"Cookie": session["cookie"].partition(";")[0], "X_Visualprof_Token": session["token"]}

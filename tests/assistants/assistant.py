@@ -1,4 +1,4 @@
-"""A client of the protocol beside a server in the same process, over log directories that are read at once."""
+"""A client of the protocol and a server in the same process, over log directories that are read immediately."""
 
 from __future__ import annotations
 

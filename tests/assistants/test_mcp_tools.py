@@ -1,4 +1,4 @@
-"""What the tools answer, checked on traces that are worked out by hand."""
+"""Answers of the tools, checked on hand-computed traces."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ def test_standard_output_has_the_protocol_alone_and_the_command_ends(
 
 @contextlib.contextmanager
 def served(runs: Path, *options: str) -> Iterator[tuple[str, str]]:
-    """A server over HTTP: its address, and what it said of itself."""
+    """Start a server over HTTP; yield its address and its first line of output."""
     command = [*COMMAND, str(runs), "--http", "--port", "0", *options]
     with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as process:
         assert process.stderr

@@ -1,4 +1,4 @@
-"""`add_graph` without a framework: what it says about other models, what it imports, and the files that it wrote."""
+"""`add_graph` without a framework: other models, imports, and written files."""
 
 from __future__ import annotations
 

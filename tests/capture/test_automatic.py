@@ -35,7 +35,7 @@ sys.exit(7)
 
 
 def capture(folder: Path, *arguments: str, code: str = TRAINING, **variables: str) -> subprocess.CompletedProcess[str]:
-    """A script under `python -m visualprof.capture`; arguments that begin with `--` stand before it."""
+    """Run a script under `python -m visualprof.capture`, with arguments that start with `--` before it."""
     script = folder / "train.py"
     script.write_text(code)
     options = ["-m", "visualprof.capture", "--logdir", str(folder / "runs"), "--no-monitor"]

@@ -44,7 +44,7 @@ def steps(path: Path) -> list[str]:
 
 
 def until(found: Callable[[], Any], what: str = "", each: Callable[[], object] = lambda: time.sleep(0.02)) -> Any:
-    """What is found within a minute, while each round something is done."""
+    """Return the first true result within a minute; call `each` in every round."""
     end = time.monotonic() + 60
     while time.monotonic() < end:
         if value := found():

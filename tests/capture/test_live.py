@@ -1,4 +1,4 @@
-"""What live processes and whoever asks them say to each other by files."""
+"""Messages between live processes and clients, exchanged through files."""
 
 from __future__ import annotations
 

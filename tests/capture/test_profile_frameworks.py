@@ -77,7 +77,7 @@ with profile(sys.argv[1], warmup=2, steps=6, monitor=False) as p:
 
 
 def paddle_python() -> str:
-    """An interpreter with Paddle; the test is skipped where there is none."""
+    """Return an interpreter with Paddle; skip the test without one."""
     python = os.environ.get("VISUALPROF_PADDLE_PYTHON") or sys.executable
     if subprocess.run([python, "-c", "import paddle"], capture_output=True, check=False).returncode:
         pytest.skip("needs Paddle; name a Python that has it in VISUALPROF_PADDLE_PYTHON")
@@ -85,7 +85,7 @@ def paddle_python() -> str:
 
 
 def ran(python: str, program: str, *arguments: object, code: int = 0, cwd: Path | None = None) -> str:
-    """What a program prints last."""
+    """Return the last line that a program prints."""
     command = [python, "-W", "ignore", "-c", program, *map(str, arguments)]
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=120, cwd=cwd, check=False)

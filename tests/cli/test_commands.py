@@ -197,7 +197,7 @@ def test_help_lists_the_commands(capfd: pytest.CaptureFixture[str]) -> None:
 
 @pytest.fixture
 def served(monkeypatch: pytest.MonkeyPatch) -> list[tuple[list[str], str]]:
-    """What would be served: the log directories and where the page looks first."""
+    """Return what would be served: the log directories and the first page."""
     calls: list[tuple[list[str], str]] = []
 
     def note(paths: list[str], *_: object, page: str) -> int:

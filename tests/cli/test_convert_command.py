@@ -1,4 +1,4 @@
-"""visualprof convert: what it makes, tells and refuses."""
+"""`visualprof convert`: results, messages and rejected requests."""
 
 from __future__ import annotations
 

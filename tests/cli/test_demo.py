@@ -1,4 +1,4 @@
-"""What the demo shows without any runtime: samples, and the job of the one that is an evaluation."""
+"""The demo without any runtime: sample runs, and the job of the sample evaluation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""visualprof diff: what it prints, and when it fails."""
+"""`visualprof diff`: output and failures."""
 
 from __future__ import annotations
 

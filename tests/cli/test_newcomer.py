@@ -1,4 +1,4 @@
-"""Somebody who has only Python: no runtime, no browser, no compiled page, nothing in the home directory."""
+"""A user who has only Python: no runtime, no browser, no compiled page, an empty home directory."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def demo(home: Path, *options: str) -> subprocess.Popen[str]:
 
 @pytest.fixture(scope="module")
 def opened(home: Path) -> Iterator[tuple[str, Ask]]:
-    """What the printed link opens, and the way to ask for what the pages ask."""
+    """Return what the printed link opens, and a function that sends the requests of the pages."""
     process = demo(home, "--port", "0")
     assert process.stdout
     match = re.search(r"(http://[^/]+/)\S*#/(\S+)", process.stdout.readline())

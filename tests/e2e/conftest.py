@@ -63,7 +63,7 @@ def serve(tmp_path: Path, cache: Path) -> Iterator[Callable[..., Dashboard]]:
 
 @pytest.fixture
 def visit(browser: Browser) -> Iterator[Visits]:
-    """Opens pages; the test fails when one of them asks another host or logs an error."""
+    """Open pages; fail if a page requests another host or logs an error."""
     visits = Visits(browser)
     yield visits
     visits.check()

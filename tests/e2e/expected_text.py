@@ -1,4 +1,4 @@
-"""What the page should show for a number, written independently of the page's own code."""
+"""The expected text for a number, implemented independently of the page."""
 
 from __future__ import annotations
 

@@ -179,7 +179,7 @@ def job(id: str, state: str, tasks: list[Json], **more: Any) -> Json:
 
 
 def jobs() -> list[Json]:
-    """A job in each state, some with names that nobody would choose."""
+    """Return a job in each state, some with hostile names."""
     running = [
         task("t-run-1", "running", phase="measuring", progress=0.66, points=4, log_bytes=900),
         task(
@@ -357,7 +357,7 @@ class JobsFake:
         return [body for m, p, body in self.received if (m, p) == (method, path)]
 
     def answer(self, method: str, path: str, query: dict[str, str], body: bytes) -> tuple[int, Any, type | None] | None:
-        """Status, answer and its type; None for what the dashboard answers."""
+        """Return status, answer and content type, `None` for requests that the dashboard answers."""
         parts = path.split("/")
         kind = {
             "uploads": self._upload,
@@ -444,7 +444,7 @@ class JobsFake:
         return Known(files, machines)
 
     def _drafted(self, content: Json) -> Json:
-        """What a real server makes of a draft, with what this one finds wrong beside it."""
+        """Return the answer of a real server to a draft, with the errors of this one added."""
         answer = msgspec.to_builtins(compose(msgspec.convert(content, Draft), self._known()))
         answer["errors"] += [{"code": "", **error} for error in self.errors]
         answer["warnings"] += self.warnings

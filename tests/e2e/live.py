@@ -231,7 +231,7 @@ class Visits:
         return tab
 
     def tolerate(self, pattern: str) -> None:
-        """Console messages that belong to what the test does."""
+        """Console messages that the test causes."""
         self._tolerated.append(pattern)
 
     def check(self) -> None:

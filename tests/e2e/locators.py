@@ -50,7 +50,7 @@ def table(page: Page, label: str) -> Locator:
 
 
 def row(within: Locator, number: int) -> Locator:
-    """Its row of that number, from 0."""
+    """Return the row with an index from 0."""
     return within.locator(f'[role="row"][aria-rowindex="{number + 1}"]')
 
 
@@ -99,7 +99,7 @@ def key_of(page: Page, tab: str) -> str:
 
 
 def raw_keys(page: Page) -> list[str]:
-    """Keys of texts that stand where the texts should."""
+    """Return the message keys that are shown instead of texts."""
     return re.findall(
         rf"(?:^|(?<=\s))(?:@[tcf]:\S+|(?:{_SECTIONS})\.[a-z_]+(?:\.[a-z_]+)*)(?=\s|$)", page.evaluate(_WORDS)
     )

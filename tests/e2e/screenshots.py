@@ -63,7 +63,7 @@ def smaller(png: bytes) -> bytes:
 
 
 def choose_model(page: Page) -> None:
-    """As the Run page's drop zone does."""
+    """Drop a file like on the drop zone of the Run page."""
     page.locator("input[type=file]").set_input_files(SAMPLES / "models" / "resnet10.onnx")
     expect(page.locator(".submit button.primary")).to_be_enabled()
 
