@@ -388,7 +388,7 @@ class House:
 
 
 def run_case(house: House, seed: Seed, data: bytes) -> Outcome:
-    """The outcome in a process of its own, with what it took."""
+    """Return the outcome of one file, computed in a separate process, with its time and memory."""
     context = get_context("fork")
     parent_pipe, theirs = context.Pipe()
     child = context.Process(target=_child, args=(house, seed, data, theirs))
@@ -422,7 +422,7 @@ def _child(house: House, seed: Seed, data: bytes, pipe: Any) -> None:
 
 
 def judge(seed: Seed, whole: Outcome, data: bytes, out: Outcome) -> str:
-    """What is wrong with an outcome, "" when nothing is."""
+    """Return what is wrong with an outcome, "" if nothing is."""
     if out.failure:
         return out.failure
     plain = max(seed.size, len(data))
@@ -462,7 +462,7 @@ def countable(data: bytes) -> int | None:
 
 @dataclass
 class Report:
-    """What a run found."""
+    """Result of a run."""
 
     cases: int = 0
     failures: list[tuple[str, Path, int, str]] = field(default_factory=list)

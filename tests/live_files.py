@@ -28,12 +28,12 @@ def heartbeat(run: Path, rank: int, ago_s: float = 0.0, **facts: Any) -> Heartbe
 
 
 def acknowledge(run: Path, asked: str, rank: int, state: str, **facts: Any) -> None:
-    """What that rank says to a request."""
+    """Return the answer of that rank to a request."""
     _write(run, f"ack.rank{rank}_node7_{40 + rank}.json", dataclasses.asdict(Ack(asked, state, 1300, **facts)))
 
 
 def request(run: Path) -> Request:
-    """What was asked for last."""
+    """Return the last request."""
     return Request(**json.loads((run / ".live" / "request.json").read_text()))
 
 

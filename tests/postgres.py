@@ -57,7 +57,7 @@ class Postgres:
         rules.write_text("local all locked scram-sha-256\n" + rules.read_text())
 
     def sql(self, text: str, database: str = "postgres") -> list[Any]:
-        """What a statement gives."""
+        """Return the rows of a statement."""
         import psycopg
 
         with psycopg.connect(host=str(self.folder), user="visualprof", dbname=database, autocommit=True) as connection:
@@ -95,7 +95,7 @@ class Postgres:
 
 
 def programs() -> Path | None:
-    """Those of an installed PostgreSQL; None without one that can be run here."""
+    """Return the programs of an installed PostgreSQL, `None` without a usable one."""
     initdb = shutil.which("initdb", path=os.pathsep.join((*_FOLDERS, os.environ["PATH"])))
     return Path(initdb).resolve().parent if initdb and (os.geteuid() or shutil.which("setpriv")) else None
 
@@ -116,7 +116,7 @@ def running(found: Path) -> Iterator[Postgres]:
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[Postgres]:
-    """Skipped clearly where there is none, or the driver is missing."""
+    """Skip the test without PostgreSQL or its driver."""
     pytest.importorskip("psycopg", reason="needs psycopg")
     binaries = programs()
     if binaries is None:

@@ -112,7 +112,7 @@ def docstrings() -> Iterator[tuple[str, ast.AST, str]]:
 
 
 def first_words() -> list[str]:
-    """Return the docstrings whose first word is no verb or noun."""
+    """Return the docstrings whose first word is not a verb or noun."""
     return [f"{place}: {text.splitlines()[0][:80]}" for place, _, text in docstrings() if FIRST_WORDS.match(text)]
 
 

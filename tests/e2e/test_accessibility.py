@@ -1,4 +1,4 @@
-"""What axe-core finds on each page, in both themes: nothing critical and nothing serious."""
+"""Accessibility checks by axe-core of each page in both themes: no critical and no serious findings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page of benchmark cases: the leaderboard, what stands behind a result, and the cases that ship."""
+"""The page of benchmark cases: the leaderboard, details of a result, and the shipped cases."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What happens in the log directory happens on the open page, without a reload."""
+"""Changes in the log directory appear on the open page without a reload."""
 
 from __future__ import annotations
 

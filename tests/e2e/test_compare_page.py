@@ -20,7 +20,7 @@ STEPS = 6
 
 
 def steps(operators: dict[str, int], first: int = 5, marked: bool = True) -> str:
-    """A trace whose steps all take the same."""
+    """Write a trace whose steps all take the same time."""
     length = sum(operators.values()) + 300
     events = []
     for i in range(STEPS):

@@ -1,4 +1,4 @@
-"""What the demo shows where there is no runtime: a sample that says on every page that it is one."""
+"""The demo without a runtime: a sample that is marked as a sample on every page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Evaluation page over result folders whose numbers are known."""
+"""The Evaluation page over result folders with known numbers."""
 
 from __future__ import annotations
 

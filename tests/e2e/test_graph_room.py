@@ -1,4 +1,4 @@
-"""What stands around a model's picture covers none of it, and two pictures side by side are level."""
+"""Controls around the picture of a model do not cover it, and two pictures next to each other are level."""
 
 from __future__ import annotations
 

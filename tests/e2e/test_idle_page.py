@@ -1,4 +1,4 @@
-"""The Idle page: causes, what the host did, and the way from a gap to the timeline."""
+"""The Idle page: causes, host activity, and links from gaps to the timeline."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ async ([target, draft]) => {
 
 @contextmanager
 def neighbor() -> Iterator[str]:
-    """Somebody else's page on another port of this host; its address."""
+    """Serve a foreign page on another port of this host; yield its address."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:

@@ -1,4 +1,4 @@
-"""Repeats on the Evaluation page: intervals, and what is not significant."""
+"""Repeats on the Evaluation page: intervals, and insignificant differences."""
 
 from __future__ import annotations
 

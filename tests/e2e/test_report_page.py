@@ -51,7 +51,7 @@ def made(source: Path, folder: Path, cache: Path) -> Path:
 
 
 def printed(cache: Path, *command: object) -> bytes:
-    """What the program prints."""
+    """Return what the program prints."""
     environment = {**os.environ, "VISUALPROF_CACHE_DIR": str(cache)}
     done = subprocess.run(
         [sys.executable, "-m", "visualprof", *map(str, command)], env=environment, capture_output=True, check=False

@@ -1,4 +1,4 @@
-"""What the Overview page says of steps that are left out and of stages that are derived, in both languages."""
+"""Messages of the Overview page about dropped steps and derived stages, in both languages."""
 
 from __future__ import annotations
 

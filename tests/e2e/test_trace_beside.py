@@ -1,4 +1,4 @@
-"""Two runs on one timeline: both aligned by step, an event beside its counterpart, a link that lands on both."""
+"""Two runs on one timeline: alignment by step, corresponding events, and links to both."""
 
 from __future__ import annotations
 

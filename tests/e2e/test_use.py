@@ -1,4 +1,4 @@
-"""Filtering, sorting, steps, keys and links: what a user does with a page, and that the address remembers it."""
+"""Filtering, sorting, steps, keys and links: typical use of a page, whose state is in the address."""
 
 from __future__ import annotations
 

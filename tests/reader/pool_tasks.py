@@ -1,4 +1,4 @@
-"""What the children of the pool's tests do; a module of its own, because spawned processes import it."""
+"""Tasks for the children of the pool's tests, in a module that spawned processes can import."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from visualprof.reader.source import Progress
 
 
 def by_name(path: str, progress: Progress) -> Summary:
-    """Does what the file is called."""
+    """Do what the file name says."""
     name = Path(path).name
     if name.startswith("killed"):
         os.kill(os.getpid(), signal.SIGKILL)
@@ -72,7 +72,7 @@ def by_name(path: str, progress: Progress) -> Summary:
 
 
 def hostile(path: str, progress: Progress) -> str:
-    """Does what the file is called: for the limits of a model."""
+    """Do what the file name says, within the limits of a model."""
     name = Path(path).name
     if name.startswith("hangs"):
         time.sleep(60)

@@ -1,4 +1,4 @@
-"""Parsing on a cluster, with an executor whose workers end as they are told."""
+"""Parsing on a cluster, with an executor whose workers end on command."""
 
 from __future__ import annotations
 

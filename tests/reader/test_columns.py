@@ -27,7 +27,7 @@ Event = tuple[int, int, int]
 
 
 def in_python(work: Callable[[], Result]) -> Result:
-    """What is computed where nothing has been compiled."""
+    """Compute without the native library."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(native, "library", lambda: None)
         native.function.cache_clear()
@@ -38,7 +38,7 @@ def in_python(work: Callable[[], Result]) -> Result:
 
 
 def both(work: Callable[[], tuple[Any, ...]]) -> tuple[Any, ...]:
-    """What is computed both ways, which must be the same to the type."""
+    """Compute with and without the native library; both results must be equal, including the type."""
     compiled, twin = work(), in_python(work)
     for a, b in zip(compiled, twin, strict=True):
         assert a.dtype == b.dtype

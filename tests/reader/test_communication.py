@@ -1,4 +1,4 @@
-"""What counts as communication, in every format: by the name of the kernel, else by what surrounds its launch."""
+"""Recognizing communication in every format: by the name of the kernel, otherwise by what surrounds its launch."""
 
 from __future__ import annotations
 

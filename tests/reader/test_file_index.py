@@ -1,4 +1,4 @@
-"""What a server knows of files that an earlier one read."""
+"""The index of files that an earlier server read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that no reader knows: errors say what they are, and log directories list those that may matter."""
+"""Files of unknown formats: errors name the content, and log directories list files that may matter."""
 
 from __future__ import annotations
 

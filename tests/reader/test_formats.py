@@ -84,7 +84,7 @@ def test_invariants_hold_for_every_shared_trace() -> None:
 
 
 def check_invariants(trace: Trace) -> None:
-    """What every trace promises: sorted rows, tracks as slices, parents that contain their children."""
+    """Check the invariants of every trace: sorted rows, tracks as slices, parents that contain their children."""
     events, n = trace.events, len(trace.events)
     assert sum(t.count for t in trace.tracks) == n
     for number, track in enumerate(trace.tracks):

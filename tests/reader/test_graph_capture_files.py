@@ -1,4 +1,4 @@
-"""What `visualprof.capture` adds to files: the key `visualprof`, the marks of MegEngine's steps, names."""
+"""Additions of `visualprof.capture` to files: the key `visualprof`, annotations of MegEngine's steps, names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""gzip files of every condition give the same bytes by isal and by zlib alone, and those that were packed."""
+"""Intact, truncated and damaged gzip files give the same bytes with isal and with zlib."""
 
 from __future__ import annotations
 

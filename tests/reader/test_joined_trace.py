@@ -1,4 +1,4 @@
-"""What is inside launches as events: after the definition, in C and in Python, from the cache and only when asked."""
+"""Events inside launches: expanded after the definition, in C and in Python, from the cache and on demand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a Kineto file says, on files small enough to read."""
+"""Reading Kineto files, on examples small enough to read."""
 
 from __future__ import annotations
 

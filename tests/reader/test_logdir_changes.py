@@ -1,4 +1,4 @@
-"""What changed in the log directories since a revision."""
+"""Changes in the log directories since a revision."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_runs_that_come_and_go_for_ever_are_forgotten() -> None:
 
 
 def test_changes_add_up_to_the_listing() -> None:
-    """A thousand random changes, told in pieces, are the same as the listing at once."""
+    """A thousand random changes, reported incrementally, equal the complete listing."""
     rng = random.Random(7)
     runs, shown = RunIndex(), dict[str, Run]()
     spans: dict[str, Span] = {}

@@ -1,4 +1,4 @@
-"""Timelines of MegEngine's profiler, worked by hand: what a step waits for, and when the profiler had started."""
+"""Hand-computed timelines of MegEngine's profiler: waits of a step, and steps before the profiler started."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ def profiles() -> dict[Path, Spec]:
 
 @cache
 def decoded(path: Path) -> Document | str:
-    """What the decoder makes of a profile."""
+    """Return the trace that the decoder reads from a profile."""
     return document(path, profiles()[path], None)
 
 

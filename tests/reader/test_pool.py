@@ -24,7 +24,7 @@ Outcome = Summary | str | Failure
 
 
 class Ear:
-    """Remembers what the pool tells."""
+    """Records the reports of the pool."""
 
     def __init__(self) -> None:
         self.outcomes: dict[str, Outcome] = {}

@@ -1,4 +1,4 @@
-"""Which ranks a profile says are in which process group."""
+"""Ranks and process groups according to a profile."""
 
 from __future__ import annotations
 

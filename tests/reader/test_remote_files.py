@@ -1,4 +1,4 @@
-"""Files that are kept elsewhere: listed always, here and parsed once somebody asks."""
+"""Remote files: always listed, downloaded and parsed on request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which files are profiles."""
+"""Recognizing profiles among files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Steps of inference servers by the texts of their annotations: what each form says, and what is no such text."""
+"""Steps of inference servers, parsed from their annotations, and texts that are not steps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Profiles of XLA, decoded a second time by the protobuf package; and hand-made ones of what is not recorded here."""
+"""XLA profiles, compared with the protobuf package, and hand-made profiles of unrecorded features."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A child that does what the model's bytes say; stands in for visualprof.remote.child.main."""
+"""A child that follows instructions in the model's bytes, instead of visualprof.remote.child.main."""
 
 from __future__ import annotations
 
@@ -208,7 +208,7 @@ class Run:
         time.sleep(60)
 
     def probe(self, paths: str) -> None:
-        """What a hostile model can read, reach and end."""
+        """Report what a hostile model can read, reach and kill."""
         import socket
 
         values_by_name: dict[str, Any] = {}
@@ -239,7 +239,7 @@ class Run:
         (self.out / "environment.json").write_text(json.dumps(dict(os.environ)))
 
     def look(self, path: str) -> None:
-        """What it sees of the machine."""
+        """Report what the child sees of the machine."""
         seen = {
             "path": os.path.exists(path),
             "network": sorted(os.listdir("/sys/class/net")) if os.path.isdir("/sys/class/net") else [],

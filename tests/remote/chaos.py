@@ -165,7 +165,7 @@ class Site:
 
 
 def checked(runs: Path, task: dict[str, Any], sizes: Sequence[int]) -> list[str]:
-    """What an ended task says of having been measured again. Raises: AssertionError: it failed, or lacks points."""
+    """Return the warnings of an ended task about repeats. Raises: AssertionError: it failed, or lacks points."""
     assert task["state"] == "succeeded", task
     lines = (runs / task["run"] / "points.jsonl").read_text().splitlines()
     assert [json.loads(line)["batch"] for line in lines] == sizes, task
@@ -173,7 +173,7 @@ def checked(runs: Path, task: dict[str, Any], sizes: Sequence[int]) -> list[str]
 
 
 def run(folder: Path, kills: int, seed: int, patience_s: float = 300.0) -> Counter[str]:
-    """Kills so often, waits for what was acknowledged, and checks it; says what was killed and what became of it."""
+    """Kill components repeatedly, wait for acknowledged jobs and check them; return kills and outcomes."""
     site = Site(folder, random.Random(seed))
     site.start()
     try:

@@ -174,7 +174,7 @@ np.savez(out, *session.fetch(session.infer(session.prepare(feeds))))
 
 
 def outputs_of(work: Path, python: str, backend: str, model: Path, feeds: dict[str, Any], **spec: Any) -> list[Any]:
-    """What a model gives, run by a backend in an interpreter."""
+    """Return the outputs of a model, run by a backend in an interpreter."""
     given, out = work / "feeds.npz", work / "outputs.npz"
     np.savez(given, **feeds)
     words = [str(code()), backend, str(model), json.dumps(spec), str(given), str(out)]
@@ -185,12 +185,12 @@ def outputs_of(work: Path, python: str, backend: str, model: Path, feeds: dict[s
 
 
 def megengine_python() -> str:
-    """An interpreter with MegEngine; the test is skipped where there is none."""
+    """Return an interpreter with MegEngine; skip the test without one."""
     return runtime_python("megengine", "1.13.0")
 
 
 def runtime_python(backend: str, version: str = "") -> str:
-    """An interpreter with a runtime; the test is skipped where there is none."""
+    """Return an interpreter with a runtime; skip the test without one."""
     variable = f"VISUALPROF_{backend.upper()}_PYTHON"
     files = sorted(ROOT.glob(f".runtimes/{backend}-{version or '*'}/bin/python"))
     named = os.environ.get(variable) or (str(files[-1]) if files else "")

@@ -25,7 +25,7 @@ LEVEL = 0 if sandbox.bubblewrap_problem() else 2
 
 @cache
 def seen(python: str) -> InterpreterInfo:
-    """What an interpreter has."""
+    """Return the capabilities of an interpreter."""
     found = inspect_interpreter(Interpreter(python), print)
     assert found
     return found
@@ -68,7 +68,7 @@ def with_converter(text: str, name: str = "hostile") -> bytes:
 
 
 def run(path: Path, feeds: Feeds, optimize: bool = True) -> list[Any]:
-    """What a model gives in ONNX Runtime, or in OpenVINO in f32."""
+    """Return the outputs of a model in ONNX Runtime, or in OpenVINO in f32."""
     if path.suffix == ".xml":
         ov: Any = pytest.importorskip("openvino")
         compiled = ov.Core().compile_model(path, "CPU", {"INFERENCE_PRECISION_HINT": "f32"})

@@ -1,4 +1,4 @@
-"""As much of the API of Kubernetes as a fleet asks for; its pods are processes of this machine."""
+"""The part of the Kubernetes API that a fleet uses; its pods are processes of this machine."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Pod:
             self._read()
 
     def _read(self) -> None:
-        """Waits for its end, and keeps what it said."""
+        """Wait for the end of the process and store its output."""
         with self.reading:
             if self.process and self.process.stdout and not self.process.stdout.closed:
                 self.log = self.process.communicate()[0]

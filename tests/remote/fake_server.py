@@ -21,7 +21,7 @@ FAST = Intervals(lease_s=1.0, heartbeat_s=0.35, poll_s=2.0)
 
 @dataclass
 class Task:
-    """What the server knows of a task."""
+    """State of a task on the server."""
 
     lease: Lease
     phases: list[str] = field(default_factory=list)

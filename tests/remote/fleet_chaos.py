@@ -20,7 +20,7 @@ PLACED = re.compile(r"agent: task (\S+): .* of \S+$", re.MULTILINE)
 
 
 def run(folder: Path, kills: int, seed: int, patience_s: float = 300.0) -> Counter[str]:
-    """Kills so often, waits for all jobs and checks them; says what was killed and what became of the jobs."""
+    """Kill components a number of times, wait for all jobs and check them; return what was killed and the outcomes."""
     chance = random.Random(seed)
     with cluster({}, {}) as ray, fleet_site(folder) as site:
         site.start_agent("--fleet", "ray", RAY_ADDRESS=ray.address)

@@ -96,7 +96,7 @@ class FleetSite:
         return value
 
     def ready(self, count: int = 1) -> list[dict[str, Any]]:
-        """Its nodes, once so many are ready."""
+        """Return the nodes of the fleet once a number of them is ready."""
 
         def nodes() -> list[dict[str, Any]]:
             response = self.fleet().get("capabilities", {}).get("nodes", [])
@@ -162,7 +162,7 @@ def workers() -> list[psutil.Process]:
 
 
 def kill_one(chance: random.Random) -> bool:
-    """SIGKILL for one of those processes."""
+    """Send SIGKILL to one of those processes."""
     if not (pids := workers()):
         return False
     with suppress(psutil.Error):

@@ -45,7 +45,7 @@ FOUND = {
 
 
 def capabilities(platform: Any = "x86", runtimes: list[Runtime] | None = None) -> Capabilities:
-    """Of a small machine with ONNX Runtime 1.2 on its CPU."""
+    """Return the capabilities of a small machine with ONNX Runtime 1.2 on its CPU."""
     found = runtimes if runtimes is not None else [runtime()]
     return Capabilities(platform, "x86_64", "Linux", "host", "cpu", 2, 1 << 30, 0, "0", runtimes=found)
 
@@ -108,7 +108,7 @@ def point(batch: int = 1) -> dict[str, Any]:
 
 
 class Refused(Exception):
-    """An answer that is none of 2xx."""
+    """An answer with a status other than 2xx."""
 
     def __init__(self, status: int, body: Any, headers: dict[str, str]) -> None:
         super().__init__(f"{status} {body}")
@@ -246,7 +246,7 @@ class ServerProcess:
         return self
 
     def kill(self) -> None:
-        """SIGKILL of the server and of what it started."""
+        """Send SIGKILL to the server and its descendants."""
         assert self.process
         assert self.process.stdout
         if self.process.returncode is None:

@@ -42,12 +42,12 @@ LEASE_S, AGENTS = 3.0, 3
 
 
 class Slain(Exception):
-    """An agent is gone in the midst of what it did."""
+    """The agent was stopped in the middle of its work."""
 
 
 @dataclass
 class Person:
-    """Somebody's page, by whichever server answers."""
+    """The page of a user, served by whichever server answers."""
 
     url: str
     email: str
@@ -280,7 +280,7 @@ def once(url: str, method: str, path: str, body: Any, headers: dict[str, str]) -
 
 
 def patiently(act: Any) -> Any:
-    """What it gives, as soon as a server answers."""
+    """Return the result of an action as soon as a server answers."""
     end = time.monotonic() + 60
     while True:
         try:
@@ -295,7 +295,7 @@ def patiently(act: Any) -> Any:
 
 
 def run(folder: Path, postgres: Postgres | None, kills: int, seed: int, swift: Swift | None = None) -> Counter[str]:
-    """So many kills; what became of the jobs."""
+    """Kill components a number of times; return the outcomes of the jobs."""
     bucket = swift.new() if swift else ""
     site = Replicas(folder, random.Random(seed), postgres, postgres.new() if postgres else "", swift, bucket)
     site.start()

@@ -1,4 +1,4 @@
-"""The error that advice tells of each conversion, worked out anew by the runtimes; spoiled ones are wrong."""
+"""The error that advice reports for each conversion, recomputed by the runtimes; damaged models are detected."""
 
 from __future__ import annotations
 
@@ -197,7 +197,7 @@ CASES: dict[str, Callable[[Path, str], Case]] = {
 
 
 def outputs(case: Case, path: Path, feeds: Feeds, folder: Path, optimize: bool = True) -> list[Any]:
-    """What a model gives, asked of its runtime without any of our code."""
+    """Return the outputs of a model, computed by its runtime without visualprof."""
     if path.suffix in (".onnx", ".xml"):
         return run(path, feeds, optimize)
     if path.suffix == ".pt":

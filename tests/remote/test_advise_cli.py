@@ -1,4 +1,4 @@
-"""`visualprof advise` on this machine: what it prints and leaves, and what it refuses."""
+"""`visualprof advise` on this machine: output, files and rejected requests."""
 
 from __future__ import annotations
 

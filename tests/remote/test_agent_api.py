@@ -1,4 +1,4 @@
-"""What agents ask for, over HTTP."""
+"""The HTTP API for agents."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hostile models: what they leave, what they say, what they take."""
+"""Hostile models: leftovers, output and resources."""
 
 from __future__ import annotations
 

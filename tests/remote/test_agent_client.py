@@ -1,4 +1,4 @@
-"""What the agent's HTTP client does with answers."""
+"""How the agent's HTTP client handles answers."""
 
 from __future__ import annotations
 

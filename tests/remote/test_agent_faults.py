@@ -1,4 +1,4 @@
-"""What goes wrong around the agent: it is killed, the network is cut, uploads break off, tokens are forgotten."""
+"""Faults around the agent: kills, network failures, interrupted uploads, lost tokens."""
 
 from __future__ import annotations
 

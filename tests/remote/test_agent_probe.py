@@ -1,4 +1,4 @@
-"""What an agent finds out about its machine."""
+"""Probing a machine by the agent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The sandbox of tasks: what a hostile model could change from inside, also where the agent runs as root."""
+"""The sandbox of tasks: what a hostile model could change from inside, even if the agent runs as root."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The agent runs tasks: what the server gets to see, and how each of them ends."""
+"""Tasks run by the agent: what the server sees, and how they end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TensorFlow measured by the child, in an interpreter of its own; what it computes is worked out by hand."""
+"""TensorFlow measured by the child in a separate interpreter; expected outputs are computed by hand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A bucket as the store, against a server that checks signatures: what is kept, and what is refused."""
+"""A bucket as the store, against a server that checks signatures: stored and rejected files."""
 
 from __future__ import annotations
 

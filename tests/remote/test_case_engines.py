@@ -1,4 +1,4 @@
-"""Engines of cases on the backends, with what they tell of their time, and what FlagPerf's own files need."""
+"""Engines of cases on the backends: their reported times, and the requirements of FlagPerf's own files."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ from visualprof.remote.child.host import LoadMeter
 
 
 class Hand:
-    """A clock that stands still until it is moved."""
+    """A clock that only moves when it is told to."""
 
     now = 0
 

@@ -1,4 +1,4 @@
-"""Benchmark cases as jobs: what the server takes, and what an agent makes of a bundle."""
+"""Benchmark cases as jobs: what the server accepts, and how an agent runs a bundle."""
 
 from __future__ import annotations
 

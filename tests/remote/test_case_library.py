@@ -1,4 +1,4 @@
-"""The cases that ship: their layers with each vendor, what they compute, and what they are known to reach."""
+"""The shipped cases: their layers per vendor, what they compute, and known results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What cases know of the devices that they used: the share of their processes, AMD's readings, energy, kept peaks."""
+"""Device monitors of cases: shares of own processes, readings of AMD, energy, stored peaks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The seven steps in a child: what they leave, how they end, and how a later run goes on."""
+"""The seven steps in a child: their files, their outcomes, and resuming a run."""
 
 from __future__ import annotations
 

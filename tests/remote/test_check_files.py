@@ -1,4 +1,4 @@
-"""What uploaded files are: models and arrays of every kind, and those that are broken or hostile."""
+"""Inspection of uploaded files: models and arrays of every kind, including damaged and hostile ones."""
 
 from __future__ import annotations
 

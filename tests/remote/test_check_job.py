@@ -1,4 +1,4 @@
-"""What is wrong with a job is told before it is queued: all of it, each with its field."""
+"""All errors of a job are reported before it is queued, each with its field."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ pytestmark = pytest.mark.slow
 
 
 class Hands:
-    """A clock that stands still until somebody sleeps, so that no load on the machine changes what is measured."""
+    """A clock that only moves when someone sleeps, so that load on the machine does not change measurements."""
 
     def __init__(self) -> None:
         self.now = 1_000_000_000

@@ -1,4 +1,4 @@
-"""What the child reports against what others compute: numpy, the binomial distribution, psutil, the kernel."""
+"""Numbers of the child compared with numpy, the binomial distribution, psutil and the kernel."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_thirds_are_numpys_and_stable_when_within_a_tenth(given: list[int]) -> N
 
 
 def few_over(n: int, tenths: int) -> float:
-    """Probability that at most one of n samples lies over the percentile."""
+    """Return the probability that at most one of n samples exceeds the percentile."""
     over = 1 - tenths / 1000
     return sum(comb(n, k) * over**k * (1 - over) ** (n - k) for k in (0, 1))
 

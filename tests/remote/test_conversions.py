@@ -1,4 +1,4 @@
-"""Converters that really run, in the sandbox; the error of what they make is worked out here, by ONNX Runtime."""
+"""Real conversions in the sandbox; ONNX Runtime recomputes the error of the results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What converters say of themselves, the rows of data, and what makes a model another one."""
+"""Descriptions of converters, the rows of data, and the identity of models."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A SavedModel converted in a child, and what was made against TensorFlow, by the runtimes that run it."""
+"""A SavedModel converted in a child, and the results compared with TensorFlow."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def wanted(tmp_path_factory: pytest.TempPathFactory, saved: Path) -> Any:
-    """What TensorFlow gives."""
+    """Return the outputs of TensorFlow."""
     (y,) = outputs_of(tmp_path_factory.mktemp("run"), runtime_python("tensorflow"), "tensorflow", saved, feeds())
     return y.astype(np.float64)
 

@@ -1,4 +1,4 @@
-"""What is typed becomes a job: one grammar of sizes and dimensions, one rule for ids and for what machines can run."""
+"""User input becomes a job: one grammar of sizes and dimensions, one rule for ids and for eligible machines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an attempt of a task leaves on a machine for the next one."""
+"""Files that an attempt of a task stores on a machine for the next attempt."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def left(state: StateFolder, attempt: int, **files: str) -> Path:
 
 
 def found(state: StateFolder, attempt: int, asked: Mapping[str, object], tmp_path: Path) -> dict[str, str]:
-    """What an attempt would begin with."""
+    """Return the trials with which an attempt would start."""
     resume_cache.save(state, lease(attempt, asked))
     out = tmp_path / "out"
     shutil.rmtree(out, ignore_errors=True)

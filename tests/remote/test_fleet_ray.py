@@ -1,4 +1,4 @@
-"""A fleet on a cluster of Ray, with a real server between whoever submits and whoever measures."""
+"""A fleet on a Ray cluster, with a real server between clients and workers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which node a task goes to, and what becomes of it there, with a scheduler that runs nothing."""
+"""Assignment of tasks to nodes and their outcomes, with a scheduler that runs nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Live runs of another machine: an agent that follows a folder, and the server that is told of it."""
+"""Live runs of another machine: an agent that follows a folder and reports to the server."""
 
 from __future__ import annotations
 

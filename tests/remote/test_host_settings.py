@@ -1,4 +1,4 @@
-"""What a host is set to, from the files of a system that is laid out here."""
+"""Settings of a host, read from simulated system files."""
 
 from __future__ import annotations
 

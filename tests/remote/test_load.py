@@ -1,4 +1,4 @@
-"""Lanes, arrivals and the search for a rate: queues whose waiting times are known, in a time that is only counted."""
+"""Concurrent streams, arrivals and the search for a rate: queues with known waiting times, in simulated time."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MS = 1_000_000
 
 
 class Counted:
-    """Time that goes on when every lane waits, to where the first of them wakes."""
+    """Simulated time that advances when every stream waits, to the first wake-up."""
 
     def __init__(self) -> None:
         self.now = 1_000 * MS

@@ -1,4 +1,4 @@
-"""A load as it is typed, checked and told: drafts, refusals, the terminal, the cost and the energy of samples."""
+"""Loads: parsing, validation, display in the terminal, and cost and energy per sample."""
 
 from __future__ import annotations
 

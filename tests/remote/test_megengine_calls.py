@@ -1,4 +1,4 @@
-"""Operators of MegEngine as calls: what a static profile says, what is refused; run alone where it is installed."""
+"""Operators of MegEngine as calls: static profiles, rejected calls, and runs if MegEngine is installed."""
 
 from __future__ import annotations
 

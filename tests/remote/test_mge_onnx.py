@@ -1,4 +1,4 @@
-"""Graphs of MegEngine as ONNX: what is made gives in ONNX Runtime what MegEngine gives; other operators are named."""
+"""Graphs of MegEngine as ONNX: equal results in ONNX Runtime, and named unsupported operators."""
 
 from __future__ import annotations
 

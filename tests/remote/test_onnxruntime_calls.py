@@ -1,4 +1,4 @@
-"""Nodes of ONNX Runtime as calls: what a profile and a model say, what is refused; run alone where it is installed."""
+"""Nodes of ONNX Runtime as calls: profiles with models, rejected calls, and runs if it is installed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A call of an operator as data: what becomes one of a profile, what a file may hold, and the script of it."""
+"""A call of an operator as data: conversion from a profile, file format, and script."""
 
 from __future__ import annotations
 

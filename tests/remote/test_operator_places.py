@@ -1,4 +1,4 @@
-"""Where operators ran, as each runtime tells."""
+"""Where operators ran, as each runtime reports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operators of Paddle as calls; run by a stand-in for Paddle, which few machines have."""
+"""Operators of Paddle as calls, run by a fake Paddle, since few machines have the real one."""
 
 from __future__ import annotations
 

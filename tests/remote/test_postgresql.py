@@ -1,4 +1,4 @@
-"""What is particular to PostgreSQL: opening and migrating it, its clock, its turns, notices, and its errors."""
+"""Behavior specific to PostgreSQL: opening and migration, clock, turns, notifications, errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hostile agents and pages, damaged and vanished databases, and what is thrown away when."""
+"""Hostile agents and pages, damaged and missing databases, and clean-up."""
 
 from __future__ import annotations
 

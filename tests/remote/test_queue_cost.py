@@ -1,4 +1,4 @@
-"""What a lease costs the server: statements, and how many look for one task."""
+"""The cost of a lease for the server: statements, and the number of waiters that look for a task."""
 
 from __future__ import annotations
 

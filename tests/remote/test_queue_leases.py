@@ -1,4 +1,4 @@
-"""Leases: who gets what, for how long, and what becomes of it when nobody is heard of."""
+"""Leases: assignment, duration, and what happens to tasks of lost agents."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The queue of a server that starts: it opens beside the first page, and who asks for it waits."""
+"""Opening the queue of a starting server: in parallel with the first page; requests wait for it."""
 
 from __future__ import annotations
 

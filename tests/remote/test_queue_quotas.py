@@ -1,4 +1,4 @@
-"""Quotas: what is refused at submission, what waits for its turn, and what counts as hours of devices."""
+"""Quotas: rejections at submission, waiting tasks, and accounting of device hours."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whose task a machine gets next: by priority, then fairly between users."""
+"""The next task for a machine: by priority, then fairly between users."""
 
 from __future__ import annotations
 

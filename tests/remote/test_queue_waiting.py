@@ -1,4 +1,4 @@
-"""Why a job waits: by what the lease statement itself asks."""
+"""Reasons why a job waits, by the conditions of the lease statement."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Removing jobs: what it frees, what stays; and machines that are drained or put out."""
+"""Removing jobs: freed and remaining files; and drained or blocked machines."""
 
 from __future__ import annotations
 

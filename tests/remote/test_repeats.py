@@ -1,4 +1,4 @@
-"""Points that are measured repeatedly: whose turn it is, and the point that they become."""
+"""Repeated measurements: the order of turns, and the resulting point."""
 
 from __future__ import annotations
 

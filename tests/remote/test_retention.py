@@ -1,4 +1,4 @@
-"""Rules of what is removed when: what they remove, what stays, and what they say before."""
+"""Retention rules: what they remove, what stays, and their preview."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a search is asked for: constraints, settings, rows of one's own, and what is refused before anything starts."""
+"""Search requests: constraints, settings, user rows, and validation before anything starts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Energy as the objective and the constraint of a search: counters of processors that go on at a known power."""
+"""Energy as the objective and constraint of a search: processor counters that increase at a known power."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A search through a server and an agent as they are started: killed, it goes on; cancelled, what was tried stays."""
+"""A search through a real server and agent: it resumes after a kill, and keeps its trials when canceled."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs in the bucket: every server shows them, has of them what was used lately, and loses none."""
+"""Runs in the bucket: every server shows them, caches the recently used, and loses none."""
 
 from __future__ import annotations
 

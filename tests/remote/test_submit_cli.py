@@ -492,7 +492,7 @@ def typed(*given: str) -> argparse.Namespace:
 
 
 def drafted(*given: str, agents: list[Agent] | None = None, dims: list[Any] | None = None) -> CheckedDraft:
-    """What the server makes of what was typed."""
+    """Return the draft that the server makes of the arguments."""
     inputs = [{"name": "x", "dtype": "float32", "dims": ["batch", "seq"] if dims is None else dims}]
     sizes = {d: 1 for d in inputs[0]["dims"] if isinstance(d, str)} | ({"seq": 64} if dims is None else {})
     model = {"kind": "model", "format": "onnx", "inputs": inputs, "outputs": [], "dims": sizes, "warnings": []}

@@ -1,4 +1,4 @@
-"""Uploads over HTTP: what is kept, what is refused, and that the Graph page opens it."""
+"""Uploads over HTTP: stored and rejected files, and models on the Graph page."""
 
 from __future__ import annotations
 
