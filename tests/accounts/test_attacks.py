@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 import pytest
 from teams import MODEL_FILE, PASSWORD, SHELL, Browser, Team
-from test_who_may_what import BODIES, QUERIES, TABLE, Asked, asked
+from test_permissions import BODIES, QUERIES, TABLE, Asked, asked
 
 from tests.conftest import ROOT
 from visualprof.accounts import login_attempts

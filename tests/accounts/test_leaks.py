@@ -16,7 +16,7 @@ from queue_sites import point
 from sites import kineto
 from sqlalchemy import update
 from teams import MODEL_FILE, Browser, Team, machine
-from test_who_may_what import BODIES, QUERIES, TABLE, VIEWER, Asked, asked
+from test_permissions import BODIES, QUERIES, TABLE, VIEWER, Asked, asked
 from werkzeug.test import TestResponse
 
 from visualprof.remote.queue import uploads

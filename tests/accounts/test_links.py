@@ -10,7 +10,7 @@ import pytest
 from sites import kineto
 from sqlalchemy import select
 from teams import SHELL, Browser, Team
-from test_who_may_what import BY_LINK, OPEN, TABLE, Asked, asked, team_runs
+from test_permissions import BY_LINK, OPEN, TABLE, Asked, asked, team_runs
 
 from tests.conftest import ROOT
 from visualprof.cli import main

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from queue_sites import FAILED, capabilities, member, request, runtime
 from sqlalchemy import insert, update
+from test_queue_fairness import submit, turn
 from test_queue_quotas import bound, queue, used_hours
-from test_queue_turns import submit, turn
 
 from visualprof.remote.protocol import ModelRef, Spec
 from visualprof.remote.queue.service import JobServices
