@@ -250,3 +250,8 @@ def test_a_recording_of_events_without_duration_has_no_path(write: Write) -> Non
     for events in ([host("cpu_op", "aten::mm", 5, 0)], [host("cpu_op", "aten::mm", 5, 0), kernel(7, 0, 0)]):
         result = answer("whatif", write(events))
         assert (result["step"]["measured_ns"], result["path_before"]["columns"]["part"]) == (0, [])
+
+
+def test_a_stream_told_to_wait_after_the_last_launch_waits_for_nothing(write: Write) -> None:
+    late = host("cuda_runtime", "cudaStreamWaitEvent", 90, 1, correlation=9)
+    assert len(wait_graph(trace_of(write([*HOST_BOUND, late]))).nodes.time)

@@ -330,7 +330,8 @@ class _Builder:
             )
             waiting[rows_of_track] = np.append(launched_by_thread, -1)[np.minimum(position, len(launched_by_thread))]
         rows, waiting = rows[waiting >= 0], waiting[waiting >= 0]
-        is_last = np.append(waiting[1:] != waiting[:-1], True)  # keep the last of several waits before a launch
+        # Keep the last of several waits before a launch.
+        is_last = np.append(waiting[1:] != waiting[:-1], True)[: len(waiting)]
         rows, waiting = rows[is_last], waiting[is_last]
         awaited, latest_launch = np.full(len(rows), -1), np.full(len(rows), np.iinfo(np.int64).min)
         for stream in distinct(self._stream).tolist():
