@@ -79,10 +79,10 @@ def run_name(logdir: str | os.PathLike[str], worker: Worker) -> str:
     key = os.path.abspath(logdir)
     if key not in _runs:
         job = next((os.environ[n] for n in JOBS if os.environ.get(n, "none") not in ("none", "")), "")
-        own = _born(os.getppid() if worker.rank >= 0 else worker.pid)
+        start = _born(os.getppid() if worker.rank >= 0 else worker.pid)
         if not job and worker.rank >= 0:
-            job = _agreed(sys.modules.get("torch.distributed"), own)
-        _runs[key] = _UNSAFE.sub("_", job).strip("_") or own
+            job = _agreed(sys.modules.get("torch.distributed"), start)
+        _runs[key] = _UNSAFE.sub("_", job).strip("_") or start
     return _runs[key]
 
 

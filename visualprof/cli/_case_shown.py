@@ -83,7 +83,9 @@ def print_comparison(args: argparse.Namespace) -> int:
     ]
     keys = dict.fromkeys(key for values in settings for key in values)
     differing = {
-        key: [values.get(key) for values in settings] for key in keys if len({one.get(key) for one in settings}) > 1
+        key: [values.get(key) for values in settings]
+        for key in keys
+        if len({values_of_run.get(key) for values_of_run in settings}) > 1
     }
     if args.format == "json":
         print(json.dumps({"results": rows, "settings": differing}, indent=2))

@@ -181,7 +181,7 @@ def _answers(
         (name, entry.part_key_for(params)) for name, (entry, params) in whole.items() if not alone or entry.needs(alone)
     )
     files = [spans[0].path for _, spans in workers] if len(workers) > 1 else [file.path]
-    if file.step_range or any(each.rank for _, spans in workers for each in spans):
+    if file.step_range or any(span.rank for _, spans in workers for span in spans):
         values = {name: _parts_of(views[name][0], key, workers, file, trace) for name, key in asked}
     else:
         values = parts(asked, files, lambda _: trace or _open(file)) if asked else {}
@@ -200,7 +200,13 @@ def _parts_of(
 ) -> list[tuple[str, Any]]:
     """Return the parts of all workers, uncached: with the chosen ranges as steps, or of several ranks of one file."""
     files = [spans[0] for _, spans in workers] if len(workers) > 1 else [file]
-    return [(each.name, chosen.map_worker(trace if trace and each == file else _open(each), key)) for each in files]
+    return [
+        (
+            file_of_worker.name,
+            chosen.map_worker(trace if trace and file_of_worker == file else _open(file_of_worker), key),
+        )
+        for file_of_worker in files
+    ]
 
 
 def tune_for_short_process() -> None:

@@ -1,4 +1,4 @@
-"""What a file is that no reader knows: pointers, saved web pages, databases, weights and other formats.
+"""Describe files that no reader knows: pointers, saved web pages, databases, weights and other formats.
 
 Only bytes of the head are compared; nothing is executed or unpacked. The result completes the error of an unknown file.
 """
@@ -30,7 +30,7 @@ _TENSOR_FIELDS = re.compile(
 
 
 class Description(NamedTuple):
-    """What a file is.
+    """The description of a file.
 
     Attributes:
         text: Completes `this is ...`.

@@ -60,15 +60,15 @@ def read_inputs(path: Path) -> list[Input]:
             (graph,) = _Reader(file).load().state["argdef_graph_map"].values()
         nodes = [(type(node).__name__, node.state) for node in graph.state["_inputs"][1:]]
         tensors = [state for kind, state in nodes if kind == "TensorNode"]
-        found = [Input(s["_name"], _DTYPES[s["_dtype"].made_of[0]], list(s["_shape"])) for s in tensors]
+        inputs = [Input(s["_name"], _DTYPES[s["_dtype"].made_of[0]], list(s["_shape"])) for s in tensors]
     except Exception as error:  # noqa: BLE001 - a pickle can fail in any way
         hint = msg("remote.write_again_megengine_save", "write it again: megengine.save(trace_module(...), path)")
         raise TaskFailure(
             "input_error", msg("remote.not_whole_tracedmodule", f"not a whole TracedModule ({error})"), hint
         ) from None
-    if len(found) < len(nodes):
+    if len(inputs) < len(nodes):
         hint = msg("remote.trace_module_whose_inputs", "trace a module that takes only single tensors as inputs")
         raise TaskFailure(
             "input_error", msg("remote.tracedmodule_takes_nested_inputs", "this TracedModule takes nested inputs"), hint
         )
-    return found
+    return inputs

@@ -85,8 +85,8 @@ class Recorder(Shape):
 def _config(wanted: dict[str, Any]) -> Any:
     """Return the experimental options that this version of torch has."""
     config_type: Any = _TORCH._C._profiler._ExperimentalConfig  # noqa: SLF001
-    known = str(config_type.__init__.__doc__)
-    return config_type(**{key: value for key, value in wanted.items() if key in known})
+    option_names = str(config_type.__init__.__doc__)
+    return config_type(**{key: value for key, value in wanted.items() if key in option_names})
 
 
 def _other(name: str) -> bytes:

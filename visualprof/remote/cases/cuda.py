@@ -37,6 +37,6 @@ def peak(precision: str) -> Peak | None:
         return None
     torch: Any = importlib.import_module("torch")
     device = torch.cuda.get_device_properties(0)
-    if known := find_peak(name, device.total_memory, device.multi_processor_count):
-        return Peak(known.flops[precision], msg("cases.mhz", f"{known.source} at {known.mhz} MHz"))
+    if datasheet := find_peak(name, device.total_memory, device.multi_processor_count):
+        return Peak(datasheet.flops[precision], msg("cases.mhz", f"{datasheet.source} at {datasheet.mhz} MHz"))
     return measure_peak(precision, DEVICE, DEVICE_MATRIX_SIZE)

@@ -118,8 +118,8 @@ def engine_spec(config: Any, name: str, device: str, options: dict[str, str] | N
     `fp16` becomes precision f16. The configuration may have `threads` and the options of the backend.
     """
     precision: Precision = "f16" if config.fp16 else ""
-    given = {option: getattr(config, option, None) for option in backend(name).options}
-    chosen = {option: str(value) for option, value in given.items() if value is not None} | (options or {})
+    configured = {option: getattr(config, option, None) for option in backend(name).options}
+    chosen = {option: str(value) for option, value in configured.items() if value is not None} | (options or {})
     threads: int = getattr(config, "threads", 0)
     return Spec(config.case, name, device=device, precision=precision, threads=threads, options=chosen)
 

@@ -340,8 +340,8 @@ def _differences(model: ModelGraph, node: Node, other: ModelGraph, other_node: N
     for name in sorted({*node.attributes, *other_node.attributes} - IDENTITY_ATTRIBUTES if same_format else ()):
         before, after = node.attributes.get(name), other_node.attributes.get(name)
         if before != after:
-            what = f"{name}: {'–' if before is None else before} → {'–' if after is None else after}"
-            yield _Difference(_Kind("attribute", before, after, name), what)
+            text = f"{name}: {'–' if before is None else before} → {'–' if after is None else after}"
+            yield _Difference(_Kind("attribute", before, after, name), text)
     for row, other_row in zip(node.outputs, other_node.outputs, strict=False):
         for difference in _tensor_differences(model.values[row], other.values[other_row]):
             _, before, after, _ = difference.kind
@@ -352,15 +352,15 @@ def _differences(model: ModelGraph, node: Node, other: ModelGraph, other_node: N
 def _tensor_differences(before: Value, after: Value) -> Iterator[_Difference]:
     """Yield the differences of two corresponding outputs."""
     shapes = [GENERATED_SIZE.sub("?", shape_text(value)) for value in (before, after)]
-    what = f"{before.dtype}[{shapes[0]}] → {after.dtype}[{shapes[1]}]"
+    text = f"{before.dtype}[{shapes[0]}] → {after.dtype}[{shapes[1]}]"
     if before.dtype and after.dtype and before.dtype != after.dtype:
-        yield _Difference(_Kind("dtype", before.dtype, after.dtype), what)
+        yield _Difference(_Kind("dtype", before.dtype, after.dtype), text)
     if before.shape is None or after.shape is None:
         return
     if len(before.shape) != len(after.shape):
-        yield _Difference(_Kind("shape", *shapes), what)
+        yield _Difference(_Kind("shape", *shapes), text)
         return
     for dimension, sizes in enumerate(zip(before.shape, after.shape, strict=True)):
         size, other_size = (GENERATED_SIZE.sub("?", str(size)) for size in sizes)
         if size != other_size:
-            yield _Difference(_Kind("dimension", size, other_size), what, dimension)
+            yield _Difference(_Kind("dimension", size, other_size), text, dimension)

@@ -140,12 +140,12 @@ def rank_summary(trace: Trace) -> RankSummary:
     )
 
 
-def _message_ns(windows: StepWindows, trace: Trace, found: Collectives, work: DeviceWork) -> Ints:
+def _message_ns(windows: StepWindows, trace: Trace, rank_collectives: Collectives, work: DeviceWork) -> Ints:
     """Return the time per step in which messages are transferred and the device does not compute."""
-    devices = event_devices(trace)[found.part_row]
-    selected = (found.source >= 0)[found.part_call] & found.is_transfer
+    devices = event_devices(trace)[rank_collectives.part_row]
+    selected = (rank_collectives.source >= 0)[rank_collectives.part_call] & rank_collectives.is_transfer
     selected &= (devices == HOST_DEVICE) | (devices == work.device)
-    transferring = union(found.part_start[selected], found.part_end[selected])
+    transferring = union(rank_collectives.part_start[selected], rank_collectives.part_end[selected])
     return covered_ns(subtract(transferring, work.computing), windows.start, windows.end)
 
 

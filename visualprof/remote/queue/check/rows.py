@@ -38,16 +38,16 @@ def row_errors(
                 msg("queue.model_no_input", f"the model has no input {name[:80]!r}"),
                 suggest(name, names),
             )
-    for one in inputs:
-        array = arrays.get(one.name)
+    for model_input in inputs:
+        array = arrays.get(model_input.name)
         if array is None:
             yield FieldError(
                 "advise.data",
-                msg("queue.data_no_array", f"the data have no array {one.name!r}"),
+                msg("queue.data_no_array", f"the data have no array {model_input.name!r}"),
                 msg("queue.models_inputs", f"the model's inputs are {', '.join(names)}"),
             )
         else:
-            yield from _array(one, sizes, free, array)
+            yield from _array(model_input, sizes, free, array)
     counts = {name: array.shape[0] for name, array in arrays.items() if array.shape}
     if len(set(counts.values())) > 1:
         counts_text = ", ".join(f"{name}: {count}" for name, count in counts.items())

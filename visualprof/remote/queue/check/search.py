@@ -42,7 +42,7 @@ def search_errors(request: Request, model: InspectedModel | None) -> Iterator[Fi
         for name in dict.fromkeys(spec.backend for spec in request.specs)
         if name in backends_by_name
     ]
-    wrong = list(chain.from_iterable(_axis(one, values, backends, model) for one, values in search.over.items()))
+    wrong = list(chain.from_iterable(_axis(name, values, backends, model) for name, values in search.over.items()))
     yield from wrong
     if search.objective == "size" and "conversion" not in search.over:
         error = msg("queue.size_differs_conversions_alone", "the size differs by conversions alone")
@@ -90,8 +90,11 @@ def _value_errors(
             for converter in all_converters()
             if converter.makes in backend.formats and not converter.calibrates
         )
-        fitting = (one for one in usable if model is None or one.takes == model.format)
-        allowed = [NO_CONVERSION, *(one.name for one in fitting if backend.name in (one.runtimes or (backend.name,)))]
+        fitting = (converter for converter in usable if model is None or converter.takes == model.format)
+        allowed = [
+            NO_CONVERSION,
+            *(converter.name for converter in fitting if backend.name in (converter.runtimes or (backend.name,))),
+        ]
     elif allowed is None:
         settings = ["threads", "streams", "precision", "conversion", *backend.options]
         yield FieldError(
