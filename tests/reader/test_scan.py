@@ -117,6 +117,19 @@ def test_links_out_of_the_folder_are_problems_unless_they_are_to_be_followed(tmp
     assert set(followed) == {"run/a.json", "b.json", "run/passwd.json"}
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="names of any bytes")
+def test_names_that_are_not_utf_8_are_escaped_and_can_be_read(tmp_path: Path) -> None:
+    folder = os.fsencode(tmp_path) + b"/run\xff"
+    os.mkdir(folder)
+    for name in (b"a\xfe.json", "é.json".encode()):
+        Path(os.fsdecode(folder + b"/" + name)).write_bytes(KINETO)
+    found = [item for item in walk(roots([tmp_path])[0]) if isinstance(item, LogFile)]
+    assert sorted(item.file for item in found) == [r"run\xff/a\xfe.json", r"run\xff/é.json"]
+    for item in found:
+        assert item.file.encode()
+        assert examine(item).kind == "profile"
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="links need rights")
 def test_a_link_may_lead_to_another_log_directory(tmp_path: Path) -> None:
     first, two = tmp_path / "one", tmp_path / "two"
@@ -163,7 +176,7 @@ def test_files_with_unusual_names_are_found(tmp_path: Path) -> None:
     names = ["<img src=x>.json", "数据.json", "tab\there.json", "not-utf8-\udcff.json"]
     for name in names:
         (tmp_path / name).write_bytes(KINETO)
-    assert sorted(files(tmp_path)) == sorted(names)
+    assert sorted(files(tmp_path)) == sorted([*names[:3], r"not-utf8-\xff.json"])
 
 
 def test_a_missing_log_directory_is_a_problem_not_a_crash(tmp_path: Path) -> None:

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
+from pathlib import Path
 from typing import Any
 
+import pytest
 from sites import MakeSite, Site, kineto
 
 from visualprof import __version__
@@ -73,7 +77,7 @@ def test_a_name_that_is_not_utf8_does_not_break_the_answer(site: Site) -> None:
         return  # a file system that has no such names
     answer = site.client.get("/api/v1/runs")
     assert answer.status_code == 200
-    assert "odd?" in [run["id"] for run in answer.get_json()["runs"]]
+    assert r"odd\xff" in [run["id"] for run in answer.get_json()["runs"]]
 
 
 def test_polling_without_a_change_gives_304(site: Site) -> None:
@@ -157,3 +161,16 @@ def test_a_read_only_server_refuses_to_reload(make_site: MakeSite) -> None:
     answer = make_site(read_only=True).client.post("/api/v1/reload")
     assert answer.status_code == 403
     assert "read-only" in json.loads(answer.data)["error"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="names of any bytes")
+def test_a_run_whose_folder_is_not_utf_8_can_be_opened(site: Site) -> None:
+    folder = os.fsencode(site.folder) + b"/run\xff\xfe"
+    os.mkdir(folder)
+    Path(os.fsdecode(folder + b"/trace.json")).write_text(kineto())
+    site.logdir.rescan()
+    run = next(run for run in site.client.get("/api/v1/runs").get_json()["runs"] if run["id"] != "run")
+    assert run["id"] == r"run\xff\xfe"
+    query = {"run": run["id"], "worker": run["workers"][0]["id"]}
+    answer = site.client.get("/api/v1/view/operator", query_string=query)
+    assert answer.status_code == 200, answer.text

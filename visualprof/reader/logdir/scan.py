@@ -174,7 +174,7 @@ def walk(
     """
     if root.path.is_file():
         captures = captures_stamp(str(root.path.parent))
-        yield _log_file(root, "", root.path.name, str(root.path), root.path.stat(), captures)
+        yield _log_file(root, "", display_name(root.path.name), str(root.path), root.path.stat(), captures)
         return
     seen: set[tuple[int, int]] = set()
     entries = 0
@@ -209,7 +209,8 @@ def walk(
             if child.name.startswith(".") or child.name.endswith(_UNFINISHED_SUFFIXES):
                 yield from _live_folder(root, folder, child, folder_status.st_mtime_ns)
                 continue
-            relative = f"{folder}/{child.name}" if folder else child.name
+            name = display_name(child.name)
+            relative = f"{folder}/{name}" if folder else name
             if not follow_outside and child.is_symlink() and not _resolves_below((root, *others), child.path):
                 hint = msg(
                     "logdir.copy_target_or_follow_links",
@@ -226,7 +227,7 @@ def walk(
                 if stat.S_ISDIR(status.st_mode):
                     (linked if child.is_symlink() else plain).append((child.path, relative))
                 elif stat.S_ISREG(status.st_mode):
-                    yield _log_file(root, folder, child.name, child.path, status, captures)
+                    yield _log_file(root, folder, name, child.path, status, captures)
             except OSError:  # a dangling link, a loop, or deleted since it was listed
                 continue
 
@@ -246,6 +247,13 @@ def _resolves_below(log_directories: Sequence[Root], path: str) -> bool:
     """Return whether a path, with links resolved, is below a log directory."""
     real = Path(os.path.realpath(path))
     return any(real.is_relative_to(os.path.realpath(root.path)) for root in log_directories)
+
+
+def display_name(name: str) -> str:
+    r"""Return the name of a file or folder as users see and send it; bytes that are not UTF-8 become `\xff`."""
+    if name.isascii():
+        return name
+    return os.fsencode(name).decode("utf-8", "backslashreplace")
 
 
 def _log_file(root: Root, folder: str, name: str, path: str, status: os.stat_result, captures: int) -> LogFile:
