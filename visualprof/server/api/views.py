@@ -17,6 +17,8 @@ from visualprof.errors import BadParameter, MissingData
 from visualprof.messages import msg
 from visualprof.reader.logdir.directory import LogDirectory
 from visualprof.reader.logdir.listing import Span
+from visualprof.reader.trace import Trace
+from visualprof.reader.trace.step_ranges import with_step_range
 from visualprof.server.api.evaluation import Reports
 from visualprof.server.api.models import Models
 from visualprof.server.api.spans import check_range, load_trace, require_summary, worker_spans
@@ -31,6 +33,7 @@ from visualprof.views.answers.part_cache import load_or_compute_part
 from visualprof.views.answers.table import Answer, Selection, Table, named_table, select_rows
 
 MAX_RESULTS = 64  # cached results
+MAX_STEPPED_TRACES = 2  # traces with other ranges as steps; their columns are mostly those of the cached trace
 MAX_RUN_RESULTS = 4  # cached inputs of run views, at most 200 MB each
 _DEFAULT_LIMIT = 200
 _MAX_LIMIT = 10_000
@@ -68,6 +71,10 @@ class SubjectQuery(Query):
     span: Annotated[str, Meta(description="id of a span; the first one when absent")] = ""
     model: Annotated[str, Meta(description="id of a model, for views of models")] = ""
     reports: Annotated[str, Meta(description="ids of reports, comma-separated, for views of reports")] = ""
+    step_range: Annotated[
+        str,
+        Meta(description="pattern of the names of ranges to use as steps, such as train_*; the file's own if absent"),
+    ] = ""
     top: Annotated[int, Meta(ge=0, description="maximum number of slices of a pie chart")] | None = None
     others: Mapping[str, str] = msgspec.field(default_factory=dict[str, str])
 
@@ -168,6 +175,7 @@ class Views(Resource):
         self._logdir, self._visible = logdir, visible
         self._models, self._reports, self._results = models, reports, ResultCache[Answer]()
         self._run_inputs = ResultCache[msgspec.Struct](MAX_RUN_RESULTS)
+        self._stepped = ResultCache[Trace](MAX_STEPPED_TRACES)
 
     @get("/views", needs="link")
     def views(self) -> ViewsAnswer:
@@ -242,8 +250,8 @@ class Views(Resource):
                     view.empty_hint,
                 )
             versions = ((name, summary.fingerprint) for (name, _), summary in zip(spans, summaries, strict=True))
-            version = tuple(versions)
-            return version, lambda: self._merged(view, version, spans, part_key)
+            version = (*versions, query.step_range) if query.step_range else tuple(versions)
+            return version, lambda: self._merged(view, version, spans, part_key, query.step_range)
         span = self._visible.listing().find(run, query.worker, query.span)
         summary = require_summary(self._logdir, span)
         if view.name not in summary.views:
@@ -251,16 +259,31 @@ class Views(Resource):
                 msg("server.no_data_view", f"{span.log_file.name} has no data for the view {view.name!r}"),
                 msg("server.data", f"it has data for: {', '.join(summary.views)}"),
             )
-        return (summary.fingerprint,), lambda: load_trace(self._logdir, span)
+        version = (summary.fingerprint, query.step_range) if query.step_range else (summary.fingerprint,)
+        return version, lambda: self._load(span, query.step_range)
 
-    def _merged(self, view: View, version: tuple[object, ...], spans: list[tuple[str, Span]], part_key: str) -> Any:
+    def _load(self, span: Span, step_range: str) -> Trace:
+        """Return a trace, with the ranges of a pattern as steps if there is one."""
+        if not step_range:
+            return load_trace(self._logdir, span)
+        key = require_summary(self._logdir, span).fingerprint, step_range
+        return self._stepped.get(key, lambda: with_step_range(load_trace(self._logdir, span), step_range))
+
+    def _merged(
+        self,
+        view: View,
+        version: tuple[object, ...],
+        spans: list[tuple[str, Span]],
+        part_key: str,
+        step_range: str,
+    ) -> Any:
         """Return the input of a run view from all workers.
 
         Views and requests that need the same input share a cached result.
         """
 
         def map_workers() -> list[tuple[str, Any]]:
-            return [(name, self._worker(view, span, part_key)) for name, span in spans]
+            return [(name, self._worker(view, span, part_key, step_range)) for name, span in spans]
 
         reduce = view.reduce
         return (
@@ -269,11 +292,13 @@ class Views(Resource):
             else map_workers()
         )
 
-    def _worker(self, view: View, span: Span, part_key: str) -> msgspec.Struct:
+    def _worker(self, view: View, span: Span, part_key: str, step_range: str) -> msgspec.Struct:
         """Return the input of a run view from one worker."""
         fingerprint = require_summary(self._logdir, span).fingerprint
+        if step_range:
+            fingerprint = f"{fingerprint} {step_range}"
         return load_or_compute_part(
-            self._logdir.cache, view, fingerprint, lambda: load_trace(self._logdir, span), part_key
+            self._logdir.cache, view, fingerprint, lambda: self._load(span, step_range), part_key
         )
 
 

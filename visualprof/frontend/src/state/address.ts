@@ -3,7 +3,17 @@ import { computed, type WritableComputedRef } from "vue";
 import type { LocationQueryRaw, RouteLocationRaw } from "vue-router";
 import { router } from "../router";
 
-export const SELECTION_KEYS = ["run", "worker", "span", "step", "base", "base_worker", "base_span", "phase"] as const;
+export const SELECTION_KEYS = [
+  "run",
+  "worker",
+  "span",
+  "step",
+  "step_range",
+  "base",
+  "base_worker",
+  "base_span",
+  "phase",
+] as const;
 
 type Patch = Record<string, string | null>;
 

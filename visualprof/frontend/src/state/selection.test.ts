@@ -93,6 +93,25 @@ describe("selection", () => {
     expect(states).toEqual(["5", "6", "6", "5"]);
   });
 
+  it("requests views with the ranges that the address names as steps", async () => {
+    const { moveStep, selectStepRange, step, stepRange } = await import("./selection");
+    const { viewAddress } = await import("./view-resource");
+    await router.push("/overview?run=old&step=5");
+    expect(viewAddress("view/overview")).not.toContain("step_range");
+    selectStepRange(" train_* ");
+    await settle();
+    expect([stepRange.value, step.value]).toEqual(["train_*", null]);
+    expect(viewAddress("charts/overview")).toContain("step_range=train_*");
+    expect(viewAddress("events")).not.toContain("step_range");
+    await router.push("/overview?run=old&step=0&step_range=train_*");
+    moveStep(1);
+    await settle();
+    expect(step.value).toBe("0");
+    selectStepRange("");
+    await settle();
+    expect(router.currentRoute.value.query).toEqual({ run: "old" });
+  });
+
   it("clears span and step when another run is chosen", async () => {
     const { selectRun } = await import("./selection");
     await router.push("/operator?run=old&span=b&step=7&search=conv");

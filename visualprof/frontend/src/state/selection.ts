@@ -38,8 +38,12 @@ export const span = computed<Span | null>(() => {
   return spans.find((candidate) => candidate.id === queryValue("span")) ?? spans[0] ?? null;
 });
 
+/** Pattern of the ranges that are steps, in place of the file's own; null for these. */
+export const stepRange = computed<string | null>(() => queryValue("step_range"));
+
 export const step = computed<string | null>(() => {
   const stepName = queryValue("step");
+  if (stepRange.value !== null) return stepName;
   return stepName !== null && span.value?.steps.includes(stepName) ? stepName : null;
 });
 
@@ -84,8 +88,13 @@ export function selectStep(name: string | null): void {
   patchQuery({ step: name }, true);
 }
 
+export function selectStepRange(pattern: string): void {
+  patchQuery({ step_range: pattern.trim() || null, step: null }, true);
+}
+
 /** Go through all steps, 1st, 2nd, ... without wrapping. */
 export function moveStep(delta: 1 | -1): void {
+  if (stepRange.value !== null) return; // the file does not list these steps
   const order = [null, ...(span.value?.steps ?? [])];
   const next = order.indexOf(step.value) + delta;
   if (next >= 0 && next < order.length) selectStep(order[next] ?? null);
