@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from tests.e2e.live import Visits, expect
 from tests.e2e.locators import cell, table
 from tests.e2e.test_changes import Serve
 from tests.views.test_stages import training
-from tests.views.test_steps import launched
+from tests.views.test_steps import host, launched
 
 SAID = {
     "en": (["Step not counted: 4, because it is incomplete: 30 work items, compared with 50 in the previous step.",
@@ -40,3 +41,21 @@ def test_dropped_steps_and_derived_stages_are_reported(
     page = visit(dashboard, "overview", language=language, run="training/training")
     stages = table(page, heading)
     expect(cell(stages, 2, "Stage" if language == "en" else "阶段")).to_have_text(backward)
+
+
+def test_a_pattern_names_the_ranges_that_are_steps(serve: Serve, visit: Visits, tmp_path: Path) -> None:
+    events = [host("user_annotation", "work", at, 80) for at in (0, 100, 200)]
+    events += [host("cpu_op", "aten::mm", at, 50) for at in (0, 100, 200)]
+    (tmp_path / "runs" / "loop").mkdir(parents=True)
+    (tmp_path / "runs" / "loop" / "loop.json").write_text(json.dumps({"schemaVersion": 1, "traceEvents": events}))
+    dashboard = serve()
+    dashboard.wait_until_ready()
+    page = visit(dashboard, "overview", run="loop/loop")
+    field = page.get_by_role("searchbox", name="Step range")
+    field.fill("wo*")
+    field.press("Enter")
+    expect(page).to_have_url(re.compile(r"step_range=wo(\*|%2A)"))
+    expect(page.get_by_text("Average step").first).to_be_visible()
+    page.reload()
+    expect(page.get_by_role("searchbox", name="Step range")).to_have_value("wo*")
+    expect(page.get_by_text("Average step").first).to_be_visible()
