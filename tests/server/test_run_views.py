@@ -71,3 +71,15 @@ def test_tables_of_a_run_are_cut_and_its_summary_is_whole(make_site: MakeSite) -
 def test_memory_that_a_thread_has_freed_is_given_back() -> None:
     process = subprocess.run([sys.executable, "-c", FREED], capture_output=True, text=True, check=True, timeout=60)
     assert float(process.stdout) > 100  # MB, of 198 that are free
+
+
+def test_ranks_known_by_their_names_have_the_views_of_a_run_without_communication(make_site: MakeSite) -> None:
+    site = make_site()
+    recording = (SAMPLES / "pytorch-cpu" / "gpt.pt.trace.json.gz").read_bytes()
+    for rank in (0, 1):
+        site.write(f"run/rank{rank}.pt.trace.json.gz", recording)
+    answer = site.client.get("/api/v1/view/distributed?run=run")
+    assert answer.status_code == 200
+    assert sorted(set(answer.get_json()["columns"]["rank"])) == [0, 1]
+    (run,) = site.client.get("/api/v1/runs").get_json()["runs"]
+    assert all({"distributed", "heatmap"} <= set(worker["spans"][0]["views"]) for worker in run["workers"])

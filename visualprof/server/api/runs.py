@@ -22,6 +22,7 @@ from visualprof.server.identity import current_principal
 from visualprof.server.responses import VersionedResponse
 from visualprof.server.routes import READ_ONLY_ERROR, Query, Resource, get, mutation
 from visualprof.server.visible import Visible
+from visualprof.views import all_views
 from visualprof.views.answers.encoding import encode
 
 # Fields of a span that are known after parsing, with their values before.
@@ -240,8 +241,15 @@ def _skipped(problems: Iterable[Problem]) -> list[SkippedFile]:
 
 
 def _run_row(run: listing.Run) -> Run:
+    names = [worker.id for worker in run.workers]
+    run_views = tuple(view.name for view in all_views() if view.is_in_run(names, has_data=False))
     workers = [
-        Worker(worker.id, worker.id, worker.rank if worker.rank >= 0 else None, [_span_row(s) for s in worker.spans])
+        Worker(
+            worker.id,
+            worker.id,
+            worker.rank if worker.rank >= 0 else None,
+            [_span_row(span, run_views) for span in worker.spans],
+        )
         for worker in run.workers
     ]
     frameworks = {span.framework for worker in workers for span in worker.spans if span.framework}
@@ -257,8 +265,12 @@ def _run_row(run: listing.Run) -> Run:
     )
 
 
-def _span_row(span: listing.Span) -> Span:
+def _span_row(span: listing.Span, run_views: tuple[str, ...]) -> Span:
+    """Return a span as a row; `run_views` are views for which the run has data whatever its recordings contain."""
     failure = span.failure
+    fields = {name: getattr(span.summary, name, unknown) for name, unknown in _UNPARSED_DEFAULTS.items()}
+    if fields["views"]:
+        fields["views"] = tuple(dict.fromkeys((*fields["views"], *run_views)))
     return Span(
         id=span.id,
         name=span.id,
@@ -270,5 +282,5 @@ def _span_row(span: listing.Span) -> Span:
         format=span.format or None,
         error=failure.error if failure else None,
         hint=(failure.hint or None) if failure else None,
-        **{name: getattr(span.summary, name, unknown) for name, unknown in _UNPARSED_DEFAULTS.items()},
+        **fields,
     )
