@@ -64,9 +64,12 @@ function distinctValues(job: JobRow, value: (task: TaskRow) => string | null | u
   return [...new Set(job.tasks.flatMap((task) => value(task) || []))];
 }
 
-export const jobBackends = (job: JobRow) => distinctValues(job, (task) => task.backend);
 export const jobAgents = (job: JobRow) => distinctValues(job, (task) => task.agent_name);
-export const jobVersions = (job: JobRow) => distinctValues(job, (task) => task.version);
+/** Return pairs of runtime and version, each once; the version is empty until a task has started. */
+export function jobRuntimes(job: JobRow): [backend: string, version: string][] {
+  const pairs = distinctValues(job, (task) => JSON.stringify([task.backend, task.version ?? ""]));
+  return pairs.map((pair) => JSON.parse(pair) as [string, string]);
+}
 /** Return the phases of the running tasks. */
 export const jobPhases = (job: JobRow) => distinctValues(job, (task) => (task.state === "running" ? task.phase : null));
 
