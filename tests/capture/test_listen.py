@@ -208,7 +208,7 @@ def test_the_end_of_the_process_is_reported(listening: Callable[[], list[Heartbe
     (turn,) = live.turns(tmp_path / "run", asked)
     assert turn.state == "done"
     assert listening()[0].state == "ended"
-    with pytest.raises(CaptureError, match="no process of this run listens"):
+    with pytest.raises(CaptureError, match="no longer listen for requests"):
         live.ask(tmp_path / "run", RecordingOptions(), "command")
 
 

@@ -109,14 +109,14 @@ def test_processes_without_ranks_begin_at_once(tmp_path: Path, monkeypatch: pyte
 
 def test_nothing_is_requested_if_no_worker_can_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lively(monkeypatch)
-    with pytest.raises(CaptureError, match="no process of this run listens"):
+    with pytest.raises(CaptureError, match="no longer listen for requests"):
         live.ask(tmp_path, RecordingOptions(), "page")
     put(tmp_path, beat(problem="no framework is imported yet"))
     with pytest.raises(CaptureError, match="nothing can be recorded: no framework"):
         live.ask(tmp_path, RecordingOptions(), "page")
     put(tmp_path, beat())
     (tmp_path / live.FOLDER / ".asking").touch()
-    with pytest.raises(CaptureBusy, match="somebody else"):
+    with pytest.raises(CaptureBusy, match="another request is in progress"):
         live.ask(tmp_path, RecordingOptions(), "page")
     aside = (tmp_path / live.FOLDER / ".asking").stat().st_mtime - 11
     os.utime(tmp_path / live.FOLDER / ".asking", (aside, aside))
