@@ -27,7 +27,7 @@ class LineFormatter(logging.Formatter):
         return super().format(record)
 
     def formatException(self, ei: object) -> str:
-        """Return a traceback whose lines are indented, so that no text of an error looks like a record."""
+        """Return a traceback with indented lines, so that no text of an error looks like a record."""
         lines = super().formatException(ei).split("\n")  # pyright: ignore[reportArgumentType]
         return "\n".join(f"  {escape_text(line, MAX_TRACE_LINE_CHARS)}" for line in lines[-MAX_TRACE_LINES:])
 

@@ -12,7 +12,7 @@ _FIRST_DELAY_S, _MAX_DELAY_S, _POLL_S = 1.0, 60.0, 0.1
 
 
 class SupervisedThread(threading.Thread):
-    """A daemon thread whose function is called again after an error, which is logged.
+    """A daemon thread that logs an error of its function and calls the function again.
 
     A loop without its thread would fail silently: nothing is scanned, no lost task is requeued, no mail is sent.
 

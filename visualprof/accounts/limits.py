@@ -21,7 +21,7 @@ def check_count(connection: Connection, table: Table, owned: ColumnElement[bool]
         table: The table.
         owned: Selects the rows of the user.
         limit: How many the user may have.
-        title: What the rows are, in the plural.
+        title: Name of the rows, in the plural.
 
     Raises:
         QuotaExceeded: The user has `limit` rows.

@@ -33,7 +33,7 @@ def content_errors(subject: str, hint: str) -> Generator[None]:
     """Translate errors of decoders inside the block.
 
     Args:
-        subject: What is wrong, before a colon and the reason: "this zip cannot be read".
+        subject: The problem, before a colon and the reason: "this zip cannot be read".
         hint: What to do about it.
 
     Raises:

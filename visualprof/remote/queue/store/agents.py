@@ -172,7 +172,7 @@ class Agents:
             credentials: Id and token from an earlier registration; valid ones are kept.
             join: Returns the owner of a new agent, on a server with accounts. A new agent is private; a registered
                 agent cannot change who may use it.
-            peer: Address from which the request came; `address` is what the agent says.
+            peer: Address from which the request came; the agent itself reports `address`.
 
         Returns:
             The id and the token of the agent.
