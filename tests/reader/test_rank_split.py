@@ -77,6 +77,13 @@ def test_ranks_whose_streams_share_a_number_are_told_apart_by_their_launches(wri
     assert kernels == [[80_000, 40_000], [120_000, 60_000]]
 
 
+def test_a_device_is_not_the_process_with_its_number(write: Write) -> None:
+    """In containers pids are small: process 1 drives device 0, process 2 drives device 1."""
+    whole = trace_of(write([*rank_events(1, 0, 80), *rank_events(2, 1, 120)]))
+    kernels = [tables("kernel", split.trace)["total_ns"] for split in split_ranks(whole)]
+    assert kernels == [[80_000, 40_000], [120_000, 60_000]]
+
+
 def test_ranks_are_the_numbers_of_their_labels(write: Write) -> None:
     events = [*labeled(rank_events(1, 0, 80), "DP1-TP10"), *labeled(rank_events(2, 1, 80), "DP1-TP9")]
     whole = trace_of(write(events))

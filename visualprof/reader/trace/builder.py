@@ -39,7 +39,7 @@ from visualprof.reader.trace.allocs import compute_totals, negative_totals, next
 from visualprof.reader.trace.clock import EARLIEST_NS, LATEST_NS, MAX_DURATION_NS, plausible_time_range
 from visualprof.reader.trace.communication import communication_kernels
 from visualprof.reader.trace.device_times import JITTER_NS, duration_text, impossible_starts, overlong_ends
-from visualprof.reader.trace.matching import Calls, match_ids, number_processes
+from visualprof.reader.trace.matching import Calls, match_ids, number_track_processes
 from visualprof.reader.trace.nesting import innermost_on_tracks, nest
 from visualprof.reader.trace.order import sort_events, sort_unique
 from visualprof.reader.trace.pyramid import build_pyramid
@@ -538,7 +538,7 @@ def _match_launches(columns: Mapping[str, Values], tracks: Sequence[Track]) -> t
     """Return rows of (call, device event) with the same process and correlation id; one call may launch many."""
     corr, track, category = columns["corr"], columns["track"], columns["category"]
     kinds = np.array([t.kind for t in tracks], np.int8)
-    process = number_processes(t.pid for t in tracks)
+    process = number_track_processes(tracks)
     calls = np.flatnonzero((corr > 0) & (kinds == TrackKind.THREAD)[track])
     calls = calls[np.argsort(category[calls] != Category.RUNTIME, kind="stable")]
     call_process, ids = process[track[calls]], corr[calls]

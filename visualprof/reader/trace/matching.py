@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from visualprof.reader.trace import Track, TrackKind
 from visualprof.reader.trace.types import Ids, Ints, Mask, Rows
 
 # Tools that merge the files of several ranks put a label before each pid: `[TP00] 4000`.
@@ -26,6 +27,21 @@ def number_processes(pids: Iterable[str]) -> Ids:
     """Return a number per pid, the same for equal pids and for pids with the same label of a rank."""
     numbers: dict[str, int] = {}
     return np.array([numbers.setdefault(rank_label(pid) or pid, len(numbers)) for pid in pids], np.int32)
+
+
+def number_track_processes(tracks: Sequence[Track]) -> Ids:
+    """Return a number per track, the same for tracks of one process.
+
+    Some profilers store streams under the number of their device instead of a pid. If they do so for any stream, a
+    stream does not belong to the process that happens to have the number of its device.
+    """
+    threads = {track.pid for track in tracks if track.kind is TrackKind.THREAD}
+    by_device = [track.kind is not TrackKind.THREAD and track.pid == str(track.device) for track in tracks]
+    is_numbered = any(named and track.pid not in threads for named, track in zip(by_device, tracks, strict=True))
+    return number_processes(
+        f"device {track.pid}" if named and is_numbered else track.pid
+        for named, track in zip(by_device, tracks, strict=True)
+    )
 
 
 class Calls:

@@ -32,7 +32,7 @@ from visualprof.reader.trace import (
 )
 from visualprof.reader.trace.allocs import next_event_at_address
 from visualprof.reader.trace.joined import JoinedTrace, build_event_pyramid
-from visualprof.reader.trace.matching import number_processes, rank_label
+from visualprof.reader.trace.matching import number_track_processes, rank_label
 from visualprof.reader.trace.step_attribution import attribute_steps
 
 MAX_RANKS = 4096
@@ -104,7 +104,7 @@ def _find_ranks(trace: Trace) -> _Ranks | None:
 
 def _compute_ranks(trace: Trace) -> _Ranks | None:
     tracks, events = trace.tracks, trace.events
-    process = number_processes(track.pid for track in tracks)
+    process = number_track_processes(tracks)
     if len(set(process.tolist())) < 2 or not len(events):
         return None
     process = _joined_processes(process, *_launches(trace, process))

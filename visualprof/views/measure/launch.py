@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 
 from visualprof.reader.trace import Category, Floats, Ids, Ints, LinkKind, Mask, Rows, Trace, TrackKind
-from visualprof.reader.trace.matching import match_ids, number_processes
+from visualprof.reader.trace.matching import match_ids, number_track_processes
 from visualprof.reader.trace.nesting import nearest_ancestor
 from visualprof.views.measure.tensor_core import tensor_core_masks
 from visualprof.views.measure.trace_cache import cached_on_trace
@@ -272,7 +272,7 @@ def _named_by_external_id(trace: Trace, work: Ids, ops: Mask) -> Ids:
     operator_entries = np.flatnonzero(_is_operator_event(trace)[column.events])
     operator_entries = operator_entries[column.values[operator_entries] > 0]
     rows = column.events[operator_entries]
-    pid, track = number_processes(t.pid for t in trace.tracks), trace.events.track
+    pid, track = number_track_processes(trace.tracks), trace.events.track
     position = match_ids(column.values[operator_entries], pid[track[rows]], column.values_at(work, 0), pid[track[work]])
     return nearest_ancestor(trace.events.parent, ops, np.append(rows, np.int32(-1))[position])
 
