@@ -52,8 +52,10 @@ def find_lanes(doc: Document, is_open: Mask) -> DocumentLanes:
     )
     by_number = np.zeros(len(doc.threads), bool)
     if "device" in doc.args and "stream" in doc.args:
-        rows = np.intersect1d(doc.arg("device")[0], doc.arg("stream")[0])
-        by_number[doc.thread[rows[is_open.take(doc.kind[rows])]]] = True
+        rows = doc.arg("device")[0]
+        rows = rows[is_open.take(doc.kind[rows])]  # few: most device events have a known category
+        if len(rows):
+            by_number[doc.thread[np.intersect1d(rows, doc.arg("stream")[0])]] = True
     arrow = np.array([kind.ph == "f" and bool(LAUNCH_ARROW.match(kind.cat)) for kind in doc.kinds], bool)
     by_arrow = np.zeros(len(doc.threads), bool)
     by_arrow[doc.thread[arrow.take(doc.kind)]] = True
