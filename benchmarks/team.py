@@ -223,7 +223,10 @@ def prepared(logdir: Path, database: str, jobs: int, rows: int) -> tuple[list[st
     shared(queue, people, rows)
     cookies = [accounts.sessions.create(person, "127.0.0.1", "bench") for person in people]
     agent_capabilities = msgspec.convert(CAPABILITIES, Capabilities)
-    tokens = [queue.agents.register(f"machine-{i}", True, False, "", agent_capabilities)[1] for i in range(MACHINES)]
+    tokens = [
+        queue.agents.register(f"machine-{i}", public=True, local=False, address="", capabilities=agent_capabilities)[1]
+        for i in range(MACHINES)
+    ]
     remote.close()
     return cookies, tokens
 
