@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 
 import pytest
 from sqlalchemy import update
-from teams import Browser, Team, machine, register
+from teams import MODEL_FILE, Browser, Team, machine, register
 from werkzeug.test import TestResponse
 
 from visualprof.accounts import codes, limits, links, projects, sessions
+from visualprof.remote.queue.errors import TooManyAttempts
 from visualprof.remote.queue.store import agents as agents_module
 from visualprof.remote.queue.store.tables import failures
+from visualprof.server.user_slots import UserSlots
 
 pytestmark = pytest.mark.both_databases
 
@@ -96,3 +99,23 @@ def test_the_oldest_session_ends_when_a_user_has_too_many(team: Team, monkeypatc
     first, second, third = (team.browser("bob") for _ in range(3))
     assert [browser.ask("GET", "account").status_code for browser in (first, second, third)] == [401, 200, 200]
     assert limits.MAX_SESSIONS >= 20
+
+
+@pytest.mark.parametrize("path", ["uploads?name=a.onnx", "models?name=a.onnx"])
+def test_one_member_does_not_take_all_places_for_uploads(
+    team: Team, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    held: list[str | None] = []
+
+    @contextmanager
+    def hold(_: UserSlots, user: str | None) -> Generator[None]:
+        held.append(user)
+        if user == team.ids["ann"]:
+            raise TooManyAttempts("2 of your files are being read already", "try again")
+        yield
+
+    monkeypatch.setattr(UserSlots, "hold", hold)
+    model = MODEL_FILE.read_bytes()
+    assert team.browser("ann").ask("POST", path, data=model).status_code == 429
+    assert team.browser("bob").ask("POST", path, data=model).status_code == 201
+    assert held == [team.ids["ann"], team.ids["bob"]]

@@ -9,6 +9,7 @@ import tempfile
 import threading
 import weakref
 from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from itertools import chain
 from pathlib import Path
 from typing import Annotated
@@ -31,6 +32,7 @@ from visualprof.server.api.runs import SkippedFile
 from visualprof.server.api.spans import check_range, load_trace
 from visualprof.server.identity import current_principal
 from visualprof.server.routes import READ_ONLY_ERROR, SPAN_ERRORS, Query, Resource, SpanQuery, get, mutation
+from visualprof.server.user_slots import UserSlots
 from visualprof.server.visible import Visible
 from visualprof.views import graph
 from visualprof.views.measure.graph_compare import GraphComparison, compare_graphs
@@ -38,6 +40,7 @@ from visualprof.views.measure.graph_compare import GraphComparison, compare_grap
 MAX_UPLOAD_BYTES = 2 << 30
 CHUNK_BYTES = 1 << 20
 WAIT_S = 1.0  # wait for a model that is being read; most are ready by then
+MAX_UPLOADS_PER_USER = 2  # of a user of a server with accounts, at the same time
 MAX_UPLOADS = 4  # concurrent uploads; each occupies a server thread until its model is read
 UPLOAD_WAIT_S = MODEL_LIMITS.timeout_s + 10
 
@@ -119,6 +122,7 @@ class Models:
         self._folder = ""
         self._sources: list[tuple[Callable[[str], Iterable[Entry]], Callable[[Path], None]]] = []
         self._uploading = threading.BoundedSemaphore(MAX_UPLOADS)
+        self._user_slots = UserSlots(MAX_UPLOADS_PER_USER)
         self._lock = threading.Lock()
 
     def add_source(self, list_models: Callable[[str], Iterable[Entry]], fetch: Callable[[Path], None]) -> None:
@@ -219,6 +223,11 @@ class Models:
             FormatError: The model cannot be read and is not stored.
             TooManyUploads: Other uploads occupy all slots.
         """
+        user = current_principal().user
+        with self._user_slots.hold(user) if user is not None else nullcontext():
+            return self._upload_in_slot(name, read)
+
+    def _upload_in_slot(self, name: str, read: Callable[[int], bytes]) -> ModelEntry:
         if not self._uploading.acquire(blocking=False):
             raise TooManyUploads(
                 msg("server.other_models_being_uploaded", f"{MAX_UPLOADS} other models are being uploaded"),

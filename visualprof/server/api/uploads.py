@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Annotated, Literal
 
 import msgspec
@@ -34,9 +35,12 @@ from visualprof.server.api.models import Entry, Models, UploadQuery, uploaded_en
 from visualprof.server.identity import current_principal
 from visualprof.server.responses import build_row
 from visualprof.server.routes import READ_ONLY_ERROR, Resource, get, mutation
+from visualprof.server.user_slots import UserSlots
 from visualprof.server.visible import Visible
 
 _log = logging.getLogger(__name__)
+
+MAX_UPLOADS_PER_USER = 4  # of a user of a server with accounts, at the same time
 
 _DIRECT_ERRORS = {
     **READ_ONLY_ERROR,
@@ -157,6 +161,7 @@ class Uploads(Resource):
 
     def __init__(self, job_service: JobService, visible: Visible, models: Models) -> None:
         self._job_service, self._visible = job_service, visible
+        self._user_slots = UserSlots(MAX_UPLOADS_PER_USER)
         models.add_source(lambda id: _model_entries(job_service, id), lambda path: ensure_local(job_service, path))
 
     @mutation(
@@ -176,9 +181,12 @@ class Uploads(Resource):
     def upload(self, query: JobUploadQuery) -> UploadAnswer:
         """Upload a model, a file with weights of a model, or arrays for jobs."""
         self._visible.check_upload_quota(request.content_length or 0)
-        return self._combined_answer(
-            save_upload(self._job_service, query.name, request.stream.read, query.part, self._visible.has_upload)
-        )
+        user = current_principal().user
+        with self._user_slots.hold(user) if user is not None else nullcontext():
+            files = save_upload(
+                self._job_service, query.name, request.stream.read, query.part, self._visible.has_upload
+            )
+        return self._combined_answer(files)
 
     @mutation(
         "POST", "/uploads/direct", status=201, errors={**_DIRECT_ERRORS, 413: "too large", 429: "a quota is used up"}
