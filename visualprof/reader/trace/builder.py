@@ -345,8 +345,9 @@ class TraceBuilder:
         if not on_thread[is_communication].all():
             return
         texts = list(self._ids)
-        names = np.bincount(columns["name"][is_communication & (columns["dur"] >= 0)], minlength=len(texts))
-        calls = sum(int(names[i]) for i in np.flatnonzero(names).tolist() if returns_before_transfer(texts[i], False))
+        counts = np.bincount(columns["name"][is_communication & (columns["dur"] >= 0)], minlength=len(texts))
+        used: list[int] = np.flatnonzero(counts).tolist()
+        calls = sum(int(counts[i]) for i in used if returns_before_transfer(texts[i], False))
         if calls:
             self.warn(
                 msg(

@@ -22,6 +22,7 @@ from visualprof.reader.trace.step_attribution import attribute_steps
 
 MAX_PATTERN_CHARS, MAX_NAME_CHARS = 200, 200
 MAX_LISTED_NAMES = 20
+MAX_STEP_NAMES = 20  # names without their numbers; those that take most of the time are compared
 # `ProfilerStep#5`, `step 5`, `training_step_5`, `batch_5`, `Iteration: 5`, `epoch 1 step 5/100`
 _STEP = pattern(
     r"^(?:epoch[ _#:=\[]*\d+\]?[ _,;:/.-]*)?([a-z][\w .:/-]*?)?(?:step|iteration|iter|batch)[ _#:=\[-]*(\d+)\]?"
@@ -68,12 +69,13 @@ def named_steps(
     is_step = np.isin(name, list(labels)) & np.isin(category, _RANGES) & on_thread & (dur > 0)
     rows = np.flatnonzero(is_step)
     rows = rows[nearest_ancestor(parent, is_step, parent[rows]) < 0]
-    stems = [strings[number].rpartition(labels[number])[0].casefold() for number in name[rows].tolist()]
+    names: list[int] = name[rows].tolist()
+    stems = [strings[number].rpartition(labels[number])[0].casefold() for number in names]
     distinct = {stem: i for i, stem in enumerate(dict.fromkeys(stems))}
     stem = np.array([distinct[text] for text in stems], np.int64)
     spent = np.bincount(stem, dur[rows], len(distinct))
     used = np.zeros(len(rows), bool)
-    for number in np.argsort(-spent, kind="stable").tolist():
+    for number in np.argsort(-spent, kind="stable")[:MAX_STEP_NAMES].tolist():
         of_stem = np.flatnonzero(stem == number)
         if "batch" in stems[of_stem[0]] and not _are_consecutive([labels[i] for i in name[rows[of_stem]].tolist()]):
             continue
@@ -81,7 +83,8 @@ def named_steps(
         used[of_stem[free]] = True
     several = len(_distinct(stem[used])) > 1
     rows = rows[used]
-    return rows, [strings[number] if several else labels[number] for number in name[rows].tolist()]
+    names = name[rows].tolist()
+    return rows, [strings[number] if several else labels[number] for number in names]
 
 
 def _distinct(numbers: Rows) -> list[int]:
@@ -121,15 +124,16 @@ def with_step_range(trace: Trace, step_range: str) -> Trace:
         return trace
     events = trace.events
     is_range = trace.track_mask(TrackKind.THREAD) & (events.dur > 0)
-    used = np.array(_distinct(events.name[is_range]), np.int64)
-    matches = matching_names(step_range, [trace.strings[number] for number in used.tolist()])
-    is_step = is_range & np.isin(events.name, used[np.array(matches, np.int64)])
+    used = _distinct(events.name[is_range])
+    matches = matching_names(step_range, [trace.strings[number] for number in used])
+    is_step = is_range & np.isin(events.name, np.array(used, np.int64)[np.array(matches, np.int64)])
     rows = np.flatnonzero(is_step)
     rows = rows[nearest_ancestor(events.parent, is_step, events.parent[rows]) < 0]
     if not len(rows):
         raise _no_such_range(trace, step_range)
     rows = rows[np.argsort(events.ts[rows], kind="stable")]
-    labels = _labels([trace.strings[number] for number in events.name[rows].tolist()])
+    name_ids: list[int] = events.name[rows].tolist()
+    labels = _labels([trace.strings[number] for number in name_ids])
     ids = {text: number for number, text in reversed(list(enumerate(trace.strings)))}
     for label in labels:
         ids.setdefault(label, len(ids))
@@ -177,7 +181,7 @@ def matching_names(step_range: str, names: Sequence[str]) -> list[int]:
     return []
 
 
-def _matchers(step_range: str) -> list[Callable[[str], re.Match[str] | None]]:
+def _matchers(step_range: str) -> Sequence[Callable[[str], re.Match[str] | None]]:
     matchers = [re.compile(translate(step_range)).match]
     if not re.search(r"[*?\[]", step_range):
         matchers.append(re.compile(re.escape(step_range) + r"[\W_]*\d+", re.DOTALL).fullmatch)
