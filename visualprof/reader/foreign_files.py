@@ -48,18 +48,18 @@ class Description(NamedTuple):
 
 
 def describe(name: str, head: bytes) -> Description | None:
-    """Return what a file is by its name and its first bytes (512 or more, unpacked), or `None` if unknown."""
+    """Return the kind of a file by its name and its first bytes (512 or more, unpacked), or `None` if unknown."""
     return next((found for rule in _RULES if (found := rule(name, head))), None)
 
 
 def unknown_format(name: str, head: bytes, problem: str, hint: str) -> UnknownFormat:
-    """Return the error for a file that no format recognizes, with what it is if that is known.
+    """Return the error for a file that no format recognizes, with the kind of the file if known.
 
     Args:
         name: The file's name.
-        head: Its first bytes.
-        problem: What is wrong if nothing is known about the file.
-        hint: What to do then.
+        head: The file's first bytes.
+        problem: The problem, if nothing is known about the file.
+        hint: The hint, if nothing is known about the file.
     """
     found = describe(name, head)
     if found is None:

@@ -160,7 +160,7 @@ def _model_error(source: Source) -> UnknownFormat | None:
 
 
 def unknown_profile(name: str, head: bytes) -> UnknownFormat:
-    """Return the error for a file that is not a profile, with what it is if that is known."""
+    """Return the error for a file that is not a profile, with the kind of the file if known."""
     return unknown_format(
         name,
         head,

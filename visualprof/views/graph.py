@@ -111,7 +111,7 @@ class GraphModel(msgspec.Struct, omit_defaults=True, kw_only=True):
 
     Attributes:
         id: Its id if a file has several models.
-        parameters: Elements of all weights; at least so many if some are of unknown size, null if none is known.
+        parameters: Elements of all weights; a lower bound if the size of some is unknown, null if no size is known.
         parameter_bytes: Bytes of all weights, like `parameters`.
         unknown_constants: Number of weights of unknown size.
     """

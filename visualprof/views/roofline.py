@@ -183,7 +183,7 @@ class _Totals(NamedTuple):
         step_ns: Time of the steps.
         flops: Operations of products, convolutions and attention.
         mfu: Time of these operations at their peaks over the time of the steps.
-        bytes: Bytes of all operators whose bytes are known.
+        bytes: Bytes of all operators with known bytes.
         of_roof: Time at the roof of the operators with known work over their actual time.
         at_least: Whether flops and mfu are lower bounds.
         bytes_at_least: Whether the bytes of some operator with known operations are unknown.

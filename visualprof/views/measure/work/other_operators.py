@@ -1,4 +1,4 @@
-"""Operators without a formula of which something is known: that they compute nothing, or contain no matrix product.
+"""Operators without a formula that are known to compute nothing, or to contain no matrix product.
 
 All other operators without a formula may contain products, so that totals of model FLOPs without them are lower bounds.
 """
@@ -59,7 +59,7 @@ def computes_nothing(name: str) -> bool:
 
 
 def is_helper(name: str) -> bool:
-    """Return whether operators that compute by themselves also call this one."""
+    """Return whether operators that compute also call this operator."""
     return name in _NO_WORK_NAMES or name in _FILLERS
 
 
@@ -69,7 +69,7 @@ def is_autograd(name: str) -> bool:
 
 
 def may_dispatch(name: str) -> bool:
-    """Return whether an operator only dispatches if it calls operators that compute: one of torch itself."""
+    """Return whether an operator belongs to torch, so that it only dispatches if it calls operators that compute."""
     return name.startswith("aten::")
 
 
