@@ -45,7 +45,7 @@ from visualprof.reader.cache import Cache
 from visualprof.reader.logdir.directory import LogDirectory
 from visualprof.reader.logdir.models import ModelReader, cache_graph
 from visualprof.reader.models import model_suffixes, recognize_model
-from visualprof.reader.registry import recognize
+from visualprof.reader.recognition import recognize
 from visualprof.reader.source import GZIP_MAGIC, Source
 from visualprof.server.app import create_app
 from visualprof.server.settings import Settings

@@ -10,7 +10,8 @@ import pytest
 
 from tests.conftest import SAMPLES, SHARED, trace_of
 from visualprof.reader import Trace, read_trace
-from visualprof.reader.registry import all_formats, recognize
+from visualprof.reader.recognition import recognize
+from visualprof.reader.registry import all_formats
 from visualprof.reader.source import Source
 
 FILES = sorted(SAMPLES.rglob("*.gz"))

@@ -15,7 +15,7 @@ from tests.reader.test_formats import check_invariants
 from visualprof.errors import EmptyFile, FormatError
 from visualprof.reader import Trace, read_trace
 from visualprof.reader.chrome.raw import raw_events
-from visualprof.reader.registry import recognize
+from visualprof.reader.recognition import recognize
 from visualprof.reader.source import Source
 from visualprof.reader.trace import Category, TrackKind
 from visualprof.views import all_views

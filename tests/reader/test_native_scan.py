@@ -25,7 +25,7 @@ from visualprof.reader.chrome.document import Args, Document, Kind
 from visualprof.reader.chrome.scan import Scanner
 from visualprof.reader.formats import kineto, megengine_timeline, onnxruntime, paddle
 from visualprof.reader.native.scanner import compiled
-from visualprof.reader.registry import recognize
+from visualprof.reader.recognition import recognize
 from visualprof.reader.source import Source
 
 pytestmark = pytest.mark.skipif(not compiled(), reason="the scanner was not compiled")

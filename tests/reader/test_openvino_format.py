@@ -13,7 +13,7 @@ from tests.conftest import FIXTURES, answer, rows, shared
 from tests.reader.test_formats import check_invariants
 from visualprof.errors import FormatError
 from visualprof.reader import Trace, read_trace
-from visualprof.reader.registry import recognize
+from visualprof.reader.recognition import recognize
 from visualprof.reader.source import Source
 
 Write = Callable[[object], Path]

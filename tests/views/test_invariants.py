@@ -14,7 +14,7 @@ import pytest
 from tests.conftest import FIXTURES, SAMPLES, SHARED, Write, json_of, shared, trace_of
 from tests.views.test_steps import Event, host, kernel, launch, step
 from visualprof.errors import VisualprofError
-from visualprof.reader.registry import recognize
+from visualprof.reader.recognition import recognize
 from visualprof.reader.source import Source
 from visualprof.views import all_views, view
 from visualprof.views.flame import TREES, available_trees

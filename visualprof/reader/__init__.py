@@ -32,7 +32,7 @@ def read_trace(path: str | Path, progress: Progress | None = None) -> Trace:
 
 def read_into_builder(path: str | Path, progress: Progress | None = None) -> TraceBuilder:
     """Read a file and return its `TraceBuilder`. Arguments and errors are those of `read_trace`."""
-    from visualprof.reader.registry import recognize
+    from visualprof.reader.recognition import recognize
     from visualprof.reader.source import Source
     from visualprof.reader.trace.builder import TraceBuilder
 

@@ -18,12 +18,12 @@ from visualprof.reader.foreign_files import describe
 from visualprof.reader.graph_capture.files import captures_stamp, is_attached_capture
 from visualprof.reader.logdir.layout import NO_RANK, StatedRank
 from visualprof.reader.models import model_suffixes, recognize_model
+from visualprof.reader.recognition import recognize
 from visualprof.reader.registry import (
     LEADING_BLANKS,
     is_json,
     may_be_profile,
     profile_suffixes,
-    recognize,
     unknown_profile,
 )
 from visualprof.reader.source import GROWING_HINT, HEAD_BYTES, Source
