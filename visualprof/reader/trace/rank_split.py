@@ -147,7 +147,9 @@ def _joined_processes(process: Ids, launched: Ids, launcher: Ids) -> Ids:
     rows, launchers = launched[order], launcher[order]
     is_shared = (rows[1:] == rows[:-1]) & (launchers[1:] != launchers[:-1])
     size = int(process.max()) + 1
-    pairs: list[int] = np.unique(launchers[:-1][is_shared].astype(np.int64) * size + launchers[1:][is_shared]).tolist()
+    pairs: list[int] = sorted(
+        {*(launchers[:-1][is_shared].astype(np.int64) * size + launchers[1:][is_shared]).tolist()}
+    )
     number_of = list(range(size))
     for pair in pairs:
         first, second = number_of[pair // size], number_of[pair % size]
@@ -161,9 +163,9 @@ def _rank_processes(trace: Trace, process: Ids, launcher: Ids, names: dict[int, 
     if len(labeled) > 1:
         return labeled
     if len(launcher):
-        return np.unique(launcher).tolist()
+        return sorted({*launcher.tolist()})
     is_communication = trace.track_mask(TrackKind.THREAD) & (trace.events.category == Category.COMM)
-    return np.unique(process[trace.events.track[is_communication]]).tolist()
+    return sorted({*process[trace.events.track[is_communication]].tolist()})
 
 
 def _order(

@@ -63,14 +63,14 @@ def named_steps(
         parent: (n,) rows of the enclosing events.
         on_thread: (n,) whether the event is on a thread.
     """
-    labels = {number: label for number in _distinct(name) if (label := step_label(strings[number]))}
+    labels = {number: label for number in _distinct(name) if (label := step_label(str(strings[number])))}
     if not labels:
         return np.zeros(0, np.int64), []
     is_step = np.isin(name, list(labels)) & np.isin(category, _RANGES) & on_thread & (dur > 0)
     rows = np.flatnonzero(is_step)
     rows = rows[nearest_ancestor(parent, is_step, parent[rows]) < 0]
     names: list[int] = name[rows].tolist()
-    stems = [strings[number].rpartition(labels[number])[0].casefold() for number in names]
+    stems = [str(strings[number]).rpartition(labels[number])[0].casefold() for number in names]
     distinct = {stem: i for i, stem in enumerate(dict.fromkeys(stems))}
     stem = np.array([distinct[text] for text in stems], np.int64)
     spent = np.bincount(stem, dur[rows], len(distinct))
@@ -84,7 +84,7 @@ def named_steps(
     several = len(_distinct(stem[used])) > 1
     rows = rows[used]
     names = name[rows].tolist()
-    return rows, [strings[number] if several else labels[number] for number in names]
+    return rows, [str(strings[number]) if several else labels[number] for number in names]
 
 
 def _distinct(numbers: Rows) -> list[int]:
@@ -125,7 +125,7 @@ def with_step_range(trace: Trace, step_range: str) -> Trace:
     events = trace.events
     is_range = trace.track_mask(TrackKind.THREAD) & (events.dur > 0)
     used = _distinct(events.name[is_range])
-    matches = matching_names(step_range, [trace.strings[number] for number in used])
+    matches = matching_names(step_range, [str(trace.strings[number]) for number in used])
     is_step = is_range & np.isin(events.name, np.array(used, np.int64)[np.array(matches, np.int64)])
     rows = np.flatnonzero(is_step)
     rows = rows[nearest_ancestor(events.parent, is_step, events.parent[rows]) < 0]
@@ -182,7 +182,7 @@ def matching_names(step_range: str, names: Sequence[str]) -> list[int]:
 
 
 def _matchers(step_range: str) -> Sequence[Callable[[str], re.Match[str] | None]]:
-    matchers = [re.compile(translate(step_range)).match]
+    matchers: list[Callable[[str], re.Match[str] | None]] = [re.compile(translate(step_range)).match]
     if not re.search(r"[*?\[]", step_range):
         matchers.append(re.compile(re.escape(step_range) + r"[\W_]*\d+", re.DOTALL).fullmatch)
     repeats = re.findall(r"(?<!\\)[*+{]", step_range)

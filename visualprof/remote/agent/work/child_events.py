@@ -54,14 +54,14 @@ class TaskProgress:
     load_ns: int | None = None
     converted: dict[str, Any] = field(default_factory=dict[str, Any])
 
-
-class EventReader:
-    """Reads the complete lines of a growing file, each line once."""
-
     def add_warning(self, text: str) -> None:
         """Add a warning once; repeats of a measurement report it again."""
         if text and text not in self.warnings:
             self.warnings.append(text)
+
+
+class EventReader:
+    """Reads the complete lines of a growing file, each line once."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
