@@ -55,7 +55,9 @@ def archive(path: Path, pickled: bytes, code: str = CODE.format('"w", ', "  w : 
 def test_weights_equal_those_of_the_exported_model() -> None:
     values_by_name = {(v.name, v.dtype, v.shape, v.bytes) for v in _weights(EXPORTED)}
     assert {(v.name, v.dtype, v.shape, v.bytes) for v in _weights(SCRIPT)} == values_by_name
-    assert drawn(read_model(SCRIPT)).model.parameters == drawn(read_model(EXPORTED)).model.parameters > 0
+    parameters = drawn(read_model(SCRIPT)).model.parameters
+    assert parameters
+    assert parameters == drawn(read_model(EXPORTED)).model.parameters
 
 
 def _weights(path: Path) -> list[Any]:

@@ -244,7 +244,7 @@ def test_a_comparison_explains_the_steps_of_several_threads(tmp_path: Path) -> N
         runs = [run_of(thread, start, 100 * factor, 100 * factor) for thread, start in ((1, 0), (2, 50), (1, 500))]
         paths.append(tmp_path / f"{factor}.json")
         paths[-1].write_text(json.dumps([one for run in runs for one in run]))
-    sides = [SIDE.compute(trace_of(path), SIDE.parse({})) for path in paths]
+    sides: list[Any] = [SIDE.compute(trace_of(path), SIDE.parse({})) for path in paths]
     assert [list(side.steps.columns.total_ns) for side in sides] == [[100_000] * 3, [200_000] * 3]
     assert [list(side.steps.columns.cpu_ns) for side in sides] == [[100_000] * 3, [200_000] * 3]
 
