@@ -48,7 +48,7 @@ def test_a_machine_from_its_enrolment_to_its_maintenance(typed: Typed, monkeypat
     FakeAgent(words[3].rstrip("/"), words[5], "box").register()
     assert len(lines(typed("ann"))) == 1
     assert lines(typed("bob")) == []
-    assert "Nobody here has the address" in typed("ann", "grant", "box", "x@example.org")
+    assert "No user has the address" in typed("ann", "grant", "box", "x@example.org")
     typed("ann", "grant", "box", "bob@example.org")
     assert len(lines(typed("bob"))) == 1
     assert "Only its owner" in typed("bob", "drain", "box")

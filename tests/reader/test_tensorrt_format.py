@@ -96,4 +96,4 @@ def test_cut_and_odd_files_are_clear(file: Write) -> None:
     with pytest.raises(FormatError, match="not a whole file of trtexec"):
         read_trace(file(PROFILE[:150]))
     odd = '[{"count": "many"}, {"name": 5, "averageMs": -1, "timeMs": 1}, {"name": "a", "averageMs": 1e300}]'
-    assert events(read_trace(file(odd))) == [("", 0, 0), ("a", 0, 0)]
+    assert events(read_trace(file(odd))) == [("(unnamed)", 0, 0), ("a", 0, 0)]

@@ -82,7 +82,7 @@ GPU = Gpu("cuda:0", "H200", 1)
         ("onnxruntime", "", [], ["onnxruntime numpy onnx"]),
         ("onnxslim==0.1.98", "", [GPU], ["onnxslim==0.1.98 onnxruntime onnx numpy onnx"]),
         ("torchscript_onnx", "", [], ["--index-url https://download.pytorch.org/whl/cpu torch", "torch onnx numpy"]),
-        ("mge_optimize", "", [], ["megengine numpy<2"]),
+        ("mge_optimize", "", [], ["megengine numpy<2 onnx"]),
     ],
 )
 def test_without_a_gpu_torch_comes_without_cuda(

@@ -142,7 +142,9 @@ def test_values_missing_in_a_profile_are_rejected_with_a_reason() -> None:
     assert "do not match the node of the model" in refusal(
         "Conv", "float[2,3,8,8]", "float[1]", replace(CONV, inputs=(True, True))
     )
-    assert "of the domain 'mine'" in refusal("Relu", "float[2]", "float[2]", OnnxNode("mine", 1, {}, (True,), (True,)))
+    assert "belongs to the domain 'mine'" in refusal(
+        "Relu", "float[2]", "float[2]", OnnxNode("mine", 1, {}, (True,), (True,))
+    )
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ import re
 
 from visualprof.errors import EmptyFile, UnknownFormat
 from visualprof.messages import msg
-from visualprof.reader.models import recognize_model
 from visualprof.reader.registry import LEADING_BLANKS, Format, all_formats, unknown_profile
 from visualprof.reader.source import GROWING_HINT, HEAD_BYTES, Source
 
@@ -52,6 +51,8 @@ def recognize(source: Source) -> Format:
 
 def _model_error(source: Source) -> UnknownFormat | None:
     """Return the error for a model in place of a profile, or `None` for any other file."""
+    from visualprof.reader.models import recognize_model  # many modules, which a profile does not need
+
     model = recognize_model(source)
     if model is None:
         return None

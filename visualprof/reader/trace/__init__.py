@@ -21,6 +21,7 @@ from visualprof.reader.trace.types import Bytes, Floats, Ids, Ints, Mask, Rows, 
 
 SCHEMA_VERSION = 4
 NO_ADDRESS = 2**64 - 1
+UNNAMED = "(unnamed)"  # name of events without a name
 
 
 class Category(IntEnum):

@@ -16,6 +16,7 @@ from visualprof.reader.communication import returns_before_transfer
 from visualprof.reader.native import INT32, INT64, UINT8, function
 from visualprof.reader.trace import (
     NO_ADDRESS,
+    UNNAMED,
     Allocs,
     ArgColumn,
     Bytes,
@@ -48,7 +49,6 @@ from visualprof.reader.trace.step_ranges import named_steps
 
 # No device has that much memory, and sums of a million larger sizes would not fit 64 bits.
 MAX_PLAUSIBLE_BYTES = 1 << 50
-UNNAMED = "(unnamed)"  # shown for events without a name
 MAX_ID_RANGE_RATIO = 4  # if the id range exceeds this multiple of the events, ids are searched instead of tabulated
 _Dtypes = Mapping[str, type[np.generic]]
 _EVENT_DTYPES: _Dtypes = {

@@ -12,6 +12,7 @@ import numpy as np
 from visualprof.reader.communication import computes_and_communicates
 from visualprof.reader.trace import Category, Ints, Mask, Trace, TrackKind
 from visualprof.reader.trace.nesting import nearest_ancestor
+from visualprof.views.measure.groups import distinct
 from visualprof.views.measure.intervals import covered_ns, intersect, merge, span_length, union
 from visualprof.views.measure.launch import device_calls
 from visualprof.views.measure.tensor_core import match_names
@@ -50,8 +51,7 @@ def event_devices(trace: Trace) -> Ints:
 def busy_devices(trace: Trace) -> list[int]:
     """Return the devices that compute or communicate, in ascending order."""
     selected = trace.track_mask(TrackKind.STREAM) & trace.events.category_mask(Category.KERNEL, Category.COMM)
-    devices = np.unique(event_devices(trace)[selected & (trace.events.dur > 0)])
-    return [int(device) for device in devices]
+    return sorted({*event_devices(trace)[selected & (trace.events.dur > 0)].tolist()})
 
 
 @cached_on_trace
@@ -67,9 +67,9 @@ def only_launches_communication(trace: Trace) -> Mask:
     is_host_operator = (events.category == Category.COMM) & trace.track_mask(TrackKind.THREAD)
     is_launching = np.zeros(len(events), bool)
     work, call, _ = device_calls(trace)
-    rows = np.unique(call[(events.category[work] == Category.COMM) & (call >= 0)]).astype(np.int32)
+    rows = distinct(call[(events.category[work] == Category.COMM) & (call >= 0)])
     while len(rows):
-        rows = np.unique(nearest_ancestor(events.parent, is_host_operator, rows))
+        rows = distinct(nearest_ancestor(events.parent, is_host_operator, rows))
         rows = rows[rows >= 0]
         is_launching[rows] = True
         rows = events.parent[rows]

@@ -12,7 +12,7 @@ import numpy as np
 
 from visualprof.errors import BadParameter
 from visualprof.messages import msg
-from visualprof.reader.trace import Category, Floats, Mask, Rows, Trace, TrackKind
+from visualprof.reader.trace import UNNAMED, Category, Floats, Mask, Rows, Trace, TrackKind
 from visualprof.reader.trace.nesting import nearest_ancestor
 from visualprof.views.measure.groups import distinct, is_in
 from visualprof.views.measure.intervals import covered_ns, union
@@ -155,7 +155,7 @@ def _longest_names(trace: Trace, rows: Rows) -> list[str]:
     total_ns = np.bincount(name, np.maximum(trace.events.dur[rows], 0), len(trace.strings))
     order = np.argsort(-total_ns, kind="stable")[:MAX_SUGGESTIONS]
     texts = [trace.strings[int(name_id)] for name_id in order if total_ns[name_id] > 0]
-    return [text for text in texts if text and "]" not in text and ";" not in text]
+    return [text for text in texts if text != UNNAMED and "]" not in text and ";" not in text]
 
 
 def _apply_change(trace: Trace, graph: WaitGraph, change: Change, dur: Floats, delay_ns: Floats) -> bool:
