@@ -347,10 +347,12 @@ class House:
             yield from self._of_span(
                 f"run={quote(run)}&worker={quote(worker)}&span={quote(span['id'])}", quote(run), out
             )
-        for known in self.logdir.listing().runs:
-            for summary in (s.summary for w in known.workers for s in w.spans if s.log_file.name == seed.path.name):
-                if summary:
-                    out.events, out.warnings, out.format = summary.events, summary.warnings, summary.format
+        found = [s for known in self.logdir.listing().runs for w in known.workers for s in w.spans]
+        # A file of several ranks has a summary for each of them.
+        for summary in (s.summary for s in found if s.log_file.name == seed.path.name):
+            if summary:
+                out.events = (out.events or 0) + summary.events
+                out.warnings, out.format = (*out.warnings, *summary.warnings), summary.format
         for model in self._json("models").get("models", ()):
             name = quote(model["id"], safe="")
             yield from (
