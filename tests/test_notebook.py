@@ -68,8 +68,8 @@ def test_a_proxy_and_colab(tmp_path: Path, shown: list[Any], monkeypatch: pytest
     monkeypatch.setenv("VISUALPROF_PROXY_URL", "https://hub.example.org/user/ann/proxy/%PORT%/")
     visualprof.show(tmp_path / "a")
     (server,) = notebook._servers.values()
-    token = server.address.partition("?")[2]
-    assert shown[0][0] == f"https://hub.example.org/user/ann/proxy/{server.port}/?{token}"
+    assert server.token
+    assert shown[0][0] == f"https://hub.example.org/user/ann/proxy/{server.port}/#token={server.token}"
     local = f"http://127.0.0.1:{server.port}/"
     request = urllib.request.Request(local, headers={"Host": "hub.example.org"})
     with urllib.request.urlopen(request, timeout=30) as answer:
@@ -79,6 +79,7 @@ def test_a_proxy_and_colab(tmp_path: Path, shown: list[Any], monkeypatch: pytest
     visualprof.show(tmp_path / "b")
     port = next(s.port for folder, s in notebook._servers.items() if folder.name == "b")
     assert f"proxyPort({port}, " in shown[1]
+    assert 'new URL("#token=' in shown[1]
 
 
 def test_a_cell_is_recorded_and_shown(tmp_path: Path, shown: list[Any]) -> None:
@@ -86,7 +87,7 @@ def test_a_cell_is_recorded_and_shown(tmp_path: Path, shown: list[Any]) -> None:
     cell = "import torch\ntorch.nn.Linear(8, 8)(torch.ones(4, 8))"
     notebook._profile(f"{tmp_path}/runs --stacks", cell)
     (file,) = (tmp_path / "runs").rglob("*.trace.json.gz")
-    assert shown[0][0].endswith(f"#/overview?run={file.parent.name}")
+    assert f"#/overview?run={file.parent.name}&token=" in shown[0][0]
 
 
 def report_in(frame: str) -> str:

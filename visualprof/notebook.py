@@ -86,16 +86,33 @@ def _show(folder: Path, page: str, file: Path, height: int = 800) -> None:
             raise DashboardNotStarted(str(error)) from error
         sys.stderr.write(f"{error}; a report is shown in its place\n")
         return
-    address = server.address + page
+    address = server.page_address(page)
     sys.stdout.write(f"visualprof shows {folder} at {address}\n")
     _display(address, server.port, height)
 
 
 @dataclass(frozen=True)
 class _Server:
+    """A running server.
+
+    Attributes:
+        process: Its process.
+        port: Its port.
+        address: Its address for the browser, without the token.
+        token: Its token, "" if it needs none.
+    """
+
     process: subprocess.Popen[str]
     port: int
     address: str
+    token: str
+
+    def page_address(self, page: str) -> str:
+        """Return the address of a page (`#/overview?run=x`, "" for the first) with the token in the fragment."""
+        if not self.token:
+            return self.address + page
+        separator = "&" if "?" in page else "?" if page else "#"
+        return f"{self.address}{page}{separator}token={self.token}"
 
 
 def _start_server(folder: Path) -> _Server:
@@ -121,13 +138,12 @@ def _start_server(folder: Path) -> _Server:
             raise DashboardNotStarted(
                 f"visualprof did not start: {server_output.read().strip() or line.strip() or 'no answer'}"
             )
-    address = link[0]
-    parts = urllib.parse.urlsplit(address)
+    parts = urllib.parse.urlsplit(link[0])
     assert parts.port
+    address = f"{parts.scheme}://{parts.netloc}/"
     if proxy.netloc:
-        base = os.environ[PROXY_VARIABLE].replace("%PORT%", str(parts.port)).rstrip("/") + "/"
-        address = f"{base}?{parts.query}" if parts.query else base
-    return _Server(process, parts.port, address)
+        address = os.environ[PROXY_VARIABLE].replace("%PORT%", str(parts.port)).rstrip("/") + "/"
+    return _Server(process, parts.port, address, parts.fragment.partition("token=")[2])
 
 
 def _display(address: str, port: int, height: int) -> None:
@@ -136,7 +152,7 @@ def _display(address: str, port: int, height: int) -> None:
     if display is None:
         return
     if _is_colab():
-        values = {"port": port, "query": urllib.parse.urlsplit(address).query, "height": height}
+        values = {"port": port, "fragment": urllib.parse.urlsplit(address).fragment, "height": height}
         display.display(display.Javascript(_COLAB_FRAME % values))
         return
     display.display(display.IFrame(address, "100%", height))
@@ -153,7 +169,7 @@ def _cell_display() -> Any:
 _COLAB_FRAME = """(async () => {
   const address = await google.colab.kernel.proxyPort(%(port)d, {cache: true});
   const frame = document.createElement("iframe");
-  frame.src = new URL("?%(query)s", address).toString();
+  frame.src = new URL("#%(fragment)s", address).toString();
   frame.width = "100%%";
   frame.height = %(height)d;
   frame.style.border = 0;

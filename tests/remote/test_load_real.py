@@ -129,7 +129,7 @@ def test_a_lane_on_cuda_waits_for_its_own_stream_alone() -> None:
     current, waited = ["default"], list[str]()
 
     class Cuda:
-        run_count = 0
+        made = 0
 
         def Stream(self, device: str) -> Any:
             Cuda.made += 1

@@ -59,7 +59,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path
     try:
         assert server.stdout
         url = (
-            server.stdout.readline().partition(" at ")[2].split()[0].partition("?")[0]
+            server.stdout.readline().partition(" at ")[2].split()[0].partition("#")[0]
         )  # submit finds the token by itself
         until(lambda: any(a["online"] for a in answer(url, "agents")["agents"]), START_S)
         yield url, runs

@@ -121,7 +121,7 @@ class Source:
                         raise
             return plain[:size]
 
-    def chunks(self, size: int = CHUNK_BYTES) -> Iterator[bytes]:
+    def chunks(self, size: int = CHUNK_BYTES) -> Generator[bytes]:
         """Yield the plain bytes in pieces of about `size`. For a truncated gzip file, yield what can be unpacked.
 
         Raises:
@@ -160,7 +160,8 @@ class Source:
             return size
 
         if self.is_gzipped:
-            yield unpack
+            with contextlib.closing(chunks):
+                yield unpack
             return
         with self._open() as file:
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import logging
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -60,9 +61,11 @@ class RequestParser(HTTPRequestParser):
     command: Any = ""
     first_line: Any = b""
 
-    def __init__(self, identify: Identify, peer: str, adj: Any) -> None:
+    def __init__(
+        self, identify: Identify, peer: str, adj: Any, on_rejected: Callable[[], object] = lambda: None
+    ) -> None:
         super().__init__(adj)
-        self._identify, self._peer = identify, peer
+        self._identify, self._peer, self._on_rejected = identify, peer, on_rejected
 
     def parse_header(self, header_plus: bytes) -> None:
         """Parse the request line and the headers, and set the limit of the body.
@@ -97,7 +100,8 @@ class RequestParser(HTTPRequestParser):
         return consumed
 
     def _reject(self, error: Error) -> RequestRejected:
-        """Write one line to the log and return the answer."""
+        """Write one line to the log and return the answer; the connection takes no further request."""
+        self._on_rejected()
         if isinstance(error, RequestEntityTooLarge):
             body = ErrorBody(
                 msg("server.body_over_kib", f"the body is over {self._max_body_bytes() >> 10:,} KiB"),

@@ -83,7 +83,8 @@ class Channel(HTTPChannel):
 
     def __init__(self, server: Any, sock: Any, addr: Any, adj: Any, map: Any = None) -> None:
         super().__init__(server, sock, addr, adj, map)
-        parser: Any = partial(server.parser, addr[0])
+        self._is_rejected = False
+        parser: Any = partial(server.parser, addr[0], on_rejected=self._reject)
         self.parser_class = parser
         channels = [channel for channel in map.values() if isinstance(channel, Channel) and not channel.will_close]
         if len(channels) > adj.connection_limit - CLOSING_CONNECTIONS:
@@ -92,6 +93,13 @@ class Channel(HTTPChannel):
                 idle_counts = Counter(channel.addr[0] for channel in idle)
                 # Closed in the next iteration of the loop: the current one may still find its socket ready.
                 max(idle, key=lambda channel: (idle_counts[channel.addr[0]], *channel.idleness())).will_close = True
+
+    def received(self, data: bytes) -> Any:
+        """Read what has arrived. After a rejected request the rest is discarded: it is not another request."""
+        return False if self._is_rejected else super().received(data)
+
+    def _reject(self) -> None:
+        self._is_rejected = True
 
     def idleness(self) -> tuple[bool, float]:
         """Return a sort key; a greater key is idler."""
