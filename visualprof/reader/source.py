@@ -7,7 +7,7 @@ import os
 import re
 import stat
 import zlib
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator
 from functools import cached_property
 from io import FileIO
 from pathlib import Path
