@@ -1,7 +1,7 @@
 """Recognize communication by the names of kernels, calls and ranges: one rule for all formats.
 
-A name decides first. If the name of a kernel does not say what the kernel does, the operator or range around its launch
-decides: `is_surrounding_communication`.
+The kernel's own name has priority. If this name does not show what the kernel does, the operator or range around the
+kernel's launch decides (`is_surrounding_communication`).
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from visualprof.reader.patterns import pattern
 # Libraries that only communicate: NCCL and those of other vendors, libraries of remote memory, and expert dispatch.
 _LIBRARIES = (
     r"nccl|rccl|hccl|oneccl|mscclpp?|flagcx|(?:nv|roc|i)shmem|userbuffers|quick_?reduce|quick_all_?reduce"
-    # short names could be a part of other words
+    # short names with no letter before them, so that they are not part of a word
     r"|(?<![a-z])(?:[mcblextpsd]|ix|bk|cn|uc)ccl|(?<![a-z])(?:cncl|bkcl|hcom_|c10d::|symm_mem|symmetric_memory)"
     r"|(?<![a-z])(?:deep_?ep|pplx|mori|iris)::(?!.*get_dispatch_layout)"
-    # DeepEP without its namespace; the layout of a dispatch is computed on the device itself
+    # DeepEP without its namespace; `get_dispatch_layout` only computes and does not communicate
     r"|(?<![a-z])(?:inter|intra)node(?:_ll)?::(?!get_dispatch_layout)"
 )
-# Words of collectives in names of kernels, operators and ranges. Reductions within a block are no collectives.
+# Words of collectives in names of kernels, operators and ranges. Reductions within a thread block are not collectives.
 _COLLECTIVES = (
     r"(?<!block)(?<!block_)(?<!warp)(?<!warp_)(?<!group)(?<!cta)all[-_]?reduce|all[-_]?gather|reduce[-_]?scatter(?!_?nd)"
     r"|(?<![a-z])all[-_]?(?:to|2)[-_]?all|alltoallv?|a2a_?(?:dispatch|combine)|collective[-_]?(?:permute|broadcast)"
@@ -30,10 +30,10 @@ _COLLECTIVES = (
     r"|^%?(?:send|recv)(?:-start|-done)?(?:\.\d+)?$"
 )
 _KERNEL = pattern(f"{_LIBRARIES}|{_COLLECTIVES}", re.IGNORECASE)
-# A product in the same kernel: `gemm_all_reduce_fused`. Such a kernel computes and communicates.
+# Matrix products. A kernel that also has the name of a collective computes and communicates: `gemm_all_reduce_fused`.
 _PRODUCT = pattern(r"gemm|mat_?mul|(?<![a-z])mm(?![a-z])|(?<![a-z])(?:ag|rs|ar)_mm", re.IGNORECASE)
 _FUSED = pattern(r"(?<![a-z])(?:ag|all_?gather)_?gemm|gemm_?(?:rs|ar|a2a)(?![a-z])", re.IGNORECASE)
-# Names that say that a kernel computes, whatever surrounds its launch.
+# Names of computation kernels. The operator or range around their launch does not matter.
 _COMPUTATION = pattern(
     r"gemm|gemv|mat_?mul|cutlass|cublas|cudnn|conv|attention|attn|softmax|norm|elementwise|(?<![a-z])at::|cub::|thrust"
     r"|cat_?array|copy|cast|fill|memset|transpose|permute|topk|sort|scan|index|embedding|reduce_kernel|splitk|quant"
@@ -50,7 +50,8 @@ _OPERATOR = pattern(
     r"all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|^c_|broadcast_op|barrier|p_(send|recv)|(send|recv)_v2"
     r"|AllReduce|AllGather|ReduceScatter|RemoteSend|RemoteRecv|CollectiveComm|[nr]ccl|hccl|cncl"
 )
-# Around a launch. What prepares or awaits communication does not communicate itself.
+# Operators and ranges around a launch of communication kernels. Those that match `_PREPARATION` only prepare
+# communication or wait for it, so their kernels do not communicate.
 _AROUND = pattern(
     f"(?:{_LIBRARIES}|{_COLLECTIVES}|(?<![a-z])(?:isend|irecv|send|recv|broadcast)_?$|(?<![a-z])ep_?(?:dispatch|combine))",
     re.IGNORECASE,
@@ -61,13 +62,13 @@ _PREPARATION = pattern(
 )
 
 
-# Calls of libraries whose transfers a device executes after the call has returned, and of those in which it happens.
+# Calls that return before the transfer, which a device executes later; and calls that transfer on the host.
 _DEVICE_LIBRARY_CALL = pattern(r"^(?:(?:n|r|h|x|m|c|e|l|ix|one)ccl|cncl|bkcl|flagcx):", re.IGNORECASE)
 _HOST_LIBRARY_CALL = pattern(r"^(?:gloo|mpi|ucc):", re.IGNORECASE)
 
 
 def returns_before_transfer(name: str, has_devices: bool) -> bool:
-    """Return whether a call of communication returns before the transfer, which is a kernel.
+    """Return whether a communication call returns before its transfer, because a kernel executes the transfer.
 
     Args:
         name: Name of the call: `nccl:all_reduce`, `record_param_comms`.
@@ -78,34 +79,34 @@ def returns_before_transfer(name: str, has_devices: bool) -> bool:
 
 @lru_cache(1 << 14)
 def is_communication_kernel(name: str) -> bool:
-    """Return whether the name of a kernel says that it communicates and does nothing else."""
+    """Return whether a kernel only communicates, according to its name."""
     return bool(_KERNEL.search(name)) and not computes_and_communicates(name)
 
 
 @lru_cache(1 << 14)
 def computes_and_communicates(name: str) -> bool:
-    """Return whether the name of a kernel says that it multiplies matrices and communicates: `gemm_all_reduce`."""
+    """Return whether a kernel both multiplies matrices and communicates, according to its name: `gemm_all_reduce`."""
     return bool(_FUSED.search(name) or (_PRODUCT.search(name) and _KERNEL.search(name)))
 
 
 def is_computation_kernel(name: str) -> bool:
-    """Return whether the name of a kernel says that it computes, copies or fills."""
+    """Return whether a kernel computes, copies or fills, according to its name."""
     return bool(_COMPUTATION.search(name))
 
 
 def is_communication_call(name: str) -> bool:
-    """Return whether an operator, range or call of the host is one of a library of communication."""
+    """Return whether an operator, range or call of the host is a call of a communication library."""
     return bool(_LIBRARY_CALL.search(name))
 
 
 def is_communication_operator(name: str) -> bool:
-    """Return whether an operator is a collective or message, in frameworks that name these without a namespace."""
+    """Return whether an operator is a collective or message, also without the namespace of a communication library."""
     return bool(_OPERATOR.search(name)) or is_communication_call(name)
 
 
 def is_surrounding_communication(name: str) -> bool:
-    """Return whether an operator or range launches communication, by its name.
+    """Return whether an operator or range launches communication, according to its name.
 
-    A kernel that it launches itself communicates, unless the name of the kernel says that the kernel computes.
+    The kernels that it launches directly communicate, except those whose own names are names of computations.
     """
     return is_communication_call(name) or (bool(_AROUND.search(name)) and not _PREPARATION.search(name))

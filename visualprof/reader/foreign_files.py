@@ -1,6 +1,7 @@
 """Describe files that no reader knows: pointers, saved web pages, databases, weights and other formats.
 
-Only bytes of the head are compared; nothing is executed or unpacked. The result completes the error of an unknown file.
+Only the first bytes of a file are compared. Nothing is executed or unpacked. The description becomes part of the error
+message for an unknown file.
 """
 
 from __future__ import annotations
@@ -35,10 +36,10 @@ class Description(NamedTuple):
     Attributes:
         text: Completes `this is ...`.
         hint: What to do; "" if there is nothing to do.
-        is_mistake: Whether the file takes the place of another one: a pointer, a web page, a file that a text tool
-            rewrote. A log directory lists it.
-        may_be_recording: Whether the file may hold a recording in a form that is not read: a database, a pickle. A log
-            directory lists it, whatever its name.
+        is_mistake: Whether the file was stored instead of the intended file: a pointer, a web page, a file that a text
+            tool rewrote. A log directory lists such a file as skipped.
+        may_be_recording: Whether the file may contain a recording in an unsupported format: a database, a pickle. A log
+            directory lists such a file as skipped, whatever its name.
     """
 
     text: str
@@ -101,7 +102,7 @@ def _web_page(name: str, head: bytes) -> Description | None:
 
 
 def _rewritten(name: str, head: bytes) -> Description | None:
-    """Describe binary data that was treated as text, and text that is not UTF-8."""
+    """Describe binary data that a tool converted as if it were text, and text that is not UTF-8."""
     del name
     hint = msg("reader.copy_original_binary", "copy the original again, in binary mode")
     if head.startswith(UTF16_MARKS):
@@ -141,7 +142,7 @@ def _rewritten(name: str, head: bytes) -> Description | None:
 
 
 def _database(name: str, head: bytes) -> Description | None:
-    """Describe an SQLite database by its tables. The first page holds their definitions, the last one first."""
+    """Describe an SQLite database by its tables. The first page contains their definitions in reverse order."""
     del name
     if not head.startswith(SQLITE):
         return None

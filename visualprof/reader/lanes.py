@@ -1,8 +1,8 @@
 """Recognize lanes of devices by the names of their process and thread, and device events by their name.
 
 Producers name lanes alike although their categories differ: `stream 7` of `GPU 0` (torch), `Stream #13(Compute)` of
-`/device:GPU:0` (XLA), `Stream 2` of `Ascend Hardware` (torch_npu), `AGENT [1] ...` (rocprofv3). Some lanes only show
-other lanes again; their events are never counted as work.
+`/device:GPU:0` (XLA), `Stream 2` of `Ascend Hardware` (torch_npu), `AGENT [1] ...` (rocprofv3). Some
+lanes only repeat the events of other lanes. Events on such lanes are never counted as work.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from visualprof.reader.patterns import pattern
 from visualprof.reader.trace import Category, TrackKind
 
 OPERATIONS_LINE = "XLA Ops"
-# Lines that XLA derives from others, without work of their own. Lines of operations are only derived on a GPU.
+# Lines that XLA derives from other lines, without additional work. On a GPU, `OPERATIONS_LINE` is also derived.
 DERIVED_LINES = frozenset(
     {
         "Steps", "XLA Modules", "XLA TraceMe", "Framework Name Scope", "Framework Ops", "Source code",
@@ -45,7 +45,7 @@ _WAIT = pattern(
     r"^(?:(?:notify|event)[ _]wait|(?:stream )?wait event|stream wait event|(?:context|event|stream) sync)",
     re.IGNORECASE,
 )
-# Tasks of Ascend's scheduler, and pieces of collectives that the lane of the group shows as a whole.
+# Tasks of Ascend's scheduler, and parts of collectives. The lane of the group shows each collective as one event.
 _TASK = pattern(
     r"^(?:(?:EVENT|NOTIFY)[ _]RECORD|PLACE_HOLDER|PROFILING_(?:EN|DIS)ABLE|SDMA$|RDMA|WRITE[ _]VALUE|REDUCE_INLINE)",
     re.IGNORECASE,
@@ -63,7 +63,7 @@ _OTHER_PREFIXES = {"gpu", "cpu", "cuda", "hip", "glow", "python", "host"}
 
 
 def vendor_category(cat: str) -> Category | None:
-    """Return the category of device events with this category text of the file, `None` for other texts."""
+    """Return the category for the category text of a device event in the file; `None` for other texts."""
     match = _VENDOR_CATEGORY.match(cat)
     if match and match["vendor"].lower() not in ("cpu", "host", "python"):
         return _VENDOR_KINDS[match["kind"].lower()]
@@ -71,7 +71,7 @@ def vendor_category(cat: str) -> Category | None:
 
 
 def vendor_of_category(cat: str) -> str:
-    """Return the vendor in a category text: `mlu` for `mlu_memcpy`; "" for CUDA's, which others use also."""
+    """Return the vendor in a category text: `mlu` for `mlu_memcpy`; "" for those of CUDA, which several vendors use."""
     match = _VENDOR_PREFIX.match(cat)
     vendor = match["vendor"].lower() if match else ""
     return "" if vendor in _OTHER_PREFIXES else vendor
@@ -81,7 +81,7 @@ class Lane(NamedTuple):
     """A lane of a device.
 
     Attributes:
-        kind: `STREAM`, or `GPU_ANNOTATION` for a lane that only shows other lanes again.
+        kind: `STREAM`, or `GPU_ANNOTATION` for a lane that only repeats the events of other lanes.
         device: Number of the device, -1 unknown.
         stream: Number of the stream, -1 unknown.
         device_type: Type of the device as in `Meta`, "" unknown.
@@ -95,7 +95,7 @@ class Lane(NamedTuple):
 
 @lru_cache(1 << 12)
 def device_lane(process: str, thread: str) -> Lane | None:
-    """Return the lane with these names of process and thread, `None` for a lane of the host, or an unknown one."""
+    """Return the device lane with these names of process and thread; `None` for lanes of the host and unknown lanes."""
     stream = _STREAM.search(thread)
     number = int(stream["id"]) if stream and stream["id"] else -1
     agent = _AMD_AGENT.search(thread) or _AMD_AGENT.search(process)
@@ -121,7 +121,7 @@ def device_lane(process: str, thread: str) -> Lane | None:
 
 
 def is_derived_line(line: str, device: str) -> bool:
-    """Return whether a line of XLA repeats the work of others; `device` is the kind of device, such as `GPU`."""
+    """Return whether a line of XLA repeats the work of other lines; `device` is the kind of device, such as `GPU`."""
     return line in DERIVED_LINES or (line.startswith(OPERATIONS_LINE) and device == "GPU")
 
 

@@ -1,4 +1,4 @@
-"""Lanes of devices in Chrome trace-event files, where the category of the events does not say that they are."""
+"""Find device lanes in Chrome trace-event files, for events whose category may or may not be device work."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def find_lanes(doc: Document, is_open: Mask) -> DocumentLanes:
 
     Args:
         doc: The file's events.
-        is_open: (kinds,) which kinds of events leave the decision to their lane. Others are of the host, or known.
+        is_open: (kinds,) which kinds of events may be device work, depending on their lane. Others are known.
     """
     names = doc.track_names
     event = np.array([kind.ph in ("X", "B", "b", "i", "I") for kind in doc.kinds], bool)
@@ -53,7 +53,7 @@ def find_lanes(doc: Document, is_open: Mask) -> DocumentLanes:
     by_number = np.zeros(len(doc.threads), bool)
     if "device" in doc.args and "stream" in doc.args:
         rows = doc.arg("device")[0]
-        rows = rows[is_open.take(doc.kind[rows])]  # few: most device events have a known category
+        rows = rows[is_open.take(doc.kind[rows])]  # only a few rows, because most device events have a known category
         if len(rows):
             by_number[doc.thread[np.intersect1d(rows, doc.arg("stream")[0])]] = True
     arrow = np.array([kind.ph == "f" and bool(LAUNCH_ARROW.match(kind.cat)) for kind in doc.kinds], bool)
@@ -76,7 +76,7 @@ def find_lanes(doc: Document, is_open: Mask) -> DocumentLanes:
 
 
 def lane_categories(doc: Document, lanes: DocumentLanes, category: Ids, is_open: Mask) -> None:
-    """Set the category of events whose lane decides: by name on streams, ANNOTATION on derived lanes."""
+    """Set the category of the events that `is_open` selects: by name on streams, ANNOTATION on derived lanes."""
     is_open_row = is_open.take(doc.kind) & (category >= 0)
     on_stream = np.flatnonzero(is_open_row & lanes.of_rows(doc, TrackKind.STREAM))
     category[on_stream] = doc.map_kinds(lambda kind: device_category(kind.name), on_stream)
@@ -84,6 +84,6 @@ def lane_categories(doc: Document, lanes: DocumentLanes, category: Ids, is_open:
 
 
 def _ascend_device(pid: str) -> int:
-    """Return the device in the process number of torch_npu, 0 if the number has another form."""
+    """Return the device that is part of torch_npu's process number, 0 if the number has another form."""
     number = int(pid) if pid.isdecimal() and len(pid) < 19 else 0
     return number & 31 if number >> 5 & 31 in _ASCEND_KINDS and number >> 10 else 0

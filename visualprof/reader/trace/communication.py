@@ -1,4 +1,4 @@
-"""Find kernels that communicate by their arguments or by their launch, if their name does not say so."""
+"""Find communication kernels whose names do not identify them, by their arguments or by the code that launched them."""
 
 from __future__ import annotations
 
@@ -23,10 +23,13 @@ def communication_kernels(
     is_on_stream: Mask,
     with_collective: Rows,
 ) -> Rows:
-    """Return the rows of kernels that communicate: those with the arguments of a collective, and by their launch.
+    """Return the rows of communication kernels that are found by their arguments or their launch.
 
-    The innermost operator or range around the launch decides, if it has the name of a collective and the kernel's name
-    does not say that the kernel computes.
+    A kernel communicates in either of these cases:
+
+    - It has the arguments of a collective.
+    - The innermost operator or range around its launch has the name of a collective, and the kernel's own name is not
+      that of a computation.
 
     Args:
         texts: The string table.
@@ -53,7 +56,7 @@ def communication_kernels(
 
 
 def _holds(texts: Sequence[str], ids: Ids, test: Callable[[str], bool]) -> Mask:
-    """Return (n,) whether a test of a text holds for each string id; each text is tested once."""
+    """Return (n,) the result of a test for the text of each string id. Each distinct text is tested once."""
     distinct, index = np.unique(ids, return_inverse=True)
     distinct_ids: list[int] = distinct.tolist()
     return np.array([test(texts[i]) for i in distinct_ids], bool)[index]

@@ -1,7 +1,7 @@
-"""Judge the times of device events by the calls that launched them and by the order of their stream.
+"""Find wrong times of device events, by the calls that launched them and by the order of work on their stream.
 
-Profilers convert times of devices to the clock of the host. Some events get no time (0), a time of another day, or the
-end of later work. Source: docs/trace-model.md#impossible-times.
+Profilers convert device times to the clock of the host. Sometimes the result is wrong: an event starts at time 0 or on
+another day, or it ends only when later work ends. Source: docs/trace-model.md#impossible-times.
 """
 
 from __future__ import annotations
@@ -13,19 +13,24 @@ import numpy as np
 from visualprof.reader.trace import Bytes, Category, Ints, Mask, Rows, Track, TrackKind
 
 SMALLEST_LIMIT_NS, LARGEST_LIMIT_NS = 1_000_000, 1_000_000_000
-MIN_PAUSE_NS = 60_000_000_000  # a device does nothing for so long only if the recording is as long
-JITTER_NS = 1_000  # overlap and order of events are known this exactly
+MIN_PAUSE_NS = 60_000_000_000  # shorter pauses never separate device events from the host's recording
+JITTER_NS = 1_000  # accuracy of recorded times: smaller overlaps are ignored
 _WORK = (Category.KERNEL, Category.MEMCPY, Category.MEMSET, Category.COMM)
 
 
 def impossible_starts(ts: Ints, end: Ints, kinds: Rows, launch: tuple[Rows, Rows]) -> Mask:
-    """Return (n,) which device events start at times that cannot be.
+    """Return (n,) which device events have an impossible start time.
 
-    An event that starts before its call by more than the recording of the host lasts, while others do not, has no time.
-    If most events start after their calls, 1 s is enough. So is any time for an event without a duration, if all events
-    with a duration start after their calls. If all events are early, the clock of the device differs: its events stay.
-    Other device events have no time if they are separated from those during the recording of the host by a pause longer
-    than this recording and than a minute.
+    The first rule compares the start of an event with the start of the call that launched it. The lead is the time by
+    which the event starts before its call:
+
+    - A lead that is longer than the host's recording is impossible. If most events start after their calls, a lead of
+      more than 1 s is impossible.
+    - For an event with duration 0, any lead is impossible, if the events with a duration start after their calls.
+    - If every event has such a lead, the device has a different clock, and all events are kept.
+
+    The second rule applies to the remaining device events, with or without a call. A start is impossible if a pause
+    separates the event from the host's recording. The pause must be longer than that recording and than a minute.
 
     Args:
         ts: (n,) starts in ns.
@@ -59,7 +64,7 @@ def impossible_starts(ts: Ints, end: Ints, kinds: Rows, launch: tuple[Rows, Rows
 
 
 def _is_separate(ts: Ints, end: Ints, host: tuple[int, int], pause_ns: int) -> Mask:
-    """Return (n,) which events a pause separates from those during the host's interval; none if all are separate."""
+    """Return (n,) which events a pause separates from the host's recording; no event if this applies to all of them."""
     starts, ends = np.append(host[0], ts), np.append(host[1], end)
     order = np.argsort(starts, kind="stable")
     reach = np.maximum.accumulate(ends[order])
@@ -72,11 +77,11 @@ def _is_separate(ts: Ints, end: Ints, host: tuple[int, int], pause_ns: int) -> M
 def overlong_ends(
     ts: Ints, end: Ints, category: Bytes, tracks: Sequence[Track], launch: tuple[Rows, Rows]
 ) -> tuple[Ints, Ints]:
-    """Return rows of device work that outlasts later work of its stream, and when each must have ended.
+    """Return the device work that seems to end too late, and the latest time at which each must have ended.
 
-    A stream runs in order, so work ends before later work can start. This is only applied to work that lasts until
-    other work that was launched later has ended: successive kernels may overlap a little. Kernels of one launch, such
-    as those of a graph, may run at the same time.
+    A stream runs its work in order, so work must end before the next work of its stream starts. Successive kernels may
+    overlap a little. Therefore only work that seems to last until work with a later launch has ended is returned.
+    Kernels of one launch, such as those of a graph, may run at the same time and are never returned.
 
     Args:
         ts: (n,) starts in ns, ascending per track.

@@ -1,7 +1,7 @@
 """Split a recording of several ranks into one trace per rank.
 
-Tools merge the files of several ranks into one, and some profilers record all processes of a host in one file. Each
-process that launches device work, or communicates if nothing runs on a device, is a rank.
+Some tools merge the files of several ranks into one file, and some profilers record all processes of a host in one
+file. A rank is a process that launches device work. If nothing runs on a device, a rank is a process that communicates.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class RankTrace(msgspec.Struct, frozen=True):
     """One rank of a recording.
 
     Attributes:
-        label: Label that is unique in the recording: that of the tool that merged the files, else `rank0`.
+        label: Unique label in the recording: from the tool that merged the files, otherwise `rank0`, ...
         trace: The trace of the rank.
     """
 
@@ -56,10 +56,10 @@ class _Ranks(msgspec.Struct, frozen=True):
 
     Attributes:
         labels: (r,) labels.
-        numbers: (r,) ranks.
+        numbers: (r,) rank numbers.
         event: (n,) rank of each event.
-        track: (t,) rank of each track, `NO_RANK` for a stream of several ranks.
-        device: Rank of each device, if it has work of one rank only.
+        track: (t,) rank of each track, `NO_RANK` for a stream that several ranks use.
+        device: Rank of each device. Devices with work of several ranks are missing.
     """
 
     labels: tuple[str, ...]
@@ -70,13 +70,13 @@ class _Ranks(msgspec.Struct, frozen=True):
 
 
 def rank_labels(trace: Trace) -> tuple[str, ...]:
-    """Return the labels of the ranks of a recording; () if it is one rank."""
+    """Return the labels of the ranks of a recording; () if the recording has only one rank."""
     ranks = _find_ranks(trace)
     return ranks.labels if ranks else ()
 
 
 def split_ranks(trace: Trace) -> list[RankTrace]:
-    """Return the ranks of a recording, the whole recording if it is one rank."""
+    """Return one trace per rank; the whole recording if the recording has only one rank."""
     labels = rank_labels(trace)
     return [RankTrace(label, select_rank(trace, label)) for label in labels] or [RankTrace("", trace)]
 
@@ -95,7 +95,7 @@ def select_rank(trace: Trace, label: str) -> Trace:
 
 
 def _find_ranks(trace: Trace) -> _Ranks | None:
-    """Return the ranks of a recording, `None` if it is one rank. The result is cached on the trace."""
+    """Return the ranks of a recording, `None` if there is only one. The result is cached on the trace."""
     if _find_ranks not in trace.derived:
         recording = trace.file_trace if isinstance(trace, JoinedTrace) else trace
         trace.derived[_find_ranks] = _compute_ranks(recording)
@@ -130,7 +130,7 @@ def _compute_ranks(trace: Trace) -> _Ranks | None:
 
 
 def _launches(trace: Trace, process: Ids) -> tuple[Ids, Ids]:
-    """Return the rows of launched device work, and the process that launched each."""
+    """Return the rows of device work with a known launch, and the process that launched each."""
     links, track = trace.links, trace.events.track
     is_thread = np.array([t.kind is TrackKind.THREAD for t in trace.tracks], bool)
     rows = np.flatnonzero(links.kind == LinkKind.LAUNCH)
@@ -139,9 +139,9 @@ def _launches(trace: Trace, process: Ids) -> tuple[Ids, Ids]:
 
 
 def _joined_processes(process: Ids, launched: Ids, launcher: Ids) -> Ids:
-    """Return the processes of the tracks, with one number for processes that launched the same work.
+    """Return the process number of each track. Processes that launched the same work share one number.
 
-    Some profilers show the layers of one process as processes: Ascend's Python and CANN.
+    Some profilers show the layers of one process as several processes, such as Python and CANN on Ascend.
     """
     order = np.lexsort((launcher, launched))
     rows, launchers = launched[order], launcher[order]
@@ -171,7 +171,7 @@ def _rank_processes(trace: Trace, process: Ids, launcher: Ids, names: dict[int, 
 def _order(
     trace: Trace, process: Ids, processes: list[int], names: dict[int, str], launched: Ids, launcher: Ids
 ) -> list[int]:
-    """Return the processes by label, else by device and then by position in the file."""
+    """Return the processes in rank order: by label if all have labels, otherwise by device and file position."""
     if all(names[number] for number in processes):
         return sorted(processes, key=lambda number: _natural_key(names[number]))
     events = trace.events
@@ -189,7 +189,11 @@ def _natural_key(label: str) -> list[tuple[int, str]]:
 
 
 def _numbers(labels: list[str]) -> tuple[int, ...]:
-    """Return the ranks: the only numbers that differ between the labels, if they are distinct, else the positions."""
+    """Return the rank numbers.
+
+    If the labels differ in exactly one number (`TP00`, `TP01`), and it is unique, it is the rank. Otherwise the rank is
+    the position of the label.
+    """
     positions = tuple(range(len(labels)))
     found = [re.findall(r"\d{1,7}", label) for label in labels]
     if len({len(numbers) for numbers in found}) != 1:
@@ -203,14 +207,14 @@ def _numbers(labels: list[str]) -> tuple[int, ...]:
 def _assign(trace: Trace, track_rank: Ids, launched: Ids, launcher: Ids) -> tuple[Ids, Ids, dict[int, int]]:
     """Return the rank of each track and event, and of each device with work of one rank.
 
-    Device work without a launch belongs to the rank of its stream, or of its device; other events without a process
-    that is a rank belong to the first rank.
+    - Device work without a launch belongs to the rank of its stream, otherwise to that of its device.
+    - Other events whose process is not a rank belong to the first rank.
 
     Args:
         trace: The recording.
         track_rank: Rank of each track by its process, `NO_RANK` if the process is not a rank.
         launched: Rows of launched device work.
-        launcher: Rank that launched each.
+        launcher: Rank that launched each row.
     """
     track = trace.events.track
     ranks_of_track: dict[int, Counter[int]] = {}
@@ -285,7 +289,7 @@ def _select_arg(column: ArgColumn, new_row: Ids) -> ArgColumn:
 
 
 def _select_steps(steps: Steps, ranks: _Ranks, rank: int, new_track: Ids) -> Steps:
-    """Return the steps on threads of the rank, and those without a thread."""
+    """Return the steps on threads of the rank, and the steps without a thread."""
     step_rank = np.append(ranks.track, rank)[steps.track]
     selected = np.flatnonzero(step_rank == rank)
     return Steps(steps.name[selected], steps.ts[selected], steps.dur[selected], new_track[steps.track[selected]])
@@ -298,7 +302,7 @@ def _select_counters(counters: Counters, new_track: Ids) -> Counters:
 
 
 def _select_allocs(allocs: Allocs, ranks: _Ranks, rank: int, new_row: Ids) -> Allocs:
-    """Return the memory events during events of the rank; outside of events, those of its devices."""
+    """Return the memory events inside events of the rank, and those outside of all events on its devices."""
     by_device = np.zeros(len(allocs.ts), np.int64)
     for device, owner in ranks.device.items():
         by_device[allocs.device == device] = owner

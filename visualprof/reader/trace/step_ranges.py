@@ -1,4 +1,4 @@
-"""Steps from ranges of the program, recognized by their names or chosen by the user.
+"""Find steps among the ranges of a program, by their names or by a pattern that the user chooses.
 
 Source: docs/views.md#step-ranges.
 """
@@ -22,14 +22,14 @@ from visualprof.reader.trace.step_attribution import attribute_steps
 
 MAX_PATTERN_CHARS, MAX_NAME_CHARS = 200, 200
 MAX_LISTED_NAMES = 20
-MAX_STEP_NAMES = 20  # names without their numbers; those that take most of the time are compared
+MAX_STEP_NAMES = 20  # of names without their numbers, only those with the most time are considered
 # `ProfilerStep#5`, `step 5`, `training_step_5`, `batch_5`, `Iteration: 5`, `epoch 1 step 5/100`
 _STEP = pattern(
     r"^(?:epoch[ _#:=\[]*\d+\]?[ _,;:/.-]*)?([a-z][\w .:/-]*?)?(?:step|iteration|iter|batch)[ _#:=\[-]*(\d+)\]?"
     r"(?:/\d+)?$",
     re.IGNORECASE,
 )
-# Numbered ranges inside a step: a pass, a part of the batch, a phase of a server, the time of a diffusion model
+# Numbered ranges inside a step: a pass, a part of the batch, a phase of a server, a timestep of a diffusion model
 _PART_OF_STEP = pattern(
     r"forward|fwd|backward|bwd|optim|micro|sub|time|inner|denois|decod|prefill|sampl|load|fetch|next|copy|prepare|"
     r"schedul|grad|accum|reduce|solver|layer|diffusion",
@@ -41,7 +41,7 @@ _RANGES = (Category.ANNOTATION, Category.OP, Category.STEP)
 
 
 def step_label(name: str) -> str | None:
-    """Return the number in the name of a range that is a step, `None` for other names."""
+    """Return the step number in the name of a range, `None` if the name is not that of a step."""
     match = _STEP.match(name.strip(_DECORATION)) if len(name) <= MAX_NAME_CHARS else None
     return match[2] if match and not (match[1] and _PART_OF_STEP.search(match[1])) else None
 
@@ -49,10 +49,11 @@ def step_label(name: str) -> str | None:
 def named_steps(
     strings: Sequence[str], name: Ids, category: Rows, ts: Ints, dur: Ints, parent: Ids, on_thread: Mask
 ) -> tuple[Rows, list[str]]:
-    """Return the rows of ranges that are steps by their names, and their labels.
+    """Return the rows of the ranges whose names are those of steps, and the labels of these steps.
 
-    Ranges inside others of their thread are not steps, nor are ranges of another name that overlap them. The name that
-    takes most of the time wins. The number of a batch may be its size, so batches must be numbered consecutively.
+    - A range inside another such range of its thread is not a step.
+    - If ranges with different names overlap, only the ranges of the name with the most total time are steps.
+    - The number in `batch_32` may be the batch size. Batches are steps only if their numbers are consecutive.
 
     Args:
         strings: The texts of names.
@@ -88,12 +89,12 @@ def named_steps(
 
 
 def _distinct(numbers: Rows) -> list[int]:
-    """Return the distinct numbers, ascending; unlike `np.unique` it imports nothing and needs no sort."""
+    """Return the distinct numbers, ascending. Unlike `np.unique`, this imports no module and does not sort."""
     return np.flatnonzero(np.bincount(numbers)).tolist()
 
 
 def _are_consecutive(numbers: Sequence[str]) -> bool:
-    """Return whether at least two numbers follow one another, apart from new counts."""
+    """Return whether the numbers count up by 1, at least once. A smaller number starts a new count."""
     pairs = list(pairwise(map(int, numbers)))
     return bool(pairs) and all(b == a + 1 or b < a for a, b in pairs) and any(b == a + 1 for a, b in pairs)
 
@@ -108,10 +109,10 @@ def _overlaps(ts: Ints, dur: Ints, other_ts: Ints, other_dur: Ints) -> Mask:
 
 
 def with_step_range(trace: Trace, step_range: str) -> Trace:
-    """Return the trace with the ranges of some names as its steps, in place of its own steps.
+    """Return the trace with other steps: the ranges whose names match a pattern.
 
-    Ranges inside others of the pattern are not steps. Steps are labeled by the last number in their names, or by their
-    ordinals if a name has none or two have the same.
+    A range inside another matching range is not a step. The label of a step is the last number in its name. If a name
+    has no number, or two steps have the same number, the steps are labeled 0, 1, 2, ...
 
     Args:
         trace: The trace.
@@ -168,9 +169,9 @@ def _no_such_range(trace: Trace, step_range: str) -> BadParameter:
 def matching_names(step_range: str, names: Sequence[str]) -> list[int]:
     """Return the positions of the names that match a pattern.
 
-    The pattern is a whole name, in which `*` stands for any text and `?` for any character. A pattern without these
-    also matches names that continue with a number. If nothing matches, the pattern is tried as a simple regular
-    expression, with up to two repetitions and none of groups, which is fast for every text.
+    The pattern is a whole name, in which `*` is any text and `?` is any character. A pattern without these characters
+    also matches names that continue with a number. If nothing matches, the pattern is tried as a regular expression.
+    It may have at most two repetitions and no repeated groups, so that matching is fast for every text.
     """
     if len(step_range) > MAX_PATTERN_CHARS:
         return []

@@ -1,4 +1,4 @@
-"""Turn everything that can go wrong inside a user's archive, YAML or text into one kind of error.
+"""Translate all exceptions for a user's damaged archive, YAML or text into one error: `TaskFailure`.
 
 Decoders raise dozens of exception types for damaged content. Callers need a single error with a hint, and its text must
 not contain paths of this machine.
@@ -30,7 +30,7 @@ _MACHINE_ERRORS = {
 
 @contextmanager
 def content_errors(subject: str, hint: str) -> Generator[None]:
-    """Translate errors of decoders inside the block.
+    """Translate exceptions that decoders raise inside the block.
 
     Args:
         subject: The problem, before a colon and the reason: "this zip cannot be read".
@@ -38,7 +38,7 @@ def content_errors(subject: str, hint: str) -> Generator[None]:
 
     Raises:
         TaskFailure: input_error: The content is damaged or cannot be stored.
-        OSError: The machine failed, not the content: the disk is full or may not be written.
+        OSError: The machine failed, not the content. For example, the disk is full or read-only.
     """
     try:
         yield
@@ -51,7 +51,7 @@ def content_errors(subject: str, hint: str) -> Generator[None]:
 
 
 def describe_error(error: Exception) -> str:
-    """Return the reason in an exception on one line: bounded, printable, and without paths of this machine."""
+    """Return the reason of an exception as one short, printable line without paths of this machine."""
     if isinstance(error, OSError) and error.errno is not None:
         return error.strerror or type(error).__name__
     if isinstance(error, RecursionError):

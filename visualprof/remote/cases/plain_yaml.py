@@ -1,7 +1,7 @@
 """Read YAML from users: plain values only, within limits, in time proportional to the length of the text.
 
 YAML 1.1 reads `1:1:1` as a number in base 60, which takes time quadratic in its length. It also has merge keys (`<<`),
-which can expand exponentially, and dates. None of them is needed for settings.
+which can expand exponentially, and dates. Settings need none of these.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ class InvalidYaml(ValueError):
 
 
 class UnsupportedYaml(InvalidYaml):
-    """A text that is YAML, but has a type or a size that is not supported."""
+    """A text that is valid YAML, but has an unsupported type or size."""
 
 
 class _Date(str):
-    """A date, which JSON does not have."""
+    """A date in YAML. JSON has no dates, so the text is kept."""
 
     __slots__ = ()
 
@@ -74,7 +74,7 @@ def parse_setting(text: str) -> Any:
 
 
 def _load(text: str, max_chars: int) -> object:
-    """Return the value of a text, which may have dates and aliases.
+    """Return the value of a YAML text. The value may still contain dates and aliases.
 
     Raises:
         InvalidYaml: The text is not YAML.
@@ -90,7 +90,7 @@ def _load(text: str, max_chars: int) -> object:
         raise
     except RecursionError as error:
         raise UnsupportedYaml(describe_error(error)) from None
-    except (yaml.constructor.ConstructorError, AttributeError, KeyError) as error:  # an unknown tag, or a wrong one
+    except (yaml.constructor.ConstructorError, AttributeError, KeyError) as error:  # unknown or unsuitable tag
         reason = describe_error(error) if isinstance(error, yaml.YAMLError) else "a value does not fit its tag"
         raise UnsupportedYaml(reason) from None
     except (yaml.YAMLError, *CONTENT_ERRORS) as error:
@@ -141,12 +141,14 @@ def _loader() -> Any:
 
 
 def _check_plain(value: object, remaining: list[int], depth: int) -> None:
-    """Check that a value is JSON within limits. Aliases may expand to millions of values, so the check stops early.
+    """Check that a value can be written as JSON and does not exceed the limits.
+
+    Aliases may expand to millions of values, so the check stops as soon as a limit is exceeded.
 
     Args:
         value: The value.
-        remaining: The numbers of values and of characters that are still allowed.
-        depth: How deep the value may nest.
+        remaining: How many values and how many characters are still allowed. The check updates the list.
+        depth: How many levels the value may nest.
 
     Raises:
         UnsupportedYaml: The value is not JSON, or exceeds the limits.

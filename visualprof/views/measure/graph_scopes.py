@@ -21,17 +21,20 @@ from visualprof.views.measure.launch import device_calls
 
 Longs = NDArray[np.int64]
 ModulePath = tuple[str, ...]
-_VERSION_SUFFIX = re.compile(r"(Forward)?(V\d+)?$")  # of types in models: PoolingV1 is Pooling in a profile
-_NUMBER_SUFFIX = re.compile(r"(#\d+|\[\d+\])$")  # of names that a model has several times
+_VERSION_SUFFIX = re.compile(r"(Forward)?(V\d+)?$")  # a type `PoolingV1` of a model is `Pooling` in a profile
+_NUMBER_SUFFIX = re.compile(r"(#\d+|\[\d+\])$")  # makes repeated names of a model unique
 _BACKWARD_SCOPE = re.compile(r"[Bb]ackward")
 
 
 def find_scope_nodes(model: ModelGraph, trace: Trace, rows: Longs) -> tuple[Longs, Mask]:
-    """Return the node of each operator, or NO_NODE or AMBIGUOUS, and whether a scope of a forward pass called it.
+    """Return the node of each operator, and whether the operator was called in a scope of the forward pass.
 
-    An operator in the scope of a module that is a node belongs to that node. Other operators belong to the node of
-    their type in the same module. If a module has several nodes of a type, each step must have one operator for each of
-    them, in this order.
+    The node is NO_NODE if the model has no such node, and AMBIGUOUS if several nodes are possible:
+
+    - A module can be a single node of the model. All operators in the scope of such a module belong to that node.
+    - Any other operator belongs to the node with its type in the same module.
+    - If the module has several nodes of that type, they are assigned in order of execution. Each step must have exactly
+      one operator per node, otherwise the operators are AMBIGUOUS.
 
     Args:
         model: The model; the names of its nodes are paths of modules.
@@ -61,7 +64,9 @@ def find_scope_nodes(model: ModelGraph, trace: Trace, rows: Longs) -> tuple[Long
 
 
 def _in_order(candidates: list[int], step: Longs) -> Longs:
-    """Return the nodes of equal operators of one module: the first node for the first operator of a step, and so on.
+    """Assign operators with the same type and module to nodes: the first operator of a step to the first node, etc.
+
+    All operators are AMBIGUOUS if a step has more or fewer operators than there are nodes.
 
     Args:
         candidates: Nodes, in order of execution.
@@ -75,7 +80,7 @@ def _in_order(candidates: list[int], step: Longs) -> Longs:
 
 
 class _Nodes:
-    """The operators of a model by the path of their module and by type."""
+    """Index of a model's operators by module path and type."""
 
     def __init__(self, model: ModelGraph) -> None:
         self._by_path: dict[ModulePath, int] = {}
@@ -94,10 +99,11 @@ class _Nodes:
         self._module_paths = list(modules)
 
     def match_paths(self, paths: CallPaths, trace: Trace) -> tuple[Longs, Longs]:
-        """Return, per path, the node it is inside of, and the module of the model it is inside of.
+        """Return the node and the module of the model that enclose each call path.
 
-        Returns: Two arrays of (p + 1,): row of a node or NO_NODE; number of a module, -1 in a backward pass. The last
-            entry stands for calls outside of all paths.
+        Returns:
+            nodes: (p + 1,) row of the node, or NO_NODE. The last entry is for calls outside of all paths.
+            modules: (p + 1,) number of the module, -1 in a backward pass. The last entry is as in `nodes`.
         """
         texts: list[ModulePath] = []
         found_nodes: list[int] = []
