@@ -1,4 +1,4 @@
-"""Machines of a team: how they join, for whom private ones work, and bookings."""
+"""Machines of a team: registration with a code, grants to use private machines, and bookings."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from visualprof.remote.queue.store.visibility import visible_agents
 
 @dataclass(frozen=True)
 class Booking:
-    """A time in which a machine works for one user only; for maintenance, user and email are None."""
+    """A time in which a machine works for one user only. For maintenance, `user` and `email` are None."""
 
     id: str
     user: str | None
@@ -35,19 +35,19 @@ class Booking:
 
 
 class MachineAccess:
-    """Extensions of the table of agents for accounts."""
+    """Owners, grants and bookings of machines, which exist only with accounts."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def create_join_code(self, actor: Actor) -> str:
-        """Create a code with which one machine registers within ten minutes; the machine belongs to the actor."""
+        """Create a code with which one machine can register within ten minutes. The actor then owns the machine."""
         with self._database.write() as connection:
             record_event(connection, actor, msg("accounts.make_machine_code", "make machine code"), "")
             return codes.create(connection, "machine", "", "member", actor.user)
 
     def is_join_code(self, code: str) -> bool:
-        """Return whether the code exists. It is checked before the machine's capabilities are processed."""
+        """Return whether the code exists. The server checks this before it processes the machine's capabilities."""
         with self._database.read() as connection:
             return codes.exists(connection, "machine", code)
 
@@ -101,7 +101,7 @@ class MachineAccess:
             return {row.id: row.email for row in connection.execute(query)}
 
     def grants(self) -> dict[str, list[Grant]]:
-        """Return for whom private machines work, by machine."""
+        """Return who may use each private machine: its grants, by machine."""
         query = select(grants, users.c.email, projects.c.name).outerjoin(users, users.c.id == grants.c.holder)
         query = query.outerjoin(projects, projects.c.id == grants.c.holder)
         grants_by_agent: dict[str, list[Grant]] = {}
@@ -154,7 +154,7 @@ class MachineAccess:
                 raise NotFound(msg("accounts.not_granted", f"it is not granted to {holder[:40]!r}"))
 
     def book(self, actor: Actor, agent: str, email: str, from_ns: int, until_ns: int) -> None:
-        """Reserve a machine for a user, or with "" for maintenance. Running tasks continue.
+        """Reserve a machine for a user, or for maintenance if `email` is "". Running tasks continue.
 
         Raises:
             NotFound: There is no such machine or user.

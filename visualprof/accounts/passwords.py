@@ -24,7 +24,7 @@ _PATIENCE_S = 10
 
 
 class Passwords:
-    """Argon2 hashes. Few run and wait at a time, so that many log-ins leave the server responsive.
+    """Argon2 hashes. The numbers of running and waiting ones are limited, so that many log-ins do not block the server.
 
     Raises:
         VisualprofError: The package is not installed.
@@ -52,7 +52,7 @@ class Passwords:
             return self._argon2.hash(password)
 
     def verify(self, password: str, stored_hash: str | None) -> bool:
-        """Return whether a password matches a hash. Without a hash, it takes as long, so that the time reveals nothing.
+        """Return whether a password matches a hash. The time is the same without a hash, so it reveals no account.
 
         Raises:
             ServerBusy: Too many users log in.
@@ -63,7 +63,7 @@ class Passwords:
             )
 
     def check_capacity(self) -> None:
-        """Check that a log-in would not wait for long, before anything else is done for it.
+        """Check that a log-in would not have to wait for long. Call this before any other work for the log-in.
 
         Raises:
             ServerBusy: Too many users log in.
@@ -77,7 +77,7 @@ class Passwords:
 
     @contextmanager
     def _place(self) -> Generator[None]:
-        """Reserve a place among those that hash or wait."""
+        """Occupy one of the places for log-ins that are hashing or waiting."""
         if not self._places.acquire(blocking=False):
             raise _crowded()
         try:
@@ -87,7 +87,7 @@ class Passwords:
 
     @contextmanager
     def _turn(self) -> Generator[None]:
-        """Wait for a place among those that hash."""
+        """Wait until few enough other log-ins are hashing."""
         with self._place():
             if not self._room.acquire(timeout=_PATIENCE_S):
                 raise _crowded()
@@ -100,7 +100,7 @@ class Passwords:
 
 @contextmanager
 def _one_core() -> Generator[None]:
-    """Restrict Argon2, which starts four threads, to one core, so that other cores stay free for logged-in users."""
+    """Restrict Argon2, which starts four threads, to one core. The other cores stay free for logged-in users."""
     if not hasattr(os, "sched_setaffinity"):  # only Linux sets the affinity of threads
         yield
         return

@@ -1,6 +1,6 @@
-"""Users whom a proxy has logged in: it sends their name in a header, and no password is needed here.
+"""Log in users that a proxy has authenticated. The proxy sends the user's name in a header, so no password is needed.
 
-The caller has verified that the header comes from that proxy.
+The caller must verify that the header comes from the proxy.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class ProxyAuth:
         )
 
     def principal(self, header: str, address: str) -> Principal:
-        """Return the principal of a name; one without permissions if there is no account, or it is disabled.
+        """Return the principal of a name. Without an enabled account, the principal has no permissions.
 
         Raises:
             BadParameter: The name is invalid.

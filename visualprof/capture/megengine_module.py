@@ -48,7 +48,7 @@ def record(model: Any, arguments: tuple[Any, ...], keywords: dict[str, Any], tit
 
 
 class _Notes:
-    """Mapping by MegEngine's own note on a tensor, which is the same for all Python objects of one tensor."""
+    """Recorded values by tensor, in a C++ attribute that all Python objects of one tensor share."""
 
     def __init__(self) -> None:
         self._outside: list[Any] = []
@@ -65,7 +65,7 @@ class _Notes:
         setattr(tensor, NOTE, value)
 
     def clear(self) -> None:
-        """Remove the notes: a note on a constant that MegEngine keeps would outlive Python and crash its exit."""
+        """Remove the attributes. On MegEngine's own constants they would outlive Python and crash its exit."""
         for tensor in self._outside:
             if self.get(tensor):
                 delattr(tensor, NOTE)
@@ -85,7 +85,7 @@ def _operators(core: Any, recorder: Recorder) -> Generator[None]:
     def apply(operator: Any, *tensors: Any) -> Any:
         return recorder.operator(lambda: run(operator, tensors), str(operator), tensors, _parameters(operator))
 
-    # MegEngine keeps the hook of its first trace, perhaps before ours: the hook stays, its code changes.
+    # MegEngine keeps the hook of its first trace, possibly an earlier one. So only the code of the hook is replaced.
     tracer: Any = importlib.import_module("megengine.traced_module.expr")
     hook = tracer.Apply.apply_module_trace_hook.__func__
     code, tracing = hook.__code__, tracer.is_tracing_module
@@ -102,7 +102,7 @@ def _operators(core: Any, recorder: Recorder) -> Generator[None]:
         del hook.__globals__["reported_operator"]
 
 
-reported_operator: Any = None  # global of the module in which the code below runs
+reported_operator: Any = None  # `_hook` runs with the globals of another module, which `_operators` sets
 
 
 def _hook(cls: Any, opdef: Any, *inputs: Any) -> Any:

@@ -16,11 +16,11 @@ from typing import Any, TypeVar
 MAX_FILE_BYTES = 1 << 16
 TRIES = 3
 T = TypeVar("T")
-_HALF = re.compile("[\ud800-\udfff]")  # lone surrogates, which only JSON can write
+_HALF = re.compile("[\ud800-\udfff]")  # lone surrogates: JSON can contain them, UTF-8 cannot
 
 
 def age_ns(path: Path) -> int:
-    """Return the age of a file by the clock of its file system, which may be another machine's."""
+    """Return the age of a file by the clock of its file system, which may be the clock of another machine."""
     probe = path.with_name(f".{secrets.token_hex(4)}.part")
     os.close(os.open(probe, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644))
     try:

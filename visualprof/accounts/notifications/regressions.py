@@ -1,7 +1,7 @@
-"""Regressions: points of a job that are slower than the last measurement of the same, by the owner or within a project.
+"""Find regressions: points of a job that are slower than in the last comparable measurement of the owner or a project.
 
-The same means: model (by content or name), inputs, load, spec, machine and device. The version of the runtime may
-differ, because its regressions are of interest.
+A measurement is comparable if it has the same model (by content or name), inputs, load, spec, machine and device. The
+version of the runtime may differ, so that regressions of the runtime are found.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from visualprof.remote.protocol import Request, Spec
 from visualprof.remote.queue.store.records import REQUEST, SPEC, AnyRow
 from visualprof.remote.queue.store.tables import jobs, members, points, runs, tasks
 
-# Returns the sizes of slower points, with the share by which each is slower. The views provide the function.
+# Returns the batch sizes of slower points, and how much slower each is (0.12 is 12 %). The views provide the function.
 Compare = Callable[[Sequence[Point], Sequence[Point]], list[tuple[int, float]]]
 _LOOKED_AT = 200  # latest tasks of the machine that are compared
 
 
 def regression_of(connection: Connection, job: AnyRow, compare: Compare) -> tuple[str, Regression] | None:
-    """Return the largest regression of a job, with its name; None without any. `job` has an id, owner and request."""
+    """Return the largest regression of a job and its name, or None. `job` has an id, an owner and a request."""
     regressions: list[tuple[float, str, AnyRow, AnyRow]] = []
     request = REQUEST.decode(job.request)
     ended = tasks.c.state == "succeeded", tasks.c.run.is_not(None)
@@ -42,7 +42,7 @@ def regression_of(connection: Connection, job: AnyRow, compare: Compare) -> tupl
 
 
 def _before(connection: Connection, job: AnyRow, request: Request, task: AnyRow) -> AnyRow | None:
-    """Return the previous task that measured the same."""
+    """Return the latest earlier task with a comparable measurement."""
     own_projects = select(members.c.project).where(members.c.user == job.owner)
     of_project = select(runs.c.folder).where(runs.c.visibility == "project", runs.c.project.in_(own_projects))
     query = (
@@ -68,7 +68,7 @@ def _before(connection: Connection, job: AnyRow, request: Request, task: AnyRow)
 
 
 def _same_spec(task: AnyRow) -> Spec:
-    """Return a task's spec without its id and choice of machine, because the actual machine is compared."""
+    """Return a task's spec without its id, version and choice of machine. The actual machine is compared instead."""
     return replace(SPEC.decode(task.spec), id="", version="", agent="", platform="", device="")
 
 

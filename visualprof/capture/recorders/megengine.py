@@ -42,9 +42,10 @@ class Recorder(Shape):
         return not self._cuda
 
     def start(self) -> None:
-        """Start recording; the profiler's `start` alone would leave out the names of modules and functions.
+        """Start recording, with the names of modules and functions, which the profiler's own `start` leaves out.
 
-        The profiler starts when all queued work has ended. The host waits for that, else it would be part of a step.
+        All queued work must end before the profiler starts. The host waits here; otherwise the wait would be part of
+        a step.
         """
         if self._scopes:
             self._profiler._patcher.__enter__()  # noqa: SLF001
@@ -60,7 +61,7 @@ class Recorder(Shape):
         self._open = True
 
     def stop(self, whole: bool) -> tuple[bytes, bytes] | None:
-        """End the recording and take the data, which the profiler would otherwise write into its own folder."""
+        """End the recording and take over its data. Otherwise the profiler would write the data into its own folder."""
         self._end()
         self._profiler.stop()
         if self._scopes:
@@ -85,7 +86,7 @@ class Recorder(Shape):
             self._write(str(path), self.kind)
 
     def _end(self) -> None:
-        """End the step after its work has ended: the interpreter runs up to 7 ms ahead."""
+        """End the step when its work has ended. The interpreter runs up to 7 ms ahead of the work."""
         if self._open:
             _CORE.push_scope(WAIT_SCOPE)  # waiting itself leaves no event
             _CORE.full_sync()

@@ -26,7 +26,7 @@ from visualprof.remote.agent.work.run_mirror import RunMirror
 from visualprof.remote.agent.work.task import AgentContext, LeasedTask
 from visualprof.remote.protocol import Lease, build
 
-BUSY_POLL_S = 2.0  # while a device is busy, so that a later poll can offer it
+BUSY_POLL_S = 2.0  # while a task runs, so that its device is soon offered again
 BUSY_HEARTBEATS = 4  # heartbeats per interval while a task runs, so that a cancellation arrives soon
 MIN_HEARTBEAT_GAP_S = 1.0
 PROBE_INTERVAL_S = 2.0
@@ -108,7 +108,7 @@ class AgentDaemon:
             return
         except AgentError as error:
             self._fatal = error
-        except Exception as error:  # noqa: BLE001 - told, and the agent ends
+        except Exception as error:  # noqa: BLE001 - reported, and the agent ends
             traceback.print_exc(file=sys.stderr)
             hint = "check that the server and the agent have the same version"
             self._fatal = AgentError(f"the agent failed: {type(error).__name__}: {error}", hint)
@@ -164,7 +164,7 @@ class AgentDaemon:
     # --- mirrored runs ---
 
     def _follow_loops(self) -> list[Callable[[], None]]:
-        """Return the loops that mirror runs: one reports changes, one uploads recordings, so that neither waits."""
+        """Return the loops that mirror runs: one for changes and one for uploads, so that neither delays the other."""
         if not self._settings.watch_runs:
             return []
         followed = RunMirror(self._settings.watch_runs, self._registration, self._say, self._stopped)
@@ -243,7 +243,7 @@ class AgentDaemon:
     def _recover(self, entries: list[JournalEntry]) -> None:
         """Resume the tasks that the previous process of this agent left in the journal.
 
-        A finished task is reported. An unfinished task is restarted once, in case the task itself crashes its agent.
+        A finished task is reported. An unfinished task is restarted only once, because the task may crash the agent.
         After that its lease expires, and the server counts the attempts.
         """
         journal = self._context.journal

@@ -15,7 +15,7 @@ from visualprof.remote.converters.formats import onnx, tensorflow
 
 
 def convert(model: Path, target: Path, options: dict[str, str], rows: Rows | None) -> None:
-    """Use tf2onnx. It numbers open dimensions, so a leading open dimension is renamed to batch."""
+    """Convert with tf2onnx, which gives dynamic dimensions numbered names. A leading one is renamed to `batch`."""
     name, shapes = tensorflow.signature(model)
     tool: Any = importlib.import_module("tf2onnx.convert")
     with saved_model_folder(model) as folder:

@@ -20,8 +20,8 @@ class LoadColumns(Columns):
     """One row per step of a load test; `None` where unknown.
 
     Attributes:
-        offered_per_s: Runs that arrived per second; `None` if each run began when another one
-            ended.
+        offered_per_s: Runs that arrived per second; `None` in a closed loop, in which each run starts
+            when another run ends.
         tail_ns: Latency at `percentile`.
         tail_bound_ns: Upper bound of `tail_ns` with 99 % confidence.
     """

@@ -45,7 +45,7 @@ class Figures(Answer):
     """Metrics of a recording by name.
 
     Attributes:
-        at_ns: Unix epoch of its start; None if the file has no such clock.
+        at_ns: Start of the recording in ns since the Unix epoch; None if the file has no such clock.
     """
 
     figures: dict[str, float]
@@ -60,8 +60,9 @@ def needs(trace: Trace) -> bool:
 def compute(trace: Trace, params: Params) -> Figures:
     """Return the metrics that are known for a recording.
 
-    - `step.total`: median of its steps
-    - `step.PART`: mean per step; for servers, both cover the phase with the most time
+    - `step.total`: median of the steps
+    - `step.PART`: mean per step
+    - On inference servers, these two cover only the steps of the phase with the most time.
     - `device.utilization`: mean over its devices
     - `memory.peak`: peak of the device with the highest one
     """

@@ -1,4 +1,4 @@
-"""Sends a task's log and points while the task runs. An unreachable server delays them and has no other effect."""
+"""Send a task's log and points while the task runs. If the server is unreachable, they only arrive later."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ def read(path: Path) -> Any:
 
 
 def write(model: Any, target: Path, half: bool = False) -> None:
-    """Write a model; `half`: weights in f16."""
+    """Write a model; with `half`, its weights are stored in f16."""
     importlib.import_module("openvino").save_model(model, target, compress_to_fp16=half)
 
 
@@ -33,12 +33,12 @@ def shapes(model: Any) -> dict[str, list[int | str | None]]:
 
 
 def check(path: Path) -> None:
-    """Compile a model for the CPU."""
+    """Check that OpenVINO can compile a model for the CPU."""
     importlib.import_module("openvino").Core().compile_model(path, "CPU")
 
 
 def content(path: Path) -> Content:
-    """Return operators with the types and shapes of their outputs, and the weights."""
+    """Return the content that is compared: operators with their output types and shapes, and digests of the weights."""
     operators: Counter[str] = Counter()
     parts: list[object] = []
     for node in read(path).get_ordered_ops():
