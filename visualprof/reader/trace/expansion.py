@@ -145,7 +145,7 @@ def _sort(columns: dict[str, Values], file_count: int, bounds: Ints) -> Ids | No
 
 
 def add_owner_links(links: Links, owner: Ids, work: Ids) -> Links:
-    """Return links by target, owner links first, because they say more than launch links."""
+    """Return links by target. Owner links come first, because they are more precise than launch links."""
     dst = np.concatenate((work, links.dst))
     order = np.argsort(dst, kind="stable")
     kind = np.append(np.full(len(work), LinkKind.OWNER, np.uint8), links.kind)
@@ -176,7 +176,7 @@ class JoinedArguments(Mapping[str, ArgColumn]):
         return column
 
     def _column(self, name: str) -> ArgColumn:
-        """Build a column. If it is text on one side and numeric on the other, only the file's values are kept."""
+        """Build a column. If only the values of the file or only those of the graphs are text, the file's are used."""
         file_column, graph_column = self._file_args.get(name), self._graphs.args.get(name)
         if graph_column is None or (file_column is not None and file_column.text != graph_column.text):
             return self._file_args[name]

@@ -8,12 +8,15 @@ from visualprof.reader.trace.types import Ints, Mask, Rows
 
 
 def pair_marks(rows: Rows, ts: Ints, sign: Rows, group: Rows) -> tuple[Ints, Ints]:
-    """Return rows of matching begin and end marks: in each group an end closes the last open begin.
+    """Return the rows of matching begin and end marks. In each group, an end closes the latest open begin.
 
-    Marks are taken by time. At equal times the order of the file decides if the group is in order of time. Some writers
-    put all begins before all ends; in such a group, slices end before others begin, except slices without length.
-    If each end of a group is the next mark of the file after its begin, the writer wrote whole slices, which may
-    overlap.
+    Marks are processed in order of time. The order of marks with equal times depends on the group:
+
+    - If the file has the group's marks in order of time, the order in the file is used.
+    - Otherwise, as in files with all begins before all ends, a slice ends before the next slice begins. Slices without
+      length are an exception.
+
+    If every end of a group directly follows its begin in the file, the two belong together, and slices may overlap.
 
     Args:
         rows: (n,) rows of the marks in the file.
@@ -46,7 +49,7 @@ def pair_marks(rows: Rows, ts: Ints, sign: Rows, group: Rows) -> tuple[Ints, Int
 
 
 def _has_whole_slices(rows: Ints, ts: Ints, sign: Rows, group: Rows) -> Mask:
-    """Return (n,) whether all marks of the group come in pairs: an end directly after a begin that is not later."""
+    """Return (n,) whether the marks of a group are pairs: each end directly follows its begin and is not earlier."""
     n = len(ts)
     starts_group = _starts_group(group)
     group_index = np.cumsum(starts_group) - 1
@@ -67,7 +70,7 @@ def _starts_group(group: Rows) -> Mask:
 def _tie_ranks(ts: Ints, sign: Rows, group: Rows) -> Ints:
     """Return (n,) ranks of marks at equal times, 0 for all marks of groups that are in order of time.
 
-    In other groups, ends come first, followed by slices without length, each as begin and end, and by begins.
+    In other groups, the order at equal times is: ends, then both marks of slices without length, then begins.
 
     Args:
         ts: (n,) times, by group and in the order of the file.
@@ -91,10 +94,10 @@ def _tie_ranks(ts: Ints, sign: Rows, group: Rows) -> Ints:
 
 
 def _likely_partners(ts: Ints, sign: Rows, group: Ints) -> Ints:
-    """Return (n,) the mark that belongs to each mark by the order of the file, -1 for none.
+    """Return (n,) the mark that probably belongs to each mark according to the order of the file, -1 for none.
 
-    This is the next mark of the group at the same time, or the end with the ordinal of the begin if no end of the group
-    is then before its begin: writers that put all begins before all ends use one order for both.
+    The partner is the next mark of the group at the same time. Writers that put all begins before all ends use the same
+    order for both. So the i-th end is the partner of the i-th begin, if then no end of the group is before its begin.
     """
     n = len(ts)
     groups = int(group[-1]) + 1

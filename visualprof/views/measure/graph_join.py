@@ -77,12 +77,13 @@ def join_times(model: ModelGraph, trace: Trace) -> NodeTimes:
     """Assign the device time of operators to the nodes with the same name; host self time if nothing ran on a device.
 
     Names are tried unchanged, then as the name of a node's output value, then without the suffixes
-    that optimizers add. If several bodies have the name, the node of the body in which the operator
-    ran is meant.
+    that optimizers add. If several bodies contain the name, the node in the body in which the
+    operator ran is used.
 
-    An operator that a runtime made of several nodes is assigned to the node of its type, or to the
-    first of them. Module graphs are joined by the profiler's module calls, recordings of MegEngine's
-    dynamic profiler by its scopes (`graph_scopes`). Names that are only types match no node.
+    If a runtime merged several nodes into one operator, this operator is assigned to the node of its
+    type, otherwise to the first of these nodes. Module graphs are joined by the profiler's module calls,
+    recordings of MegEngine's dynamic profiler by its scopes (`graph_scopes`). Names that are only
+    types match no node.
     Source: docs/views.md#graph.
     """
     modules = {
@@ -104,7 +105,7 @@ def join_times(model: ModelGraph, trace: Trace) -> NodeTimes:
 
 
 def _outermost(trace: Trace, rows: Longs) -> NDArray[np.bool_]:
-    """Return, per event, whether it is inside no other of the events."""
+    """Return, per event, whether none of the other events encloses it."""
     is_candidate = np.zeros(len(trace.events), bool)
     is_candidate[rows] = True
     return nearest_ancestor(trace.events.parent, is_candidate, trace.events.parent[rows]) < 0
@@ -156,7 +157,7 @@ def _find_nodes(model: ModelGraph, trace: Trace, rows: Longs) -> Longs:
 
 
 def _resolve_merged(names: NodeNames, trace: Trace, node: Longs, type_name: Longs) -> Longs:
-    """Return the nodes, with operators that were made of several nodes assigned to the node of their type."""
+    """Return the nodes; operators that were merged from several nodes are assigned to the node of their type."""
     used_nodes = set(distinct(node).tolist())
     groups = group(node, type_name)
     types: list[int] = type_name[groups.first].tolist()

@@ -79,9 +79,7 @@ def is_operator(trace: Trace) -> Mask:
 def is_nested_duplicate(trace: Trace) -> Mask:
     """Return, per event, whether it is an operator that only repeats its parent (`aten::sum` in `aten::sum`).
 
-    It has the same name and is the only child.
-
-    The two are one call. Source: torch's `key_averages()`.
+    It has the same name and is the only child, so both are one call. Source: torch's `key_averages()`.
     """
     is_op, parent, name = _is_operator_event(trace), trace.events.parent, trace.events.name
     rows = np.flatnonzero(is_op & (parent >= 0))
@@ -165,9 +163,9 @@ def is_first_of_launch(trace: Trace) -> Mask:
 
 @cached_on_trace
 def _devices_off_clock(trace: Trace) -> set[int]:
-    """Return the devices of whose launched work a notable share starts before its call.
+    """Return the devices on which a notable share of the launched work starts before its call.
 
-    Their clocks differ from the host's by at least the largest lead, so that no delay is known.
+    Their clocks differ from the host's clock by at least the largest lead, so their launch delays are unknown.
     """
     events = trace.events
     work, call, _ = device_calls(trace)
@@ -197,15 +195,15 @@ def launch_delays(trace: Trace, call: Rows, work: Rows) -> Floats:
 
 
 def issue_times(trace: Trace, rows: Ids, ts: Ints) -> Ints:
-    """Return when the host issued what happened at some times, (n,) ns.
+    """Return, per time, when the host issued the work that it did at that time, (n,) ns.
 
-    On a thread that dequeues work, it is the time when the last work that the thread started was
-    enqueued.
+    This is the time itself, except on a thread that dequeues work. There it is the time at which
+    the work that the thread dequeued last had been enqueued.
 
     Args:
         trace: The trace.
-        rows: (n,) events in which it happened, -1 for none.
-        ts: (n,) ns.
+        rows: (n,) event that contains each time, -1 for none.
+        ts: (n,) times in ns.
     """
     events, is_async = trace.events, trace.links.kind == LinkKind.ASYNC
     if not is_async.any():
@@ -353,7 +351,7 @@ def operator_times(trace: Trace, launched: Launches) -> OperatorTimes:
 
 
 def inclusive_totals(exclusive: Sequence[Ints], parent: Rows, level: Rows) -> list[Ints]:
-    """Return values plus those of everything nested, computed from the deepest level up.
+    """Return each value plus the values of all nested rows, computed from the deepest level up.
 
     Args:
         exclusive: Columns (n,) of exclusive values.

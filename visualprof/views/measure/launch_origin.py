@@ -53,7 +53,7 @@ def _role(trace: Trace, event: int) -> OriginRole | None:
 def _ancestors(trace: Trace, row: int) -> Iterator[int]:
     """Yield the event and its ancestors, from the innermost outwards.
 
-    Then follow the event that issued it and its ancestors, and so on.
+    After that, yield the event that issued it and the ancestors of that event, and so on.
     """
     visited: set[int] = set()
     start = row
@@ -69,7 +69,7 @@ def _ancestors(trace: Trace, row: int) -> Iterator[int]:
 
 
 def _source_event(trace: Trace, row: int) -> int:
-    """Return the event that launched, queued or led forward to an event, -1 for none."""
+    """Return the event that launched or queued an event, or its forward operator; -1 for none."""
     links = trace.links
     first, last = np.searchsorted(links.dst, (row, row + 1))
     for link in range(int(first), int(last)):

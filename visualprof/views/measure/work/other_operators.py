@@ -1,6 +1,7 @@
-"""Operators without a formula that are known to compute nothing, or to contain no matrix product.
+"""Operators without a FLOP formula that are known to compute nothing, or to contain no matrix product.
 
-All other operators without a formula may contain products, so that totals of model FLOPs without them are lower bounds.
+All other operators without a formula may contain matrix products. Totals of model FLOPs leave them out, so such totals
+are lower bounds.
 """
 
 from __future__ import annotations
@@ -54,22 +55,22 @@ _FILLERS = frozenset(("aten::copy_", "aten::fill_", "aten::zero_"))
 
 
 def computes_nothing(name: str) -> bool:
-    """Return whether an operator of torch makes a view or a tensor, or leaves the work to operators inside, if any."""
+    """Return whether an operator of torch only creates a view or a tensor, or only calls operators that do the work."""
     return name in _NO_WORK_NAMES or _BACKWARD_NODE.search(name) is not None
 
 
 def is_helper(name: str) -> bool:
-    """Return whether operators that compute also call this operator."""
+    """Return whether this is a helper that other operators call in addition to their own computation."""
     return name in _NO_WORK_NAMES or name in _FILLERS
 
 
 def is_autograd(name: str) -> bool:
-    """Return whether an event of the autograd engine, which only dispatches if it calls any operator."""
+    """Return whether an event is of the autograd engine. It computes nothing itself if it calls operators."""
     return _AUTOGRAD_PATTERN.search(name) is not None
 
 
 def may_dispatch(name: str) -> bool:
-    """Return whether an operator belongs to torch, so that it only dispatches if it calls operators that compute."""
+    """Return whether an operator belongs to torch. If it calls operators that compute, it computes nothing itself."""
     return name.startswith("aten::")
 
 
