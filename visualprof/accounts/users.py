@@ -71,11 +71,11 @@ class Users:
         self._database, self._passwords = database, passwords
 
     def register(self, actor: Actor, email: str, name: str, password: str, how: Registration, code: str = "") -> User:
-        """Create an account for a visitor: a member, or what the invitation says.
+        """Create an account for a visitor, as a member or with the role of the invitation.
 
         Raises:
-            BadParameter: The address, password or code is invalid, or the address is taken. The error does not say
-                which of the last two, so that visitors cannot find out who has an account.
+            BadParameter: The address, password or code is invalid, or the address is taken. An invalid code and
+            a taken address give the same error, so that visitors cannot find out who has an account.
             Forbidden: Registration is off, or it needs an invitation.
             TooManyAttempts: A limit is exceeded.
         """

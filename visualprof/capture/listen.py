@@ -146,7 +146,7 @@ class Listener:
             self._undo.pop()()
 
     def _act(self, count: int) -> None:
-        """Do the work of this step besides counting. The training continues whatever fails."""
+        """Do the work of this step, except counting it. If the work fails, the training continues."""
         if not self._acting.acquire(blocking=False):  # another thread is doing this
             return
         try:

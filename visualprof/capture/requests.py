@@ -148,7 +148,7 @@ class RequestHandler:
             self._answer(state, why)
 
     def end(self, count: int) -> None:
-        """End with the process, and write what was recorded."""
+        """Write the recorded steps and finish the request when the process ends."""
         if self._recording:
             self._recording.stop()
             self._recorded(self._recording, count)

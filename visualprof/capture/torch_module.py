@@ -118,7 +118,7 @@ def _interpreted(torch: Any, recorder: Recorder, module: Any) -> Generator[None]
 
 @contextmanager
 def _wrapped(torch: Any, recorder: Recorder) -> Generator[None]:
-    """While open, `torch.vmap` and `torch.func.grad` tell of the tensors that they wrap, at both ends."""
+    """Make `torch.vmap` and `torch.func.grad` report the tensors that they wrap and unwrap, inside the context."""
     vmap: Any = importlib.import_module("torch._functorch.vmap")
     grad: Any = importlib.import_module("torch._functorch.eager_transforms")
 

@@ -49,7 +49,7 @@ def watch(
     Args:
         logdir: The series is `<logdir>/<run>/<worker>.steps.bin`, at most 8 MiB.
         steps: Steps per recording.
-        every: Start a recording every so many steps; the first rank triggers it.
+        every: Start a recording after each such number of steps; the first rank triggers it.
         at: Start recordings at these steps; the first rank triggers them.
         slow: Record when steps are slower than usual (`Band`), on any rank.
         least_minutes: Minimum time between automatic recordings.

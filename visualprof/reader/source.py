@@ -248,7 +248,7 @@ class Source:
     def fingerprint(self) -> str:
         """Return a digest that identifies the content: size, modification time, and 64 samples of the bytes.
 
-        Hashing 350 MB takes 0.5 s, a third of the parse time. The modification time covers what the samples miss.
+        Hashing 350 MB takes 0.5 s, a third of the parse time. The modification time shows changes between samples.
         """
         with self._open() as file:
             status = os.fstat(file.fileno())

@@ -15,7 +15,7 @@ from visualprof.capture.profile import profile
 class Driven:
     """Recording that the hooks of a training loop start, step and end.
 
-    If a loop has no hook for exceptions, the end of the process writes what was recorded until then.
+    If a loop has no hook for exceptions, the recorded steps are written at the end of the process.
 
     Args:
         logdir: Like `profile`.

@@ -21,6 +21,6 @@ class StepProfiler(Driven, _lightning().Callback):
     on_train_start, on_train_batch_end, on_train_end = Driven.begin, Driven.step, Driven.end
 
     def on_exception(self, trainer: Any, module: Any, exception: BaseException) -> None:
-        """Write what was recorded until the exception."""
+        """Write the steps that were recorded until the exception."""
         del trainer, module
         self._profile.__exit__(type(exception), exception, exception.__traceback__)

@@ -59,7 +59,7 @@ class Recorder(Protocol):
         ...
 
     def facts(self) -> dict[str, Any]:
-        """Return what the file should say in addition to the framework's data: version, rank, clock."""
+        """Return metadata for the file that the framework does not write: version, rank, clock."""
         ...
 
     def dump(self, path: Path) -> None:

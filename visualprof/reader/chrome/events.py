@@ -207,7 +207,7 @@ def add_allocs(doc: Document, builder: TraceBuilder, device: Callable[[Ints], Ro
 
 
 def describe(doc: Document, builder: TraceBuilder, **fields: Any) -> None:
-    """Set fields of `Meta`, and what the document says about itself."""
+    """Set fields of `Meta` and the document's own metadata."""
     builder.describe(**{**fields, **capture_meta(doc.head, fields)}, truncated=doc.truncated)
     for warning in doc.warnings:
         builder.warn(warning)

@@ -54,10 +54,12 @@ Scan = tuple[Scanner, Callable[[Part], None]]
 class EventPieces:
     """Cuts the file at event boundaries and feeds the pieces to a sink.
 
-    A piece `p` was cut between two entries of the outer list exactly if `[p]` is valid JSON: inside a nested value or a
-    string, it would leave something open. So a cut is guessed and then verified. If the piece is invalid, the position
-    of the error tells how far it is valid. Complete events before it are taken, the damaged event is repaired or
-    skipped, and parsing resumes at the next event. Each byte is decoded a few times at most.
+    A cut is guessed and then verified. The cut of a piece `p` is between two entries of the outer list exactly if `[p]`
+    is valid JSON. A cut inside a nested value or a string would leave a bracket or quote open.
+
+    If the piece is invalid, all text before the position of the error is valid. Complete events in that text are
+    used, the damaged event is repaired or skipped, and parsing resumes at the next event. Each byte is decoded a few
+    times at most.
 
     Attributes:
         head: Top-level keys of the document other than the list.
@@ -158,7 +160,7 @@ class EventPieces:
             pending, scanned_bytes = bytearray(rest), len(rest)
 
     def _feed_remainder(self, window: Window) -> bytes | None:
-        """Decode what was not scanned of a window, like `_feed`."""
+        """Decode the part of a window that was not scanned, like `_feed`."""
         state, stop = window.scanned[:2]
         if state == ENDED:
             self._close_list(bytes(window.text[stop + 1 :]))

@@ -1,7 +1,7 @@
 """Recover damaged JSON text: find where it is intact, and repair the rest.
 
-A stray byte, a missing quote or a lone bracket stops the decoder within an event or two. Its position tells how far the
-text is intact, and the next text that looks like an event is where it is intact again.
+After a stray byte, a missing quote or a lone bracket, the decoder stops within an event or two. The text is intact up
+to the position of the decoder. It is intact again at the next text that looks like an event.
 """
 
 from __future__ import annotations

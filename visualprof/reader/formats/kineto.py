@@ -189,7 +189,7 @@ def _device_category(cat: str) -> Category | None:
 
 
 def _is_open(kind: Kind) -> bool:
-    """Return whether the lane of an event decides what it is: its category does not."""
+    """Return whether the category of an event leaves its kind open, so that its lane decides."""
     cat = kind.cat.lower()
     is_known = cat in HOST_CATEGORIES or cat.endswith(("runtime", "driver")) or _device_category(cat) is not None
     return kind.ph in ("X", "i", "I") and not is_known and kind.name != "[memory]" and not CANN_CALL.match(kind.name)

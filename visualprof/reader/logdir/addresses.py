@@ -239,7 +239,7 @@ def _version(size: int, changed: object, tag: object) -> Version:
     Args:
         size: Size in bytes.
         changed: Modification time: a datetime or Unix seconds; anything else is ignored.
-        tag: Stands for the inode.
+        tag: Used in place of the inode.
     """
     seconds = changed.timestamp() if isinstance(changed, datetime.datetime) else changed
     mtime_ns = int(seconds * 1e6) * 1000 if isinstance(seconds, int | float) else 0

@@ -47,7 +47,7 @@ class _Finding(msgspec.Struct, array_like=True, frozen=True):
     Attributes:
         path: Path of the file.
         version: Version of the file.
-        verdict: What the file is.
+        verdict: Kind of the file.
         summary: Result of a parse.
         failure: Failure of a parse. Both are `None` if the head was sufficient.
     """
@@ -91,9 +91,10 @@ class FileIndex:
         return finding.verdict, finding.summary or finding.failure
 
     def record(self, file: LogFile, verdict: Verdict, outcome: Outcome | None = None) -> None:
-        """Add a finding: what a file is, or the outcome of a parse, if the outcome depends on the file alone.
+        """Store the kind of a file, or the outcome of a parse, if this outcome depends only on the file.
 
-        Findings with names that are not UTF-8, or that cannot be written, are made again next time.
+        Findings are not stored if the name is not UTF-8 or the index cannot be written. The file is then examined
+        again next time.
         """
         summary, failure = (outcome, None) if isinstance(outcome, Summary) else (None, outcome)
         if (failure and failure.status >= 500) or (outcome is None and verdict.kind in ("profile", "growing")):

@@ -70,7 +70,7 @@ class ModelReader:
         parser.start(self)
 
     def close(self) -> None:
-        """Stop reading. Waiting callers are told to ask again."""
+        """Stop reading. Waiting callers get an answer that makes them ask again."""
         self._parser.close()
         with self._lock:
             for reading in self._readings.values():

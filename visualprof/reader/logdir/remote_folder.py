@@ -1,6 +1,6 @@
-"""Log directories at addresses. Each is a folder of the cache, empty at first, with the listing of the remote files.
+"""Log directories at remote addresses. Each has a folder in the cache, empty at first, and a list of remote files.
 
-- A file's head decides what the file is.
+- The first bytes of a file determine its kind.
 - A parser makes its own temporary copy of a profile, on this machine or on one of a cluster. Only the columns are kept.
 - Models and downloads are copied into the folder, and deleted again when space is needed.
 - Small result files of jobs are always present.

@@ -112,8 +112,8 @@ class LogFile(msgspec.Struct, frozen=True, kw_only=True):
         folder: Its folder below the root, with `/`.
         name: Its name.
         version: Its version.
-        verdict: What a remote file is, which may not be local; the format may be that of a model. `None` for a local
-            file.
+        verdict: Kind of a remote file, which may have no local copy; its format may be that of a model. `None` for a
+            local file.
     """
 
     path: str
@@ -273,7 +273,7 @@ def _user_path(root: Root, relative: str) -> str:
 
 
 def examine(file: LogFile) -> Verdict:
-    """Return what a file is, by its content. Its name only decides whether an unknown file is reported."""
+    """Return the kind of a file, by its content. Its name only decides whether an unknown file is reported."""
     source = Source(file.path)
     has_profile_name = _has_profile_name(file)
     if file.version.size == 0:

@@ -74,7 +74,7 @@ class _Layout(NamedTuple):
     links: Links
 
     def launches(self, kinds: Rows) -> tuple[Rows, Rows]:
-        """Return calls on threads and the work on streams that they launched; `kinds` are those of the tracks."""
+        """Return calls on threads and the work on streams that they launched; `kinds` are the kinds of the tracks."""
         src, dst = self.links.src, self.links.dst
         is_launch = (self.links.kind == LinkKind.LAUNCH) & (src >= 0) & (dst >= 0)
         is_launch &= (kinds[src] == TrackKind.THREAD) & (kinds[dst] == TrackKind.STREAM)
@@ -111,7 +111,7 @@ class TraceBuilder:
         return np.array([self.string(t) for t in texts], np.int32)
 
     def track(self, kind: TrackKind, name: str, pid: str = "", tid: str = "", **fields: Any) -> int:
-        """Add a track and return its number; `fields` are those of `Track`."""
+        """Add a track and return its number; `fields` are the fields of `Track`."""
         self._tracks.append(Track(kind=kind, name=name, pid=pid, tid=tid, **fields))
         return len(self._tracks) - 1
 

@@ -83,7 +83,7 @@ def _steps_of_link_targets(links: Links, kind: LinkKind, allowed: Mask | None, s
 
 
 def _follow_queue(step: Ids, origin: Ids, events: Events, track: Track, queued: Mask) -> None:
-    """Set the steps on a thread that dequeues work: those of the queued work inside an event, else before it."""
+    """Set the step of each event on a dequeuing thread: that of the queued work inside the event, or before it."""
     rows = np.arange(track.first, track.first + track.count)
     work = rows[queued[rows]]
     next_work = np.searchsorted(work, rows)

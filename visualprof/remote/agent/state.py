@@ -56,7 +56,7 @@ class Settings:
         watch_runs: Log directory with runs to mirror to the server.
         code: Builds the child's archive.
         nvml: Opens the GPU readings.
-        probe: Detects what the machine has.
+        probe: Detects the hardware and software of the machine.
     """
 
     server: str

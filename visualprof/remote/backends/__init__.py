@@ -90,17 +90,16 @@ class Session(Protocol):
 
 @dataclass(frozen=True)
 class FileFormat:
-    """A format of model files, and what a job must know about it.
+    """A format of model files, with the properties that a job needs.
 
     Args:
-        name: Name of the format; that of `reader.models` if a reader exists.
+        name: Name of the format, as in `reader.models` if a reader exists.
         title: The name in texts.
         suffixes: Suffixes in lower case; a file without any of them gets the first.
         fixed_inputs: Whether the file fixes names, types and dimensions of the inputs; otherwise a job may change them.
         typed_inputs: Whether the file declares the types of its inputs.
-        free_batch: Whether a first dimension shared by all inputs is the batch, whatever the file says. A job starts
-            with
-            the file's size.
+        free_batch: Whether a first dimension shared by all inputs is the batch, even if the file fixes it. A job
+            starts with the file's size.
         leading_batch: Whether a leading dimension without a size is the batch, because dimensions have no names.
         sweep_hint: How to save a model whose sizes can be swept.
         suffix_hints: Hints for files that are not models, by suffix.

@@ -74,7 +74,7 @@ class FreeCapacity:
     fleet: Sequence[Offer] = ()
 
     def offers(self, agent: Agent, job: str = "") -> list[Offer]:
-        """Return what the agent can run for a task of the job; devices that come first are preferred."""
+        """Return the ways in which the agent can run a task of the job; devices that come first are preferred."""
         devices = [*([self.begun[job]] if job in self.begun else []), *self.devices]
         return [*_offers(agent, devices), *self.fleet]
 

@@ -133,7 +133,7 @@ def draft_from_request(request: Request, agents: Sequence[Agent]) -> Draft:
 def measure_texts(request: Request) -> dict[str, str]:
     """Return the values of `MEASURE_FIELDS` and of the load in a request, as texts.
 
-    "" stands for the first size of profile_at, and for an unknown price_per_hour.
+    "" means the first size for profile_at, and unknown for price_per_hour.
     """
     texts: dict[str, str] = {}
     for name, path in MEASURE_FIELDS.items():

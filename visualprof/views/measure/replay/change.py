@@ -51,7 +51,7 @@ class Change(NamedTuple):
 
     Attributes:
         text: Text of the change.
-        target: What it applies to.
+        target: The part of the program that the change applies to.
         name: Exact name, or part of it in any case; "" for all names.
         is_partial: Whether `name` is a part of the name.
         factor: Factor of the time.
