@@ -138,3 +138,9 @@ def test_long_texts_keep_both_ends() -> None:
     assert len(text) == 301
     assert text.startswith("startx")
     assert text.endswith("xend")
+
+
+def test_many_warnings_are_cut_and_counted() -> None:
+    answer = shape_answer({}, None, "", 20, {}, warnings=[f"warning {i}" for i in range(25)])
+    assert len(answer.warnings) == 20
+    assert answer.left_out == ["5 further warnings"]

@@ -190,3 +190,11 @@ def test_tool_descriptions_of_views_are_true() -> None:
     pages = {path.parent.name for path in (ROOT / "visualprof/frontend/src/pages").glob("*/page.vue")}
     shown = {tool.page for tool in tools().values()} | {PAGES.get(view.name, view.name) for view in all_views()}
     assert shown - {""} <= pages
+
+
+def test_warnings_about_the_file_come_with_the_numbers(assistant: Assistant) -> None:
+    assistant.write("good/trace.json", kineto())
+    assistant.write("cut/trace.json", kineto()[:-40])
+    assert "warnings" not in assistant.ask("view", view="kernel", run="good")
+    answer = assistant.ask("view", view="kernel", run="cut")
+    assert answer["warnings"] == ["the file ends in the middle, after event 11"]

@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from visualprof.errors import NotFound
-from visualprof.reader.logdir.listing import Listing
+from visualprof.reader.logdir.listing import Listing, Span
 from visualprof.server.routes import ROOT
 
 Query = Mapping[str, str]
@@ -64,14 +64,29 @@ def timeline_link(
     )
 
 
+def recording_warnings(query: Query, listing: Listing) -> list[str]:
+    """Return the warnings about the recordings that a request refers to, with the name of the file if there are two."""
+    spans = dict(_spans(listing, query))
+    return [
+        f"{span.log_file.file}: {warning}" if len(spans) > 1 else warning
+        for span in spans.values()
+        for warning in (span.summary.warnings if span.summary else ())
+    ]
+
+
 def _files(listing: Listing, query: Query) -> Iterator[tuple[str, str]]:
     """Yield the recordings that a request refers to, by their names below the log directories."""
+    for name, span in _spans(listing, query):
+        yield name, span.log_file.file
+
+
+def _spans(listing: Listing, query: Query) -> Iterator[tuple[str, Span]]:
+    """Yield the spans that a request refers to."""
     for before, name in (("", "file"), ("base_", "base_file")):
         run = query.get("base" if before else "run")
         with contextlib.suppress(NotFound):
             if run:
-                span = listing.find(run, query.get(f"{before}worker", ""), query.get(f"{before}span", ""))
-                yield name, span.log_file.file
+                yield name, listing.find(run, query.get(f"{before}worker", ""), query.get(f"{before}span", ""))
 
 
 def _link(server: str, path: str, query: Query) -> str:

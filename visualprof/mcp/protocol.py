@@ -29,7 +29,7 @@ from visualprof.errors import VisualprofError
 from visualprof.mcp.answers import ToolAnswer, shape_answer
 from visualprof.mcp.catalog import INSTRUCTIONS, tools
 from visualprof.mcp.dashboard import Dashboard, StillReading
-from visualprof.mcp.evidence import build_evidence, timeline_link
+from visualprof.mcp.evidence import build_evidence, recording_warnings, timeline_link
 from visualprof.mcp.tools import ApiRequest, Tool
 
 _PAUSES_S = (0.05, 0.1, 0.2, 0.5, 1.0)  # between requests while a file is being read; the last pause repeats
@@ -129,7 +129,15 @@ class ToolCalls:
         query = {name: text if name != "limit" else str(question.limit) for name, text in question.query.items()}
         sources = build_evidence(self._address, question.path, query, listing, question.page)
         shown = tool.listing(body, further) if tool.listing else body
-        answer = shape_answer(shown, question.kind, question.scope, question.limit, sources, query.get("table", ""))
+        answer = shape_answer(
+            shown,
+            question.kind,
+            question.scope,
+            question.limit,
+            sources,
+            query.get("table", ""),
+            warnings=recording_warnings(query, listing),
+        )
         if "run" in question.query:
             if isinstance(event := body.get("event"), int):
                 start, duration = body["start_ns"], body["duration_ns"]
