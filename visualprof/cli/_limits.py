@@ -54,8 +54,12 @@ class Limit(NamedTuple):
         """The comparison view that contains the metric."""
         return "overview" if self.term.name == "step" else self.term.name
 
-    def judged(self, answer: DiffAnswer) -> tuple[bool, str]:
+    def judged(self, answer: DiffAnswer, count_load: bool = False) -> tuple[bool, str]:
         """Return whether the limit is broken, and the change in words.
+
+        Args:
+            answer: The comparison.
+            count_load: Whether a change counts that the notes of the comparison attribute to other load.
 
         Raises:
             BadParameter: Neither run has the metric, so the limit cannot be checked.
@@ -74,8 +78,32 @@ class Limit(NamedTuple):
             cell(next(kind for kind_units, kind in KINDS if kind_units is units), value)
             for value in (change.base, change.new)
         )
-        verdict = "holds" if sure else "does not hold: it may be chance" if beyond else "does not hold"
-        return bool(sure), f"{self.term.text}: {verdict}: {change.name}: {base} -> {new}{share}"
+        cause = "" if count_load or not all(map(self._is_timed, sure)) else self._load_cause(answer, sure)
+        verdict = "does not hold"
+        if sure:
+            verdict = f"does not count: {cause}" if cause else "holds"
+        elif beyond:
+            verdict = "does not hold: it may be chance"
+        return bool(sure) and not cause, f"{self.term.text}: {verdict}: {change.name}: {base} -> {new}{share}"
+
+    def _is_timed(self, change: Change) -> bool:
+        """Return whether the metric is a time that got worse; other load only makes times longer.
+
+        Results of measured models have repeats and marks of their own.
+        """
+        return self.term.name not in ("memory", "evaluation") and self.term.of != "calls" and change.new > change.base
+
+    def _load_cause(self, answer: DiffAnswer, changes: list[Change]) -> str:
+        """Return the note that explains why all of the changes exceed the limit, "" for none."""
+        if not changes:
+            return ""
+        notes = {note.id: note for note in answer.notes}
+        if (busy := notes.get("host_busy")) and busy.new:
+            return "the host of the new run was busy"
+        common = max((notes[name].ratio or 0.0 for name in ("pace", "drift") if name in notes), default=0.0)
+        if common > 0 and not any(self._beyond(change._replace(base=change.base * (1 + common))) for change in changes):
+            return f"everything took {common:.1%} longer"
+        return ""
 
     def _beyond(self, change: Change) -> bool:
         by = change.new - change.base

@@ -77,6 +77,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             f"Exit with {FAILED} if this is true; repeatable: 'step.total>3%%', 'memory.peak>256MiB'. See docs/diff.md."
         ),
     )
+    parser.add_argument(
+        "--count-load",
+        action="store_true",
+        help=(
+            "Let --fail-on also fail for changes that the notes attribute to other load on the machine "
+            "(default: such changes are reported and do not fail)."
+        ),
+    )
     _warnings.add_arguments(parser)
 
 
@@ -99,7 +107,7 @@ def run(args: argparse.Namespace) -> int:
         if limit.view not in answers:
             answers[limit.view] = _compared(args, limit.view)
     warnings = [] if chosen == "evaluation" else _warnings_of(args)
-    judgments = [limit.judged(answers[limit.view]) for limit in limits]
+    judgments = [limit.judged(answers[limit.view], args.count_load) for limit in limits]
     if args.format == "html":
         from visualprof.cli.report import page_of
 
