@@ -220,6 +220,13 @@ def test_missing_steps_and_launches_are_noted(write: Write) -> None:
     assert answer("critical", write([launch(1, 1), kernel(20, 5, 1)], "launched.json"))["notes"] == ["no_steps"]
 
 
+def test_a_path_that_explains_little_of_the_time_is_noted(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write([step(0, 0, 100), host("cpu_op", "aten::mm", 0, 12), launch(10, 1), kernel(20, 60, 1, "a")])
+    assert answer("critical", path)["notes"] == []
+    monkeypatch.setattr("visualprof.views.critical.MIN_PATH_RATIO", 1.01)  # this path explains all of the time
+    assert answer("critical", path)["notes"] == ["short_path"]
+
+
 def test_path_pieces_are_on_the_threads_that_worked(write: Write) -> None:
     trace = trace_of(write(GRAPHS["hand-over between threads"][0]))
     result, origin = path_pieces(trace), trace.span_ns[0]

@@ -42,6 +42,7 @@ from visualprof.views.measure.timing import name_texts, sort_columns
 
 MAX_RANGES = 50  # range names in the answer
 MAX_PIECES = 60  # pieces in the table
+MIN_PATH_RATIO = 0.6  # a path that explains a smaller share of the measured time gets a note
 
 
 class CriticalColumns(Columns):
@@ -145,15 +146,16 @@ def compute(trace: Trace, params: CriticalParams) -> CriticalAnswer:
     graph, replay, dur, ns = base.graph, base.replay, base.dur, base.graph.edges.delay_ns
     scopes = _scopes(trace, base, params)
     path = concatenate_paths([critical_path(graph, replay, dur, ns, scope) for scope in scopes])
-    total = max(float(path.wait_ns.sum() + path.work_ns.sum()), 1.0)
+    path_ns = round(float(path.wait_ns.sum() + path.work_ns.sum()))
+    measured_ns = sum(scope.high - scope.low for scope in scopes)
     begun, ended, _ = replay_window(graph, graph.nodes.time.astype(np.float64), dur)
     return CriticalAnswer(
-        columns=_names(trace, graph, path, total),
-        measured_ns=sum(scope.high - scope.low for scope in scopes),
-        path_ns=round(float(path.wait_ns.sum() + path.work_ns.sum())),
+        columns=_names(trace, graph, path, max(float(path_ns), 1.0)),
+        measured_ns=measured_ns,
+        path_ns=path_ns,
         stretches=len(scopes),
         unexplained_ratio=min(graph.unexplained_ns / (ended - begun), 1.0) if ended > begun else 0.0,
-        notes=_notes(trace, graph),
+        notes=_notes(trace, graph, path_ns / measured_ns if measured_ns else 1.0),
         ranges=_ranges(trace),
         parts=Table(columns=path_parts(trace, graph, path)),
         longest=Table(columns=_longest(trace, graph, path)),
@@ -204,12 +206,19 @@ def _ranges(trace: Trace) -> list[str]:
     return name_texts(trace, trace.events.name[rows][groups.first[order]])
 
 
-def _notes(trace: Trace, graph: WaitGraph) -> list[str]:
-    """Return the ids of notes: no steps, or no launching call for most of the device work."""
+def _notes(trace: Trace, graph: WaitGraph, path_ratio: float) -> list[str]:
+    """Return the ids of notes: no steps, no launching call for most of the device work, or a path that is too short.
+
+    Args:
+        trace: The trace.
+        graph: Its wait graph.
+        path_ratio: Length of the path relative to the measured time.
+    """
     launched = int((graph.edges.kind == DEPENDENCY_KINDS.index("launch")).sum())
     lacking = {
         "no_steps": not len(trace.steps),
         "no_launches": 2 * launched < int((graph.nodes.thread_group < 0).sum()),
+        "short_path": path_ratio < MIN_PATH_RATIO,
     }
     return [note for note, holds in lacking.items() if holds]
 
