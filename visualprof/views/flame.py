@@ -20,6 +20,7 @@ from visualprof.views.measure.call_paths import (
     operator_paths,
     path_labels,
     path_times,
+    recorder_frames,
     scope_paths,
 )
 from visualprof.views.measure.groups import group
@@ -73,6 +74,7 @@ class FlameAnswer(Table[FlameColumns]):
         steps: Number of steps covered; 0 if none are annotated.
         frames: Number of all frames; small ones are folded with their neighbors.
         outside_ns: Device time outside of all frames.
+        recorder_calls: Calls of visualprof's recorder, which are left out.
     """
 
     tree: Tree
@@ -83,6 +85,7 @@ class FlameAnswer(Table[FlameColumns]):
     steps: kinds.Count
     frames: kinds.Count
     folded: kinds.Count
+    recorder_calls: kinds.Count
 
 
 def needs(trace: Trace) -> bool:
@@ -135,6 +138,7 @@ def compute(trace: Trace, params: FlameParams) -> FlameAnswer:
         steps=1 if params.step else len(trace.steps),
         frames=int((numbers["total_ns"] > 0).sum()),
         folded=folded,
+        recorder_calls=int(recorder_frames(trace).sum()) if chosen == "python" else 0,
     )
 
 

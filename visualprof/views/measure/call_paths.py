@@ -28,6 +28,8 @@ from visualprof.views.measure.trace_cache import cached_on_trace
 SCOPE_CATEGORIES = (Category.MODULE, *RANGE_CATEGORIES)
 FRAME_CATEGORIES = (Category.PYTHON, Category.MODULE)
 BACKWARD_LABEL = "(backward)"  # child of a path, for its backward pass
+_RECORDER_FRAME = re.compile(r"(^|[/\\])visualprof[/\\]capture[/\\]")
+_THREAD_START = re.compile(r"threading\.py\(\d+\): (_bootstrap|_bootstrap_inner|run)$")
 AUTOGRAD_ENGINE = "autograd::engine::evaluate_function"
 _MODULE_PREFIX_OR_ADDRESS = re.compile(r"^nn\.Module: | at 0x[0-9a-fA-F]+")
 
@@ -178,9 +180,28 @@ def is_scope(trace: Trace) -> Mask:
 
 @cached_on_trace
 def frame_paths(trace: Trace) -> CallPaths:
-    """Return the paths of Python frames and modules."""
+    """Return the paths of Python frames and modules, without those of visualprof's recorder."""
     on_threads = trace.track_mask(TrackKind.THREAD) & (trace.events.dur >= 0)
-    return call_paths(trace, trace.events.category_mask(*FRAME_CATEGORIES) & on_threads)
+    return call_paths(trace, trace.events.category_mask(*FRAME_CATEGORIES) & on_threads & ~recorder_frames(trace))
+
+
+@cached_on_trace
+def recorder_frames(trace: Trace) -> Mask:
+    """Return, per event, whether it is a frame of visualprof's recorder, inside one, or the start of its threads."""
+    events = trace.events
+    rows = np.flatnonzero(trace.events.category_mask(Category.PYTHON) & trace.track_mask(TrackKind.THREAD))
+    entered = rows[match_names(trace, events.name[rows], lambda name: bool(_RECORDER_FRAME.search(name)))]
+    if not len(entered):
+        return np.zeros(len(events), bool)
+    is_entry, is_start = (np.zeros(len(events), bool) for _ in range(2))
+    is_entry[entered] = True
+    is_start[rows] = match_names(trace, events.name[rows], lambda name: bool(_THREAD_START.match(name)))
+    caller = events.parent[entered]
+    while len(caller := caller[caller >= 0]):  # a thread of the recorder has only frames of `threading` above its own
+        caller = caller[is_start[caller]]
+        is_entry[caller] = True
+        caller = events.parent[caller]
+    return nearest_ancestor(events.parent, is_entry, np.arange(len(events), dtype=np.int32)) >= 0
 
 
 @cached_on_trace
