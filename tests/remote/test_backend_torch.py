@@ -138,7 +138,7 @@ def test_the_sentence_of_an_error_inside_torchscript_is_its_last(job: Job) -> No
     job.inputs = [Input("x", "float32", ["batch", 5])]
     failed = job.run().failed
     assert failed["reason"] == "model_error"
-    assert failed["error"].startswith("RuntimeError: Expected 3D")
+    assert failed["error"].startswith("at batch=1: RuntimeError: Expected 3D")
 
 
 def test_a_device_that_is_not_there_is_refused(job: Job) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 from visualprof.remote.cases.content_errors import CONTENT_ERRORS, describe_error
 
 MAX_VALUES, MAX_DEPTH = 500, 4
+MAX_COMPOSED_DEPTH = 32  # while a text is read; MAX_DEPTH is checked afterwards
 MAX_YAML_CHARS = 1 << 18
 MAX_SETTING_CHARS = 4096
 MAX_NUMBER_CHARS = 100
@@ -104,6 +105,17 @@ def _loader() -> Any:
 
     class PlainLoader(yaml.SafeLoader):
         """Reads null, bool, int, float, text, dates as `_Date`, lists and mappings without merge keys."""
+
+        depth = 0
+
+        def compose_node(self, parent: Any, index: Any) -> Any:
+            """Read a node. The limit keeps hostile texts far from Python's own limit of recursion."""
+            self.depth += 1
+            if self.depth > MAX_COMPOSED_DEPTH:
+                raise UnsupportedYaml(f"it nests more than {MAX_DEPTH} levels deep")
+            node = super().compose_node(parent, index)
+            self.depth -= 1
+            return node
 
         def construct_number(self, node: Any) -> int | float:
             text = str(self.construct_scalar(node))
