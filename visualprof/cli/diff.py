@@ -64,7 +64,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="K=V",
-        help=("Parameter of the view; group=shape compares operators by name and input shapes; repeatable."),
+        help=(
+            "Parameter of the view; group=shape compares operators by name and input shapes, group=type by type; "
+            "repeatable."
+        ),
     )
     formats = ["table", "json", "markdown", "html"]
     parser.add_argument("--format", choices=formats, default="table", help="Output format (default: %(default)s).")

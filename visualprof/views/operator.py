@@ -35,12 +35,13 @@ class OperatorParams(Params):
     """Parameters of the view.
 
     Attributes:
-        group: One row per name; per name and input shapes; or per name, input shapes and call stack.
+        group: One row per name; per type, for runtimes that name operators after nodes of the model (ONNX Runtime,
+            OpenVINO); per name and input shapes; or per name, input shapes and call stack.
         operator: Only operators with this name.
         module: Only operators that ran in the module with this path or its children, with their backward operators.
     """
 
-    group: Literal["name", "shape", "stack"] = "name"
+    group: Literal["name", "type", "shape", "stack"] = "name"
     operator: str = ""
     module: str = ""
 
@@ -165,11 +166,14 @@ def _columns(dedup: DedupTrace, times: OperatorTimes, at: Rows, params: Operator
     shapes = trace.arg("input_shapes", rows, 0).astype(np.int64)
     stacks = CallStacks(trace)
     stack = stacks.stack_ids(rows)
-    keys = {"name": (name,), "shape": (name, shapes), "stack": (name, shapes, stack)}[params.group]
+    if params.group == "type":
+        types = trace.arg("type", rows, 0).astype(name.dtype)
+        name = np.where(types > 0, types, name)
+    keys = {"name": (name,), "type": (name,), "shape": (name, shapes), "stack": (name, shapes, stack)}[params.group]
     groups = group(*keys)
     first = groups.first
     columns: dict[str, Column] = {"name": name_texts(trace, name[first])}
-    if params.group != "name":
+    if params.group in ("shape", "stack"):
         columns["input_shapes"] = name_texts(trace, shapes[first])
     if params.group == "stack":
         columns["call_stack"] = [stacks.stack_text(s) for s in stack[first].tolist()]

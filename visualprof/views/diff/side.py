@@ -57,11 +57,12 @@ class SideParams(Params):
 
     Attributes:
         view: The view whose rows are compared.
-        group: Operators by name, or by name and input shapes.
+        group: Operators by name; by type, for runtimes that name them after nodes of the model; or by name and input
+            shapes.
     """
 
     view: Viewed = "overview"
-    group: Literal["name", "shape"] = "name"
+    group: Literal["name", "type", "shape"] = "name"
 
 
 class Pieces(Columns):
@@ -160,6 +161,7 @@ class _Spent(NamedTuple):
         part: Index of the part of the step.
         on_device: Whether it is device work.
         shape: Ids of the input shapes.
+        type: Ids of the operator types, 0 for none.
         texts: Texts of the ids of names; () for those of the trace.
     """
 
@@ -171,6 +173,7 @@ class _Spent(NamedTuple):
     part: Ints
     on_device: Mask
     shape: Rows
+    type: Rows
     texts: tuple[str, ...] = ()
 
 
@@ -283,6 +286,8 @@ def _cells(trace: Trace, spent: _Spent, steps: int, params: SideParams) -> tuple
     """Return the events by row and step."""
     inside = np.flatnonzero(spent.step >= 0)
     shape = spent.shape if params.group == "shape" else np.zeros_like(spent.shape)
+    if params.group == "type":
+        spent = spent._replace(name=np.where(spent.type > 0, spent.type, spent.name))
     keys = [key[inside] for key in (spent.part, spent.name, spent.under, spent.on_device, shape)]
     pieces = group(*keys)
     first = inside[pieces.first]
@@ -316,6 +321,7 @@ def _plain(trace: Trace, windows: StepWindows, rows: Rows, ns: Ints, on_device: 
         part=none - 1,
         on_device=np.full(len(rows), on_device),
         shape=none,
+        type=none,
     )
 
 
@@ -324,8 +330,8 @@ def _operators(trace: Trace, windows: StepWindows) -> _Spent:
     times = operator_times(trace, launches(trace))
     on_device = bool(times.device_self.any())
     spent = times.device_self if on_device else times.host_self
-    shapes = trace.arg("input_shapes", times.rows, 0).astype(np.int64)
-    return _plain(trace, windows, times.rows, spent, on_device)._replace(shape=shapes)
+    shapes, types = (trace.arg(arg, times.rows, 0).astype(np.int64) for arg in ("input_shapes", "type"))
+    return _plain(trace, windows, times.rows, spent, on_device)._replace(shape=shapes, type=types)
 
 
 def _kernels(trace: Trace, windows: StepWindows) -> _Spent:
@@ -445,6 +451,7 @@ def _of_part(trace: Trace, windows: StepWindows, part: str, spans: Ints, filled:
         part=np.full(len(row), STEP_PARTS.index(part)),
         on_device=on_stream[row],
         shape=np.zeros(len(row), np.int64),
+        type=trace.arg("type", row, 0).astype(np.int64),
     )
 
 
