@@ -121,6 +121,18 @@ def test_a_job_is_waited_for_and_shows_its_points(served: tuple[str, Path], tmp_
     assert (runs / place.partition("run=")[2].replace("%2F", "/") / "points.jsonl").is_file()
 
 
+def test_jobs_that_run_are_canceled_by_id(served: tuple[str, Path], tmp_path: Path) -> None:
+    url, _ = served
+    long = ("--min-s", "60", "--max-s", "90", "--profile-runs", "0", "--backend", "onnxruntime")
+    out = run(url, model(tmp_path / "long.onnx"), *long, "--threads", "1").stdout
+    (job,) = {word.partition("job=")[2] for word in out.split() if "job=" in word}
+    cancel = [sys.executable, "-m", "visualprof", "jobs", "--server", url, "cancel"]
+    subprocess.run([*cancel, job], cwd=ROOT, check=True, timeout=60)
+    until(lambda: answer(url, f"jobs/{job}")["job"]["state"] == "cancelled", 60)
+    done = subprocess.run([*cancel, "nojob"], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, "nojob" in done.stderr) == (2, True)
+
+
 def test_the_output_has_environment_configuration_and_warnings(served: tuple[str, Path], tmp_path: Path) -> None:
     url, _ = served
     arguments = ("--batch", "1,2", "--threads", "1", "--precision", "f32", "--wait")

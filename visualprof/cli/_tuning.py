@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from visualprof.remote.queue.store.records import Agent
 
 Stage = Literal["advise", "search"]
+REPORT_S, REPORT_POLL_S = 30.0, 0.3  # until the server has read the files of a job that has just ended
 DraftFields = Callable[[dict[str, str]], Json]  # (sha256 of the data by input name) -> draft fields
 
 MEMORY_SHARE = 0.9  # of the total memory, for two processes together
@@ -45,7 +46,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     submit.add_inputs(parser)
     submit.add_specs(parser)
     sent = ("concurrency", "rate", "slo", "mlperf", "price_per_hour", "max_s", "quiet_host", "pin", "repeat")
-    parser.set_defaults(**dict.fromkeys(sent), name="", priority="normal", profile_runs=None, min_s=1.0, timeout=None)
+    parser.add_argument("--name", default="", help="Name of the job in the list (with --server).")
+    parser.set_defaults(**dict.fromkeys(sent), priority="normal", profile_runs=None, min_s=1.0, timeout=None)
 
 
 def run_tuning(args: argparse.Namespace, stage: Stage, asked: DraftFields) -> tuple[Json, str]:
@@ -72,9 +74,13 @@ def _at_server(args: argparse.Namespace, stage: Stage, asked: DraftFields) -> tu
     runs = [task["run"] for task in answer["job"]["tasks"] if task["run"]]
     if not runs:
         raise VisualprofError("the job ended without a result", "the Run page has its log")
-    columns = server.get(f"evaluation/overlay?{urllib.parse.urlencode({'reports': runs[0]})}")[NOUN[stage]]
-    warning = next((text for task in answer["job"]["tasks"] for text in task["warnings"]), "")
-    return _with_report(columns, stage, warning), runs[0]
+    warnings = [text for task in answer["job"]["tasks"] for text in task["warnings"]]
+    has_failed = any(text.startswith(f"no {NOUN[stage]}: ") for text in warnings)
+    path = f"evaluation/overlay?{urllib.parse.urlencode({'reports': runs[0]})}"
+    end_s = time.monotonic() + (0 if has_failed else REPORT_S)
+    while not (columns := server.get(path)[NOUN[stage]])["report"] and time.monotonic() < end_s:
+        time.sleep(REPORT_POLL_S)
+    return _with_report(columns, stage, next(iter(warnings), "")), runs[0]
 
 
 def _with_report(columns: Json, stage: Stage, otherwise: str = "") -> Json:

@@ -1,7 +1,8 @@
-"""List the jobs of a server, or delete finished jobs and their results.
+"""List the jobs of a server, cancel jobs, or delete finished jobs and their results.
 
 Examples:
   visualprof jobs                          list all jobs, newest first
+  visualprof jobs cancel ID [ID...]        stop jobs that wait or run
   visualprof jobs remove ID [ID...]        delete jobs, and show the disk space that each frees
   visualprof jobs remove --older-than 30   delete jobs that ended more than 30 days ago
   visualprof jobs keep ID [ID...]          exempt jobs from the retention rules; --no-more undoes this
@@ -37,6 +38,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _server.add_arguments(parser)
     parser.add_argument("--json", action="store_true", help="Print the answers as JSON.")
     action = _server.actions_of(parser)
+    cancel = action("cancel", help="Stop jobs that wait or run; the results so far are kept.")
+    cancel.add_argument("jobs", nargs="+", metavar="ID", help="Ids of jobs.")
     remove = action("remove", help="Delete jobs and their results.")
     remove.add_argument("jobs", nargs="*", metavar="ID", help="Ids of jobs that have ended.")
     remove.add_argument(
@@ -49,8 +52,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """List or remove jobs."""
+    """List, cancel or remove jobs."""
     server = Server(args.server, args.token)
+    if args.action == "cancel":
+        for name in args.jobs:
+            server.post(f"jobs/{urllib.parse.quote(name, safe='')}/cancel")
+        return 0
     answer = server.get("jobs")
     jobs: list[Json] = answer["jobs"]
     if args.action == "remove":
