@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from visualprof.reader.communication import is_computation_kernel, is_surrounding_communication
 from visualprof.reader.trace import Bytes, Category, Ids, LinkKind, Links, Mask, Rows
+from visualprof.reader.trace.names import check_names
 from visualprof.reader.trace.nesting import nearest_ancestor
 
 _AROUND = (Category.OP, Category.COMM, Category.ANNOTATION)
@@ -44,19 +45,12 @@ def communication_kernels(
     by_argument = with_collective[is_candidate[with_collective]]
     is_launch = (links.kind == LinkKind.LAUNCH) & is_candidate[links.dst]
     call, kernel = links.src[is_launch], links.dst[is_launch]
-    is_silent = ~_holds(texts, name[kernel], is_computation_kernel)
+    is_silent = ~check_names(texts, name[kernel], is_computation_kernel)
     call, kernel = call[is_silent], kernel[is_silent]
     if not len(kernel):
         return by_argument
     is_around = np.isin(category, _AROUND) & ~is_on_stream
     around = nearest_ancestor(parent, is_around, call)
     call, kernel, around = call[around >= 0], kernel[around >= 0], around[around >= 0]
-    communicates = (category[around] == Category.COMM) | _holds(texts, name[around], is_surrounding_communication)
+    communicates = (category[around] == Category.COMM) | check_names(texts, name[around], is_surrounding_communication)
     return np.concatenate((by_argument, kernel[communicates]))
-
-
-def _holds(texts: Sequence[str], ids: Ids, test: Callable[[str], bool]) -> Mask:
-    """Return (n,) the result of a test for the text of each string id. Each distinct text is tested once."""
-    distinct, index = np.unique(ids, return_inverse=True)
-    distinct_ids: list[int] = distinct.tolist()
-    return np.array([test(texts[i]) for i in distinct_ids], bool)[index]

@@ -6,11 +6,10 @@ import re
 from collections.abc import Callable
 from functools import lru_cache
 
-import numpy as np
-
 from visualprof.reader.communication import is_communication_kernel
 from visualprof.reader.patterns import pattern
 from visualprof.reader.trace import Mask, Rows, Trace
+from visualprof.reader.trace.names import check_names
 
 # Verified with the tensor pipe counter of an H200: tests/views/test_tensor_core.py.
 TENSOR_CORE_NAMES = pattern(
@@ -136,9 +135,4 @@ def tensor_core_masks(trace: Trace, name_ids: Rows) -> tuple[Mask, Mask]:
 
 def match_names(trace: Trace, name_ids: Rows, test: Callable[[str], bool]) -> Mask:
     """Return `test(name)` for every string id; each distinct name is tested once."""
-    holds = np.zeros(len(trace.strings), bool)
-    holds[name_ids] = True
-    distinct_ids: list[int] = np.flatnonzero(holds).tolist()
-    for i in distinct_ids:
-        holds[i] = test(trace.strings[i])
-    return holds[name_ids]
+    return check_names(trace.strings, name_ids, test)
