@@ -64,10 +64,11 @@ def named_steps(
         parent: (n,) rows of the enclosing events.
         on_thread: (n,) whether the event is on a thread.
     """
-    labels = {number: label for number in _distinct(name) if (label := step_label(str(strings[number])))}
+    is_range = np.isin(category, _RANGES) & on_thread & (dur > 0)
+    labels = {number: label for number in _distinct(name[is_range]) if (label := step_label(str(strings[number])))}
     if not labels:
         return np.zeros(0, np.int64), []
-    is_step = np.isin(name, list(labels)) & np.isin(category, _RANGES) & on_thread & (dur > 0)
+    is_step = is_range & np.isin(name, list(labels))
     rows = np.flatnonzero(is_step)
     rows = rows[nearest_ancestor(parent, is_step, parent[rows]) < 0]
     names: list[int] = name[rows].tolist()
