@@ -33,13 +33,15 @@ def flow(number: int, category: str, source: tuple[int, float], target: tuple[in
     ]
 
 
-def operator(number: int, dispatch: float, execution: float, kernel: float, end: float) -> list[Event]:
+def operator(
+    number: int, dispatch: float, execution: float, kernel: float, end: float, kind: str = "MatrixMul"
+) -> list[Event]:
     """Return an operator that is dispatched, executed by the worker for 1 us, and runs on the device until `end`."""
-    args = {"__name__": "MatrixMul", "__id__": str(number)}
+    args = {"__name__": kind, "__id__": str(number)}
     return [
         *span(INTERPRETER, "OpDispatch", dispatch, dispatch + 1, args=args),
-        *span(WORKER, "MatrixMul", execution, execution + 1, args=args),
-        *span(DEVICE, "MatrixMul", kernel, end, cat="Kernel", args=args),
+        *span(WORKER, kind, execution, execution + 1, args=args),
+        *span(DEVICE, kind, kernel, end, cat="Kernel", args=args),
         *flow(2 * number, "OpDispatch", (INTERPRETER, dispatch + 0.5), (WORKER, execution)),
         *flow(2 * number + 1, "KernelLaunch", (WORKER, execution + 0.5), (DEVICE, kernel)),
     ]

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from tests.conftest import shared
-from tests.reader.test_megengine_timeline import DEVICE, INTERPRETER, WORKER, Event, flow, span, timeline
+from tests.reader.test_megengine_timeline import INTERPRETER, Event, span, timeline
+from tests.reader.test_megengine_timeline import operator as dispatched
 from visualprof.reader import read_trace
 from visualprof.reader.graph import ModelBuilder, Node, Scope
 from visualprof.reader.models import read_model
@@ -17,15 +18,8 @@ from visualprof.views.measure.graph_join import NodeTimes, join_times
 
 
 def operator(number: int, kind: str, start: float, dur: float) -> list[Event]:
-    """Return an operator that is dispatched at `start` and takes `dur` us on the device, 1 us later."""
-    args = {"__name__": kind, "__id__": str(number)}
-    return [
-        *span(INTERPRETER, "OpDispatch", start, start + 1, args=args),
-        *span(WORKER, kind, start + 1, start + 2, args=args),
-        *span(DEVICE, kind, start + 2, start + 2 + dur, cat="Kernel", args=args),
-        *flow(2 * number, "OpDispatch", (INTERPRETER, start + 0.5), (WORKER, start + 1)),
-        *flow(2 * number + 1, "KernelLaunch", (WORKER, start + 1.5), (DEVICE, start + 2)),
-    ]
+    """Return an operator that is dispatched at `start`, executed 1 us later, and on the device 1 us after that."""
+    return dispatched(number, start, start + 1, start + 2, start + 2 + dur, kind)
 
 
 def step(number: int, start: float, extra: bool = False) -> list[Event]:
