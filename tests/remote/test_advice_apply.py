@@ -82,10 +82,14 @@ def test_applying_advice_creates_a_version_and_queues_its_evaluation_once(tmp_pa
         versions = http("POST", "/api/v1/advice/apply", {"report": report, "candidates": []})["versions"]
         assert [one["candidate"] for one in versions] == ["fp16", "basic"]
         first, second = versions
-        assert (first["address"], first["number"], first["new"]) == ("net/1", 1, True)
-        assert (second["address"], second["model"]) == (None, None)
+        assert (first["address"], first["number"], first["new"]) == ("net/2", 2, True)
+        assert (second["address"], second["model"], second["original"]) == (None, None, None)
         assert first["graph"].startswith("upload:")
-        version = http("GET", f"/api/v1/registry/version?address={quote('net/1')}")["version"]
+        original = http("GET", f"/api/v1/registry/version?address={quote(first['original'])}")["version"]
+        assert (original["number"], original["lineage"]) == (1, None), "the original is the first version"
+        assert (original["source"]["job"], original["source"]["candidate"]) == (job, "")
+        version = http("GET", f"/api/v1/registry/version?address={quote('net/2')}")["version"]
+        assert version["parent"]["address"] == "net/1"
         assert version["lineage"]["converter"] == "onnx_fp16"
         assert version["lineage"]["tools"] == {"onnx": "1.23"}
         assert (version["source"]["job"], version["source"]["candidate"]) == (job, "fp16")
@@ -93,15 +97,31 @@ def test_applying_advice_creates_a_version_and_queues_its_evaluation_once(tmp_pa
         assert [(spec["options"], spec["threads"]) for spec in queued["specs"]] == [({"optimization": "basic"}, ["2"])]
         assert queued["advise"]["objective"] == ""
         again = http("POST", "/api/v1/advice/apply", {"report": report, "candidates": ["fp16"]})["versions"]
-        assert (again[0]["job"], again[0]["number"], again[0]["new"]) == (first["job"], 1, False)
-        http("DELETE", f"/api/v1/registry/{first['model']}/1?force=true")
+        assert (again[0]["job"], again[0]["number"], again[0]["new"]) == (first["job"], 2, False)
+        http("DELETE", f"/api/v1/registry/{first['model']}/2?force=true")
         (anew,) = http("POST", "/api/v1/advice/apply", {"report": report, "candidates": ["fp16"]})["versions"]
-        assert (anew["address"], anew["new"]) == ("net/2", True), "numbers do not come again"
+        assert (anew["address"], anew["new"]) == ("net/3", True), "numbers do not come again"
         assert anew["job"] != first["job"]
-        assert http("GET", f"/api/v1/jobs/{anew['job']}/draft")["name"] == "net/2"
+        assert http("GET", f"/api/v1/jobs/{anew['job']}/draft")["name"] == "net/3"
         for name, why in (("int8", "cannot be applied: an error of 1"), ("gone", "timeout"), ("no", "no candidate")):
             with pytest.raises(Refused, match=why):
                 http("POST", "/api/v1/advice/apply", {"report": report, "candidates": [name]})
+
+
+@pytest.mark.slow
+def test_the_original_is_added_once_for_several_candidates(tmp_path: Path) -> None:
+    with served(tmp_path / "runs", token=False) as server:
+        http, agent = Http(server.url), FakeAgent(server.url, token_of(tmp_path / "runs")).register()
+        http("POST", "/api/v1/jobs", submitted("k"))
+        lease = agent.lease(5.0)
+        assert lease
+        second = {"candidate-int8/net.onnx": relu() + b"\x32\x00"}  # an empty domain: other bytes, same model
+        rows = ROWS[0], row("int8", "faster", 0.6, files=list(second))
+        agent.succeed(lease, **{"advice.json": json.dumps(advice(*rows)).encode(), MADE: relu(), **second})
+        apply = {"report": lease["run"], "model": "mine"}
+        versions = [http("POST", "/api/v1/advice/apply", apply | {"candidates": [name]})["versions"][0]
+                    for name in ("fp16", "int8")]  # fmt: skip
+        assert [(one["address"], one["original"]) for one in versions] == [("mine/2", "mine/1"), ("mine/3", "mine/1")]
 
 
 @pytest.mark.slow
@@ -119,7 +139,7 @@ def test_a_server_without_the_result_applies_it_from_the_bucket(start: Start) ->
     assert MADE not in other.here(run)
     body = {"report": run, "candidates": []}
     (made,) = other.ask("advice/apply", "POST", body)["versions"]
-    assert (made["address"], made["new"]) == ("net/1", True)
+    assert (made["address"], made["original"], made["new"]) == ("net/2", "net/1", True)
     assert other.server.job_service.open().blobs.path(hashlib.sha256(relu()).hexdigest()).read_bytes() == relu()
     assert first.ask("advice/apply", "POST", body)["versions"] == [made | {"new": False}]
 

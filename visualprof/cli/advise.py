@@ -136,5 +136,7 @@ def _applied(args: argparse.Namespace) -> list[Json]:
     """Register versions of the candidates that pass."""
     answer = Server(args.server, args.token).post("advice/apply", {"report": args.report, "candidates": []})
     for version in answer["versions"]:
-        print(f"{version['candidate']}: {version['address']}, job {version['job']}", file=sys.stderr)
+        original = f" (converted from {version['original']})" if version["original"] else ""
+        made = f"{version['address']}{original}, " if version["address"] else ""
+        print(f"{version['candidate']}: {made}job {version['job']}", file=sys.stderr)
     return answer["versions"]

@@ -1,7 +1,8 @@
-"""Apply advice: a candidate becomes a version of its model, and an evaluation of that version is queued."""
+"""Apply advice: a candidate becomes a version of its model, after the original, and its evaluation is queued."""
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path, PurePosixPath
@@ -54,6 +55,8 @@ class AppliedRow(msgspec.Struct):
         model: Id of the registered model, null like `address`.
         number: Number of the version, null like `address`.
         new: Whether the version was created by this request.
+        original: Address of the version of the original in the same model, null like `address`, or if the original is
+            no longer stored.
         job: Id of the evaluation job.
         graph: Id of the version on the Graph page, or null if it has no graph.
         parent_graph: Id of the original model on the Graph page, or null if it has no graph.
@@ -64,6 +67,7 @@ class AppliedRow(msgspec.Struct):
     model: str | None
     number: int | None
     new: bool
+    original: str | None
     job: str
     graph: str | None
     parent_graph: str | None
@@ -119,6 +123,7 @@ class Advices(Resource):
             model=model.id if model else None,
             number=version.number if version else None,
             new=new,
+            original=_original_address(model, job.request.model) if model else None,
             job=queued,
             graph=graph_id(version.files[0].sha256, version.facts.format) if version else None,
             parent_graph=graph_id(job.request.model.blob, str(parent.get("format", ""))),
@@ -129,10 +134,12 @@ class Advices(Resource):
     ) -> tuple[RegisteredModel, ModelVersion, bool]:
         ref = store_local_files(self._job_service, current_principal().user, self._files(report, row))
         parent = content_sha256(job.request.model)
+        name = name or self._name(parent, job.request.model.name)
+        self._add_original(job, name)
         return register_model(
             self._job_service,
             current_requester(),
-            name or self._name(parent, job.request.model.name),
+            name,
             ref,
             source=Origin("job", job=job.id, candidate=row.candidate),
             lineage=Lineage(
@@ -144,6 +151,24 @@ class Advices(Resource):
             ),
             configuration=configuration_from_request(job.request),
         )
+
+    def _add_original(self, job: Job, name: str) -> None:
+        """Add the original as a version of the model, unless it is one, so that the converted model follows it.
+
+        Without its files, or if they belong to another user, the original is left out.
+        """
+        original = job.request.model
+        if not all(self._visible.has_upload(blob) for blob in (original.blob, *(part.blob for part in original.parts))):
+            return
+        with suppress(NotFound, BadParameter):
+            register_model(
+                self._job_service,
+                current_requester(),
+                name,
+                original,
+                source=Origin("job", job=job.id),
+                configuration=configuration_from_request(job.request),
+            )
 
     def _name(self, parent: str, file: str) -> str:
         """Return the name of the model that has the parent as a version, or the file's name without its suffix."""
@@ -174,6 +199,12 @@ class Advices(Resource):
                 )
             files[PurePosixPath(name).name] = file
         return files
+
+
+def _original_address(model: RegisteredModel, original: ModelRef) -> str | None:
+    """Return the address of the version that has the content of the original."""
+    sha256 = content_sha256(original)
+    return next((f"{model.name}/{version.number}" for version in model.versions if version.sha256 == sha256), None)
 
 
 def select_candidates(report: Report, names: list[str]) -> list[AdviceRow]:
