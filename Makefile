@@ -13,7 +13,7 @@ NPM := $(BIN)/python -c "import sys, setup; sys.exit(setup.npm(*sys.argv[1:]))"
 WHOLE := $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
 PORT ?= 8040
 
-.PHONY: demo dev test long check native ruff layers spelling pyright eslint prettier vue-tsc vitest unit bench page types messages clean help
+.PHONY: demo dev test long check native ruff layers spelling pyright eslint prettier vue-tsc vitest unit bench docs page types messages clean help
 
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
@@ -72,6 +72,9 @@ native:
 
 bench: $(VENV)/dev ## measure speed and memory with baselines into build/benchmarks.md; PEERS=1: also other tools and 10 M events, into docs/benchmarks.md
 	$(BIN)/python -m benchmarks.run $(if $(PEERS),--peers --huge --out docs/benchmarks.md)
+
+docs: $(VENV)/dev ## build the documentation site in English and Chinese into build/docs/html; warnings and broken links are errors
+	$(BIN)/python -m docs.site.build
 
 page: $(PAGE)/dist/index.html ## build the web UI
 

@@ -6,10 +6,15 @@ import argparse
 import importlib
 import re
 from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from docs.site.build import english_pages, write_sources
+from docs.site.build import main as build
+from docs.site.languages import UNTRANSLATED
+from docs.site.reference import cli_page
 from tests.conftest import ROOT
 from visualprof.cli import commands
 from visualprof.reader.registry import all_formats
@@ -76,3 +81,42 @@ def test_categories_and_schema_changes_are_in_the_trace_models_document() -> Non
     document = text("docs/trace-model.md")
     assert [c.name.lower() for c in Category if not re.search(rf"\b{c.name.lower()}\b", document)] == []
     assert f"\n- {SCHEMA_VERSION}: " in document
+
+
+def test_the_table_of_contents_lists_every_page_once() -> None:
+    listed = [
+        link for link in re.findall(r"\]\(([^)#]+\.md)\)", text("docs/README.md")) if (ROOT / "docs" / link).exists()
+    ]
+    pages = [page for page in english_pages() if page != "README.md" and not re.match(r"adr/\d", page)]
+    assert sorted(listed) == pages
+
+
+def test_links_out_of_the_pages_become_paths_of_the_repository(tmp_path: Path) -> None:
+    write_sources(tmp_path, "en")
+    for page in tmp_path.rglob("*.md"):
+        for link in re.findall(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)", page.read_text("utf-8")):
+            assert (page.parent / link).exists(), f"{page.relative_to(tmp_path)}: {link}"
+
+
+def test_pages_without_a_translation_say_so_in_chinese(tmp_path: Path) -> None:
+    write_sources(tmp_path, "zh")
+    untranslated = [page for page in english_pages() if not (ROOT / "docs" / "zh" / page).exists()]
+    pages = [tmp_path / ("index.md" if page == "README.md" else page) for page in untranslated]
+    assert [page for page in pages if UNTRANSLATED not in page.read_text("utf-8")] == []
+
+
+def test_every_option_of_every_command_is_in_the_generated_reference() -> None:
+    page = cli_page()
+    for command in commands():
+        parser = argparse.ArgumentParser()
+        importlib.import_module(f"visualprof.cli.{command}").add_arguments(parser)
+        assert [f for f in re.findall(r"--[a-z][a-z-]+", parser.format_usage()) if f"`{f}" not in page] == []
+
+
+@pytest.mark.slow
+def test_the_site_builds_without_a_warning_or_a_request_to_another_host(tmp_path: Path) -> None:
+    assert build(["--output", str(tmp_path)]) == 0
+    pages = list((tmp_path / "html").rglob("*.html"))
+    assert len(pages) > 2 * len(english_pages())
+    loaded = [re.findall(r'(?:src|rel="stylesheet"[^>]*href)="(https?:[^"]+)"', p.read_text("utf-8")) for p in pages]
+    assert [address for addresses in loaded for address in addresses] == []
