@@ -12,6 +12,7 @@ from mcp import Client
 
 from tests.conftest import ROOT, SAMPLES, computed
 from tests.server.sites import kineto, stepped
+from tests.step_ranges import ranged_trace
 from visualprof.mcp.answers import MAX_BYTES, MAX_ROWS
 from visualprof.mcp.catalog import tools
 from visualprof.mcp.evidence import PAGES
@@ -73,6 +74,16 @@ def test_parameters_of_a_view_reach_it(assistant: Assistant) -> None:
     grouped = assistant.ask("view", view="kernel", run="run", parameters={"group": "launch"})
     assert columns(grouped["tables"]["rows"])["block"] == ["[32, 1, 1]"] * 3
     assert "group=launch" in grouped["evidence"]["page"]
+
+
+def test_chosen_ranges_are_steps(assistant: Assistant) -> None:
+    assistant.write("run/trace.json", ranged_trace())
+    assistant.write("slow/trace.json", ranged_trace(slowdown_us=10))
+    view = assistant.ask("view", view="overview", run="run", step_range="work")
+    assert columns(view["tables"]["steps"])["total_ns"] == [80_000, 70_000]
+    assert "step_range=work" in view["evidence"]["page"]
+    diff = assistant.ask("diff", run="slow", base="run", step_range="work")
+    assert (diff["values"]["step.base_ns"], diff["values"]["step.new_ns"]) == (75_000, 85_000)
 
 
 def test_numbers_equal_those_of_the_view(assistant: Assistant) -> None:

@@ -47,7 +47,7 @@ def test_rank_summaries_are_cached(
 def test_a_deleted_rank_is_reported_and_skipped(
     ranks: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("visualprof.cli.view.files_of", lambda _: [(n, [FileOf("", ranks / n)]) for n in RANKS])
+    monkeypatch.setattr("visualprof.cli.view.files_of", lambda *_: [(n, [FileOf("", ranks / n)]) for n in RANKS])
     (ranks / RANKS[1]).unlink()
     out, err = asked(ranks, capfd, view="distributed")
     assert err.count("left out") == 1

@@ -263,25 +263,3 @@ def test_a_server_that_starts_again_answers_without_columns(site: Site, monkeypa
     again = create_app(site.logdir, Settings(), reader=site.reader).test_client()
     monkeypatch.setattr(site.logdir, "open", lambda span: pytest.fail("opened"))
     assert again.get("/api/v1/view/operator?run=run").data == first.data
-
-
-def test_chosen_ranges_are_steps(make_site: MakeSite) -> None:
-    place = {"ph": "X", "pid": 1, "tid": 1}
-    ranges = [("load", 0, 10), ("work", 10, 80), ("load", 100, 10), ("work", 110, 70)]
-    events = [{**place, "cat": "user_annotation", "name": name, "ts": ts, "dur": dur} for name, ts, dur in ranges]
-    events += [{**place, "cat": "cpu_op", "name": "aten::mm", "ts": ts + 1, "dur": 1} for _, ts, _ in ranges]
-    site = make_site()
-    site.write("run/trace.json", json.dumps({"schemaVersion": 1, "traceEvents": events}).encode())
-
-    def steps(**query: str) -> TestResponse:
-        return site.client.get("/api/v1/view/overview", query_string={"run": "run", "table": "steps", **query})
-
-    assert len(steps().get_json()["columns"]["name"]) == 1
-    for _ in range(2):
-        assert steps(step_range="work").get_json()["columns"]["total_ns"] == [80_000, 70_000]
-        assert steps(step_range="lo*").get_json()["columns"]["total_ns"] == [10_000, 10_000]
-    assert operators(site, step_range="work", step="1").get_json()["columns"]["calls"] == [1]
-    missing = steps(step_range="nothing")
-    assert missing.status_code == 400
-    assert missing.get_json()["hint"] == "ranges of the file: load, work"
-    assert site.client.get("/api/v1/charts/overview?run=run&step_range=work").status_code == 200

@@ -11,14 +11,20 @@ from visualprof.views.diff.compare import Named
 from visualprof.views.diff.side import SIDE, SideParams
 
 
-def side_of(path: str, worker: str, params: SideParams) -> Named:
+def side_of(path: str, worker: str, params: SideParams, step_range: str = "") -> Named:
     """Return one side of a comparison, computed or cached by an earlier process.
+
+    Args:
+        path: The file, or the folder of the run.
+        worker: Worker to read, "" for the first.
+        params: Parameters of the side.
+        step_range: Pattern of the ranges that are steps, "" for the file's own steps.
 
     Raises:
         MissingData: The run records no work.
         VisualprofError: The run cannot be opened.
     """
-    file = file_of(files_of(path), worker, "", path)
+    file = file_of(files_of(path, step_range), worker, "", path)
     side: Any = answer_of(SIDE, params, file)
     if side is None:
         raise MissingData(f"{file.path.name} has nothing that could be compared", "it records no work")

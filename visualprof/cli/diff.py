@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from visualprof.cli import _warnings
+from visualprof.cli import _step_range, _warnings
 from visualprof.cli.view import (
     file_of,
     files_of,
@@ -37,7 +37,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the command."""
     parser.add_argument("base", metavar="BASE", help="A profile, the folder of a run or of results, or a model.")
     parser.add_argument("new", metavar="NEW", help="The profile, folder or model to compare with it.")
-    f"{', '.join(VIEWS)} (default: overview; evaluation for results of measured models)"
     parser.add_argument(
         "--view",
         default="",
@@ -56,6 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             "with the most time)."
         ),
     )
+    _step_range.add_arguments(parser)
     parser.add_argument(
         "--worker", default="", metavar="W", help="Worker to read, for a run with several (default: the first)."
     )
@@ -115,7 +115,8 @@ def run(args: argparse.Namespace) -> int:
         from visualprof.cli.report import page_of
 
         pair = Path(args.new), Path(args.base)
-        sys.stdout.buffer.write(page_of(*pair, worker=args.worker, base_worker=args.worker))
+        page = page_of(*pair, worker=args.worker, base_worker=args.worker, step_range=args.step_range)
+        sys.stdout.buffer.write(page)
         sys.stdout.buffer.flush()
     else:
         failures = [sentence for failed, sentence in judgments if failed]
@@ -156,7 +157,7 @@ def _compared(args: argparse.Namespace, view: str) -> DiffAnswer:
     params = SIDE.parse({"view": view, "step": args.step, **texts})
     if view != "operator":
         params = replace(params, group="name")
-    base, new = (side_of(path, args.worker, params) for path in (args.base, args.new))
+    base, new = (side_of(path, args.worker, params, args.step_range) for path in (args.base, args.new))
     return compare(view, base, new, args.phase)
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
-from visualprof.cli import _warnings
+from visualprof.cli import _step_range, _warnings
 from visualprof.cli._paths import require
 from visualprof.errors import BadParameter, MissingData, NotFound, VisualprofError
 
@@ -57,6 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="S",
         help="Recording (span) to read, for a worker with several (default: the first).",
     )
+    _step_range.add_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -68,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
         page = _markdown(args, warnings).encode("utf-8", "replace")
     else:
         base = Path(args.compare) if args.compare else None
-        page = page_of(Path(args.path), base, worker=args.worker, span=args.span)
+        page = page_of(Path(args.path), base, worker=args.worker, span=args.span, step_range=args.step_range)
     try:
         if args.format == "pdf":
             from visualprof.cli._pdf import print_page
@@ -104,7 +105,7 @@ def _markdown(args: argparse.Namespace, warnings: list[str]) -> str:
     from visualprof.views.diff.side import SideParams
 
     tune_for_short_process()
-    file = file_of(files_of(args.path), args.worker, args.span, args.path)
+    file = file_of(files_of(args.path, args.step_range), args.worker, args.span, args.path)
     answers: dict[str, Any] = {}
     for name in ("overview", "findings", *_summary.TOP):
         chosen = view(name)
@@ -114,8 +115,9 @@ def _markdown(args: argparse.Namespace, warnings: list[str]) -> str:
         raise MissingData(f"{file.path.name} has nothing that could be told", "it records no work")
     change = None
     if args.compare:
-        sides = side_of(args.compare, "", SideParams()), side_of(args.path, args.worker, SideParams())
-        change = compare("overview", *sides)
+        pairs = ((args.compare, ""), (args.path, args.worker))
+        base, new = (side_of(path, worker, SideParams(), args.step_range) for path, worker in pairs)
+        change = compare("overview", base, new)
     overview, findings = answers.pop("overview"), answers.pop("findings", None)
     return _summary.run_markdown(args.path, overview, findings, answers, change, warnings)
 
@@ -127,12 +129,14 @@ def page_of(
     worker: str = "",
     span: str = "",
     base_worker: str = "",
+    step_range: str = "",
     newest: bool = False,
 ) -> bytes:
     """Return the report of a profile or of a run's folder, as the report button of the web UI saves it.
 
     Args:
         base: Baseline to compare with.
+        step_range: Pattern of the ranges that are steps, "" for the file's own steps.
         newest: Take the newest of several runs.
 
     Raises:
@@ -154,7 +158,7 @@ def page_of(
     try:
         logdir.rescan()
         listing = logdir.listing()
-        query = {"run": _run_at(listing, path, newest), "worker": worker, "span": span}
+        query = {"run": _run_at(listing, path, newest), "worker": worker, "span": span, "step_range": step_range}
         compared = {"base": _run_at(listing, base), "base_worker": base_worker} if base else {}
         return _answer(logdir, query | compared)
     finally:

@@ -18,7 +18,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from visualprof.cli import _warnings
+from visualprof.cli import _step_range, _warnings
 from visualprof.errors import BadParameter, MissingData, NotFound, VisualprofError
 
 if TYPE_CHECKING:
@@ -57,12 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="K=V",
         help="Parameter of the view, such as step=5 or group=shape; repeatable.",
     )
-    parser.add_argument(
-        "--step-range",
-        default="",
-        metavar="PATTERN",
-        help="Use the ranges whose names match PATTERN as steps, such as 'train_*' (default: the steps of the file).",
-    )
+    _step_range.add_arguments(parser)
     add_output_arguments(parser)
     _warnings.add_arguments(parser)
 
@@ -83,7 +78,7 @@ def run(args: argparse.Namespace) -> int:
     if args.view == "all" and (args.format != "json" or args.param or args.table):
         raise BadParameter("`view all` takes no parameters and answers JSON", "add --format json")
     if args.view == "all":
-        workers = files_of(args.path, *filter(None, [args.step_range]))
+        workers = files_of(args.path, args.step_range)
         views = {v.name: (v, v.parse({})) for v in all_views() if v.subject in ("trace", "run")}
         answers = _answers(views, workers, file_of(workers, args.worker, args.span, args.path))
         warnings = _warnings_of(args.path, workers, None)
@@ -99,7 +94,7 @@ def run(args: argparse.Namespace) -> int:
         print_answer(answer, args, warnings)
         _warnings.print_warnings(warnings, args.strict)
         return 0
-    workers = files_of(args.path, *filter(None, [args.step_range]))
+    workers = files_of(args.path, args.step_range)
     file = file_of(workers, args.worker, args.span, args.path)
     if chosen.subject == "trace":
         answer = answer_of(chosen, params, file)

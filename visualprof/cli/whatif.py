@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 
-from visualprof.cli import _warnings, view
+from visualprof.cli import _step_range, _warnings, view
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -33,6 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="S",
         help="Recording (span) to read, for a worker with several (default: the first).",
     )
+    _step_range.add_arguments(parser)
     view.add_output_arguments(parser)
     _warnings.add_arguments(parser)
 

@@ -37,6 +37,7 @@ from visualprof.server.api.report_file import ReportFile
 from visualprof.server.api.retention import Retention
 from visualprof.server.api.runs import Runs
 from visualprof.server.api.session import Session
+from visualprof.server.api.stepped_traces import SteppedTraces
 from visualprof.server.api.teams import Teams
 from visualprof.server.api.timeline import Timeline
 from visualprof.server.api.trend import Trends
@@ -82,13 +83,14 @@ def create_app(
     models, reports = Models(logdir, visible, reader), Reports(logdir, visible, job_service)
     jobs = Jobs(job_service, visible)
     app.extensions[PREPARE_KEY] = jobs.prepare
-    views = Views(logdir, visible, models, reports)
+    traces = SteppedTraces(logdir)
+    views = Views(logdir, visible, traces, models, reports)
     shown = (
         Runs(logdir, visible, reader, settings.language, settings.read_only, settings.private),
         Live(visible, settings.read_only),
         views,
-        Diffs(logdir, visible, reports),
-        Timeline(logdir, visible),
+        Diffs(logdir, visible, traces, reports),
+        Timeline(logdir, visible, traces),
     )
     resources = (
         *shown,

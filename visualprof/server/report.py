@@ -99,7 +99,9 @@ class AskApi(Protocol):
         ...
 
 
-def build_report(ask: AskApi, span: SpanRef, base: SpanRef | None, dist: Path, version: str) -> bytes:
+def build_report(
+    ask: AskApi, span: SpanRef, base: SpanRef | None, dist: Path, version: str, step_range: str = ""
+) -> bytes:
     """Return the report of a span, and of its run as a whole, as HTML in UTF-8.
 
     Args:
@@ -108,6 +110,7 @@ def build_report(ask: AskApi, span: SpanRef, base: SpanRef | None, dist: Path, v
         base: The span to compare with.
         dist: Folder of the built web UI.
         version: Version of this program.
+        step_range: Pattern of the ranges that are steps, which `ask` adds to its requests; "" for the file's own steps.
 
     Raises:
         WebUiNotBuilt: The web UI is not built.
@@ -116,7 +119,7 @@ def build_report(ask: AskApi, span: SpanRef, base: SpanRef | None, dist: Path, v
     style, code = (_compressed_file(dist / f"report.{kind}") for kind in ("css", "js"))
     room = MAX_REPORT_BYTES - len(style) - len(code) - len(_PAGE) - 1000
     for rows in _ROW_LIMITS:
-        held = _ReportContents(_SpanApi(ask, span, base), rows)
+        held = _ReportContents(_SpanApi(ask, span, base), rows, step_range)
         held.add_answers(version)
         held.add_timeline(room * 3 // 4 - held.packed_bytes)
         packed = _compressed_text(held.bytes())
@@ -173,8 +176,8 @@ def _answer_key(route: str, query: Mapping[str, object]) -> str:
 class _ReportContents:
     """The contents of a report: responses by key, and tiles."""
 
-    def __init__(self, asked: _SpanApi, rows: int) -> None:
-        self._asked, self._rows = asked, rows
+    def __init__(self, asked: _SpanApi, rows: int, step_range: str) -> None:
+        self._asked, self._rows, self._step_range = asked, rows, step_range
         self._answers: dict[str, Any] = {}
         self._tiles: dict[str, tuple[int, int]] = {}
         self._names: dict[int, str] = {}
@@ -196,6 +199,7 @@ class _ReportContents:
             "tiles": self._tiles,
             "names": self._names,
             "steps": self._steps,
+            "step_range": self._step_range or None,
             "first": self._first,
             "run": self._asked.span.run,
             "base": self._asked.base and self._asked.base.run,
@@ -230,6 +234,9 @@ class _ReportContents:
             base, asked.base = _single_span(everything["runs"], asked.base)
             runs.append(base)
         self._span, self.name = run["workers"][0]["spans"][0], run["name"] or run["id"]
+        if self._step_range and "trace" in self._span["views"]:
+            steps = asked.json("timeline/meta", minimap=0)["steps"]
+            self._span["steps"] = list(dict.fromkeys(step["name"] for step in steps))
         self._answers["runs/changes"] = {**everything, "since": None, "runs": runs, "removed": [], "skipped": []}
 
     def _add_change(self, view: str, query: Mapping[str, str], base: SpanRef) -> None:

@@ -54,12 +54,19 @@ class Query(msgspec.Struct, kw_only=True):
     hint: ClassVar[str] = msg("server.ids_listed_api_v1_runs", "ids are listed by /api/v1/runs")
 
 
+# Which ranges are steps, see docs/views.md#step-ranges.
+StepRange = Annotated[
+    str, Meta(description="pattern of the names of ranges to use as steps, such as train_*; the file's own if absent")
+]
+
+
 class SpanQuery(Query):
-    """A span of a worker of a run."""
+    """A span of a worker of a run, and which of its ranges are steps."""
 
     run: Annotated[str, Meta(description="id of a run")]
     worker: Annotated[str, Meta(description="id of a worker; the first one when absent")] = ""
     span: Annotated[str, Meta(description="id of a span; the first one when absent")] = ""
+    step_range: StepRange = ""
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,11 @@ from visualprof.errors import MissingData
 from visualprof.messages import msg
 from visualprof.reader.logdir.directory import LogDirectory
 from visualprof.server.api.evaluation import Reports
-from visualprof.server.api.spans import load_trace, require_summary
-from visualprof.server.api.views import TSV_TYPE, ResultCache, RowsQuery, row_selection, table_response
-from visualprof.server.routes import SPAN_ERRORS, Resource, get
+from visualprof.server.api.result_cache import ResultCache
+from visualprof.server.api.spans import require_summary
+from visualprof.server.api.stepped_traces import SteppedTraces
+from visualprof.server.api.views import TSV_TYPE, RowsQuery, row_selection, table_response
+from visualprof.server.routes import SPAN_ERRORS, Resource, StepRange, get
 from visualprof.server.visible import Visible
 from visualprof.views.answers.disk_cache import CachedAnswer
 from visualprof.views.answers.table import Answer
@@ -40,15 +42,18 @@ class DiffQuery(RowsQuery, kw_only=True):
     base_step: Annotated[str, Meta(description="step of the base run; the same name or position when absent")] = ""
     phase: Annotated[str, Meta(description="phase of a server's steps; the phase with most time when absent")] = ""
     group: Annotated[
-        Literal["name", "shape"], Meta(description="group operators by name, or by name and input shapes")
+        Literal["name", "shape", "type"],
+        Meta(description="group operators by name, by name and input shapes, or by type"),
     ] = "name"
+    step_range: StepRange = ""
 
 
 class Diffs(Resource):
     """The route that compares runs. The sides are cached, because comparing cached sides takes milliseconds."""
 
-    def __init__(self, logdir: LogDirectory, visible: Visible, reports: Reports) -> None:
-        self._logdir, self._visible, self._reports, self._sides = logdir, visible, reports, ResultCache[Any]()
+    def __init__(self, logdir: LogDirectory, visible: Visible, traces: SteppedTraces, reports: Reports) -> None:
+        self._logdir, self._visible, self._traces = logdir, visible, traces
+        self._reports, self._sides = reports, ResultCache[Any]()
 
     @get("/diff", media=("application/json", "text/csv", TSV_TYPE), errors=SPAN_ERRORS, needs="link")
     def diff(self, query: DiffQuery) -> DiffAnswer | Response:
@@ -68,12 +73,15 @@ class Diffs(Resource):
 
     def _matching_step(self, query: DiffQuery) -> str:
         """Return the base's step that matches the requested step: the same name, or else the same position."""
+        if not query.step:
+            return ""
         listing = self._visible.listing()
-        new = listing.find(query.run, query.worker, query.span).summary
-        base = listing.find(query.base, query.base_worker, query.base_span).summary
-        if not new or not base or query.step in base.steps or query.step not in new.steps:
+        new = listing.find(query.run, query.worker, query.span)
+        base = listing.find(query.base, query.base_worker, query.base_span)
+        new_steps, base_steps = (self._traces.step_names(span, query.step_range) for span in (new, base))
+        if query.step in base_steps or query.step not in new_steps:
             return query.step
-        return (base.steps[: new.steps.index(query.step) + 1] or ("",))[-1]
+        return (base_steps[: new_steps.index(query.step) + 1] or ("",))[-1]
 
     def _side(self, query: DiffQuery, run: str, worker: str, span_id: str, step: str) -> Named:
         """Return one side of the comparison.
@@ -93,12 +101,11 @@ class Diffs(Resource):
                 msg("server.compare_another_run", "compare another run"),
             )
 
-        def compute_side() -> Answer:
-            cached_answer = CachedAnswer(self._logdir.cache, SIDE, params, (summary.fingerprint,))
-            return cached_answer.load_or_compute(lambda: compute(load_trace(self._logdir, span), params))
+        version = self._traces.version(span, query.step_range)
 
-        return Named(
-            span.log_file.file,
-            cast("Side", self._sides.get((summary.fingerprint, params), compute_side)),
-            summary.fingerprint,
-        )
+        def compute_side() -> Answer:
+            cached_answer = CachedAnswer(self._logdir.cache, SIDE, params, (version,))
+            return cached_answer.load_or_compute(lambda: compute(self._traces.load(span, query.step_range), params))
+
+        side = cast("Side", self._sides.get((version, params), compute_side))
+        return Named(span.log_file.file, side, summary.fingerprint)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -77,7 +78,8 @@ class ReportFile(Resource):
                 msg("server.ask_again_moment", "ask again in a moment"),
             )
         try:
-            page = build_report(self._ask, span, base, self._dist, __version__)
+            ask = partial(self._ask, step_range=query.step_range)
+            page = build_report(ask, span, base, self._dist, __version__, query.step_range)
         finally:
             self._build_lock.release()
         response = bytes_response(page, "text/html")

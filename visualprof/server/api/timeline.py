@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from typing import Annotated, Any, Literal, cast
+from urllib.parse import quote
 
 import msgspec
 import numpy as np
@@ -17,10 +18,11 @@ from visualprof.reader.chrome.values import json_object
 from visualprof.reader.logdir.directory import LogDirectory
 from visualprof.reader.logdir.listing import Span
 from visualprof.reader.trace import Category, Trace, TrackKind
-from visualprof.server.api.spans import check_range, load_trace, require_summary, worker_spans
+from visualprof.server.api.spans import check_range, worker_spans
+from visualprof.server.api.stepped_traces import SteppedTraces
 from visualprof.server.heap import trim_heap
 from visualprof.server.responses import bytes_response
-from visualprof.server.routes import SPAN_ERRORS, Query, Resource, SpanQuery, get
+from visualprof.server.routes import SPAN_ERRORS, Query, Resource, SpanQuery, StepRange, get
 from visualprof.server.visible import Visible
 from visualprof.views import view
 from visualprof.views.answers.part_cache import load_or_compute_part
@@ -148,6 +150,7 @@ class AlignmentQuery(Query):
     span: str = ""
     workers: Annotated[str, Meta(description="ids, comma-separated; all when absent")] = ""
     step: Annotated[str, Meta(description="step with the collectives to compare; all steps when absent")] = ""
+    step_range: StepRange = ""
 
 
 class TimelineStrings(msgspec.Struct):
@@ -197,12 +200,12 @@ class AlignmentAnswer(msgspec.Struct):
 class Timeline(Resource):
     """The routes for the timeline."""
 
-    def __init__(self, logdir: LogDirectory, visible: Visible) -> None:
-        self._logdir, self._visible = logdir, visible
+    def __init__(self, logdir: LogDirectory, visible: Visible, traces: SteppedTraces) -> None:
+        self._logdir, self._visible, self._traces = logdir, visible, traces
 
     def _load_span(self, query: SpanQuery) -> tuple[Span, Trace]:
         span = self._visible.listing().find(query.run, query.worker, query.span)
-        return span, load_trace(self._logdir, span)
+        return span, self._traces.load(span, query.step_range)
 
     @get("/timeline/meta", errors=SPAN_ERRORS, needs="link")
     def meta(self, query: MetaQuery) -> TimelineMeta:
@@ -211,7 +214,7 @@ class Timeline(Resource):
         # The profile reads all events. The web UI first draws the timeline without it.
         profile = {} if query.minimap == "0" else busy_profile(trace)
         minimap = {name: np.round(share, 4).tolist() for name, share in profile.items()}
-        return timeline_meta(trace, span.summary.fingerprint if span.summary else "", minimap)
+        return timeline_meta(trace, quote(self._traces.version(span, query.step_range), safe=""), minimap)
 
     @get("/timeline/tile", media=BINARY_TYPE, errors=SPAN_ERRORS, needs="link")
     def tile(self, query: TileQuery) -> Response:
@@ -310,7 +313,7 @@ class Timeline(Resource):
         listing = self._visible.listing()
         names = [name for name in query.workers.split(",") if name]
         spans = worker_spans(self._logdir, listing, query.run, query.span, names)
-        parts = [self._part(span) for _, span in spans]
+        parts = [self._part(span, query.step_range) for _, span in spans]
         calls = match_calls([part.collectives for part in parts])
         in_step = np.concatenate([part.is_in_step(query.step) for part in parts]) if query.step else None
         clocks = [part.clock for part in parts]
@@ -320,11 +323,11 @@ class Timeline(Resource):
         trim_heap()
         return AlignmentAnswer([_alignment_row(name, offset, ns) for (name, _), offset, ns in rows])
 
-    def _part(self, span: Span) -> RankSummary:
+    def _part(self, span: Span, step_range: str) -> RankSummary:
         """Return a worker's summary for run views. If the summary is cached, the trace is not opened."""
-        fingerprint, distributed = require_summary(self._logdir, span).fingerprint, view("distributed")
+        version, distributed = self._traces.version(span, step_range), view("distributed")
         part = load_or_compute_part(
-            self._logdir.cache, distributed, fingerprint, lambda: load_trace(self._logdir, span)
+            self._logdir.cache, distributed, version, lambda: self._traces.load(span, step_range)
         )
         return cast("RankSummary", part)
 

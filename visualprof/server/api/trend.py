@@ -13,7 +13,7 @@ from visualprof.messages import msg
 from visualprof.reader.logdir.directory import LogDirectory
 from visualprof.reader.logdir.listing import Run, Span
 from visualprof.server.api.evaluation import Reports
-from visualprof.server.api.views import ResultCache
+from visualprof.server.api.result_cache import ResultCache
 from visualprof.server.routes import Query, Resource, get
 from visualprof.server.visible import Visible
 from visualprof.supervised_thread import SupervisedThread

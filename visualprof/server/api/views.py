@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, dataclass, field, fields
-from typing import Annotated, Any, Generic, Literal, TypeVar, cast, get_args, get_origin, get_type_hints
+from dataclasses import MISSING, fields
+from typing import Annotated, Any, Literal, cast, get_args, get_origin, get_type_hints
 
 import msgspec
 from flask import Response
@@ -17,14 +15,14 @@ from visualprof.errors import BadParameter, MissingData
 from visualprof.messages import msg
 from visualprof.reader.logdir.directory import LogDirectory
 from visualprof.reader.logdir.listing import Span
-from visualprof.reader.trace import Trace
-from visualprof.reader.trace.step_ranges import with_step_range
 from visualprof.server.api.evaluation import Reports
 from visualprof.server.api.models import Models
-from visualprof.server.api.spans import check_range, load_trace, require_summary, worker_spans
+from visualprof.server.api.result_cache import ResultCache
+from visualprof.server.api.spans import check_range, require_summary, worker_spans
+from visualprof.server.api.stepped_traces import SteppedTraces
 from visualprof.server.heap import trim_heap
 from visualprof.server.responses import bytes_response, csv_response
-from visualprof.server.routes import SPAN_ERRORS, Query, Resource, get
+from visualprof.server.routes import SPAN_ERRORS, Query, Resource, StepRange, get
 from visualprof.server.visible import Visible
 from visualprof.views import Subject, View, all_views, view
 from visualprof.views.answers.charts import Option
@@ -32,8 +30,6 @@ from visualprof.views.answers.disk_cache import CachedAnswer
 from visualprof.views.answers.part_cache import load_or_compute_part
 from visualprof.views.answers.table import Answer, Selection, Table, named_table, select_rows
 
-MAX_RESULTS = 64  # cached results
-MAX_STEPPED_TRACES = 2  # traces with other ranges as steps; their columns are mostly those of the cached trace
 MAX_RUN_RESULTS = 4  # cached inputs of run views, at most 200 MB each
 _DEFAULT_LIMIT = 200
 _MAX_LIMIT = 10_000
@@ -45,8 +41,6 @@ _SCALARS: dict[Any, Literal["text", "integer", "number", "boolean"]] = {
     float: "number",
     bool: "boolean",
 }
-
-T = TypeVar("T")
 
 # Query parameters that select rows of a table.
 TableName = Annotated[str, Meta(description="name of a table, for views with several tables")]
@@ -71,10 +65,7 @@ class SubjectQuery(Query):
     span: Annotated[str, Meta(description="id of a span; the first one when absent")] = ""
     model: Annotated[str, Meta(description="id of a model, for views of models")] = ""
     reports: Annotated[str, Meta(description="ids of reports, comma-separated, for views of reports")] = ""
-    step_range: Annotated[
-        str,
-        Meta(description="pattern of the names of ranges to use as steps, such as train_*; the file's own if absent"),
-    ] = ""
+    step_range: StepRange = ""
     top: Annotated[int, Meta(ge=0, description="maximum number of slices of a pie chart")] | None = None
     others: Mapping[str, str] = msgspec.field(default_factory=dict[str, str])
 
@@ -141,41 +132,15 @@ class ChartsAnswer(msgspec.Struct):
     charts: dict[str, Option]
 
 
-@dataclass
-class _Entry(Generic[T]):
-    lock: threading.Lock = field(default_factory=threading.Lock)
-    result: T | None = None
-
-
-class ResultCache(Generic[T]):
-    """The most recently used results. A request for a result that is being computed waits for it."""
-
-    def __init__(self, max_results: int = MAX_RESULTS) -> None:
-        self._max_results = max_results
-        self._entries: OrderedDict[object, _Entry[T]] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def get(self, key: object, compute: Callable[[], T]) -> T:
-        """Return the cached result of the key, or compute it. Errors are not cached."""
-        with self._lock:
-            entry = self._entries.setdefault(key, _Entry[T]())
-            self._entries.move_to_end(key)
-            while len(self._entries) > self._max_results:
-                self._entries.popitem(last=False)
-        with entry.lock:
-            if entry.result is None:
-                entry.result = compute()
-            return entry.result
-
-
 class Views(Resource):
     """The routes for views."""
 
-    def __init__(self, logdir: LogDirectory, visible: Visible, models: Models, reports: Reports) -> None:
-        self._logdir, self._visible = logdir, visible
+    def __init__(
+        self, logdir: LogDirectory, visible: Visible, traces: SteppedTraces, models: Models, reports: Reports
+    ) -> None:
+        self._logdir, self._visible, self._traces = logdir, visible, traces
         self._models, self._reports, self._results = models, reports, ResultCache[Answer]()
         self._run_inputs = ResultCache[msgspec.Struct](MAX_RUN_RESULTS)
-        self._stepped = ResultCache[Trace](MAX_STEPPED_TRACES)
 
     @get("/views", needs="link")
     def views(self) -> ViewsAnswer:
@@ -260,14 +225,7 @@ class Views(Resource):
                 msg("server.data", f"it has data for: {', '.join(summary.views)}"),
             )
         version = (summary.fingerprint, query.step_range) if query.step_range else (summary.fingerprint,)
-        return version, lambda: self._load(span, query.step_range)
-
-    def _load(self, span: Span, step_range: str) -> Trace:
-        """Return a trace, with the ranges of a pattern as steps if there is one."""
-        if not step_range:
-            return load_trace(self._logdir, span)
-        key = require_summary(self._logdir, span).fingerprint, step_range
-        return self._stepped.get(key, lambda: with_step_range(load_trace(self._logdir, span), step_range))
+        return version, lambda: self._traces.load(span, query.step_range)
 
     def _merged(
         self,
@@ -294,11 +252,9 @@ class Views(Resource):
 
     def _worker(self, view: View, span: Span, part_key: str, step_range: str) -> msgspec.Struct:
         """Return the input of a run view from one worker."""
-        fingerprint = require_summary(self._logdir, span).fingerprint
-        if step_range:
-            fingerprint = f"{fingerprint} {step_range}"
+        version = self._traces.version(span, step_range)
         return load_or_compute_part(
-            self._logdir.cache, view, fingerprint, lambda: self._load(span, step_range), part_key
+            self._logdir.cache, view, version, lambda: self._traces.load(span, step_range), part_key
         )
 
 

@@ -58,6 +58,7 @@ export interface Answer<T> {
 /** The content of a report file, which answers in place of a server (src/report). */
 export interface OfflineReport {
   readonly madeMs: number;
+  readonly stepRange: string | null;
   answer: (url: string) => Response;
   holdsRun: (run: string) => boolean;
   hasStep: (name: string) => boolean;

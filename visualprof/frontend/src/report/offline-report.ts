@@ -10,6 +10,8 @@ interface Facts {
   tiles: Record<string, [number, number]>;
   names: Record<string, string>;
   steps: string[];
+  /** Pattern of the ranges that are steps; null for the file's own steps. */
+  step_range: string | null;
   first: Record<string, string>;
   run: string;
   /** The base run. */
@@ -19,7 +21,7 @@ interface Facts {
 
 /** Parameters that the page applies itself, or that are the same in all requests of a report. */
 const PAGE_PARAMETERS =
-  /^(run|worker|span|base|base_worker|base_span|base_step|v|since|shown|sort|order|offset|limit|format|minimap|arguments|height|width|row|rows|column|columns|(search|is|min|max)(\..*)?)$/;
+  /^(run|worker|span|base|base_worker|base_span|base_step|step_range|v|since|shown|sort|order|offset|limit|format|minimap|arguments|height|width|row|rows|column|columns|(search|is|min|max)(\..*)?)$/;
 const json = (body: unknown, status = 200) =>
   new Response(JSON.stringify(body), { status, headers: { "Content-Type": "application/json" } });
 
@@ -42,6 +44,10 @@ export class ReportFile implements Answers {
 
   get madeMs(): number {
     return this.facts.made_ms;
+  }
+
+  get stepRange(): string | null {
+    return this.facts.step_range;
   }
 
   get first(): Record<string, string> {

@@ -97,6 +97,7 @@ describe("the base of a run", () => {
       worker: "w1",
       span: "d",
       step: null,
+      step_range: null,
       base: "before",
       base_worker: "w1",
       base_span: "b",
@@ -108,7 +109,7 @@ describe("the base of a run", () => {
 
   it("has the step of the same name, or at the same position, or the last one", async () => {
     const compare = await at("/overview?run=after&base=before&step=5");
-    expect(compare.baseQuery.value).toEqual({ run: "before", worker: "w0", span: "a", step: "5" });
+    expect(compare.baseQuery.value).toEqual({ run: "before", worker: "w0", span: "a", step: "5", step_range: null });
     await at("/overview?run=later&base=before&base_worker=w1&step=15");
     expect(compare.comparedQuery.value).toMatchObject({ step: "15", base_step: "5" });
     await at("/overview?run=later&base=before&base_worker=w1&step=17");

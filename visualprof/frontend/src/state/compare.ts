@@ -3,7 +3,7 @@ import { computed } from "vue";
 import type { Query, Run, Span, Worker } from "../api";
 import { queryValue } from "./address";
 import { runs, runSpans } from "./runs";
-import { fileStamp, run, selectedQuery, sortedRuns, span, step, worker } from "./selection";
+import { fileStamp, run, selectedQuery, sortedRuns, span, step, stepRange, worker } from "./selection";
 
 /** Why a run or file cannot be compared. */
 export type Obstacle = "gone" | "same" | "unreadable" | "apart";
@@ -61,6 +61,7 @@ export const hasBases = computed(
  * position.
  */
 export const baseStep = computed<string | null>(() => {
+  if (stepRange.value !== null) return step.value; // the file does not list these steps
   const steps = baseSpan.value?.steps ?? [];
   if (step.value === null || steps.includes(step.value)) return step.value;
   return steps[span.value?.steps.indexOf(step.value) ?? -1] ?? steps[steps.length - 1] ?? null;
@@ -69,7 +70,13 @@ export const baseStep = computed<string | null>(() => {
 /** The base as query parameters of the views and the timeline. */
 export const baseQuery = computed<Query | null>(() => {
   if (!baseRun.value || !baseWorker.value || !baseSpan.value || obstacle.value) return null;
-  return { run: baseRun.value.id, worker: baseWorker.value.id, span: baseSpan.value.id, step: baseStep.value };
+  return {
+    run: baseRun.value.id,
+    worker: baseWorker.value.id,
+    span: baseSpan.value.id,
+    step: baseStep.value,
+    step_range: stepRange.value,
+  };
 });
 
 /** The query parameters of a comparison; null unless two runs can be compared. */
@@ -82,7 +89,7 @@ export const comparedQuery = computed<Query | null>(() => {
       base: base["run"],
       base_worker: base["worker"],
       base_span: base["span"],
-      base_step: base["step"],
+      base_step: stepRange.value === null ? base["step"] : null, // the server matches steps by position
     }
   );
 });

@@ -102,7 +102,7 @@ describe("selection", () => {
     await settle();
     expect([stepRange.value, step.value]).toEqual(["train_*", null]);
     expect(viewAddress("charts/overview")).toContain("step_range=train_*");
-    expect(viewAddress("events")).not.toContain("step_range");
+    expect(viewAddress("diff")).toBeNull();
     await router.push("/overview?run=old&step=0&step_range=train_*");
     moveStep(1);
     await settle();

@@ -58,7 +58,13 @@ export const viewable = computed(
 /** The parameters of every view request; null if there is nothing to request. */
 export const selectedQuery = computed<Query | null>(() => {
   if (!run.value || !worker.value || !span.value || !viewable.value) return null;
-  return { run: run.value.id, worker: worker.value.id, span: span.value.id, step: step.value };
+  return {
+    run: run.value.id,
+    worker: worker.value.id,
+    span: span.value.id,
+    step: step.value,
+    step_range: stepRange.value,
+  };
 });
 
 /** Changes with the selected file, so that a replaced or completed file is read again. */

@@ -1,7 +1,7 @@
 import { address, type Query } from "../api/client";
 import { comparedQuery, comparedStamp } from "./compare";
 import { useResource, type Resource } from "./resource";
-import { fileStamp, selectedQuery, stepRange } from "./selection";
+import { fileStamp, selectedQuery } from "./selection";
 
 /** The path for comparing two runs. */
 export const DIFF_PATH = "diff";
@@ -9,8 +9,7 @@ export const DIFF_PATH = "diff";
 /** Return the address of a view or chart of the selected span, or of `DIFF_PATH`; null while that cannot be shown. */
 export function viewAddress(path: string, query: Query = {}): string | null {
   const selection = path === DIFF_PATH ? comparedQuery.value : selectedQuery.value;
-  const steps = /^(?:view|charts)\//.test(path) ? { step_range: stepRange.value } : {};
-  return selection && address(path, { ...selection, ...steps, ...query });
+  return selection && address(path, { ...selection, ...query });
 }
 
 /** Return a value that changes with the data of `path`. */

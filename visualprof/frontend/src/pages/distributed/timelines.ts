@@ -2,7 +2,7 @@
 import { computed } from "vue";
 import type { RouteLocationRaw } from "vue-router";
 import { address, get, type Worker } from "../../api";
-import { queryValue, run, span, useParameter } from "../../state";
+import { queryValue, run, span, stepRange, useParameter } from "../../state";
 
 // More timelines cannot be compared side by side.
 export const MAX_TIMELINES = 16;
@@ -59,7 +59,7 @@ export async function timelinesLocation(workers: readonly Worker[], step: string
   const runWorkers = run.value?.workers ?? [];
   const alignedSpan = first?.spans.find((candidate) => candidate.id === span.value?.id) ?? first?.spans[0];
   if (!run.value || !first || !alignedSpan) return { path: "/trace" };
-  const at = { run: run.value.id, span: alignedSpan.id };
+  const at = { run: run.value.id, span: alignedSpan.id, step_range: stepRange.value };
   const [meta, aligned] = await Promise.all([
     get<Steps>(address("timeline/meta", { ...at, worker: first.id, minimap: 0 })),
     workers.length > 1
@@ -73,6 +73,7 @@ export async function timelinesLocation(workers: readonly Worker[], step: string
   const query: Record<string, string> = { run: run.value.id, worker: first.id, span: alignedSpan.id };
   const base = queryValue("base");
   if (base) query["base"] = base;
+  if (stepRange.value !== null) query["step_range"] = stepRange.value;
   if (mark) query["win"] = `${Math.round(mark.start_ns)}~${Math.round(mark.start_ns + mark.duration_ns)}`;
   if (workers.length > 1) {
     query["ranks"] = workers

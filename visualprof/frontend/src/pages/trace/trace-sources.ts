@@ -1,7 +1,18 @@
 // The traces of the chosen workers, as they are loaded.
 import { computed, shallowRef, watch } from "vue";
 import { address, ApiError, asError, get, type Query, type Worker } from "../../api";
-import { baseQuery, baseRun, baseStep, baseWorker, comparedStamp, run, span, step, useLatestSignal } from "../../state";
+import {
+  baseQuery,
+  baseRun,
+  baseStep,
+  baseWorker,
+  comparedStamp,
+  run,
+  span,
+  step,
+  stepRange,
+  useLatestSignal,
+} from "../../state";
 import { BASE, pairSteps, alignmentShift } from "../../compare/step-alignment";
 import type { Meta } from "./model";
 import { epochDifference, TraceSource, type TraceSourceId } from "./trace-source";
@@ -12,7 +23,9 @@ const MAX_PARALLEL = 4;
 
 function workerQuery(owner: Worker): Query | null {
   const chosen = owner.spans.find((candidate) => candidate.id === span.value?.id) ?? owner.spans[0];
-  return run.value && chosen ? { run: run.value.id, worker: owner.id, span: chosen.id } : null;
+  return run.value && chosen
+    ? { run: run.value.id, worker: owner.id, span: chosen.id, step_range: stepRange.value }
+    : null;
 }
 
 /** Load the metadata; wait while the server reads the file. */
@@ -54,7 +67,7 @@ export function useTraceSources(state: TimelineState, arrived: () => void) {
           {
             worker: BASE,
             name: baseName.value,
-            query: { run: base["run"], worker: base["worker"], span: base["span"] },
+            query: { run: base["run"], worker: base["worker"], span: base["span"], step_range: base["step_range"] },
           },
         ]
       : current;
