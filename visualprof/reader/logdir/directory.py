@@ -346,7 +346,7 @@ class LogDirectory:
     def _parse(self, entry: Entry, span: Span) -> None:
         self._set_span(entry, replace(span, state="waiting", progress=0.0, failure=None))
         self._parser.submit(entry.key, entry.file.path, entry.file.version.size, (0, -entry.file.version.mtime_ns))
-        if span.run == self._active_run:
+        if self._runs.run_of(entry.file.file) == self._active_run:
             self._parser.prioritize(entry.key)
 
     def _on_fetched(self, key: str, error: VisualprofError | None) -> None:
@@ -402,7 +402,7 @@ class LogDirectory:
                 self._submit(entry, entry.span)
                 return
             self._apply_outcome(entry, outcome)
-            self._index.record(entry.file, Verdict("profile", entry.span.format), outcome)
+            self._index.record(entry.file, Verdict("profile", entry.span.format, rank=entry.span.stated), outcome)
 
     def _apply_outcome(self, entry: Entry, outcome: Outcome) -> None:
         """Show the outcome of a parse, by this or an earlier server."""

@@ -16,10 +16,12 @@ A run is a set of processes that ran together, a worker is one of them, and a sp
 - If the file itself says which rank of how many it is, the number of that rank is left out of any name:
   `profile_0.json` and `trace_1.json` are workers of the run of their folder, `bert_0.json` and `bert_1.json` of run
   `folder/bert`.
-- Any other file is its own run, `folder/stem`; a time stamp at its end is the span.
+- Any other file is its own run, `folder/stem`; a time stamp at its end is the span. Several such files that state
+  different ranks are one run, the run of their folder (`logdir.rank_files`).
 
-Only the file itself decides, never its neighbors, so an id, and thus a link, stays valid when other files
-appear or disappear. Files directly in the log directory form the run `.`, shown under the name of the directory.
+Except for the last rule, only the file itself decides, never its neighbors, so an id, and thus a link, stays valid when
+other files appear or disappear. Files directly in the log directory form the run `.`, shown under the name of the
+directory.
 """
 
 from __future__ import annotations

@@ -14,7 +14,8 @@ from msgspec.structs import replace
 
 from visualprof.errors import NotFound
 from visualprof.messages import msg
-from visualprof.reader.logdir.layout import RunPath, natural_key, parse_run_path, recording_order
+from visualprof.reader.logdir.layout import NO_RANK, RunPath, StatedRank, natural_key, parse_run_path, recording_order
+from visualprof.reader.logdir.rank_files import RankFiles
 from visualprof.reader.logdir.scan import (
     STEP_TIMES_SUFFIX,
     LiveFolder,
@@ -48,6 +49,7 @@ class Span(msgspec.Struct, frozen=True):
         progress: Progress of the parse, 0 to 1.
         summary: Result of the parse, also if only a part of a truncated file could be parsed.
         failure: Set for a failed file, and for one that is too short to be parsed.
+        stated: The rank that the file states.
     """
 
     id: str
@@ -58,6 +60,7 @@ class Span(msgspec.Struct, frozen=True):
     progress: float = 0.0
     summary: Summary | None = None
     failure: Failure | None = None
+    stated: StatedRank = NO_RANK
 
     @property
     def run(self) -> str:
@@ -188,6 +191,8 @@ class RunIndex:
         self.revision = self._oldest = time.time_ns() // 1000
         # All listed runs; empty for a run that only has extras.
         self._spans: dict[str, dict[str, Span]] = {}
+        self._run_of: dict[str, str] = {}  # by file
+        self._rank_files = RankFiles()
         self._extras: dict[str, RunExtras] = {}
         self._order: list[tuple[tuple[Any, ...], str]] = []
         # Cached runs, and the last revision of all runs, including deleted ones, in order of the revisions.
@@ -199,13 +204,32 @@ class RunIndex:
 
     def set_span(self, span: Span) -> None:
         """Show a span, in place of an earlier span of the same file."""
-        self._list_run(span.run)[span.log_file.file] = span
-        self._mark_changed(span.run)
+        for shown in self._rank_files.update(span.log_file.file, span):
+            self._show(shown)
 
     def drop(self, span: Span) -> None:
         """Remove a span."""
-        del self._spans[span.run][span.log_file.file]
-        self._unlist_if_empty(span.run)
+        file = span.log_file.file
+        self._remove(file)
+        for shown in self._rank_files.update(file, None):
+            self._show(shown)
+
+    def run_of(self, file: str) -> str:
+        """Return the id of the run that shows a file, "" if it is not shown."""
+        return self._run_of.get(file, "")
+
+    def _show(self, span: Span) -> None:
+        file = span.log_file.file
+        if self.run_of(file) not in ("", span.run):
+            self._remove(file)
+        self._list_run(span.run)[file] = span
+        self._run_of[file] = span.run
+        self._mark_changed(span.run)
+
+    def _remove(self, file: str) -> None:
+        run = self._run_of.pop(file)
+        del self._spans[run][file]
+        self._unlist_if_empty(run)
 
     def set_extras(self, extras: dict[str, RunExtras]) -> None:
         """Replace the extras of all runs."""
@@ -337,7 +361,8 @@ def collect_extras(items: Iterable[LogFile | LiveFolder | Problem]) -> dict[str,
 
 def new_span(file: LogFile, verdict: Verdict = _UNEXAMINED) -> Span:
     """Return the span of a file that has not been parsed."""
-    return Span("", file, parse_run_path(file.folder, file.name, verdict.rank), "waiting", verdict.format)
+    run_path = parse_run_path(file.folder, file.name, verdict.rank)
+    return Span("", file, run_path, "waiting", verdict.format, stated=verdict.rank)
 
 
 def scan_profiles(paths: Sequence[str | Path]) -> Listing:
@@ -348,7 +373,6 @@ def scan_profiles(paths: Sequence[str | Path]) -> Listing:
 def list_profiles(items: Iterable[LogFile | LiveFolder | Problem]) -> Listing:
     """Return the profiles among files, without parsing them."""
     arrangement = RunIndex()
-    unnamed: dict[tuple[Root, str, int], list[Span]] = {}
     for item in items:
         if isinstance(item, Problem):
             arrangement.set_problem(item.file, item)
@@ -357,29 +381,7 @@ def list_profiles(items: Iterable[LogFile | LiveFolder | Problem]) -> Listing:
             continue
         verdict = item.verdict or examine(item)
         if verdict.kind in ("profile", "growing"):
-            span = new_span(item, verdict)
-            if verdict.rank and _has_own_run(span):
-                unnamed.setdefault((item.root, item.folder, verdict.rank.world_size), []).append(span)
-            else:
-                arrangement.set_span(span)
+            arrangement.set_span(new_span(item, verdict))
         elif verdict.kind == "skipped":
             arrangement.set_problem(item.file, Problem(item.file, verdict.error, verdict.hint))
-    for spans in unnamed.values():
-        for span in _joined_ranks(spans):
-            arrangement.set_span(span)
     return arrangement.listing()
-
-
-def _has_own_run(span: Span) -> bool:
-    """Return whether a file is a run of its own, because its name contains no rank."""
-    return span.run_path.run.rpartition("/")[2] == span.run_path.worker
-
-
-def _joined_ranks(spans: list[Span]) -> list[Span]:
-    """Return files of a folder whose names contain no rank, as one run if they state different ranks of one size.
-
-    Two files of one rank are different recordings, so that nothing tells which others belong to them.
-    """
-    if len(spans) < 2 or len({span.run_path.rank for span in spans}) < len(spans):
-        return spans
-    return [replace(span, run_path=replace(span.run_path, run=span.log_file.folder or ".")) for span in spans]
