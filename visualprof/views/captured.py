@@ -110,7 +110,7 @@ def needs(trace: Trace) -> bool:
 def compute(trace: Trace, params: Params) -> CapturedAnswer:
     """Return graphs, those with the longest kernel time first.
 
-    Source: docs/views.md#captured
+    Source: docs/views/captured.md
     """
     inside, events = _inside(trace, is_in_step(trace, params.step)), trace.events
     keys = [trace.arg(name, inside.graphs, 0).astype(np.int64) for name in ("capture", "match", "note")]

@@ -169,7 +169,7 @@ class CollectivesAnswer(Table[ExchangeColumns]):
 def compute(run: RunAnalysis, params: Params) -> CollectivesAnswer:
     """Return collectives by group and size, slow pairs and pipeline bubbles.
 
-    Source: nccl-tests, C4D (HPCA 2025), Megatron-LM; docs/views.md#collectives
+    Source: nccl-tests, C4D (HPCA 2025), Megatron-LM; docs/views/collectives.md
     """
     process_groups, met = run.process_groups, _select_step(run.communication_events, params.step)
     pipes = pipeline_bubbles(

@@ -106,7 +106,7 @@ def needs(trace: Trace) -> bool:
 def compute(trace: Trace, params: Params) -> CompiledAnswer:
     """Return regions by host time, and fused kernels by their time.
 
-    Source: docs/views.md#compiled
+    Source: docs/views/compiled.md
     """
     events, compiled, wanted = trace.events, compiled_regions(trace), is_in_step(trace, params.step)
     outer = enclosing_events(trace, compiled.region, compiled.region)

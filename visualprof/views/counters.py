@@ -117,7 +117,7 @@ def counters_part(trace: Trace) -> CountersPart:
 def compute(workers: Sequence[tuple[str, CountersPart]], params: Params) -> CountersAnswer:
     """Return kernels, those with the most time in the run first.
 
-    Source: docs/views.md#counters
+    Source: docs/views/counters.md
     """
     del params
     parts = [part for _, part in workers]

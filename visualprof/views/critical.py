@@ -140,7 +140,7 @@ def compute(trace: Trace, params: CriticalParams) -> CriticalAnswer:
     Raises:
         BadParameter: There is no such step or range.
 
-    Source: docs/views.md#critical
+    Source: docs/views/critical.md
     """
     base = baseline_replay(trace)
     graph, replay, dur, ns = base.graph, base.replay, base.dur, base.graph.edges.delay_ns

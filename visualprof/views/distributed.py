@@ -159,7 +159,7 @@ def compute(run: RunAnalysis, params: Params) -> DistributedAnswer:
     Computation is the union of other kernels (of operators if nothing runs on a device). Communication is the union of
     collectives and their host operators. Overlap counts in both, and is never between different devices.
 
-    Source: torch-tb-profiler, VisualDL; docs/views.md#distributed
+    Source: torch-tb-profiler, VisualDL; docs/views/distributed.md
     """
     steps = _steps(run, params.step)
     means = _rank_means(steps)

@@ -67,7 +67,7 @@ class Overlay(Table[PointColumns]):
 def compute(reports: Sequence[Report], params: EvaluationParams) -> Overlay:
     """Return the overlaid reports.
 
-    Source: docs/views.md#evaluation
+    Source: docs/views/evaluation.md
     """
     verdicts = find_verdicts(reports)
     best_points = Table(columns=best_columns(reports, params.slo_ns, verdicts))

@@ -108,7 +108,7 @@ def compute(trace: Trace, params: FlameParams) -> FlameAnswer:
 
     Backward work is a frame below its forward operator.
 
-    Source: docs/views.md#flame
+    Source: docs/views/flame.md
     """
     trees = available_trees(trace)
     chosen: Tree = (trees[0] if trees else "operator") if params.tree == "auto" else params.tree

@@ -151,7 +151,7 @@ class HeatmapAnswer(Answer):
 def compute(run: RunAnalysis, params: HeatmapParams) -> HeatmapAnswer:
     """Return a part of the map, at most 512 x 512 cells.
 
-    Source: docs/views.md#heatmap
+    Source: docs/views/heatmap.md
     """
     return heat_map(run.metrics, params)
 

@@ -155,7 +155,7 @@ def needs(trace: Trace) -> bool:
 def compute(trace: Trace, params: IdleParams) -> IdleAnswer:
     """Return idle time by device, stream and cause, in all steps or one.
 
-    Source: HTA's temporal breakdown and idle time breakdown, docs/views.md#idle
+    Source: HTA's temporal breakdown and idle time breakdown, docs/views/idle.md
     """
     windows = step_windows(trace)
     since = int(windows.start[0]) if len(windows) else None

@@ -98,7 +98,7 @@ def needs(trace: Trace) -> bool:
 def compute(trace: Trace, params: KernelParams) -> KernelAnswer:
     """Return kernels by total time; blocks per SM and occupancy are means weighted by duration.
 
-    Source: torch-tb-profiler's kernel view, docs/views.md#kernel
+    Source: torch-tb-profiler's kernel view, docs/views/kernel.md
     """
     inside = is_in_step(trace, params.step)
     rows = np.flatnonzero(is_kernel(trace) & inside).astype(np.int32)

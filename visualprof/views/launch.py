@@ -119,7 +119,7 @@ def needs(trace: Trace) -> bool:
 def compute(trace: Trace, params: LaunchParams) -> LaunchAnswer:
     """Return launches by name and operator, the longest work first.
 
-    Source: HTA's launch statistics and queue length, docs/views.md#launch
+    Source: HTA's launch statistics and queue length, docs/views/launch.md
     """
     events = trace.events
     streams = [(lane, launch_queue(trace, lane)) for lane in work_sequences(trace) if lane.track >= 0]

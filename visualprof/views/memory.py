@@ -154,7 +154,7 @@ def needs(trace: Trace) -> bool:
 def compute(trace: Trace, params: MemoryParams) -> MemoryAnswer:
     """Return the memory of one device; times are since the first event of the trace.
 
-    Source: torch-tb-profiler's memory view; docs/views.md#memory
+    Source: torch-tb-profiler's memory view; docs/views/memory.md
     """
     origin = trace.span_ns[0]
     numbers = memory_devices(trace)

@@ -87,7 +87,7 @@ def needs(trace: Trace) -> bool:
 def compute(trace: Trace, params: Params) -> ModulesAnswer:
     """Return the tree of modules.
 
-    Source: docs/views.md#modules
+    Source: docs/views/modules.md
     """
     tree = scope_paths(trace)
     inside = is_in_step(trace, params.step)

@@ -104,7 +104,7 @@ def needs(trace: Trace) -> bool:
 def compute(trace: Trace, params: OperatorParams) -> OperatorAnswer:
     """Return operators, those with the most device self time first (host self time if nothing ran on a device).
 
-    Source: torch-tb-profiler's operator view; docs/views.md#operator
+    Source: torch-tb-profiler's operator view; docs/views/operator.md
     """
     dedup = (
         DedupTrace(trace) if params.module else dedup_graphs(trace, params.step)

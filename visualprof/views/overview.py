@@ -236,7 +236,7 @@ def needs(trace: Trace) -> bool:
 def compute(trace: Trace, params: Params) -> OverviewAnswer:
     """Return everything that the page shows; `step` restricts stages, events and annotations.
 
-    Source: docs/views.md#overview
+    Source: docs/views/overview.md
     """
     windows = step_windows(trace)
     inside = is_in_step(trace, params.step)

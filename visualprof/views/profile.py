@@ -120,7 +120,7 @@ def needs(trace: Trace) -> bool:
 def compute(trace: Trace, params: ProfileParams) -> ProfileAnswer:
     """Return the operators that match the options, or aggregates of them.
 
-    Source: docs/views.md#profile
+    Source: docs/views/profile.md
     """
     totals = {f"{side}_ns": _total(trace, side) for side in ("device", "host")}
     operators, dtypes = _operators(trace, params.time, params.top_end_key)

@@ -147,7 +147,7 @@ def needs(trace: Trace) -> bool:
 def compute(trace: Trace, params: RooflineParams) -> RooflineAnswer:
     """Return operators by shape, the longest first.
 
-    Source: Williams, Waterman, Patterson, Roofline, CACM 2009; docs/views.md#roofline
+    Source: Williams, Waterman, Patterson, Roofline, CACM 2009; docs/views/roofline.md
     """
     calls, device = operator_calls(trace), main_device(trace)
     peak = device_peak(trace, params.peak, params.bandwidth)

@@ -92,7 +92,7 @@ def needs(trace: Trace) -> bool:
 def compute(trace: Trace, params: SequencesParams) -> SequencesAnswer:
     """Return kernel sequences with their counts, those with the longest kernel time first.
 
-    Source: HTA's frequent kernel sequences, docs/views.md#sequences
+    Source: HTA's frequent kernel sequences, docs/views/sequences.md
     """
     on_stream = params.group == "stream"
     sequences = _on_streams(trace, params) if on_stream else _sequences(trace, _roots(trace, params.operator), params)

@@ -196,7 +196,7 @@ def compute(trace: Trace, params: ServingParams) -> ServingAnswer:
     Raises:
         BadParameter: There is no such step.
 
-    Source: docs/views.md#serving
+    Source: docs/views/serving.md
     """
     server = serving_steps(trace)
     if server is None:

@@ -4,7 +4,7 @@ vLLM, SGLang, TensorRT-LLM, ATOM, diffusion loops and custom loops write them in
 step.
 
 Sources: vllm/v1/worker/gpu_worker.py (`annotate_profile`), sglang/srt/model_executor/step_span_utils.py,
-tensorrt_llm/_torch/pyexecutor/py_executor.py (`_forward_step`), docs/views.md#serving.
+tensorrt_llm/_torch/pyexecutor/py_executor.py (`_forward_step`), docs/views/serving.md.
 """
 
 from __future__ import annotations

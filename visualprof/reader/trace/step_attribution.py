@@ -21,7 +21,7 @@ def attribute_steps(events: Events, tracks: list[Track], steps: Steps, links: Li
     - If the file has launches, device work without one belongs to the step of the previous launched work on its stream.
       At the head of a stream it dates from before the recording and belongs to no step.
 
-    Source: docs/views.md#steps.
+    Source: docs/views/overview.md#steps.
     """
     ts = events.ts
     if len(steps) == 0 or len(ts) == 0:

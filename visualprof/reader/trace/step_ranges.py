@@ -1,6 +1,6 @@
 """Find steps among the ranges of a program, by their names or by a pattern that the user chooses.
 
-Source: docs/views.md#step-ranges.
+Source: docs/views/overview.md#step-ranges.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Change points of a series of measurements. Source: docs/views.md#trend."""
+"""Change points of a series of measurements. Source: docs/views/trend.md."""
 
 from __future__ import annotations
 

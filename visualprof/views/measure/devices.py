@@ -39,7 +39,7 @@ def device_summaries(trace: Trace, windows: StepWindows) -> list[DeviceSummary]:
       says whether they use them.
     - tensor_core_unknown_ratio: time of the other kernels, divided by the time of all kernels.
 
-    Source: torch-tb-profiler, docs/views.md#devices.
+    Source: torch-tb-profiler, docs/views/overview.md#devices.
     """
     if not len(windows):
         return []

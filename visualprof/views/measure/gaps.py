@@ -110,7 +110,7 @@ def find_gaps(
         kernel_wait_ns: Limit for kernel_wait.
         start_ns: Start of the first gap; by default there is no gap before the first work.
 
-    Source: HTA's idle time breakdown, whose `other` includes `dependency`; docs/views.md#idle.
+    Source: HTA's idle time breakdown, whose `other` includes `dependency`; docs/views/idle.md.
     """
     events = trace.events
     start, end = events.ts[sequence.work], events.end[sequence.work]

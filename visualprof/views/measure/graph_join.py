@@ -84,7 +84,7 @@ def join_times(model: ModelGraph, trace: Trace) -> NodeTimes:
     type, otherwise to the first of these nodes. Module graphs are joined by the profiler's module calls,
     recordings of MegEngine's dynamic profiler by its scopes (`graph_scopes`). Names that are only
     types match no node.
-    Source: docs/views.md#graph.
+    Source: docs/views/graph.md.
     """
     modules = {
         node.attributes["profile_name"]: i for i, node in enumerate(model.nodes) if "profile_name" in node.attributes

@@ -226,7 +226,7 @@ def launches(trace: Trace) -> Launches:
     The call is the runtime event with the same correlation id, or the file's own launch link. The
     owner is the operator that the kernel's external id names, if that operator encloses the call;
     otherwise the innermost operator around the call. Without a call, the external id alone decides.
-    Source: docs/views.md#launch-join.
+    Source: docs/views/operator.md#launch-join.
     """
     events = trace.events
     work, call, issuer = device_calls(trace)
@@ -309,7 +309,7 @@ def operator_times(trace: Trace, launched: Launches) -> OperatorTimes:
     Host self time is the operator's duration minus its direct child operators and runtime calls.
     Device self time is that of the work it launched; the total includes the operators inside it.
 
-    Source: torch-tb-profiler's definitions, docs/views.md#operator-times.
+    Source: torch-tb-profiler's definitions, docs/views/operator.md.
     """
     events = trace.events
     is_op = is_operator(trace)

@@ -63,7 +63,7 @@ def link_matrix(
     """Return what the ends are, their names in order, and the cells with links, row by row.
 
     Slow rows indicate slow senders, slow columns slow receivers (C4D, HPCA 2025);
-    docs/views.md#collectives.
+    docs/views/collectives.md.
 
     Args:
         links: All links.

@@ -228,7 +228,7 @@ def allocation_purposes(trace: Trace, lifetimes: Lifetimes) -> Purposes:
     - temporary: allocated and released in one stage
     - unknown: from before the profile, or without a stage
 
-    This is a heuristic; docs/views.md#memory.
+    This is a heuristic; docs/views/memory.md.
     """
     if trace.allocs.category.any():
         categories = np.where(lifetimes.alloc_row >= 0, trace.allocs.category[np.maximum(lifetimes.alloc_row, 0)], 0)

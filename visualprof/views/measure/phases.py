@@ -53,7 +53,7 @@ def operator_parts(trace: Trace, launched: Launches, is_counted: Mask) -> PartCo
         launched: Its launches.
         is_counted: (n,) whether each event counts.
 
-    Source: VisualDL's operator table; docs/views.md#operator.
+    Source: VisualDL's operator table; docs/views/operator.md.
     """
     events = trace.events
     is_op, is_part = is_operator(trace), (events.category == Category.OP_PART) & (events.dur >= 0)

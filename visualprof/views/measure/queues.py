@@ -39,7 +39,7 @@ class LaunchQueue(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def launch_queue(trace: Trace, sequence: WorkSequence) -> LaunchQueue:
-    """Return the launch queue of a stream. Source: HTA's queue length, docs/views.md#launch."""
+    """Return the launch queue of a stream. Source: HTA's queue length, docs/views/launch.md."""
     events = trace.events
     launched = np.flatnonzero(sequence.call >= 0)
     by_call = group(sequence.call[launched])  # work is in order of its start

@@ -1,4 +1,4 @@
-"""Find what became slower from one measurement to the next. Source: docs/views.md#evaluation."""
+"""Find what became slower from one measurement to the next. Source: docs/views/evaluation.md."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ def serving_steps(trace: Trace) -> ServingSteps | None:
     Annotations are used if there are any; one around a whole call of a diffusion pipeline contains
     several steps. Otherwise a step begins with each token lookup, if some lookups have several
     tokens per request and some have one. Otherwise each call of a denoising model is a step.
-    Source: docs/views.md#serving.
+    Source: docs/views/serving.md.
     """
     rows = step_annotations(trace)
     if len(rows):

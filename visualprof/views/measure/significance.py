@@ -1,6 +1,6 @@
 """Confidence intervals of means of few repeats, and tests for a difference of two means.
 
-Source: docs/views.md#evaluation.
+Source: docs/views/evaluation.md.
 
 Student's t distribution is computed with the continued fraction of the incomplete beta function
 (Numerical Recipes, 6.4), accurate to 1e-10, because SciPy is not a dependency.

@@ -43,7 +43,7 @@ def stage_events(
 
     An event belongs to the stage in which the host issued it: for device work, when it was
     launched; for work dequeued by a thread, when it was enqueued. Events that were not issued in a
-    step are left out. Source: VisualDL's event summary; docs/views.md#stages.
+    step are left out. Source: VisualDL's event summary; docs/views/overview.md#stages.
     """
     events = trace.events
     on_device = ~trace.track_mask(TrackKind.THREAD)

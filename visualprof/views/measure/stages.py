@@ -68,7 +68,7 @@ def find_stages(trace: Trace) -> dict[str, Stage]:
 
     A stage consists of the outermost ranges that the framework or the user annotated as such. If
     forward or backward is not annotated, it is derived from the autograd functions. Source:
-    docs/views.md#stages.
+    docs/views/overview.md#stages.
     """
     return _analyze_stages(trace)[0]
 
@@ -361,7 +361,7 @@ def stage_times(trace: Trace, windows: StepWindows, stages: Mapping[str, Stage],
 
     Device work has priority over work dequeued by threads, and that over the time in which the host
     was in a stage. Within each, the priority is forward, backward, optimizer, data loading. Source:
-    docs/views.md#stages.
+    docs/views/overview.md#stages.
     """
     events, links = trace.events, trace.links
     is_async = links.kind == LinkKind.ASYNC

@@ -194,7 +194,7 @@ def step_windows(trace: Trace) -> StepWindows:
 
     A step begins when the device work of the previous steps has ended, including work launched
     before the recording. So all steps together last as long as the work did. Incomplete steps are
-    dropped. A trace without steps is one step. Source: torch-tb-profiler, docs/views.md#steps.
+    dropped. A trace without steps is one step. Source: torch-tb-profiler, docs/views/overview.md#steps.
     """
     if len(trace.steps) == 0:
         return _whole_trace_step(trace)

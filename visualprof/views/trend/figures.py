@@ -1,4 +1,4 @@
-"""The metrics by which runs are followed over time. Source: docs/views.md#trend."""
+"""The metrics by which runs are followed over time. Source: docs/views/trend.md."""
 
 from __future__ import annotations
 

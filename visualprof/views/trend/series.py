@@ -1,4 +1,4 @@
-"""Trend of a metric over runs with the same name: series, and the levels they change between. docs/views.md#trend."""
+"""Trend of a metric over runs with the same name: series, and the levels they change between. docs/views/trend.md."""
 
 from __future__ import annotations
 

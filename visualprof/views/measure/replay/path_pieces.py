@@ -122,7 +122,7 @@ def event_slacks(trace: Trace, rows: Rows) -> Floats:
     """Return how much longer events may take before the recording does, (n,) ns; inf for any time, NaN if unknown.
 
     For device work it is how much later it may begin; for an event of a thread, how much later the
-    next node may come. Source: docs/views.md#critical.
+    next node may come. Source: docs/views/critical.md.
     """
     unchanged, events = baseline_replay(trace), trace.events
     nodes, edges = unchanged.graph.nodes, unchanged.graph.edges

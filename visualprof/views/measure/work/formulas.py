@@ -2,7 +2,7 @@
 
 Counted are the operations that the mathematics requires; a multiply-add counts as 2. Bytes are those of
 each tensor that is read or written, counted once. Matrix products, convolutions and attention are
-counted as torch's FlopCounterMode does, which counts nothing else. Source: docs/views.md#roofline.
+counted as torch's FlopCounterMode does, which counts nothing else. Source: docs/views/roofline.md.
 """
 
 from __future__ import annotations

@@ -234,7 +234,7 @@ def ideal_durations(trace: Trace, works: Sequence[CallWork], uses_tensor_core: S
 def roofline_groups(trace: Trace, calls: OperatorCalls, is_selected: Mask, peak: Peak | None) -> RooflineGroups:
     """Return some calls by operator and shapes, with what they achieve of a roof.
 
-    Source: Williams, Waterman, Patterson, Roofline, CACM 2009; docs/views.md#roofline.
+    Source: Williams, Waterman, Patterson, Roofline, CACM 2009; docs/views/roofline.md.
     """
     operators = operator_work(trace)
     rows, work_ids = calls.rows[is_selected], calls.work_ids[is_selected]

@@ -2,7 +2,7 @@
 
 Attention works on requests whose lengths no shape contains; they come from the step's annotation
 (`OperatorCall.serving_step`). For packed 4-bit values, the operations of a product are those of the
-unpacked values. Source: docs/views.md#roofline.
+unpacked values. Source: docs/views/roofline.md.
 """
 
 from __future__ import annotations
