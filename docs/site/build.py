@@ -24,6 +24,7 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 OUTPUT = ROOT / "build" / "docs"
 COPIED = ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")  # pages of the repository that are also pages of the site
+GENERATED = "<!-- generated pages -->"  # place of their links in the table of contents
 _LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)")
 
 
@@ -64,12 +65,15 @@ def write_sources(target: Path, language: Language) -> None:
         _write(target / name, _localize_links(text, page, target / name))
     for name in COPIED:
         _write(target / name, _localize_links((ROOT / name).read_text("utf-8"), ROOT / name, target / name))
-    for name, text in generated_pages(language).items():
+    generated = generated_pages(language)
+    for name, text in generated.items():
         _write(target / name, text)
     decisions = target / "adr" / "README.md"
     _write(decisions, decisions.read_text("utf-8") + _toctree(sorted(p.name for p in decisions.parent.glob("0*.md"))))
     contents = target / "README.md"
-    _write(target / "index.md", add_navigation(contents.read_text("utf-8")))
+    listed = "\n".join(f"- [{text.splitlines()[0].removeprefix('# ')}]({name})" for name, text in generated.items())
+    text = contents.read_text("utf-8").replace(GENERATED, listed)
+    _write(target / "index.md", add_navigation(text))
     contents.unlink()
 
 

@@ -7,7 +7,6 @@ import importlib
 import inspect
 import json
 import re
-import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from types import UnionType
@@ -16,15 +15,15 @@ from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 import msgspec
 
 import visualprof
+from docs.site.http_reference import routes_page, types_page
 from docs.site.languages import UNTRANSLATED, Language
+from docs.site.markdown import attributes, cell, paragraphs, table
 from visualprof.cli import commands
-from visualprof.server.api.openapi import build_document
 from visualprof.server.settings import Settings
 from visualprof.views import View, all_views
 from visualprof.views.answers.table import Columns
 
 LOCALES = Path(visualprof.__file__).parent / "frontend" / "src" / "locales"
-_METHODS = ("get", "post", "put", "patch", "delete")
 UNITS = {
     "ns": "ns",
     "bytes": "B",
@@ -42,7 +41,8 @@ def generated_pages(language: Language) -> dict[str, str]:
     note = f"> {UNTRANSLATED}\n\n" if language == "zh" else ""
     return {
         "reference/cli.md": cli_page(note),
-        "reference/http-routes.md": http_page(note),
+        "reference/http-routes.md": routes_page(note),
+        "reference/http-types.md": types_page(note),
         "reference/metrics.md": metrics_page(language),
         "reference/settings.md": settings_page(note),
         "reference/python-api.md": python_page(note),
@@ -56,7 +56,7 @@ def cli_page(note: str = "") -> str:
         module = importlib.import_module(f"visualprof.cli.{name}")
         parser = argparse.ArgumentParser(prog="visualprof" if name == "serve" else f"visualprof {name}")
         module.add_arguments(parser)
-        parts.append(f"## {parser.prog}\n\n{_as_paragraphs(module.__doc__ or '')}\n")
+        parts.append(f"## {parser.prog}\n\n{paragraphs(module.__doc__ or '')}\n")
         parts += _options(parser, level=3)
     return "\n".join(parts)
 
@@ -66,15 +66,15 @@ def _options(parser: argparse.ArgumentParser, level: int) -> Iterator[str]:
     usage = re.sub(r"^usage: ", "", parser.format_usage())
     yield f"```text\n{usage.strip()}\n```\n"
     actions = [a for a in parser._actions if a.help is not argparse.SUPPRESS]  # noqa: SLF001  # argparse has no public list
-    rows = [(_option_names(a), _cell((a.help or "") % _help_values(a, parser))) for a in actions if not _is_group(a)]
+    rows = [(_option_names(a), cell((a.help or "") % _help_values(a, parser))) for a in actions if not _is_group(a)]
     if rows:
-        yield _table(("Option", "Description"), rows)
+        yield table(("Option", "Description"), rows)
     for action in filter(_is_group, actions):
         choices: dict[str, argparse.ArgumentParser] = action.choices  # type: ignore[assignment]
         for child in choices.values():
             yield f"{'#' * level} {child.prog}\n"
             if child.description:
-                yield f"{_as_paragraphs(child.description)}\n"
+                yield f"{paragraphs(child.description)}\n"
             yield from _options(child, level + 1)
 
 
@@ -106,46 +106,6 @@ def _help_values(action: argparse.Action, parser: argparse.ArgumentParser) -> di
     return {name: value for name, value in values.items() if value is not argparse.SUPPRESS}
 
 
-def http_page(note: str = "") -> str:
-    """Return the page of all routes, from the OpenAPI document."""
-    document = build_document()
-    groups: dict[str, list[str]] = {}
-    for path, methods in document["paths"].items():
-        for method in _METHODS:
-            if method in methods:
-                groups.setdefault(_group_of(path), []).append(_route(path, method, methods[method]))
-    intro = (
-        "The running server returns the same as an OpenAPI 3.1 document at `/api/openapi.json`."
-        " [The HTTP API](../http-api.md) explains tokens, errors and formats."
-    )
-    parts = [f"# Routes of the HTTP API\n\n{note}{intro}\n"]
-    for group in sorted(groups):
-        parts += [f"## {group}\n", *groups[group]]
-    return "\n".join(parts)
-
-
-def _group_of(path: str) -> str:
-    """Return the first word of a path below `/api/v1`."""
-    return next(word for word in path.split("/") if word not in ("", "api", "v1"))
-
-
-def _route(path: str, method: str, route: dict[str, Any]) -> str:
-    """Return the entry of a route: its text and its parameters."""
-    text = route.get("description") or route.get("summary") or ""
-    rows = [
-        (f"`{p['name']}`", p["in"], _cell(p.get("description", "")) or _schema_text(p.get("schema", {})))
-        for p in route.get("parameters", [])
-        if "$ref" not in p
-    ]
-    table = _table(("Parameter", "In", "Meaning"), rows) if rows else ""
-    return f"### {method.upper()} {path}\n\n{_as_paragraphs(text)}\n\n{table}"
-
-
-def _schema_text(schema: dict[str, Any]) -> str:
-    choices = ", ".join(f"`{value}`" for value in schema.get("enum", []))
-    return choices or str(schema.get("type", ""))
-
-
 def metrics_page(language: Language) -> str:
     """Return the page of all metrics: per view and table, each column with its unit and definition."""
     texts = _texts(language)
@@ -173,7 +133,7 @@ def metrics_page(language: Language) -> str:
                 (f"`{c}`", _text(texts["column"], places, c), UNITS.get(kind, ""), _text(texts["metric"], places, c))
                 for c, kind in kinds.items()
             ]
-            parts += [f"### {view.name}: `{name}`\n" if name else "", _table(columns, rows)]
+            parts += [f"### {view.name}: `{name}`\n" if name else "", table(columns, rows)]
     return "\n".join(parts)
 
 
@@ -225,17 +185,16 @@ def _places(view: str, table: str) -> list[str]:
 def _text(texts: dict[str, Any], places: list[str], column: str) -> str:
     """Return the text of a column as a cell; "" if there is no text."""
     groups = [texts[place] for place in places if isinstance(texts.get(place), dict)]
-    return _cell(next((text for group in (*groups, texts) if isinstance(text := group.get(column), str)), ""))
+    return cell(next((text for group in (*groups, texts) if isinstance(text := group.get(column), str)), ""))
 
 
 def settings_page(note: str = "") -> str:
     """Return the page of the server's settings, from their declaration."""
-    documentation = inspect.getdoc(Settings) or ""
-    rows = re.findall(r"^    (\w+): (.+(?:\n {8}.+)*)", documentation, re.MULTILINE)
-    cells = [(f"`{name}`", _cell(text)) for name, text in rows]
+    _, meanings = attributes(inspect.getdoc(Settings) or "")
+    rows = [(f"`{name}`", meaning) for name, meaning in meanings.items()]
     return (
         f"# Settings of the server\n\n{note}Each setting is an option of [`visualprof`](cli.md#visualprof) and a key of"
-        " `visualprof.toml` (`--config`).\n\n" + _table(("Setting", "Meaning"), cells)
+        " `visualprof.toml` (`--config`).\n\n" + table(("Setting", "Meaning"), rows)
     )
 
 
@@ -251,24 +210,3 @@ def python_page(note: str = "") -> str:
                 directive = "autoclass" if inspect.isclass(value) else "autofunction"
                 parts.append(f"```{{eval-rst}}\n.. {directive}:: {module}.{name}\n```\n")
     return "\n".join(parts)
-
-
-def _table(header: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
-    """Return a Markdown table."""
-    lines = [header, tuple("---" for _ in header), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
-
-
-def _cell(text: str) -> str:
-    """Return `text` as one cell of a table."""
-    return re.sub(r"\s+", " ", text).strip().replace("|", "\\|").replace("<", "&lt;")
-
-
-def _as_paragraphs(text: str) -> str:
-    """Return a docstring as Markdown: indented lines become code."""
-    blocks = re.split(r"((?:^ {2,}.*\n?)+)", inspect.cleandoc(text), flags=re.MULTILINE)
-    return "\n".join(_as_code(b) if b.startswith("  ") else b.replace("<", "&lt;").strip() for b in blocks if b.strip())
-
-
-def _as_code(block: str) -> str:
-    return f"\n```text\n{textwrap.dedent(block).strip()}\n```\n"

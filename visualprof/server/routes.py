@@ -54,7 +54,7 @@ class Query(msgspec.Struct, kw_only=True):
     hint: ClassVar[str] = msg("server.ids_listed_api_v1_runs", "ids are listed by /api/v1/runs")
 
 
-# Which ranges are steps, see docs/views.md#step-ranges.
+# Which ranges are steps, see docs/views/overview.md#step-ranges.
 StepRange = Annotated[
     str, Meta(description="pattern of the names of ranges to use as steps, such as train_*; the file's own if absent")
 ]
