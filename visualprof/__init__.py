@@ -7,17 +7,15 @@ import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from visualprof.reader import read_trace
+    from visualprof.reader import read_ranks, read_trace
 
 __version__ = "0.1.0"
-__all__ = ["__version__", "load_ipython_extension", "read_trace", "show"]
+__all__ = ["__version__", "load_ipython_extension", "read_ranks", "read_trace", "show"]
 
 
 def __getattr__(name: str) -> object:
-    if name == "read_trace":  # numpy is only imported when a trace is read
-        from visualprof.reader import read_trace
-
-        return read_trace
+    if name in ("read_ranks", "read_trace"):  # numpy is only imported when a trace is read
+        return getattr(importlib.import_module("visualprof.reader"), name)
     raise AttributeError(f"module 'visualprof' has no attribute {name!r}")
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
+import visualprof
 from tests.conftest import Write, json_of, shared, trace_of
 from tests.reader.test_formats import check_invariants
 from tests.views.rank_events import event, launched_kernel, step
@@ -51,6 +52,17 @@ def tables(name: str, trace: Trace) -> Any:
         else chosen.compute(trace, chosen.parse({}))
     )
     return answer["columns"]
+
+
+def test_python_reads_the_whole_file_or_one_trace_per_rank(write: Write) -> None:
+    parts = [rank_events(4000, 0, 80), rank_events(4001, 1, 120)]
+    path = write([one for part in parts for one in part], name="merged.json")
+    whole, ranks = visualprof.read_trace(path), visualprof.read_ranks(path)
+    assert [rank.label for rank in ranks] == ["rank0", "rank1"]
+    assert [len(rank.trace.events) for rank in ranks] == [len(part) for part in parts]
+    assert len(whole.events) == len(parts[0]) + len(parts[1])
+    (alone,) = visualprof.read_ranks(write(parts[0], name="alone.json"))
+    assert (alone.label, len(alone.trace.events)) == ("", len(parts[0]))
 
 
 @pytest.mark.parametrize("has_labels", [True, False])
