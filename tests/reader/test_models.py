@@ -310,6 +310,27 @@ def test_a_constant_of_a_function_counts_once(tmp_path: Path) -> None:
     assert [size for _, size in parameter_bytes[1:]] == [16] * 6  # each call shows what it uses
 
 
+def test_a_constant_that_a_function_returns_counts_once(tmp_path: Path) -> None:
+    """`weight` returns 4 floats and is called three times: 16 bytes. A node that reads two of the results reads 16."""
+    helper, opsets = onnx.helper, [onnx.helper.make_opsetid("", 17), onnx.helper.make_opsetid("d", 1)]
+    held = helper.make_node("Constant", [], ["w"], value=helper.make_tensor("w", 1, [4], [1.0] * 4))
+    weight = helper.make_function("d", "weight", [], ["w"], [held], opsets)
+    x, y = (helper.make_tensor_value_info(name, 1, [4]) for name in "xy")
+    nodes = [helper.make_node("weight", [], [name], domain="d", name=name) for name in ("w1", "w2", "w3")]
+    nodes += [helper.make_node("Sum", ["x", "w1", "w2"], ["t"], name="two"),
+              helper.make_node("Add", ["t", "w3"], ["y"], name="one")]  # fmt: skip
+    whole = helper.make_model(
+        helper.make_graph(nodes, "g", [x], [y]), functions=[weight], opset_imports=opsets, ir_version=8
+    )
+    model = read_model(save(whole, tmp_path / "m.onnx"))
+    graph = drawn(model)
+    assert (graph.model.parameters, graph.model.parameter_bytes) == (4, 16)
+    sizes = dict(zip(graph.nodes.full_name, graph.nodes.parameter_bytes, strict=True))
+    assert (sizes["two"], sizes["one"]) == (16, 16)
+    assert graph.groups.parameter_bytes[0] == 16
+    assert len(model.stored_constants()) == 1
+
+
 def test_sums_with_unknown_sizes_say_at_least(tmp_path: Path) -> None:
     """16 bytes and 2 elements of a type that nobody knows; a node with only those has no sum."""
     helper = onnx.helper

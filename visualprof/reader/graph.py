@@ -69,6 +69,7 @@ class Value:
         shape: Sizes, and names of symbolic dimensions; `None` if unknown.
         bytes: The size in bytes, -1 if unknown.
         stored_elements: Number of stored elements if the tensor is sparse; otherwise `None`.
+        same_as: Row of the value of which this is the same stored constant, -1 for none.
     """
 
     name: str
@@ -76,6 +77,7 @@ class Value:
     shape: tuple[int | str, ...] | None = None
     bytes: int = -1
     stored_elements: int | None = None
+    same_as: int = -1
 
     @property
     def elements(self) -> int:
@@ -147,6 +149,15 @@ class ModelGraph:
     properties: Mapping[str, str] = field(default_factory=dict[str, str])
     warnings: tuple[str, ...] = ()
 
+    def stored_constant(self, row: int) -> int:
+        """Return the row by which a value counts: the same for all values of one stored constant."""
+        return row if self.values[row].same_as < 0 else self.values[row].same_as
+
+    def stored_constants(self) -> list[int]:
+        """Return the rows of the values of all stored constants, each once."""
+        rows = (row for node in self.nodes if node.kind == "constant" for row in node.outputs[:1])
+        return list(dict.fromkeys(map(self.stored_constant, rows)))
+
 
 class ModelBuilder:
     """Collects the nodes and values of a model."""
@@ -207,7 +218,15 @@ class ModelBuilder:
 
     def build(self) -> ModelGraph:
         """Return the model, with a warning if weights have unknown sizes."""
-        weights = {row for node in self._nodes if node.kind == "constant" for row in node.outputs[:1]}
+        model = ModelGraph(
+            name=self.name,
+            format=self.format,
+            nodes=tuple(self._nodes),
+            values=tuple(self._values),
+            producer=self.producer,
+            properties=self.properties,
+        )
+        weights = model.stored_constants()
         if unknown := sum(not self._values[row].has_known_size for row in weights):
             self.warn(
                 msg(
@@ -216,15 +235,7 @@ class ModelBuilder:
                     "least the given sums",
                 )
             )
-        return ModelGraph(
-            name=self.name,
-            format=self.format,
-            nodes=tuple(self._nodes),
-            values=tuple(self._values),
-            producer=self.producer,
-            properties=self.properties,
-            warnings=tuple(self._warnings),
-        )
+        return replace(model, warnings=tuple(self._warnings))
 
 
 def _sanitize(value: Value) -> Value:

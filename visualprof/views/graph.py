@@ -236,8 +236,9 @@ def drawn(model: ModelGraph, name: str = "") -> Graph:
     values = [model.values[v] for v in used]
     place = {v: i for i, v in enumerate(used)}
     amounts = _amounts(model)
-    node_sums = [[sum(amount[v] for v in held) for held in tree.folded_constants] for amount in amounts]
-    group_sums = _below(tree, _weights(model), amounts)
+    held_constants = [{model.stored_constant(v) for v in held} for held in tree.folded_constants]
+    node_sums = [[sum(amount[v] for v in held) for held in held_constants] for amount in amounts]
+    group_sums = _below(tree, held_constants, model.stored_constants(), amounts)
     return Graph(
         model=_summary(model, name),
         nodes=NodeColumns(
@@ -308,7 +309,7 @@ def measured(model: ModelGraph, trace: Trace) -> GraphProfile:
 
 
 def _summary(model: ModelGraph, name: str) -> GraphModel:
-    amounts, weights = _amounts(model), _weights(model)
+    amounts, weights = _amounts(model), model.stored_constants()
     sums = _known_sums([[sum(amount[v] for v in weights)] for amount in amounts])
     ends = {
         kind: [model.values[v] for n in model.nodes if n.kind == kind and not n.scope for v in (n.outputs or n.inputs)]
@@ -345,11 +346,6 @@ def _attributes(node: Node) -> str:
     return " ".join(f"{name}={value[:ATTRIBUTE_CHARS]}" for name, value in node.attributes.items())
 
 
-def _weights(model: ModelGraph) -> list[int]:
-    """Return the rows of the values of all constants, each once."""
-    return list(dict.fromkeys(v for n in model.nodes if n.kind == "constant" for v in n.outputs[:1]))
-
-
 def _amounts(model: ModelGraph) -> tuple[list[int], list[int], list[int]]:
     """Return elements and bytes of each value, 0 where unknown, and 1 where either is unknown."""
     return (
@@ -369,14 +365,16 @@ def _known_sums(sums: Sequence[list[int]]) -> dict[str, list[int | None]]:
     return {"parameters": known(elements), "parameter_bytes": known(size), "unknown_constants": list(unknown)}
 
 
-def _below(tree: Hierarchy, weights: list[int], amounts: Sequence[list[int]]) -> list[list[int]]:
+def _below(
+    tree: Hierarchy, held_constants: Sequence[set[int]], weights: list[int], amounts: Sequence[list[int]]
+) -> list[list[int]]:
     """Return sums over the constants in each group and its nested groups. Shared constants count once.
 
     The model itself includes constants that no operator reads.
     """
     sums = [[0] * len(tree.groups) for _ in amounts]
     counted: set[tuple[int, int]] = set()
-    for node, held in enumerate(tree.folded_constants):
+    for node, held in enumerate(held_constants):
         for value in held:
             at = tree.group[node]
             while (

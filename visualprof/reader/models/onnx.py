@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from visualprof.messages import msg
@@ -213,7 +214,8 @@ class _GraphReader:
             if row is None:
                 names.set(value.name, self._constant_row(value, origin))
             else:
-                self.builder.replace_value(row, value)
+                first = self.constant_rows.setdefault(origin, row)  # the call's result is the function's constant
+                self.builder.replace_value(row, replace(value, same_as=-1 if first == row else first))
         inputs = [self._row_of(n, names) if n else None for n in node.input]
         outputs = [self._row_of(n, names, local_only=True) if n else None for n in node.output]
         input_rows, output_rows = (tuple(row for row in rows if row is not None) for rows in (inputs, outputs))

@@ -206,7 +206,7 @@ def _of_graph(graph: ModelGraph, path: Path, name: str) -> tuple[FileFormat, lis
 
 def _counts(graph: ModelGraph) -> dict[str, Any]:
     """Return the number of parameters, None if a size is unknown, and the number of operators per type."""
-    sizes = [graph.values[row].elements for n in graph.nodes if n.kind == "constant" for row in n.outputs[:1]]
+    sizes = [graph.values[row].parameters for row in graph.stored_constants()]
     operators = Counter(n.type for n in graph.nodes if n.kind == "operator")
     return {"parameters": None if -1 in sizes else sum(sizes), "operators": dict(operators)}
 
