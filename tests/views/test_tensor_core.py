@@ -8,7 +8,12 @@ from typing import Any
 import pytest
 
 from tests.conftest import FIXTURES, Write, answer, rows, shared
-from visualprof.views.measure.tensor_core import can_use_tensor_core, tensor_core_use, uses_tensor_core
+from visualprof.views.measure.tensor_core import (
+    can_use_tensor_core,
+    tensor_core_eligibility,
+    tensor_core_use,
+    uses_tensor_core,
+)
 
 with (FIXTURES / "torch_cuda" / "tensor_pipe.csv").open() as _file:
     PIPE = [(float(row["tensor_pipe_percent"]), row["kernel"]) for row in csv.DictReader(_file)]
@@ -132,3 +137,38 @@ def test_operators_with_a_tensor_core_implementation(operator: str) -> None:
 )
 def test_operators_without_a_tensor_core_implementation(operator: str) -> None:
     assert not can_use_tensor_core(operator)
+
+
+@pytest.mark.parametrize(
+    ("operator", "eligible"),
+    [
+        ("flash_attn_3::fwd", True), ("flash_attn_3::bwd", True), ("flash_attn::_flash_attn_forward", True),
+        ("flash_attn::_flash_attn_varlen_backward", True), ("_vllm_fa3_C::fwd", True), ("FlashAttnFunc", True),
+        ("xformers::efficient_attention_forward_cutlass", True), ("xformers_flash::flash_bwd", True),
+        ("flashinfer::batch_prefill_with_paged_kv_cache", True), ("vllm::unified_attention_with_output", True),
+        ("vllm::moe_forward", True), ("_C::gptq_marlin_gemm", True), ("sgl_kernel::fp8_scaled_mm", True),
+        ("GroupQueryAttention", True), ("MatMulNBits", True), ("flash_attn_grad", True),
+        ("flashinfer::single_decode", None), ("sgl_kernel::fwd", None), ("mamba_ssm::selective_scan", None),
+        ("masked_multihead_attention_", None), ("_C::awq_gemv", None),
+        ("flash_attn_3::fwd_combine", False), ("_vllm_fa3_C::get_scheduler_metadata", False), ("_C::rms_norm", False),
+        ("_C_cache_ops::reshape_and_cache_flash", False), ("_moe_C::topk_softmax", False),
+        ("sgl_kernel::moe_fused_gate", False), ("vllm::all_reduce", False), ("aten::_fused_sdp_choice", False),
+        ("autograd::engine::evaluate_function: AddmmBackward0", False), ("c10d::allreduce_", False),
+    ],
+)  # fmt: skip
+def test_operators_of_libraries(operator: str, eligible: bool | None) -> None:
+    assert tensor_core_eligibility(operator) is eligible
+
+
+def test_an_operator_whose_name_does_not_say_is_unknown_in_the_table(write: Write) -> None:
+    place = {"device": 0, "stream": 7}
+    device = {"id": 0, "name": "NVIDIA H100", "computeMajor": 9, "computeMinor": 0, "numSms": 132, "totalGlobalMem": 1}
+    events = [
+        {"ph": "X", "cat": "cpu_op", "name": name, "pid": 1, "tid": 1, "ts": ts, "dur": 5}
+        for ts, name in ((0, "sgl_kernel::fwd"), (10, "flash_attn_3::fwd"), (20, "aten::relu"))
+    ]
+    events.append({"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": 1, "dur": 1, "args": place})
+    table = answer("operator", write(events, deviceProperties=[device]))
+    assert rows(table, "tensor_core_eligible") == {
+        "sgl_kernel::fwd": [None], "flash_attn_3::fwd": [True], "aten::relu": [False]
+    }  # fmt: skip

@@ -24,6 +24,7 @@ from visualprof.views.measure.tensor_core import (
     can_use_tensor_core,
     knows_tensor_cores,
     match_names,
+    tensor_core_eligibility,
 )
 from visualprof.views.measure.timing import name_texts, sort_columns
 
@@ -186,7 +187,7 @@ def _columns(dedup: DedupTrace, times: OperatorTimes, at: Rows, params: Operator
         "device_total_ns": device_total,
         "host_self_ns": groups.sum(times.host_self[at]),
         "host_total_ns": groups.sum(times.host_total[at]),
-        "tensor_core_eligible": eligible(trace, rows[first]).tolist() if nvidia else [None] * len(first),
+        "tensor_core_eligible": eligible(trace, rows[first]) if nvidia else [None] * len(first),
         "tensor_core_self_ratio": _ratio(groups.sum(times.tensor_core_self[at]), (device_self - unknown_self) * knows),
         "tensor_core_total_ratio": _ratio(
             groups.sum(times.tensor_core_total[at]), (device_total - unknown_total) * knows
@@ -211,12 +212,19 @@ def _ranges(dedup: DedupTrace, joined: Launches, chosen: Mask) -> RangeColumns:
     return RangeColumns(**sort_columns(columns, "total_ns"))
 
 
-def eligible(trace: Trace, rows: Rows) -> Mask:
-    """Return for each operator whether it has a tensor-core implementation, by its name or its type."""
-    by_name = match_names(trace, trace.events.name[rows], can_use_tensor_core)
-    if "type" not in trace.args:
-        return by_name
-    return by_name | match_names(trace, trace.arg("type", rows, 0).astype(np.int64), can_use_tensor_core)
+def eligible(trace: Trace, rows: Rows) -> list[bool | None]:
+    """Return for each operator whether it has a tensor-core implementation, by its name or its type.
+
+    `None` if neither says so and at least one of them leaves it open.
+    """
+    name_ids: list[Rows] = [trace.events.name[rows].astype(np.int64)]
+    if "type" in trace.args:
+        name_ids.append(trace.arg("type", rows, 0).astype(np.int64))
+    can_use, is_open = np.zeros(len(rows), bool), np.zeros(len(rows), bool)
+    for ids in name_ids:
+        can_use |= match_names(trace, ids, can_use_tensor_core)
+        is_open |= match_names(trace, ids, lambda name: tensor_core_eligibility(name) is None)
+    return [True if can else None if unknown else False for can, unknown in zip(can_use, is_open, strict=True)]
 
 
 def _ratio(part: Ints, whole: Ints) -> Floats:

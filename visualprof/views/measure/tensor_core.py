@@ -71,12 +71,38 @@ OPERATOR_NAMES = pattern(
     r"_?conv(?:olution)?(?:_?(?:1|2|3)d)?(?:_transpose(?:1|2|3)d|_tbc|_overrideable|_forward|_relu)?|convolution_backward|"
     r"(?:cudnn|miopen|thnn|slow|mkldnn)_conv\w*|conv_depthwise\w*|"
     r"lstm(?:_cell)?|gru(?:_cell)?|rnn_(?:tanh|relu)(?:_cell)?|_cudnn_rnn\w*|"
-    r"scaled_dot_product\w*|_flash_attention\w*|_efficient_attention\w*|_scaled_mm|_int_mm|"
+    r"scaled_dot_product\w*|_flash_attention\w*|_efficient_attention\w*|_cudnn_attention\w*|_scaled_mm(?:_v2)?|_int_mm|"
+    r"_addmm_activation|"
     r"conv2d\w*|conv3d\w*|matmul_v2|mul_grad|matmul\w*|fc|fused_?gemm\w*|"
     r"MatMul|Gemm|Conv|ConvTranspose|FusedMatMul|FusedGemm|FusedConv|Attention|MultiHeadAttention|"
+    r"MatMulNBits|MatMulInteger|ConvInteger|QGemm|QLinearMatMul|QLinearConv|Q?MoE|"
     r"Convolution\w*|ConvBias\w*|MatrixMul\w*|BatchedMatrixMul\w*|BatchedMatmul)$",
     re.IGNORECASE,  # Paddle's gradients: MatmulGradNode, Conv2dGradNodeFinal, Global_MatmulGradNode
 )
+# Operators of libraries next to the framework (FlashAttention, FlashInfer, xFormers, vLLM, SGLang, TensorRT-LLM): the
+# first rule that matches the name decides, after `OPERATOR_NAMES`. None: the name does not say.
+CUSTOM_OPERATOR_RULES: tuple[tuple[re.Pattern[str], bool | None], ...] = tuple(
+    (pattern(text, re.IGNORECASE), answer)
+    for text, answer in (
+        # Products of single vectors run on the CUDA cores, unless the library groups the heads.
+        (r"gemv|masked_?multi_?head|mmha|decode|paged_attention_v[12]", None),
+        (r"gemm|mat_?mul|(?<![a-z])[bs]?mm(?![a-z])|linear(?!_?attn|_?attention)|marlin|machete", True),
+        # Preparation and clean-up of attention and of mixtures of experts
+        (r"combine|metadata|merge|reshape|concat|convert|gather|scatter|copy|(?:pre|post)process|swap|align", False),
+        (r"permute|sort|gate$|gating|top_?k|softmax|rope(?![a-z])|rotary|embedding|sampl|penalt", False),
+        # Element-wise work, reductions, communication
+        (r"norm|silu|gelu|swiglu|act_and_mul|quant|(?<![a-z])(?:sum|add|mul|scale)$", False),
+        (r"all_?(?:reduce|gather|to_?all)|reduce_?scatter|broadcast", False),
+        (r"attention|attn|prefill|(?<![a-z])(?:flash(?!infer)|fmha|mha|mla)|_fa[23]_|sdpa|moe|experts", True),
+    )
+)  # fmt: skip
+# Operators without a namespace are the framework's or Python's. Among these, the rules decide about attention only.
+_ATTENTION_NAME = pattern(r"\w*(?:attention|attn)\w*", re.IGNORECASE)
+# Namespaces of torch. Its operators without a product have no tensor-core implementation.
+_TORCH_NAMESPACES = (
+    "aten", "prim", "prims", "c10", "c10d", "_c10d_functional", "autograd", "profiler", "torch",
+    "inductor", "quantized", "onednn", "mkldnn", "mkl", "prepacked", "torchvision", "torchaudio", "nccl", "higher_order", "rng_prims",
+)  # fmt: skip
 # Suffixes that are not part of an operator's name, as in Paddle's "conv2d dygraph" and "matmul compute".
 NAME_SUFFIX = pattern(r"(?: (?:dygraph|compute)|Grad(?:Node(?:Final)?)?|\[\d+\])+$")
 
@@ -114,9 +140,24 @@ def uses_tensor_core(name: str) -> bool:
     return tensor_core_use(name) is True
 
 
+@lru_cache(1 << 14)
+def tensor_core_eligibility(name: str) -> bool | None:
+    """Return whether an operator of this name has a tensor-core implementation for some type and shape.
+
+    `None` if the operator belongs to a library and its name does not say.
+    """
+    operator = NAME_SUFFIX.sub("", name).strip()
+    if OPERATOR_NAMES.search(operator):
+        return True
+    namespace = operator.partition("::")[0] if "::" in operator else ""
+    if namespace in _TORCH_NAMESPACES or not (namespace or _ATTENTION_NAME.fullmatch(operator)):
+        return False
+    return next((answer for rule, answer in CUSTOM_OPERATOR_RULES if rule.search(operator)), None)
+
+
 def can_use_tensor_core(name: str) -> bool:
-    """Return whether an operator of this name has a tensor-core implementation for some type and shape."""
-    return bool(OPERATOR_NAMES.search(NAME_SUFFIX.sub("", name).strip()))
+    """Return whether the name of an operator says that it has a tensor-core implementation."""
+    return tensor_core_eligibility(name) is True
 
 
 def knows_tensor_cores(trace: Trace) -> bool:
