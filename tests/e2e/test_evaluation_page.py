@@ -170,6 +170,26 @@ def test_reports_are_added_and_left_out_and_the_address_keeps_them(opened: Calla
     expect(page.get_by_text("Choose at least one report.")).to_be_visible()
 
 
+def test_repeated_evaluations_are_one_line_with_a_history(
+    serve: Callable[..., Dashboard], tmp_path: Path, visit: Visits
+) -> None:
+    folder = tmp_path / "runs"
+    folder.mkdir()
+    for day, base_ns in enumerate((190_000, 160_000, 170_000)):
+        job = f"j{day}"
+        result(folder, "onnxruntime", base_ns, job=job, finished_ns=START + day * 10**15, profiled=False)
+    page = visit(serve(folder), "evaluation")
+    listed = page.locator("main .groups .report")
+    expect(listed.locator("visible=true")).to_have_count(1)
+    page.get_by_text("2 earlier").click()
+    expect(listed.locator("visible=true")).to_have_count(3)
+    listed.nth(2).get_by_role("checkbox").check()
+    expect(page.get_by_text("2 selected")).to_be_visible()
+    expect(points(page).get_by_role("columnheader", name="Earlier", exact=True)).to_be_visible()
+    page.reload()
+    expect(listed.locator("visible=true"), "an earlier report is chosen").to_have_count(3)
+
+
 def test_reports_are_searched_and_grouped(opened: Callable[..., Page]) -> None:
     page = opened()
     listed = page.locator("main .groups .report")

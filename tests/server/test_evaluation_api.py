@@ -85,6 +85,25 @@ def test_every_report_is_listed_the_newest_first(dashboard: Dashboard) -> None:
     assert (row["spec"], row["agent"], row["state"], row["run"]) == ("new", "laptop", "succeeded", None)
 
 
+def test_reports_of_equal_configuration_name_their_earlier_ones(dashboard: Dashboard) -> None:
+    for i, (job, samples) in enumerate((("a", FAST * 2), ("b", FAST), ("c", FAST * 4))):
+        status = {"finished_ns": 10**18 + i}
+        write_result(dashboard.folder / job / "ort", {1: samples}, job={"job": job}, status=status)
+    dashboard.look()
+    rows = dashboard.get("")["reports"]
+    assert [(row["id"], row["newest"], row["earlier"]) for row in rows] == [
+        ("c/ort", True, ["b/ort", "a/ort"]),
+        ("b/ort", False, []),
+        ("a/ort", False, []),
+    ]
+    assert len({row["configuration"] for row in rows}) == 1
+    assert [rows[0][f"earlier_{end}_samples_per_s"] for end in ("least", "most")] == [5_000.0, 10_000.0]
+    table = dashboard.get("/overlay", reports="c/ort,b/ort")["table"]
+    assert table["report"] == ["c/ort", "b/ort"], "chosen reports are all shown"
+    assert (table["earlier"], table["earlier_least_p50_ns"]) == ([2, None], [100_000, None])
+    assert table["earlier_most_p50_ns"] == [200_000, None]
+
+
 def test_a_shipped_report_is_marked(dashboard: Dashboard) -> None:
     for name in ("ours", "shipped"):
         write_result(dashboard.folder / "m" / name, {1: FAST}, job={"request": {"sample": name == "shipped"}})

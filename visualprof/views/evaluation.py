@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from visualprof.reader.results.points import Point, Step
 from visualprof.reader.results.report import Report
@@ -22,6 +22,7 @@ from visualprof.views.measure.evaluation import (
     point_columns,
 )
 from visualprof.views.measure.loads import LoadColumns, load_columns, load_curves
+from visualprof.views.measure.report_history import ReportHistory
 from visualprof.views.measure.setting_search import (
     SearchColumns,
     SearchedColumns,
@@ -41,9 +42,12 @@ class EvaluationParams:
 
     Attributes:
         slo_ns: Limit of the tail latency, for one of the objectives.
+        history: newest: of reports with the same configuration, only the newest complete one has rows; all: every
+            report has.
     """
 
     slo_ns: int | None = None
+    history: Literal["newest", "all"] = "newest"
 
 
 class Overlay(Table[PointColumns]):
@@ -64,15 +68,25 @@ class Overlay(Table[PointColumns]):
     verdicts: list[Verdict]
 
 
-def compute(reports: Sequence[Report], params: EvaluationParams) -> Overlay:
+def compute(
+    reports: Sequence[Report], params: EvaluationParams, all_reports: Sequence[Report] | None = None
+) -> Overlay:
     """Return the overlaid reports.
+
+    Args:
+        reports: The reports.
+        params: Parameters of the view.
+        all_reports: Reports that may be earlier measurements of the same configurations (default: `reports`).
 
     Source: docs/views/evaluation.md
     """
+    history = ReportHistory(reports if all_reports is None else all_reports)
+    if params.history == "newest":
+        reports = [report for report in reports if history.is_shown(report)]
     verdicts = find_verdicts(reports)
     best_points = Table(columns=best_columns(reports, params.slo_ns, verdicts))
     return Overlay(
-        columns=point_columns(reports),
+        columns=point_columns(reports, history),
         best=best_points,
         loads=Table(columns=load_columns(reports)),
         advice=Table(columns=advice_columns(reports)),

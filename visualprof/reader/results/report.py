@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from visualprof.messages import msg
 from visualprof.reader.chrome.values import integer, json_object, json_objects, number, text, texts
 from visualprof.reader.results.advice import Advice, parse_advice
+from visualprof.reader.results.configuration import configuration_digest
 from visualprof.reader.results.points import Json, Point, parse_points, read_lines
 from visualprof.reader.results.search import Search, parse_search
 from visualprof.reader.source import DECODE_ERRORS
@@ -85,6 +86,7 @@ class Report:
         warnings: Warnings.
         latencies: Path of the file with the latency of every run, "" without one.
         sample: The report is a sample that came with visualprof.
+        configuration: Digest that is equal for reports of the same model, runtime, options, sizes and machine.
         price_per_hour: Price of the machine, `None` if unknown.
         advice: Candidates that were tried, `None` without any.
         search: Settings that were tried, `None` without any.
@@ -116,6 +118,7 @@ class Report:
     warnings: tuple[str, ...]
     latencies: str
     sample: bool
+    configuration: str
     price_per_hour: float | None = None
     advice: Advice | None = None
     search: Search | None = None
@@ -204,6 +207,7 @@ def build_report(folder: str, job: Json, env: Json, status: Json, lines: Iterabl
         latencies="",
         price_per_hour=_first_price(json_object(job.get("request")), env),
         sample=json_object(job.get("request")).get("sample") is True,
+        configuration=configuration_digest(job, env),
     )
 
 

@@ -26,20 +26,19 @@ from visualprof.reader.results.report import (
     read_report,
 )
 from visualprof.reader.trace import Trace
-from visualprof.remote.protocol import State
 from visualprof.server.api.partial_reports import RunningReports
+from visualprof.server.api.report_rows import ReportRow, report_rows
 from visualprof.server.api.spans import load_trace
 from visualprof.server.identity import current_principal
 from visualprof.server.job_service import JobService
-from visualprof.server.responses import VersionedResponse, build_row, csv_response
+from visualprof.server.responses import VersionedResponse, csv_response
 from visualprof.server.routes import Query, Resource, get
 from visualprof.server.visible import ListSnapshot, Visible
 from visualprof.views.answers.charts import Option
 from visualprof.views.answers.table import Answer
 from visualprof.views.evaluation import EvaluationParams, compute, overlay_charts
 from visualprof.views.measure.advice import AdviceColumns
-from visualprof.views.measure.best_points import HIGHEST_THROUGHPUT
-from visualprof.views.measure.evaluation import BestColumns, PointColumns, Verdict, effective_precision
+from visualprof.views.measure.evaluation import BestColumns, PointColumns, Verdict
 from visualprof.views.measure.loads import LoadColumns
 from visualprof.views.measure.point import (
     PointFacts,
@@ -81,50 +80,6 @@ class PointQuery(Query):
 
     report: Annotated[str, Meta(description="id of a report")]
     batch: Annotated[int, Meta(ge=0, le=2**53, description="size of the swept dimension")]
-
-
-class ReportRow(msgspec.Struct):
-    """A result folder in the log directories, or the partial result of a running task.
-
-    Attributes:
-        id: Folder of the result.
-        job: Id of the job.
-        name: Name of the report.
-        model: Name of the model.
-        model_sha256: sha256 of the model file.
-        spec: Id of the run configuration.
-        backend: Name of the backend.
-        version: Version of the runtime.
-        device: Name of the device.
-        agent: Name of the machine.
-        precision: Precision that really ran, as far as known.
-        state: State of the task.
-        finished_ns: Time of the end, or of the last point.
-        points: Number of points.
-        best_batch: Batch size with the highest throughput, or null if unknown.
-        best_samples_per_s: Highest throughput, or null if unknown.
-        run: Id of the run with the recordings of the same folder, or null without recordings.
-        sample: Whether the report came with visualprof and was not measured here.
-    """
-
-    id: str
-    job: str
-    name: str
-    model: str
-    model_sha256: str
-    spec: str
-    backend: str
-    version: str
-    device: str
-    agent: str
-    precision: str
-    state: State
-    finished_ns: int
-    points: int
-    best_batch: int | None
-    best_samples_per_s: float | None
-    run: str | None
-    sample: bool
 
 
 class ReportsAnswer(msgspec.Struct):
@@ -290,7 +245,7 @@ class Evaluation(Resource):
     def overlay(self, query: OverlayQuery) -> EvaluationAnswer | Response:
         """Overlay reports."""
         reports = self._reports.select(request.args.getlist("reports"))
-        result = compute(reports, EvaluationParams(query.slo_ns))
+        result = compute(reports, EvaluationParams(query.slo_ns, "all"), self._reports.current()[1])
         if query.format == "csv":
             return csv_response(result.to_csv(), "evaluation")
         return EvaluationAnswer(
@@ -316,27 +271,14 @@ class Evaluation(Resource):
                 msg("server.report_no_point_batch", f"the report {report.id!r} has no point of batch {query.batch}"),
                 msg("server.batches", f"batches: {batches}"),
             )
-        return _point_answer(self._logdir, self._visible.listing(), report, point)
+        (row,) = self._rows([report])
+        return _point_answer(self._logdir, self._visible.listing(), report, point, row)
 
     def _rows(self, reports: Sequence[Report]) -> list[ReportRow]:
-        runs = {run.id for run in self._visible.listing().runs}
-        return [_report_row(report, runs) for report in reports]
+        return report_rows(reports, self._reports.current()[1], {run.id for run in self._visible.listing().runs})
 
 
-def _report_row(report: Report, runs: set[str]) -> ReportRow:
-    top = HIGHEST_THROUGHPUT.best(report.points)
-    return build_row(
-        ReportRow,
-        report,
-        precision=effective_precision(report),
-        points=len(report.points),
-        best_batch=top.batch if top else None,
-        best_samples_per_s=top.samples_per_s if top else None,
-        run=report.id if report.id in runs else None,
-    )
-
-
-def _point_answer(logdir: LogDirectory, listing: Listing, report: Report, point: Point) -> PointAnswer:
+def _point_answer(logdir: LogDirectory, listing: Listing, report: Report, point: Point, row: ReportRow) -> PointAnswer:
     """Return the details of a point. Raises `StillParsing` (503) while a trace of the point is being parsed."""
     if report.latencies:
         logdir.ensure_local(report.latencies)
@@ -357,7 +299,7 @@ def _point_answer(logdir: LogDirectory, listing: Listing, report: Report, point:
         measured |= {"start_ns": window[0], "end_ns": window[1]}
     charts |= {name: share_chart(columns) for name, columns in (("kernels", kernels), ("runtime", calls)) if columns}
     return PointAnswer(
-        report=_report_row(report, {run.id for run in listing.runs}),
+        report=row,
         facts=point_facts(report, point, **measured),
         kernels=kernels,
         runtime=calls,

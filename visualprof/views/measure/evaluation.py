@@ -24,6 +24,7 @@ from visualprof.views.measure.best_points import (
     tail_latency,
 )
 from visualprof.views.measure.loads import cost_per_million, energy_per_million
+from visualprof.views.measure.report_history import ReportHistory
 from visualprof.views.measure.significance import confidence_interval
 
 MIN_SAMPLES = {
@@ -47,6 +48,9 @@ class PointColumns(Columns):
         repeats: Number of repeats, each in its own process; the values are means over the repeats.
         samples_per_s_margin: Half of the 95 % confidence interval of the mean; `None` with a single
             repeat. The other margins are like this one.
+        earlier: Number of earlier measurements with the same configuration; `None` if there are none.
+        earlier_least_p50_ns: Smallest median of the earlier measurements; `None` if there are none. The other
+            `earlier_` columns are like this one.
     """
 
     report: kinds.TextColumn
@@ -66,6 +70,11 @@ class PointColumns(Columns):
     samples_per_s_margin: kinds.CountColumn
     p50_margin_ns: kinds.DurationColumn
     p99_margin_ns: kinds.DurationColumn
+    earlier: kinds.CountColumn
+    earlier_least_p50_ns: kinds.DurationColumn
+    earlier_most_p50_ns: kinds.DurationColumn
+    earlier_least_samples_per_s: kinds.CountColumn
+    earlier_most_samples_per_s: kinds.CountColumn
     n: kinds.CountColumn
     first_ns: kinds.DurationColumn
     load_ns: kinds.DurationColumn
@@ -147,9 +156,10 @@ class Verdict(msgspec.Struct, frozen=True):
 MARGIN_FIELDS = {"samples_per_s_margin": "samples_per_s", "p50_margin_ns": "p50_ns", "p99_margin_ns": "p99_ns"}
 
 
-def point_columns(reports: Sequence[Report]) -> PointColumns:
-    """Return every point of the reports, in the order of the reports."""
+def point_columns(reports: Sequence[Report], history: ReportHistory) -> PointColumns:
+    """Return every point of the reports, in the order of the reports, with the spread of earlier measurements."""
     rows = [(report, point) for report in reports for point in report.points]
+    earlier = [history.earlier_points(report, point.batch) for report, point in rows]
     point_fields = [
         name for name in PointColumns.__struct_fields__ if name in Point.__dataclass_fields__ and name != "repeats"
     ]
@@ -163,12 +173,23 @@ def point_columns(reports: Sequence[Report]) -> PointColumns:
         concurrency=[point.load.step.concurrency for _, point in rows],
         offered_per_s=[point.load.step.offered_per_s for _, point in rows],
         verdict=[point.load.verdict or None for _, point in rows],
+        earlier=[len(points) or None for points in earlier],
+        **{
+            f"earlier_{end}_{field}": [choose(known_values(points, field), default=None) for points in earlier]
+            for field in ("p50_ns", "samples_per_s")
+            for end, choose in (("least", min), ("most", max))
+        },
         **{
             name: [confidence_margin(point.repeats, field) for _, point in rows]
             for name, field in MARGIN_FIELDS.items()
         },
         **{name: [getattr(point, name) for _, point in rows] for name in point_fields},
     )
+
+
+def known_values(points: Sequence[Point], field: str) -> list[float]:
+    """Return the known values of a metric."""
+    return [value for point in points if (value := getattr(point, field)) is not None]
 
 
 def confidence_margin(repeats: Sequence[object], field: str) -> float | None:

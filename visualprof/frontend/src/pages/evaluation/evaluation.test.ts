@@ -3,6 +3,7 @@ import type { ReportRow } from "../../api/model";
 import { reportLabels, joinList, newestReports, parseList, parsePoint } from "../../state/selected-reports";
 import { ALL_TEXTS, setLanguage } from "../../locales";
 import { withLatencyAxis, withLimit } from "./latency-limit";
+import { earlierText, listedReports } from "./report-history";
 import { loadFacts, orderedRows, missingSamples, valueText } from "./points";
 
 function report(id: string, more: Partial<ReportRow> = {}): ReportRow {
@@ -25,6 +26,11 @@ function report(id: string, more: Partial<ReportRow> = {}): ReportRow {
     best_samples_per_s: 1,
     run: null,
     sample: false,
+    configuration: id,
+    newest: true,
+    earlier: [],
+    earlier_least_samples_per_s: null,
+    earlier_most_samples_per_s: null,
     ...more,
   };
 }
@@ -59,6 +65,27 @@ describe("reportLabels", () => {
       "y / s",
     ]);
     expect([...reportLabels([report("1"), report("2")]).values()]).toEqual(["1", "2"]);
+  });
+});
+
+describe("reports of equal configuration", () => {
+  const newest = report("new", {
+    earlier: ["b", "a"],
+    earlier_least_samples_per_s: 934.2,
+    earlier_most_samples_per_s: 1011,
+  });
+  const reports = [newest, report("b", { newest: false }), report("other"), report("a", { newest: false })];
+  it("are one line with the earlier ones as its history", () =>
+    expect(listedReports(reports).map(({ report, earlier }) => [report.id, earlier.map(({ id }) => id)])).toEqual([
+      ["new", ["b", "a"]],
+      ["other", []],
+    ]));
+  it("leave out earlier reports that the list does not have", () =>
+    expect(listedReports(reports.slice(0, 2))[0]?.earlier.map(({ id }) => id)).toEqual(["b"]));
+  it("say how many earlier ones there are, and their range", async () => {
+    await setLanguage("en", ALL_TEXTS);
+    expect(earlierText(newest)).toBe("2 earlier · 934 – 1,011/s");
+    expect(earlierText(report("x", { earlier: ["y"] }))).toBe("1 earlier");
   });
 });
 
