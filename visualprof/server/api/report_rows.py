@@ -39,8 +39,8 @@ class ReportRow(msgspec.Struct):
         configuration: Equal for reports of the same model, runtime, options, inputs, sizes and machine.
         newest: Whether the report is the newest complete one of its configuration, or newer.
         earlier: Ids of the earlier reports of the configuration, newest first; only for the newest complete one.
-        earlier_least_samples_per_s: Smallest `best_samples_per_s` of the earlier reports, or null if there are none.
-        earlier_most_samples_per_s: Largest `best_samples_per_s` of the earlier reports, or null if there are none.
+        earlier_least_samples_per_s: Smallest `best_samples_per_s` of the earlier reports, or null without earlier ones.
+        earlier_most_samples_per_s: Largest `best_samples_per_s` of the earlier reports, or null without earlier ones.
     """
 
     id: str

@@ -48,8 +48,8 @@ class PointColumns(Columns):
         repeats: Number of repeats, each in its own process; the values are means over the repeats.
         samples_per_s_margin: Half of the 95 % confidence interval of the mean; `None` with a single
             repeat. The other margins are like this one.
-        earlier: Number of earlier measurements with the same configuration; `None` if there are none.
-        earlier_least_p50_ns: Smallest median of the earlier measurements; `None` if there are none. The other
+        earlier: Number of earlier measurements with the same configuration; `None` instead of 0.
+        earlier_least_p50_ns: Smallest median of the earlier measurements; `None` without them. The other
             `earlier_` columns are like this one.
     """
 
