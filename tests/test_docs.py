@@ -65,7 +65,7 @@ def test_every_flag_is_in_the_documentation(command: str) -> None:
     parser = argparse.ArgumentParser()
     importlib.import_module(f"visualprof.cli.{command}").add_arguments(parser)
     flags = {f for f in re.findall(r"--[a-z][a-z-]+", parser.format_help()) if f != "--help"}
-    documented = text("README.md") + "".join(p.read_text(encoding="utf-8") for p in (ROOT / "docs").rglob("*.md"))
+    documented = cli_page() + "".join(p.read_text(encoding="utf-8") for p in (ROOT / "docs").rglob("*.md"))
     assert flags - set(re.findall(r"--[a-z][a-z-]+", documented)) == set()
     assert f"visualprof {command}" in documented or command == "serve"
 

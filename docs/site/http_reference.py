@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from typing import Any
 
@@ -83,7 +84,7 @@ def _type(schema: Json) -> str:
     """Return a JSON schema in one line."""
     if "$ref" in schema:
         name: str = schema["$ref"].rpartition("/")[2]
-        return f"[{name}](http-types.md#{name.lower()})"
+        return f"[{name}](http-types.md#{re.sub(r'[^a-z0-9_-]', '', name.lower())})"
     if "enum" in schema:
         return ", ".join(f"`{value}`" for value in schema["enum"])
     if "anyOf" in schema:
