@@ -11,6 +11,7 @@ import pytest
 from benchmarks.kineto_file import write as write_file
 from tests.conftest import SAMPLES, Write, answer, json_of, shared, trace_of
 from tests.views.rank_events import event, launched_kernel, step
+from visualprof.reader.trace.rank_split import split_ranks
 from visualprof.views import view
 
 
@@ -371,6 +372,28 @@ def test_host_operators_of_collectives_without_kernels_count_for_every_device(wr
     path = write([step(0, 0, 500), *launched_kernel("gemm", 100, 200, 12), *second, event("gloo:barrier", 120, 100)])
     table = distributed(path)["by_device"]["columns"]
     assert [table[k] for k in ("communication_ns", "overlap_ns")] == [[100_000, 100_000], [100_000, 30_000]]
+
+
+def test_a_host_operator_that_launches_a_recorded_kernel_is_not_communication(write: Write) -> None:
+    """The operator runs from 40 to 60 us, its kernel from 200 to 300; gloo's operator has no kernel and takes 30 us."""
+    collective = [event("c10d::allreduce_", 40, 20), *launched_kernel("ncclDevKernel_AllReduce", 200, 100, 45)]
+    path = write([step(0, 0, 500), *launched_kernel("gemm", 100, 50, 12), *collective, event("gloo:barrier", 350, 30)])
+    columns = distributed(path)["columns"]
+    assert [columns[k] for k in ("computation_ns", "communication_ns", "other_ns")] == [[50_000], [130_000], [320_000]]
+    average = answer("overview", path)["average_step"]
+    assert average["communication_ns"] == 130_000
+
+
+@pytest.mark.parametrize("name", ["merged-x.trace.json", "combined-plain.trace.json"])
+def test_communication_of_a_public_file_of_two_ranks_is_that_of_its_kernels(name: str) -> None:
+    ranks = split_ranks(trace_of(shared(f"cases/reports/08-merged-ranks/{name}")))
+    chosen = view("distributed")
+    result = json_of(chosen.compute_from_traces([(r.label, r.trace) for r in ranks], chosen.parse({})))
+    assert result["collectives"]["columns"]["total_ns"] == [160_000, 130_000]
+    table = result["columns"]
+    assert [table[k] for k in ("rank", "computation_ns", "communication_ns")] == [
+        [0, 1], [320_000, 400_000], [160_000, 130_000]
+    ]  # fmt: skip
 
 
 def test_ranks_of_files_that_state_none_are_those_of_their_names(write: Write) -> None:

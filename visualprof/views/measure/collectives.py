@@ -14,6 +14,7 @@ from visualprof.reader.patterns import pattern
 from visualprof.reader.trace import Category, Ids, Ints, Mask, Rows, Trace, TrackKind
 from visualprof.reader.trace.nesting import nearest_ancestor
 from visualprof.reader.trace.process_group import ProcessGroup, decode_ranks, parse_rank_list, strided_run
+from visualprof.views.measure.device_work import only_launches_communication
 from visualprof.views.measure.groups import distinct, group
 from visualprof.views.measure.intervals import span_lengths_by_group
 from visualprof.views.measure.launch import is_device_work, launches
@@ -148,7 +149,10 @@ def _returns_early(trace: Trace, heads: Rows) -> Mask:
 
 
 def _call_events(trace: Trace) -> tuple[Rows, Rows, Ints]:
-    """Return the communication events, the head event of the call of each, and the role of each in the call."""
+    """Return the communication events, the head event of the call of each, and the role of each in the call.
+
+    An operator that only launches recorded kernels is the head of its call, but not a part of it.
+    """
     events = trace.events
     is_comm_event = events.category == Category.COMM
     is_host = is_comm_event & trace.track_mask(TrackKind.THREAD)
@@ -159,7 +163,8 @@ def _call_events(trace: Trace) -> tuple[Rows, Rows, Ints]:
     work = launched.work[is_comm]
     enclosing = _outermost(trace, launched.op[is_comm], is_host)
     head = np.concatenate((outermost, np.where(enclosing >= 0, enclosing, work)))
-    role = np.concatenate((np.where(outermost == ranges, HOST, NESTED), np.full(len(work), KERNEL)))
+    is_part = (outermost == ranges) & ~(only_launches_communication(trace)[ranges] & np.isin(ranges, enclosing))
+    role = np.concatenate((np.where(is_part, HOST, NESTED), np.full(len(work), KERNEL)))
     return np.concatenate((ranges, work)), head, role
 
 

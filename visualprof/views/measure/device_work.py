@@ -58,11 +58,13 @@ def busy_devices(trace: Trace) -> list[int]:
 def only_launches_communication(trace: Trace) -> Mask:
     """Return, per event, whether it is a host operator of a collective that only enqueues recorded kernels.
 
-    If a process drives several devices, the time of such an operator is not communication of any of them. With a
-    single device it counts, as in torch-tb-profiler and VisualDL, so no event is selected.
+    The kernels are the communication, and the time of such an operator is time of the host. In recordings of Paddle
+    with a single device the operator counts, as in VisualDL, so no event is selected.
+
+    Source: docs/views/distributed.md
     """
     events = trace.events
-    if len(busy_devices(trace)) < 2:
+    if trace.meta.framework == "paddle" and len(busy_devices(trace)) < 2:
         return np.zeros(len(events), bool)
     is_host_operator = (events.category == Category.COMM) & trace.track_mask(TrackKind.THREAD)
     is_launching = np.zeros(len(events), bool)
@@ -83,8 +85,8 @@ def work_by_device(trace: Trace) -> list[DeviceWork]:
 
     - Computation is that of kernels; of operators if nothing runs on a device.
     - A kernel that multiplies matrices and communicates counts as both.
-    - Communication is that of collectives' kernels and host operators. Host operators count for every device, except
-      those that only launch recorded kernels of a process with several devices.
+    - Communication is that of collectives' kernels, and of host operators that do not only launch recorded kernels.
+      Host operators count for every device.
     """
     events = trace.events
     stream, thread = trace.track_mask(TrackKind.STREAM), trace.track_mask(TrackKind.THREAD)

@@ -100,8 +100,8 @@ CUSTOM_OPERATOR_RULES: tuple[tuple[re.Pattern[str], bool | None], ...] = tuple(
 _ATTENTION_NAME = pattern(r"\w*(?:attention|attn)\w*", re.IGNORECASE)
 # Namespaces of torch. Its operators without a product have no tensor-core implementation.
 _TORCH_NAMESPACES = (
-    "aten", "prim", "prims", "c10", "c10d", "_c10d_functional", "autograd", "profiler", "torch",
-    "inductor", "quantized", "onednn", "mkldnn", "mkl", "prepacked", "torchvision", "torchaudio", "nccl", "higher_order", "rng_prims",
+    "aten", "prim", "prims", "c10", "c10d", "_c10d_functional", "autograd", "profiler", "torch", "inductor", "nccl",
+    "quantized", "onednn", "mkldnn", "mkl", "prepacked", "torchvision", "torchaudio", "higher_order", "rng_prims",
 )  # fmt: skip
 # Suffixes that are not part of an operator's name, as in Paddle's "conv2d dygraph" and "matmul compute".
 NAME_SUFFIX = pattern(r"(?: (?:dygraph|compute)|Grad(?:Node(?:Final)?)?|\[\d+\])+$")
