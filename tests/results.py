@@ -1,4 +1,4 @@
-"""Folders of results as docs/remote.md lays them out, of any numbers."""
+"""Folders of results as docs/result-folder.md lays them out, of any numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The server's side of docs/remote.md in a few lines, with the faults that a network has."""
+"""The server's side of docs/agent-protocol.md in a few lines, with the faults that a network has."""
 
 from __future__ import annotations
 

@@ -293,7 +293,7 @@ def _check_file(file: AnnouncedFile) -> None:
     if not RECORDING.fullmatch(file.name) or not re.fullmatch("[0-9a-f]{64}", file.sha256):
         raise InvalidResult(
             msg("server.no_recording", f"{file.name[:100]!r} is no recording"),
-            msg("server.docs_remote_md_describes", "docs/remote.md describes the uploaded files"),
+            msg("server.docs_remote_md_describes", "docs/agent-protocol.md describes the uploaded files"),
         )
     if not 0 <= file.size_bytes <= MAX_FILE_BYTES:
         raise PayloadTooLarge(msg("server.recording_most_gib", f"a recording has at most {MAX_FILE_BYTES >> 30} GiB"))

@@ -206,7 +206,7 @@ def decode_body(decoder: msgspec.json.Decoder[T]) -> T:
     except (ValueError, RecursionError) as error:
         raise BadParameter(
             msg("server.body_not_what_expected", f"the body has an unexpected form: {error}"),
-            msg("server.docs_remote_md_describes_2", "docs/remote.md describes it"),
+            msg("server.docs_remote_md_describes_2", "docs/agent-protocol.md describes it"),
         ) from error
 
 

@@ -1,4 +1,4 @@
-"""Reports: folders of measured models in the log directory (docs/remote.md), as stored on disk.
+"""Reports: folders of measured models in the log directory (docs/result-folder.md), as stored on disk.
 
 The content is untrusted. A value of a wrong type counts as unknown, a truncated part is left out, and both cause
 warnings.

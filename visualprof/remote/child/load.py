@@ -355,7 +355,7 @@ def decide_limit(over: int, n: int, percentile: float) -> Decision:
     """Decide with 99 % confidence whether at least `percentile` of all runs meet a limit that `over` of n runs exceed.
 
     By the binomial distribution: PASS if this few exceedances are unlikely for a share that just misses the percentile.
-    FAIL if this many are unlikely for a share that just meets the percentile. Source: docs/remote.md#load.
+    FAIL if this many are unlikely for a share that just meets the percentile. Source: docs/measuring.md#load.
     """
     share = 1 - percentile / 100
     if binomial_cdf(over, n, share) <= 1 - CONFIDENCE:

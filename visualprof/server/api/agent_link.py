@@ -1,4 +1,4 @@
-"""The routes that agents call, described in docs/remote.md#between-server-and-agent. Browsers are rejected."""
+"""The routes that agents call, described in docs/agent-protocol.md#between-server-and-agent. Browsers are rejected."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ class LeaseOffer(msgspec.Struct):
 class LeaseQuery(Query):
     """The token of the lease under which a task is reported."""
 
-    hint = "docs/remote.md describes it"
+    hint = "docs/agent-protocol.md describes it"
 
     lease: str = ""
 
@@ -208,7 +208,7 @@ class AgentLink(Resource):
         except (ValueError, RecursionError) as error:
             if not is_trusted:
                 raise rejection from error
-            raise BadParameter(f"invalid registration: {error}", "docs/remote.md describes it") from error
+            raise BadParameter(f"invalid registration: {error}", "docs/agent-protocol.md describes it") from error
         queue = self._job_service.open_existing()
         if not is_trusted and not (queue and queue.agents.is_registered((registration.agent, registration.token))):
             raise rejection
@@ -250,7 +250,7 @@ class AgentLink(Resource):
             batch = parse_batch(text)
             point: dict[str, Any] = msgspec.json.decode(text)
         except (ValueError, RecursionError) as error:
-            raise BadParameter(f"invalid point: {error}", "docs/remote.md describes one") from error
+            raise BadParameter(f"invalid point: {error}", "docs/agent-protocol.md describes one") from error
         queue.leases.save_point(agent, task, query.lease, batch, point)
         return {}
 

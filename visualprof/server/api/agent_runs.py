@@ -1,4 +1,4 @@
-"""Receive live runs from agents that follow a folder: docs/remote.md#runs-that-an-agent-follows."""
+"""Receive live runs from agents that follow a folder: docs/agent-protocol.md#runs-that-an-agent-follows."""
 
 from __future__ import annotations
 

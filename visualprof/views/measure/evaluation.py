@@ -32,7 +32,7 @@ MIN_SAMPLES = {
     90: 64,
     95: 130,
     99: 662,
-}  # samples per percentile: 99 % confidence, one sample above allowed; docs/remote.md
+}  # samples per percentile: 99 % confidence, one sample above allowed; docs/measuring.md
 MIN_THROUGHPUT_SHARE = 0.95  # below this share of the best batch size's throughput, a larger batch is a loss
 SLOW_FIRST_RUN_FACTOR = 10  # a first run is slow if it takes longer than this many medians
 Severity = Literal["high", "medium", "low"]

@@ -3,7 +3,7 @@ import { sortRows } from "../../lib/sort-rows";
 import type { Cell, Columns, PointAnswer } from "../../api/model";
 import { runtimeText } from "../../locales";
 
-/** Samples that a percentile needs for 99 % confidence (docs/remote.md). */
+/** Samples that a percentile needs for 99 % confidence (docs/measuring.md). */
 const NEEDED_SAMPLES: Record<string, number> = { p50_ns: 11, p90_ns: 64, p95_ns: 130, p99_ns: 662, p999_ns: 6636 };
 
 /** Return how many samples a percentile needs if there are too few; null otherwise. */
