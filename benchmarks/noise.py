@@ -62,7 +62,11 @@ def recorded(noise: Noise, rng: np.random.Generator, slower: float = 1.0, row: i
     piece, step = np.divmod(np.arange(spent.size), noise.steps)
     return Side(
         facts=FACTS,
-        steps=Table(columns=StepTimes(name=[str(i) for i in range(noise.steps)], total_ns=total, **parts)),
+        steps=Table(
+            columns=StepTimes(
+                name=[str(i) for i in range(noise.steps)], typical=[True] * noise.steps, total_ns=total, **parts
+            )
+        ),
         pieces=Table(
             columns=Pieces(
                 part=["kernel"] * ROWS,

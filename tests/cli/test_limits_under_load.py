@@ -15,7 +15,7 @@ BUSY, PACE = DiffNote("host_busy", None, "35 %"), DiffNote("pace", ratio=0.06)
 
 def comparison(new_ns: float, *notes: DiffNote) -> Any:
     """Return a comparison in which a step takes 100 ns before and `new_ns` after."""
-    step = SimpleNamespace(base_ns=100.0, new_ns=new_ns, significant=True)
+    step = SimpleNamespace(base_median_ns=100.0, new_median_ns=new_ns, significant=True)
     parts = SimpleNamespace(columns=SimpleNamespace(part=[], base_ns=[], new_ns=[]))
     return SimpleNamespace(step=step, parts=parts, memory=None, evaluation=None, notes=list(notes))
 

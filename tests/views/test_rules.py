@@ -169,7 +169,7 @@ CASES: dict[str, tuple[Events, float | None, Events]] = {
         sometimes("cudaMalloc", "cuda_runtime", 0, 1, 2), 300,
         sometimes("cudaMalloc", "cuda_runtime", 0),
     ),
-    "recompilation": (sometimes(COMPILE, "cpu_op", 1, 2), 200, sometimes(COMPILE, "cpu_op", 0)),
+    "recompilation": (sometimes(COMPILE, "cpu_op", 1, 2), 300, sometimes(COMPILE, "cpu_op", 0)),
     # 40 calls a step, 24 us apart: on the host 10 us each go. Kernels of 12 us are longer than their calls.
     "many_small_kernels": (launched(40, 24, 4), 400, launched(40, 24, 12)),
     # The device waits for 500 us of Python and 5 of the operator, from the end of its work to the next launch.

@@ -151,7 +151,7 @@ def _changes(term: Term, answer: DiffAnswer) -> Iterator[Change]:
 
 def _of_step(metric: str, answer: DiffAnswer) -> Iterator[Change]:
     if metric == "total" and answer.step:
-        yield Change("step", answer.step.base_ns, answer.step.new_ns, answer.step.significant)
+        yield Change("step", answer.step.base_median_ns, answer.step.new_median_ns, answer.step.significant)
     columns = answer.parts.columns
     for part, base, new in zip(columns.part, columns.base_ns, columns.new_ns, strict=True):
         if part == metric:

@@ -133,19 +133,19 @@ def _average(overview: OverviewAnswer) -> Table[dict[str, Column]]:
 
 def _findings(answer: FindingsAnswer) -> Iterator[str]:
     """Yield the findings, the saving of each, and the combined saving."""
-    step = cell("ns", answer.simulated_ns)
+    step = cell("ns", answer.measured_ns)
     for finding in answer.findings:
         gain, most = finding.gain_ns_per_step, finding.most_ns_per_step
         parts = [f"at most {cell('ns', most)} a step"] if most else []
         if gain is not None:
-            parts = [f"mean step {step}, without it {cell('ns', answer.simulated_ns - gain)}"]
+            parts = [f"step {step}, without it {cell('ns', answer.measured_ns - gain)}"]
         for name, value in finding.evidence.items():
             kind = answer.kinds.get(name, "text")
             parts.append(f"{name.rpartition('_')[0] if kind in ('ns', 'bytes', 'ratio') else name} {cell(kind, value)}")
         evidence = ", ".join(parts).replace("_", " ")
         yield f"- **{finding.id.replace('_', ' ')}** ({finding.severity}): {_escaped(evidence)}"
     if answer.together is not None and answer.together.findings > 1:
-        yield f"- **all of these together**: mean step {step}, without them {cell('ns', answer.together.predicted_ns)}"
+        yield f"- **all of these together**: step {step}, without them {cell('ns', answer.together.predicted_ns)}"
 
 
 def _change(answer: DiffAnswer) -> Iterator[str]:
@@ -170,16 +170,16 @@ def _step(answer: DiffAnswer) -> str:
     step = answer.step
     if step is None:
         return ""
-    share = f" ({step.delta_ratio:+.1%})" if step.delta_ratio is not None else ""
+    share = f" ({step.median_delta_ratio:+.1%})" if step.median_delta_ratio is not None else ""
     subject = f"{answer.phase} step" if answer.phase else "step"
-    sentence = (
-        f"{subject} {cell('ns', step.base_ns)} -> {cell('ns', step.new_ns)}: {_delta('ns', step.delta_ns)}{share}"
-    )
+    base, new = cell("ns", step.base_median_ns), cell("ns", step.new_median_ns)
+    sentence = f"{subject} {base} -> {new}: {_delta('ns', step.median_delta_ns)}{share}"
+    mean = f"mean step {cell('ns', step.base_ns)} -> {cell('ns', step.new_ns)}"
     if step.significant is None or step.low_ns is None or step.high_ns is None:
-        return f"{sentence}; too few steps to tell it from chance"
+        return f"{sentence}; too few steps to tell it from chance; {mean}"
     between = f"typical step {_delta('ns', step.low_ns)} to {_delta('ns', step.high_ns)} (99 %)"
     sure = "significant" if step.significant else f"not significant (seen from {step.detectable_ratio:.1%} on)"
-    return f"{sentence}, {sure}; {between}"
+    return f"{sentence}, {sure}; {between}; {mean}"
 
 
 def _notes(notes: Iterable[DiffNote]) -> Iterator[str]:

@@ -92,8 +92,8 @@ class FindingsAnswer(Answer):
     """Findings, those with the largest savings first, then those without a forecast.
 
     Attributes:
-        measured_ns: Mean step time, measured.
-        simulated_ns: Mean step time, replayed without a change.
+        measured_ns: The step time: the median of the typical steps. Savings count from here.
+        simulated_ns: The same of the replay without a change.
         obstacle: Why there is no forecast.
         served: Whether the steps, and so the remedies, are those of an inference server.
     """
@@ -148,7 +148,7 @@ def _finding(context: RuleContext, base: Baseline, name: str, rule: Rule, detect
         return
     if detection.change and base.obstacle is None:
         gain = _gain(context.trace, base, detection.change)
-    ratio = gain / base.simulated_ns if gain is not None and base.simulated_ns else None
+    ratio = gain / base.measured_ns if gain is not None and base.measured_ns else None
     if ratio is not None:
         severity, most = ("high" if ratio >= HIGH_SHARE else "medium" if ratio >= MEDIUM_SHARE else "low"), None
     elif most is not None:
@@ -174,7 +174,7 @@ def _finding(context: RuleContext, base: Baseline, name: str, rule: Rule, detect
 
 
 def _gain(trace: Trace, base: Baseline, change: str) -> float:
-    return base.simulated_ns - base.predicted_ns(*apply_changes(trace, base.graph, parse_changes(change)))
+    return base.measured_ns - base.predicted_ns(*apply_changes(trace, base.graph, parse_changes(change)))
 
 
 def _together(trace: Trace, base: Baseline, changes: list[str]) -> Together | None:
@@ -182,8 +182,8 @@ def _together(trace: Trace, base: Baseline, changes: list[str]) -> Together | No
         return None
     every = "; ".join(dict.fromkeys(part for change in changes for part in change.split("; ")))
     gain = _gain(trace, base, every)
-    simulated = base.simulated_ns
-    return Together(every, len(changes), round(simulated - gain), round(gain), gain / simulated if simulated else 0.0)
+    step_ns = base.measured_ns
+    return Together(every, len(changes), round(step_ns - gain), round(gain), gain / step_ns if step_ns else 0.0)
 
 
 VIEW = View("findings", 11, needs, Params, compute)

@@ -31,6 +31,7 @@ from visualprof.views.measure.stages import (
     stage_times,
     unknown_stages,
 )
+from visualprof.views.measure.step_time import step_time_ns, typical_steps
 from visualprof.views.measure.steps import (
     STEP_PARTS,
     CategorySpans,
@@ -108,9 +109,10 @@ class Headline(msgspec.Struct):
     """The most important numbers. Step times cover the phase of the average step.
 
     Attributes:
-        step_median_ns: Median step time.
-        step_least_ns: Shortest step time.
-        step_most_ns: Longest step time.
+        step_median_ns: The step time: the median of the typical steps.
+        step_least_ns: Shortest step time of all steps.
+        step_most_ns: Longest step time of all steps.
+        typical_steps: Number of typical steps.
         steps_per_s: Steps over the time from the first to the last if threads run steps at the same time, else
             1 / median; None if steps have phases, which alternate.
         cpu_pressure_ratio: Share of the recording in which some task of the machine waited for a CPU.
@@ -119,6 +121,7 @@ class Headline(msgspec.Struct):
     step_median_ns: kinds.Duration | None
     step_least_ns: kinds.Duration | None
     step_most_ns: kinds.Duration | None
+    typical_steps: kinds.Count | None
     steps_per_s: kinds.Number | None
     cpu_pressure_ratio: kinds.Ratio | None
 
@@ -292,12 +295,13 @@ def _steps_per_s(trace: Trace, windows: StepWindows, median_ns: int) -> float:
 
 
 def _headline(trace: Trace, windows: StepWindows, total: Ints, phase: Phase | None) -> Headline:
-    steps = total[total > 0] if len(trace.steps) else total[:0]
-    median = round(float(np.median(steps))) if len(steps) else None
+    steps, step_ns = total[total > 0] if len(trace.steps) else total[:0], step_time_ns(trace)
+    median = None if step_ns is None else round(step_ns)
     return Headline(
         step_median_ns=median,
         step_least_ns=int(steps.min()) if len(steps) else None,
         step_most_ns=int(steps.max()) if len(steps) else None,
+        typical_steps=int(typical_steps(trace).sum()) if len(trace.steps) else None,
         steps_per_s=_steps_per_s(trace, windows, median) if median and phase is None else None,
         cpu_pressure_ratio=cpu_pressure(trace),
     )

@@ -54,6 +54,7 @@ class RanksAnswer(Table[RankPathColumns]):
     """The path across ranks, and a forecast.
 
     Attributes:
+        step: The mean step of all ranks: from the first start to the last end, over the number of steps.
         collectives: Number of matched collectives and messages.
         parts: Parts of the path, per step.
         error_ratio: As in `whatif`.
@@ -110,7 +111,8 @@ def compute(ranks: Sequence[tuple[str, RankGraph]], params: RanksParams) -> Rank
     def predicted(wanted: Sequence[Change]) -> float:
         replay, dur, _ = solve_joint(joint, _times(joint, numbers, self_ns, wanted))
         scope = joint.full_scope(replay.time, dur)
-        return (scope.high - scope.start) / steps
+        replayed = (scope.high - scope.start) / steps
+        return measured * replayed / simulated if simulated else measured
 
     slowest = f"rank[{numbers[int(self_ns.argmax())]}]=median"
     suggested = [slowest, "rank[*]=median", *joint.ranks[0].suggested_changes] if met else []
@@ -123,7 +125,7 @@ def compute(ranks: Sequence[tuple[str, RankGraph]], params: RanksParams) -> Rank
         unexplained_ratio=unexplained,
         obstacle=obstacle,
         parts=Table(columns=_parts(joint, path, steps)),
-        changes=Table(columns=_forecasts(suggested, [predicted(parse_changes(text)) for text in suggested], simulated)),
+        changes=Table(columns=_forecasts(suggested, [predicted(parse_changes(text)) for text in suggested], measured)),
     )
 
 
@@ -184,15 +186,15 @@ def _parts(joint: MultiRankGraph, path: CriticalPath, steps: int) -> PathPartCol
     return part_columns(np.append(part, work[work >= 0]), np.append(ns, path.work_ns[work >= 0]), steps)
 
 
-def _forecasts(texts: list[str], predicted: list[float], simulated: float) -> ForecastColumns:
+def _forecasts(texts: list[str], predicted: list[float], measured: float) -> ForecastColumns:
     after = np.array(predicted)
     order = np.argsort(after, kind="stable")
-    gain = simulated - after[order]
+    gain = measured - after[order]
     return ForecastColumns(
         change=[texts[int(i)] for i in order],
         predicted_ns=after[order],
         gain_ns=gain,
-        gain_ratio=gain / simulated if simulated else gain,
+        gain_ratio=gain / measured if measured else gain,
     )
 
 

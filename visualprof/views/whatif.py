@@ -11,7 +11,7 @@ from visualprof.views import Params, View
 from visualprof.views.answers import charts, kinds
 from visualprof.views.answers.table import Answer, Table
 from visualprof.views.measure.launch import is_device_work
-from visualprof.views.measure.replay.baseline import Baseline, Obstacle, baseline, mean_step_ns
+from visualprof.views.measure.replay.baseline import Baseline, Obstacle, baseline
 from visualprof.views.measure.replay.change import apply_changes, parse_changes, suggest_changes
 from visualprof.views.measure.replay.forecast import ForecastColumns, StepForecast, step_forecast
 from visualprof.views.measure.replay.graph import Replay, WaitGraph, solve
@@ -66,16 +66,16 @@ def compute(trace: Trace, params: WhatIfParams) -> WhatIfAnswer:
     Source: docs/whatif.md
     """
     base = baseline(trace)
-    graph, usual, as_is, steps, simulated = base.graph, base.dur, base.replay, base.step_count, base.simulated_ns
+    graph, usual, as_is, steps = base.graph, base.dur, base.replay, base.step_count
     changes = parse_changes(params.change)
     dur, ns = apply_changes(trace, graph, changes)
     met = base.obstacle is None
     after = solve(graph, dur, ns) if met and changes else as_is
-    predicted = mean_step_ns(graph, after, dur, steps) if met else None
+    predicted = base.scale_to_measured(after, dur) if met else None
     device = np.abs(as_is.time - graph.nodes.time)[graph.nodes.thread_group < 0]
     none = PathPartColumns(part=[], path_ns=[], share=[])
     return WhatIfAnswer(
-        step=step_forecast(base.measured_ns, simulated, predicted),
+        step=step_forecast(base.measured_ns, base.simulated_ns, predicted),
         steps=steps,
         error_ratio=base.error_ratio,
         unexplained_ratio=base.unexplained_ratio,
@@ -100,12 +100,12 @@ def make_charts(result: WhatIfAnswer, params: WhatIfParams, top: int) -> dict[st
 def _forecasts(trace: Trace, base: Baseline, texts: list[str]) -> ForecastColumns:
     predicted = np.array([base.predicted_ns(*apply_changes(trace, base.graph, parse_changes(text))) for text in texts])
     order = np.argsort(predicted, kind="stable")
-    gain = base.simulated_ns - predicted[order]
+    gain = base.measured_ns - predicted[order]
     return ForecastColumns(
         change=[texts[int(i)] for i in order],
         predicted_ns=predicted[order],
         gain_ns=gain,
-        gain_ratio=gain / base.simulated_ns if base.simulated_ns else gain,
+        gain_ratio=gain / base.measured_ns if base.measured_ns else gain,
     )
 
 

@@ -26,15 +26,27 @@ class DiffRun(msgspec.Struct):
 
 
 class DiffStep(msgspec.Struct):
-    """The mean step.
+    """The change of the step time, and of the mean step, which the parts and rows add up to.
 
     Attributes:
+        base_median_ns: Step time of the base run: the median of its typical steps.
+        new_median_ns: Step time of the new run.
+        median_delta_ns: Change of the step time.
+        median_delta_ratio: Relative change of the step time.
+        base_ns: Mean step of the base run.
+        new_ns: Mean step of the new run.
+        delta_ns: Change of the mean step.
+        delta_ratio: Relative change of the mean step.
         low_ns: Lower end of the 99 % interval of the change of a typical step, allowing for correlated steps.
         high_ns: Upper end of that interval.
         significant: null with fewer than 5 steps on a side.
         detectable_ratio: The smallest change that can be distinguished from noise.
     """
 
+    base_median_ns: kinds.Duration
+    new_median_ns: kinds.Duration
+    median_delta_ns: kinds.Duration
+    median_delta_ratio: kinds.Ratio | None
     base_ns: kinds.Duration
     new_ns: kinds.Duration
     delta_ns: kinds.Duration

@@ -161,16 +161,27 @@ def _parts(base: Side, new: Side) -> DiffParts:
     return DiffParts(part=list(STEP_PARTS), base_ns=before, new_ns=after, delta_ns=after - before)
 
 
+def _step_time_ns(side: Side) -> int:
+    """Return the step time, the median of the typical steps; of all compared steps if none is typical."""
+    total_ns, is_typical = _column(side, "total"), np.asarray(side.steps.columns.typical, bool)
+    return round(float(np.median(total_ns[is_typical] if is_typical.any() else total_ns)))
+
+
 def _step(base: Side, new: Side, parts: DiffParts) -> DiffStep:
     before, after = int(np.asarray(parts.base_ns).sum()), int(np.asarray(parts.new_ns).sum())
     sure = step_change(_column(base, "total"), _column(new, "total"))
+    old_median, median = _step_time_ns(base), _step_time_ns(new)
     return DiffStep(
+        base_median_ns=old_median,
+        new_median_ns=median,
+        median_delta_ns=median - old_median,
+        median_delta_ratio=median / old_median - 1 if old_median else None,
         base_ns=before,
         new_ns=after,
         delta_ns=after - before,
         delta_ratio=after / before - 1 if before else None,
-        low_ns=round(sure.low * before) if sure else None,
-        high_ns=round(sure.high * before) if sure else None,
+        low_ns=round(sure.low * old_median) if sure else None,
+        high_ns=round(sure.high * old_median) if sure else None,
         significant=sure.significant if sure else None,
         detectable_ratio=sure.detectable if sure else None,
     )

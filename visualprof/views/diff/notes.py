@@ -38,8 +38,10 @@ def notes(base: Side, new: Side, same: bool, step: DiffStep, changes: RowChanges
         yield DiffNote("drift", ratio=changes.drift)
     if changes and changes.pace is not None and abs(changes.pace) > MIN_CHANGE_RATIO:
         yield DiffNote("pace", ratio=changes.pace)
-    if step.low_ns is not None and step.high_ns is not None and not step.low_ns <= step.delta_ns <= step.high_ns:
-        yield DiffNote("outliers")
+    if step.low_ns is not None and step.high_ns is not None:
+        mean_change_ns = (step.delta_ratio or 0.0) * step.base_median_ns
+        if not step.low_ns <= round(mean_change_ns) <= step.high_ns:
+            yield DiffNote("outliers")
 
 
 def _differences(a: Facts, b: Facts) -> Iterator[DiffNote]:

@@ -29,6 +29,7 @@ from visualprof.views.measure.intervals import INT64_LIMITS, covered_ns
 from visualprof.views.measure.launch import is_api_call, is_kernel, launches, operator_times
 from visualprof.views.measure.pressure import cpu_pressure
 from visualprof.views.measure.serving_steps import serving_steps, step_loads
+from visualprof.views.measure.step_time import typical_of_phase
 from visualprof.views.measure.steps import (
     PART_CATEGORIES,
     STEP_PARTS,
@@ -94,9 +95,11 @@ class StepTimes(Columns, kw_only=True):
         phase: Phase of a server's step; absent for other runs.
         requests: Requests of a server's step; absent for other runs.
         tokens: Tokens of a server's step; absent for other runs.
+        typical: Whether the step is typical for its phase. The step time is the median of the typical steps.
     """
 
     name: kinds.WordColumn
+    typical: kinds.FlagColumn
     phase: kinds.WordColumn | None = None
     requests: kinds.CountColumn | None = None
     tokens: kinds.CountColumn | None = None
@@ -190,8 +193,10 @@ def compute(trace: Trace, params: SideParams) -> Side:
         BadParameter: The trace has no step with this name.
     """
     trace, windows, loads = _steps(trace)
+    is_typical = typical_of_phase(trace, windows)
     if params.step:
         step_indices(trace, params.step)
+        is_typical = is_typical[[name == params.step for name in windows.names]]
         windows = windows.select_step(params.step)
     if not len(windows):
         raise MissingData(
@@ -206,7 +211,13 @@ def compute(trace: Trace, params: SideParams) -> Side:
     return Side(
         facts=_facts(trace, windows),
         steps=Table(
-            columns=StepTimes(name=list(windows.names), total_ns=windows.end - windows.start, **load_columns, **times)
+            columns=StepTimes(
+                name=list(windows.names),
+                typical=is_typical,
+                total_ns=windows.end - windows.start,
+                **load_columns,
+                **times,
+            )
         ),
         pieces=Table(columns=pieces),
         cells=Table(columns=cells),

@@ -15,9 +15,10 @@ from visualprof.reader.trace.serving import Engine
 from visualprof.views.measure.devices import DeviceSummary, device_summaries
 from visualprof.views.measure.groups import distinct, group
 from visualprof.views.measure.intervals import covered_ns, intersect, union
-from visualprof.views.measure.launch import Launches, is_kernel, is_operator, launches
+from visualprof.views.measure.launch import Launches, launches
 from visualprof.views.measure.serving_steps import ServingSteps, serving_steps
 from visualprof.views.measure.stages import find_stages, unknown_stages
+from visualprof.views.measure.step_time import typical_steps
 from visualprof.views.measure.steps import (
     StepWindows,
     device_kernels,
@@ -28,8 +29,6 @@ from visualprof.views.measure.steps import (
 
 Severity = Literal["high", "medium", "low"]
 Confidence = Literal["high", "medium", "low"]
-COLD_STEP_FACTOR = 1.5  # a first step that takes longer than this many medians of the others is a warm-up
-MIN_TYPICAL_WORK = 0.5  # a step with less than this share of the median step's work is not typical
 MAX_NAMED_KERNELS = 10  # per change
 MAX_CALLEE_SHARE = 0.2  # a function with a larger share of its time in callees cannot be removed alone
 MAX_BURST_LAUNCHES = 50  # launches in the extent that the timeline shows
@@ -140,20 +139,8 @@ class RuleContext:
 
     @cached_property
     def is_typical(self) -> Mask:
-        """Return, per step, whether it is typical: it does as much work as most steps, and is not a cold first step.
-
-        For a server, only steps of the phase that takes most of the time are typical.
-        """
-        work, is_main_phase = _step_work(self.trace, self.windows), self.windows.main_phase()[1]
-        is_typical = (
-            is_main_phase & (work >= MIN_TYPICAL_WORK * np.median(work[is_main_phase]))
-            if len(work)
-            else np.zeros(0, bool)
-        )
-        total, typical_rows = self.part_ns["total"], np.flatnonzero(is_typical)
-        if len(typical_rows) > 1 and total[typical_rows[0]] > COLD_STEP_FACTOR * np.median(total[typical_rows[1:]]):
-            is_typical[typical_rows[0]] = False
-        return is_typical
+        """Return, per step, whether it is typical."""
+        return typical_steps(self.trace)
 
     @cached_property
     def typical_spans(self) -> Ints:
@@ -219,16 +206,6 @@ class RuleContext:
     def event_name(self, row: int) -> str:
         """Return the name of an event."""
         return self.trace.strings[int(self.trace.events.name[row])]
-
-
-def _step_work(trace: Trace, windows: StepWindows) -> Ints:
-    """Return the number of kernels and operators of each step, excluding data loading."""
-    if (windows.index < 0).any():
-        return np.ones(len(windows), np.int64)
-    events = trace.events
-    rows = np.flatnonzero((is_operator(trace) | is_kernel(trace)) & (events.step >= 0)).astype(np.int32)
-    rows = rows[nearest_ancestor(events.parent, events.category == Category.DATALOADER, rows) < 0]
-    return np.bincount(events.step[rows], minlength=len(trace.steps))[windows.index]
 
 
 def extent_with_track(trace: Trace, start: int, end: int, rows: Rows) -> Extent:

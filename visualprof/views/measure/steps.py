@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Literal, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
 from msgspec.structs import replace
+from numpy.typing import NDArray
 
 from visualprof.errors import BadParameter
 from visualprof.messages import msg
@@ -44,6 +45,7 @@ PART_CATEGORIES = {  # step parts except other: categories, on a device (True) o
 DISTANT_PAST = np.iinfo(np.int64).min
 MIN_QUEUED_NS = 1_000_000  # longer than any launch takes
 DEVICE_SYNC = pattern(r"^(?:(?:cuda|hip)DeviceSynchronize|cuCtxSynchronize)")
+Number = TypeVar("Number", np.int64, np.float64)
 DropReason = Literal["empty", "incomplete", "overtaken"]
 
 
@@ -199,7 +201,9 @@ def step_windows(trace: Trace) -> StepWindows:
     if len(trace.steps) == 0:
         return _whole_trace_step(trace)
     annotations = np.stack((trace.steps.ts, trace.steps.ts + trace.steps.dur), axis=1)
-    start, end = _extents(trace, annotations)
+    work_of_steps = step_work(trace)
+    rows = work_of_steps.rows
+    start, end = step_extents(work_of_steps, annotations, trace.events.ts[rows], trace.events.end[rows])
     names = tuple(trace.strings[int(i)] for i in trace.steps.name)
     step_of_work = trace.events.step[is_device_work(trace)]
     work = np.bincount(step_of_work[step_of_work >= 0], minlength=len(names))
@@ -215,23 +219,63 @@ def step_windows(trace: Trace) -> StepWindows:
     return windows.drop(reasons | _incomplete(work, on_device, phases), work)
 
 
-def _extents(trace: Trace, annotations: Ints) -> tuple[Ints, Ints]:
-    """Return start and end of each step: from the end of all work issued before it to the end of its own work."""
+class StepWork(NamedTuple):
+    """Device work by step, and the order of steps. It decides where steps start and end, whatever the times are.
+
+    Attributes:
+        rows: (w,) events of device work.
+        step: (w,) step that issued each piece, -1 for none.
+        next_step: (w,) first step that starts after each piece was issued.
+        backlog: Piece of work with which the first step starts, because older work filled the device until then; -1
+            if there is no such piece.
+        tracks: (n,) thread of each step if several threads run steps at the same time, otherwise `None`.
+    """
+
+    rows: Rows
+    step: Rows
+    next_step: Ints
+    backlog: int
+    tracks: Rows | None
+
+
+@cached_on_trace
+def step_work(trace: Trace) -> StepWork:
+    """Return the device work by step."""
     work, _, issuer = device_calls(trace)
-    step, work_end = trace.events.step[work], trace.events.end[work]
-    in_step = step >= 0
+    issued = np.where(issuer >= 0, trace.events.ts[issuer], DISTANT_PAST)
+    return StepWork(
+        rows=work,
+        step=trace.events.step[work],
+        next_step=np.searchsorted(trace.steps.ts, issued),
+        backlog=_backlog(trace, work, issuer),
+        tracks=trace.steps.track if are_concurrent(trace) else None,
+    )
+
+
+def step_extents(
+    work: StepWork, annotations: NDArray[Number], work_start: NDArray[Number], work_end: NDArray[Number]
+) -> tuple[NDArray[Number], NDArray[Number]]:
+    """Return start and end (n,) of each step: from the end of all earlier work to the end of its own work.
+
+    Args:
+        work: The device work by step.
+        annotations: (n, 2) start and end of each step on the host.
+        work_start: (w,) start of each piece of work, in the same unit.
+        work_end: (w,) end of each piece of work.
+    """
+    in_step = work.step >= 0
     own_end = np.array(annotations[:, 1])
-    np.maximum.at(own_end, step[in_step], work_end[in_step])
-    if are_concurrent(trace):
-        return _extents_by_thread(trace, annotations, own_end)
+    np.maximum.at(own_end, work.step[in_step], work_end[in_step])
+    if work.tracks is not None:
+        return _extents_by_thread(work.tracks, annotations, own_end)
     end = np.maximum.accumulate(own_end)
     # The first step after work without a step was issued waits for that work, unless the work outlasts the step.
-    issued = np.where(issuer >= 0, trace.events.ts[issuer], DISTANT_PAST)[~in_step]
-    next_step, early_end = np.searchsorted(annotations[:, 0], issued), work_end[~in_step]
+    next_step, early_end = work.next_step[~in_step], work_end[~in_step]
     is_awaited = (next_step < len(end)) & (early_end < np.append(end, DISTANT_PAST)[next_step])
-    busy_until = np.concatenate(([DISTANT_PAST], end[:-1]))
+    busy_until = np.concatenate(([DISTANT_PAST], end[:-1])).astype(end.dtype)
     np.maximum.at(busy_until, next_step[is_awaited], early_end[is_awaited])
-    busy_until[0] = max(busy_until[0], _backlog_end(trace, work, issuer))
+    if work.backlog >= 0:
+        busy_until[0] = max(busy_until[0], work_start[work.backlog])
     return np.minimum(np.maximum(annotations[:, 0], busy_until), end), end
 
 
@@ -254,35 +298,37 @@ def are_concurrent(trace: Trace) -> bool:
     return False
 
 
-def _extents_by_thread(trace: Trace, annotations: Ints, own_end: Ints) -> tuple[Ints, Ints]:
+def _extents_by_thread(
+    tracks: Rows, annotations: NDArray[Number], own_end: NDArray[Number]
+) -> tuple[NDArray[Number], NDArray[Number]]:
     """Return start and end of steps that threads run concurrently: a step only waits for those of its own thread."""
     start, end = np.array(annotations[:, 0]), np.array(own_end)
-    for track in np.unique(trace.steps.track):
-        rows = np.flatnonzero(trace.steps.track == track)
+    for track in np.unique(tracks):
+        rows = np.flatnonzero(tracks == track)
         end[rows] = np.maximum.accumulate(own_end[rows])
         busy_until = np.concatenate(([DISTANT_PAST], end[rows][:-1]))
         start[rows] = np.minimum(np.maximum(annotations[rows, 0], busy_until), end[rows])
     return start, end
 
 
-def _backlog_end(trace: Trace, work: Rows, issuer: Rows) -> int:
-    """Return when the devices had finished the work that was issued before the recording began.
+def _backlog(trace: Trace, work: Rows, issuer: Rows) -> int:
+    """Return the first piece of work if it had to wait for work from before the recording, otherwise -1.
 
-    This is so if the first piece of work, which belongs to the first step, was queued for longer
-    than the recording had lasted: a server's step, cut out of many. It does not apply if the host
-    had waited for the device before.
+    It is the first piece of work, if that belongs to the first step and was queued for longer than
+    the recording had lasted: a server's step, cut out of many. It does not exist if the host had
+    waited for the device before.
     """
     if not len(work):
-        return DISTANT_PAST
+        return -1
     events, first_index = trace.events, int(np.argmin(trace.events.ts[work]))
     row, call = int(work[first_index]), int(issuer[first_index])
     if call < 0 or events.step[row] != 0:
-        return DISTANT_PAST
+        return -1
     work_start, queued_ns = int(events.ts[row]), int(events.ts[row] - events.end[call])
     is_sync = match_names(trace, events.name, lambda name: bool(DEVICE_SYNC.match(name)))
     has_synced = bool((is_sync & (events.end <= work_start)).any())
     recorded_ns = int(events.ts[call]) - trace.span_ns[0]
-    return DISTANT_PAST if has_synced or queued_ns <= max(recorded_ns, MIN_QUEUED_NS) else work_start
+    return -1 if has_synced or queued_ns <= max(recorded_ns, MIN_QUEUED_NS) else first_index
 
 
 def step_indices(trace: Trace, name: str) -> Ints:

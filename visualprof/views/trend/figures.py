@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import msgspec
-import numpy as np
 
 from visualprof.reader.results.points import Point
 from visualprof.reader.trace import Trace
@@ -12,6 +11,7 @@ from visualprof.views.answers.kinds import Kind
 from visualprof.views.answers.table import Answer
 from visualprof.views.measure.devices import device_summaries
 from visualprof.views.measure.memory import memory_curve, memory_devices
+from visualprof.views.measure.step_time import step_time_ns
 from visualprof.views.measure.steps import STEP_PARTS, step_breakdown, step_windows
 
 YEAR_2000_NS = 946_684_800 * 10**9
@@ -60,7 +60,7 @@ def needs(trace: Trace) -> bool:
 def compute(trace: Trace, params: Params) -> Figures:
     """Return the metrics that are known for a recording.
 
-    - `step.total`: median of the steps
+    - `step.total`: the step time, the median of the typical steps
     - `step.PART`: mean per step
     - On inference servers, these two cover only the steps of the phase with the most time.
     - `device.utilization`: mean over its devices
@@ -71,7 +71,8 @@ def compute(trace: Trace, params: Params) -> Figures:
     alike = windows.main_phase()[1]
     total = (windows.end - windows.start)[alike]
     if len(trace.steps) and (total > 0).any():
-        out["step.total"] = float(np.median(total[total > 0]))
+        if (step_ns := step_time_ns(trace)) is not None:
+            out["step.total"] = step_ns
         parts = step_breakdown(trace, windows)
         out |= {f"step.{name}": float(spent[alike].mean()) for name, spent in parts.items() if spent[alike].any()}
         used = [device.utilization for device in device_summaries(trace, windows) if device.utilization is not None]

@@ -24,8 +24,8 @@ export function judgeStep(step: Step, hasSteps: boolean): Verdict {
       : t("compare.between", { low: formatSigned("ns", low_ns), high: formatSigned("ns", high_ns) });
   if (step.significant)
     return {
-      tone: step.delta_ns > 0 ? "worse" : "better",
-      heading: t(step.delta_ns > 0 ? "compare.slower" : "compare.faster"),
+      tone: step.median_delta_ns > 0 ? "worse" : "better",
+      heading: t(step.median_delta_ns > 0 ? "compare.slower" : "compare.faster"),
       reason: between,
     };
   return {

@@ -11,6 +11,7 @@ from visualprof.reader.trace import Floats, Trace
 from visualprof.views.measure.replay.build import wait_graph
 from visualprof.views.measure.replay.graph import Replay, WaitGraph, solve
 from visualprof.views.measure.replay.path import replay_window
+from visualprof.views.measure.replay.replayed_steps import ReplayedSteps, replayed_steps
 from visualprof.views.measure.trace_cache import cached_on_trace
 
 MAX_ERROR_RATIO = 0.02  # of the replay without changes
@@ -25,10 +26,11 @@ class Baseline(msgspec.Struct, frozen=True, kw_only=True):
         graph: The wait graph.
         dur: (n,) ns of device work.
         replay: The replay.
+        steps: Where the replayed steps start and end.
         step_count: Number of steps.
-        measured_ns: Measured mean duration of a step.
-        simulated_ns: Replayed mean duration of a step.
-        error_ratio: Relative error of the replay, at most 1.
+        measured_ns: The measured step time (`step_time_ns`); the duration of a recording without steps.
+        simulated_ns: The same of the replay without changes.
+        error_ratio: Relative error of the replay, at most 1: of all steps, or of the step time if that is larger.
         unexplained_ratio: Share of the time whose cause is unknown, at most 1.
         obstacle: Which of the two is too large for a forecast, `None` if neither.
     """
@@ -36,6 +38,7 @@ class Baseline(msgspec.Struct, frozen=True, kw_only=True):
     graph: WaitGraph
     dur: Floats
     replay: Replay
+    steps: ReplayedSteps
     step_count: int
     measured_ns: float
     simulated_ns: float
@@ -44,8 +47,16 @@ class Baseline(msgspec.Struct, frozen=True, kw_only=True):
     obstacle: Obstacle | None
 
     def predicted_ns(self, dur: Floats, delay_ns: Floats) -> float:
-        """Return the mean duration of a step with other durations of device work and other delays."""
-        return mean_step_ns(self.graph, solve(self.graph, dur, delay_ns), dur, self.step_count)
+        """Return the step time with other durations of device work and other delays.
+
+        It is the measured step time, scaled by the effect of the change on the replayed step time.
+        """
+        return self.scale_to_measured(solve(self.graph, dur, delay_ns), dur)
+
+    def scale_to_measured(self, replay: Replay, dur: Floats) -> float:
+        """Return the step time of another replay, relative to the measured step time."""
+        replayed_ns = self.steps.step_time_ns(self.graph, replay, dur)
+        return self.measured_ns * replayed_ns / self.simulated_ns if self.simulated_ns else self.measured_ns
 
 
 @cached_on_trace
@@ -55,12 +66,17 @@ def baseline(trace: Trace) -> Baseline:
     dur = graph.nodes.dur.astype(np.float64)
     replay, step_count = solve(graph, dur, graph.edges.delay_ns), max(len(graph.step_nodes) - 1, 1)
     start, end, _ = replay_window(graph, graph.nodes.time.astype(np.float64), dur)
-    measured, simulated = (end - start) / step_count, mean_step_ns(graph, replay, dur, step_count)
-    error, unexplained, obstacle = replay_quality(measured, simulated, graph.unexplained_ns, end - start)
+    replayed_start, replayed_end, _ = replay_window(graph, replay.time, dur)
+    steps = replayed_steps(trace, graph)
+    measured, simulated = steps.measured_ns, steps.step_time_ns(graph, replay, dur)
+    whole = end - start, replayed_end - replayed_start
+    compared = max(whole, (measured, simulated), key=lambda pair: abs(pair[1] - pair[0]) / pair[0] if pair[0] else 0.0)
+    error, unexplained, obstacle = replay_quality(*compared, graph.unexplained_ns, end - start)
     return Baseline(
         graph=graph,
         dur=dur,
         replay=replay,
+        steps=steps,
         step_count=step_count,
         measured_ns=measured,
         simulated_ns=simulated,
@@ -76,8 +92,8 @@ def replay_quality(
     """Return `error_ratio`, `unexplained_ratio` and `obstacle` of `Baseline`.
 
     Args:
-        measured: Measured duration of a step.
-        simulated: Replayed duration of a step.
+        measured: Measured duration of a step, or of all steps.
+        simulated: The same of the replay.
         unexplained_ns: Time whose cause is unknown.
         span_ns: Duration of all steps.
     """
@@ -88,9 +104,3 @@ def replay_quality(
         unexplained,
         ("error" if error > MAX_ERROR_RATIO else "unexplained" if unexplained > MAX_UNEXPLAINED_RATIO else None),
     )
-
-
-def mean_step_ns(graph: WaitGraph, replay: Replay, dur: Floats, step_count: int) -> float:
-    """Return the mean duration of a step."""
-    start, end, _ = replay_window(graph, replay.time, dur)
-    return (end - start) / step_count

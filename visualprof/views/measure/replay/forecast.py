@@ -9,11 +9,14 @@ from visualprof.views.answers.table import Columns
 
 
 class StepForecast(msgspec.Struct):
-    """Forecast of a mean step.
+    """Forecast of the step time.
 
     Attributes:
+        measured_ns: The measured step time.
         simulated_ns: Replayed without changes.
-        gain_ns: Simulated minus predicted, null if there is no prediction.
+        predicted_ns: The measured step time, scaled by the effect of the changes on the replayed step time; null
+            without a forecast.
+        gain_ns: Measured minus predicted, null without a forecast.
     """
 
     measured_ns: kinds.Duration
@@ -37,12 +40,12 @@ class ForecastColumns(Columns):
 
 
 def step_forecast(measured: float, simulated: float, predicted: float | None) -> StepForecast:
-    """Return the forecast of a mean step; arguments in ns."""
-    gain = None if predicted is None else simulated - predicted
+    """Return the forecast of the step time; arguments in ns."""
+    gain = None if predicted is None else measured - predicted
     return StepForecast(
         round(measured),
         round(simulated),
         None if predicted is None else round(predicted),
         None if gain is None else round(gain),
-        None if gain is None or not simulated else gain / simulated,
+        None if gain is None or not measured else gain / measured,
     )
