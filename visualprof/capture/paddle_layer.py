@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
 from types import BuiltinFunctionType
@@ -74,7 +75,7 @@ def _operators(paddle: Any, recorder: Recorder) -> Generator[None]:
         if placed is not None:  # returns another object for the same tensor
             paddle.Tensor._use_gpudnn = renamed  # noqa: SLF001
             restore.callback(setattr, paddle.Tensor, "_use_gpudnn", placed)
-        for place in (generated, paddle, paddle.tensor, paddle.nn.functional):
+        for place in _modules(paddle):
             for name, function in _members(place):
                 public = not name.startswith("_") and hasattr(generated, name)
                 if public and isinstance(function, BuiltinFunctionType):
@@ -86,6 +87,12 @@ def _operators(paddle: Any, recorder: Recorder) -> Generator[None]:
                 setattr(paddle.Tensor, name, reporting(method, METHODS.get(name, name)))
                 restore.callback(setattr, paddle.Tensor, name, method)
         yield
+
+
+def _modules(paddle: Any) -> list[Any]:
+    """Return the Python modules of Paddle: `from paddle import tensor` gives another module than `paddle.tensor`."""
+    loaded = [m for name, m in list(sys.modules.items()) if name.startswith("paddle.") and hasattr(m, "__file__")]
+    return list({id(m): m for m in (paddle, paddle.tensor, *loaded)}.values())
 
 
 def _members(place: Any) -> list[tuple[str, Any]]:

@@ -200,6 +200,7 @@ class GraphProfile(msgspec.Struct):
     Attributes:
         matched_nodes: 0 if the profile is of another model.
         rule: Id of the rule that joined them.
+        reason: One sentence that says why no node has a time; "" if any has one.
     """
 
     total_ns: int
@@ -208,6 +209,7 @@ class GraphProfile(msgspec.Struct):
     matched_nodes: int
     calls_total: int
     rule: str
+    reason: str
     columns: MeasuredColumns
     unmatched: UnmatchedColumns
 
@@ -296,6 +298,7 @@ def measured(model: ModelGraph, trace: Trace) -> GraphProfile:
         matched_nodes=int((event >= 0).sum()),
         calls_total=joined.calls_total,
         rule=joined.rule,
+        reason=joined.reason,
         columns=MeasuredColumns(
             time_ns=_integers(joined.time_ns[shown]),
             calls=_integers(joined.calls[shown]),

@@ -69,7 +69,7 @@ class CallPaths(msgspec.Struct, frozen=True):
         """
         events = trace.events
         path = self.path_ids[nearest_ancestor(events.parent, self.is_member, rows)]
-        python_track = _python_tracks(trace)[events.track[rows]]
+        python_track = python_tracks(trace)[events.track[rows]]
         missing = np.flatnonzero((path < 0) & (rows >= 0) & (python_track >= 0))
         if len(missing):
             track_starts = np.array([*(track.first for track in trace.tracks), len(events)])
@@ -211,7 +211,7 @@ def operator_paths(trace: Trace) -> CallPaths:
 
 
 @cached_on_trace
-def _python_tracks(trace: Trace) -> Ids:
+def python_tracks(trace: Trace) -> Ids:
     """Return, per track, the track with the Python calls of the same thread; -1 for none."""
     track_of_thread = {(track.pid, track.tid): i for i, track in enumerate(trace.tracks)}
     python_tracks = [

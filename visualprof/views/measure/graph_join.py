@@ -10,10 +10,12 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from visualprof.messages import msg
 from visualprof.reader.graph import ModelGraph
 from visualprof.reader.trace import Category, Trace
 from visualprof.reader.trace.nesting import nearest_ancestor
 from visualprof.views.measure.call_paths import is_scope
+from visualprof.views.measure.graph_layers import find_layer_nodes, joins_layers
 from visualprof.views.measure.graph_names import AMBIGUOUS, CONSTANT, NO_NODE, UNKNOWN_HOLDER, NodeNames
 from visualprof.views.measure.graph_scopes import find_scope_nodes
 from visualprof.views.measure.groups import distinct, group
@@ -52,7 +54,8 @@ class NodeTimes(msgspec.Struct, frozen=True, kw_only=True):
         total_ns: Time of all measured operators.
         matched_ns: Time of the operators that were assigned to a node.
         calls_total: Number of all measured calls.
-        rule: How operators were assigned: `name`, `module` or `scope`.
+        rule: How operators were assigned: `name`, `module`, `scope` or `layer`.
+        reason: One sentence that says why no operator has a node; "" if any has one.
         time_ns: (n,) time.
         calls: (n,) calls.
         flops: (n,) operations.
@@ -65,6 +68,7 @@ class NodeTimes(msgspec.Struct, frozen=True, kw_only=True):
     matched_ns: int
     calls_total: int
     rule: str
+    reason: str
     time_ns: NDArray[np.float64]
     calls: NDArray[np.float64]
     flops: NDArray[np.float64]
@@ -82,8 +86,8 @@ def join_times(model: ModelGraph, trace: Trace) -> NodeTimes:
 
     If a runtime merged several nodes into one operator, this operator is assigned to the node of its
     type, otherwise to the first of these nodes. Module graphs are joined by the profiler's module calls,
-    recordings of MegEngine's dynamic profiler by its scopes (`graph_scopes`). Names that are only
-    types match no node.
+    recordings of MegEngine's dynamic profiler by its scopes (`graph_scopes`), models and recordings
+    of Paddle by the order of layers (`graph_layers`). Names that are only types match no node.
     Source: docs/views/graph.md.
     """
     modules = {
@@ -96,12 +100,45 @@ def join_times(model: ModelGraph, trace: Trace) -> NodeTimes:
             model, trace, rows, np.maximum(trace.events.dur[rows], 0), node_of[trace.events.name[rows]], "module"
         )
     rows, costs = _operator_costs(trace)
+    if joins_layers(model, trace):
+        match = find_layer_nodes(model, trace, rows)
+        is_counted = match.is_forward | (match.node >= 0)
+        return _collect_times(
+            model,
+            trace,
+            rows[is_counted],
+            costs[is_counted],
+            match.node[is_counted],
+            "layer",
+            is_call=match.is_call[is_counted],
+            reason=match.reason,
+        )
     has_names = trace.meta.operator_names != "type" or bool((trace.arg("graph_name", rows, 0) > 0).any())
     if not has_names and bool(is_scope(trace).any()):
         node, is_forward = find_scope_nodes(model, trace, rows)
         is_counted = is_forward | (node >= 0)  # a model has no nodes for the backward pass and the optimizer
         return _collect_times(model, trace, rows[is_counted], costs[is_counted], node[is_counted], "scope")
     return _collect_times(model, trace, rows, costs, _find_nodes(model, trace, rows), "name")
+
+
+def _reason(model: ModelGraph, trace: Trace, operators: int, rule: str) -> str:
+    """Return one sentence that says why no operator has a node."""
+    if not operators:
+        return msg("views.no_operators_for_model", "The run records no operators, so no node of the model has a time.")
+    if rule == "name" and any("profile_name" in node.attributes for node in model.nodes):
+        return msg(
+            "views.no_module_calls",
+            "The run records no calls of modules, by which time is assigned to this model; record it with stacks.",
+        )
+    if rule == "name" and trace.meta.operator_names == "type":
+        return msg(
+            "views.operators_named_by_type",
+            "The run names its operators only by type, so they cannot be assigned to the nodes of this model.",
+        )
+    return msg(
+        "views.names_of_other_model",
+        "No operator of the run has the name of a node of this model, so the run probably executed another model.",
+    )
 
 
 def _outermost(trace: Trace, rows: Longs) -> NDArray[np.bool_]:
@@ -212,9 +249,17 @@ def _collect_times(
     costs: Longs,
     node: Longs,
     rule: str,
+    is_call: NDArray[np.bool_] | None = None,
+    reason: str = "",
 ) -> NodeTimes:
-    """Return the columns of the nodes."""
+    """Return the columns of the nodes.
+
+    Args:
+        is_call: (m,) whether each row counts as a call; `None` for all.
+        reason: Why no row has a node; "" for the general reason of the rule.
+    """
     has_node = node >= 0
+    calls = np.ones(len(rows)) if is_call is None else is_call.astype(np.float64)
     count = len(model.nodes)
 
     def total(values: NDArray[np.number]) -> NDArray[np.float64]:
@@ -235,8 +280,9 @@ def _collect_times(
         matched_ns=int(matched_costs.sum()),
         calls_total=len(rows),
         rule=rule,
+        reason="" if has_node.any() else reason or _reason(model, trace, len(rows), rule),
         time_ns=total(costs),
-        calls=total(np.ones(len(rows))),
+        calls=total(calls),
         flops=total(trace.arg("flops", rows, np.nan).astype(np.float64)),
         memory_bytes=total(trace.arg("bytes", rows, np.nan).astype(np.float64)),
         event=event,

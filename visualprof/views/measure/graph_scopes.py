@@ -59,24 +59,24 @@ def find_scope_nodes(model: ModelGraph, trace: Trace, rows: Longs) -> tuple[Long
         candidates = names.of_type(int(module[rest[first]]), trace.strings[int(type_id[first])])
         if candidates:
             members = np.flatnonzero(by_type.ids == number)
-            node[rest[members]] = _in_order(candidates, step[members])
+            node[rest[members]] = assign_in_order(candidates, step[members])
     return node, (module >= 0) & (path >= 0)
 
 
-def _in_order(candidates: list[int], step: Longs) -> Longs:
-    """Assign operators with the same type and module to nodes: the first operator of a step to the first node, etc.
+def assign_in_order(candidates: list[int], run: Longs) -> Longs:
+    """Assign operators of one type and place to nodes: the first operator of a step or pass to the first node, etc.
 
-    All operators are AMBIGUOUS if a step has more or fewer operators than there are nodes.
+    All operators are AMBIGUOUS if a step or pass has more or fewer operators than there are nodes.
 
     Args:
         candidates: Nodes, in order of execution.
-        step: (n,) step of each operator, in order of time.
+        run: (n,) step or pass of each operator, in order of time.
     """
-    starts = np.flatnonzero(np.diff(step, prepend=-2))
-    counts = np.diff(starts, append=len(step))
+    starts = np.flatnonzero(np.diff(run, prepend=-2))
+    counts = np.diff(starts, append=len(run))
     if (counts != len(candidates)).any():
-        return np.full(len(step), AMBIGUOUS)
-    return np.array(candidates, np.int64)[np.arange(len(step)) - np.repeat(starts, counts)]
+        return np.full(len(run), AMBIGUOUS)
+    return np.array(candidates, np.int64)[np.arange(len(run)) - np.repeat(starts, counts)]
 
 
 class _Nodes:

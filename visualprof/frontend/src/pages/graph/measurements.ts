@@ -37,7 +37,9 @@ export function useMeasurements(model: () => string | null, session: ModelSessio
       ? MEASURES.filter((name) => data.value?.columns[name].some((value) => value !== null && value !== 0))
       : [],
   );
-  /** Whether the file was searched and contains nothing of the model. */
+  /** Whether no node of the model has a time. */
   const unmatched = computed(() => answer.value?.matched_nodes === 0);
-  return { data, error, sums, available, unmatched };
+  /** One sentence that says why no node has a time. */
+  const reason = computed(() => answer.value?.reason ?? "");
+  return { data, error, sums, available, unmatched, reason };
 }

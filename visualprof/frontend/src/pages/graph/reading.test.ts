@@ -124,6 +124,7 @@ describe("measurements", () => {
     matched_nodes: 1,
     calls_total: 1,
     rule: "name",
+    reason: "",
     columns: {
       time_ns: time,
       calls: none,
