@@ -32,7 +32,7 @@ class LayerMatch(NamedTuple):
 
     Attributes:
         node: (n,) row of the node, NO_NODE or AMBIGUOUS.
-        is_call: (n,) whether the operator is the first one of a call of its node.
+        is_call: (n,) whether the operator is the first of a call of its node.
         is_forward: (n,) whether the operator ran outside of the backward pass and the optimizer.
         reason: One sentence that says why no operator has a node; "" if any has one.
     """
@@ -122,7 +122,7 @@ class _Thread:
     Attributes:
         track: The track with the layers.
         is_forward: As in `LayerMatch`, for the thread's operators.
-        has_calls: Whether any operator ran inside one of the model's layers.
+        has_calls: Whether any operator ran inside a layer of the model.
     """
 
     def __init__(self, trace: Trace, layout: LayerLayout, track: int, rows: Longs) -> None:
@@ -178,7 +178,7 @@ class _Thread:
         return [self._trace.strings[i] for i in ids]
 
     def _named(self, names: list[str]) -> Mask:
-        """Return, per event, whether it is a layer with one of these classes."""
+        """Return, per event, whether it is a layer with any of these classes."""
         rows = np.flatnonzero(self._is_layer)
         mask, wanted = np.zeros(len(self._is_layer), bool), set(names)
         mask[rows] = match_names(self._trace, self._trace.events.name[rows], wanted.__contains__)
@@ -207,7 +207,7 @@ def _complete_passes(layout: LayerLayout, trace: Trace, rows: Longs, pass_index:
 
 
 def _assign(layout: LayerLayout, trace: Trace, rows: Longs, pass_index: Longs, position: Longs) -> tuple[Longs, Mask]:
-    """Return the node of each operator, and whether the operator is the first one of a call of its node."""
+    """Return the node of each operator, and whether the operator is the first of a call of its node."""
     nodes_at = np.full(2 * len(layout.layers) + 2, NO_NODE, np.int64)
     nodes_at[list(layout.single)] = list(layout.single.values())
     node = np.where(pass_index >= 0, nodes_at[position], NO_NODE)

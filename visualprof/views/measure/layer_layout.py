@@ -37,7 +37,7 @@ def type_name(name: str) -> str:
 class LayerLayout:
     """Layers and operators of a model in order of execution.
 
-    Layers are those that contain no other layer. The position of an operator is 2 i after i layers, and 2 i + 1 inside
+    Only layers without inner layers are listed. The position of an operator is 2 i after i layers, and 2 i + 1 inside
     layer i.
 
     Attributes:
