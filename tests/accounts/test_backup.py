@@ -1,4 +1,4 @@
-"""A backup as docs/team.md makes it, and a server restored from it."""
+"""A backup as docs/operating.md makes it, and a server restored from it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.skipif(os.name == "nt", reason="the 
 
 def documented() -> dict[str, str]:
     """Return the commands of the chapter by their purpose."""
-    chapter = (ROOT / "docs" / "team.md").read_text("utf-8").partition("\n## Backup")[2].partition("\n## ")[0]
+    chapter = (ROOT / "docs" / "operating.md").read_text("utf-8").partition("\n## Backup")[2].partition("\n## ")[0]
     (files, sqlite), (unpack, copy), (dump, restore) = (block[1].splitlines() for block in BLOCK.findall(chapter))
     return {
         "back up sqlite": f"{files}\n{sqlite}", "restore sqlite": f"{unpack}\n{copy}",

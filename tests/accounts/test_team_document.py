@@ -175,7 +175,7 @@ def test_the_options_file_of_the_document_is_valid() -> None:
 
 
 def test_the_document_names_the_shipped_files() -> None:
-    text = (ROOT / "docs" / "team.md").read_text("utf-8")
+    text = (ROOT / "docs" / "operating.md").read_text("utf-8")
     assert [path.name for path in FILES.iterdir() if f"(team/{path.name})" not in text] == []
 
 

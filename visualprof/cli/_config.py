@@ -69,7 +69,7 @@ def _read(path: Path) -> tuple[str, dict[str, Any]]:
     except OSError as error:
         raise NotFound(f"{path} cannot be read: {error.strerror}") from error
     except ValueError as error:  # not UTF-8, or not TOML; the message names the line
-        raise BadParameter(f"{path}: {error}", "docs/team.md shows one") from error
+        raise BadParameter(f"{path}: {error}", "docs/operating.md shows one") from error
 
 
 def _option(parser: _Parser, key: str, value: object) -> dict[str, Any]:

@@ -103,7 +103,7 @@ def run(args: argparse.Namespace) -> int:
     """Run one task."""
     if args.task == "backup":
         if args.database:
-            raise BadParameter("a backup of PostgreSQL is made by its own program", "pg_dump; see docs/team.md")
+            raise BadParameter("a backup of PostgreSQL is made by its own program", "pg_dump; see docs/operating.md")
         _backup(_folder(args) / "jobs.sqlite", args.file)
         return _missing(args.store, args.file) if args.store else 0
     if args.task == "migrate":
