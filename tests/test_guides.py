@@ -23,7 +23,7 @@ from tests.e2e.live import Dashboard
 from tests.remote.conversions import small_onnx
 
 pytestmark = pytest.mark.slow
-KINDS = ("format", "model", "view", "backend", "converter")
+KINDS = ("format", "model", "view", "backend", "converter", "command", "finding", "route")
 CNN = SAMPLES / "pytorch-h200" / "cnn.pt.trace.json.gz"
 STACKS = "main;net;conv 300\nmain;net;relu 50\nmain;net;conv 100\n"
 LAYERS = "LAYERS 1\nstem.conv Conv2d\nstem.relu ReLU\n"
@@ -208,6 +208,54 @@ def test_a_converter_is_one_file(root: Path, tmp_path: Path) -> None:
     python(root, "-m", "visualprof", "convert", str(tmp_path / "large.onnx"), "--to", name, "-o", str(out))
     assert "unread" not in [weight.name for weight in onnx.load(out).graph.initializer]
     assert out.stat().st_size < (tmp_path / "large.onnx").stat().st_size - 4000
+
+
+def test_a_command_is_one_file(root: Path) -> None:
+    name = add("command", root)
+    steps = json.loads(view(root, "overview", CNN))["steps"]
+    longest = max(range(len(steps["name"])), key=lambda row: steps["total_ns"][row])
+    shown = f"{steps['name'][longest]}: {steps['total_ns'][longest] / 1e6:.1f} ms\n"
+    assert python(root, "-m", "visualprof", name, str(CNN)) == shown
+    assert f"  {name} " in python(root, "-m", "visualprof", "--help")
+
+
+def event(category: str, name: str, ts: float, dur: float, tid: int, **args: object) -> dict[str, Any]:
+    return {"ph": "X", "cat": category, "name": name, "ts": ts, "dur": dur, "pid": tid // 100, "tid": tid, "args": args}
+
+
+def test_a_finding_is_one_file(root: Path, tmp_path: Path) -> None:
+    """Two steps of 100 us with one kernel and two copies of 20 us: 40 us of copies per step."""
+    name = add("finding", root)
+    events: list[dict[str, Any]] = []
+    for step in range(2):
+        start = 1000.0 + 100 * step
+        events.append(event("user_annotation", f"ProfilerStep#{step}", start, 100, 1))
+        for i, kind in enumerate(("gpu_memcpy", "kernel", "gpu_memcpy")):
+            correlation = {"correlation": 10 * step + i + 1}
+            events.append(event("cuda_runtime", "cudaLaunchKernel", start + 1 + i, 0.5, 1, **correlation))
+            events.append(event(kind, f"{kind} {i}", start + 10 + 30 * i, 20, 107, stream=7, device=0, **correlation))
+    file = tmp_path / "copies.pt.trace.json"
+    file.write_text(json.dumps({"schemaVersion": 1, "traceEvents": events}))
+    found = {f["id"]: f["evidence"] for f in json.loads(view(root, "findings", file))["findings"]}
+    assert found[name] == {"calls_per_step": 2, "copy_ns": 40_000}
+
+
+def test_a_route_is_one_file_and_two_lines(root: Path, tmp_path: Path, serve: Callable[..., Dashboard]) -> None:
+    add("route", root)
+    wire(root / "visualprof/server/app.py", "        OpenApi(),\n", "        Disk(logdir),\n")
+    wire(root / "visualprof/server/api/openapi.py", "    OpenApi,\n", "    Disk,\n")
+    (tmp_path / "runs").mkdir()
+    (row,) = serve(tmp_path / "runs", "--no-token").get("disk")["directories"]
+    assert (Path(row["path"]), row["free_bytes"] > 0) == (tmp_path / "runs", True)
+
+
+def wire(file: Path, before: str, line: str) -> None:
+    """Registers the resource of the guide in a file."""
+    text = file.read_text("utf-8")
+    assert text.count(before) == 1
+    text = text.replace(before, before + line)
+    future = "from __future__ import annotations\n"
+    file.write_text(text.replace(future, f"{future}\nfrom visualprof.server.api.disk import Disk\n"), "utf-8")
 
 
 def runtimes(dashboard: Dashboard) -> list[dict[str, Any]]:
