@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from visualprof.views.answers.kinds import Kind, kinds_of
 from visualprof.views.answers.table import Answer, Selection, Table, named_table, select_rows, to_python
@@ -35,7 +36,7 @@ def render(answer: Answer, table: str, width: int, rows: int = _ROWS) -> str:
     """
     if table:
         return _table(named_table(answer, table), width)
-    tables = answer.tables()
+    tables = {name: replace(table, short_names=answer.short_names) for name, table in answer.tables().items()}
     blocks = [_table(tables.pop(""), width, rows)] if "" in tables else []
     for name in answer.__struct_fields__:
         if name in tables:
@@ -86,7 +87,7 @@ def _table(table: Table[Any], width: int, rows: int = _ROWS) -> str:
     kinds: list[Kind] = [table.kinds.get(name, "text") for name in filled]
     headings = _headings(list(filled))
     columns = [
-        [heading, *(cell(kind, value) for value in values)]
+        [heading, *(cell(kind, table.short_names.get(value, value) if kind == "name" else value) for value in values)]
         for heading, kind, values in zip(headings, kinds, filled.values(), strict=True)
     ]
     numeric = [kind not in _TEXTS for kind in kinds]
@@ -124,7 +125,6 @@ def _heading(name: str) -> str:
 
 def cell(kind: Kind, value: Any) -> str:
     """Return a value with a fitting unit, without control characters."""
-    """A value in the unit that fits it, without control characters."""
     if value is None:
         return "-"
     if isinstance(value, bool):

@@ -89,7 +89,7 @@ def run(args: argparse.Namespace) -> int:
     params = chosen.parse(parameters(args.param))
     if chosen.subject not in ("trace", "run"):
         subject = subject_of(chosen.subject, args.path)
-        answer = chosen.compute(subject, params)
+        answer = chosen.answer(subject, params)
         warnings = list(getattr(answer, "warnings", getattr(subject, "warnings", ())))
         print_answer(answer, args, warnings)
         _warnings.print_warnings(warnings, args.strict)
@@ -154,7 +154,7 @@ def answer_of(chosen: View, params: Any, file: FileOf) -> Answer | None:
     answer = place.load()
     if answer is None and chosen.needs(trace := _open(file)):
         unchanged = fingerprint_of(file.path) == fingerprint
-        answer = place.compute_and_store(lambda: chosen.compute(trace, params), store=unchanged)
+        answer = place.compute_and_store(lambda: chosen.answer(trace, params), store=unchanged)
     return answer
 
 
@@ -186,7 +186,7 @@ def _answers(
         if chosen.is_in_run((worker for worker, _ in worker_parts), any(chosen.has_data(p) for _, p in worker_parts)):
             answers[name] = chosen.compute_from_parts(values[name], params)
         elif trace and chosen.subject == "trace" and chosen.needs(trace):
-            answers[name] = chosen.compute(trace, params)
+            answers[name] = chosen.answer(trace, params)
     return answers
 
 

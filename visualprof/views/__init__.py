@@ -81,6 +81,12 @@ class View(msgspec.Struct, frozen=True):
         """The return type of `compute`."""
         return get_type_hints(self.compute)["return"]
 
+    def answer(self, subject: Any, params: Any) -> Answer:
+        """Return the answer for a subject: compute it, and add the short names of kernels."""
+        from visualprof.views.measure.answer_names import add_short_names
+
+        return add_short_names(self.compute(subject, params), subject)
+
     def compute_from_traces(self, ranks: Sequence[tuple[str, Trace]], params: Any) -> Answer:
         """Return the answer for the traces of all workers of a run: map, reduce and compute."""
         key = self.part_key_for(params)
@@ -88,7 +94,7 @@ class View(msgspec.Struct, frozen=True):
 
     def compute_from_parts(self, parts: Sequence[tuple[str, Any]], params: Any) -> Answer:
         """Return the answer for the parts of all workers of a run: reduce and compute."""
-        return self.compute(self.reduce(parts) if self.reduce else parts, params)
+        return self.answer(self.reduce(parts) if self.reduce else parts, params)
 
     def map_worker(self, trace: Trace, key: str = "") -> msgspec.Struct:
         """Return the part of one worker.

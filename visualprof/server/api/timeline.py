@@ -28,6 +28,7 @@ from visualprof.views import view
 from visualprof.views.answers.part_cache import load_or_compute_part
 from visualprof.views.answers.table import Selection, Table, select_rows
 from visualprof.views.measure.alignment import ClockOffset, clock_offsets
+from visualprof.views.measure.answer_names import add_short_names, trace_short_names
 from visualprof.views.measure.call_matching import match_calls
 from visualprof.views.measure.counter_tracks import counter_tracks
 from visualprof.views.measure.rank_summary import RankSummary
@@ -154,10 +155,17 @@ class AlignmentQuery(Query):
 
 
 class TimelineStrings(msgspec.Struct):
-    """A part of the dictionary."""
+    """A part of the dictionary.
+
+    Attributes:
+        strings: The part.
+        total: Length of the dictionary.
+        short_names: Short names of the kernels in the part, by full name.
+    """
 
     strings: list[str]
     total: int
+    short_names: dict[str, str]
 
 
 class TimelineHits(msgspec.Struct):
@@ -244,8 +252,10 @@ class Timeline(Resource):
     @get("/timeline/strings", errors=SPAN_ERRORS, needs="link")
     def strings(self, query: StringsQuery) -> TimelineStrings:
         """Return a part of the dictionary. Tiles refer to its indices."""
-        strings = self._load_span(query)[1].strings
-        return TimelineStrings(list(strings[query.offset : query.offset + query.limit]), len(strings))
+        trace = self._load_span(query)[1]
+        part = list(trace.strings[query.offset : query.offset + query.limit])
+        short = trace_short_names(trace)
+        return TimelineStrings(part, len(trace.strings), {name: short[name] for name in part if name in short})
 
     @get("/timeline/event", errors=SPAN_ERRORS, needs="link")
     def event(self, query: EventQuery) -> TimelineEvent:
@@ -296,6 +306,7 @@ class Timeline(Resource):
             start_ns=low - trace.span_ns[0],
             end_ns=high - trace.span_ns[0],
         )
+        add_short_names(answer, trace)
         return select_rows(answer, Selection(sort=query.sort, descending=query.order == "desc", limit=query.limit))
 
     @get("/timeline/export", errors=SPAN_ERRORS, needs="link")

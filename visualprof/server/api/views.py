@@ -180,13 +180,13 @@ class Views(Resource):
         params = view.parse(texts)
         version, subject = self._subject(view, query, view.part_key_for(params))
         if view.subject == "model":  # computed in milliseconds; caching would keep the model in memory
-            return params, view.compute(subject(), params)
+            return params, view.answer(subject(), params)
 
         def compute_answer() -> Answer:
             if view.subject == "reports":
-                return view.compute(subject(), params)
+                return view.answer(subject(), params)
             cached_answer = CachedAnswer(self._logdir.cache, view, params, version)
-            answer = cached_answer.load_or_compute(lambda: view.compute(subject(), params))
+            answer = cached_answer.load_or_compute(lambda: view.answer(subject(), params))
             if view.subject == "run":  # computing it used the summaries of up to a thousand ranks
                 trim_heap()
             return answer

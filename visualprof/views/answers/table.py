@@ -106,9 +106,11 @@ class Answer(msgspec.Struct, kw_only=True, omit_defaults=True):
 
     Attributes:
         kinds: Kind of the value under each key. Tables have kinds of their own.
+        short_names: Short names of kernels by full name, unique in the answer; absent for names that stay as they are.
     """
 
     kinds: dict[str, Kind] = {}
+    short_names: dict[str, str] = {}
 
     def __post_init__(self) -> None:
         """Derive the kinds from the declaration."""
@@ -188,7 +190,8 @@ def named_table(answer: Answer, name: str) -> Table[Any]:
     """
     tables = answer.tables()
     if name in tables:
-        return tables[name]
+        table = tables[name]
+        return replace(table, short_names=answer.short_names) if name and answer.short_names else table
     error = (
         msg("views.there_no_table_view", f"there is no table {name!r} in this view")
         if name
@@ -203,8 +206,8 @@ class Selection(msgspec.Struct, frozen=True):
     Attributes:
         sort: Column to sort by; "" keeps the order of the view.
         descending: Sort in descending order.
-        search: By column, a part of its text; case is ignored.
-        equal: By column, its exact text.
+        search: By column, a part of its text or of the short name of a kernel; case is ignored.
+        equal: By column, its exact text or the short name of a kernel.
         least: By column, the lower bound. Unknown values never match.
         most: By column, the upper bound. Unknown values never match.
         offset: Number of matching rows to skip.
@@ -243,9 +246,9 @@ def select_rows(table: TableT, query: Selection) -> TableT:
     rows = np.arange(len(table))
     for name, part in query.search.items():
         needle = part.casefold()
-        rows = rows[_matching(table, name, rows, lambda v, n=needle: n in str(v).casefold())]
+        rows = rows[_matching(table, name, rows, lambda text, n=needle: n in text.casefold())]
     for name, value in query.equal.items():
-        rows = rows[_matching(table, name, rows, lambda v, w=value: str(v) == w)]
+        rows = rows[_matching(table, name, rows, lambda text, v=value: text == v)]
     for name, bound in query.least.items():
         rows = rows[_numbers(table, name, rows) >= bound]
     for name, bound in query.most.items():
@@ -257,10 +260,21 @@ def select_rows(table: TableT, query: Selection) -> TableT:
     return replace(
         table,
         columns=columns if isinstance(table.columns, dict) else type(table.columns)(**columns),
+        short_names=_shown_names(table, columns),
         total_rows=len(table),
         matching_rows=len(rows),
         offset=query.offset,
     )
+
+
+def _shown_names(table: Table[Any], shown: Mapping[str, Column]) -> dict[str, str]:
+    """Return the short names without those of the table's rows that are not shown."""
+    if not table.short_names or len(shown) == 0:
+        return table.short_names
+    names = [name for name in shown if table.kinds.get(name) == "name"]
+    shown_values = {value for name in names for value in shown[name]}
+    other_values = {value for name in names for value in table.columns_by_name()[name]} - shown_values
+    return {name: short for name, short in table.short_names.items() if name not in other_values}
 
 
 def _column(table: Table[Any], name: str) -> Column:
@@ -273,11 +287,13 @@ def _column(table: Table[Any], name: str) -> Column:
     return columns[name]
 
 
-def _matching(table: Table[Any], name: str, rows: Rows, holds: Callable[[Any], bool]) -> Mask:
-    column = _column(table, name)
+def _matching(table: Table[Any], name: str, rows: Rows, holds: Callable[[str], bool]) -> Mask:
+    """Return whether the text of each row, or its short name, meets a condition."""
+    column, short = _column(table, name), table.short_names
     if isinstance(column, LazyTextColumn):
-        return column.take_rows(rows).matches(holds)
-    return np.array([holds(column[i]) for i in rows], bool)
+        return column.take_rows(rows).matches(lambda value: holds(str(value)))
+    texts = [str(column[i]) for i in rows]
+    return np.array([holds(text) or (text in short and holds(short[text])) for text in texts], bool)
 
 
 def _numbers(table: Table[Any], name: str, rows: Rows) -> NDArray[np.float64]:

@@ -20,6 +20,7 @@ from visualprof.views.diff.modules import match_modules
 from visualprof.views.diff.notes import notes
 from visualprof.views.diff.phases import choose_phase, compare_phases, filter_phase, has_phases
 from visualprof.views.diff.side import HeldColumns, Side
+from visualprof.views.measure.answer_names import add_short_names
 from visualprof.views.measure.steps import STEP_PARTS
 
 OPERATOR_SIZES = ("held_at_peak", "allocated")  # an operator without a row has 0 bytes
@@ -82,7 +83,7 @@ def compare(view: str, base: Named, new: Named, phase: str = "") -> DiffAnswer:
     rows = _rows(matched, before, after, step, changes)
     left = step.delta_ns - int(np.asarray(rows.delta_ns).sum())
     same = base.fingerprint == new.fingerprint != ""
-    return DiffAnswer(
+    answer = DiffAnswer(
         view=view,
         base=_run(base),
         new=_run(new),
@@ -97,6 +98,8 @@ def compare(view: str, base: Named, new: Named, phase: str = "") -> DiffAnswer:
         phase=phase or None,
         phases=phases,
     )
+    add_short_names(answer, None)
+    return answer
 
 
 def _same_kind(base: Named, new: Named) -> None:

@@ -13,6 +13,7 @@ import numpy as np
 from visualprof.reader.trace import Category, Rows, Trace, TrackKind
 from visualprof.views.answers.kinds import Bandwidth, Duration, Kind
 from visualprof.views.measure.alignment import epoch_ns
+from visualprof.views.measure.answer_names import trace_short_names
 from visualprof.views.measure.counter_tracks import counter_tracks
 from visualprof.views.measure.launch_origin import OriginRole, launch_origin
 from visualprof.views.measure.stacks import CallStacks
@@ -88,10 +89,15 @@ class TimelineMeta(msgspec.Struct):
 
 
 class EventLocation(msgspec.Struct):
-    """Location of an event on the timeline."""
+    """Location of an event on the timeline.
+
+    Attributes:
+        short_name: Short name of a kernel, unique in the trace; null for names that stay as they are.
+    """
 
     event: int
     name: str
+    short_name: str | None
     category: str
     track: int
     lane: int
@@ -229,9 +235,11 @@ def event_location(trace: Trace, row: int) -> EventLocation:
 def _location_fields(trace: Trace, row: int) -> dict[str, Any]:
     """Return the fields of an event's location."""
     events = trace.events
+    name = trace.strings[events.name[row]]
     return {
         "event": row,
-        "name": trace.strings[events.name[row]],
+        "name": name,
+        "short_name": trace_short_names(trace).get(name),
         "category": Category(events.category[row]).name.lower(),
         "track": int(events.track[row]),
         "lane": int(events.depth[row]),

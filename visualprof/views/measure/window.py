@@ -12,6 +12,7 @@ from visualprof.reader.trace import Category, Ids, Ints, LinkKind, Rows, Trace, 
 from visualprof.views.answers import kinds
 from visualprof.views.answers.kinds import Column
 from visualprof.views.answers.table import Columns
+from visualprof.views.measure.answer_names import trace_short_names
 from visualprof.views.measure.groups import distinct, group
 from visualprof.views.measure.intervals import covered_ns, span_length, span_lengths_by_group, union
 from visualprof.views.measure.launch import is_kernel, is_nested_duplicate
@@ -118,12 +119,12 @@ class SearchHits(msgspec.Struct, frozen=True):
 
 
 def search_events(trace: Trace, text: str, exact: bool = False) -> SearchHits:
-    """Return the events whose name contains the text (ignoring case), or equals it."""
-    needle = text.casefold()
+    """Return the events whose name contains the text (ignoring case), or equals it; kernels also by short name."""
+    needle, short = text.casefold(), trace_short_names(trace)
     matching_ids = [
         name_id
         for name_id, string in enumerate(trace.strings)
-        if (string == text if exact else needle in string.casefold())
+        if (string == text if exact else needle in string.casefold() or needle in short.get(string, "").casefold())
     ]
     is_match = np.zeros(len(trace.strings), bool)
     is_match[matching_ids] = True

@@ -36,7 +36,7 @@ const WIDTHS: Partial<Record<Kind, number>> = {
 };
 const NUMBER_ROOM = 1.5;
 
-// As wide as their texts, up to this limit: short ones at least, names at most.
+// As wide as their texts: short ones at least, up to a limit; names at most, and wider ones take the free width.
 const SIZED_BY_CONTENT = new Set<Kind>(["word", "dims", "id"]);
 const MAX_PX = 170;
 const MAX_NAME_PX = 640;
@@ -79,9 +79,7 @@ export function createColumns(
       SIZED_BY_CONTENT.has(kind) ? Math.min(MAX_PX, shownWidth) : 0,
     );
     const maxText =
-      kind === "name"
-        ? Math.max(minWidth, Math.min(MAX_NAME_PX, shownWidth + NAME_TOOLS_PX))
-        : Math.round(minWidth * NUMBER_ROOM);
+      kind === "name" ? Math.max(minWidth, shownWidth + NAME_TOOLS_PX) : Math.round(minWidth * NUMBER_ROOM);
     return {
       name,
       label,
@@ -90,7 +88,7 @@ export function createColumns(
       numeric: isNumber(kind),
       signed: SIGNED.test(name),
       widthPx: minWidth,
-      maxWidth: kind === "text" ? "1fr" : `${maxText}px`,
+      maxWidth: kind === "text" || maxText > MAX_NAME_PX ? "1fr" : `${maxText}px`,
     };
   });
 }

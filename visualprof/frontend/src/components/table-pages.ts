@@ -1,6 +1,6 @@
 // The rows of a server table, loaded in pages while the user scrolls.
 import { computed, shallowRef, watch, type ComputedRef, type Ref, type ShallowRef } from "vue";
-import { get, type ApiError, type Cell, type Columns, type Table } from "../api";
+import { get, type ApiError, type Cell, type Table } from "../api";
 import { useLatestSignal, useResource } from "../state";
 
 export const PAGE_ROWS = 200;
@@ -11,6 +11,8 @@ export interface TablePages<T extends Table> {
   error: ShallowRef<ApiError | null>;
   loading: Ref<boolean>;
   cell: (row: number, column: string) => Cell | undefined;
+  /** Return the short name of a kernel, other texts unchanged. */
+  shortName: (text: string) => string;
   /** Load these rows, because they are on screen. */
   need: (from: number, to: number) => void;
 }
@@ -23,7 +25,7 @@ export function useTablePages<T extends Table>(
 ): TablePages<T> {
   const { data, error, loading } = useResource<T>(() => (preloaded() ? null : addressAt(0)), stamp);
   const first = computed(() => preloaded() ?? data.value);
-  const rest: ShallowRef<Map<number, Columns>> = shallowRef(new Map());
+  const rest: ShallowRef<Map<number, Table>> = shallowRef(new Map());
   let requestedPages = new Set<number>();
   const nextSignal = useLatestSignal();
   let signal = nextSignal();
@@ -41,7 +43,7 @@ export function useTablePages<T extends Table>(
     pages.add(page);
     try {
       const answer = await get<Table>(target, { signal });
-      if (answer && pages === requestedPages) rest.value = new Map(rest.value).set(page, answer.body.columns);
+      if (answer && pages === requestedPages) rest.value = new Map(rest.value).set(page, answer.body);
     } catch {
       // The rows stay blank and are requested again when they are next visible.
       pages.delete(page);
@@ -56,9 +58,14 @@ export function useTablePages<T extends Table>(
 
   function cell(row: number, column: string): Cell | undefined {
     const page = Math.floor(row / PAGE_ROWS);
-    const columns = page === 0 ? first.value?.columns : rest.value.get(page);
-    return columns?.[column]?.[row % PAGE_ROWS];
+    const table = page === 0 ? first.value : rest.value.get(page);
+    return table?.columns[column]?.[row % PAGE_ROWS];
   }
 
-  return { first, error, loading, cell, need: loadRow };
+  const shortNames = computed<Record<string, string>>(() =>
+    Object.assign({}, first.value?.short_names, ...[...rest.value.values()].map((table) => table.short_names)),
+  );
+  const shortName = (text: string): string => shortNames.value[text] ?? text;
+
+  return { first, error, loading, cell, shortName, need: loadRow };
 }
