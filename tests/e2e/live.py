@@ -18,14 +18,25 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
 if TYPE_CHECKING or find_spec("playwright"):
-    from playwright.sync_api import Browser, BrowserContext, Error, Locator, Page, Playwright, expect, sync_playwright
+    from playwright.sync_api import (
+        Browser,
+        BrowserContext,
+        Error,
+        FrameLocator,
+        Locator,
+        Page,
+        Playwright,
+        expect,
+        sync_playwright,
+    )
 else:  # the tests of this folder are skipped then (conftest.py)
-    Browser = BrowserContext = Error = Locator = Page = Playwright = expect = sync_playwright = None
+    Browser = BrowserContext = Error = FrameLocator = Locator = Page = Playwright = expect = sync_playwright = None
 
 __all__ = [
     "Browser",
     "Dashboard",
     "Error",
+    "FrameLocator",
     "Locator",
     "Page",
     "Playwright",

@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qs
 
-from tests.e2e.live import Locator, Page, expect
+from tests.e2e.live import FrameLocator, Locator, Page, expect
 
 if TYPE_CHECKING:
     from playwright.sync_api import Position
@@ -24,6 +24,7 @@ _WORDS = """() => {
   }
   return words.join('\\n');
 }"""
+_PAGES = re.compile("^(Pages|页面)$")
 _SECTIONS = (
     "page|shell|shortcut|state|no_data|framework|empty|severity|device_type|category|chart|table|overview|operator|"
     "kernel|trace|timeline|column|metric|finding|compare|flame"
@@ -91,11 +92,25 @@ def _first_slice(canvas: Locator) -> Position:
     return {"x": box["width"] * 0.205 + radius * math.sin(angle), "y": box["height"] / 2 - radius * math.cos(angle)}
 
 
-def key_of(page: Page, tab: str) -> str:
-    """The number key that opens a page: its place among the tabs."""
-    page.wait_for_load_state("networkidle")  # the server has said which tabs there are
-    names = [text.strip() for text in page.locator("nav .tab").all_inner_texts()]
-    return str(names.index(tab) + 1)
+def page_link(page: Page | FrameLocator, name: str) -> Locator:
+    """Return the link of a page in the side bar, which is opened if it is collapsed."""
+    button = page.get_by_role("button", name=_PAGES)
+    expect(button).to_be_visible()
+    if button.get_attribute("aria-expanded") == "false":
+        button.click()
+    return page.get_by_role("navigation", name=_PAGES).get_by_role("link", name=name, exact=True)
+
+
+def open_page(page: Page | FrameLocator, name: str) -> None:
+    """Open a page by its link in the side bar."""
+    page_link(page, name).click()
+
+
+def number_key(page: Page, name: str) -> str:
+    """Return the number key that opens a page."""
+    key = page_link(page, name).get_attribute("aria-keyshortcuts")
+    assert key
+    return key
 
 
 def raw_keys(page: Page) -> list[str]:

@@ -30,7 +30,7 @@ VIOLATIONS = """async () => (await axe.run(document, { resultTypes: ["violations
 
 
 def violations(page: Page) -> list[Any]:
-    page.locator("main h1").first.wait_for()
+    page.locator("h1").first.wait_for()
     page.wait_for_load_state("networkidle")
     return violations_now(page)
 

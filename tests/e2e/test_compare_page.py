@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.live import Dashboard, Page, Visits, expect
-from tests.e2e.locators import address, cell, raw_keys, row, settled, table
+from tests.e2e.locators import address, cell, open_page, raw_keys, row, settled, table
 
 # Microseconds of each operator in a step. Of 1000 there are 300 without any, before as after.
 BEFORE = {"conv": 400, "relu": 200, "gone": 100}
@@ -105,7 +105,7 @@ def test_a_reload_keeps_the_base_and_one_click_swaps_or_removes_it(pair: Dashboa
     page.get_by_role("button", name="Swap").click()
     expect(page.locator(".told strong")).to_contain_text("+50.0\xa0µs")
     assert (address(page)["run"], address(page)["base"]) == ("before", "after")
-    page.get_by_role("link", name="Overview", exact=True).click()
+    open_page(page, "Overview")
     table(page, "Slower rows")
     page.get_by_role("button", name="Stop comparing").click()
     expect(page.locator(".change")).to_have_count(0)
@@ -212,7 +212,7 @@ def test_ranks_of_a_run_are_compared(samples: Dashboard, visit: Visits) -> None:
     ("name", "run", "base", "label", "query"),
     [
         ("memory", "pytorch-h200/transformer", "pytorch-h200/cnn", "Memory", {"view": "memory", "table": "memory"}),
-        ("kernel", "pytorch-h200/transformer", "pytorch-h200/cnn", "Kernel", {"view": "kernel", "table": "rows"}),
+        ("kernel", "pytorch-h200/transformer", "pytorch-h200/cnn", "Kernels", {"view": "kernel", "table": "rows"}),
         (
             "profile",
             "megengine-inference/resnet18_w16",

@@ -12,6 +12,7 @@ import pytest
 
 from tests.conftest import SAMPLES
 from tests.e2e.live import TOKEN, Dashboard, Visits, expect
+from tests.e2e.locators import open_page
 
 
 @pytest.fixture
@@ -48,5 +49,5 @@ def test_the_page_works_without_browser_storage(
     page.goto(frames["at"])
     shown = page.frame_locator("iframe")
     expect(shown.get_by_role("heading", level=1, name="Overview")).to_be_visible()
-    shown.get_by_role("link", name="Operator").first.click()
-    expect(shown.get_by_role("heading", level=1, name="Operator")).to_be_visible()
+    open_page(shown, "Operators")
+    expect(shown.get_by_role("heading", level=1, name="Operators")).to_be_visible()

@@ -144,7 +144,7 @@ def test_a_report_of_a_failed_task_links_to_its_job(
     expect(page.get_by_text("No issues found with these measurements.")).to_have_count(0)
     page.goto(page.url.split("#")[0] + "#/overview")
     expect(page.get_by_text("This run has no data for this page.")).to_be_visible()
-    expect(page.get_by_role("link", name="Open Evaluation")).to_be_visible()
+    expect(page.get_by_role("link", name="Open Results")).to_be_visible()
 
 
 def test_next_to_an_open_point_a_button_shows_the_reports(opened: Callable[..., Page]) -> None:
@@ -281,7 +281,7 @@ def test_a_point_shows_its_numbers_its_course_and_its_profile(opened: Callable[.
 
 @pytest.mark.parametrize(
     ("link", "heading"),
-    [("Overview", "Average step"), ("Operator", "Operators"), ("Timeline", ""), ("Monitor timeline", "")],
+    [("Overview", "Average step"), ("Operators", "Operators"), ("Timeline", ""), ("Monitor timeline", "")],
 )
 def test_a_point_leads_to_its_profile(opened: Callable[..., Page], link: str, heading: str) -> None:
     page = opened(reports=CARD, point=CARD, batch="4")
@@ -347,5 +347,5 @@ def test_every_text_of_reports_is_translated(opened: Callable[..., Page], langua
 def test_a_measured_run_leads_to_its_report(reports: Dashboard, visit: Visits) -> None:
     page = visit(reports, "overview", run=CARD)
     expect(page.get_by_text("Measured by a job: 5 measurements")).to_be_visible()
-    page.get_by_role("link", name="Open Evaluation").click()
+    page.get_by_role("link", name="Open Results").click()
     expect(page.get_by_text("1 selected")).to_be_visible()

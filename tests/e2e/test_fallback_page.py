@@ -11,7 +11,7 @@ import pytest
 from tests.conftest import ROOT, SAMPLES
 from tests.e2e import expected_text
 from tests.e2e.live import Dashboard, Locator, Page, Visits, expect
-from tests.e2e.locators import cell, raw_keys, row, settled, table
+from tests.e2e.locators import cell, open_page, raw_keys, row, settled, table
 from tests.test_guides import add
 
 RUN = "cnn"
@@ -49,7 +49,7 @@ def test_a_new_view_has_a_tab_with_its_tables_and_charts(
     dashboard: Dashboard, visit: Visits, language: str, theme: str
 ) -> None:
     page = visit(dashboard, "overview", language=language, theme=theme, run=RUN)
-    page.locator("nav").get_by_role("link", name="Busy", exact=True).click()
+    open_page(page, "Busy")
     expect(page).to_have_title(f"Busy · {RUN}")
     table(page, "Busy")
     settled(page)

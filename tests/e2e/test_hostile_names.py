@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.live import Page, Visits, expect
-from tests.e2e.locators import cell, click_first_slice, hover_first_slice, settled, table
+from tests.e2e.locators import cell, click_first_slice, hover_first_slice, open_page, settled, table
 from tests.e2e.test_changes import Serve
 
 IMAGE = "<img src=x onerror=window.owned=1>"
@@ -87,11 +87,11 @@ def test_on_the_overview(page: Page) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "chart", "label"), [("Operator", "Device self time", "Operators"), ("Kernel", "Kernel time", "Kernels")]
+    ("name", "chart", "label"), [("Operators", "Device self time", "Operators"), ("Kernels", "Kernel time", "Kernels")]
 )
 def test_in_tables_charts_and_filters(page: Page, name: str, chart: str, label: str) -> None:
     settled(page)
-    page.get_by_role("link", name=name, exact=True).click()
+    open_page(page, name)
     shown = table(page, label)
     settled(page)
     for number, text in enumerate(SHOWN):
@@ -108,7 +108,7 @@ def test_in_tables_charts_and_filters(page: Page, name: str, chart: str, label: 
 
 def test_in_call_stacks_and_shapes(page: Page) -> None:
     settled(page)
-    page.get_by_role("link", name="Operator", exact=True).click()
+    open_page(page, "Operators")
     operators = table(page, "Operators")
     operators.get_by_role("button", name="Show details").first.click()
     expect(operators.locator(".expanded")).to_contain_text(IMAGE)

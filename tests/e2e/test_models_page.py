@@ -14,7 +14,7 @@ import pytest
 
 from tests.conftest import SAMPLES
 from tests.e2e.live import TOKEN, Dashboard, Locator, Page, Visits, expect
-from tests.e2e.locators import raw_keys
+from tests.e2e.locators import open_page, raw_keys
 from visualprof.cli import main
 
 RESNET = SAMPLES / "models" / "resnet10.onnx"
@@ -66,7 +66,7 @@ def test_from_nothing_to_two_versions_and_back(dashboard: Dashboard, visit: Visi
     page.get_by_role("button", name="Clear").click()
     page.get_by_label("or a registered model:").select_option("resnet10@production")
     expect(page.locator(".model")).to_contain_text("resnet10-folded.onnx")
-    page.get_by_role("link", name="Models").click()
+    open_page(page, "Models")
     expect(versions).to_have_count(2)
     page.get_by_role("button", name="Delete model").click()
     expect(page.get_by_text("Delete resnet10/2, resnet10/1?")).to_be_visible()

@@ -9,7 +9,7 @@ import pytest
 
 from tests.e2e import expected_text
 from tests.e2e.live import Browser, Dashboard, Error, Page, Visits, expect
-from tests.e2e.locators import cell, key_of, raw_keys, row, settled, table
+from tests.e2e.locators import cell, open_page, page_link, raw_keys, row, settled, table
 
 FRAMEWORKS = {
     "pytorch-h200/cnn": "PyTorch",
@@ -77,7 +77,6 @@ def shows_kernels(page: Page, api: dict[str, Any], run: str) -> None:
     if api["kind"] == "kernel":
         expect(cell(kernels, 0, "Occupancy")).to_have_text(expected_text.ratio(columns["occupancy"][0]))
         expect(row(table(page, "Memory operations"), 0)).to_contain_text("Memcpy HtoD")
-        expect(row(table(page, "Runtime API calls"), 0)).to_contain_text("cuda")
 
 
 SHOWS = {"overview": shows_overview, "operator": shows_operators, "kernel": shows_kernels}
@@ -95,7 +94,7 @@ def in_every_look(page: Page, names_of_devices: set[str]) -> None:
     ):
         if key:
             page.keyboard.press(key)
-        expect(page.locator("nav .tab").first).to_have_text("概览" if language == "zh" else "Overview")
+        expect(page.locator("nav [aria-keyshortcuts='1']")).to_have_text("概览" if language == "zh" else "Overview")
         expect(page.locator("html")).to_have_attribute("lang", "zh-CN" if language == "zh" else "en")
         expect(page.locator("html")).to_have_attribute("data-theme", "dark" if theme == "dark" else "light")
         grounds[theme] = page.evaluate("getComputedStyle(document.body).backgroundColor")
@@ -121,23 +120,62 @@ def test_a_page_shows_a_framework_in_both_languages_and_themes(
 
 
 @pytest.mark.parametrize("run", sorted(WITHOUT_DEVICE))
-def test_the_tab_of_a_page_without_data_says_why(samples: Dashboard, visit: Visits, run: str) -> None:
+def test_a_page_without_data_is_not_listed(samples: Dashboard, visit: Visits, run: str) -> None:
     page = visit(samples, "overview", run=run)
     settled(page)
-    page.wait_for_load_state("networkidle")  # the server has said which tabs there are
-    tab = page.locator("nav").get_by_text("Kernel", exact=True)
-    expect(tab).to_have_attribute("aria-disabled", "true")
-    tab.hover()
-    expect(page.get_by_role("tooltip")).to_contain_text("contains no device work")
-    page.keyboard.press(key_of(page, "Kernel"))
+    expect(page_link(page, "Overview")).to_be_visible()
+    expect(page_link(page, "Kernels")).to_have_count(0)
+    page.keyboard.press("4")
     expect(page).to_have_url(re.compile("#/overview"))
 
 
-def test_a_page_without_data_says_why(samples: Dashboard, visit: Visits) -> None:
+def test_the_overview_replaces_a_page_without_data_and_says_why(samples: Dashboard, visit: Visits) -> None:
     page = visit(samples, "kernel", run="onnxruntime-cpu/if_loop")
-    expect(page.locator("main")).to_contain_text("contains no device work")
+    notice = page.get_by_role("status").filter(has_text="no data for the page Kernels")
+    expect(notice).to_contain_text("contains no device work")
+    expect(page).to_have_url(re.compile("#/overview"))
+    settled(page)
     page.keyboard.press("l")
-    expect(page.locator("main")).to_contain_text("没有设备工作")
+    expect(page.get_by_role("status").filter(has_text="没有设备工作")).to_be_visible()
+    open_page(page, "算子")
+    expect(page.get_by_role("status").filter(has_text="没有设备工作")).to_have_count(0)
+
+
+def test_the_calls_of_the_runtime_have_a_page(samples: Dashboard, visit: Visits) -> None:
+    page = visit(samples, "kernel", run="pytorch-h200/cnn")
+    open_page(page, "API calls")
+    expect(row(table(page, "Runtime API calls"), 0)).to_contain_text("cuda")
+
+
+@pytest.mark.parametrize("width", [1100, 1280, 1440, 1536, 1920])
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_the_side_bar_cuts_no_name(samples: Dashboard, visit: Visits, width: int, language: str) -> None:
+    page = visit(samples, "overview", run="pytorch-h200/cnn", size=(width, 700), language=language)
+    settled(page)
+    bar = page.locator(".side-bar")
+    assert bar.evaluate("bar => [bar, ...bar.querySelectorAll('*')].every((x) => x.scrollWidth <= x.clientWidth + 1)")
+    assert bar.locator("nav").evaluate("nav => nav.scrollHeight <= nav.clientHeight")
+
+
+def test_a_narrow_window_has_a_strip_instead_of_the_side_bar(samples: Dashboard, visit: Visits) -> None:
+    page = visit(samples, "overview", run="pytorch-h200/cnn", size=(1024, 700))
+    settled(page)
+    link = page.get_by_role("link", name="Operators", exact=True)
+    expect(link).to_be_hidden()
+    open_page(page, "Operators")
+    table(page, "Operators")
+    expect(link).to_be_hidden()
+
+
+def test_the_side_bar_stays_collapsed(samples: Dashboard, visit: Visits) -> None:
+    page = visit(samples, "overview", run="pytorch-h200/cnn")
+    link = page.get_by_role("link", name="Operators", exact=True)
+    expect(link).to_be_visible()
+    page.get_by_role("button", name="Pages").click()
+    expect(link).to_be_hidden()
+    page.reload()
+    settled(page)
+    expect(link).to_be_hidden()
 
 
 def test_a_first_visit_speaks_the_language_of_the_browser(samples: Dashboard, browser: Browser) -> None:
@@ -151,7 +189,7 @@ def test_a_first_visit_speaks_the_language_of_the_browser(samples: Dashboard, br
 
 def test_the_title_of_the_window_names_page_and_run(samples: Dashboard, visit: Visits) -> None:
     page = visit(samples, "operator", run="paddle-cpu")
-    expect(page).to_have_title("Operator · paddle-cpu")
+    expect(page).to_have_title("Operators · paddle-cpu")
 
 
 def test_a_request_to_another_host_does_not_leave_and_fails_the_test(samples: Dashboard, browser: Browser) -> None:

@@ -16,7 +16,7 @@ import pytest
 
 from tests.conftest import SAMPLES
 from tests.e2e.live import PATIENCE_S, Browser, Dashboard, Page, Visits, expect
-from tests.e2e.locators import cell, settled, table
+from tests.e2e.locators import cell, open_page, settled, table
 from tests.e2e.test_hostile_names import IMAGE, SHOWN, trace
 
 Opened = Callable[[Path], Page]
@@ -84,9 +84,9 @@ def test_from_the_disk(tmp_path: Path, cache: Path, opened: Opened) -> None:
     assert page.title() == "Overview · cnn"
     expect(page.get_by_text(re.compile(r"^Report of \w+ \d+, \d+$"))).to_be_visible()
     expect(page.get_by_role("navigation", name="Pages")).to_have_text(
-        "OverviewOperatorKernelCall treeBottlenecksTimelineMemory"
+        "ProfileOverviewTimelineOperatorsKernelsModulesAPI callsMemoryWhat-if"
     )
-    page.get_by_role("link", name="Operator", exact=True).click()
+    open_page(page, "Operators")
     operators = table(page, "Operators")
     settled(page)
     expect(cell(operators, 0, "Name")).to_have_text("aten::convolution_backward")
@@ -110,12 +110,12 @@ def test_from_the_disk(tmp_path: Path, cache: Path, opened: Opened) -> None:
 @pytest.mark.long
 def test_its_timeline(tmp_path: Path, cache: Path, opened: Opened) -> None:
     page = opened(made(SAMPLES / "pytorch-h200" / "cnn.pt.trace.json.gz", tmp_path, cache))
-    page.get_by_role("link", name="Timeline", exact=True).click()
+    open_page(page, "Timeline")
     expect(page.get_by_text("14.6 ms").first).to_be_visible()  # the longest of the four steps
     ran = table(page, "Area")
     expect(cell(ran, 0, "Name")).to_have_text("ProfilerStep#4")
     page.wait_for_function(DRAWN)
-    page.get_by_role("link", name="Overview").click()
+    open_page(page, "Overview")
     page.get_by_role("link", name="Open Timeline →").first.click()
     expect(table(page, "Area")).to_be_visible()
     page.keyboard.press("0")
@@ -139,11 +139,11 @@ def test_of_hostile_names(tmp_path: Path, cache: Path, opened: Opened) -> None:
     (folder / "trace.json").write_text(trace())
     page = opened(made(folder, tmp_path, cache))
     settled(page)
-    page.get_by_role("link", name="Operator", exact=True).click()
+    open_page(page, "Operators")
     operators = table(page, "Operators")
     for number, text in enumerate(SHOWN):
         expect(cell(operators, number, "Name")).to_have_attribute("title", text)
-    page.get_by_role("link", name="Timeline", exact=True).click()
+    open_page(page, "Timeline")
     expect(table(page, "Area")).to_be_visible()
     assert page.evaluate("window.owned") is None
     assert page.locator("img, iframe").count() == 0
@@ -158,8 +158,8 @@ def test_in_a_frame_without_an_origin(tmp_path: Path, cache: Path, opened: Opene
     notebook.write_text(f"<!doctype html><meta charset=utf-8>{frame}</iframe>")
     shown = opened(notebook).frame_locator("iframe")
     expect(shown.get_by_role("heading", level=1, name="Overview")).to_be_visible()
-    shown.get_by_role("link", name="Operator").first.click()
-    expect(shown.get_by_role("heading", level=1, name="Operator")).to_be_visible()
+    open_page(shown, "Operators")
+    expect(shown.get_by_role("heading", level=1, name="Operators")).to_be_visible()
     shown.get_by_role("button", name="中文").click()
     expect(shown.get_by_role("heading", level=1)).to_have_text("算子")
 

@@ -566,5 +566,5 @@ def test_a_model_is_measured_here_and_its_result_opens(serve: Callable[..., Dash
     page.get_by_role("link", name="Open result").click()
     expect(page.get_by_role("heading", name="Average step")).to_be_visible()
     expect(page.get_by_text("Measured by a job: 2 measurements")).to_be_visible()
-    page.get_by_role("link", name="Open Evaluation").click()
+    page.get_by_role("link", name="Open Results").click()
     expect(page.get_by_role("img", name="Throughput by batch size").locator("canvas")).to_be_visible()

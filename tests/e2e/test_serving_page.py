@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.live import Visits, expect
-from tests.e2e.locators import address, cell, raw_keys, table
+from tests.e2e.locators import address, cell, open_page, raw_keys, table
 from tests.e2e.test_accessibility import AXE, violations
 from tests.e2e.test_changes import Serve
 from tests.graphs import capture, names_of, put, replay
@@ -53,7 +53,7 @@ def test_two_servers_are_compared_phase_by_phase(serve: Serve, visit: Visits, tm
     cell(rows, 1, "Phase").click()
     expect(page.locator(".change")).to_contain_text("Base step · Prefill")
     assert address(page)["phase"] == "prefill"
-    page.get_by_role("link", name="Kernel", exact=True).click()
+    open_page(page, "Kernels")
     expect(page.get_by_role("radio", name="Prefill")).to_be_checked()
     assert raw_keys(page) == []
 

@@ -11,7 +11,7 @@ import pytest
 from tests.conftest import until
 from tests.e2e import expected_text
 from tests.e2e.live import Dashboard, Page, Visits, expect
-from tests.e2e.locators import cell, click_first_slice, key_of, row, settled, table
+from tests.e2e.locators import cell, click_first_slice, number_key, open_page, row, settled, table
 
 CNN = "pytorch-h200/cnn"
 
@@ -103,9 +103,9 @@ def test_an_address_brings_back_everything_that_was_chosen(samples: Dashboard, v
 def test_a_page_keeps_its_own_choices_while_another_is_looked_at(samples: Dashboard, visit: Visits) -> None:
     page = visit(samples, "operator", run=CNN, search="conv")
     table(page, "Operators")
-    page.get_by_role("link", name="Kernel", exact=True).click()
+    open_page(page, "Kernels")
     expect(page.get_by_role("searchbox", name="Search kernels")).to_have_value("")
-    page.get_by_role("link", name="Operator", exact=True).click()
+    open_page(page, "Operators")
     expect(page.get_by_role("searchbox", name="Search operators")).to_have_value("conv")
 
 
@@ -179,9 +179,9 @@ def test_an_operator_shows_its_call_stacks(samples: Dashboard, visit: Visits) ->
 def test_number_keys_open_pages(samples: Dashboard, visit: Visits) -> None:
     page = visit(samples, "overview", run=CNN)
     settled(page)
-    for name in ("Kernel", "Operator", "Overview"):
-        page.keyboard.press(key_of(page, name))
-        expect(page).to_have_url(re.compile(f"#/{name.lower()}"))
+    for name, view in (("Kernels", "kernel"), ("Operators", "operator"), ("Overview", "overview")):
+        page.keyboard.press(number_key(page, name))
+        expect(page).to_have_url(re.compile(f"#/{view}"))
 
 
 def test_g_and_a_letter_open_the_pages_that_have_no_number(samples: Dashboard, visit: Visits) -> None:
@@ -250,7 +250,7 @@ def test_columns_are_chosen_and_stay_chosen(samples: Dashboard, visit: Visits) -
 
 def test_a_finding_leads_to_the_page_that_shows_more(samples: Dashboard, visit: Visits) -> None:
     page = visit(samples, "overview", run=CNN)
-    page.get_by_role("link", name="Open Kernel").click()
+    page.get_by_role("link", name="Open Kernels").click()
     expect(page).to_have_url(re.compile("#/kernel"))
     expect(page.get_by_role("button", name=f"Run: {CNN}")).to_be_visible()
 

@@ -20,7 +20,7 @@ from visualprof.server.settings import Settings
 
 
 class Site:
-    """A queue, its log directory and the Evaluation page's requests."""
+    """A queue, its log directory and the Results page's requests."""
 
     def __init__(self, folder: Path, remote: JobService) -> None:
         self.remote = remote

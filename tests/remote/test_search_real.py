@@ -89,7 +89,7 @@ def ended(client: Client, job: str) -> dict[str, Any]:
 
 
 def shown(client: Client, job: dict[str, Any]) -> dict[str, Any]:
-    """The Evaluation page's answer about a job's report."""
+    """The Results page's answer about a job's report."""
     return until(lambda: _overlay(client, job["tasks"][0]["run"]))
 
 

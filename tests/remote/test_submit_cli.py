@@ -342,7 +342,7 @@ def test_a_guess_that_fails_says_how_to_give_another_size(served: tuple[str, Pat
     url, _ = served
     path = model(tmp_path / "net.onnx", [1, 7], width="seq")
     done = run(url, path, *QUICK, "--batch", "1", "--wait", code=1)
-    assert "hint: does the model take seq=64? --dim seq=SIZE (Sizes on the Run page) gives another" in done.stdout
+    assert "hint: does the model take seq=64? --dim seq=SIZE (Sizes on the Jobs page) gives another" in done.stdout
     run(url, path, *QUICK, "--batch", "1", "--dim", "seq=7", "--wait")
 
 

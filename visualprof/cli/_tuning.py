@@ -73,7 +73,7 @@ def _at_server(args: argparse.Namespace, stage: Stage, asked: DraftFields) -> tu
     answer = _watch.wait(server, answer["job"]["id"], sys.stderr)
     runs = [task["run"] for task in answer["job"]["tasks"] if task["run"]]
     if not runs:
-        raise VisualprofError("the job ended without a result", "the Run page has its log")
+        raise VisualprofError("the job ended without a result", "the Jobs page has its log")
     warnings = [text for task in answer["job"]["tasks"] for text in task["warnings"]]
     has_failed = any(text.startswith(f"no {NOUN[stage]}: ") for text in warnings)
     path = f"evaluation/overlay?{urllib.parse.urlencode({'reports': runs[0]})}"

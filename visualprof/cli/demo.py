@@ -119,7 +119,7 @@ def _can_measure() -> bool:
     why = agent_unsupported_reason() or "ONNX Runtime is not installed (pip install 'visualprof[onnxruntime]')"
     if importlib.util.find_spec("onnxruntime") and not agent_unsupported_reason():
         return True
-    print(f"no job is run: {why}; the Evaluation page shows one that was measured elsewhere", file=sys.stderr)
+    print(f"no job is run: {why}; the Results page shows one that was measured elsewhere", file=sys.stderr)
     return False
 
 
@@ -142,7 +142,7 @@ def _wait_for_agent(url: str) -> None:
 
 
 def _about_jobs(url: str) -> list[str]:
-    """Return the requests of the pages Run, Evaluation and Machines. Without a report the first request is rejected."""
+    """Return the requests of the pages Jobs, Results and Machines. Without a report the first request is rejected."""
     _, listed = _get(f"{url}api/v1/evaluation")
     overlay = f"evaluation/overlay?{urllib.parse.urlencode([('reports', row['id']) for row in listed['reports']])}"
     table = _get(f"{url}api/v1/{overlay}")[1].get("table", {"report": [], "batch": []})

@@ -175,6 +175,6 @@ def _add_size_hint(failure: TaskFailure, request: Request) -> TaskFailure:
     sizes = ", ".join(f"{dim}={request.dims[dim]}" for dim in dict.fromkeys(free_dims))
     hint = msg(
         "child.model_take_dim_size",
-        f"does the model take {sizes}? --dim {free_dims[0]}=SIZE (Sizes on the Run page) gives another",
+        f"does the model take {sizes}? --dim {free_dims[0]}=SIZE (Sizes on the Jobs page) gives another",
     )
     return TaskFailure(failure.reason, failure.error, f"{hint}; {failure.hint}" if failure.hint else hint)

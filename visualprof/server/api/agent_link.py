@@ -320,7 +320,7 @@ def refuse_browsers() -> None:
         Forbidden: The request has a browser's headers or cookies.
     """
     if any(name in request.headers for name in _BROWSER_HEADERS) or request.cookies:
-        raise Forbidden("this address is for agents", "a browser uses the Run page")
+        raise Forbidden("this address is for agents", "a browser uses the Jobs page")
 
 
 def refuse_agents() -> None:

@@ -1,4 +1,4 @@
-"""Summaries of a job's results, for `visualprof submit` and the Run page."""
+"""Summaries of a job's results, for `visualprof submit` and the Jobs page."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class ResultRow(msgspec.Struct):
 
     Attributes:
         task: Id of the task.
-        report: Id of the result on the Evaluation page.
+        report: Id of the result on the Results page.
         spec: Id of the run configuration.
         agent: Name of the machine.
         backend: Name of the backend.

@@ -62,7 +62,7 @@ class JobErrors(msgspec.Struct):
 
 
 class BackendEntry(msgspec.Struct):
-    """A backend that the server supports, for the choices of the Run page."""
+    """A backend that the server supports, for the choices of the Jobs page."""
 
     name: str
     package: str

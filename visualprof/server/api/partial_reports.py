@@ -32,7 +32,7 @@ class RunningReports:
             version = queue, queue.jobs.revision() if queue else 0
             if version != self._seen_version:
                 self._reports, self._seen_version = self._read_reports(queue) if queue else {}, version
-        except VisualprofError:  # the Run page shows the problem of the queue
+        except VisualprofError:  # the Jobs page shows the problem of the queue
             return {}
         self._reports = {t: r for t, r in self._reports.items() if r.state == "running" or r.id not in finished}
         return {report.id: report for report in self._reports.values()}

@@ -1,11 +1,13 @@
-// The pages and their order: the server's views, then pages that show nothing of a profile.
+// The pages: the server's views, and pages that show nothing of a profile.
 import { computed, shallowRef } from "vue";
-import { address, get, offlineReport, type ViewInfo, type ViewsAnswer } from "../api";
+import { address, get, type ViewInfo, type ViewsAnswer } from "../api";
 import { router } from "../router";
-import { linkExpiresNs } from "./current-user";
 import { span, viewable } from "./selection";
 
 const views = shallowRef<ViewInfo[]>([]);
+
+/** Whether the server has listed its views. */
+export const catalogLoaded = computed(() => views.value.length > 0);
 
 export async function loadCatalog(): Promise<void> {
   const answer = await get<ViewsAnswer>(address("views"));
@@ -20,7 +22,6 @@ const showsProfile = (view: ViewInfo | null) => view?.subject === "trace" || vie
 const showsReports = (view: ViewInfo) => view.subject === "reports";
 // Their tables are part of another view's page.
 const EMBEDDED_VIEWS = new Set([
-  "runtime",
   "launch",
   "critical",
   "whatif",
@@ -54,40 +55,22 @@ export function isAccountPage(id: string): boolean {
   return id === "account" || id === "people";
 }
 
-export interface Tab {
-  id: string;
-  /** The name: memory is the device's or, for a run without devices, the host's. */
-  label: string;
-  /** False if the selected file has no data for this page. */
-  enabled: boolean;
-  /** Whether it starts another group of tabs. */
-  startsGroup: boolean;
+/** The views of a profile that have a page, in the order of the server. */
+export const profilePages = computed(() =>
+  views.value
+    .filter((view) => showsProfile(view) && (router.hasRoute(view.name) || !EMBEDDED_VIEWS.has(view.name)))
+    .map((view) => view.name),
+);
+
+/** Whether the selected file can have data for a page. All pages can while the file is not read yet, except rare ones. */
+export function isPageAvailable(id: string): boolean {
+  if (needsNoRun(id)) return router.hasRoute(id);
+  return viewable.value ? (span.value?.views.includes(id) ?? false) : id !== "profile";
 }
 
-/** Empty until the server has listed its views. */
-export const tabs = computed<Tab[]>(() => {
-  const paged = views.value.filter(
-    (view) => router.hasRoute(view.name) || (showsProfile(view) && !EMBEDDED_VIEWS.has(view.name)),
-  );
-  const names = (list: ViewInfo[]) => list.map((view) => view.name);
-  // Viewers of a single run cannot create runs.
-  const [run, agents] =
-    linkExpiresNs.value === null && !offlineReport
-      ? [
-          ["run", "models"],
-          ["cases", "trend", "agents"],
-        ]
-      : [[], []];
-  const reports = names(paged.filter(showsReports));
-  const ids = [...names(paged.filter((view) => !showsReports(view))), ...run, ...reports, ...agents];
-  const enabled = (id: string) => needsNoRun(id) || !viewable.value || (span.value?.views.includes(id) ?? true);
-  const onHost = span.value !== null && !span.value.views.includes("kernel");
-  return views.value.length === 0
-    ? []
-    : ids.map((id) => ({
-        id,
-        label: id === "memory" && onHost ? "host_memory" : id,
-        enabled: enabled(id),
-        startsGroup: id === (run[0] ?? reports[0]),
-      }));
-});
+/** Return the name of a page's text: a page may be named after the data that the selected file has. */
+export function pageName(id: string): string {
+  const views = span.value?.views ?? [];
+  if (id === "memory" && span.value !== null && !views.includes("kernel")) return "host_memory";
+  return id === "flame" && views.includes("modules") ? "modules" : id;
+}

@@ -6,6 +6,7 @@ export * from "./live";
 export * from "./compare";
 export * from "./current-user";
 export * from "./linked-section";
+export * from "./navigation";
 export * from "./polling";
 export * from "./preferences";
 export * from "./resource";

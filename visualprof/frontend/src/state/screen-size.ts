@@ -4,3 +4,5 @@ import { useMediaQuery } from "@vueuse/core";
 export const isWideScreen = useMediaQuery("(min-width: 1700px)");
 /** Whether three columns fit side by side. */
 export const fitsThreeColumns = useMediaQuery("(min-width: 1501px)");
+/** Whether the side bar leaves enough width for the page. */
+export const fitsSideBar = useMediaQuery("(min-width: 1100px)");
