@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from tests.remote.case_sites import numpy_case, order_of
-from visualprof.cli import main
-from visualprof.cli._case_run import _folder, _step_timeouts
+from visualprof.cli import case, main
+from visualprof.cli._case_run import _command, _folder, _step_timeouts
 from visualprof.errors import BadParameter
 from visualprof.reader.results.case import CaseResult, read_case
 from visualprof.remote.cases import Vendor
@@ -121,6 +121,24 @@ def test_a_successful_case_is_measured_again_in_a_new_run(tmp_path: Path) -> Non
     args.out = str(tmp_path / "mine")
     assert _folder(args, order, several=False) == tmp_path / "mine"
     assert _folder(args, order, several=True) == tmp_path / "mine" / "net" / "cpu-plain-batch_size=8"
+
+
+@pytest.mark.parametrize(
+    ("words", "compiler"),
+    [
+        (["--framework", "megengine"], "megengine"),
+        (["--framework", "tensorflow"], "litert"),
+        (["--framework", "tensorflow", "--compiler", "none"], None),
+        (["--framework", "megengine", "--set", "compiler=onnxruntime"], "onnxruntime"),
+        (["--framework", "pytorch"], "of the case"),
+        ([], "of the case"),
+    ],
+)
+def test_a_framework_with_an_engine_of_its_own_uses_it_by_default(words: list[str], compiler: str | None) -> None:
+    parser = argparse.ArgumentParser()
+    case.add_arguments(parser)
+    args = parser.parse_args(["run", "digits", *words])
+    assert _command(args).get("compiler", "of the case") == compiler
 
 
 def test_step_timeouts_apply_to_a_step_or_to_all() -> None:

@@ -91,6 +91,20 @@ def test_results_are_sorted_filtered_and_saved_and_a_case_names_its_command(meas
     expect(page.get_by_role("button", name="Run 1 job")).to_be_disabled()  # no machine is registered
 
 
+def test_a_framework_preselects_the_compiler_that_reads_its_export(measured: Dashboard, visit: Visits) -> None:
+    page = visit(measured, "cases")
+    expect(table(page, "Leaderboard").get_by_role("columnheader", name="Framework")).to_be_visible()
+    shipped = page.locator('[data-place="shipped"]')
+    expect(shipped.get_by_role("button", name="onnxruntime", exact=True)).to_have_attribute("aria-pressed", "true")
+    shipped.get_by_role("button", name="Framework").click()
+    page.get_by_role("option", name="MegEngine").click()
+    expect(shipped.get_by_role("button", name="megengine", exact=True)).to_have_attribute("aria-pressed", "true")
+    expect(shipped.get_by_role("button", name="onnxruntime", exact=True)).to_have_attribute("aria-pressed", "false")
+    expect(shipped.locator("code")).to_contain_text(
+        "visualprof case run digits --framework megengine --compiler megengine"
+    )
+
+
 def test_the_grid_has_a_figure_of_each_case_by_machine_and_compiler(measured: Dashboard, visit: Visits) -> None:
     page = visit(measured, "cases")
     page.get_by_role("radio", name="Grid").click()

@@ -27,7 +27,8 @@ def folder(tmp_path: Path) -> Path:
     ):
         (result / name).write_bytes(gzip.decompress((SAMPLES / sample).read_bytes()))
     (result / "monitor.jsonl").write_text(json.dumps({"schema": "visualprof.monitor/1"}) + "\n" + json.dumps(SAMPLE))
-    for name in ("job.json", "env.json", "status.json"):
+    (result / "steps").mkdir()
+    for name in ("job.json", "env.json", "status.json", "advice.json", "search.json", "case.json", "steps/3.json"):
         (result / name).write_text('{"schema": "visualprof.job/1"}')
     (result / "points.jsonl").write_text('{"batch": 1, "n": 5}\n')
     (result / "log.txt").write_text("{}")
@@ -51,7 +52,7 @@ def test_nothing_else_of_a_result_is_mentioned(folder: Path) -> None:
     assert scan_profiles([folder]).skipped == ()
 
 
-@pytest.mark.parametrize("name", ["job.json", "env.json", "status.json"])
+@pytest.mark.parametrize("name", ["job.json", "env.json", "status.json", "advice.json", "case.json", "steps/3.json"])
 @pytest.mark.parametrize("content", ["", " \n", '{"a', "nonsense"])
 def test_damaged_files_of_a_result_are_not_mentioned_either(folder: Path, name: str, content: str) -> None:
     (folder / "resnet-0001" / "ort" / name).write_text(content)

@@ -89,6 +89,23 @@ def test_a_case_that_ships_becomes_a_job_for_each_compiler_on_each_machine(site:
     assert len(site.client.get("/api/v1/jobs").get_json()["jobs"]) == 3, again
 
 
+@pytest.mark.parametrize(
+    ("framework", "settings", "backend"),
+    [("megengine", {}, "megengine"), ("tensorflow", {}, "litert"), ("pytorch", {}, "onnxruntime"),
+     ("megengine", {"compiler": "onnxruntime"}, "onnxruntime")],
+)  # fmt: skip
+def test_the_default_compiler_reads_what_the_framework_exports(
+    site: Site, framework: str, settings: dict[str, str], backend: str
+) -> None:
+    runtimes = [runtime(), runtime("litert"), runtime("megengine")]
+    agent = member(site.remote.open(), "board", known=capabilities(runtimes=runtimes)).id
+    (job,) = site.post(
+        "cases/jobs", 201, case="digits", framework=framework, settings=settings, agents=[agent]
+    )["jobs"]  # fmt: skip
+    request = site.client.get(f"/api/v1/jobs/{job}").get_json()["request"]
+    assert request["specs"][0]["backend"] == backend
+
+
 @pytest.mark.parametrize("below", ["", "net/"])
 def test_the_zip_of_a_folder_is_described_and_submitted(site: Site, tmp_path: Path, below: str) -> None:
     files = folder_of(numpy_case(tmp_path / "net"), below) | {"__MACOSX/._net": b"x"}

@@ -118,6 +118,8 @@ def _command(args: argparse.Namespace) -> Command:
             command[key] = str(Path(command[key]).absolute())
     if args.compiler:
         command["compiler"] = None if args.compiler == "none" else args.compiler
+    elif needed := _vendor(args).framework_compilers.get(args.framework):
+        command.setdefault("compiler", needed)
     return command
 
 

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 COLUMNS: dict[str, Kind] = {
-    "run": "name", "case": "name", "vendor": "name", "compiler": "name", "precision": "name", "batch_size": "count",
-    "state": "word", "validation_core_per_s": "count", "whole_per_s": "count", "core_per_s": "count", "p50_ns": "ns",
-    "accuracy": "word", "accuracy_difference": "word", "verdict": "word", "memory_used_bytes": "bytes",
-    "mfu": "ratio",
+    "run": "name", "case": "name", "framework": "name", "vendor": "name", "compiler": "name", "precision": "name",
+    "batch_size": "count", "state": "word", "validation_core_per_s": "count", "whole_per_s": "count",
+    "core_per_s": "count", "p50_ns": "ns", "accuracy": "word", "accuracy_difference": "word", "verdict": "word",
+    "memory_used_bytes": "bytes", "mfu": "ratio",
 }  # fmt: skip
 FACTS: dict[str, Kind] = {
     "case": "name", "framework": "name", "vendor": "name", "compiler": "name", "device_name": "name", "host": "name",

@@ -140,7 +140,7 @@ def _run_here(args: argparse.Namespace, stage: Stage, asked: DraftFields) -> tup
         except KeyboardInterrupt:
             if stage != "search" or not (result / "search.json").is_file():
                 raise
-            _say("stopped; what was run_tuning is kept, and the same command goes on with it")
+            _say("stopped; the trials so far are kept, and the same command resumes the search")
         _install_result(result, folder)
     reports = reports_below(str(folder))
     print(f"{folder}: visualprof {folder} shows it", file=sys.stderr)

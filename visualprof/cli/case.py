@@ -82,7 +82,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     new.add_argument("name", metavar="FOLDER")
     for name, help in (
         ("check", "Report missing requirements without running anything."),
-        ("run", "Run the case run_here, or on machines of a server."),
+        ("run", "Run the case here, or on machines of a server."),
     ):
         _add_case(actions.add_parser(name, help=help), name == "run")
     for name, help in (

@@ -123,7 +123,7 @@ class View(msgspec.Struct, frozen=True):
         """Return the parameters as the view's dataclass.
 
         Raises:
-            BadParameter: A name is unnames, or a value has the wrong type.
+            BadParameter: A name is unknown, or a value has the wrong type.
         """
         names = [f.name for f in fields(self.params)]
         for name in texts:

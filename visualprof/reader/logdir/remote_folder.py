@@ -27,7 +27,7 @@ from visualprof.messages import msg
 from visualprof.reader.digest import blake2b
 from visualprof.reader.graph_capture.files import FolderLister, find_captures, hash_states, is_attached_capture
 from visualprof.reader.logdir.addresses import open_store
-from visualprof.reader.logdir.scan import LogFile, Problem, Root, Verdict, Version, examine
+from visualprof.reader.logdir.scan import RESULT_JSON, LogFile, Problem, Root, Verdict, Version, examine
 from visualprof.reader.models import model_suffixes, recognize_model
 from visualprof.reader.source import Progress, Source, is_address
 from visualprof.supervised_thread import SupervisedThread
@@ -36,7 +36,7 @@ _log = logging.getLogger(__name__)
 
 MAX_COPIES_BYTES = 10 * 1024**3  # for models and downloads, per folder
 _FOLDER, _LISTING = "addresses", "listing.json"
-_RESULT_FILES = frozenset({"job.json", "env.json", "status.json", "points.jsonl", "advice.json"})
+_RESULT_FILES = RESULT_JSON | {"points.jsonl"}
 _MAX_RESULT_BYTES = 4 << 20
 _HEADS_BYTES = (1 << 20, 16 << 20)  # the second if samples of a monitor precede the profiler's own events
 _SCAN_INTERVAL_S, _SCAN_REST_RATIO = 5.0, 10  # seconds between scans, and as a multiple of a scan's duration

@@ -46,8 +46,9 @@ _OTHER_NAME = re.compile(
     r"|tflite|arrow|db|sqlite|tar\.gz|svg\.gz|log\.gz|txt\.gz|csv\.gz|tsv\.gz|bin\.gz|npy\.gz|ubyte\.gz)$",
     re.IGNORECASE,
 )
-# Result files that a remote run writes next to its profiles: JSON that is not reported.
-_RESULT_FILES = frozenset({"job.json", "env.json", "status.json"})
+# Result files that jobs, cases, advice and searches write next to their profiles: JSON that is not reported.
+RESULT_JSON = frozenset({"job.json", "env.json", "status.json", "advice.json", "search.json", "case.json"})
+_CASE_STEP = re.compile(r"(^|/)steps/\d+\.json$")  # the record of a step of a case
 _OWN_FILES = frozenset({"jobs.sqlite"})  # of a server whose log directory is also its store
 # Folder through which processes of a run report their state and receive requests.
 LIVE_FOLDER = ".live"
@@ -289,7 +290,7 @@ def examine(file: LogFile) -> Verdict:
             return _mistake(file, source, glance) or Verdict("other")
         return Verdict("profile", recognize(source).name, rank=_stated_rank(source))
     except EmptyFile as error:
-        return Verdict("other") if file.name in _RESULT_FILES else Verdict("growing", "", error.error, error.hint)
+        return Verdict("other") if _is_result_json(file) else Verdict("growing", "", error.error, error.hint)
     except UnknownFormat as error:
         if has_profile_name and _is_truncated_json(source):
             return Verdict(
@@ -330,7 +331,7 @@ def _is_viewer_extract(file: LogFile) -> bool:
 
 
 def _unrecognized(file: LogFile, error: str, hint: str) -> Verdict:
-    if file.name in _RESULT_FILES or _OTHER_NAME.search(file.name) or _is_model(file):
+    if _is_result_json(file) or _OTHER_NAME.search(file.name) or _is_model(file):
         return Verdict("other")
     return Verdict("skipped", "", error, hint)
 
@@ -356,7 +357,11 @@ def _is_model(file: LogFile) -> bool:
 
 def _has_profile_name(file: LogFile) -> bool:
     named = _PROFILE_NAME.search(file.name) or file.name.lower().endswith(profile_suffixes())
-    return bool(named) and file.name not in _RESULT_FILES
+    return bool(named) and not _is_result_json(file)
+
+
+def _is_result_json(file: LogFile) -> bool:
+    return file.name in RESULT_JSON or bool(_CASE_STEP.search(f"{file.folder}/{file.name}"))
 
 
 def _is_truncated_json(source: Source) -> bool:

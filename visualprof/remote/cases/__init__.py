@@ -57,6 +57,7 @@ class Engine:
         loads_compiled: Whether it can load the file `exist_compiler_path` instead of compiling.
         fp16: Whether it computes in half precision if the configuration asks for it.
         backend: The backend of `remote.backends` whose runtime an agent needs; "" for that of the compiler's name.
+        frameworks: Frameworks whose exported files only this engine reads. It is their default compiler.
     """
 
     make: Callable[[Any, str, Any], InferModel]
@@ -65,6 +66,7 @@ class Engine:
     loads_compiled: bool = False
     fp16: bool = True
     backend: str = ""
+    frameworks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -116,6 +118,11 @@ class Vendor:
     peak: Callable[[str], Peak | None] = _nothing
     monitor: str = ""
     visible: str = ""
+
+    @property
+    def framework_compilers(self) -> dict[str, str]:
+        """The default compiler of frameworks that need an engine of their own; other cases name theirs."""
+        return {framework: name for name, engine in self.engines.items() for framework in engine.frameworks}
 
 
 @cache

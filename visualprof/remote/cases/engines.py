@@ -13,6 +13,8 @@ from visualprof.remote.backends import Feeds, Session, backend
 from visualprof.remote.cases import Engine, InferModel
 from visualprof.remote.protocol import Precision, Spec, TaskFailure
 
+# Frameworks that export files of other suffixes than ONNX.
+FRAMEWORKS_BY_SUFFIX = {".mge": ("megengine",), ".tflite": ("tensorflow",)}
 MakeEngine = Callable[[Any, str, Any], InferModel]
 
 
@@ -89,7 +91,7 @@ def backend_engine(
         session = backend(name).load(path, engine_spec(config, name, device), feeds)
         return BackendModel(session, feeds, compiles)
 
-    return Engine(make, requires, backend=name)
+    return Engine(make, requires, backend=name, frameworks=FRAMEWORKS_BY_SUFFIX.get(suffix, ()))
 
 
 def torch_engine(device: str, compiled: bool) -> Engine:

@@ -61,7 +61,8 @@ class CaseRequest(msgspec.Struct, forbid_unknown_fields=True):
         sent: An uploaded case.
         framework: Framework to run. "": the case's only or default framework.
         vendor: Name of the accelerator vendor.
-        compilers: Compilers to run with. Empty: the compiler in the case's configuration.
+        compilers: Compilers to run with. Empty: the compiler that the framework needs, otherwise the one in
+            the case's configuration.
         settings: Settings as typed text. They override every configuration file.
         timeout_s: Time limit of each job.
         step_timeout_s: Time limit of each step, or null for no limit.
@@ -201,7 +202,9 @@ def _requests(body: CaseRequest, case: Case, vendor: Vendor, settings: dict[str,
         )
     device = "cpu" if vendor.device == "cpu" else f"{vendor.device}:0"
     limits = {} if body.step_timeout_s is None else {"": body.step_timeout_s}
-    commands = [{**settings, "compiler": compiler} for compiler in body.compilers] or [settings]
+    own = vendor.framework_compilers.get(framework)
+    default = {"compiler": own} if own else {}
+    commands = [{**settings, "compiler": compiler} for compiler in body.compilers] or [{**default, **settings}]
     for command, agent in itertools.product(commands, body.agents):
         yield case_job(
             case,

@@ -92,12 +92,14 @@ class CaseVendor(msgspec.Struct):
         title: Title of the vendor.
         device: `cpu` or `cuda`.
         compilers: Compilers, each with the backend that a machine has to have installed for it.
+        framework_compilers: Default compilers of frameworks that need one of their own.
     """
 
     name: str
     title: str
     device: str
     compilers: dict[str, str]
+    framework_compilers: dict[str, str]
 
 
 class CasesAnswer(Answer):
@@ -302,6 +304,7 @@ def vendor_rows() -> list[CaseVendor]:
             vendor.title,
             vendor.device,
             {name: engine.backend or name for name, engine in vendor.engines.items()},
+            vendor.framework_compilers,
         )
         for vendor in all_vendors().values()
     ]

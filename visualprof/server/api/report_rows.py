@@ -37,10 +37,10 @@ class ReportRow(msgspec.Struct):
         run: Id of the run with the recordings of the same folder, or null without recordings.
         sample: Whether the report came with visualprof and was not measured here.
         configuration: Equal for reports of the same model, runtime, options, inputs, sizes and machine.
-        newest: Whether the report is the newest complete one of its configuration, or newer.
-        earlier: Ids of the earlier reports of the configuration, newest first; only for the newest complete one.
-        earlier_least_samples_per_s: Smallest `best_samples_per_s` of the earlier reports, or null without earlier ones.
-        earlier_most_samples_per_s: Largest `best_samples_per_s` of the earlier reports, or null without earlier ones.
+        newest: Whether the report is the newest complete report of its configuration, or newer.
+        earlier: Ids of the earlier reports of the configuration, newest first; only for the newest complete report.
+        earlier_least_samples_per_s: Smallest `best_samples_per_s` of the earlier reports, or null without them.
+        earlier_most_samples_per_s: Largest `best_samples_per_s` of the earlier reports, or null without them.
     """
 
     id: str

@@ -26,7 +26,7 @@ class ReportHistory:
         self._main_job = {name: _main(reports).job for name, reports in self._by_configuration.items()}
 
     def is_shown(self, report: Report) -> bool:
-        """Whether the report is the main one of its configuration, or newer."""
+        """Whether the report is the main report of its configuration, or newer."""
         same = self._by_configuration.get(report.configuration)
         return not same or report.job in (same[0].job, self._main_job[report.configuration])
 
