@@ -13,7 +13,7 @@ NPM := $(BIN)/python -c "import sys, setup; sys.exit(setup.npm(*sys.argv[1:]))"
 WHOLE := $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
 PORT ?= 8040
 
-.PHONY: demo dev test long check native ruff layers spelling pyright eslint prettier vue-tsc vitest unit bench docs page types messages clean help
+.PHONY: demo dev test long check native ruff layers spelling pyright eslint prettier vue-tsc vitest unit bench release docs page types messages clean help
 
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
@@ -28,7 +28,7 @@ dev: $(VENV)/dev $(MODULES) ## run the server over LOGDIR (default: the samples)
 	echo "web UI: http://localhost:5173/#token=$$VISUALPROF_TOKEN"; VISUALPROF_PORT=$(PORT) $(NPM) run --silent dev
 
 test: $(VENV)/dev $(VENV)/runtimes $(PAGE)/dist/index.html ## run the tests of Python, the web UI and the browser (the browser's are skipped without Chromium)
-	$(BIN)/python -m pytest -n 2 -q -m "not long"
+	$(BIN)/python -m pytest -n 2 -q -m "not long" $(TEST_OPTIONS)
 	$(NPM) test
 
 long: $(VENV)/dev $(VENV)/runtimes $(PAGE)/dist/index.html ## run the slow tests: kills, mutations, conversions
@@ -72,6 +72,10 @@ native:
 
 bench: $(VENV)/dev ## measure speed and memory with baselines into build/benchmarks.md; PEERS=1: also other tools and 10 M events, into docs/benchmarks.md
 	$(BIN)/python -m benchmarks.run $(if $(PEERS),--peers --huge --out docs/benchmarks.md)
+
+release: $(VENV)/dev $(PAGE)/dist/index.html ## build and check a source distribution, wheels and their SBOM in build/release; VISUALPROF_REPOSITORY is the public address
+	VISUALPROF_SKIP_FRONTEND=1 $(BIN)/python -m pip install -q -e '.[dev,release]'
+	$(BIN)/python release.py
 
 docs: $(VENV)/dev ## build the documentation site in English and Chinese into build/docs/html; warnings and broken links are errors
 	$(BIN)/python -m docs.site.build

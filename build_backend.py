@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -87,11 +88,48 @@ def _copy() -> Generator[None]:
                 shutil.copy2(path, folder)
             elif path.name in _FOLDERS:
                 shutil.copytree(path, Path(folder, path.name), ignore=_MADE)
+        prepare_metadata(Path(folder), os.environ.get("VISUALPROF_REPOSITORY", ""))
         os.chdir(folder)
         try:
             yield
         finally:
             os.chdir(here)
+
+
+def prepare_metadata(folder: Path, repository: str) -> None:
+    """Make the metadata of a copy of the sources valid on a package index, which has no relative links.
+
+    Args:
+        folder: The copy.
+        repository: Address of the public repository at this version, such as `https://forge.example/visualprof`; ""
+            if there is none: links and images of the README are then left out.
+    """
+    readme, project = folder / "README.md", folder / "pyproject.toml"
+    readme.write_text(_absolute_links(readme.read_text("utf-8"), repository), "utf-8")
+    text = project.read_text("utf-8")
+    if repository and "[project.urls]" not in text:
+        urls = {
+            "Homepage": repository,
+            "Documentation": f"{repository}/blob/main/docs/README.md",
+            "Changelog": f"{repository}/blob/main/CHANGELOG.md",
+            "Issues": f"{repository}/issues",
+        }
+        lines = "".join(f'{name} = "{url}"\n' for name, url in urls.items())
+        project.write_text(text.replace("[project.scripts]", f"[project.urls]\n{lines}\n[project.scripts]", 1), "utf-8")
+
+
+def _absolute_links(text: str, repository: str) -> str:
+    """Return Markdown with absolute links; without a repository, without images and with the labels of links."""
+
+    def replace(match: re.Match[str]) -> str:
+        image, label, path = match.groups()
+        if repository:
+            return f"{image}[{label}]({repository}/{'raw' if image else 'blob'}/main/{path})"
+        return "" if image else label
+
+    if not repository:
+        text = re.sub(r"(?:^\|.*\n)+", lambda table: "" if "![" in table[0] else table[0], text, flags=re.MULTILINE)
+    return re.sub(r"(!?)\[([^\]]*)\]\((?![a-z]+:|#)([^)]+)\)", replace, text)
 
 
 def _node() -> list[str]:

@@ -25,6 +25,7 @@ ROOT = Path(__file__).parent
 FRONTEND = ROOT / "visualprof" / "frontend"
 DIST = FRONTEND / "dist"
 NATIVE = Path("visualprof", "reader", "native")
+PLATFORM = os.environ.get("VISUALPROF_WHEEL_PLATFORM", "")  # tag of a wheel that CC compiles for another platform
 
 
 def npm(*arguments: str) -> int:
@@ -82,12 +83,16 @@ def compilers() -> Iterator[list[str]]:
         yield [sys.executable, "-m", "ziglang", "cc", "-mcpu=baseline"]  # its default is code for only this processor
 
 
+def _targets_windows() -> bool:
+    return PLATFORM.startswith("win") if PLATFORM else os.name == "nt"
+
+
 def compile_native(target: Path, *flags: str) -> bool:
     """Compile all C files of visualprof/reader/native into one library. Return False if no compiler works.
 
     Plain C for ctypes: it needs no header of Python, and one library serves every version of it.
     """
-    position = [] if os.name == "nt" else ["-fPIC"]
+    position = [] if _targets_windows() else ["-fPIC"]
     options = ["-O2", "-shared", *position, "-fvisibility=hidden", *shlex.split(os.environ.get("CFLAGS", "")), *flags]
     sources = sorted(str(path) for path in (ROOT / NATIVE).glob("*.c"))
     with tempfile.TemporaryDirectory() as folder:
@@ -107,7 +112,7 @@ class BuildExt(build_ext):
 
     def get_ext_filename(self, fullname: str) -> str:
         """Return the file name, without a version of Python."""
-        return f"{fullname.replace('.', '/')}.{'dll' if os.name == 'nt' else 'so'}"
+        return f"{fullname.replace('.', '/')}.{'dll' if _targets_windows() else 'so'}"
 
     def build_extension(self, ext: Extension) -> None:
         """Build the library; without a compiler, build a package of only Python code."""
@@ -136,7 +141,7 @@ class BdistWheel(bdist_wheel):
     def get_tag(self) -> tuple[str, str, str]:
         """Return `py3-none-any` or `py3-none-<platform>`."""
         python, abi, platform = super().get_tag()
-        return (python, abi, platform) if self.root_is_pure else ("py3", "none", platform)
+        return (python, abi, platform) if self.root_is_pure else ("py3", "none", PLATFORM or platform)
 
 
 class BuildPy(build_py):

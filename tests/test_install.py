@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -59,6 +60,30 @@ def test_a_wheel_is_for_every_python(pure: bool, tag: tuple[str, str, str | None
     python, abi, platform = command.get_tag()
     assert (python, abi, platform if pure else None) == tag
     assert (platform == "any") == pure
+
+
+def test_a_wheel_for_another_platform_has_its_tag_and_the_name_of_its_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    for tag, library in (("win_amd64", "native/_columns.dll"), ("macosx_11_0_arm64", "native/_columns.so")):
+        monkeypatch.setattr(setup, "PLATFORM", tag)
+        command = setup.BdistWheel(Distribution({"name": "visualprof", "version": "1"}))
+        command.ensure_finalized()
+        command.root_is_pure = False
+        assert command.get_tag() == ("py3", "none", tag)
+        assert setup.BuildExt(Distribution()).get_ext_filename("native._columns") == library
+
+
+@pytest.mark.parametrize("repository", ["", "https://forge.example/visualprof"])
+def test_the_long_description_has_no_relative_link(tmp_path: Path, repository: str) -> None:
+    for name in ("README.md", "pyproject.toml"):
+        shutil.copy(ROOT / name, tmp_path)
+    for _ in range(2):  # a wheel is built from a source distribution, whose links are absolute already
+        build_backend.prepare_metadata(tmp_path, repository)
+    text = (tmp_path / "README.md").read_text("utf-8")
+    assert re.findall(r"\]\((?!https?://)", text) == []
+    assert ("![Overview](https://forge.example/visualprof/raw/main/docs/images/overview.png)" in text) == bool(
+        repository
+    )
+    assert (tmp_path / "pyproject.toml").read_text("utf-8").count("[project.urls]") == bool(repository)
 
 
 @compiles
