@@ -41,7 +41,7 @@ def read_ranks(path: str | Path, progress: Progress | None = None) -> list[RankT
     """Read one profile file into one trace per rank, in the order of the ranks.
 
     Each trace has only the events, steps and devices of its rank. A file with one rank gives one trace, with the label
-    "". Arguments and errors are those of `read_trace`.
+    "". Arguments and errors: as for `read_trace`.
 
     Source: docs/formats.md#ranks
     """

@@ -157,7 +157,7 @@ def compute(run: RunAnalysis, params: Params) -> DistributedAnswer:
     """Return the time of every rank, device and step, its collectives, and the stragglers.
 
     Computation is the union of other kernels (of operators if nothing runs on a device). Communication is the union of
-    collectives' kernels and of host operators whose kernels are not recorded. Overlap counts in both, and is never
+    collectives' kernels, and of host operators without recorded kernels. Overlap counts in both, and is never
     between different devices.
 
     Source: torch-tb-profiler, VisualDL; docs/views/distributed.md

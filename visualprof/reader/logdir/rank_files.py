@@ -1,4 +1,4 @@
-"""Join files of one run whose names contain no rank, by the ranks that the files state.
+"""Join files of one run by the ranks that they state, if their names contain no rank.
 
 `alpha.json` and `beta.json` of one folder are one run if they state different ranks of the same number of ranks. Two
 files that state the same rank are different recordings. Then it is unknown which other files belong to which of them,
@@ -51,7 +51,7 @@ class RankFiles:
         self._keys: dict[str, _Key] = {}
 
     def update(self, file: str, span: Span | None) -> list[Span]:
-        """Add, change or remove a file. Return the spans to show: that of the file, and those whose run changes.
+        """Add, change or remove a file. Return the spans to show: of the file, and of files that move to another run.
 
         Args:
             file: Unique name of the file.
