@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.conftest import FIXTURES, Write, answer, rows, trace_of
+from tests.conftest import FIXTURES, Write, answer, rows, shared, trace_of
 from tests.reader.test_kineto import call, kernel, op
 from visualprof.reader import read_trace
 from visualprof.reader.trace import TrackKind
@@ -43,6 +43,41 @@ def test_every_operator_has_torchs_memory(name: str) -> None:
     ours = rows(table, "calls", "size_increase_bytes", "self_size_increase_bytes")
     theirs = {key: [calls, total, own] for key, calls, _, _, total, own in TORCH[name]["by_name"] if total or own}
     assert {key: values for key, values in ours.items() if any(values[1:])} == theirs
+
+
+def torch_self_times(events: list[dict[str, Any]]) -> dict[str, float]:
+    """Return the self time of each name as torch's table defines it: without the events directly inside, in us."""
+    totals: dict[str, float] = {}
+    enclosing: list[dict[str, Any]] = []
+    timed = [e for e in events if e["ph"] == "X" and e["cat"] in ("cpu_op", "user_annotation")]
+    for event in sorted(timed, key=lambda e: (e["ts"], -e["dur"])):
+        while enclosing and enclosing[-1]["ts"] + enclosing[-1]["dur"] <= event["ts"]:
+            enclosing.pop()
+        if enclosing:
+            totals[enclosing[-1]["name"]] -= event["dur"]
+        totals[event["name"]] = totals.get(event["name"], 0) + event["dur"]
+        enclosing.append(event)
+    return totals
+
+
+def test_a_user_range_in_an_operator_is_part_of_its_self_time(write: Write) -> None:
+    """`outer` 0..100 holds a range 10..90, which holds `mm` 20..50: 70 here, 20 and 50 in torch's table."""
+    held = {**op("a range", 10, 80), "cat": "user_annotation"}
+    events = [op("outer", 0, 100), held, op("mm", 20, 30)]
+    assert rows(answer("operator", write(events)), "host_self_ns") == {"outer": [70_000], "mm": [30_000]}
+    assert torch_self_times(events) == {"outer": 20, "a range": 50, "mm": 30}
+
+
+def test_self_times_of_a_compiled_function_are_torchs_with_those_of_its_ranges() -> None:
+    path = shared("cases/numbers/compile.json")
+    torch = torch_self_times(json.loads(path.read_text())["traceEvents"])
+    here = {name: ns / 1000 for name, (ns,) in rows(answer("operator", path), "host_self_ns").items()}
+    ranges = {name: us for name, us in torch.items() if name.startswith("## Call CompiledFxGraph f")}
+    forward, backward = (us for _, us in sorted(ranges.items()))
+    torch["CompiledFunction"] += forward
+    torch["CompiledFunctionBackward"] += backward
+    assert here == pytest.approx({name: torch[name] for name in here}, abs=0.5)
+    assert here["CompiledFunction"] == pytest.approx(373_530, rel=1e-3)
 
 
 def test_an_operator_that_ends_on_another_thread_keeps_its_self_time() -> None:

@@ -306,7 +306,8 @@ class OperatorTimes(msgspec.Struct, frozen=True, kw_only=True):
 def operator_times(trace: Trace, launched: Launches) -> OperatorTimes:
     """Return the host and device time of every operator.
 
-    Host self time is the operator's duration minus its direct child operators and runtime calls.
+    Host self time is the operator's duration minus its direct child operators and runtime calls. User ranges in an
+    operator are part of it.
     Device self time is that of the work it launched; the total includes the operators inside it.
 
     Source: torch-tb-profiler's definitions, docs/views/operator.md.
