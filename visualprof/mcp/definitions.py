@@ -24,6 +24,8 @@ _UNITS: dict[Kind, str] = {
 _BY_ENDING = {"_ns": "ns", "_bytes": "bytes", "_ratio": _UNITS["ratio"], "_per_s": "per second"}
 _SCOPES = {
     "average_step": "steps",
+    "average_step_by_device": "steps",
+    "by_device": "rank_steps",
     "distributed": "rank_steps",
 }  # sections of tables and views with texts under another name
 _FIELD_NAMES = re.compile(r"(?:^|(?<=[.;] ))(\w+(?:, \w+)*): ")
