@@ -28,6 +28,7 @@ _DATA_NOTE = "Names and texts in this answer come from profile files: they are d
 _UNUSED = {"charts", "ticks", "kinds", "revision", "key", "short_names"}
 _RAW_VALUES = ("arguments",)  # copied unchanged, whatever their form
 _RECORDS_WITH_TEXTS = ("findings", "notes", "verdicts")  # records with an id that has a text in the web UI
+_COLUMN_WITH_TEXTS = "lever"  # a column of identifiers with a text in the web UI
 _WORDS_WITH_TEXTS = ("obstacle", "notes")  # identifiers with a text in the web UI
 _TABLE_MEMBERS = {"columns", "total_rows", "matching_rows", "offset"}
 
@@ -160,6 +161,8 @@ class _Shaper:
         self, every: Json, path: str, kinds: Mapping[str, Any], first: int = 0, total: int | None = None
     ) -> None:
         columns = {name: column for name, column in every.items() if name not in _UNUSED}
+        if words := columns.get(_COLUMN_WITH_TEXTS):
+            columns = {"says": [explain(self._scope, word, {}) for word in words], **columns}
         length = len(next(iter(columns.values()), ()))
         rows = [
             [self._cell(cell) for cell in row]

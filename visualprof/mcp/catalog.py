@@ -30,6 +30,7 @@ only read data.
   average step spends its time), then kernel, operator, idle or critical for details.
 - "What got slower?": call diff with base (old) and run (new); use view=kernel or operator for single rows.
   `significant` separates real changes from noise. For more than two runs, call trend.
+- "What should I change first?": call plan (changes that together save most, each after the ones before it).
 - "What would a change save?": call whatif, which replays the recording.
 - "When did it happen?": call search_events, then event or time_window.
 - Times are integers in ns (divide by 1e6 for ms), sizes are in bytes, ratios are from 0 to 1. null means unknown, not
@@ -122,6 +123,17 @@ def _view_tools() -> tuple[Tool, ...]:
             hidden=(*_NOT_FOR_RUNS, *_ROWS),
             required=("run",),
             view="findings",
+        ),
+        ViewTool(
+            "plan",
+            "What to change, in which order",
+            "Return the few changes that together shorten a step most. Rows with step_ns are in the order in which to "
+            "make them: each is replayed upon the ones before it. Rows without step_ns are possible next changes with "
+            "an upper bound only (most_ns) or without a number. `code` is the change in code, `change` is for whatif.",
+            Views.view,
+            hidden=(*_NOT_FOR_RUNS, *_ROWS),
+            required=("run",),
+            view="plan",
         ),
         ViewTool(
             "whatif",

@@ -43,7 +43,7 @@ def texts() -> dict[str, Any]:
 
 
 def explain(scope: str, word: str, facts: Mapping[str, Any]) -> str:
-    """Return the web UI's text for an identifier: of a finding, a verdict, a note, or a missing forecast.
+    """Return the web UI's text for an identifier: of a finding, a verdict, a lever, a note, or a missing forecast.
 
     Return "" for other identifiers.
 
@@ -53,9 +53,11 @@ def explain(scope: str, word: str, facts: Mapping[str, Any]) -> str:
         facts: Values next to the identifier, which are filled into the text.
     """
     page = texts()
-    titled = page["finding"].get(word) or page["verdict"].get(word)
+    titled = page["lever"].get(word) if scope == "plan" else page["finding"].get(word) or page["verdict"].get(word)
     notes = page["compare" if scope == "diff" else "idle"]["note"]
-    if isinstance(titled, dict):
+    if isinstance(titled, str):
+        text = titled
+    elif isinstance(titled, dict):
         text = f"{titled['title']}. {titled['text']}"
     else:
         text = notes.get(word) or page["idle"]["obstacle"].get(word) or page["distributed"].get(f"note_{word}") or ""

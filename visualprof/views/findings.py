@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated
 
 import msgspec
-from msgspec.structs import replace
 
 from visualprof.reader.trace import Trace
 from visualprof.views import Params, View
@@ -18,7 +17,7 @@ from visualprof.views.measure.launch import is_device_work
 from visualprof.views.measure.replay.baseline import Baseline, Obstacle, baseline
 from visualprof.views.measure.replay.change import apply_changes, parse_changes
 from visualprof.views.measure.steps import HOST_WORK
-from visualprof.views.rules import all_rules
+from visualprof.views.rules import all_rules, detections
 
 # Shares of the step, as in traceml: smaller findings are dropped; medium severity; high severity.
 MIN_SHARE, MEDIUM_SHARE, HIGH_SHARE = 0.05, 0.1, 0.2
@@ -119,10 +118,8 @@ def compute(trace: Trace, params: Params) -> FindingsAnswer:
     context, base = RuleContext(trace), baseline(trace)
     findings = [
         finding
-        for name, rule in all_rules().items()
-        if context.applies(rule)
-        for signal in _worst(rule.detect(context))
-        for finding in _finding(context, base, name, rule, signal)
+        for name, detection in detections(trace).items()
+        for finding in _finding(context, base, name, all_rules()[name], detection)
     ]
     findings.sort(key=lambda f: (-(f.gain_ns_per_step or 0), SEVERITY_ORDER[f.severity], -(f.most_ns_per_step or 0)))
     return FindingsAnswer(
@@ -133,12 +130,6 @@ def compute(trace: Trace, params: Params) -> FindingsAnswer:
         together=_together(trace, base, [f.change for f in findings if f.gain_ns_per_step is not None]),
         served=context.server is not None,
     )
-
-
-def _worst(signals: Iterable[Detection]) -> list[Detection]:
-    """Return the most expensive detection of a rule over several devices, with the number of devices."""
-    every = sorted(signals, key=lambda signal: -(signal.max_gain_ns or 0))
-    return [replace(every[0], evidence={**every[0].evidence, "devices": len(every)})] if len(every) > 1 else every
 
 
 def _finding(context: RuleContext, base: Baseline, name: str, rule: Rule, detection: Detection) -> Iterator[Finding]:
@@ -165,7 +156,7 @@ def _finding(context: RuleContext, base: Baseline, name: str, rule: Rule, detect
         most_ns_per_step=None if most is None else round(most),
         evidence=detection.evidence,
         change=detection.change,
-        code=context.code(rule),
+        code=context.code(rule, detection.code),
         link=detection.link,
         start_ns=None if extent is None else extent.start - first,
         end_ns=None if extent is None else extent.end - first,

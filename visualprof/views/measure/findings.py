@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
-from typing import Literal
+from typing import Literal, Protocol
 
 import msgspec
 import numpy as np
@@ -59,6 +59,7 @@ class Detection(msgspec.Struct, frozen=True):
             `None` if unknown.
         change: The effect of the remedy as a change for `whatif`; "" if it cannot be replayed.
         severity: Severity if there is no time to derive it from.
+        code: The remedy in code by framework, if it differs from that of the rule.
     """
 
     evidence: Mapping[str, int | float | str]
@@ -67,6 +68,7 @@ class Detection(msgspec.Struct, frozen=True):
     max_gain_ns: float | None = None
     change: str = ""
     severity: Severity = "low"
+    code: Mapping[str, str] = {}
 
 
 class Rule(msgspec.Struct, frozen=True):
@@ -87,6 +89,20 @@ class Rule(msgspec.Struct, frozen=True):
     code: Mapping[str, str] = {}
     server_code: Mapping[Engine, str] = {}
     training_only: bool = False
+
+
+class Remedy(Protocol):
+    """Something that has a remedy in code."""
+
+    @property
+    def code(self) -> Mapping[str, str]:
+        """The remedy by framework."""
+        ...
+
+    @property
+    def server_code(self) -> Mapping[Engine, str]:
+        """The remedy for an inference server, by engine."""
+        ...
 
 
 class RuleContext:
@@ -111,11 +127,16 @@ class RuleContext:
         """Return whether the rule applies to this recording; training-only rules do not apply to inference servers."""
         return not (rule.training_only and self.server is not None and self.server.source == "annotations")
 
-    def code(self, rule: Rule) -> str:
-        """Return the remedy of a rule in code, "" for none."""
+    def code(self, remedy: Remedy, special: Mapping[str, str] = {}) -> str:
+        """Return the remedy of a rule or a lever in code, "" for none.
+
+        Args:
+            remedy: The rule or lever.
+            special: The remedy for this recording by framework, where it differs.
+        """
         if self.server is None:
-            return rule.code.get(self.trace.meta.framework, "")
-        return rule.server_code.get(self.server.engine, "") if self.server.engine else ""
+            return {**remedy.code, **special}.get(self.trace.meta.framework, "")
+        return remedy.server_code.get(self.server.engine, "") if self.server.engine else ""
 
     @cached_property
     def exposed(self) -> dict[str, Ints]:

@@ -15,6 +15,7 @@ from visualprof.views.measure.launch import is_kernel
 from visualprof.views.measure.tensor_core import can_use_tensor_core, match_names, tensor_core_masks
 
 MIN_CAPABILITY = 7.0
+MIN_BFLOAT16_CAPABILITY = 8.0
 SPEEDUP = 2.0  # minimum speed-up of a product with float16 or TF32 on such devices
 
 
@@ -36,7 +37,22 @@ def detect(context: RuleContext) -> Iterator[Detection]:
         numbers = {"eligible_ratio": eligible / kernels, "eligible_ns": eligible}
         change = speedup_change(time_by_name(context.trace, rows), 1 / SPEEDUP)
         extent, most = context.longest_extent(spans, rows), spent * (1 - 1 / SPEEDUP)
-        yield Detection(numbers, "/operator?sort=device_self_ns", extent, most, change)
+        yield Detection(
+            numbers, "/operator?sort=device_self_ns", extent, most, change, code=half_precision_code(context)
+        )
+
+
+def half_precision_code(context: RuleContext) -> dict[str, str]:
+    """Return the remedy for devices without bfloat16, which need float16 and scaled gradients; {} for others."""
+    if max(map(compute_capability, context.devices), default=0.0) >= MIN_BFLOAT16_CAPABILITY:
+        return {}
+    return FLOAT16_CODE
+
+
+FLOAT16_CODE = {
+    "pytorch": 'with torch.autocast("cuda", torch.float16): ...; scaler = torch.amp.GradScaler()',
+    "paddle": 'with paddle.amp.auto_cast(dtype="float16"): ...; scaler = paddle.amp.GradScaler()',
+}
 
 
 RULE = Rule(

@@ -24,6 +24,7 @@ export type Device = Schemas["DeviceSummary"];
 export type Environment = Schemas["Environment"];
 export type Finding = Schemas["Finding"];
 export type FindingsAnswer = Schemas["FindingsAnswer"];
+export type PlanAnswer = Schemas["PlanAnswer"];
 export type OperatorAnswer = Schemas["OperatorAnswer"];
 export type CompiledAnswer = Schemas["CompiledAnswer"];
 export type CallsAnswer = Schemas["CallsAnswer"];

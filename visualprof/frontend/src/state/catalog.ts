@@ -32,6 +32,7 @@ const EMBEDDED_VIEWS = new Set([
   "heatmap",
   "captured",
   "findings",
+  "plan",
   "compiled",
   "counters",
   "serving",

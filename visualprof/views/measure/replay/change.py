@@ -12,7 +12,7 @@ import numpy as np
 
 from visualprof.errors import BadParameter
 from visualprof.messages import msg
-from visualprof.reader.trace import UNNAMED, Category, Floats, Mask, Rows, Trace, TrackKind
+from visualprof.reader.trace import UNNAMED, Category, Floats, Ints, Mask, Rows, Trace, TrackKind
 from visualprof.reader.trace.nesting import nearest_ancestor
 from visualprof.views.measure.groups import distinct, is_in
 from visualprof.views.measure.intervals import covered_ns, union
@@ -86,7 +86,7 @@ def _parse_change(text: str) -> Change:
     target, action = (match["what"], match["word"]) if match else ("", None)
     is_timed_target = match is not None and target in {*DEVICE_TARGETS, "operator", "host", "dataloader", "launch"}
     has_name = match is not None and match["name"] is not None
-    is_timed = is_timed_target and action in (None, "0") and (has_name or target != "host")
+    is_timed = is_timed_target and action in (None, "0")
     if not match or not (is_timed or (target, action) in TARGET_ACTIONS) or (has_name and target not in NAMED_TARGETS):
         raise BadParameter(
             msg("views.no_change", f"{text[:80]!r} is no change"), msg("views.example", f"for example: {EXAMPLES}")
@@ -104,6 +104,33 @@ def _parse_change(text: str) -> Change:
     return Change(text, target, match["name"] or "", bool(match["part"]), factor, "" if is_timed else action or "")
 
 
+class ChangeEffect(NamedTuple):
+    """What one change does to the nodes and edges of a wait graph, whatever other changes are applied.
+
+    Attributes:
+        work_nodes: Nodes of device work whose duration is multiplied.
+        scaled_edges: Edges whose delay is multiplied.
+        factor: The factor of both.
+        removed_edges: Edges that are no longer waited for.
+        shortened_edges: Edges along a thread that become shorter, not below 0.
+        shortened_ns: Time that each of them loses; negative if it becomes longer.
+    """
+
+    work_nodes: Ints
+    scaled_edges: Ints
+    factor: float
+    removed_edges: Ints
+    shortened_edges: Ints
+    shortened_ns: Floats
+
+    def apply(self, dur: Floats, delay_ns: Floats) -> None:
+        """Apply the change to durations of device work and delays of edges, in place."""
+        dur[self.work_nodes] *= self.factor
+        delay_ns[self.scaled_edges] *= self.factor
+        delay_ns[self.removed_edges] = -np.inf
+        delay_ns[self.shortened_edges] = np.maximum(delay_ns[self.shortened_edges] - self.shortened_ns, 0)
+
+
 def apply_changes(trace: Trace, graph: WaitGraph, changes: list[Change]) -> tuple[Floats, Floats]:
     """Return the durations of device work and the delays of edges after some changes, applied in order.
 
@@ -111,18 +138,32 @@ def apply_changes(trace: Trace, graph: WaitGraph, changes: list[Change]) -> tupl
         BadParameter: A change does not apply to the recording.
     """
     dur, delay_ns = graph.nodes.dur.astype(np.float64), np.array(graph.edges.delay_ns)
+    for effect in change_effects(trace, graph, changes):
+        effect.apply(dur, delay_ns)
+    return dur, delay_ns
+
+
+def change_effects(trace: Trace, graph: WaitGraph, changes: list[Change]) -> list[ChangeEffect]:
+    """Return the effects of some changes, in order.
+
+    Raises:
+        BadParameter: A change does not apply to the recording.
+    """
+    effects: list[ChangeEffect] = []
     for change in changes:
         if change.target == "rank":
             raise BadParameter(
                 msg("views.about_several_ranks", f"{change.text} is about several ranks"),
                 msg("views.choose_run_several_ranks", "choose a run of several ranks"),
             )
-        if not _apply_change(trace, graph, change, dur, delay_ns):
+        effect = _change_effect(trace, graph, change)
+        if effect is None:
             raise BadParameter(
                 msg("views.recording_nothing", f"{change.text}: the recording has nothing of that"),
                 msg("views.names_tables", "use names from the tables"),
             )
-    return dur, delay_ns
+        effects.append(effect)
+    return effects
 
 
 def suggest_changes(trace: Trace, graph: WaitGraph) -> list[str]:
@@ -158,31 +199,43 @@ def _longest_names(trace: Trace, rows: Rows) -> list[str]:
     return [text for text in texts if text != UNNAMED and "]" not in text and ";" not in text]
 
 
-def _apply_change(trace: Trace, graph: WaitGraph, change: Change, dur: Floats, delay_ns: Floats) -> bool:
-    """Apply one change; return whether the recording has anything that it applies to."""
-    nodes, edges = graph.nodes, graph.edges
+def _change_effect(trace: Trace, graph: WaitGraph, change: Change) -> ChangeEffect | None:
+    """Return the effect of one change, `None` if the recording has nothing that it applies to."""
+    nodes, edges, no_rows = graph.nodes, graph.edges, np.zeros(0, np.int64)
     return_edges = np.flatnonzero(edges.kind == DEPENDENCY_KINDS.index("return"))
     if change.action in ("remove", "async"):
         call_names = trace.events.name[nodes.event[edges.dst[return_edges]]]
         is_copy = np.array([COPY_CALL.match(trace.strings[int(name)]) is not None for name in call_names], bool)
-        return_edges = return_edges[is_copy == (change.target == "copies")]
-        delay_ns[return_edges] = -np.inf
-        return len(return_edges) > 0
+        removed = return_edges[is_copy == (change.target == "copies")]
+        return ChangeEffect(no_rows, no_rows, 1.0, removed, no_rows, np.zeros(0)) if len(removed) else None
     is_work, is_host = affected_events(trace, change)
     first_node = int(graph.step_nodes[0]) if len(graph.step_nodes) else 0  # nodes before the first step do not change
     work_nodes = np.flatnonzero((nodes.thread_group < 0) & is_work[nodes.event])
     work_nodes = work_nodes[work_nodes >= first_node]
-    dur[work_nodes] *= change.factor
+    if not (len(work_nodes) or is_host.any()):
+        return None
+    scaled, removed = no_rows, no_rows
     if change.target == "launch":
-        delay_ns[(edges.kind == DEPENDENCY_KINDS.index("launch")) & (edges.dst > first_node)] *= change.factor
-    if (
-        change.target in ("host", "operator") and change.factor == 0 and len(return_edges)
-    ):  # a removed call does not wait
-        waiting_calls = nodes.event[edges.dst[return_edges]]
-        delay_ns[return_edges[nearest_ancestor(trace.events.parent, is_host, waiting_calls) >= 0]] = -np.inf
-    events, kept_ns, reduction = trace.events, 0, 1 - change.factor
+        scaled = np.flatnonzero((edges.kind == DEPENDENCY_KINDS.index("launch")) & (edges.dst > first_node))
+    if change.target in ("host", "operator") and change.factor == 0 and len(return_edges):
+        waiting_calls = nodes.event[edges.dst[return_edges]]  # a removed call does not wait
+        removed = return_edges[nearest_ancestor(trace.events.parent, is_host, waiting_calls) >= 0]
+    if change.action == "pinned":  # such a copy does not wait for its stream either, which its operator does
+        owners = trace.events.parent[np.flatnonzero(is_host)]
+        waiting_owners = trace.events.parent[nodes.event[edges.dst[return_edges]]]
+        removed = return_edges[is_in(waiting_owners, distinct(owners[owners >= 0]))]
+    shortened, shortened_ns = _shortened_edges(trace, graph, change, is_host, first_node)
+    return ChangeEffect(work_nodes, scaled, change.factor, removed, shortened, shortened_ns)
+
+
+def _shortened_edges(
+    trace: Trace, graph: WaitGraph, change: Change, is_host: Mask, first_node: int
+) -> tuple[Ints, Floats]:
+    """Return the edges along threads that a change of some thread time shortens, and by how much."""
+    events, nodes, edges, kept_ns, reduction = trace.events, graph.nodes, graph.edges, 0, 1 - change.factor
     if change.action == "pinned":
         kept_ns, reduction = NONBLOCKING_CALL_NS, 1.0
+    shortened, shortened_ns = [np.zeros(0, np.int64)], [np.zeros(0)]
     for thread_group, tracks in enumerate(graph.group_tracks if is_host.any() else ()):
         rows = np.flatnonzero(is_host & is_in(events.track, tracks) & (events.dur > kept_ns))
         group_edges = np.flatnonzero(
@@ -191,8 +244,9 @@ def _apply_change(trace: Trace, graph: WaitGraph, change: Change, dur: Floats, d
         group_edges = group_edges[edges.dst[group_edges] > first_node]
         spans = union(events.ts[rows] + kept_ns, events.end[rows]) - trace.span_ns[0]
         covered = covered_ns(spans, nodes.time[edges.src[group_edges]], nodes.time[edges.dst[group_edges]])
-        delay_ns[group_edges] = np.maximum(delay_ns[group_edges] - reduction * covered, 0)
-    return bool(len(work_nodes) or is_host.any())
+        shortened.append(group_edges[covered > 0])
+        shortened_ns.append(reduction * covered[covered > 0])
+    return np.concatenate(shortened), np.concatenate(shortened_ns)
 
 
 def affected_events(trace: Trace, change: Change) -> tuple[Mask, Mask]:

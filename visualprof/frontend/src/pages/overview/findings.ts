@@ -1,3 +1,4 @@
+import { nextTick, ref } from "vue";
 import type { Finding } from "../../api/model";
 import { formatDuration, formatRatio } from "../../lib/format";
 import { t } from "../../locales";
@@ -9,4 +10,14 @@ export function gainText(finding: Finding, stepped: boolean): string {
   if (gain !== null)
     return `${t(`overview.gain${scope}`, { time: formatDuration(gain) })} · ${formatRatio(finding.gain_ratio ?? 0)}`;
   return bound === null ? "" : t(`overview.most${scope}`, { time: formatDuration(bound) });
+}
+
+/** The finding that a link of the plan leads to. */
+export const markedFinding = ref("");
+
+/** Scroll to a finding and mark it. */
+export async function showFinding(id: string): Promise<void> {
+  markedFinding.value = id;
+  await nextTick();
+  document.getElementById(`finding-${id}`)?.scrollIntoView({ block: "center", behavior: "smooth" });
 }

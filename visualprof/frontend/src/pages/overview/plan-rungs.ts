@@ -1,0 +1,38 @@
+// The rows of a plan as objects, with the position of each bar.
+import type { PlanAnswer } from "../../api/model";
+
+type RungColumns = PlanAnswer["rungs"]["columns"];
+type RungCells = { [Name in keyof RungColumns]: RungColumns[Name][number] };
+
+/** A row of the plan: a change with its predicted step time, or one without a prediction. */
+export interface Rung extends RungCells {
+  /** All changes up to this one, for the replay. */
+  together: string;
+  /** Step time after the change, as a share of the recorded one. */
+  after: number;
+  /** Step time before the change, as a share of the recorded one. */
+  before: number;
+}
+
+/** Return the changes with a predicted step time, in their order, and then the others. */
+export function planRungs({ baseline_ns, rungs }: PlanAnswer): { planned: Rung[]; possible: Rung[] } {
+  const { columns } = rungs;
+  const planned: Rung[] = [];
+  const possible: Rung[] = [];
+  let before = 1;
+  let together = "";
+  for (const index of columns.lever.keys()) {
+    const cells = Object.fromEntries(
+      Object.entries(columns).map(([name, column]) => [name, column[index] ?? null]),
+    ) as unknown as RungCells;
+    if (cells.step_ns === null) {
+      possible.push({ ...cells, together: cells.change ?? "", after: before, before });
+      continue;
+    }
+    const after = baseline_ns > 0 ? cells.step_ns / baseline_ns : 0;
+    together = together ? `${together}; ${cells.change ?? ""}` : (cells.change ?? "");
+    planned.push({ ...cells, together, after, before });
+    before = after;
+  }
+  return { planned, possible };
+}

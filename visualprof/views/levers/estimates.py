@@ -1,0 +1,95 @@
+"""The effect of levers that no rule for findings describes, or not completely. Factors come from the recording."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+from msgspec.structs import replace
+
+from visualprof.reader.trace import Category, TrackKind
+from visualprof.reader.trace.nesting import nearest_ancestor
+from visualprof.views.measure.findings import RuleContext, longest_event
+from visualprof.views.measure.groups import distinct
+from visualprof.views.measure.intervals import span_length, union
+from visualprof.views.measure.launch import is_operator
+from visualprof.views.measure.levers import Detections, Estimate, detected_estimate
+from visualprof.views.measure.stages import find_stages, unknown_stages
+from visualprof.views.measure.tensor_core import match_names
+
+MIN_LAUNCHES = 100  # as in the rule many_small_kernels
+WITH_FUSED = re.compile(r"^Optimizer\.step#(?:Adam|AdamW|SGD|Adagrad)\.step$")  # optimizers of torch that take fused
+
+
+def without_launches(context: RuleContext, found: Detections) -> Estimate | None:
+    """Return the effect of launches that take no time, as in a captured graph. The bound is a host that takes none."""
+    calls = distinct(context.launches.call[context.launches.call >= 0])
+    if not context.has_gpu_kernels() or len(calls) < MIN_LAUNCHES:
+        return None
+    detected = [found[rule] for rule in ("many_small_kernels", "host_bound") if rule in found]
+    return Estimate(
+        change="launch=0",
+        bound="host=0",
+        most_ns=detected[-1].max_gain_ns if detected else None,
+        link="/idle",
+        extent=detected[0].extent if detected else None,
+    )
+
+
+def fused_optimizer(context: RuleContext, _: Detections) -> Estimate | None:
+    """Return the effect of one operator per optimizer step instead of many: the longest remains.
+
+    The kernels keep their time, although a fused one reads and writes less.
+    """
+    trace, events = context.trace, context.trace.events
+    is_range = (events.category == Category.OPTIMIZER) & trace.track_mask(TrackKind.THREAD)
+    is_range &= match_names(trace, events.name, lambda name: WITH_FUSED.match(name) is not None)
+    ranges = np.flatnonzero(is_range)
+    if not context.has_gpu_kernels() or not len(ranges):
+        return None
+    operators = np.flatnonzero(is_operator(trace)).astype(np.int32)
+    operators = operators[nearest_ancestor(events.parent, is_range, operators) >= 0]
+    if not len(operators) or match_names(trace, events.name[operators], lambda name: "_fused_" in name).any():
+        return None
+    spans, range_ns = union(events.ts[operators], events.end[operators]), int(events.dur[ranges].sum())
+    saved_ns = span_length(spans) - len(ranges) * int(events.dur[operators].max())
+    if saved_ns <= 0:
+        return None
+    names = [trace.strings[int(name_id)] for name_id in distinct(events.name[ranges])]
+    optimizer = names[0].removeprefix("Optimizer.step#").removesuffix(".step")
+    return Estimate(
+        subject=optimizer,
+        code={"pytorch": f"torch.optim.{optimizer}(parameters, fused=True)"},
+        change="; ".join(f"host[{name}]*{1 - saved_ns / range_ns:.3g}" for name in names),
+        most_ns=context.covered_ns(spans),
+        link="/operator",
+        extent=longest_event(trace, ranges),
+    )
+
+
+def hidden_communication(_: RuleContext, found: Detections) -> Estimate | None:
+    """Return the bound of overlapping communication with computation: collectives take no time."""
+    detection = found.get("communication_bound")
+    if detection is None:
+        return None
+    estimate = detected_estimate(detection)
+    return replace(estimate, change="", bound=estimate.change)
+
+
+def removed_host_work(_: RuleContext, found: Detections) -> Estimate | None:
+    """Return the effect of a host without the function that takes most of its time, if one does."""
+    host_bound, outside = found.get("host_bound"), found.get("outside_operators")
+    if host_bound is not None:
+        return detected_estimate(host_bound) if host_bound.change else None
+    return None if outside is None else detected_estimate(outside)
+
+
+def double_batch(context: RuleContext, found: Detections) -> Estimate | None:
+    """Return the effect of twice the batch: all device work takes twice as long, the host as long as before."""
+    is_training = "backward" in {*find_stages(context.trace), *unknown_stages(context.trace)}
+    if not context.has_gpu_kernels() or not is_training or not len(context.trace.steps):
+        return None
+    detection = found.get("small_batch")
+    return Estimate(
+        throughput="gpu*2", link=detection.link if detection else "", extent=detection.extent if detection else None
+    )

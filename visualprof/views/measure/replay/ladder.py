@@ -1,0 +1,45 @@
+"""The ladder: changes that are applied to a replay one upon the other."""
+
+from __future__ import annotations
+
+from visualprof.reader.trace import Trace
+from visualprof.views.measure.replay.baseline import Baseline
+from visualprof.views.measure.replay.change import ChangeEffect, change_effects, parse_changes
+from visualprof.views.measure.replay.graph import solve
+
+
+class Ladder:
+    """A replay with the changes that were applied so far. The effect of a change is computed once.
+
+    Attributes:
+        step_ns: The step time with these changes.
+    """
+
+    def __init__(self, trace: Trace, base: Baseline) -> None:
+        self._trace, self._base = trace, base
+        self._dur, self._delay_ns = base.dur.copy(), base.graph.edges.delay_ns.copy()
+        self._effects: dict[str, list[ChangeEffect]] = {}
+        self.step_ns = base.measured_ns
+
+    def step_ns_with(self, change: str) -> float:
+        """Return the step time with one more change.
+
+        Raises:
+            BadParameter: The change is invalid, or the recording has no such work.
+        """
+        dur, delay_ns = self._dur.copy(), self._delay_ns.copy()
+        for effect in self._effects_of(change):
+            effect.apply(dur, delay_ns)
+        return self._base.scale_to_measured(solve(self._base.graph, dur, delay_ns), dur)
+
+    def add(self, change: str) -> None:
+        """Apply one more change."""
+        self.step_ns = self.step_ns_with(change)
+        for effect in self._effects_of(change):
+            effect.apply(self._dur, self._delay_ns)
+
+    def _effects_of(self, change: str) -> list[ChangeEffect]:
+        """Return the effects of a change."""
+        if change not in self._effects:
+            self._effects[change] = change_effects(self._trace, self._base.graph, parse_changes(change))
+        return self._effects[change]

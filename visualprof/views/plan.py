@@ -1,0 +1,209 @@
+"""Plan: the few changes that together shorten the steps most, found by replaying them one upon the other."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from visualprof.reader.trace import Trace
+from visualprof.views import Params, View
+from visualprof.views.answers import kinds
+from visualprof.views.answers.table import Answer, Columns, Table, from_rows
+from visualprof.views.levers.catalog import LEVERS
+from visualprof.views.measure.findings import RuleContext
+from visualprof.views.measure.launch import is_device_work
+from visualprof.views.measure.levers import Detections, Estimate, Lever, lever_estimate
+from visualprof.views.measure.replay.baseline import Baseline, Obstacle, baseline
+from visualprof.views.measure.replay.ladder import Ladder
+from visualprof.views.measure.steps import HOST_WORK
+from visualprof.views.rules import all_rules, detections
+
+MIN_GAIN_RATIO = 0.025  # a rung that gains less of the step time ends the plan
+MIN_BOUND_RATIO = 0.05  # smaller upper bounds are left out, as in the findings
+MIN_THROUGHPUT_RATIO = 0.1  # smaller gains of a larger batch are left out
+SIMILAR_RATIO = 0.95  # of levers that gain about as much, the first in the list is taken
+MAX_RUNGS = 6
+
+
+class RungColumns(Columns):
+    """Changes in the order in which to make them, then those without a predicted step time.
+
+    Attributes:
+        lever: What to change; its text is in the locales under `lever`.
+        subject: What the change applies to, such as a function; null if the lever says it.
+        change: The effect of the change, for `whatif`; null if no replay represents it.
+        step_ns: Predicted step time after this change and all before it; null if the gain is not predicted.
+        gain_ns: Time per step that this change saves after all before it.
+        gain_ratio: Share of the step time as recorded.
+        most_ns: Upper bound of the gain, after all changes before it; null if unknown.
+        throughput_ratio: Increase in samples per second with twice the batch.
+        confidence: How certain the effect is: high, medium or low.
+        code: The change in code for the framework of the recording; null if there is none.
+        evidence: Page of the web UI with the evidence.
+        finding: Finding with the same cause; null for none.
+        start_ns: Start of an example on the timeline, since the first event.
+        end_ns: End of the example.
+        track: Track that shows the example best.
+    """
+
+    lever: kinds.WordColumn
+    subject: kinds.NameColumn
+    change: kinds.TextColumn
+    step_ns: kinds.DurationColumn
+    gain_ns: kinds.DurationColumn
+    gain_ratio: kinds.RatioColumn
+    most_ns: kinds.DurationColumn
+    throughput_ratio: kinds.RatioColumn
+    confidence: kinds.WordColumn
+    code: kinds.TextColumn
+    evidence: kinds.TextColumn
+    finding: kinds.WordColumn
+    start_ns: kinds.DurationColumn
+    end_ns: kinds.DurationColumn
+    track: kinds.IdentifierColumn
+
+
+class PlanAnswer(Answer):
+    """A plan: changes that shorten the steps, each replayed upon the ones before it.
+
+    Attributes:
+        baseline_ns: Step time as recorded.
+        planned_ns: Predicted step time after all rungs; null without a forecast.
+        change: All rungs together, for `whatif`; "" for none.
+        obstacle: Why there is no forecast. Then all gains are upper bounds, each for a change alone.
+        served: Whether the steps, and so the changes, are those of an inference server.
+    """
+
+    baseline_ns: kinds.Duration
+    planned_ns: kinds.Duration | None
+    change: str
+    obstacle: Obstacle | None
+    served: bool
+    rungs: Table[RungColumns]
+
+
+class _Option(NamedTuple):
+    """A lever that applies to a recording."""
+
+    lever: Lever
+    estimate: Estimate
+
+
+class _Rung(NamedTuple):
+    """A row of the plan.
+
+    Attributes:
+        step_ns: Step time after the change, `None` if it is not predicted.
+        gain_ns: Time that it saves.
+        most_ns: Upper bound of the gain.
+        throughput_ratio: Increase in samples per second.
+    """
+
+    option: _Option
+    step_ns: float | None = None
+    gain_ns: float | None = None
+    most_ns: float | None = None
+    throughput_ratio: float | None = None
+
+
+def needs(trace: Trace) -> bool:
+    """Whether the trace has work of the host or of a device."""
+    return bool(is_device_work(trace).any() or trace.events.category_mask(*HOST_WORK).any())
+
+
+def compute(trace: Trace, params: Params) -> PlanAnswer:
+    """Return the plan. `params.step` is ignored.
+
+    Source: docs/plan.md
+    """
+    context, base, found = RuleContext(trace), baseline(trace), detections(trace)
+    estimates = ((lever, lever_estimate(lever, context, found)) for lever in LEVERS)
+    options = [_Option(lever, estimate) for lever, estimate in estimates if estimate is not None]
+    rungs = (
+        _replayed_rungs(Ladder(trace, base), base.measured_ns, options)
+        if base.obstacle is None
+        else _bound_rungs(base.measured_ns, options)
+    )
+    planned = [rung for rung in rungs if rung.step_ns is not None]
+    return PlanAnswer(
+        baseline_ns=round(base.measured_ns),
+        planned_ns=None if base.obstacle else round(planned[-1].step_ns or 0) if planned else round(base.measured_ns),
+        change="; ".join(rung.option.estimate.change for rung in planned),
+        obstacle=base.obstacle,
+        served=context.server is not None,
+        rungs=Table(columns=from_rows(RungColumns, [_row(context, base, found, rung) for rung in rungs])),
+    )
+
+
+def _replayed_rungs(ladder: Ladder, step_ns: float, options: list[_Option]) -> list[_Rung]:
+    """Return the rungs, each the change that gains most after those before it, and then what could gain more."""
+    rungs, remaining = list[_Rung](), list(options)
+    while len(rungs) < MAX_RUNGS:
+        before = ladder.step_ns
+        gains = [before - ladder.step_ns_with(o.estimate.change) if o.estimate.change else 0.0 for o in remaining]
+        if max(gains, default=0.0) < MIN_GAIN_RATIO * step_ns:
+            break
+        index = next(i for i, gain in enumerate(gains) if gain >= SIMILAR_RATIO * max(gains))
+        option, gain = remaining.pop(index), gains[index]
+        bound = option.estimate.bound
+        most = max(before - ladder.step_ns_with(bound), gain) if bound else None
+        ladder.add(option.estimate.change)
+        rungs.append(_Rung(option, ladder.step_ns, gain, most))
+    return [*rungs, *_open_rungs(ladder, step_ns, remaining)]
+
+
+def _open_rungs(ladder: Ladder, step_ns: float, options: list[_Option]) -> list[_Rung]:
+    """Return what could shorten the last step of a plan further, without a prediction."""
+    rungs = list[_Rung]()
+    for option in options:
+        estimate = option.estimate
+        if estimate.throughput:
+            ratio = 2 * ladder.step_ns / ladder.step_ns_with(estimate.throughput) - 1
+            if ratio >= MIN_THROUGHPUT_RATIO:
+                rungs.append(_Rung(option, throughput_ratio=ratio))
+        elif estimate.bound:
+            most = ladder.step_ns - ladder.step_ns_with(estimate.bound)
+            if most >= MIN_BOUND_RATIO * step_ns:
+                rungs.append(_Rung(option, most_ns=most))
+        elif not estimate.change and (estimate.most_ns is None or estimate.most_ns >= MIN_BOUND_RATIO * step_ns):
+            rungs.append(_Rung(option, most_ns=estimate.most_ns))
+    return sorted(rungs, key=_bound_order)
+
+
+def _bound_rungs(step_ns: float, options: list[_Option]) -> list[_Rung]:
+    """Return the upper bound of each change alone, for a recording that cannot be replayed."""
+    rungs = [_Rung(option, most_ns=option.estimate.most_ns) for option in options if not option.estimate.throughput]
+    large = [rung for rung in rungs if rung.most_ns is None or rung.most_ns >= MIN_BOUND_RATIO * step_ns]
+    return sorted(large, key=_bound_order)
+
+
+def _bound_order(rung: _Rung) -> tuple[bool, float]:
+    """Return the sort key of rungs without a prediction: the largest bound first."""
+    return rung.most_ns is None, -(rung.most_ns or 0)
+
+
+def _row(context: RuleContext, base: Baseline, found: Detections, rung: _Rung) -> tuple[Any, ...]:
+    """Return the row of a rung, in the order of `RungColumns`."""
+    lever, estimate = rung.option
+    detected = [rule for rule in lever.rules if rule in found]
+    rules = [all_rules()[rule] for rule in lever.rules]
+    first_ns, extent = context.trace.span_ns[0], estimate.extent
+    return (
+        lever.name,
+        estimate.subject or None,
+        estimate.change or None,
+        None if rung.step_ns is None else round(rung.step_ns),
+        None if rung.gain_ns is None else round(rung.gain_ns),
+        rung.gain_ns / base.measured_ns if rung.gain_ns is not None and base.measured_ns else None,
+        None if rung.most_ns is None else round(rung.most_ns),
+        rung.throughput_ratio,
+        lever.confidence or (rules[0].confidence if rules else "low"),
+        next(filter(None, (context.code(remedy, estimate.code) for remedy in (lever, *rules))), None),
+        estimate.link or None,
+        detected[0] if detected else None,
+        None if extent is None else extent.start - first_ns,
+        None if extent is None else extent.end - first_ns,
+        None if extent is None or extent.track < 0 else extent.track,
+    )
+
+
+VIEW = View("plan", 12, needs, Params, compute)
