@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from visualprof.views.diff.answer import DiffAnswer, DiffNote, DiffRun
     from visualprof.views.findings import FindingsAnswer
     from visualprof.views.overview import OverviewAnswer
+    from visualprof.views.plan import PlanAnswer
 
 ROWS = 10
 LONGEST = 60  # characters of a name in Markdown
@@ -85,11 +86,12 @@ def run_markdown(
     path: str,
     overview: OverviewAnswer,
     findings: FindingsAnswer | None,
+    plan: PlanAnswer | None,
     tops: Mapping[str, Table[Any]],
     change: DiffAnswer | None,
     warnings: Sequence[str] = (),
 ) -> str:
-    """Return a run as Markdown: its step, findings, the longest rows, and the change since a baseline.
+    """Return a run as Markdown: its step, findings, plan, the longest rows, and the change since a baseline.
 
     Args:
         tops: Tables by view.
@@ -98,6 +100,7 @@ def run_markdown(
     lines += [f"- :warning: {_escaped(warning)}" for warning in warnings]
     lines += [_markdown(_average(overview))] if overview.steps.name else []
     lines += _findings(findings) if findings is not None else []
+    lines += _plan(plan) if plan is not None else []
     for view, shown in tops.items():
         filled = [
             name for name in TOP[view] if any(shown.columns_by_name().get(name, ()))
@@ -146,6 +149,17 @@ def _findings(answer: FindingsAnswer) -> Iterator[str]:
         yield f"- **{finding.id.replace('_', ' ')}** ({finding.severity}): {_escaped(evidence)}"
     if answer.together is not None and answer.together.findings > 1:
         yield f"- **all of these together**: step {step}, without them {cell('ns', answer.together.predicted_ns)}"
+
+
+def _plan(answer: PlanAnswer) -> Iterator[str]:
+    """Yield the changes of the plan with the step time after each."""
+    rows = answer.rungs.columns
+    steps = [row for row in zip(rows.lever, rows.step_ns, rows.gain_ns, rows.code, strict=True) if row[1] is not None]
+    if steps:
+        yield f"\n#### Plan: step {cell('ns', answer.baseline_ns)}\n"
+    for number, (lever, step_ns, gain_ns, code) in enumerate(steps, 1):
+        remedy = f": `{code}`" if code else ""
+        yield f"{number}. **{lever.replace('_', ' ')}**, step {cell('ns', step_ns)} (-{cell('ns', gain_ns)}){remedy}"
 
 
 def _change(answer: DiffAnswer) -> Iterator[str]:

@@ -107,7 +107,7 @@ def _markdown(args: argparse.Namespace, warnings: list[str]) -> str:
     tune_for_short_process()
     file = file_of(files_of(args.path, args.step_range), args.worker, args.span, args.path)
     answers: dict[str, Any] = {}
-    for name in ("overview", "findings", *_summary.TOP):
+    for name in ("overview", "findings", "plan", *_summary.TOP):
         chosen = view(name)
         if (answer := answer_of(chosen, chosen.parse({}), file)) is not None:
             answers[name] = answer
@@ -118,8 +118,8 @@ def _markdown(args: argparse.Namespace, warnings: list[str]) -> str:
         pairs = ((args.compare, ""), (args.path, args.worker))
         base, new = (side_of(path, worker, SideParams(), args.step_range) for path, worker in pairs)
         change = compare("overview", base, new)
-    overview, findings = answers.pop("overview"), answers.pop("findings", None)
-    return _summary.run_markdown(args.path, overview, findings, answers, change, warnings)
+    overview, findings, plan = answers.pop("overview"), answers.pop("findings", None), answers.pop("plan", None)
+    return _summary.run_markdown(args.path, overview, findings, plan, answers, change, warnings)
 
 
 def page_of(

@@ -76,12 +76,18 @@ def hidden_communication(_: RuleContext, found: Detections) -> Estimate | None:
     return replace(estimate, change="", bound=estimate.change)
 
 
-def removed_host_work(_: RuleContext, found: Detections) -> Estimate | None:
-    """Return the effect of a host without the function that takes most of its time, if one does."""
-    host_bound, outside = found.get("host_bound"), found.get("outside_operators")
-    if host_bound is not None:
-        return detected_estimate(host_bound) if host_bound.change else None
-    return None if outside is None else detected_estimate(outside)
+def removed_host_work(context: RuleContext, found: Detections) -> Estimate | None:
+    """Return the effect of a host without the function that takes most of its time, if one does.
+
+    Operators are the model itself and are not removed.
+    """
+    detection = found.get("host_bound") or found.get("outside_operators")
+    function = str(detection.evidence.get("function", "")) if detection else ""
+    if detection is None or not detection.change:
+        return None
+    operators = context.trace.events.name[is_operator(context.trace)]
+    is_model = match_names(context.trace, operators, lambda name: name == function).any()
+    return None if is_model else detected_estimate(detection)
 
 
 def double_batch(context: RuleContext, found: Detections) -> Estimate | None:
