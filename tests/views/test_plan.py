@@ -74,14 +74,14 @@ def test_the_bound_of_half_precision_is_the_roof_of_the_device(write: Write) -> 
     """2 x 1024^3 operations take 19.0 us at 80 x 1024 x 1380 MHz, of 600 us; half the time is the prediction."""
     shapes = {"Input Dims": [[1024, 1024], [1024, 1024]], "Input type": ["float", "float"]}
     events = [{**row, "args": {**row["args"], **shapes}} if row["name"] == "aten::mm" else row for row in
-              loading(0, 600)]  # fmt: skip
+              loading(300, 600)]  # fmt: skip
     trace = trace_of(write(events, deviceProperties=[NARROW]))
     estimate = half_precision(RuleContext(trace), detections(trace))
     assert estimate is not None
     assert estimate.change == "kernel[sgemm]*0.5"
     factor = 2 * 1024**3 / (80 * 1024 * 1380e6) / 600e-6
     assert estimate.bound == f"kernel*0.5; kernel[sgemm]*{2 * factor:.3g}"
-    rung = planned(answer("plan", write(events, deviceProperties=[NARROW])))[0]
+    rung = planned(answer("plan", write(events, deviceProperties=[NARROW])))[1]
     assert rung["gain_ns"] / 1000 == pytest.approx(601 - 400, rel=0.02)
     assert rung["most_ns"] == rung["gain_ns"]  # the host does not become faster
 
@@ -159,7 +159,9 @@ def check_agreement(path: Path) -> None:
         assert answer("whatif", path, change=change)["step"]["predicted_ns"] == pytest.approx(rung["step_ns"], abs=2)
         before = rungs[number - 1]["step_ns"] if number else result["baseline_ns"]
         assert before - rung["step_ns"] == pytest.approx(rung["gain_ns"], abs=2)
-        assert rung["gain_ns"] >= 0.025 * result["baseline_ns"] - 1
+        with_next = rungs[number + 1]["gain_ns"] if number + 1 < len(rungs) else 0  # or both gain twice as much
+        least = 0.025 * result["baseline_ns"] - 2
+        assert rung["gain_ns"] >= least or rung["gain_ns"] + with_next >= 2 * least
         assert rung["most_ns"] is None or rung["most_ns"] >= rung["gain_ns"]
     gains = {finding["change"]: finding["gain_ns_per_step"] for finding in findings["findings"] if finding["change"]}
     for rung in rungs[:1]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import combinations
 from typing import Any, NamedTuple
 
 from visualprof.reader.trace import Trace
@@ -127,7 +129,7 @@ def compute(trace: Trace, params: Params) -> PlanAnswer:
     return PlanAnswer(
         baseline_ns=round(base.measured_ns),
         planned_ns=None if base.obstacle else round(planned[-1].step_ns or 0) if planned else round(base.measured_ns),
-        change="; ".join(rung.option.estimate.change for rung in planned),
+        change=_joined([rung.option for rung in planned]),
         obstacle=base.obstacle,
         served=context.server is not None,
         rungs=Table(columns=from_rows(RungColumns, [_row(context, base, found, rung) for rung in rungs])),
@@ -137,18 +139,44 @@ def compute(trace: Trace, params: Params) -> PlanAnswer:
 def _replayed_rungs(ladder: Ladder, step_ns: float, options: list[_Option]) -> list[_Rung]:
     """Return the rungs, each the change that gains most after those before it, and then what could gain more."""
     rungs, remaining = list[_Rung](), list(options)
-    while len(rungs) < MAX_RUNGS:
-        before = ladder.step_ns
-        gains = [before - ladder.step_ns_with(o.estimate.change) if o.estimate.change else 0.0 for o in remaining]
-        if max(gains, default=0.0) < MIN_GAIN_RATIO * step_ns:
-            break
-        index = next(i for i, gain in enumerate(gains) if gain >= SIMILAR_RATIO * max(gains))
-        option, gain = remaining.pop(index), gains[index]
-        bound = option.estimate.bound
-        most = max(before - ladder.step_ns_with(bound), gain) if bound else None
-        ladder.add(option.estimate.change)
-        rungs.append(_Rung(option, ladder.step_ns, gain, most))
+    while len(rungs) < MAX_RUNGS and (chosen := _best_options(ladder, step_ns, remaining)):
+        for option in chosen:
+            before, bound = ladder.step_ns, option.estimate.bound
+            bound_ns = ladder.step_ns_with(bound) if bound else None
+            ladder.add(option.estimate.change)
+            gain = before - ladder.step_ns
+            rungs.append(
+                _Rung(option, ladder.step_ns, gain, None if bound_ns is None else max(before - bound_ns, gain))
+            )
+            remaining.remove(option)
     return [*rungs, *_open_rungs(ladder, step_ns, remaining)]
+
+
+def _best_options(ladder: Ladder, step_ns: float, options: list[_Option]) -> list[_Option]:
+    """Return the lever that gains most; if none gains enough, the two that do together; [] if none do.
+
+    Two levers may gain only together, as if host and device limit the step alike.
+    """
+
+    def gain(*choice: _Option) -> float:
+        return ladder.step_ns - ladder.step_ns_with(_joined(choice))
+
+    candidates = [option for option in options if option.estimate.change]
+    singles = sorted(zip(map(gain, candidates), candidates, strict=True), key=lambda pair: -pair[0])
+    if not singles:
+        return []
+    if singles[0][0] >= MIN_GAIN_RATIO * step_ns:
+        similar = [option for option_gain, option in singles if option_gain >= SIMILAR_RATIO * singles[0][0]]
+        return [min(similar, key=options.index)]
+    pairs = [pair for pair in combinations(singles, 2) if pair[0][0] >= 0]  # the first of the two does not lose time
+    choices = [(gain(first, second), [first, second]) for (_, first), (_, second) in pairs]
+    best_gain, best = max(choices, key=lambda choice: choice[0], default=(0.0, list[_Option]()))
+    return best if best_gain >= 2 * MIN_GAIN_RATIO * step_ns else []
+
+
+def _joined(options: Sequence[_Option]) -> str:
+    """Return the changes of some levers as one change."""
+    return "; ".join(option.estimate.change for option in options)
 
 
 def _open_rungs(ladder: Ladder, step_ns: float, options: list[_Option]) -> list[_Rung]:

@@ -58,11 +58,6 @@ class Baseline(msgspec.Struct, frozen=True, kw_only=True):
         replayed_ns = self.steps.step_time_ns(self.graph, replay, dur)
         return self.measured_ns * replayed_ns / self.simulated_ns if self.simulated_ns else self.measured_ns
 
-    def scale_to_measured(self, replay: Replay, dur: Floats) -> float:
-        """Return the step time of another replay, relative to the measured step time."""
-        replayed_ns = mean_step_ns(self.graph, replay, dur, self.step_count)
-        return self.measured_ns * replayed_ns / self.simulated_ns if self.simulated_ns else self.measured_ns
-
 
 @cached_on_trace
 def baseline(trace: Trace) -> Baseline:

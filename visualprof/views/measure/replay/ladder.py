@@ -18,7 +18,7 @@ class Ladder:
     def __init__(self, trace: Trace, base: Baseline) -> None:
         self._trace, self._base = trace, base
         self._dur, self._delay_ns = base.dur.copy(), base.graph.edges.delay_ns.copy()
-        self._effects: dict[str, list[ChangeEffect]] = {}
+        self._effects: dict[str, ChangeEffect] = {}
         self.step_ns = base.measured_ns
 
     def step_ns_with(self, change: str) -> float:
@@ -40,6 +40,9 @@ class Ladder:
 
     def _effects_of(self, change: str) -> list[ChangeEffect]:
         """Return the effects of a change."""
-        if change not in self._effects:
-            self._effects[change] = change_effects(self._trace, self._base.graph, parse_changes(change))
-        return self._effects[change]
+        effects: list[ChangeEffect] = []
+        for part in parse_changes(change):
+            if part.text not in self._effects:
+                (self._effects[part.text],) = change_effects(self._trace, self._base.graph, [part])
+            effects.append(self._effects[part.text])
+        return effects
