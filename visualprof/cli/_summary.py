@@ -85,6 +85,7 @@ def markdown(answer: DiffAnswer, failed: Sequence[str], warnings: Sequence[str] 
 def run_markdown(
     path: str,
     overview: OverviewAnswer,
+    *,
     findings: FindingsAnswer | None,
     plan: PlanAnswer | None,
     tops: Mapping[str, Table[Any]],

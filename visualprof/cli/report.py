@@ -119,7 +119,9 @@ def _markdown(args: argparse.Namespace, warnings: list[str]) -> str:
         base, new = (side_of(path, worker, SideParams(), args.step_range) for path, worker in pairs)
         change = compare("overview", base, new)
     overview, findings, plan = answers.pop("overview"), answers.pop("findings", None), answers.pop("plan", None)
-    return _summary.run_markdown(args.path, overview, findings, plan, answers, change, warnings)
+    return _summary.run_markdown(
+        args.path, overview, findings=findings, plan=plan, tops=answers, change=change, warnings=warnings
+    )
 
 
 def page_of(

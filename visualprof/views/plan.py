@@ -27,11 +27,11 @@ MAX_RUNGS = 6
 
 
 class RungColumns(Columns):
-    """Changes in the order in which to make them, then those without a predicted step time.
+    """Changes in the order to make them, then changes without a predicted step time.
 
     Attributes:
-        lever: What to change; its text is in the locales under `lever`.
-        subject: What the change applies to, such as a function; null if the lever says it.
+        lever: Name of the change; its text is in the locales under `lever`.
+        subject: Function, operator or class that the change applies to; null for none.
         change: The effect of the change, for `whatif`; null if no replay represents it.
         step_ns: Predicted step time after this change and all before it; null if the gain is not predicted.
         gain_ns: Time per step that this change saves after all before it.
@@ -72,7 +72,7 @@ class PlanAnswer(Answer):
         planned_ns: Predicted step time after all rungs; null without a forecast.
         change: All rungs together, for `whatif`; "" for none.
         obstacle: Why there is no forecast. Then all gains are upper bounds, each for a change alone.
-        served: Whether the steps, and so the changes, are those of an inference server.
+        served: Whether the steps, and so the changes, belong to an inference server.
     """
 
     baseline_ns: kinds.Duration
@@ -117,8 +117,8 @@ def compute(trace: Trace, params: Params) -> PlanAnswer:
 
     Source: docs/plan.md
     """
-    context, base, found = RuleContext(trace), baseline(trace), detections(trace)
-    estimates = ((lever, lever_estimate(lever, context, found)) for lever in LEVERS)
+    context, base, by_rule = RuleContext(trace), baseline(trace), detections(trace)
+    estimates = ((lever, lever_estimate(lever, context, by_rule)) for lever in LEVERS)
     options = [_Option(lever, estimate) for lever, estimate in estimates if estimate is not None]
     rungs = (
         _replayed_rungs(Ladder(trace, base), base.measured_ns, options)
@@ -132,7 +132,7 @@ def compute(trace: Trace, params: Params) -> PlanAnswer:
         change=_joined([rung.option for rung in planned]),
         obstacle=base.obstacle,
         served=context.server is not None,
-        rungs=Table(columns=from_rows(RungColumns, [_row(context, base, found, rung) for rung in rungs])),
+        rungs=Table(columns=from_rows(RungColumns, [_row(context, base, by_rule, rung) for rung in rungs])),
     )
 
 
@@ -209,10 +209,10 @@ def _bound_order(rung: _Rung) -> tuple[bool, float]:
     return rung.most_ns is None, -(rung.most_ns or 0)
 
 
-def _row(context: RuleContext, base: Baseline, found: Detections, rung: _Rung) -> tuple[Any, ...]:
+def _row(context: RuleContext, base: Baseline, by_rule: Detections, rung: _Rung) -> tuple[Any, ...]:
     """Return the row of a rung, in the order of `RungColumns`."""
     lever, estimate = rung.option
-    detected = [rule for rule in lever.rules if rule in found]
+    detected = [rule for rule in lever.rules if rule in by_rule]
     rules = [all_rules()[rule] for rule in lever.rules]
     first_ns, extent = context.trace.span_ns[0], estimate.extent
     return (

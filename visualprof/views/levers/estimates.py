@@ -21,12 +21,12 @@ MIN_LAUNCHES = 100  # as in the rule many_small_kernels
 WITH_FUSED = re.compile(r"^Optimizer\.step#(?:Adam|AdamW|SGD|Adagrad)\.step$")  # optimizers of torch that take fused
 
 
-def without_launches(context: RuleContext, found: Detections) -> Estimate | None:
+def without_launches(context: RuleContext, detections: Detections) -> Estimate | None:
     """Return the effect of launches that take no time, as in a captured graph. The bound is a host that takes none."""
     calls = distinct(context.launches.call[context.launches.call >= 0])
     if not context.has_gpu_kernels() or len(calls) < MIN_LAUNCHES:
         return None
-    detected = [found[rule] for rule in ("many_small_kernels", "host_bound") if rule in found]
+    detected = [detections[rule] for rule in ("many_small_kernels", "host_bound") if rule in detections]
     return Estimate(
         change="launch=0",
         bound="host=0",
@@ -67,21 +67,21 @@ def fused_optimizer(context: RuleContext, _: Detections) -> Estimate | None:
     )
 
 
-def hidden_communication(_: RuleContext, found: Detections) -> Estimate | None:
+def hidden_communication(_: RuleContext, detections: Detections) -> Estimate | None:
     """Return the bound of overlapping communication with computation: collectives take no time."""
-    detection = found.get("communication_bound")
+    detection = detections.get("communication_bound")
     if detection is None:
         return None
     estimate = detected_estimate(detection)
     return replace(estimate, change="", bound=estimate.change)
 
 
-def removed_host_work(context: RuleContext, found: Detections) -> Estimate | None:
+def removed_host_work(context: RuleContext, detections: Detections) -> Estimate | None:
     """Return the effect of a host without the function that takes most of its time, if one does.
 
     Operators are the model itself and are not removed.
     """
-    detection = found.get("host_bound") or found.get("outside_operators")
+    detection = detections.get("host_bound") or detections.get("outside_operators")
     function = str(detection.evidence.get("function", "")) if detection else ""
     if detection is None or not detection.change:
         return None
@@ -90,12 +90,12 @@ def removed_host_work(context: RuleContext, found: Detections) -> Estimate | Non
     return None if is_model else detected_estimate(detection)
 
 
-def double_batch(context: RuleContext, found: Detections) -> Estimate | None:
+def double_batch(context: RuleContext, detections: Detections) -> Estimate | None:
     """Return the effect of twice the batch: all device work takes twice as long, the host as long as before."""
     is_training = "backward" in {*find_stages(context.trace), *unknown_stages(context.trace)}
     if not context.has_gpu_kernels() or not is_training or not len(context.trace.steps):
         return None
-    detection = found.get("small_batch")
+    detection = detections.get("small_batch")
     return Estimate(
         throughput="gpu*2", link=detection.link if detection else "", extent=detection.extent if detection else None
     )

@@ -22,12 +22,12 @@ HALF_FACTOR = 0.5  # 16 instead of 32 bits are half the bytes, and tensor cores 
 HALF_TYPES = ("bf16", "fp16")
 
 
-def half_precision(context: RuleContext, found: Detections) -> Estimate | None:
+def half_precision(context: RuleContext, detections: Detections) -> Estimate | None:
     """Return the effect of 16-bit types: half the time for products in fp32.
 
     The bound is the roof of the device for these, and half the time for all other kernels.
     """
-    trace, detection = context.trace, found.get("tensor_cores_unused")
+    trace, detection = context.trace, detections.get("tensor_cores_unused")
     peak = device_peak(trace) if knows_tensor_cores(trace) else None
     rate = _half_rate(peak)
     kernels, least_ns = _full_precision_kernels(trace, peak, rate)

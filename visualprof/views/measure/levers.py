@@ -20,7 +20,7 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
         bound: Change that no use of the lever can exceed; "" if unknown.
         throughput: Change of a step with twice the batch; "" if the lever does not change the batch.
         most_ns: Time of the cause in a typical step, an upper bound of the gain; `None` if unknown.
-        subject: What the lever applies to, such as a function; "" for none.
+        subject: Function, operator or class that the lever applies to; "" for none.
         link: Page with the evidence; "" for none.
         extent: Where the evidence is on the timeline.
         code: The change in code by framework, if it differs from that of the lever or the rule.
@@ -41,8 +41,8 @@ class Lever(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         name: Id; its text is in the locales under `lever`.
-        rules: Rules that detect the cause. Without `estimate`, the lever applies if one of them detects it, and its
-            effect is that of the detection.
+        rules: Rules that detect the cause. Without `estimate`, the lever applies if a rule detects it, with the
+            effect of the detection.
         estimate: Return the effect on a recording, `None` if the lever does not apply.
         confidence: How certain the effect is, as for rules; `None` for that of the first rule.
         code: The change by framework; that of the first rule if empty.
@@ -59,24 +59,24 @@ class Lever(msgspec.Struct, frozen=True, kw_only=True):
     training_only: bool = False
 
 
-def lever_estimate(lever: Lever, context: RuleContext, found: Detections) -> Estimate | None:
+def lever_estimate(lever: Lever, context: RuleContext, detections: Detections) -> Estimate | None:
     """Return the effect of a lever on a recording, `None` if it does not apply.
 
     Args:
         lever: The lever.
         context: The recording.
-        found: What the rules detected in it.
+        detections: Detections of the rules in it.
     """
     if lever.training_only and context.server is not None:
         return None
     if lever.estimate is not None:
-        return lever.estimate(context, found)
-    detection = next((found[rule] for rule in lever.rules if rule in found), None)
+        return lever.estimate(context, detections)
+    detection = next((detections[rule] for rule in lever.rules if rule in detections), None)
     return None if detection is None else detected_estimate(detection)
 
 
 def detected_estimate(detection: Detection, bound: str = "") -> Estimate:
-    """Return the effect of removing what a rule detected."""
+    """Return the effect of removing a detected problem."""
     return Estimate(
         change=detection.change,
         bound=bound,

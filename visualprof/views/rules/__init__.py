@@ -22,9 +22,9 @@ def all_rules() -> dict[str, Rule]:
 
 @cached_on_trace
 def detections(trace: Trace) -> dict[str, Detection]:
-    """Return what the rules detect in a recording, by rule.
+    """Return the problems that the rules detect in a recording, by rule.
 
-    Of several devices, it is the most expensive detection, with the number of devices.
+    For several devices, the result is the most expensive detection, with the number of devices.
     """
     context = RuleContext(trace)
     by_rule = {name: list(rule.detect(context)) for name, rule in all_rules().items() if context.applies(rule)}

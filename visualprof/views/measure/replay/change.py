@@ -105,12 +105,12 @@ def _parse_change(text: str) -> Change:
 
 
 class ChangeEffect(NamedTuple):
-    """What one change does to the nodes and edges of a wait graph, whatever other changes are applied.
+    """The effect of one change on the nodes and edges of a wait graph. It does not depend on other changes.
 
     Attributes:
-        work_nodes: Nodes of device work whose duration is multiplied.
-        scaled_edges: Edges whose delay is multiplied.
-        factor: The factor of both.
+        work_nodes: Nodes of device work with another duration.
+        scaled_edges: Edges with another delay.
+        factor: Factor of these durations and delays.
         removed_edges: Edges that are no longer waited for.
         shortened_edges: Edges along a thread that become shorter, not below 0.
         shortened_ns: Time that each of them loses; negative if it becomes longer.
@@ -235,7 +235,8 @@ def _shortened_edges(
     events, nodes, edges, kept_ns, reduction = trace.events, graph.nodes, graph.edges, 0, 1 - change.factor
     if change.action == "pinned":
         kept_ns, reduction = NONBLOCKING_CALL_NS, 1.0
-    shortened, shortened_ns = [np.zeros(0, np.int64)], [np.zeros(0)]
+    shortened: list[Ints] = [np.zeros(0, np.int64)]
+    shortened_ns: list[Floats] = [np.zeros(0)]
     for thread_group, tracks in enumerate(graph.group_tracks if is_host.any() else ()):
         rows = np.flatnonzero(is_host & is_in(events.track, tracks) & (events.dur > kept_ns))
         group_edges = np.flatnonzero(

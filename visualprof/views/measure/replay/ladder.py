@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from visualprof.reader.trace import Trace
+import numpy as np
+
+from visualprof.reader.trace import Floats, Trace
 from visualprof.views.measure.replay.baseline import Baseline
 from visualprof.views.measure.replay.change import ChangeEffect, change_effects, parse_changes
 from visualprof.views.measure.replay.graph import solve
@@ -17,7 +19,8 @@ class Ladder:
 
     def __init__(self, trace: Trace, base: Baseline) -> None:
         self._trace, self._base = trace, base
-        self._dur, self._delay_ns = base.dur.copy(), base.graph.edges.delay_ns.copy()
+        self._dur: Floats = np.array(base.dur)
+        self._delay_ns: Floats = np.array(base.graph.edges.delay_ns)
         self._effects: dict[str, ChangeEffect] = {}
         self.step_ns = base.measured_ns
 
@@ -27,7 +30,7 @@ class Ladder:
         Raises:
             BadParameter: The change is invalid, or the recording has no such work.
         """
-        dur, delay_ns = self._dur.copy(), self._delay_ns.copy()
+        dur, delay_ns = np.array(self._dur), np.array(self._delay_ns)
         for effect in self._effects_of(change):
             effect.apply(dur, delay_ns)
         return self._base.scale_to_measured(solve(self._base.graph, dur, delay_ns), dur)
