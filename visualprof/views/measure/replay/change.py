@@ -246,7 +246,7 @@ def _shortened_edges(
         spans = union(events.ts[rows] + kept_ns, events.end[rows]) - trace.span_ns[0]
         covered = covered_ns(spans, nodes.time[edges.src[group_edges]], nodes.time[edges.dst[group_edges]])
         shortened.append(group_edges[covered > 0])
-        shortened_ns.append(reduction * covered[covered > 0])
+        shortened_ns.append((reduction * covered[covered > 0]).astype(np.float64))
     return np.concatenate(shortened), np.concatenate(shortened_ns)
 
 
