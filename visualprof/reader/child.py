@@ -1,4 +1,4 @@
-"""Read files in a child process that may crash, hang or run out of memory without affecting anything but its file."""
+"""Read files, or compute from them, in a child process that may crash, hang or run out of memory."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from threading import BoundedSemaphore
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 import msgspec
 
@@ -29,6 +29,7 @@ _log = logging.getLogger(__name__)
 
 _PROGRESS_INTERVAL_S = 0.1
 _POLL_INTERVAL_S = 0.1
+TIMEOUT = "Timeout"  # kind of the failure of a task that took too long
 # A child with a higher memory peak is replaced after its job, because the allocator would keep most of the memory.
 _HEAVY_BYTES = 512 * 1024**2
 
@@ -54,7 +55,7 @@ class Slots:
 _MODEL_SLOTS = Slots(2, 6)  # each model may need several GiB
 
 Result = TypeVar("Result")
-Task = Callable[[str, Progress], Result]
+Task = Callable[[Any, Progress], Result]
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -65,12 +66,30 @@ class Limits(msgspec.Struct, frozen=True):
         base_bytes: Memory beyond what the process used before.
         bytes_per_byte: Additional memory for each byte of the file.
         hint: What to do about a file that exceeds the limits.
+        work: Whether the task reads the file, or computes something from a file that was read.
     """
 
     timeout_s: float
     base_bytes: int
     bytes_per_byte: int
     hint: str = _EXPANSION_HINT
+    work: Literal["read", "compute"] = "read"
+
+    def exceeded_time(self, name: str) -> Failure:
+        """Return the failure of a task that took too long."""
+        if self.work == "compute":
+            text = msg("reader.computing_takes_over_s", f"{name}: computing this takes over {self.timeout_s:g} s")
+        else:
+            text = msg("reader.reading_takes_over_s", f"{name}: reading it takes over {self.timeout_s:g} s")
+        return Failure(text, self.hint, kind=TIMEOUT)
+
+    def exceeded_memory(self, name: str) -> Failure:
+        """Return the failure of a task that needed too much memory."""
+        if self.work == "compute":
+            text = msg("reader.computing_takes_too_much", f"{name}: computing this takes too much memory")
+        else:
+            text = msg("reader.reading_takes_too_much", f"{name}: reading it takes too much memory")
+        return Failure(text, self.hint, kind="MemoryError")
 
 
 # A model is read, decoded, and copied for shape inference.
@@ -134,6 +153,7 @@ class ReaderProcess(Generic[Result]):
         report_progress: Callable[[float], None],
         is_cancelled: Callable[[], bool],
         readers: int = 1,
+        request: object = None,
     ) -> Result | Failure | None:
         """Read one file and return the result, or `None` if the job was canceled.
 
@@ -143,10 +163,11 @@ class ReaderProcess(Generic[Result]):
             report_progress: Called with a fraction from 0 to 1.
             is_cancelled: Polled while the job runs.
             readers: The number of processes that read files at the same time; they share the processors.
+            request: Input of the task (default: the path); must be picklable.
         """
         deadline = time.monotonic() + self._limits.timeout_s if self._limits else None
         try:
-            self._pipe.send((path, name, readers))
+            self._pipe.send((path, name, readers, request))
             while not is_cancelled():
                 if self._pipe.poll(_POLL_INTERVAL_S):
                     message: Any = self._pipe.recv()
@@ -156,12 +177,7 @@ class ReaderProcess(Generic[Result]):
                     report_progress(message)
                 elif deadline and self._limits and time.monotonic() > deadline:
                     self.stop()
-                    return Failure(
-                        msg(
-                            "reader.reading_takes_over_s", f"{name}: reading it takes over {self._limits.timeout_s:g} s"
-                        ),
-                        self._limits.hint,
-                    )
+                    return self._limits.exceeded_time(name)
             return None
         except (EOFError, OSError):
             return self._describe_death(name)
@@ -260,31 +276,32 @@ def _child_main(pipe: Connection, pickled: bytes, limits: Limits | None) -> None
         os.nice(5)  # the server and the training job take precedence
     try:
         while True:
-            path, name, readers = pipe.recv()
+            path, name, readers, request = pipe.recv()
             share_processors(readers)
-            outcome = read_or_fail(path, name, task, _throttle(pipe), limits)
+            outcome = read_or_fail(path, name, task, _throttle(pipe), limits, request)
             pipe.send((outcome, _peak_bytes() > _HEAVY_BYTES))
     except (EOFError, OSError):  # the parent has exited
         return
 
 
 def read_or_fail(
-    path: str, name: str, task: Task[Result], progress: Progress, limits: Limits | None = None
+    path: str,
+    name: str,
+    task: Task[Result],
+    progress: Progress,
+    limits: Limits | None = None,
+    request: object = None,
 ) -> Result | Failure:
-    """Run a task on a file and return its result, or a `Failure`."""
+    """Run a task on a file, or on a request about it, and return its result, or a `Failure`."""
     try:
         if limits:
             _limit_memory(limits.base_bytes + limits.bytes_per_byte * Source(path).size)
-        return task(path, progress)
+        return task(path if request is None else request, progress)
     except VisualprofError as error:
         return Failure(error.error.replace(Path(path).name, name), error.hint, error.status, type(error).__name__)
     except MemoryError:
         if limits:
-            return Failure(
-                msg("reader.reading_takes_too_much", f"{name}: reading it takes too much memory"),
-                limits.hint,
-                kind="MemoryError",
-            )
+            return limits.exceeded_memory(name)
         hint = msg("reader.close_other_programs_take", "close other programs or take a shorter profile")
         return Failure(
             msg("reader.not_enough_memory_read", f"{name}: not enough memory to read it"), hint, 500, "MemoryError"

@@ -111,7 +111,7 @@ def create_app(
         Links(visible, reports),
         Notices(settings, accounts),
         Evaluation(logdir, visible, reports),
-        Trends(logdir, visible, reports),
+        Trends(visible, traces, reports),
         Cases(logdir, visible, reports),
         CaseSubmissions(job_service, visible),
         Replays(views, reports, models),

@@ -22,6 +22,7 @@ from visualprof.errors import VisualprofError
 from visualprof.reader.cache import Cache
 from visualprof.reader.logdir.directory import LogDirectory
 from visualprof.reader.logdir.parsers import PROCESSES, open_parser
+from visualprof.reader.logdir.trace_tasks import TraceTasks
 from visualprof.remote.protocol import agent_unsupported_reason
 from visualprof.server import connections, session_token
 from visualprof.server.parse import parse_into_cache
@@ -67,6 +68,7 @@ class Server:
             open_parser(partial(parse_into_cache, cache=cache, parts=engine != PROCESSES), engine),
             cache,
             follow_outside=self._settings.follow_links and not self._settings.accounts,
+            tasks=TraceTasks(cache),
         )
         if not self._settings.store:
             self.logdir.start()

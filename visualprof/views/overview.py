@@ -433,15 +433,21 @@ def _annotations(trace: Trace, inside: Mask, joined: Launches) -> AnnotationColu
 
 
 def _inside_its_name(trace: Trace, rows: Rows) -> Mask:
-    """Return for each event whether another of these events with the same name encloses it."""
+    """Return for each event whether another of these events with the same name and thread encloses it.
+
+    Args:
+        trace: The trace.
+        rows: (n,) ascending rows of events; events of a thread are in the order of their starts, the longest first.
+    """
     events = trace.events
-    listed = np.zeros(len(events), bool)
-    listed[rows] = True
-    above = events.parent[rows]
+    groups = group(events.track[rows], events.name[rows])
+    order = np.argsort(groups.ids, kind="stable")
+    closed = np.maximum(events.end[rows], events.ts[rows] + 1)  # as in `nest`
+    # The rank of the end is shifted for each group, so that one running maximum serves all groups.
+    end = np.searchsorted(np.sort(closed), closed[order]) + groups.ids[order] * (len(rows) + 1)
+    latest = np.maximum.accumulate(end)
     inside = np.zeros(len(rows), bool)
-    while (above >= 0).any():
-        inside |= (above >= 0) & listed[above] & (events.name[above] == events.name[rows])
-        above = np.where(above >= 0, events.parent[above], -1)
+    inside[order[1:]] = latest[:-1] >= end[1:]
     return inside
 
 

@@ -29,6 +29,7 @@ from visualprof.reader.logdir.remote_folder import open_addresses
 from visualprof.reader.logdir.scan import LogFile, Problem, Root, Verdict, examine, roots, walk
 from visualprof.reader.logdir.scan_scheduler import ScanScheduler
 from visualprof.reader.logdir.summary import Failure, Outcome, Summary
+from visualprof.reader.logdir.trace_tasks import TraceTasks
 from visualprof.reader.trace import Trace
 
 _SETTLING_SCAN_S = 0.25
@@ -53,6 +54,7 @@ class LogDirectory:
         scan_s: Seconds between scans with events, and without.
         settle_s: A file is parsed after it has not changed for this long.
         follow_outside: Also show targets of links out of the log directories. Otherwise each is a problem.
+        tasks: Runs costly functions of traces; closed with this object (default: there is no pool).
     """
 
     def __init__(
@@ -65,7 +67,9 @@ class LogDirectory:
         scan_s: tuple[float, float] = (5.0, 2.0),
         settle_s: float = 1.0,
         follow_outside: bool = False,
+        tasks: TraceTasks | None = None,
     ) -> None:
+        self.tasks = tasks or TraceTasks()
         local_paths, self._remote_folders = open_addresses(paths, cache.folder)
         self.roots = roots(local_paths)
         for folder in self._remote_folders:
@@ -107,6 +111,7 @@ class LogDirectory:
         """Stop scanning and parsing."""
         self._scheduler.close()
         self._parser.close()
+        self.tasks.close()
         for folder in self._remote_folders:
             folder.close()
 

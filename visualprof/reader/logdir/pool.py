@@ -9,12 +9,12 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from heapq import heapify, heappop, heappush
 from itertools import count
 from pathlib import Path
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
@@ -71,6 +71,8 @@ class Job(msgspec.Struct):
         huge: At most one such job runs at a time.
         order: The lowest order runs first.
         cancelled: The job was canceled.
+        name: The file's name in messages.
+        request: Input of the task; `None` for the path.
     """
 
     key: str
@@ -78,6 +80,8 @@ class Job(msgspec.Struct):
     huge: bool
     order: tuple[int, ...]
     cancelled: bool = False
+    name: str = ""
+    request: Any = None
 
 
 class JobQueue:
@@ -140,12 +144,19 @@ class Pool(Generic[Result]):
         workers: Maximum number of child processes (default: the usable processors, 2 to 4).
         limits: Resources that one file may use.
         idle_s: An idle child exits after this time.
+        is_abandoned: Return whether no one waits for the job of a key; the job is canceled then.
     """
 
     def __init__(
-        self, task: Task[Result], workers: int | None = None, limits: Limits | None = None, idle_s: float = _IDLE_S
+        self,
+        task: Task[Result],
+        workers: int | None = None,
+        limits: Limits | None = None,
+        idle_s: float = _IDLE_S,
+        is_abandoned: Callable[[str], bool] = lambda _: False,
     ) -> None:
         self._task = task
+        self._is_abandoned = is_abandoned
         self._limits = limits
         self._count = workers or max(2, min(usable_processors(), 4))
         self._idle_s = idle_s
@@ -160,11 +171,30 @@ class Pool(Generic[Result]):
         """Report to `listener` from now on; children start with their first job."""
         self._listener = listener
 
-    def submit(self, key: str, path: str | Path, size: int, order: tuple[int, ...]) -> None:
-        """Queue a file; an earlier job of the same key is canceled."""
+    def submit(
+        self,
+        key: str,
+        path: str | Path,
+        size: int,
+        order: tuple[int, ...],
+        *,
+        name: str = "",
+        request: object = None,
+    ) -> None:
+        """Queue a file; an earlier job of the same key is canceled.
+
+        Args:
+            key: Identifies the job.
+            path: The file.
+            size: Size of the file in bytes.
+            order: The lowest order runs first.
+            name: The file's name in messages, if it differs from the path's.
+            request: Input of the task (default: the path); must be picklable.
+        """
         with self._condition:
             self._cancel(key)
-            self._waiting.add(Job(key, os.fspath(path), size >= _HUGE_BYTES, order))
+            job = Job(key, os.fspath(path), size >= _HUGE_BYTES, order, name=name or Path(path).name, request=request)
+            self._waiting.add(job)
             if len(self._slots) < min(self._count, len(self._waiting) + len(self._running)) and not self._closed:
                 slot = SupervisedThread(self._run_slot, f"parse-{len(self._slots)}", lambda: self._closed)
                 self._slots.append(slot)
@@ -224,6 +254,9 @@ class Pool(Generic[Result]):
                 if self._closed:
                     return
                 continue
+            if self._is_abandoned(job.key):
+                self._finish(job, None)
+                continue
             self._report_progress(job, 0.0)
             try:
                 child = child if child and child.is_alive() else ReaderProcess(self._task, self._limits)
@@ -246,7 +279,12 @@ class Pool(Generic[Result]):
         with self._condition:
             readers = min(self._count, len(self._running) + len(self._waiting))
         return child.run(
-            job.path, Path(job.path).name, partial(self._report_progress, job), lambda: job.cancelled, readers
+            job.path,
+            job.name,
+            partial(self._report_progress, job),
+            lambda: job.cancelled or self._is_abandoned(job.key),
+            readers,
+            job.request,
         )
 
     def _finish(self, job: Job, outcome: Result | Failure | None) -> None:

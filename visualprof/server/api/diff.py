@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Literal, cast
 
 from flask import Response
 from msgspec import Meta
@@ -14,15 +14,14 @@ from visualprof.server.api.evaluation import Reports
 from visualprof.server.api.result_cache import ResultCache
 from visualprof.server.api.spans import require_summary
 from visualprof.server.api.stepped_traces import SteppedTraces
+from visualprof.server.api.trace_requests import is_costly, load_or_compute_answer
 from visualprof.server.api.views import TSV_TYPE, RowsQuery, row_selection, table_response
 from visualprof.server.routes import SPAN_ERRORS, Resource, StepRange, get
 from visualprof.server.visible import Visible
-from visualprof.views.answers.disk_cache import CachedAnswer
-from visualprof.views.answers.table import Answer
 from visualprof.views.diff.answer import DiffAnswer
 from visualprof.views.diff.compare import Named, compare
 from visualprof.views.diff.evaluation import compare_reports
-from visualprof.views.diff.side import SIDE, Side, Viewed, compute
+from visualprof.views.diff.side import SIDE, Side, Viewed
 
 
 class DiffQuery(RowsQuery, kw_only=True):
@@ -53,7 +52,7 @@ class Diffs(Resource):
 
     def __init__(self, logdir: LogDirectory, visible: Visible, traces: SteppedTraces, reports: Reports) -> None:
         self._logdir, self._visible, self._traces = logdir, visible, traces
-        self._reports, self._sides = reports, ResultCache[Any]()
+        self._reports, self._sides = reports, ResultCache[Side]()
 
     @get("/diff", media=("application/json", "text/csv", TSV_TYPE), errors=SPAN_ERRORS, needs="link")
     def diff(self, query: DiffQuery) -> DiffAnswer | Response:
@@ -102,10 +101,9 @@ class Diffs(Resource):
             )
 
         version = self._traces.version(span, query.step_range)
-
-        def compute_side() -> Answer:
-            cached_answer = CachedAnswer(self._logdir.cache, SIDE, params, (version,))
-            return cached_answer.load_or_compute(lambda: compute(self._traces.load(span, query.step_range), params))
-
-        side = cast("Side", self._sides.get((version, params), compute_side))
+        side = self._sides.get(
+            (version, params),
+            lambda: load_or_compute_answer(self._traces, span, SIDE, params, (version,), query.step_range),
+            exclusive=not is_costly(span),
+        )
         return Named(span.log_file.file, side, summary.fingerprint)

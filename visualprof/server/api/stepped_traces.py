@@ -14,10 +14,14 @@ MAX_STEPPED_TRACES = 4
 
 
 class SteppedTraces:
-    """Traces of spans, with the steps of the file or with the ranges of a pattern as steps."""
+    """Traces of spans, with the steps of the file or with the ranges of a pattern as steps.
+
+    Args:
+        logdir: The log directory, also an attribute.
+    """
 
     def __init__(self, logdir: LogDirectory) -> None:
-        self._logdir, self._traces = logdir, ResultCache[Trace](MAX_STEPPED_TRACES)
+        self.logdir, self._traces = logdir, ResultCache[Trace](MAX_STEPPED_TRACES)
 
     def load(self, span: Span, step_range: str) -> Trace:
         """Return the trace of a span.
@@ -32,18 +36,18 @@ class SteppedTraces:
             StillParsing: The span is not parsed yet, or its columns are no longer in the cache.
         """
         if not step_range:
-            return load_trace(self._logdir, span)
+            return load_trace(self.logdir, span)
         version = self.version(span, step_range)
-        return self._traces.get(version, lambda: with_step_range(load_trace(self._logdir, span), step_range))
+        return self._traces.get(version, lambda: with_step_range(load_trace(self.logdir, span), step_range))
 
     def step_names(self, span: Span, step_range: str) -> tuple[str, ...]:
         """Return the names of a span's steps in order, as `load` defines them."""
         if not step_range:
-            return require_summary(self._logdir, span).steps
+            return require_summary(self.logdir, span).steps
         trace = self.load(span, step_range)
         return tuple(dict.fromkeys(trace.strings[int(name)] for name in trace.steps.name))
 
     def version(self, span: Span, step_range: str) -> str:
         """Return a text that changes with the contents of the file and with the pattern."""
-        fingerprint = require_summary(self._logdir, span).fingerprint
+        fingerprint = require_summary(self.logdir, span).fingerprint
         return f"{fingerprint} {step_range}" if step_range else fingerprint

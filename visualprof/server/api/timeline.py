@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any, Literal, cast
+from collections.abc import Callable
+from typing import Annotated, Any, Literal, TypeVar, cast
 from urllib.parse import quote
 
 import msgspec
@@ -20,12 +21,12 @@ from visualprof.reader.logdir.listing import Span
 from visualprof.reader.trace import Category, Trace, TrackKind
 from visualprof.server.api.spans import check_range, worker_spans
 from visualprof.server.api.stepped_traces import SteppedTraces
+from visualprof.server.api.trace_requests import Work, compute_from_trace, load_or_compute_parts
 from visualprof.server.heap import trim_heap
 from visualprof.server.responses import bytes_response
 from visualprof.server.routes import SPAN_ERRORS, Query, Resource, SpanQuery, StepRange, get
 from visualprof.server.visible import Visible
 from visualprof.views import view
-from visualprof.views.answers.part_cache import load_or_compute_part
 from visualprof.views.answers.table import Selection, Table, select_rows
 from visualprof.views.measure.alignment import ClockOffset, clock_offsets
 from visualprof.views.measure.answer_names import add_short_names, trace_short_names
@@ -55,6 +56,7 @@ from visualprof.views.measure.window import (
     window_utilization,
 )
 
+T = TypeVar("T")
 MAX_LEVEL = 62
 MAX_EXPORTED_EVENTS = 200_000
 BINARY_TYPE = ("application/octet-stream",)
@@ -211,26 +213,29 @@ class Timeline(Resource):
     def __init__(self, logdir: LogDirectory, visible: Visible, traces: SteppedTraces) -> None:
         self._logdir, self._visible, self._traces = logdir, visible, traces
 
+    def _find_span(self, query: SpanQuery) -> Span:
+        return self._visible.listing().find(query.run, query.worker, query.span)
+
     def _load_span(self, query: SpanQuery) -> tuple[Span, Trace]:
-        span = self._visible.listing().find(query.run, query.worker, query.span)
+        span = self._find_span(query)
         return span, self._traces.load(span, query.step_range)
+
+    def _compute(self, query: SpanQuery, function: Callable[..., T], *arguments: Any, work: Work = "pass") -> T:
+        return compute_from_trace(
+            self._traces, self._find_span(query), "timeline", function, *arguments,
+            step_range=query.step_range, work=work,
+        )  # fmt: skip
 
     @get("/timeline/meta", errors=SPAN_ERRORS, needs="link")
     def meta(self, query: MetaQuery) -> TimelineMeta:
         """Return the tracks and the properties of the timeline."""
-        span, trace = self._load_span(query)
-        # The profile reads all events. The web UI first draws the timeline without it.
-        profile = {} if query.minimap == "0" else busy_profile(trace)
-        minimap = {name: np.round(share, 4).tolist() for name, share in profile.items()}
-        return timeline_meta(trace, quote(self._traces.version(span, query.step_range), safe=""), minimap)
+        version = quote(self._traces.version(self._find_span(query), query.step_range), safe="")
+        return self._compute(query, compute_meta, version, query.minimap != "0")
 
     @get("/timeline/tile", media=BINARY_TYPE, errors=SPAN_ERRORS, needs="link")
     def tile(self, query: TileQuery) -> Response:
         """Return a tile of a group of tracks."""
-        trace = self._load_span(query)[1]
-        groups = track_groups(trace)
-        group = groups[check_range("group", query.group, len(groups) - 1)]
-        return _tile_response(tile_bytes(trace, group, query.level, query.index), query)
+        return _tile_response(self._compute(query, compute_tile, query.group, query.level, query.index), query)
 
     @get("/timeline/counter", media=BINARY_TYPE, errors=SPAN_ERRORS, needs="link")
     def counter(self, query: CounterQuery) -> Response:
@@ -246,8 +251,8 @@ class Timeline(Resource):
     @get("/timeline/path", media=BINARY_TYPE, errors=SPAN_ERRORS, needs="link")
     def path(self, query: PathQuery) -> Response:
         """Return a tile of the critical path. Its lanes are tracks."""
-        trace = self._load_span(query)[1]
-        return _tile_response(path_tile_bytes(trace, path_pieces(trace), query.level, query.index), query)
+        body = self._compute(query, compute_path_tile, query.level, query.index, work="view")
+        return _tile_response(body, query)
 
     @get("/timeline/strings", errors=SPAN_ERRORS, needs="link")
     def strings(self, query: StringsQuery) -> TimelineStrings:
@@ -262,11 +267,11 @@ class Timeline(Resource):
         """Return the details of an event."""
         span, trace = self._load_span(query)
         row = check_range("event", query.event, len(trace.events) - 1)
-        event = event_details(trace, row)
+        event = self._compute(query, event_details, row)
         if query.arguments != "0":  # reading them from the file takes longest
             self._logdir.ensure_local(span.log_file.path)
             event.arguments = _read_arguments(span.log_file.path, int(trace.events.row[row]))
-            event.slack_ns = slack_ns(trace, row)
+            event.slack_ns = self._compute(query, slack_ns, row, work="view")
         return event
 
     @get("/timeline/search", errors=SPAN_ERRORS, needs="link")
@@ -298,15 +303,7 @@ class Timeline(Resource):
     @get("/timeline/window", errors=SPAN_ERRORS, needs="link")
     def window(self, query: WindowTableQuery) -> TimelineWindow:
         """Return the events in a time window."""
-        trace = self._load_span(query)[1]
-        low, high, tracks = _window(trace, query)
-        answer = TimelineWindow(
-            columns=window_table(trace, low, high, tracks),
-            utilization=window_utilization(trace, low, high),
-            start_ns=low - trace.span_ns[0],
-            end_ns=high - trace.span_ns[0],
-        )
-        add_short_names(answer, trace)
+        answer = self._compute(query, compute_window, query)
         return select_rows(answer, Selection(sort=query.sort, descending=query.order == "desc", limit=query.limit))
 
     @get("/timeline/export", errors=SPAN_ERRORS, needs="link")
@@ -324,7 +321,11 @@ class Timeline(Resource):
         listing = self._visible.listing()
         names = [name for name in query.workers.split(",") if name]
         spans = worker_spans(self._logdir, listing, query.run, query.span, names)
-        parts = [self._part(span, query.step_range) for _, span in spans]
+        workers, distributed = [span for _, span in spans], view("distributed")
+        parts = cast(
+            "list[RankSummary]",
+            load_or_compute_parts(self._traces, distributed, workers, step_range=query.step_range),
+        )
         calls = match_calls([part.collectives for part in parts])
         in_step = np.concatenate([part.is_in_step(query.step) for part in parts]) if query.step else None
         clocks = [part.clock for part in parts]
@@ -334,13 +335,38 @@ class Timeline(Resource):
         trim_heap()
         return AlignmentAnswer([_alignment_row(name, offset, ns) for (name, _), offset, ns in rows])
 
-    def _part(self, span: Span, step_range: str) -> RankSummary:
-        """Return a worker's summary for run views. If the summary is cached, the trace is not opened."""
-        version, distributed = self._traces.version(span, step_range), view("distributed")
-        part = load_or_compute_part(
-            self._logdir.cache, distributed, version, lambda: self._traces.load(span, step_range)
-        )
-        return cast("RankSummary", part)
+
+def compute_meta(trace: Trace, version: str, with_minimap: bool) -> TimelineMeta:
+    """Return the tracks and the properties of the timeline.
+
+    The minimap reads all events. The web UI first draws the timeline without it.
+    """
+    profile = busy_profile(trace) if with_minimap else {}
+    return timeline_meta(trace, version, {name: np.round(share, 4).tolist() for name, share in profile.items()})
+
+
+def compute_tile(trace: Trace, group: int, level: int, index: int) -> bytes:
+    """Return a tile of a group of tracks."""
+    groups = track_groups(trace)
+    return tile_bytes(trace, groups[check_range("group", group, len(groups) - 1)], level, index)
+
+
+def compute_path_tile(trace: Trace, level: int, index: int) -> bytes:
+    """Return a tile of the critical path."""
+    return path_tile_bytes(trace, path_pieces(trace), level, index)
+
+
+def compute_window(trace: Trace, query: WindowQuery) -> TimelineWindow:
+    """Return all events in a time window."""
+    low, high, tracks = _window(trace, query)
+    answer = TimelineWindow(
+        columns=window_table(trace, low, high, tracks),
+        utilization=window_utilization(trace, low, high),
+        start_ns=low - trace.span_ns[0],
+        end_ns=high - trace.span_ns[0],
+    )
+    add_short_names(answer, trace)
+    return answer
 
 
 def _tile_response(body: bytes, query: TileQuery | PathQuery) -> Response:

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import logging
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterable
 from typing import Annotated
 
 from msgspec import Meta
 
+from visualprof.errors import NotReady, VisualprofError
 from visualprof.messages import msg
-from visualprof.reader.logdir.directory import LogDirectory
 from visualprof.reader.logdir.listing import Run, Span
 from visualprof.server.api.evaluation import Reports
 from visualprof.server.api.result_cache import ResultCache
+from visualprof.server.api.stepped_traces import SteppedTraces
+from visualprof.server.api.trace_requests import load_or_compute_answer
 from visualprof.server.routes import Query, Resource, get
 from visualprof.server.visible import Visible
 from visualprof.supervised_thread import SupervisedThread
 from visualprof.views.answers import kinds
 from visualprof.views.answers.charts import Option
-from visualprof.views.answers.disk_cache import CachedAnswer
 from visualprof.views.answers.table import Selection, select_rows
 from visualprof.views.trend.figures import VIEW, Figures
 from visualprof.views.trend.series import (
@@ -33,6 +36,9 @@ from visualprof.views.trend.series import (
     series_named,
     trend,
 )
+
+_log = logging.getLogger(__name__)
+_RETRY_S = 0.2  # after a trace that is not ready
 
 
 class TrendQuery(Query):
@@ -62,8 +68,8 @@ class TrendAnswer(Trend):
 class FigureCollector:
     """A thread that computes the metrics of recordings one after another, as long as requests ask for them."""
 
-    def __init__(self, logdir: LogDirectory) -> None:
-        self._logdir = logdir
+    def __init__(self, traces: SteppedTraces) -> None:
+        self._traces = traces
         self._computed: dict[str, Figures] = {}
         self._requested: dict[str, Span] = {}
         self._lock = threading.Lock()
@@ -93,24 +99,23 @@ class FigureCollector:
                     self._computed[fingerprint] = figures
 
     def _compute_figures(self, fingerprint: str, span: Span) -> Figures | None:
-        """Return the metrics of a span, or `None` if its columns are no longer cached and have to be parsed again."""
-        cached_answer = CachedAnswer(self._logdir.cache, VIEW, VIEW.parse({}), (fingerprint,))
-        figures = cached_answer.load()
-        if figures is None:
-            trace = self._logdir.cache.load(fingerprint) or self._logdir.open(span)
-            if trace is None:
-                return None
-            figures = cached_answer.compute_and_store(lambda: VIEW.compute(trace, VIEW.parse({})))
-        assert isinstance(figures, Figures)
-        return figures
+        """Return the metrics of a span, none if they cannot be computed; `None` if it is parsed again."""
+        try:
+            return load_or_compute_answer(self._traces, span, VIEW, VIEW.parse({}), (fingerprint,))
+        except NotReady:
+            time.sleep(_RETRY_S)
+            return None
+        except VisualprofError as error:
+            _log.warning("no metrics of %s for trends: %s", span.log_file.file, error)
+            return Figures(figures={})
 
 
 class Trends(Resource):
     """The route for trends."""
 
-    def __init__(self, logdir: LogDirectory, visible: Visible, reports: Reports) -> None:
+    def __init__(self, visible: Visible, traces: SteppedTraces, reports: Reports) -> None:
         self._visible, self._reports = visible, reports
-        self._collector, self._results = FigureCollector(logdir), ResultCache[TrendAnswer]()
+        self._collector, self._results = FigureCollector(traces), ResultCache[TrendAnswer]()
 
     @get("/trend", errors={400: "there is no such metric"}, needs="link")
     def trend(self, query: TrendQuery) -> TrendAnswer:

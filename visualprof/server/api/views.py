@@ -20,6 +20,7 @@ from visualprof.server.api.models import Models
 from visualprof.server.api.result_cache import ResultCache
 from visualprof.server.api.spans import check_range, require_summary, worker_spans
 from visualprof.server.api.stepped_traces import SteppedTraces
+from visualprof.server.api.trace_requests import is_costly, load_or_compute_answer, load_or_compute_parts
 from visualprof.server.heap import trim_heap
 from visualprof.server.responses import bytes_response, csv_response
 from visualprof.server.routes import SPAN_ERRORS, Query, Resource, StepRange, get
@@ -27,7 +28,6 @@ from visualprof.server.visible import Visible
 from visualprof.views import Subject, View, all_views, view
 from visualprof.views.answers.charts import Option
 from visualprof.views.answers.disk_cache import CachedAnswer
-from visualprof.views.answers.part_cache import load_or_compute_part
 from visualprof.views.answers.table import Answer, Selection, Table, named_table, select_rows
 
 MAX_RUN_RESULTS = 4  # cached inputs of run views, at most 200 MB each
@@ -170,7 +170,10 @@ class Views(Resource):
 
     def version(self, name: str, query: SubjectQuery) -> tuple[object, ...]:
         """Return a key that changes with the contents of a view."""
-        return self._subject(view(name), query, "")[0]
+        chosen = view(name)
+        if chosen.subject == "trace":
+            return (self._traces.version(self._span(chosen, query), query.step_range),)
+        return self._subject(chosen, query, "")[0]
 
     def _compute(self, view: View, query: SubjectQuery) -> tuple[Any, Answer]:
         """Return the view's parameters and its answer. The answer is cached."""
@@ -178,6 +181,8 @@ class Views(Resource):
         if query.top is not None and any(field.name == "top" for field in fields(view.params)):
             texts["top"] = str(query.top)
         params = view.parse(texts)
+        if view.subject == "trace":
+            return params, self._compute_from_trace(view, query, params)
         version, subject = self._subject(view, query, view.part_key_for(params))
         if view.subject == "model":  # computed in milliseconds; caching would keep the model in memory
             return params, view.answer(subject(), params)
@@ -187,11 +192,41 @@ class Views(Resource):
                 return view.answer(subject(), params)
             cached_answer = CachedAnswer(self._logdir.cache, view, params, version)
             answer = cached_answer.load_or_compute(lambda: view.answer(subject(), params))
-            if view.subject == "run":  # computing it used the summaries of up to a thousand ranks
-                trim_heap()
+            trim_heap()  # computing it used the summaries of up to a thousand ranks
             return answer
 
-        return params, self._results.get((version, view.name, params), compute_answer)
+        exclusive = view.subject != "run" or not self._is_costly_run(query)
+        return params, self._results.get((version, view.name, params), compute_answer, exclusive)
+
+    def _is_costly_run(self, query: SubjectQuery) -> bool:
+        """Return whether the pool computes a part of a view of this run."""
+        spans = worker_spans(self._logdir, self._visible.listing(), query.run, query.span)
+        return any(is_costly(span) for _, span in spans)
+
+    def _compute_from_trace(self, view: View, query: SubjectQuery, params: Any) -> Answer:
+        """Return the answer of a view of a trace."""
+        span = self._span(view, query)
+        version = (self._traces.version(span, query.step_range),)
+        return self._results.get(
+            (version, view.name, params),
+            lambda: load_or_compute_answer(self._traces, span, view, params, version, query.step_range),
+            exclusive=not is_costly(span),
+        )
+
+    def _span(self, view: View, query: SubjectQuery) -> Span:
+        """Return the span of a request.
+
+        Raises:
+            MissingData: It has no data for the view.
+        """
+        span = self._visible.listing().find(_required(query, "run"), query.worker, query.span)
+        summary = require_summary(self._logdir, span)
+        if view.name not in summary.views:
+            raise MissingData(
+                msg("server.no_data_view", f"{span.log_file.name} has no data for the view {view.name!r}"),
+                msg("server.data", f"it has data for: {', '.join(summary.views)}"),
+            )
+        return span
 
     def _subject(self, view: View, query: SubjectQuery, part_key: str) -> tuple[tuple[object, ...], Callable[[], Any]]:
         """Return a key that changes with the subject's content, and a function that loads the subject.
@@ -205,27 +240,17 @@ class Views(Resource):
             reports = self._reports.select([_required(query, "reports")])
             return (self._reports.current()[0], *(report.id for report in reports)), lambda: reports
         run = _required(query, "run")
-        if view.subject == "run":
-            spans = worker_spans(self._logdir, self._visible.listing(), run, query.span)
-            summaries = [require_summary(self._logdir, span) for _, span in spans]
-            has_data = any(view.name in summary.views for summary in summaries)
-            if not view.is_in_run((name for name, _ in spans), has_data):
-                raise MissingData(
-                    msg("server.run_no_data_view", f"the run {run!r} has no data for the view {view.name!r}"),
-                    view.empty_hint,
-                )
-            versions = ((name, summary.fingerprint) for (name, _), summary in zip(spans, summaries, strict=True))
-            version = (*versions, query.step_range) if query.step_range else tuple(versions)
-            return version, lambda: self._merged(view, version, spans, part_key, query.step_range)
-        span = self._visible.listing().find(run, query.worker, query.span)
-        summary = require_summary(self._logdir, span)
-        if view.name not in summary.views:
+        spans = worker_spans(self._logdir, self._visible.listing(), run, query.span)
+        summaries = [require_summary(self._logdir, span) for _, span in spans]
+        has_data = any(view.name in summary.views for summary in summaries)
+        if not view.is_in_run((name for name, _ in spans), has_data):
             raise MissingData(
-                msg("server.no_data_view", f"{span.log_file.name} has no data for the view {view.name!r}"),
-                msg("server.data", f"it has data for: {', '.join(summary.views)}"),
+                msg("server.run_no_data_view", f"the run {run!r} has no data for the view {view.name!r}"),
+                view.empty_hint,
             )
-        version = (summary.fingerprint, query.step_range) if query.step_range else (summary.fingerprint,)
-        return version, lambda: self._traces.load(span, query.step_range)
+        versions = ((name, summary.fingerprint) for (name, _), summary in zip(spans, summaries, strict=True))
+        version = (*versions, query.step_range) if query.step_range else tuple(versions)
+        return version, lambda: self._merged(view, version, spans, part_key, query.step_range)
 
     def _merged(
         self,
@@ -241,21 +266,15 @@ class Views(Resource):
         """
 
         def map_workers() -> list[tuple[str, Any]]:
-            return [(name, self._worker(view, span, part_key, step_range)) for name, span in spans]
+            workers = [span for _, span in spans]
+            parts = load_or_compute_parts(self._traces, view, workers, part_key, step_range)
+            return [(name, part) for (name, _), part in zip(spans, parts, strict=True)]
 
         reduce = view.reduce
-        return (
-            self._run_inputs.get((version, reduce, part_key), lambda: reduce(map_workers()))
-            if reduce
-            else map_workers()
-        )
-
-    def _worker(self, view: View, span: Span, part_key: str, step_range: str) -> msgspec.Struct:
-        """Return the input of a run view from one worker."""
-        version = self._traces.version(span, step_range)
-        return load_or_compute_part(
-            self._logdir.cache, view, version, lambda: self._traces.load(span, step_range), part_key
-        )
+        if not reduce:
+            return map_workers()
+        exclusive = not any(is_costly(span) for _, span in spans)
+        return self._run_inputs.get((version, reduce, part_key), lambda: reduce(map_workers()), exclusive)
 
 
 def list_parameters(view: View) -> list[Parameter]:

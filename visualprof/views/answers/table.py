@@ -31,6 +31,11 @@ class LazyTextColumn(Sequence[Any]):
         self.text = text
         self.ordered = ordered
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the distinct texts instead of the function."""
+        texts, index = self.distinct()
+        return LazyTextColumn, (index, texts.__getitem__, self.ordered)
+
     def __len__(self) -> int:
         return len(self.values)
 
@@ -81,6 +86,10 @@ class AddressColumn(LazyTextColumn):
 
     def __init__(self, values: Rows) -> None:
         super().__init__(values, lambda value: None if value == NO_ADDRESS else hex(value), ordered=True)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle only the addresses."""
+        return AddressColumn, (self.values,)
 
     def with_values(self, values: Rows) -> AddressColumn:
         """Return a column of other addresses."""

@@ -5,23 +5,21 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-import msgspec
 import numpy as np
 
 from visualprof.reader.trace import Category, Floats, Ids, Ints, Rows, Trace, TrackKind
 from visualprof.views.measure.collectives import collectives
 from visualprof.views.measure.groups import distinct, is_in
-from visualprof.views.measure.intervals import INT64_LIMITS, intersect, merge, span_length
+from visualprof.views.measure.intervals import INT64_LIMITS
 from visualprof.views.measure.launch import device_calls
 from visualprof.views.measure.replay.graph import DEPENDENCY_KINDS, Dependencies, GraphNodes, WaitGraph
-from visualprof.views.measure.self_time import thread_busy_spans
+from visualprof.views.measure.replay.thread_groups import thread_groups
 from visualprof.views.measure.trace_cache import cached_on_trace
 
 DEVICE_SYNC_CALL = re.compile(r"(cuda|hip)DeviceSynchronize|cuCtxSynchronize")
 STREAM_SYNC_CALL = re.compile(r"(cuda|hip)(Stream|Event)Synchronize|cuStreamSynchronize")
 COPY_CALL = re.compile(r"(cuda|hip)(Memcpy|MemcpyAsync|MemcpyWithStream|Free)$")
 STREAM_WAIT_CALL = "StreamWaitEvent"
-MAX_OVERLAP_SHARE = 0.02  # threads whose work overlaps less than this share form one thread group
 MIN_HANDOFF_REST_NS = 20_000  # a longer rest of a thread may end because another thread hands over work
 NONBLOCKING_CALL_NS = 3_000  # duration of a call that does not wait
 MIN_LATE_NS = 5_000  # work that starts later than its known dependencies by more has an unknown one
@@ -44,18 +42,6 @@ def wait_graph(trace: Trace) -> WaitGraph:
 _EdgeColumns = tuple[Ints, Ints, Floats, str]  # src, dst, ns, kind
 
 
-class _ThreadGroup(msgspec.Struct, frozen=True):
-    """Threads that act as one.
-
-    Attributes:
-        tracks: Their tracks.
-        spans: (m, 2) ns in which any of them works.
-    """
-
-    tracks: list[int]
-    spans: Ints
-
-
 class _Builder:
     """Collects the nodes of thread groups and streams, and then their dependencies."""
 
@@ -67,7 +53,7 @@ class _Builder:
         self._work, self._call, self._issuer = work[order], call[order], issuer[order]
         self._start, self._end = self._starts(self._work), self._ends(self._work)
         self._stream = events.track[self._work]
-        self._groups = _thread_groups(trace)
+        self._groups = thread_groups(trace)
         group_of_track = np.full(len(trace.tracks) + 1, -1, np.int32)
         for number, group in enumerate(self._groups):
             group_of_track[group.tracks] = number
@@ -442,20 +428,6 @@ def _host_transfers(trace: Trace) -> Ints:
 def _median(values: Ints, default: float) -> float:
     """Return the median, not negative; `default` without values."""
     return max(float(np.median(values)), 0.0) if len(values) else default
-
-
-def _thread_groups(trace: Trace) -> list[_ThreadGroup]:
-    """Return the thread groups, the busiest first; threads that do not work at the same time are one group."""
-    spans = thread_busy_spans(trace)
-    groups = list[_ThreadGroup]()
-    for track, busy in sorted(spans.items(), key=lambda item: -span_length(item[1])):
-        for index, group in enumerate(groups):
-            if span_length(intersect(group.spans, busy)) <= MAX_OVERLAP_SHARE * span_length(busy):
-                groups[index] = _ThreadGroup([*group.tracks, track], merge(group.spans, busy))
-                break
-        else:
-            groups.append(_ThreadGroup([track], busy))
-    return groups
 
 
 def _previous_of_key(key: Ids) -> Ints:
