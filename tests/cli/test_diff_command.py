@@ -93,7 +93,7 @@ def test_invalid_limits_are_rejected(limit: str) -> None:
         (("before.json", "gone.json"), (), "gone.json: No such file"),
         (("before.json", "notes.txt"), (), "no profile format recognizes"),
         (("before.json", "bare.json"), (), "bare.json has no steps, before.json has"),
-        (("before.json", "empty.json"), (), "nothing that could be compared"),
+        (("before.json", "empty.json"), (), "nothing that can be compared"),
         (
             ("before.json", "after.json"),
             ("--fail-on", "memory.peak>1MiB"),

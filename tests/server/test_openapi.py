@@ -26,7 +26,8 @@ def test_every_route_is_described(site: Site) -> None:
     routes = {
         re.sub(r"<(?:\w+:)?(\w+)>", r"{\1}", rule.rule)
         for rule in site.app.url_map.iter_rules()
-        if rule.rule.startswith("/api/") and not rule.rule.startswith("/api/v1/agent/")  # docs/agent-protocol.md has those
+        if rule.rule.startswith("/api/")
+        and not rule.rule.startswith("/api/v1/agent/")  # docs/agent-protocol.md has those
     }
     described = set(build_document()["paths"])
     assert routes <= described

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from visualprof.cli.view import answer_of, file_of, files_of
-from visualprof.errors import MissingData
+from visualprof.cli.view import answer_of, file_of, files_of, without_work
 from visualprof.reader.graph_capture.files import recording_fingerprint as fingerprint_of
 from visualprof.views.diff.compare import Named
 from visualprof.views.diff.side import SIDE, SideParams
@@ -27,5 +26,5 @@ def side_of(path: str, worker: str, params: SideParams, step_range: str = "") ->
     file = file_of(files_of(path, step_range), worker, "", path)
     side: Any = answer_of(SIDE, params, file)
     if side is None:
-        raise MissingData(f"{file.path.name} has nothing that could be compared", "it records no work")
+        raise without_work(file, "compared")
     return Named(path, side, fingerprint_of(file.path) + file.rank)

@@ -15,7 +15,7 @@ from urllib.parse import urlencode
 
 from visualprof.cli import _step_range, _warnings
 from visualprof.cli._paths import require
-from visualprof.errors import BadParameter, MissingData, NotFound, VisualprofError
+from visualprof.errors import BadParameter, NotFound, VisualprofError
 
 if TYPE_CHECKING:
     from visualprof.reader.logdir.directory import LogDirectory
@@ -99,7 +99,7 @@ def _markdown(args: argparse.Namespace, warnings: list[str]) -> str:
     """Return the run and the change since the baseline as Markdown, with at most ten rows per table."""
     from visualprof.cli import _summary
     from visualprof.cli._sides import side_of
-    from visualprof.cli.view import answer_of, file_of, files_of, tune_for_short_process
+    from visualprof.cli.view import answer_of, file_of, files_of, tune_for_short_process, without_work
     from visualprof.views import view
     from visualprof.views.diff.compare import compare
     from visualprof.views.diff.side import SideParams
@@ -112,7 +112,7 @@ def _markdown(args: argparse.Namespace, warnings: list[str]) -> str:
         if (answer := answer_of(chosen, chosen.parse({}), file)) is not None:
             answers[name] = answer
     if "overview" not in answers:
-        raise MissingData(f"{file.path.name} has nothing that could be told", "it records no work")
+        raise without_work(file, "reported")
     change = None
     if args.compare:
         pairs = ((args.compare, ""), (args.path, args.worker))
@@ -148,6 +148,8 @@ def page_of(
     """
     paths = [path, base] if base else [path]
     require(map(str, paths), create=False)
+    for file in filter(Path.is_file, paths):
+        _recognize(file)
     from visualprof.reader.cache import Cache
     from visualprof.reader.logdir.directory import LogDirectory
     from visualprof.reader.logdir.pool import Pool
@@ -165,6 +167,14 @@ def page_of(
         return _answer(logdir, query | compared)
     finally:
         logdir.close()
+
+
+def _recognize(file: Path) -> None:
+    """Raise an error that says what a file is if it is not a profile. A log directory does not list every such file."""
+    from visualprof.reader.recognition import recognize
+    from visualprof.reader.source import Source
+
+    recognize(Source(file))
 
 
 def _answer(logdir: LogDirectory, query: dict[str, str]) -> bytes:

@@ -115,9 +115,20 @@ def _no_data(file: FileOf, view: str) -> MissingData:
 
     trace = _open(file)
     if len(trace.events) == 0:
-        return MissingData(f"{file.path.name} has no events", "record it again, and check that the profiler stopped")
+        return _without_events(file)
     names = ", ".join(v.name for v in all_views() if v.subject == "trace" and v.needs(trace)) or "no view"
     return MissingData(f"{file.path.name} has no data for the view {view!r}", f"it has data for: {names}")
+
+
+def without_work(file: FileOf, purpose: str) -> MissingData:
+    """Return the error for a file without work, which cannot be compared or reported (`purpose`)."""
+    if len(_open(file).events) == 0:
+        return _without_events(file)
+    return MissingData(f"{file.path.name} has nothing that can be {purpose}", "it records no work")
+
+
+def _without_events(file: FileOf) -> MissingData:
+    return MissingData(f"{file.path.name} has no events", "record it again, and check that the profiler stopped")
 
 
 def _warnings_of(path: str, workers: list[tuple[str, list[FileOf]]], file: FileOf | None) -> list[str]:

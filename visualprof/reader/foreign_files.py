@@ -174,7 +174,11 @@ def _pickle(name: str, head: bytes) -> Description | None:
     if b"device_traces" in head or (b"segments" in head and b"allocated_size" in head):
         return Description(
             msg("reader.pickled_memory_snapshot", "a memory snapshot of torch.cuda, a Python pickle"),
-            msg("reader.pickles_never_opened", "pickles may run any code when opened, so visualprof never opens them"),
+            msg(
+                "reader.record_memory_instead_of_pickle",
+                "pickles may run any code when opened, so visualprof never opens them; record memory with "
+                "torch.profiler.profile(profile_memory=True)",
+            ),
             may_be_recording=True,
         )
     return Description(
@@ -311,6 +315,27 @@ def _other(name: str, head: bytes) -> Description | None:
     return None
 
 
+def _profiler_text(name: str, head: bytes) -> Description | None:
+    """Describe texts that torch.profiler and samplers write next to a trace."""
+    del name
+    if re.match(rb"\s*-{3,}(\s+-{3,})+\s*\n\s*Name\s", head) and b"Self " in head:
+        return Description(
+            msg(
+                "reader.table_of_key_averages", "a table of torch.profiler (key_averages) as text, which has no events"
+            ),
+            msg("reader.export_chrome_trace", "write the recording itself: prof.export_chrome_trace('trace.json')"),
+            may_be_recording=True,
+        )
+    lines = head.split(b"\n")[:-1] if b"\n" in head else []
+    if len(lines) > 1 and all(re.fullmatch(rb"[^;]+(;[^;]+)* \d+\r?", line) for line in lines) and b";" in lines[0]:
+        return Description(
+            msg("reader.collapsed_stacks", "collapsed stacks for a flame graph, which have no times of events"),
+            msg("reader.export_chrome_trace", "write the recording itself: prof.export_chrome_trace('trace.json')"),
+            may_be_recording=True,
+        )
+    return None
+
+
 def _empty_json(name: str, head: bytes) -> Description | None:
     del name
     text = head.strip(BLANKS + b"\x00")
@@ -338,5 +363,6 @@ def _listed(names: list[str]) -> str:
 
 
 _RULES: tuple[Callable[[str, bytes], Description | None], ...] = (
-    _pointer, _rewritten, _web_page, _database, _pickle, _packed, _weights, _model_text, _other, _empty_json, _json
+    _pointer, _rewritten, _web_page, _database, _pickle, _packed, _weights, _model_text, _other, _profiler_text,
+    _empty_json, _json,
 )  # fmt: skip

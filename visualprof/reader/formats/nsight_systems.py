@@ -7,6 +7,7 @@ only queried if it exists. https://docs.nvidia.com/nsight-systems/UserGuide/inde
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Callable, Generator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -66,9 +67,13 @@ def start(head: bytes) -> bool:
     return head.startswith(MAGIC)
 
 
+_NVPROF_TABLE = re.compile(rb"CUPTI_ACTIVITY_KIND_\w+[\"'`]?\s*\(\s*_id_\b")
+
+
 def sniff(head: bytes) -> bool:
     """Return whether its schema, which comes first, contains tables of Nsight Systems, and not those of nvprof."""
-    is_nvprof = b"StringTable" in head and b"StringIds" not in head  # has tables of activities with the same names
+    # nvprof has tables of activities with the same names. The table of its strings may be beyond the head.
+    is_nvprof = b"StringIds" not in head and (b"StringTable" in head or _NVPROF_TABLE.search(head) is not None)
     return not is_nvprof and any(table in head for table in _TABLE_NAMES)
 
 
