@@ -1,8 +1,7 @@
 """Build and check a release: `make release`. Nothing is uploaded.
 
-Writes into `build/release` the source distribution, one wheel per platform with the native reader, and one wheel without
-it. Then checks the metadata, the contents, and a clean install of each wheel that this machine can run, with every Python
-that it has.
+Writes into `build/release` the source distribution, a wheel with the native reader for each platform, and a wheel without
+it. Then checks the metadata and contents, and installs each wheel that this machine can run with each of its Pythons.
 
 VISUALPROF_REPOSITORY is the address of the public repository: links of the README and project URLs point there.
 """
