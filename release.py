@@ -1,7 +1,7 @@
 """Build and check a release: `make release`. Nothing is uploaded.
 
-Writes into `build/release` the source distribution, a wheel with the native reader for each platform, and a wheel without
-it. Then checks the metadata and contents, and installs each wheel that this machine can run with each of its Pythons.
+Writes the source distribution, a wheel with the native reader per platform, and a wheel without it to `build/release`.
+Then checks the metadata and contents, and installs each wheel that this machine can run with each of its Pythons.
 
 VISUALPROF_REPOSITORY is the address of the public repository: links of the README and project URLs point there.
 """
