@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qs
@@ -10,7 +9,7 @@ from urllib.parse import parse_qs
 from tests.e2e.live import FrameLocator, Locator, Page, expect
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Position
+    pass
 
 # Text outside data cells, whose words are the user's own, plus what assistive technology reads.
 _WORDS = """() => {
@@ -70,26 +69,10 @@ def settled(page: Page) -> None:
         expect(chart.locator("canvas")).to_have_count(1)
 
 
-def click_first_slice(page: Page, chart: str) -> None:
-    """The largest slice of a ring, which begins at the top."""
-    canvas = page.get_by_role("img", name=chart, exact=True)
-    expect(canvas.locator("canvas")).to_be_visible()
-    canvas.click(position=_first_slice(canvas))
-
-
-def hover_first_slice(page: Page, chart: str) -> None:
-    """Shows its tooltip."""
-    canvas = page.get_by_role("img", name=chart, exact=True)
-    expect(canvas.locator("canvas")).to_be_visible()
-    canvas.hover(position=_first_slice(canvas))
-
-
-def _first_slice(canvas: Locator) -> Position:
-    box = canvas.bounding_box()
-    assert box
-    radius = min(box["width"], box["height"]) / 2 * 0.66
-    angle = math.radians(8)
-    return {"x": box["width"] * 0.205 + radius * math.sin(angle), "y": box["height"] / 2 - radius * math.cos(angle)}
+def first_bar(page: Page, heading: str) -> Locator:
+    """The name with the most time in a list with bars."""
+    panel = page.locator(".panel", has=page.get_by_role("heading", name=heading, exact=True))
+    return panel.get_by_role("button", pressed=False).first
 
 
 def page_link(page: Page | FrameLocator, name: str) -> Locator:

@@ -71,7 +71,9 @@ def shows_operators(page: Page, api: dict[str, Any], run: str) -> None:
 def shows_kernels(page: Page, api: dict[str, Any], run: str) -> None:
     columns = api["columns"]
     kernels = table(page, "Kernels" if api["kind"] == "kernel" else "Device operators")
-    expect(cell(kernels, 0, "Name")).to_have_text(columns["name"][0])
+    name = columns["name"][0]
+    expect(cell(kernels, 0, "Name")).to_have_text(api.get("short_names", {}).get(name, name))
+    expect(cell(kernels, 0, "Name")).to_have_attribute("title", name)
     expect(cell(kernels, 0, "Total")).to_have_text(expected_text.duration(columns["total_ns"][0]))
     expect(cell(kernels, 1, "Mean")).to_have_text(expected_text.duration(columns["mean_ns"][1]))
     if api["kind"] == "kernel":

@@ -18,7 +18,13 @@ from visualprof.views.measure.groups import Groups, group
 from visualprof.views.measure.launch import is_first_of_launch, is_kernel, launch_delays, launches
 from visualprof.views.measure.steps import is_in_step
 from visualprof.views.measure.tensor_core import knows_tensor_cores, tensor_core_masks, tensor_core_use
-from visualprof.views.measure.timing import CallColumns, duration_columns, name_texts, sort_columns
+from visualprof.views.measure.timing import (
+    CallColumns,
+    duration_columns,
+    name_texts,
+    share_columns,
+    sort_columns,
+)
 
 
 @dataclass(frozen=True)
@@ -38,6 +44,8 @@ class KernelColumns(Columns, kw_only=True):
     Attributes:
         user_range: Whether `operator` is the user range around the launch, because no operator launched the kernel.
         fuses: Operators that a compiler fused, from the name of the kernel; absent if no name has any.
+        share_ratio: Share of the time of all kernels.
+        cumulative_ratio: Share of this row and all rows with more time.
         tensor_core: Whether the kernel runs on tensor cores; None if its name does not say.
     """
 
@@ -51,6 +59,8 @@ class KernelColumns(Columns, kw_only=True):
     shared_memory_bytes: kinds.SizeColumn | None = None
     calls: kinds.CountColumn
     total_ns: kinds.DurationColumn
+    share_ratio: kinds.RatioColumn
+    cumulative_ratio: kinds.RatioColumn
     mean_ns: kinds.DurationColumn
     stddev_ns: kinds.DurationColumn
     max_ns: kinds.DurationColumn
@@ -111,6 +121,7 @@ def compute(trace: Trace, params: KernelParams) -> KernelAnswer:
         columns["fuses"] = [
             ", ".join(fusion_of_kernel.operators) if fusion_of_kernel else None for fusion_of_kernel in fused
         ]
+    columns |= share_columns(columns["total_ns"], float(dur.sum()))
     columns["tensor_core"] = [tensor_core_use(str(n)) if knows else None for n in columns["name"]]
     return KernelAnswer(
         columns=KernelColumns(**sort_columns(columns, "total_ns")),

@@ -22,6 +22,7 @@ from visualprof.views.measure.call_paths import (
 from visualprof.views.measure.launch import host_durations, is_operator
 from visualprof.views.measure.memory import is_reuse_release
 from visualprof.views.measure.steps import is_in_step
+from visualprof.views.measure.timing import share_columns
 
 
 class ModuleColumns(Columns, kw_only=True):
@@ -32,6 +33,9 @@ class ModuleColumns(Columns, kw_only=True):
         parent: Row of the parent, or -1.
         backward_device_self_ns: Backward work of the operators of the module, as the other backward columns; absent if
             the file does not link forward and backward.
+        share_ratio: Share of the device self time, forward and backward, of all work in and outside of modules; of the
+            host self time of modules if nothing ran on a device.
+        cumulative_ratio: Share of this row and all rows with more such time.
         allocated_bytes: Allocated during its calls.
         event: Row of the first call.
     """
@@ -49,6 +53,8 @@ class ModuleColumns(Columns, kw_only=True):
     host_total_ns: kinds.DurationColumn
     backward_host_self_ns: kinds.DurationColumn | None = None
     backward_host_ns: kinds.DurationColumn | None = None
+    share_ratio: kinds.RatioColumn
+    cumulative_ratio: kinds.RatioColumn
     allocated_bytes: kinds.SizeColumn | None = None
     flops: kinds.OperationColumn | None = None
     event: kinds.IdentifierColumn
@@ -99,6 +105,9 @@ def compute(trace: Trace, params: Params) -> ModulesAnswer:
     device, host, backward_device, backward_host, ran = tree.inclusive(
         times.device, times.host, times.backward_device, times.backward_host, counted
     )
+    device_self, host_self = times.device + times.backward_device, times.host + times.backward_host
+    has_device = bool(device_self.any())
+    whole = int(device_self.sum()) + times.outside_ns if has_device else int(host_self.sum())
     linked = bool((forward_operators(trace) >= 0).any())
     columns = ModuleColumns(
         name=path_texts(tree, trace.strings),
@@ -114,6 +123,7 @@ def compute(trace: Trace, params: Params) -> ModulesAnswer:
         host_total_ns=host,
         backward_host_self_ns=times.backward_host if linked else None,
         backward_host_ns=backward_host if linked else None,
+        **share_columns(device_self if has_device else host_self, whole),
         allocated_bytes=_allocated(trace, tree, inside),
         flops=_flops(trace, tree, operators, by.path, is_forward),
         event=tree.first,

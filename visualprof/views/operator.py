@@ -26,7 +26,7 @@ from visualprof.views.measure.tensor_core import (
     match_names,
     tensor_core_eligibility,
 )
-from visualprof.views.measure.timing import name_texts, sort_columns
+from visualprof.views.measure.timing import name_texts, share_columns, sort_columns
 
 TIMES = ("device_self_ns", "device_total_ns", "host_self_ns", "host_total_ns")
 
@@ -52,6 +52,8 @@ class OperatorColumns(Columns, kw_only=True):
 
     Attributes:
         stacks: Number of call stacks.
+        share_ratio: Share of the device self time of all rows; of the host self time if nothing ran on a device.
+        cumulative_ratio: Share of this row and all rows with more time.
         tensor_core_self_ratio: Share of the device self time on tensor cores, among kernels whose name says whether.
         tensor_core_total_ratio: The same of the device total time.
         tensor_core_unknown_ratio: Share of the device total time in kernels whose name does not say.
@@ -66,6 +68,8 @@ class OperatorColumns(Columns, kw_only=True):
     device_total_ns: kinds.DurationColumn
     host_self_ns: kinds.DurationColumn
     host_total_ns: kinds.DurationColumn
+    share_ratio: kinds.RatioColumn
+    cumulative_ratio: kinds.RatioColumn
     tensor_core_eligible: kinds.FlagColumn
     tensor_core_self_ratio: kinds.RatioColumn
     tensor_core_total_ratio: kinds.RatioColumn
@@ -121,6 +125,7 @@ def compute(trace: Trace, params: OperatorParams) -> OperatorAnswer:
     at = np.flatnonzero(keep)
     columns = _columns(dedup, times, at, params)
     by = "device_self_ns" if times.device_self.any() else "host_self_ns"
+    columns |= share_columns(columns[by], float(np.asarray(columns[by]).sum()))
     lost = (joined.op < 0) & (is_kernel(trace) & is_in_step(trace, params.step))[joined.work]
     return OperatorAnswer(
         columns=OperatorColumns(**sort_columns(columns, by)),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, fields
 from typing import Annotated, Any, Literal, cast, get_args, get_origin, get_type_hints
 
@@ -127,9 +127,15 @@ class ViewsAnswer(msgspec.Struct):
 
 
 class ChartsAnswer(msgspec.Struct):
-    """ECharts options by the chart's name."""
+    """ECharts options by the chart's name.
+
+    Attributes:
+        charts: The options.
+        short_names: Short names of the kernels in the view, by full name.
+    """
 
     charts: dict[str, Option]
+    short_names: dict[str, str]
 
 
 class Views(Resource):
@@ -162,7 +168,9 @@ class Views(Resource):
         selected_view = view(name)
         params, result = self._compute(selected_view, query)
         top = 10 if query.top is None or hasattr(params, "top") else check_range("top", query.top, _MAX_TOP, 1)
-        return ChartsAnswer(selected_view.charts(result, params, top) if selected_view.charts else {})
+        charts = selected_view.charts(result, params, top) if selected_view.charts else {}
+        short = result.short_names
+        return ChartsAnswer(charts, {text: short[text] for text in _texts(charts) if text in short})
 
     def answer(self, name: str, query: SubjectQuery) -> Answer:
         """Return the complete answer of a view."""
@@ -275,6 +283,16 @@ class Views(Resource):
             return map_workers()
         exclusive = not any(is_costly(span) for _, span in spans)
         return self._run_inputs.get((version, reduce, part_key), lambda: reduce(map_workers()), exclusive)
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Yield the texts in an option of a chart."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        members = cast("dict[str, Any]", value).values() if isinstance(value, dict) else cast("list[Any]", value)
+        for member in members:
+            yield from _texts(member)
 
 
 def list_parameters(view: View) -> list[Parameter]:

@@ -34,6 +34,20 @@ def duration_columns(trace: Trace, rows: Rows, groups: Groups) -> dict[str, Colu
     }
 
 
+def share_columns(values: Column, whole: float) -> dict[str, Column]:
+    """Return the columns `share_ratio` and `cumulative_ratio` of values, which may be in any order.
+
+    The cumulative share of a row is the share of the row and of all rows with larger values. Both are unknown if
+    `whole` is 0.
+    """
+    sizes = np.asarray(values, np.float64)
+    order = np.argsort(-sizes, kind="stable")
+    cumulative = np.empty(len(sizes))
+    cumulative[order] = np.cumsum(sizes[order])
+    divisor = whole if whole > 0 else np.nan
+    return {"share_ratio": sizes / divisor, "cumulative_ratio": cumulative / divisor}
+
+
 def call_columns(trace: Trace, rows: Rows) -> CallColumns:
     """Return events by name, the largest total first."""
     groups = group(trace.events.name[rows])

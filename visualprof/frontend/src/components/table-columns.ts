@@ -35,6 +35,7 @@ const WIDTHS: Partial<Record<Kind, number>> = {
   moment: 140,
 };
 const NUMBER_ROOM = 1.5;
+const FREE = "1fr";
 
 // As wide as their texts: short ones at least, up to a limit; names at most, and wider ones take the free width.
 const SIZED_BY_CONTENT = new Set<Kind>(["word", "dims", "id"]);
@@ -88,15 +89,33 @@ export function createColumns(
       numeric: isNumber(kind),
       signed: SIGNED.test(name),
       widthPx: minWidth,
-      maxWidth: kind === "text" || maxText > MAX_NAME_PX ? "1fr" : `${maxText}px`,
+      maxWidth: kind === "text" || maxText > MAX_NAME_PX ? FREE : `${maxText}px`,
     };
   });
 }
 
+/**
+ * Return the tracks of a grid. Names get the free width first, up to their content, and numbers share the rest. In a
+ * table with free text, the text gets the rest.
+ */
 export function gridTemplate(columns: readonly Column[]): string {
-  return columns.map((column) => `minmax(${column.widthPx}px, ${column.maxWidth})`).join(" ");
+  const hasFreeText = columns.some((column) => column.maxWidth === FREE);
+  return columns
+    .map(({ widthPx, maxWidth, kind }) =>
+      hasFreeText || SIZED_BY_CONTENT.has(kind) || kind === "name"
+        ? `minmax(${widthPx}px, ${maxWidth})`
+        : `minmax(${widthPx}px, ${widthPx}fr)`,
+    )
+    .join(" ");
 }
 
 export function minTableWidth(columns: readonly Column[]): number {
   return columns.reduce((sum, column) => sum + column.widthPx, 0);
+}
+
+/** Return the width at which all columns have their maximum, as CSS: numbers stay near their names. */
+export function maxTableWidth(columns: readonly Column[]): string {
+  return columns.some((column) => column.maxWidth === FREE)
+    ? "none"
+    : `${columns.reduce((sum, column) => sum + parseFloat(column.maxWidth), 0)}px`;
 }
