@@ -124,6 +124,19 @@ def test_a_forecast_takes_several_changes(assistant: Assistant) -> None:
     assert assistant.refusal("whatif", run="run", changes=["rank[0]=median"])["error"]
 
 
+def test_a_plan_is_that_of_the_command_line_and_names_its_changes(assistant: Assistant) -> None:
+    file = SAMPLES / "pytorch-h200" / "cnn.pt.trace.json.gz"
+    assistant.write("run/trace.json", file.read_bytes())
+    answer = assistant.ask("plan", run="run")
+    cells, whole = columns(answer["tables"]["rungs"]), computed("plan", file)
+    assert cells["says"][0] == "Load data in worker processes"
+    for name in ("lever", "step_ns", "gain_ns", "most_ns", "code"):
+        assert cells[name] == list(getattr(whole.rungs.columns, name))
+    assert answer["values"]["baseline_ns"] == whole.baseline_ns
+    together = assistant.ask("whatif", run="run", changes=[answer["values"]["change"]])
+    assert together["values"]["step.predicted_ns"] == pytest.approx(answer["values"]["planned_ns"], abs=2)
+
+
 def test_events_are_found_by_name_and_lead_to_the_timeline(assistant: Assistant) -> None:
     assistant.write("run/trace.json", kineto())
     hits = assistant.ask("search_events", run="run", text="kernel0")

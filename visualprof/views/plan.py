@@ -24,6 +24,7 @@ MIN_BOUND_RATIO = 0.05  # smaller upper bounds are left out, as in the findings
 MIN_THROUGHPUT_RATIO = 0.1  # smaller gains of a larger batch are left out
 SIMILAR_RATIO = 0.95  # of levers that gain about as much, the first in the list is taken
 MAX_RUNGS = 6
+MAX_PAIRED = 6  # levers that are tried in pairs
 
 
 class RungColumns(Columns):
@@ -168,7 +169,9 @@ def _best_options(ladder: Ladder, step_ns: float, options: list[_Option]) -> lis
     if singles[0][0] >= MIN_GAIN_RATIO * step_ns:
         similar = [option for option_gain, option in singles if option_gain >= SIMILAR_RATIO * singles[0][0]]
         return [min(similar, key=options.index)]
-    pairs = [pair for pair in combinations(singles, 2) if pair[0][0] >= 0]  # the first of the two does not lose time
+    pairs = [
+        pair for pair in combinations(singles[:MAX_PAIRED], 2) if pair[0][0] >= 0
+    ]  # the first of the two does not lose time
     choices = [(gain(first, second), [first, second]) for (_, first), (_, second) in pairs]
     best_gain, best = max(choices, key=lambda choice: choice[0], default=(0.0, list[_Option]()))
     return best if best_gain >= 2 * MIN_GAIN_RATIO * step_ns else []
