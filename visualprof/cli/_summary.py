@@ -173,7 +173,7 @@ def _change(answer: DiffAnswer) -> Iterator[str]:
 
 
 def _run(run: DiffRun) -> str:
-    facts = [run.framework, run.version, run.device, _steps(run.steps)]
+    facts = [f"{run.framework} {run.version}".strip(), run.device, _steps(run.steps)]
     return f"{run.path} ({', '.join(filter(None, facts))})"
 
 

@@ -20,7 +20,7 @@ _TEXTS: set[Kind] = {"name", "text", "word", "dims"}
 _SCALES: dict[Kind, tuple[tuple[float, str], ...]] = {
     "ns": ((1e9, "s"), (1e6, "ms"), (1e3, "us"), (1, "ns")),
     "bytes": ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"), (1, "B")),
-    "rate": ((2**40, "TiB/s"), (2**30, "GiB/s"), (2**20, "MiB/s"), (2**10, "KiB/s"), (1, "B/s")),
+    "rate": ((1e12, "TB/s"), (1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s"), (1, "B/s")),
     "flo": ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1, "")),
     "flop_rate": ((1e12, "T/s"), (1e9, "G/s"), (1e6, "M/s"), (1, "/s")),
     "joule": ((1, "J"), (1e-3, "mJ"), (1e-6, "uJ")),

@@ -172,13 +172,16 @@ _POINTS: dict[str, Kind] = {
 _REPEATED: dict[str, Kind] = {"repeats": "count", "samples_per_s_margin": "count", "p50_margin_ns": "ns"}
 _LOAD: dict[str, Kind] = {"concurrency": "count", "offered_per_s": "count", "tail_ns": "ns", "verdict": "word"}
 _RESULTS: dict[str, Kind] = {
-    "spec": "name", "agent": "name", "device": "name", "version": "name", "precision": "name",
+    "spec": "name", "agent": "name", "device": "name", "runtime": "name", "precision": "name",
 }  # fmt: skip
 
 
 def summary(server: Server, answer: Json, out: TextIO) -> None:
     """Print the points as a table, where and how they ran, what failed and why, and the links to open."""
-    results: list[Json] = answer["results"]
+    backends = {task["id"]: task["backend"] for task in answer["job"]["tasks"]}
+    results: list[Json] = [
+        {**result, "runtime": f"{backends[result['task']]} {result['version']}"} for result in answer["results"]
+    ]
     points = [{**_flat(point), "repeats": len(point["repeats"] or [point])} for point in answer["points"]]
     shown = _POINTS | (_LOAD if any(map(_load, points)) else {})
     shown |= _REPEATED if any(point["repeats"] > 1 for point in points) else {}

@@ -13,16 +13,25 @@ describe("counterName", () => {
 });
 
 describe("counterLabel", () => {
-  it("does not change counters of profilers", () =>
+  it("explains MegEngine's counters", () =>
+    expect(["cpu0:0_alloc_mem", "gpu1:0_alloc_mem", "nr_alive_tensor"].map(counterLabel)).toEqual([
+      "cpu0:0: used memory of the machine",
+      "gpu1:0: used memory",
+      "Live tensors",
+    ]));
+  it("does not change other counters of profilers", () =>
     expect(["GPU memory", "memory arena", "Power"].map(counterLabel)).toEqual(["GPU memory", "memory arena", "Power"]));
 });
 
 describe("runtimeText", () => {
-  it("translates known messages of runtimes and keeps others", () =>
+  it("translates known messages of runtimes and keeps others", async () => {
+    await setLanguage("zh", ALL_TEXTS);
     expect([runtimeText("as the model"), runtimeText("CPUExecutionProvider")]).toEqual([
-      "as the model",
+      "与模型一致",
       "CPUExecutionProvider",
-    ]));
+    ]);
+    await setLanguage("en", ALL_TEXTS);
+  });
 });
 
 describe("chartText", () => {

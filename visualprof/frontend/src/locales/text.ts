@@ -94,11 +94,29 @@ export function counterName(name: string): string {
   return `${plain.slice(0, plain.length - counter.length)}${textOr(`counter.${slug(counter)}`, counter)}${sign}`;
 }
 
+// MegEngine's counters. The memory of a CPU is that of all programs, so it is named after the machine.
+const MEGENGINE_COUNTERS: readonly [pattern: RegExp, key: string][] = [
+  [/^(cpu\w*:\d+)_alloc_mem$/, "megengine_machine_memory"],
+  [/^(\w+:\d+)_alloc_mem$/, "megengine_device_memory"],
+  [/^nr_alive_tensor$/, "megengine_live_tensors"],
+  [/^nr_op_pending$/, "megengine_pending_operators"],
+  [/^gpu_usgae_ratio$/, "megengine_gpu_usage"],
+];
+
 /** Return the label of a timeline counter. The monitor's counters end in a unit, with two exceptions. */
 export function counterLabel(name: string): string {
+  for (const [pattern, key] of MEGENGINE_COUNTERS) {
+    const match = pattern.exec(name);
+    if (match) return t(`counter.${key}`, { device: match[1] ?? "" });
+  }
   return / (%|MHz|W|C|bytes)$/.test(name) || name === "load" || name === "involuntary switches"
     ? counterName(name)
     : name;
+}
+
+/** Return "ONNX Runtime 1.32.0", or the name alone if the version is unknown. */
+export function runtimeVersion(backend: string, version?: string | null): string {
+  return [textOr(`framework.${backend}`, backend), version].filter(Boolean).join(" ");
 }
 
 /** Return the locale's text for a runtime's message, or the message itself. */
