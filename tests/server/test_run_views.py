@@ -83,3 +83,13 @@ def test_ranks_known_by_their_names_have_the_views_of_a_run_without_communicatio
     assert sorted(set(answer.get_json()["columns"]["rank"])) == [0, 1]
     (run,) = site.client.get("/api/v1/runs").get_json()["runs"]
     assert all({"distributed", "heatmap"} <= set(worker["spans"][0]["views"]) for worker in run["workers"])
+
+
+def test_findings_of_a_rank_name_the_late_rank_of_its_run(make_site: MakeSite) -> None:
+    site = site_of(make_site)
+    for worker in ("", "rank3"):
+        findings = site.client.get(f"/api/v1/view/findings?run=run&worker={worker}").get_json()["findings"]
+        late = next(finding for finding in findings if finding["id"] == "straggler")
+        assert (late["evidence"]["rank"], late["evidence"]["steps_late"]) == (2, 4)
+    stragglers = site.client.get("/api/v1/view/distributed?run=run").get_json()["stragglers"]
+    assert [straggler["rank"] for straggler in stragglers] == [2]

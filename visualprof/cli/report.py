@@ -99,17 +99,18 @@ def _markdown(args: argparse.Namespace, warnings: list[str]) -> str:
     """Return the run and the change since the baseline as Markdown, with at most ten rows per table."""
     from visualprof.cli import _summary
     from visualprof.cli._sides import side_of
-    from visualprof.cli.view import answer_of, file_of, files_of, tune_for_short_process, without_work
+    from visualprof.cli.view import file_of, files_of, joined_answer, tune_for_short_process, without_work
     from visualprof.views import view
     from visualprof.views.diff.compare import compare
     from visualprof.views.diff.side import SideParams
 
     tune_for_short_process()
-    file = file_of(files_of(args.path, args.step_range), args.worker, args.span, args.path)
+    workers = files_of(args.path, args.step_range)
+    file = file_of(workers, args.worker, args.span, args.path)
     answers: dict[str, Any] = {}
     for name in ("overview", "findings", "plan", *_summary.TOP):
         chosen = view(name)
-        if (answer := answer_of(chosen, chosen.parse({}), file)) is not None:
+        if (answer := joined_answer(chosen, chosen.parse({}), file, workers)) is not None:
             answers[name] = answer
     if "overview" not in answers:
         raise without_work(file, "reported")

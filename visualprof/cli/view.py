@@ -97,7 +97,7 @@ def run(args: argparse.Namespace) -> int:
     workers = files_of(args.path, args.step_range)
     file = file_of(workers, args.worker, args.span, args.path)
     if chosen.subject == "trace":
-        answer = answer_of(chosen, params, file)
+        answer = joined_answer(chosen, params, file, workers)
     else:
         answer = _answers({chosen.name: (chosen, params)}, workers, file).get(chosen.name)
     warnings = _warnings_of(args.path, workers, file if chosen.subject == "trace" else None)
@@ -169,6 +169,23 @@ def answer_of(chosen: View, params: Any, file: FileOf) -> Answer | None:
     return answer
 
 
+def joined_answer(chosen: View, params: Any, file: FileOf, workers: list[tuple[str, list[FileOf]]]) -> Answer | None:
+    """Return the answer for one file, completed by facts about the other ranks, or None without data for the view."""
+    answer = answer_of(chosen, params, file)
+    if answer is None or chosen.join is None or len(workers) < 2:
+        return answer
+    from visualprof.cli._parts import parts
+    from visualprof.views import view
+
+    run_view = view(chosen.run_view)
+    if file.step_range or any(span.rank for _, spans in workers for span in spans):
+        ranks = _parts_of(run_view, "", workers, file, None)
+    else:
+        files = [spans[0].path for _, spans in workers]
+        ranks = parts(((run_view.name, ""),), files, lambda _: _open(file))[run_view.name]
+    return chosen.join(answer, run_view.reduce(ranks), file.name) if run_view.reduce else answer
+
+
 def framework_of(file: FileOf) -> str:
     """Return the framework of a file."""
     return _open(file).meta.framework
@@ -198,6 +215,10 @@ def _answers(
             answers[name] = chosen.compute_from_parts(values[name], params)
         elif trace and chosen.subject == "trace" and chosen.needs(trace):
             answers[name] = chosen.answer(trace, params)
+    for name, (chosen, _) in views.items():
+        run_view, ranks = views.get(chosen.run_view, (None,))[0], values.get(chosen.run_view, [])
+        if chosen.join and name in answers and run_view and run_view.reduce and len(ranks) > 1:
+            answers[name] = chosen.join(answers[name], run_view.reduce(ranks), file.name)
     return answers
 
 

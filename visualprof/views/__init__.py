@@ -56,6 +56,9 @@ class View(msgspec.Struct, frozen=True):
         reduce: Views of runs: combine the parts of all workers into the input of `compute`. The result depends on no
             parameter and takes a few bytes per rank and step, so the server caches it for all parameters.
         empty_hint: Views of runs: the hint for a run without data for the view.
+        run_view: Views of traces: the view of runs whose input `join` takes.
+        join: Views of traces: complete an answer by facts about the other ranks, for (answer, input of `run_view`,
+            worker).
     """
 
     name: str
@@ -71,6 +74,8 @@ class View(msgspec.Struct, frozen=True):
     part_key: Callable[[Any], str] | None = None
     reduce: Callable[[Sequence[tuple[str, Any]]], msgspec.Struct] | None = None
     empty_hint: str = ""
+    run_view: str = ""
+    join: Callable[[Any, Any, str], Answer] | None = None
 
     def __post_init__(self) -> None:
         """Prepare the type of the parameters, for the reason given in `reader.trace.codec`."""

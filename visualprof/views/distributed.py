@@ -45,6 +45,7 @@ class RankMeanColumns(Columns):
 
     Attributes:
         exposed_ns: Communication that does not overlap with computation.
+        exposed_wait_ns: The part of it in which the rank waits for others; None without matched collectives.
     """
 
     rank: kinds.IdentifierColumn
@@ -54,6 +55,7 @@ class RankMeanColumns(Columns):
     computation_ns: kinds.DurationColumn
     communication_ns: kinds.DurationColumn
     exposed_ns: kinds.DurationColumn
+    exposed_wait_ns: kinds.DurationColumn
 
 
 class CollectiveColumns(Columns):
@@ -163,7 +165,7 @@ def compute(run: RunAnalysis, params: Params) -> DistributedAnswer:
     Source: torch-tb-profiler, VisualDL; docs/views/distributed.md
     """
     steps = _steps(run, params.step)
-    means = _rank_means(steps)
+    means = _rank_means(run, steps, params.step)
     return DistributedAnswer(
         columns=steps,
         ranks=Table(columns=means),
@@ -243,7 +245,7 @@ def _step_rows(
             yield (*labels, name, *values)
 
 
-def _rank_means(steps: RankColumns) -> RankMeanColumns:
+def _rank_means(run: RunAnalysis, steps: RankColumns, step: str) -> RankMeanColumns:
     rank = np.asarray(steps.rank, np.int64)
     workers = {worker: number for number, worker in enumerate(dict.fromkeys(steps.worker))}
     groups = group(rank, np.array([workers[worker] for worker in steps.worker], np.int64))  # two files may be of a rank
@@ -258,7 +260,18 @@ def _rank_means(steps: RankColumns) -> RankMeanColumns:
         computation_ns=computation,
         communication_ns=communication,
         exposed_ns=communication - overlap,
+        exposed_wait_ns=_exposed_waits(run, step),
     )
+
+
+def _exposed_waits(run: RunAnalysis, step: str) -> list[float | None]:
+    """Return, per rank with steps, the mean exposed communication in which it waits for others; `None` if unknown."""
+    out: list[float | None] = []
+    for rank, waits in zip(run.ranks, run.exposed_wait, strict=True):
+        chosen = [step in ("", name) for name in rank.steps]
+        if any(chosen):
+            out.append(None if waits is None else float(waits[chosen].mean()))
+    return out
 
 
 def _devices(run: RunAnalysis) -> RankDeviceColumns:

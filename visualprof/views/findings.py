@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Annotated
 
 import msgspec
+from msgspec.structs import replace
 
-from visualprof.reader.trace import Trace
+from visualprof.reader.trace import Ints, Trace
 from visualprof.views import Params, View
 from visualprof.views.answers import kinds
 from visualprof.views.answers.kinds import kinds_by_key
 from visualprof.views.answers.table import Answer
 from visualprof.views.measure.findings import Confidence, Detection, Rule, RuleContext, Severity
 from visualprof.views.measure.launch import is_device_work
+from visualprof.views.measure.rank_summary import RankSteps
 from visualprof.views.measure.replay.baseline import Baseline, Obstacle, baseline
 from visualprof.views.measure.replay.change import apply_changes, parse_changes
+from visualprof.views.measure.run_analysis import RunAnalysis
 from visualprof.views.measure.steps import HOST_WORK
+from visualprof.views.measure.straggler_report import Straggler, straggler_report
 from visualprof.views.rules import all_rules, detections
 
 # Shares of the step, as in traceml: smaller findings are dropped; medium severity; high severity.
 MIN_SHARE, MEDIUM_SHARE, HIGH_SHARE = 0.05, 0.1, 0.2
+RUN_FINDINGS = {"straggler", "waiting_for_ranks"}  # findings that need the other ranks
 SEVERITY_ORDER = {"high": 0, "medium": 1, "low": 2}
 
 # Measured numbers of a finding; each rule has its own.
@@ -37,7 +42,8 @@ Evidence = Annotated[
         staging_ns="ns", chain_ns="ns", layout_ns="ns", softmax_ns="ns", allocator_ns="ns", launch_ns="ns",
         compile_ns="ns", compile_ratio="ratio", peak_bytes="bytes", memory_bytes="bytes",
         reserved_bytes="bytes", unused_bytes="bytes", cpu_pressure_ratio="ratio",
-        function="name", call="name",
+        function="name", call="name", rank="id", late_excess_ns="ns", steps_late="count", steps="count",
+        transfer_ns="ns", wait_ns="ns", wait_ratio="ratio",
     ),
 ]  # fmt: skip
 
@@ -121,13 +127,14 @@ def compute(trace: Trace, params: Params) -> FindingsAnswer:
         for name, detection in detections(trace).items()
         for finding in _finding(context, base, name, all_rules()[name], detection)
     ]
-    findings.sort(key=lambda f: (-(f.gain_ns_per_step or 0), SEVERITY_ORDER[f.severity], -(f.most_ns_per_step or 0)))
     return FindingsAnswer(
         measured_ns=round(base.measured_ns),
         simulated_ns=round(base.simulated_ns),
         obstacle=base.obstacle,
-        findings=findings,
-        together=_together(trace, base, [f.change for f in findings if f.gain_ns_per_step is not None]),
+        findings=_ordered(findings),
+        together=_together(
+            trace, base, [f.change for f in findings if f.gain_ns_per_step is not None and _is_local(trace, f)]
+        ),
         served=context.server is not None,
     )
 
@@ -164,8 +171,98 @@ def _finding(context: RuleContext, base: Baseline, name: str, rule: Rule, detect
     )
 
 
+def join(answer: FindingsAnswer, run: RunAnalysis, worker: str) -> FindingsAnswer:
+    """Return the findings of one rank, completed by findings about all ranks. Source: docs/findings.md#ranks.
+
+    Exposed communication is split into transfer and waiting, and ranks that the others wait for are findings. The
+    replay of one rank takes its waiting for communication, so the split has upper bounds instead of gains.
+    """
+    if len(run.ranks) < 2 or run.workers.count(worker) != 1 or not answer.measured_ns:
+        return answer
+    row, step_ns = run.workers.index(worker), answer.measured_ns
+    findings = [*answer.findings]
+    waits = run.exposed_wait[row]
+    if waits is not None:
+        findings = [part for finding in findings for part in _split(finding, run.ranks[row], waits, step_ns)]
+    findings = [*(_straggler_finding(late, step_ns) for late in straggler_report(run)), *findings]
+    findings = [
+        finding
+        for finding in findings
+        if finding.id not in (*RUN_FINDINGS, "communication_bound")
+        or (finding.most_ns_per_step or 0) >= MIN_SHARE * step_ns
+        or finding.gain_ns_per_step is not None
+    ]
+    return replace(answer, findings=_ordered(findings))
+
+
+def _split(finding: Finding, rank: RankSteps, waits: Ints, step_ns: int) -> Iterator[Finding]:
+    """Yield the transfer and the waiting of exposed communication as findings of their own; any other finding as it is.
+
+    Args:
+        finding: A finding of the rank.
+        rank: Its steps.
+        waits: (n,) ns of exposed communication in which the rank waits, per step.
+        step_ns: The step time.
+    """
+    if finding.id != "communication_bound":
+        yield finding
+        return
+    exposed = rank.communication_ns - rank.overlap_ns
+    share = float(waits.sum()) / max(float(exposed.sum()), 1.0)
+    spent = int(finding.evidence["communication_ns"])
+    wait_ns = round(share * spent)
+    numbers = {"transfer_ns": spent - wait_ns, "wait_ns": wait_ns}
+    for name, most in (("waiting_for_ranks", wait_ns), ("communication_bound", spent - wait_ns)):
+        is_transfer = name == "communication_bound"
+        yield replace(
+            finding,
+            id=name,
+            severity="medium" if most >= HIGH_SHARE * step_ns else "low",
+            gain_ns_per_step=None,
+            gain_ratio=None,
+            most_ns_per_step=most,
+            evidence={**finding.evidence, **numbers} if is_transfer else {"wait_ratio": wait_ns / step_ns, **numbers},
+            change="",
+            code=finding.code if is_transfer else "",
+        )
+
+
+def _straggler_finding(late: Straggler, step_ns: int) -> Finding:
+    """Return a straggler as a finding. At most, the run gains the excess of the straggler."""
+    most = max(late.own_excess_ns, 0)
+    return Finding(
+        id="straggler",
+        severity="high" if most >= HIGH_SHARE * step_ns else "medium" if most >= MEDIUM_SHARE * step_ns else "low",
+        confidence="low" if late.cause == "unknown" else "medium",
+        gain_ns_per_step=None,
+        gain_ratio=None,
+        most_ns_per_step=most,
+        evidence={
+            "rank": late.rank,
+            "late_excess_ns": late.late_excess_ns,
+            "steps_late": late.steps_late,
+            "steps": late.steps,
+        },
+        change="",
+        code="",
+        link="/distributed",
+    )
+
+
+def _ordered(findings: Iterable[Finding]) -> list[Finding]:
+    """Return the findings with the largest savings first, then those without a forecast."""
+    return sorted(
+        findings, key=lambda f: (-(f.gain_ns_per_step or 0), SEVERITY_ORDER[f.severity], -(f.most_ns_per_step or 0))
+    )
+
+
 def _gain(trace: Trace, base: Baseline, change: str) -> float:
     return base.measured_ns - base.predicted_ns(*apply_changes(trace, base.graph, parse_changes(change)))
+
+
+def _is_local(trace: Trace, finding: Finding) -> bool:
+    """Return whether a rank can gain alone what its replay predicts: collectives also wait for the other ranks."""
+    return trace.meta.world_size <= 1 or not finding.change.startswith("collective")
 
 
 def _together(trace: Trace, base: Baseline, changes: list[str]) -> Together | None:
@@ -177,4 +274,4 @@ def _together(trace: Trace, base: Baseline, changes: list[str]) -> Together | No
     return Together(every, len(changes), round(step_ns - gain), round(gain), gain / step_ns if step_ns else 0.0)
 
 
-VIEW = View("findings", 11, needs, Params, compute)
+VIEW = View("findings", 11, needs, Params, compute, run_view="distributed", join=join)

@@ -31,6 +31,7 @@ from visualprof.views.answers.disk_cache import CachedAnswer
 from visualprof.views.answers.table import Answer, Selection, Table, named_table, select_rows
 
 MAX_RUN_RESULTS = 4  # cached inputs of run views, at most 200 MB each
+MAX_JOINED_WORKERS = 64  # larger runs show stragglers on the page Distributed only
 _DEFAULT_LIMIT = 200
 _MAX_LIMIT = 10_000
 _MAX_TOP = 1000
@@ -190,7 +191,7 @@ class Views(Resource):
             texts["top"] = str(query.top)
         params = view.parse(texts)
         if view.subject == "trace":
-            return params, self._compute_from_trace(view, query, params)
+            return params, self._joined(view, query, params, self._compute_from_trace(view, query, params))
         version, subject = self._subject(view, query, view.part_key_for(params))
         if view.subject == "model":  # computed in milliseconds; caching would keep the model in memory
             return params, view.answer(subject(), params)
@@ -235,6 +236,23 @@ class Views(Resource):
                 msg("server.data", f"it has data for: {', '.join(summary.views)}"),
             )
         return span
+
+    def _joined(self, selected: View, query: SubjectQuery, params: Any, answer: Answer) -> Answer:
+        """Return the answer of one worker, completed by facts about the other workers of its run."""
+        join = selected.join
+        if join is None:
+            return answer
+        workers = next(run for run in self._visible.listing().runs if run.id == query.run).workers
+        if not 1 < len(workers) <= MAX_JOINED_WORKERS:
+            return answer
+        try:
+            run_version, load = self._subject(view(selected.run_view), query, "")
+        except MissingData:
+            return answer
+        worker = query.worker or workers[0].id
+        version = self._traces.version(self._span(selected, query), query.step_range)
+        key = (version, run_version, worker, selected.name, params)
+        return self._results.get(key, lambda: join(answer, load(), worker))
 
     def _subject(self, view: View, query: SubjectQuery, part_key: str) -> tuple[tuple[object, ...], Callable[[], Any]]:
         """Return a key that changes with the subject's content, and a function that loads the subject.

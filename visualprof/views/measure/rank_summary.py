@@ -78,10 +78,12 @@ class RankSummary(RankSteps, frozen=True, kw_only=True):
     Attributes:
         collectives: The collectives.
         part_step: (m,) index of each part's step, -1 for none.
+        part_exposed_ns: (m,) time of each part in which the main device does not compute.
     """
 
     collectives: Collectives
     part_step: Ints
+    part_exposed_ns: Ints
 
     def is_in_step(self, name: str) -> Mask:
         """Return, per part (m,), whether it belongs to the step with a name.
@@ -112,6 +114,7 @@ def rank_summary(trace: Trace) -> RankSummary:
     busy = merge(*(spans for device in by_device for spans in (device.computing, device.communicating)))
     step_position = np.full(len(trace.steps) + 1, -1)
     step_position[windows.index] = np.arange(len(windows))  # the last entry is for events outside of steps
+    part_start, part_end = rank_collectives.part_start, rank_collectives.part_end
     kernel_names, kernel_ns, kernel_blocks = _longest_kernels(trace, step_position, len(windows))
     return RankSummary(
         location=rank_location(trace),
@@ -137,6 +140,7 @@ def rank_summary(trace: Trace) -> RankSummary:
         devices=tuple(device_summaries(trace, windows)),
         collectives=rank_collectives,
         part_step=step_position[trace.events.step[rank_collectives.part_row]],
+        part_exposed_ns=part_end - part_start - covered_ns(work.computing, part_start, part_end),
     )
 
 

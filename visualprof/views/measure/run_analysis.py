@@ -34,6 +34,8 @@ class RunAnalysis(msgspec.Struct, frozen=True, kw_only=True):
             own.
         transfer_and_wait: (r,) ns per step in which matched collectives transfer, and in which they
             only wait; `None` without matched collectives.
+        exposed_wait: (r,) ns per step of exposed communication in which a rank waits for others;
+            `None` without matched collectives.
         collective_names: Names used by `collective_totals` and `wait_totals`.
         collective_totals: Sums of the calls.
         wait_totals: Wait times; their steps are those of `communication_events`.
@@ -47,6 +49,7 @@ class RunAnalysis(msgspec.Struct, frozen=True, kw_only=True):
     process_groups: ProcessGroups
     comparable_steps: tuple[str, ...]
     transfer_and_wait: tuple[TransferAndWait | None, ...]
+    exposed_wait: tuple[Ints | None, ...]
     collective_names: tuple[str, ...]
     collective_totals: CollectiveTotals
     wait_totals: WaitTotals
@@ -75,6 +78,10 @@ def analyze_run(ranks: Sequence[tuple[str, RankSummary]]) -> RunAnalysis:
         process_groups=groups,
         comparable_steps=_comparable_steps(summaries, names, part_step, transfers),
         transfer_and_wait=times,
+        exposed_wait=tuple(
+            exposed_wait_ns(summary, transfers.part_transfer_ns[part_slice])
+            for summary, part_slice in zip(summaries, calls.rank_slices(parts=True), strict=True)
+        ),
         collective_names=calls.names,
         collective_totals=collective_totals(transfers),
         wait_totals=wait_totals(transfers, call_step, groups.group_indices(calls.groups)),
@@ -99,6 +106,21 @@ def transfer_and_wait(summary: RankSummary, part_transfer: Ints) -> TransferAndW
         for part_start in (start, end - part_transfer[is_matched])
     )
     return transferring, total - transferring
+
+
+def exposed_wait_ns(summary: RankSummary, part_transfer: Ints) -> Ints | None:
+    """Return the exposed communication per step (n,) in which a rank waits for others; `None` if nothing matched.
+
+    A part of a call waits first and transfers at its end. Computation that overlaps with the part is taken to cover its
+    beginning, as when the backward pass continues during a reduction: so the last of the exposed time is the transfer.
+    """
+    rows = np.flatnonzero((part_transfer >= 0) & (summary.part_step >= 0))
+    if not len(rows):
+        return None
+    step, exposed, count = summary.part_step[rows], summary.part_exposed_ns[rows], len(summary.steps)
+    waiting = np.bincount(step, np.maximum(exposed - part_transfer[rows], 0), count)
+    share = waiting / np.maximum(np.bincount(step, exposed, count), 1)  # parts of several streams may overlap
+    return np.rint(share * (summary.communication_ns - summary.overlap_ns)).astype(np.int64)
 
 
 def _run_steps(summaries: Sequence[RankSummary]) -> tuple[tuple[str, ...], Ints]:

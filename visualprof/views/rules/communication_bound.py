@@ -1,6 +1,7 @@
-"""Exposed communication: time in which collectives run and no computation does.
+"""Exposed communication: time in which collectives run and no computation does, as on the page Distributed.
 
-Detected from the part `communication` of the step; no threshold but that of all findings.
+Detected from the work of the main device, or from operators without a device; no threshold but that of all findings.
+Where the other ranks are known, the view splits it into transfer and waiting.
 """
 
 from __future__ import annotations
@@ -8,15 +9,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from visualprof.reader.trace import Category
+from visualprof.views.measure.device_work import main_work
 from visualprof.views.measure.findings import Detection, Rule, RuleContext
+from visualprof.views.measure.intervals import subtract
 
 
 def detect(context: RuleContext) -> Iterator[Detection]:
     """Yield the exposed communication."""
-    spent = context.part_time("communication")
+    work = main_work(context.trace)
+    exposed = subtract(work.communicating, work.computing)
+    spent = context.covered_ns(exposed)
     if spent:
         numbers = {"communication_ratio": context.share(spent), "communication_ns": round(spent)}
-        extent = context.longest_extent(context.exposed["communication"], context.events_of(Category.COMM))
+        extent = context.longest_extent(exposed, context.events_of(Category.COMM))
         yield Detection(numbers, "/distributed", extent, spent, "collective=0")
 
 

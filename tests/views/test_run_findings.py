@@ -1,0 +1,96 @@
+"""Findings of a rank together with what the other ranks show: transfer, waiting, and stragglers."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import SAMPLES, Write, answer, json_of, shared, trace_of
+from tests.views.rank_events import event, step
+from visualprof.cli import main
+from visualprof.views import view
+from visualprof.views.measure.rank_summary import rank_summary
+from visualprof.views.measure.run_analysis import analyze_run
+
+COMMUNICATION = {"communication_bound", "waiting_for_ranks", "straggler"}
+
+
+def joined(worker: Path, *paths: Path) -> dict[str, dict[str, Any]]:
+    """Return the findings of one of several ranks about communication, by id."""
+    chosen = view("findings")
+    assert chosen.join
+    run = analyze_run([(path.name, rank_summary(trace_of(path))) for path in paths])
+    result = json_of(chosen.join(chosen.compute(trace_of(worker), chosen.parse({})), run, worker.name))
+    return {finding["id"]: finding for finding in result["findings"] if finding["id"] in COMMUNICATION}
+
+
+def recorded(write: Write, sleeps: int, computes: int, reduces_at: int, name: str) -> Path:
+    """Return a rank that sleeps, computes, and reduces until 90 us in three steps of 92 us."""
+    events = [
+        each
+        for i in range(3)
+        for each in (
+            step(i, 100 * i, 92),
+            event("aten::mm", 100 * i + sleeps, computes),
+            event("gloo:all_reduce", 100 * i + reduces_at, 90 - reduces_at, tid=2),
+        )
+    ]
+    return write(events, name=name)
+
+
+def test_exposed_communication_is_split_and_the_late_rank_named(write: Write) -> None:
+    """Rank 0 reduces from 11 us on, rank 1 from 33: the transfer takes 57 us, and rank 0 waits for 22."""
+    early, late = recorded(write, 1, 10, 11, "rank0.json"), recorded(write, 21, 12, 33, "rank1.json")
+    findings = joined(early, early, late)
+    assert {name: found["most_ns_per_step"] for name, found in findings.items()} == {
+        "communication_bound": 57_000, "waiting_for_ranks": 22_000, "straggler": 22_000,
+    }  # fmt: skip
+    assert findings["straggler"]["evidence"] == {
+        "rank": 1, "late_excess_ns": 22_000, "steps_late": 3, "steps": 3,
+    }  # fmt: skip
+    assert findings["straggler"]["severity"] == "high"  # 22 of 92 us
+    # A replay of one rank would hide the waiting too, so nothing of it is left.
+    assert {(found["gain_ns_per_step"], found["change"]) for found in findings.values()} == {(None, "")}
+    assert findings["waiting_for_ranks"]["code"] == ""
+    assert set(joined(late, early, late)) == {"communication_bound", "straggler"}  # the late rank does not wait
+
+
+def test_computation_covers_the_beginning_of_a_collective(write: Write) -> None:
+    """Rank 0 computes until 31 us: of 59 us exposed, 57 are the transfer."""
+    early, late = recorded(write, 1, 30, 11, "rank0.json"), recorded(write, 21, 12, 33, "rank1.json")
+    run = analyze_run([(path.name, rank_summary(trace_of(path))) for path in (early, late)])
+    waits = run.exposed_wait[0]
+    assert waits is not None
+    assert waits.tolist() == [2_000] * 3
+    assert "waiting_for_ranks" not in joined(early, early, late)  # under 5 % of the step
+
+
+def test_one_rank_alone_keeps_its_finding(write: Write) -> None:
+    alone = recorded(write, 1, 10, 11, "rank0.json")
+    assert set(joined(alone, alone)) == {"communication_bound"}
+
+
+def test_all_changes_together_leave_collectives_of_several_ranks_out() -> None:
+    path = SAMPLES / "synthetic-4gpu" / "rank0.pt.trace.json.gz"
+    together = answer("findings", path)["together"]
+    assert "collective" not in together["change"]
+
+
+@pytest.mark.parametrize("rank", ["rank0", "rank3"])
+def test_the_late_rank_of_four_is_the_first_finding_of_all(rank: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Rank 0 of the four processes is late in 2 of 3 steps, as on the page Distributed."""
+    folder = shared("traces/torch_cpu/ddp4/rank0.pt.trace.json.gz").parent
+    assert main(["view", "findings", str(folder), "--worker", rank, "--format", "json"]) == 0
+    findings = json.loads(capsys.readouterr().out)["findings"]
+    assert findings[0]["id"] == "straggler"
+    assert findings[0]["evidence"]["rank"] == 0
+    by_id = {finding["id"]: finding for finding in findings}
+    exposed, transfer = (by_id["communication_bound"]["evidence"][key] for key in ("communication_ns", "transfer_ns"))
+    assert by_id["communication_bound"]["most_ns_per_step"] == transfer < 0.7 * exposed
+    assert main(["view", "distributed", str(folder), "--format", "json"]) == 0
+    stragglers = json.loads(capsys.readouterr().out)["stragglers"]
+    assert [late["rank"] for late in stragglers] == [0]
+    assert stragglers[0]["own_excess_ns"] == findings[0]["most_ns_per_step"]
