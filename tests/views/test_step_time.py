@@ -29,6 +29,7 @@ STEP_TIMES = {
     "findings.measured_ns",
     "findings.findings.evidence.median_step_ns",
     "whatif.step.measured_ns",
+    "plan.baseline_ns",
     "figures.figures.step.total",
     "diff.step.base_median_ns",
     "diff.step.new_median_ns",
@@ -41,10 +42,10 @@ LABELED = {
     *("findings.findings.gain_ns_per_step", "findings.findings.most_ns_per_step"),
     *( "roofline.totals.step_ns", "roofline.model.step_ns", "roofline.step_ns"),
     *("diff.step.base_ns", "diff.step.new_ns", "diff.step.delta_ns", "diff.step.median_delta_ns"),
-    *("diff.step.low_ns", "diff.step.high_ns", "critical.measured_ns"),
+    *("diff.step.low_ns", "diff.step.high_ns", "critical.measured_ns", "plan.planned_ns"),
 }  # fmt: skip
 STEP_IN_TEXT = re.compile(
-    r"(?<!mean )(?<!typical )\bstep (\d[\d.,]* (?:ns|us|ms|s))\b(?: -> (\d[\d.,]* (?:ns|us|ms|s)))?"
+    r"(?<!mean )(?<!typical )(?<!predicted )\bstep (\d[\d.,]* (?:ns|us|ms|s))\b(?: -> (\d[\d.,]* (?:ns|us|ms|s)))?"
 )
 
 
@@ -62,7 +63,9 @@ def values_about_steps(value: Any, place: str) -> Iterator[tuple[str, float]]:
 
 def _is_about_steps(place: str) -> bool:
     *parents, key = place.split(".")
-    if place.endswith("step.total") or key == "measured_ns" or key == "simulated_ns" or key.endswith("_ns_per_step"):
+    if place.endswith("step.total") or key.endswith("_ns_per_step"):
+        return True
+    if key in ("measured_ns", "simulated_ns", "baseline_ns", "planned_ns"):
         return True
     return key.endswith("_ns") and (
         "step" in key or parents[-1] == "step" or (key == "total_ns" and "step" in parents[-1])
