@@ -160,7 +160,8 @@ def _plan(answer: PlanAnswer) -> Iterator[str]:
         yield f"\n#### Plan: step {cell('ns', answer.baseline_ns)}\n"
     for number, (lever, step_ns, gain_ns, code) in enumerate(steps, 1):
         remedy = f": `{code}`" if code else ""
-        yield f"{number}. **{lever.replace('_', ' ')}**, predicted step {cell('ns', step_ns)} (-{cell('ns', gain_ns)}){remedy}"
+        gain = f"predicted step {cell('ns', step_ns)} (-{cell('ns', gain_ns)})"
+        yield f"{number}. **{lever.replace('_', ' ')}**, {gain}{remedy}"
 
 
 def _change(answer: DiffAnswer) -> Iterator[str]:
