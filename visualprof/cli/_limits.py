@@ -23,6 +23,7 @@ FIGURES: dict[str, dict[str, dict[str, float]]] = {  # metrics, with the units o
     "memory": {"peak": SIZES, "reserved": SIZES},
     "evaluation": {"qps": RATE, "samples_per_s": RATE, **dict.fromkeys(("p50", "p90", "p95", "p99", "mean"), UNITS)},
 }
+MIN_EXPLAINED_RATIO = 0.8  # of the change of a step, by the rows that all became slower
 KINDS: tuple[tuple[dict[str, float], Kind], ...] = ((UNITS, "ns"), (SIZES, "bytes"), (RATE, "count"))
 
 
@@ -103,6 +104,8 @@ class Limit(NamedTuple):
         common = max((notes[name].ratio or 0.0 for name in ("pace", "drift") if name in notes), default=0.0)
         if common > 0 and not any(self._beyond(change._replace(base=change.base * (1 + common))) for change in changes):
             return f"everything took {common:.1%} longer"
+        if common > 0 and self.term.name == "step" and _is_shared(answer):
+            return "all rows took longer, and none of them more than the others"
         return ""
 
     def _beyond(self, change: Change) -> bool:
@@ -110,6 +113,13 @@ class Limit(NamedTuple):
         if self.term.unit == "%":  # a new row exceeds any percentage
             by = by / change.base if change.base else by * float("inf") if by else 0.0
         return by > self.limit if self.term.sign == ">" else by < self.limit
+
+
+def _is_shared(answer: DiffAnswer) -> bool:
+    """Return whether the rows explain most of the change of the step, and none stands out from their common change."""
+    significant = answer.rows.columns.significant
+    is_explained = (answer.explained_ratio or 0.0) >= MIN_EXPLAINED_RATIO
+    return is_explained and False in significant and True not in significant
 
 
 def parse(text: str) -> list[Limit]:
