@@ -22,6 +22,7 @@ from visualprof.server.api.case_jobs import CaseSubmissions
 from visualprof.server.api.cases import Cases
 from visualprof.server.api.diff import Diffs
 from visualprof.server.api.evaluation import Evaluation, Reports
+from visualprof.server.api.headlines import Headlines
 from visualprof.server.api.health import Health
 from visualprof.server.api.jobs import Jobs
 from visualprof.server.api.links import Links
@@ -87,6 +88,7 @@ def create_app(
     views = Views(logdir, visible, traces, models, reports)
     shown = (
         Runs(logdir, visible, reader, settings.language, settings.read_only, settings.private),
+        Headlines(visible, traces),
         Live(visible, settings.read_only),
         views,
         Diffs(logdir, visible, traces, reports),

@@ -6,12 +6,16 @@ import { language } from "./state/preferences";
 export type Pages = Readonly<Record<string, () => Promise<{ default: object }>>>;
 
 export const FIRST_PAGE = "overview";
+/** The address without a page. */
+export const START = "start";
 
 export const router = createRouter({
   // The hash keeps the state away from the server: one static index.html serves every address.
   // Inside another page, such as a report in a notebook, there is no address.
   history: /^(https?|file):$/.test(location.protocol) ? createWebHashHistory() : createMemoryHistory(),
   routes: [
+    // The list of runs decides where to start; see app.vue.
+    { path: "/", name: START, component: { render: () => null } },
     { path: "/:view", component: () => import("./pages/view.vue"), props: true },
     { path: "/:rest(.*)*", redirect: (to) => ({ path: `/${FIRST_PAGE}`, query: to.query }) },
   ],
@@ -26,7 +30,7 @@ export function addPages(pages: Pages): void {
 
 // The first page needs neither the texts of other pages nor the definitions of metrics.
 router.beforeResolve(async (to) =>
-  to.name === FIRST_PAGE
+  to.name === FIRST_PAGE || to.name === START
     ? undefined
     : await setLanguage(language.value, to.name ? pageTexts(String(to.name)) : SHARED_TEXTS),
 );

@@ -26,6 +26,7 @@ from visualprof.server.api.case_jobs import CaseSubmissions
 from visualprof.server.api.cases import Cases
 from visualprof.server.api.diff import Diffs
 from visualprof.server.api.evaluation import Evaluation
+from visualprof.server.api.headlines import Headlines
 from visualprof.server.api.health import Health
 from visualprof.server.api.jobs import JobErrors, Jobs
 from visualprof.server.api.links import Links
@@ -67,7 +68,8 @@ class OpenApi(Resource):
 
 
 RESOURCES: tuple[type[Resource], ...] = (
-    Runs, Live, Views, Diffs, Timeline, Graphs, Matches, Uploads, Registry, Advices, Jobs, Agents, Session, Users,
+    Runs, Headlines,
+    Live, Views, Diffs, Timeline, Graphs, Matches, Uploads, Registry, Advices, Jobs, Agents, Session, Users,
     QuotaRoutes,
     Teams, Links, Notices, Evaluation, Trends, Cases, CaseSubmissions, Replays, Retention, Health, ReportFile,
     OpenApi,

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import logging
-import threading
-import time
 from collections import Counter
 from collections.abc import Iterable
 from typing import Annotated
 
 from msgspec import Meta
 
-from visualprof.errors import NotReady, VisualprofError
 from visualprof.messages import msg
 from visualprof.reader.logdir.listing import Run, Span
+from visualprof.server.api.background_answers import BackgroundAnswers
 from visualprof.server.api.evaluation import Reports
 from visualprof.server.api.result_cache import ResultCache
 from visualprof.server.api.stepped_traces import SteppedTraces
-from visualprof.server.api.trace_requests import load_or_compute_answer
 from visualprof.server.routes import Query, Resource, get
 from visualprof.server.visible import Visible
-from visualprof.supervised_thread import SupervisedThread
 from visualprof.views.answers import kinds
 from visualprof.views.answers.charts import Option
 from visualprof.views.answers.table import Selection, select_rows
@@ -36,9 +31,6 @@ from visualprof.views.trend.series import (
     series_named,
     trend,
 )
-
-_log = logging.getLogger(__name__)
-_RETRY_S = 0.2  # after a trace that is not ready
 
 
 class TrendQuery(Query):
@@ -65,57 +57,13 @@ class TrendAnswer(Trend):
     charts: dict[str, Option]
 
 
-class FigureCollector:
-    """A thread that computes the metrics of recordings one after another, as long as requests ask for them."""
-
-    def __init__(self, traces: SteppedTraces) -> None:
-        self._traces = traces
-        self._computed: dict[str, Figures] = {}
-        self._requested: dict[str, Span] = {}
-        self._lock = threading.Lock()
-        self._thread: threading.Thread | None = None
-
-    def get(self, spans: Iterable[Span]) -> dict[str, Figures]:
-        """Return the metrics computed so far of parsed spans, by fingerprint, and queue the other spans."""
-        requested = {span.summary.fingerprint: span for span in spans if span.summary}
-        with self._lock:
-            computed = {name: self._computed[name] for name in requested if name in self._computed}
-            self._requested = {name: span for name, span in requested.items() if name not in computed}
-            if self._requested and self._thread is None:
-                self._thread = SupervisedThread(self._work, "trend", lambda: False)
-                self._thread.start()
-        return computed
-
-    def _work(self) -> None:
-        while True:
-            with self._lock:
-                if not self._requested:
-                    self._thread = None
-                    return
-                fingerprint, span = self._requested.popitem()
-            figures = self._compute_figures(fingerprint, span)
-            if figures is not None:
-                with self._lock:
-                    self._computed[fingerprint] = figures
-
-    def _compute_figures(self, fingerprint: str, span: Span) -> Figures | None:
-        """Return the metrics of a span, none if they cannot be computed; `None` if it is parsed again."""
-        try:
-            return load_or_compute_answer(self._traces, span, VIEW, VIEW.parse({}), (fingerprint,))
-        except NotReady:
-            time.sleep(_RETRY_S)
-            return None
-        except VisualprofError as error:
-            _log.warning("no metrics of %s for trends: %s", span.log_file.file, error)
-            return Figures(figures={})
-
-
 class Trends(Resource):
     """The route for trends."""
 
     def __init__(self, visible: Visible, traces: SteppedTraces, reports: Reports) -> None:
         self._visible, self._reports = visible, reports
-        self._collector, self._results = FigureCollector(traces), ResultCache[TrendAnswer]()
+        self._figures = BackgroundAnswers(traces, VIEW, Figures(figures={}))
+        self._results = ResultCache[TrendAnswer]()
 
     @get("/trend", errors={400: "there is no such metric"}, needs="link")
     def trend(self, query: TrendQuery) -> TrendAnswer:
@@ -123,7 +71,7 @@ class Trends(Resource):
         listing, (revision, reports) = self._visible.listing(), self._reports.current()
         recordings = _repeated_recordings(listing.runs)
         spans = [span for _, span in recordings]
-        computed = self._collector.get(spans)
+        computed = self._figures.get(spans)
         waiting = sum(span.state in ("waiting", "parsing") for span in spans)
         waiting += sum(span.summary is not None and span.summary.fingerprint not in computed for span in spans)
 

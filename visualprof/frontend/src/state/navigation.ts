@@ -15,8 +15,7 @@ export interface NavigationPage {
 }
 
 export interface NavigationGroup {
-  /** Name of the heading, or "" for pages of their own. */
-  id: "profile" | "benchmarks" | "";
+  id: "start" | "profile" | "benchmarks" | "other";
   pages: readonly NavigationPage[];
 }
 
@@ -47,6 +46,7 @@ export const PAGE_LETTERS: Readonly<Record<string, string>> = {
   t: "trend",
   m: "agents",
   g: "graph",
+  h: "runs",
 };
 
 /** Return the page of a number key. */
@@ -74,6 +74,9 @@ function listProfilePages(): NavigationPage[] {
   });
 }
 
+/** Whether there is a list to choose from. A report and a link show a single run. */
+export const hasRunList = computed(() => runs.value.length > 1 && !offlineReport && linkExpiresNs.value === null);
+
 /** Viewers of a single run cannot create runs. */
 function listOtherPages(): NavigationGroup[] {
   const isViewer = linkExpiresNs.value !== null;
@@ -82,16 +85,18 @@ function listOtherPages(): NavigationGroup[] {
   const others = isViewer ? [] : ["trend", "agents", ...(currentUser.value?.role === "admin" ? ["people"] : [])];
   return [
     { id: "benchmarks", pages: benchmarks.map(plain) },
-    { id: "", pages: others.map(plain) },
+    { id: "other", pages: others.map(plain) },
   ];
 }
 
 /** The groups of the side bar. Empty until the server has listed its views. */
 export const navigation = computed<NavigationGroup[]>(() =>
   catalogLoaded.value
-    ? [{ id: "profile" as const, pages: listProfilePages() }, ...listOtherPages()].filter(
-        (group) => group.pages.length > 0,
-      )
+    ? [
+        { id: "start" as const, pages: hasRunList.value ? [plain("runs")] : [] },
+        { id: "profile" as const, pages: listProfilePages() },
+        ...listOtherPages(),
+      ].filter((group) => group.pages.length > 0)
     : [],
 );
 
@@ -99,6 +104,7 @@ export const navigation = computed<NavigationGroup[]>(() =>
 export function isPage(id: string): boolean {
   return (
     isAccountPage(id) ||
+    (id === "runs" && hasRunList.value) ||
     profileIds.value.includes(id) ||
     listOtherPages().some((group) => group.pages.some((page) => page.id === id))
   );

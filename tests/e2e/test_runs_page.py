@@ -1,0 +1,70 @@
+"""The list of runs: the first page of log directories with several runs."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import SAMPLES
+from tests.e2e import expected_text
+from tests.e2e.live import Dashboard, Locator, Page, Visits, expect
+from tests.e2e.locators import open_page, raw_keys
+from tests.e2e.test_accessibility import violations_now
+
+
+def runs(page: Page) -> Locator:
+    return page.get_by_role("table", name="Runs").locator(".rows [role=row]")
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_the_first_page_lists_the_runs_with_the_numbers_of_their_overviews(
+    samples: Dashboard, visit: Visits, theme: str
+) -> None:
+    page = visit(samples, theme=theme)
+    expect(page).to_have_url(re.compile("#/runs"))
+    row = runs(page).filter(has_text="pytorch-h200/cnn")
+    headline = samples.get("view/overview", run="pytorch-h200/cnn")
+    expect(row.locator(".step")).to_have_text(expected_text.duration(headline["headline"]["step_median_ns"]))
+    expect(row.locator(".utilization")).to_have_text(expected_text.ratio(headline["devices"][0]["utilization"]))
+    expect(row.locator(".device")).to_have_text("NVIDIA H200")
+    expect(runs(page).filter(has_text="paddle-cpu").locator(".utilization")).to_have_text("–")
+    assert raw_keys(page) == []
+    assert violations_now(page) == []
+
+
+def test_runs_are_searched_sorted_and_opened(samples: Dashboard, visit: Visits) -> None:
+    page = visit(samples, "runs")
+    page.get_by_role("searchbox", name="Search runs").fill("h200")
+    page.get_by_role("button", name="Step time").click()
+    expect(page.get_by_role("columnheader", name="Step time")).to_have_attribute("aria-sort", "descending")
+    expect(runs(page).first).to_contain_text("pytorch-h200/cnn")
+    page.get_by_role("button", name="Step time").click()
+    expect(runs(page).first).to_contain_text("pytorch-h200/transformer")
+    page.get_by_role("link", name="pytorch-h200/transformer").click()
+    expect(page).to_have_url(re.compile("#/overview"))
+    expect(page.locator("main")).to_contain_text("Step time")
+    open_page(page, "Runs")
+    expect(runs(page).first).to_contain_text("pytorch-h200/transformer")
+
+
+def test_two_selected_runs_are_compared_with_the_older_one_as_the_base(samples: Dashboard, visit: Visits) -> None:
+    page = visit(samples, "runs")
+    compare = page.get_by_role("button", name="Compare", exact=True)
+    expect(compare).to_be_disabled()
+    for run in ("pytorch-loader/no-workers", "pytorch-loader/two-workers"):
+        page.get_by_label(f"Select {run} for a comparison").check()
+    compare.click()
+    expect(page.locator(".change")).to_contain_text("Base step")
+
+
+def test_a_single_run_is_opened_at_once(tmp_path: Path, serve: Callable[..., Dashboard], visit: Visits) -> None:
+    shutil.copytree(SAMPLES / "paddle-cpu", tmp_path / "runs" / "paddle-cpu")
+    dashboard = serve(tmp_path / "runs")
+    dashboard.wait_until_ready()
+    page = visit(dashboard)
+    expect(page).to_have_url(re.compile("#/overview"))
+    expect(page.get_by_role("link", name="Runs", exact=True)).to_have_count(0)

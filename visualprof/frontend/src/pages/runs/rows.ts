@@ -1,0 +1,102 @@
+// The rows of the list of runs: from the list that the shell polls, completed by the main numbers of each run.
+import type { Run, RunHeadline, Span } from "../../api";
+import { sortRows } from "../../lib/sort-rows";
+import { runSpans } from "../../state/runs";
+
+export interface RunRow {
+  run: Run;
+  /** The recording that the overview shows first. */
+  first: Span | null;
+  steps: number | null;
+  size_bytes: number;
+  warnings: number;
+  /** Number of files that are not read yet. */
+  unread: number;
+  failed: number;
+  /** Undefined while it is not known. */
+  headline: RunHeadline | null | undefined;
+}
+
+export const SORT_KEYS = [
+  "name",
+  "framework",
+  "device",
+  "steps",
+  "step",
+  "utilization",
+  "date",
+  "size",
+  "warnings",
+] as const;
+export type SortKey = (typeof SORT_KEYS)[number];
+
+/** Whether sorting needs the main numbers of all runs. */
+export function needsHeadlines(key: string): boolean {
+  return key === "device" || key === "step" || key === "utilization";
+}
+
+/** Identifies the content of a run: numbers of an older content are asked for again. */
+export function runStamp(run: Run): string {
+  const first = run.workers[0]?.spans[0];
+  return `${first?.modified_ns} ${first?.state}`;
+}
+
+export function toRow(run: Run, headline: RunHeadline | null | undefined): RunRow {
+  const spans = runSpans(run);
+  const first = run.workers[0]?.spans[0] ?? null;
+  const count = (states: readonly string[]) => spans.filter((span) => states.includes(span.state)).length;
+  return {
+    run,
+    first,
+    steps: first && first.state === "ready" ? first.steps.length : null,
+    size_bytes: spans.reduce((sum, span) => sum + span.size_bytes, 0),
+    warnings: spans.reduce((sum, span) => sum + span.warnings.length, 0),
+    unread: count(["waiting", "parsing"]),
+    failed: count(["failed"]),
+    headline,
+  };
+}
+
+export function deviceText(row: RunRow): string | null {
+  const names = row.headline?.devices ?? [];
+  const distinct = [...new Set(names)];
+  return distinct.length === 0 ? null : distinct.map((name) => countText(name, names)).join(", ");
+}
+
+function countText(name: string, names: readonly string[]): string {
+  const count = names.filter((candidate) => candidate === name).length;
+  return count > 1 ? `${count} × ${name}` : name;
+}
+
+function sortValue(row: RunRow, key: SortKey): string | number | null {
+  switch (key) {
+    case "name":
+      return row.run.name || row.run.id;
+    case "framework":
+      return row.run.frameworks.join(" ") || null;
+    case "device":
+      return deviceText(row);
+    case "steps":
+      return row.steps;
+    case "step":
+      return row.headline?.step_median_ns ?? null;
+    case "utilization":
+      return row.headline?.utilization ?? null;
+    case "date":
+      return row.run.modified_ns;
+    case "size":
+      return row.size_bytes;
+    case "warnings":
+      return row.warnings + row.failed;
+  }
+}
+
+/** Return the rows that contain all words of a search, in order. */
+export function arrange(rows: readonly RunRow[], search: string, key: SortKey, order: string): RunRow[] {
+  const words = search.toLowerCase().split(/\s+/).filter(Boolean);
+  const matching = rows.filter((row) => {
+    const text = [row.run.name, row.run.id, ...row.run.frameworks, deviceText(row) ?? ""].join(" ").toLowerCase();
+    return words.every((word) => text.includes(word));
+  });
+  return sortRows(matching, (row) => sortValue(row, key), order);
+}
