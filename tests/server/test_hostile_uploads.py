@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import hostile
+import numpy as np
 import pytest
 from flask.testing import FlaskClient
 from test_case_jobs_api import Site, folder_of
@@ -276,3 +277,25 @@ def test_a_path_part_of_256_bytes_is_not_found(site: Site) -> None:
 def test_limits_have_a_hint_of_their_own() -> None:
     assert Limits(1.0, 0, 0).hint
     assert Limits(1.0, 0, 0, "smaller").hint == "smaller"
+
+
+def test_the_server_process_opens_no_array_and_no_zip_that_a_user_sends(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only other processes may, so the functions that read these files fail in this one."""
+
+    def fail(*_: object, **__: object) -> None:
+        raise AssertionError("the server reads an upload")
+
+    array, archive = io.BytesIO(), io.BytesIO()
+    np.save(array, np.zeros((2, 3), np.float32))
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as file:
+        for name in ("x.npy", "y.npy"):
+            file.writestr(name, array.getvalue())
+    for name in ("zipfile.ZipFile", "zipfile.is_zipfile", "numpy.lib.format.read_array_header_1_0", "yaml.load"):
+        monkeypatch.setattr(name, fail)
+    assert post_bytes(site.client, "x.npy", array.getvalue()).status_code == 201
+    answer = post_bytes(site.client, "x.npz", archive.getvalue())
+    assert answer.status_code == 201, answer.text
+    assert answer.get_json()["name"] == "x.npy"
+    assert [part["name"] for part in answer.get_json()["others"]] == ["y.npy"]

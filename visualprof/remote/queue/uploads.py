@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import zipfile
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from visualprof.errors import FormatError
 from visualprof.messages import msg
-from visualprof.reader import child
 from visualprof.reader.models import model_formats
-from visualprof.reader.source import Progress
-from visualprof.remote.queue.check import zips
 from visualprof.remote.queue.check.inspect import (
     Inspected,
     InspectedModel,
@@ -29,6 +24,7 @@ from visualprof.remote.queue.check.inspect import (
     safe_name,
     with_weights_named,
 )
+from visualprof.remote.queue.check.unpack import UnpackedZip, unpack_members, unpack_zip
 from visualprof.remote.queue.errors import Conflict, PayloadTooLarge, StoreUnavailable
 from visualprof.remote.queue.service import JobService, JobServices
 from visualprof.remote.queue.store.files import MAX_BLOB_BYTES, ReadChunk, UploadPlan
@@ -196,11 +192,12 @@ def _inspect_and_save(
     try:
         if part:
             return [_save_inspection(services, blob, name, size, InspectedPart(size))]
-        members = _zip_members(services.blobs.path(blob), name)
-        if members:
-            uploads = _unpack(services, services.blobs.path(blob), members, may_know)
-            services.blobs.delete_unused(blob)
-            return uploads
+        with tempfile.TemporaryDirectory(prefix="visualprof-upload-") as folder:
+            unpacked = unpack_zip(services.blobs.path(blob), name, Path(folder))
+            if unpacked.files:
+                uploads = _save_unpacked(services, blob, name, unpacked, may_know)
+                services.blobs.delete_unused(blob)
+                return uploads
         return [_inspect(services, blob, safe_name(name), size, may_know(blob))]
     except BaseException:
         services.blobs.delete_unused(blob)
@@ -249,64 +246,38 @@ def _save_inspection(services: JobServices, blob: str, name: str, size: int, con
     return UploadedFile(blob, name, size, content)
 
 
-def _zip_members(path: Path, name: str) -> list[str]:
-    """Return the files of a zip that is not a model itself: arrays, or one model and its weight files, the model first.
-
-    Raises:
-        FormatError: The zip cannot be opened, or it contains several models.
-    """
-    names = child.run_in_child(partial(_list_members, name=name), path, name) if zips.is_zip(path) else []
-    if names and all(member.endswith(".npy") for member in names):
-        return names
-    models = [member for member in names if member.lower().endswith((".onnx", "saved_model.pb"))]
-    if len(models) > 1:
-        raise FormatError(
-            msg("queue.models_archive", f"{name}: {len(models)} models in the archive"),
-            msg("queue.one_model_zip_weights", "one model in a zip, with its weights"),
-        )
-    folder = models[0].rpartition("/")[0] if models else ""
-    weights = [member for member in names if member not in models and member.startswith(folder)]
-    return [*models, *weights] if models else []
-
-
-def _list_members(path: str, progress: Progress, name: str) -> list[str]:
-    """Return the files of a zip, in the separate process."""
-    del progress  # not reported
-    return zips.list_members(Path(path), name)
-
-
-def _unpack(
-    services: JobServices, path: Path, names: Sequence[str], may_know: Callable[[str], bool]
+def _save_unpacked(
+    services: JobServices, blob: str, name: str, unpacked: UnpackedZip, may_know: Callable[[str], bool]
 ) -> list[UploadedFile]:
     """Store the files of a zip. Of the files next to a model, only those that the model names are stored."""
     uploads: list[UploadedFile] = []
-    with zipfile.ZipFile(path) as archive:
-        for member in names:
-            file_name = safe_name(member)
-            path_in_model = member.removeprefix(names[0].rpartition("/")[0]).lstrip("/")
-            model = uploads[0].content if uploads else None
-            weight_paths = {file.path for file in model.external} if isinstance(model, InspectedModel) else None
-            if weight_paths is not None and path_in_model not in weight_paths:
-                continue
-            with zips.zip_errors(file_name):
-                file = archive.open(member)
-            with file:
-                blob, size = services.save_upload(file_name, partial(_read_member, file, file_name))
-            if weight_paths is None:
-                uploads.append(_inspect(services, blob, file_name, size, may_know(blob)))
-            else:
-                uploads.append(_save_inspection(services, blob, path_in_model, size, InspectedPart(size)))
+    for file in unpacked.files:
+        file_name = safe_name(file.name)
+        digest, size = _store(services, file_name, file.path)
+        if file.content:
+            uploads.append(_save_inspection(services, digest, file_name, size, file.content))
+        else:
+            uploads.append(_inspect(services, digest, file_name, size, may_know(digest)))
+    model = uploads[0].content
+    if not isinstance(model, InspectedModel):
+        return uploads
+    above = unpacked.files[0].name.rpartition("/")[0]
+    paths = {member: member.removeprefix(above).lstrip("/") for member in unpacked.weights}
+    needed = {weights.path for weights in model.external}
+    members = [member for member in unpacked.weights if paths[member] in needed]
+    with tempfile.TemporaryDirectory(prefix="visualprof-upload-") as folder:
+        for file in unpack_members(services.blobs.path(blob), name, members, Path(folder)):
+            digest, size = _store(services, safe_name(file.name), file.path)
+            uploads.append(_save_inspection(services, digest, paths[file.name], size, InspectedPart(size)))
     return uploads
 
 
-def _read_member(file: IO[bytes], name: str, size: int) -> bytes:
-    """Return the next bytes of a file in a zip.
-
-    Raises:
-        FormatError: The file is damaged.
-    """
-    with zips.zip_errors(name):
-        return file.read(size)
+def _store(services: JobServices, name: str, path: Path) -> tuple[str, int]:
+    """Store an unpacked file, and delete it. Return its digest and its size."""
+    with path.open("rb") as file:
+        stored = services.save_upload(name, file.read)
+    path.unlink()
+    return stored
 
 
 def save_local_files(job_service: JobService, files: Mapping[str, Path], part: bool = False) -> list[UploadedFile]:

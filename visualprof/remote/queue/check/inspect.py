@@ -91,7 +91,7 @@ KINDS: dict[type, str] = {InspectedModel: "model", InspectedArray: "array", Insp
 
 
 def inspect_file(path: Path, name: str) -> InspectedModel | InspectedArray:
-    """Inspect a file by its content. Models are read in a separate process with limits of time and memory.
+    """Inspect a file by its content, in a separate process with limits of time and memory.
 
     Args:
         path: Path of the file.
@@ -100,10 +100,6 @@ def inspect_file(path: Path, name: str) -> InspectedModel | InspectedArray:
     Raises:
         FormatError, SourceError: The file is neither a model nor an array.
     """
-    with path.open("rb") as file:
-        head = file.read(8)
-    if head.startswith(npy.MAGIC) or name.lower().endswith(".npy"):
-        return inspect_array(path, name)
     return child.run_in_child(partial(_inspected, name=name), path, name)
 
 
@@ -118,9 +114,13 @@ def inspect_array(path: Path, name: str) -> InspectedArray:
     return InspectedArray(dtype, list(shape))
 
 
-def _inspected(path: str, progress: Progress, name: str) -> InspectedModel:
-    """Inspect a model in the separate process."""
+def _inspected(path: str, progress: Progress, name: str) -> InspectedModel | InspectedArray:
+    """Inspect a file in the separate process."""
     del progress  # not reported
+    with Path(path).open("rb") as file:
+        head = file.read(8)
+    if head.startswith(npy.MAGIC) or name.lower().endswith(".npy"):
+        return inspect_array(Path(path), name)
     return inspect_model(Path(path), name)
 
 
