@@ -14,10 +14,12 @@ import pytest
 from tests.conftest import FIXTURES, SAMPLES, SHARED, Write, json_of, shared, trace_of
 from tests.views.test_steps import Event, host, kernel, launch, step
 from visualprof.errors import VisualprofError
+from visualprof.reader.models import read_model
 from visualprof.reader.recognition import recognize
 from visualprof.reader.source import Source
 from visualprof.views import all_views, view
 from visualprof.views.flame import TREES, available_trees
+from visualprof.views.graph import drawn
 from visualprof.views.measure.steps import STEP_PARTS, step_windows
 
 NAMES = {
@@ -163,6 +165,27 @@ def check_waits(answers: Answers) -> list[str]:
     return collected
 
 
+def check_sums(path: Path, answers: Answers) -> list[str]:
+    """Sums of operations are marked as lower bounds if the work of a product on a device is unknown."""
+    if "roofline" not in answers or "operator" not in answers or answers["roofline"]["at_least"]:
+        return []
+    operators, work = answers["operator"]["columns"], answers["roofline"]["columns"]
+    known = {name for name, flops in zip(work["name"], work["flops"], strict=True) if flops is not None}
+    columns = (operators[c] for c in ("name", "tensor_core_eligible", "device_self_ns"))
+    products = [name for name, can_be_product, ns in zip(*columns, strict=True) if can_be_product and ns > 0]
+    return [f"the sum misses {name}, and does not say so" for name in products if not _known_around(path, name) & known]
+
+
+def _known_around(path: Path, name: str) -> set[str]:
+    """Return the names of an operator's first call and of the operators around it, which may have its work."""
+    trace, names = trace_of(path), set[str]()
+    row = next(row for row, i in enumerate(trace.events.name.tolist()) if trace.strings[i] == name)
+    while row >= 0:
+        names.add(trace.strings[int(trace.events.name[row])])
+        row = int(trace.events.parent[row])
+    return names
+
+
 def check_siblings(path: Path) -> list[str]:
     """Rows of a tree with one parent have different names: one path is one row."""
     trace, collected = trace_of(path), list[str]()
@@ -184,7 +207,8 @@ def check(path: Path) -> list[str]:
         return check_shares(answers)
     return [
         *check_shares(answers), *check_steps(path, answers), *check_stages(answers), *check_findings(path, answers),
-        *check_operators(path, answers), *check_waits(answers), *check_siblings(path),
+        *check_operators(path, answers), *check_waits(answers), *check_sums(path, answers),
+        *check_siblings(path),
     ]  # fmt: skip
 
 
@@ -196,6 +220,16 @@ def test_numbers_of_recordings_hold_together(path: Path) -> None:
 @pytest.mark.parametrize("case", ["paths/depth.json", "paths/flat.json", "ckpt.json.gz"])
 def test_a_path_of_a_public_case_is_one_row(case: str) -> None:
     assert check_siblings(shared(f"cases/numbers/{case}")) == []
+
+
+@pytest.mark.parametrize("path", sorted((SHARED / "cases").rglob("*.onnx")), ids=lambda path: path.name)
+def test_sums_of_models_say_at_least_if_sizes_are_unknown(path: Path) -> None:
+    try:
+        model = read_model(path)
+    except VisualprofError:
+        return
+    shown = drawn(model).model
+    assert any("at least" in warning for warning in shown.warnings) == (shown.unknown_constants > 0)
 
 
 @pytest.mark.parametrize("seed", range(60))

@@ -154,6 +154,7 @@ def test_operators_without_a_tensor_core_implementation(operator: str) -> None:
         ("_C_cache_ops::reshape_and_cache_flash", False), ("_moe_C::topk_softmax", False),
         ("sgl_kernel::moe_fused_gate", False), ("vllm::all_reduce", False), ("aten::_fused_sdp_choice", False),
         ("autograd::engine::evaluate_function: AddmmBackward0", False), ("c10d::allreduce_", False),
+        ("triton_poi_fused_convolution_3", False),
     ],
 )  # fmt: skip
 def test_operators_of_libraries(operator: str, eligible: bool | None) -> None:

@@ -96,6 +96,8 @@ CUSTOM_OPERATOR_RULES: tuple[tuple[re.Pattern[str], bool | None], ...] = tuple(
         (r"attention|attn|prefill|(?<![a-z])(?:flash(?!infer)|fmha|mha|mla)|_fa[23]_|sdpa|moe|experts", True),
     )
 )  # fmt: skip
+# Generated pointwise operations and reductions, which are named after the operators that they replace a part of.
+_TRITON_WITHOUT_PRODUCT = pattern(r"^triton_(?:poi|red|per)_")
 # Operators without a namespace are the framework's or Python's. Among these, the rules decide about attention only.
 _ATTENTION_NAME = pattern(r"\w*(?:attention|attn)\w*", re.IGNORECASE)
 # Namespaces of torch. Its operators without a product have no tensor-core implementation.
@@ -147,6 +149,8 @@ def tensor_core_eligibility(name: str) -> bool | None:
     `None` if the operator belongs to a library and its name does not say.
     """
     operator = NAME_SUFFIX.sub("", name).strip()
+    if _TRITON_WITHOUT_PRODUCT.match(operator):
+        return False
     if OPERATOR_NAMES.search(operator):
         return True
     namespace = operator.partition("::")[0] if "::" in operator else ""
