@@ -1,7 +1,8 @@
 """Open the dashboard over sample runs of each framework, and measure a model on this machine.
 
-Example:
+Examples:
   visualprof demo --port 8050
+  visualprof demo --copy samples    copy the sample files and exit
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from typing import Any
 
 from visualprof.cli._server import Server as Client
 from visualprof.cli.serve import add_server_arguments, serve, token_of
-from visualprof.errors import NotFound
+from visualprof.errors import BadParameter, NotFound
 from visualprof.remote.protocol import agent_unsupported_reason
 
 _SAMPLES = Path(__file__).parents[1] / "samples"
@@ -41,6 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--check", action="store_true", help="Run the job, request every view of every run once, and exit with 0 or 1."
     )
+    parser.add_argument("--copy", metavar="DIR", help="Copy the sample files to the new folder DIR and exit.")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -51,6 +53,8 @@ def run(args: argparse.Namespace) -> int:
         raise NotFound(
             "this installation has no sample runs", "install visualprof again: pip install --force-reinstall visualprof"
         )
+    if args.copy:
+        return _copy_samples(Path(args.copy))
     with tempfile.TemporaryDirectory(prefix="visualprof-demo-", ignore_cleanup_errors=True) as folder:
         runs, jobs = lay_out(Path(folder))
         if args.check:
@@ -65,6 +69,19 @@ def run(args: argparse.Namespace) -> int:
             private=args.private,
         )
         return serve([str(runs)], args.port, settings, args.open, _measure if _can_measure() else None, _FIRST)
+
+
+def _copy_samples(folder: Path) -> int:
+    """Copy the sample files to a new folder and print its path."""
+    try:
+        shutil.copytree(_SAMPLES, folder, ignore=shutil.ignore_patterns(_JOB.name))
+    except OSError as error:
+        raise BadParameter(
+            f"the samples cannot be copied to {folder}: {error.strerror or error}",
+            "name a folder that does not exist, in a folder that you may write",
+        ) from error
+    print(folder)
+    return 0
 
 
 def lay_out(folder: Path) -> tuple[Path, Path]:
