@@ -16,21 +16,17 @@ from visualprof.views.diff.answer import DiffNote
 BUSY, PACE = DiffNote("host_busy", None, "35 %"), DiffNote("pace", ratio=0.06)
 
 
-def comparison(new_ns: float, *notes: DiffNote, explained: float = 1.0, significant: tuple[bool, ...] = (True,)) -> Any:
+def comparison(new_ns: float, *notes: DiffNote, load: bool = False) -> Any:
     """Return a comparison in which a step takes 100 ns before and `new_ns` after.
 
     Args:
         new_ns: Time of the new step.
         notes: Notes of the comparison.
-        explained: Share of the change that the rows explain.
-        significant: Whether each row changed more than all rows did.
+        load: Whether the change of the step is attributed to load.
     """
-    rows = SimpleNamespace(columns=SimpleNamespace(significant=list(significant)))
-    step = SimpleNamespace(base_median_ns=100.0, new_median_ns=new_ns, significant=True)
+    step = SimpleNamespace(base_median_ns=100.0, new_median_ns=new_ns, significant=not load, attributed_to_load=load)
     parts = SimpleNamespace(columns=SimpleNamespace(part=[], base_ns=[], new_ns=[]))
-    return SimpleNamespace(
-        step=step, parts=parts, rows=rows, explained_ratio=explained, memory=None, evaluation=None, notes=list(notes)
-    )
+    return SimpleNamespace(step=step, parts=parts, memory=None, evaluation=None, notes=list(notes))
 
 
 @pytest.mark.parametrize(
@@ -54,29 +50,19 @@ def test_a_slower_step_fails_unless_other_load_explains_it(
     assert limit.judged(comparison(new_ns, *notes), count_load=True)[0]
 
 
-@pytest.mark.parametrize(
-    ("explained", "significant", "fails"),
-    [
-        (0.9, (False, False), False),  # twice as long, all rows alike
-        (0.9, (False, True), True),  # one row took even longer
-        (0.5, (False, False), True),  # something else than the rows took longer
-        (0.9, (), True),
-    ],
-)
-def test_a_change_that_all_rows_share_does_not_fail(
-    explained: float, significant: tuple[bool, ...], fails: bool
-) -> None:
-    answer = comparison(200, PACE, explained=explained, significant=significant)
-    (limit,) = parse("step.total>3%")
-    assert limit.judged(answer)[0] is fails
-    assert limit.judged(comparison(200, explained=explained, significant=significant))[0]  # without a note
-
-
 def test_equal_runs_on_a_busy_host_do_not_fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VISUALPROF_CACHE_DIR", str(tmp_path))
     pair = [str(shared(f"cases/numbers/diff/p6{side}.json.gz")) for side in "ab"]
     assert main(["diff", *pair, "--fail-on", "step.total>3%"]) == 0
     assert main(["diff", *pair, "--fail-on", "step.total>3%", "--count-load"]) == 3
+
+
+def test_a_change_attributed_to_load_fails_only_if_load_counts() -> None:
+    (limit,) = parse("step.total>3%")
+    failed, sentence = limit.judged(comparison(112, load=True))
+    assert not failed
+    assert "does not count: all rows changed alike" in sentence
+    assert limit.judged(comparison(112, load=True), count_load=True)[0]
 
 
 def test_a_faster_step_is_not_explained_by_load() -> None:

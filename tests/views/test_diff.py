@@ -74,7 +74,7 @@ def test_added_removed_replaced_and_slower_kernels_are_reported(pair: tuple[Path
     assert answer["step"] | {"low_ns": 0, "high_ns": 0} == {
         "base_ns": 320_000, "new_ns": 410_000, "delta_ns": 90_000, "delta_ratio": 0.28125, "low_ns": 0, "high_ns": 0,
         "significant": True, "detectable_ratio": 0.03, "base_median_ns": 320_000, "new_median_ns": 410_000,
-        "median_delta_ns": 90_000, "median_delta_ratio": 0.28125,
+        "median_delta_ns": 90_000, "median_delta_ratio": 0.28125, "attributed_to_load": False,
     }  # fmt: skip
     assert table(answer, "base_ns", "new_ns", "delta_ns", "status", "significant") == {
         "come": [0, 80_000, 80_000, "added", True],

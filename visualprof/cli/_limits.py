@@ -23,7 +23,6 @@ FIGURES: dict[str, dict[str, dict[str, float]]] = {  # metrics, with the units o
     "memory": {"peak": SIZES, "reserved": SIZES},
     "evaluation": {"qps": RATE, "samples_per_s": RATE, **dict.fromkeys(("p50", "p90", "p95", "p99", "mean"), UNITS)},
 }
-MIN_EXPLAINED_RATIO = 0.8  # of the change of a step, by the rows that all became slower
 KINDS: tuple[tuple[dict[str, float], Kind], ...] = ((UNITS, "ns"), (SIZES, "bytes"), (RATE, "count"))
 
 
@@ -104,22 +103,14 @@ class Limit(NamedTuple):
         common = max((notes[name].ratio or 0.0 for name in ("pace", "drift") if name in notes), default=0.0)
         if common > 0 and not any(self._beyond(change._replace(base=change.base * (1 + common))) for change in changes):
             return f"everything took {common:.1%} longer"
-        if common > 0 and self.term.name == "step" and _is_shared(answer):
-            return "all rows took longer, and none of them more than the others"
-        return ""
+        is_load = self.term.name == "step" and answer.step and answer.step.attributed_to_load
+        return "all rows changed alike" if is_load else ""
 
     def _beyond(self, change: Change) -> bool:
         by = change.new - change.base
         if self.term.unit == "%":  # a new row exceeds any percentage
             by = by / change.base if change.base else by * float("inf") if by else 0.0
         return by > self.limit if self.term.sign == ">" else by < self.limit
-
-
-def _is_shared(answer: DiffAnswer) -> bool:
-    """Return whether the rows explain most of the change of the step, and none stands out from their common change."""
-    significant = answer.rows.columns.significant
-    is_explained = (answer.explained_ratio or 0.0) >= MIN_EXPLAINED_RATIO
-    return is_explained and False in significant and True not in significant
 
 
 def parse(text: str) -> list[Limit]:
@@ -161,7 +152,8 @@ def _changes(term: Term, answer: DiffAnswer) -> Iterator[Change]:
 
 def _of_step(metric: str, answer: DiffAnswer) -> Iterator[Change]:
     if metric == "total" and answer.step:
-        yield Change("step", answer.step.base_median_ns, answer.step.new_median_ns, answer.step.significant)
+        significant = True if answer.step.attributed_to_load else answer.step.significant
+        yield Change("step", answer.step.base_median_ns, answer.step.new_median_ns, significant)
     columns = answer.parts.columns
     for part, base, new in zip(columns.part, columns.base_ns, columns.new_ns, strict=True):
         if part == metric:

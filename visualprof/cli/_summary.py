@@ -12,7 +12,7 @@ from visualprof.views.answers.table import Table
 from visualprof.views.measure.steps import STEP_PARTS
 
 if TYPE_CHECKING:
-    from visualprof.views.diff.answer import DiffAnswer, DiffNote, DiffRun
+    from visualprof.views.diff.answer import DiffAnswer, DiffCause, DiffNote, DiffRun
     from visualprof.views.findings import FindingsAnswer
     from visualprof.views.overview import OverviewAnswer
     from visualprof.views.plan import PlanAnswer
@@ -39,8 +39,19 @@ COLUMNS = {  # columns of each table
         "status",
         "significant",
     ),
-    "parts": ("part", "base_ns", "new_ns", "delta_ns"),
-    "rows": ("name", "part", "base_ns", "new_ns", "delta_ns", "delta_ratio", "status", "significant"),
+    "parts": ("part", "base_ns", "base_share_ratio", "new_ns", "new_share_ratio", "delta_ns"),
+    "rows": (
+        "name",
+        "part",
+        "base_ns",
+        "base_share_ratio",
+        "new_ns",
+        "new_share_ratio",
+        "delta_ns",
+        "delta_ratio",
+        "status",
+        "significant",
+    ),
     "memory": ("name", "what", "base_bytes", "new_bytes", "delta_bytes", "status"),
     "evaluation": ("name", "batch", "figure", "base_value", "new_value", "delta_ratio", "significant"),
 }
@@ -67,7 +78,8 @@ NOTES = {
 def table(answer: DiffAnswer) -> str:
     """Return the comparison for a terminal."""
     lines = [f"{side}: {_plain(_run(run))}" for side, run in (("base", answer.base), ("new ", answer.new))]
-    lines += [_step(answer), *(f"note: {_plain(note)}" for note in _notes(answer.notes))]
+    lines += [_step(answer), *(f"cause: {_plain(cause.name)}{_plain(_cause(cause))}" for cause in answer.causes)]
+    lines += [f"note: {_plain(note)}" for note in _notes(answer.notes)]
     blocks = ["\n".join(filter(None, lines)) + "\n"]
     blocks += [render(shown, "", width(), ROWS * 2) for shown in _tables(answer)]
     if answer.not_explained_ns is not None and answer.view == "overview":
@@ -167,6 +179,7 @@ def _plan(answer: PlanAnswer) -> Iterator[str]:
 def _change(answer: DiffAnswer) -> Iterator[str]:
     runs = [f"{side} {_code(run.path)}" for side, run in (("base", answer.base), ("new", answer.new))]
     yield f"{_step(answer) or answer.view}  \n{', '.join(runs)}\n"
+    yield from (f"- cause: {_code(cause.name)}{_escaped(_cause(cause))}" for cause in answer.causes)
     yield from (f"- {_escaped(note)}" for note in _notes(answer.notes))
     yield from map(_markdown, _tables(answer))
     if answer.not_explained_ns and answer.view == "overview":
@@ -195,7 +208,20 @@ def _step(answer: DiffAnswer) -> str:
         return f"{sentence}; too few steps to tell it from chance; {mean}"
     between = f"typical step {_delta('ns', step.low_ns)} to {_delta('ns', step.high_ns)} (99 %)"
     sure = "significant" if step.significant else f"not significant (seen from {step.detectable_ratio:.1%} on)"
+    if step.attributed_to_load:
+        sure = "attributed to load: all rows changed alike"
     return f"{sentence}, {sure}; {between}; {mean}"
+
+
+def _cause(cause: DiffCause) -> str:
+    """Return the text after the name of a cause: its shares of the mean step, its change, and its certainty."""
+    part = f" ({cause.part})" if cause.part not in (None, cause.name) else ""
+    between = f"95 %: {_delta('ns', cause.low_ns)} to {_delta('ns', cause.high_ns)}"
+    sure = "significant" if cause.certainty == "significant" else "likely, but within noise by itself"
+    return (
+        f"{part}: {cell('ratio', cause.base_share_ratio)} -> {cell('ratio', cause.new_share_ratio)} of the mean step, "
+        f"{_delta('ns', cause.delta_ns)} ({between}), {sure}"
+    )
 
 
 def _notes(notes: Iterable[DiffNote]) -> Iterator[str]:

@@ -41,6 +41,8 @@ class DiffStep(msgspec.Struct):
         high_ns: Upper end of that interval.
         significant: null with fewer than 5 steps on a side.
         detectable_ratio: The smallest change that can be distinguished from noise.
+        attributed_to_load: Whether the change is not significant only because all rows of the host or the device
+            changed alike.
     """
 
     base_median_ns: kinds.Duration
@@ -55,14 +57,49 @@ class DiffStep(msgspec.Struct):
     high_ns: kinds.Duration | None
     significant: bool | None
     detectable_ratio: kinds.Ratio | None
+    attributed_to_load: bool = False
+
+
+class DiffCause(msgspec.Struct, kw_only=True):
+    """A row that explains a large share of a significant change of the step.
+
+    Attributes:
+        part: Part of the step, in the overview.
+        base_share_ratio: Share of the mean step of the base run.
+        new_share_ratio: Share of the mean step of the new run.
+        share_of_change: Share of the change of the step; above 1 if other rows changed in the other direction.
+        low_ns: Lower end of the 95 % interval of the change.
+        high_ns: Upper end of that interval.
+        certainty: `significant`, or `likely` if the row alone does not exceed noise.
+    """
+
+    name: str
+    part: kinds.Word | None
+    base_ns: kinds.Duration
+    new_ns: kinds.Duration
+    delta_ns: kinds.Duration
+    delta_ratio: kinds.Ratio | None
+    base_share_ratio: kinds.Ratio
+    new_share_ratio: kinds.Ratio
+    share_of_change: kinds.Ratio
+    low_ns: kinds.Duration
+    high_ns: kinds.Duration
+    certainty: Literal["significant", "likely"]
 
 
 class DiffParts(Columns):
-    """Parts of the step; their deltas add up to that of the step."""
+    """Parts of the step; their deltas add up to that of the step.
+
+    Attributes:
+        base_share_ratio: Share of the mean step.
+        new_share_ratio: Share of the mean step.
+    """
 
     part: kinds.WordColumn
     base_ns: kinds.DurationColumn
+    base_share_ratio: kinds.RatioColumn
     new_ns: kinds.DurationColumn
+    new_share_ratio: kinds.RatioColumn
     delta_ns: kinds.DurationColumn
 
 
@@ -99,6 +136,8 @@ class DiffRows(Columns, kw_only=True):
         part: Part of the step, in the overview.
         base_name: Name in the base run, if a row has several names or the sides differ.
         new_name: Name in the new run, likewise.
+        base_share_ratio: Share of the mean step. Rows of kernels and operators may overlap.
+        new_share_ratio: Share of the mean step.
         share_of_change: Share of the change of the step.
         status: added, removed, changed, same, or replaced (other names for the same work).
     """
@@ -111,7 +150,9 @@ class DiffRows(Columns, kw_only=True):
     base_calls: kinds.CountColumn
     new_calls: kinds.CountColumn
     base_ns: kinds.DurationColumn
+    base_share_ratio: kinds.RatioColumn
     new_ns: kinds.DurationColumn
+    new_share_ratio: kinds.RatioColumn
     delta_ns: kinds.DurationColumn
     delta_ratio: kinds.RatioColumn
     share_of_change: kinds.RatioColumn
@@ -191,6 +232,7 @@ class DiffAnswer(Answer):
     """Two runs compared.
 
     Attributes:
+        causes: Rows that explain a significant change of the step, at most three, the largest first.
         explained_ratio: Share of the step's change that the rows explain; null if the step did not change.
         not_explained_ns: Part of the step's change that no row explains.
         detectable_ratio: The smallest change of a typical row that can be distinguished from noise.
@@ -208,6 +250,7 @@ class DiffAnswer(Answer):
     not_explained_ns: kinds.Duration | None
     detectable_ratio: kinds.Ratio | None
     notes: list[DiffNote]
+    causes: list[DiffCause]
     memory: Table[DiffSizes] | None = None
     evaluation: Table[DiffPoints] | None = None
     phase: kinds.Word | None = None

@@ -10,11 +10,19 @@ from numpy.typing import NDArray
 
 from visualprof.errors import MissingData
 from visualprof.messages import msg
-from visualprof.reader.trace import Floats, Ints
+from visualprof.reader.trace import Floats, Ints, Mask
 from visualprof.views.answers.kinds import Column
 from visualprof.views.answers.table import Table, from_rows, take_rows
 from visualprof.views.diff.answer import DiffAnswer, DiffParts, DiffRows, DiffRun, DiffSizes, DiffStep
-from visualprof.views.diff.confidence import MIN_CHANGE_RATIO, MIN_STEP_SHARE, RowChanges, row_changes, step_change
+from visualprof.views.diff.causes import find_causes
+from visualprof.views.diff.confidence import (
+    MIN_CHANGE_RATIO,
+    MIN_STEP_SHARE,
+    RowChanges,
+    explained_by_load,
+    row_changes,
+    step_change,
+)
 from visualprof.views.diff.match import Matched, match
 from visualprof.views.diff.modules import match_modules
 from visualprof.views.diff.notes import notes
@@ -23,6 +31,7 @@ from visualprof.views.diff.side import HeldColumns, Side
 from visualprof.views.measure.answer_names import add_short_names
 from visualprof.views.measure.steps import STEP_PARTS
 
+MIN_EXPLAINED_RATIO = 0.8  # share of the step's change that rows must explain to attribute it to load
 OPERATOR_SIZES = ("held_at_peak", "allocated")  # an operator without a row has 0 bytes
 Status = Literal["added", "removed", "replaced", "changed", "same"]
 
@@ -79,9 +88,17 @@ def compare(view: str, base: Named, new: Named, phase: str = "") -> DiffAnswer:
         _times(side, row_of_piece, len(matched.rows))
         for side, row_of_piece in ((base.side, matched.base), (new.side, matched.new))
     )
-    changes = row_changes(before.ns, after.ns, max(step.base_ns, step.new_ns), np.array(matched.on_device, bool))
+    on_device = np.array(matched.on_device, bool)
+    changes = row_changes(before.ns, after.ns, max(step.base_ns, step.new_ns), on_device)
     rows = _rows(matched, before, after, step, changes)
     left = step.delta_ns - int(np.asarray(rows.delta_ns).sum())
+    explained = max(0.0, 1 - abs(left / step.delta_ns)) if step.delta_ns and not memory else None
+    if step.significant and changes and not memory:
+        common = _common_ratio(changes, before.ns, on_device, step.base_ns)
+        is_alike = (explained or 0.0) >= MIN_EXPLAINED_RATIO and not changes.significant.any()
+        totals = _column(base.side, "total"), _column(new.side, "total")
+        step.attributed_to_load = explained_by_load(*totals, common, is_alike)
+        step.significant = not step.attributed_to_load
     same = base.fingerprint == new.fingerprint != ""
     answer = DiffAnswer(
         view=view,
@@ -90,16 +107,33 @@ def compare(view: str, base: Named, new: Named, phase: str = "") -> DiffAnswer:
         step=step,
         parts=Table(columns=parts),
         rows=Table(columns=rows),
-        explained_ratio=max(0.0, 1 - abs(left / step.delta_ns)) if step.delta_ns and not memory else None,
+        explained_ratio=explained,
         not_explained_ns=None if memory else left,
         detectable_ratio=changes.detectable if changes else None,
         notes=list(notes(base.side, new.side, same, step, changes)),
+        causes=list(find_causes(matched, before.ns, after.ns, step, changes)),
         memory=memory,
         phase=phase or None,
         phases=phases,
     )
     add_short_names(answer, None)
     return answer
+
+
+def _common_ratio(changes: RowChanges, base: NDArray[np.float64], on_device: Mask, step_ns: int) -> float:
+    """Return the change of the step if host and device only had their common changes, new / base - 1.
+
+    Time in no row counts as host time.
+
+    Args:
+        changes: The common changes.
+        base: (r, n) ns of each row in each step of the base run.
+        on_device: (r,) whether the row is device work.
+        step_ns: Mean step of the base run.
+    """
+    device_ns = min(float(base[on_device].mean(axis=1).sum()), step_ns)
+    total_ns = device_ns * (changes.drift or 0.0) + (step_ns - device_ns) * (changes.pace or 0.0)
+    return total_ns / max(step_ns, 1)
 
 
 def _same_kind(base: Named, new: Named) -> None:
@@ -161,7 +195,14 @@ def _average(side: Side) -> Ints:
 
 def _parts(base: Side, new: Side) -> DiffParts:
     before, after = _average(base), _average(new)
-    return DiffParts(part=list(STEP_PARTS), base_ns=before, new_ns=after, delta_ns=after - before)
+    return DiffParts(
+        part=list(STEP_PARTS),
+        base_ns=before,
+        base_share_ratio=before / max(before.sum(), 1),
+        new_ns=after,
+        new_share_ratio=after / max(after.sum(), 1),
+        delta_ns=after - before,
+    )
 
 
 def _step_time_ns(side: Side) -> int:
@@ -226,7 +267,9 @@ def _rows(matched: Matched, base: _Times, new: _Times, step: DiffStep, changes: 
         "base_calls": calls[0],
         "new_calls": calls[1],
         "base_ns": before,
+        "base_share_ratio": before / max(step.base_ns, 1),
         "new_ns": after,
+        "new_share_ratio": after / max(step.new_ns, 1),
         "delta_ns": delta,
         "delta_ratio": ratio,
         "share_of_change": delta / step.delta_ns if step.delta_ns else np.full(len(rows), np.nan),

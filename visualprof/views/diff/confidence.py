@@ -19,6 +19,7 @@ MIN_STEPS = 5  # on each side, for any statistics
 MIN_CHANGE_RATIO = 0.03  # clocks alone may cause this between two runs of a program
 MIN_STEP_SHARE = 0.0005  # share of the step
 INTERVAL_ALPHA = 0.01  # significance level of the interval of the step
+CAUSE_ALPHA = 0.05  # significance level of the interval of a cause: the step's change is known to be real
 FALSE_DISCOVERY_RATE = 0.02  # expected among the rows reported as changed
 CLIP_SIGMAS = 2.5  # standard deviations, estimated from the median deviation
 FEW_STEPS_MARGIN = 5.0  # widens the clipping for few steps
@@ -77,22 +78,55 @@ def step_change(base: Floats, new: Floats) -> StepChange | None:
     if min(len(base), len(new)) < MIN_STEPS or min(base.min(), new.min()) <= 0:
         return None
     x, y = _clip_outliers(np.log(base)[None])[0], _clip_outliers(np.log(new)[None])[0]
+    change, half = _welch(x, y, INTERVAL_ALPHA)
+    low, high = np.expm1([change - half, change + half]).tolist()
+    sure = low > 0 or high < 0
+    return StepChange(
+        low, high, sure and abs(exp(change) - 1) > MIN_CHANGE_RATIO, max(float(np.expm1(half)), MIN_CHANGE_RATIO)
+    )
+
+
+def mean_change(base: Floats, new: Floats) -> tuple[float, float]:
+    """Return the 95 % interval of the change of the mean, outliers included, by Welch's test.
+
+    Args:
+        base: (n,) ns per step; at least `MIN_STEPS`.
+        new: (m,) ns per step; likewise.
+    """
+    change, half = _welch(base, new, CAUSE_ALPHA)
+    return change - half, change + half
+
+
+def _welch(x: Floats, y: Floats, alpha: float) -> tuple[float, float]:
+    """Return the change of the mean and half the width of its interval, for the effective number of steps."""
     a, b = x - x.mean(), y - y.mean()
     whole = float((a * a).sum() + (b * b).sum())
     alike = float((a[1:] * a[:-1]).sum() + (b[1:] * b[:-1]).sum()) / whole if whole else 0.0
     alike = min(max(alike + 4 / (len(x) + len(y)), 0.0), MAX_CORRELATION)
     free = [max(len(v) * (1 - alike) / (1 + alike), MIN_INDEPENDENT_STEPS) for v in (a, b)]
     of_a, of_b = (float((v * v).sum()) / (len(v) - 1) / n for v, n in zip((a, b), free, strict=True))
-    change, error = float(y.mean() - x.mean()), sqrt(of_a + of_b)
-    freedom = 1.0
+    error, freedom = sqrt(of_a + of_b), 1.0
     if error:
         freedom = (of_a + of_b) ** 2 / (of_a**2 / (free[0] - 1) + of_b**2 / (free[1] - 1))
-    half = t_quantile(round(max(freedom, 1.0), 3), INTERVAL_ALPHA) * error
-    low, high = np.expm1([change - half, change + half]).tolist()
-    sure = low > 0 or high < 0
-    return StepChange(
-        low, high, sure and abs(exp(change) - 1) > MIN_CHANGE_RATIO, max(float(np.expm1(half)), MIN_CHANGE_RATIO)
-    )
+    return float(y.mean() - x.mean()), t_quantile(round(max(freedom, 1.0), 3), alpha) * error
+
+
+def explained_by_load(base: Floats, new: Floats, common_ratio: float, is_alike: bool) -> bool:
+    """Whether other load explains the change of the step.
+
+    All rows must have changed together in the direction of the step. Then either no row stands out, or the change of
+    the step is within noise once the common change is removed.
+
+    Args:
+        base: (n,) ns per step.
+        new: (m,) ns per step.
+        common_ratio: Change of the step if only the common change had happened, new / base - 1.
+        is_alike: Whether the rows explain the change, and none changed significantly more or less than all.
+    """
+    if abs(common_ratio) <= MIN_CHANGE_RATIO or (common_ratio > 0) != (new.mean() > base.mean()):
+        return False
+    rest = step_change(base, new / (1 + common_ratio))
+    return is_alike or (rest is not None and not rest.significant)
 
 
 def row_changes(base: Matrix, new: Matrix, step_ns: float, on_device: Mask) -> RowChanges | None:

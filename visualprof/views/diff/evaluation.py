@@ -40,6 +40,7 @@ def compare_reports(base_path: str, base: Sequence[Report], new_path: str, new: 
         explained_ratio=None,
         not_explained_ns=None,
         detectable_ratio=None,
+        causes=[],
         notes=list({repr(note): note for pair in pairs for note in _notes(*pair)}.values()),
         evaluation=Table(columns=from_rows(DiffPoints, rows)),
     )

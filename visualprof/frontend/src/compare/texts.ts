@@ -6,6 +6,7 @@ import { t, textOr, vocabularyText } from "../locales";
 
 type Step = NonNullable<DiffAnswer["step"]>;
 type Note = DiffAnswer["notes"][number];
+type Cause = DiffAnswer["causes"][number];
 
 export interface Verdict {
   tone: "worse" | "better" | "";
@@ -22,6 +23,7 @@ export function judgeStep(step: Step, hasSteps: boolean): Verdict {
     low_ns === null || high_ns === null
       ? ""
       : t("compare.between", { low: formatSigned("ns", low_ns), high: formatSigned("ns", high_ns) });
+  if (step.attributed_to_load) return { tone: "", heading: t("compare.load"), reason: t("compare.load_reason") };
   if (step.significant)
     return {
       tone: step.median_delta_ns > 0 ? "worse" : "better",
@@ -33,6 +35,21 @@ export function judgeStep(step: Step, hasSteps: boolean): Verdict {
     heading: t("compare.noise"),
     reason: detectable_ratio === null ? between : t("compare.detectable", { ratio: formatRatio(detectable_ratio) }),
   };
+}
+
+/** Return a cause of a step's change: its share of the mean step before and after, its change, and how certain it is. */
+export function causeText(cause: Cause, families = false): string {
+  const part = cause.part === null || cause.part === cause.name ? "" : ` (${vocabularyText(cause.part)})`;
+  const name = families ? textOr(`family.${cause.name}`, cause.name) : vocabularyText(displayText(cause.name));
+  const sentence = t("compare.cause", {
+    name: `${name}${part}`,
+    base: formatRatio(cause.base_share_ratio),
+    new: formatRatio(cause.new_share_ratio),
+    delta: formatSigned("ns", cause.delta_ns),
+    low: formatSigned("ns", cause.low_ns),
+    high: formatSigned("ns", cause.high_ns),
+  });
+  return cause.certainty === "likely" ? `${sentence} ${t("compare.cause_likely")}` : sentence;
 }
 
 /** Return why the two runs may not be comparable. */

@@ -18,6 +18,15 @@ describe("the waterfall of a step's change", () => {
     ]);
   });
 
+  it("shows the share of each part before and after", () => {
+    const { stages } = waterfall(parts);
+    expect(stages.map(({ base_share, new_share }) => [base_share, new_share])).toEqual([
+      [60 / 100, 70 / 90],
+      [10 / 100, 5 / 90],
+      [30 / 100, 15 / 90],
+    ]);
+  });
+
   it("leads from the base to the new step without a gap", () => {
     const { base, now, stages } = waterfall(parts);
     expect([base, ...stages.map((stage) => stage.end)]).toEqual([...stages.map((stage) => stage.start), now]);

@@ -4,6 +4,9 @@ export interface Stage {
   base_ns: number;
   new_ns: number;
   delta_ns: number;
+  /** Shares of the step before and after. */
+  base_share: number;
+  new_share: number;
   /** Start and end of its bar, as shares of the axis. */
   start: number;
   end: number;
@@ -41,6 +44,7 @@ export function waterfall(parts: Parts): Waterfall {
     .filter((row) => row.base_ns !== 0 || row.new_ns !== 0)
     .sort((a, b) => b.delta_ns - a.delta_ns);
   const fromNs = rows.reduce((sum, row) => sum + row.base_ns, 0);
+  const toNs = rows.reduce((sum, row) => sum + row.new_ns, 0);
   const levels = [fromNs];
   for (const row of rows) levels.push((levels[levels.length - 1] ?? 0) + row.delta_ns);
   const [min, max] = [Math.min(...levels), Math.max(...levels)];
@@ -52,6 +56,12 @@ export function waterfall(parts: Parts): Waterfall {
     floor_ns: floorNs,
     base: share(fromNs),
     now: share(levels[levels.length - 1]),
-    stages: rows.map((row, i) => ({ ...row, start: share(levels[i]), end: share(levels[i + 1]) })),
+    stages: rows.map((row, i) => ({
+      ...row,
+      base_share: row.base_ns / (fromNs || 1),
+      new_share: row.new_ns / (toNs || 1),
+      start: share(levels[i]),
+      end: share(levels[i + 1]),
+    })),
   };
 }
