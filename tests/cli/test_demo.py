@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import gzip
 import hashlib
 import json
@@ -17,6 +18,7 @@ from visualprof.reader.models import read_model
 from visualprof.remote.queue.service import JobService, JobServices
 from visualprof.remote.queue.store.records import Job
 from visualprof.views.graph import measured
+from visualprof.views.trend.figures import VIEW as FIGURES
 
 SMALL = 4 << 20  # all samples together: they are in the wheel
 TOLD_NOTHING = (b"/root", b"/tmp/", b"/work", b"/usr/")
@@ -52,6 +54,18 @@ def test_the_job_of_the_sample_is_marked_and_has_every_point_of_its_folders(
         assert in_folder == [(p["batch"], p["p50_ns"], p["samples_per_s"]) for p in points[task.id]]
         assert [batch for batch, *_ in in_folder] == [1, 2, 4, 8, 16, 32]
         assert json.loads((folder / "job.json").read_text())["request"]["sample"] is True
+
+
+def test_the_nights_have_dates_of_their_own_and_the_last_three_are_slower(laid_out: tuple[Path, Path]) -> None:
+    nights = sorted((laid_out[0] / "nightly").iterdir())
+    assert len({night.name for night in nights}) == 7
+    figures = [FIGURES.compute(trace_of(night / "rank0.pt.trace.json.gz"), FIGURES.parse({})) for night in nights]
+    dates = [
+        datetime.datetime.fromtimestamp((night.at_ns or 0) / 1e9, datetime.timezone.utc).date() for night in figures
+    ]
+    assert [f"loader-{date}" for date in dates] == [night.name for night in nights]
+    steps = [night.figures["step.total"] for night in figures]
+    assert min(steps[4:]) > 1.3 * max(steps[:4])
 
 
 def test_the_job_of_the_sample_can_be_measured_again_here(queue: JobServices, job: Job) -> None:

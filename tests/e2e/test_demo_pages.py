@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.live import Dashboard, Visits, expect
+from tests.e2e.test_accessibility import violations_now
 from visualprof.cli.demo import lay_out
 
 
@@ -45,6 +46,40 @@ def test_its_job_and_its_machine_are_marked(demo: Dashboard, visit: Visits) -> N
     card = page.locator(".agent.away")
     expect(card.locator(".badge")).to_have_text("sample")
     expect(card).to_contain_text("measured the sample; not connected")
+
+
+def test_trends_find_the_night_that_became_slower(demo: Dashboard, visit: Visits) -> None:
+    page = visit(demo, "trend")
+    expect(page.locator(".change")).to_contain_text("Worse by +58")
+    expect(page.get_by_role("table", name="Series")).to_contain_text("nightly/loader-*")
+
+
+def test_the_tour_has_four_stops_and_can_be_dismissed_for_good(demo: Dashboard, visit: Visits) -> None:
+    page = visit(demo, "runs")
+    page.route("**/api/v1/status", lambda route: route.fulfill(json=demo.get("status") | {"demo": True}))
+    page.reload()
+    tour = page.get_by_role("complementary", name="This is a demo")
+    expect(tour).to_contain_text("visualprof PATH")
+    tour.get_by_role("button", name="Take the tour").click()
+    for name, shown in (
+        ("Finding", "pytorch-h200/cnn"),
+        ("Timeline", "pytorch-h200/cnn"),
+        ("Compare", "pytorch-loader/two-workers"),
+        ("Job", ""),
+    ):
+        expect(tour).to_contain_text(f"of 4: {name}")
+        if shown:
+            expect(page.get_by_role("button", name=f"Run: {shown}")).to_be_visible()
+        if name != "Job":
+            tour.get_by_role("button", name="Next").click()
+    expect(page.locator(".line .badge")).to_have_text("sample")
+    tour.get_by_role("button", name="End the tour").click()
+    page.get_by_role("button", name="Demo", exact=True).click()
+    assert violations_now(page) == []
+    tour.get_by_role("button", name="Do not show again").click()
+    page.reload()
+    expect(page.locator(".line .badge")).to_have_text("sample")
+    expect(page.get_by_text("This is a demo")).to_have_count(0)
 
 
 def test_modules_of_the_training_show_their_times(demo: Dashboard, visit: Visits) -> None:

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
 import hashlib
 import importlib.util
 import json
 import os
 import shutil
 import sqlite3
+import subprocess
 import sys
 import tempfile
 import time
@@ -24,6 +26,7 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
+from visualprof.cli._demo_nights import write_nights
 from visualprof.cli._server import Server as Client
 from visualprof.cli.serve import add_server_arguments, serve, token_of
 from visualprof.errors import BadParameter, NotFound
@@ -34,6 +37,7 @@ _MODEL = _SAMPLES / "models" / "resnet10.onnx"
 _JOB = _SAMPLES / "resnet10-sample" / "jobs.sql"
 _FIRST = "#/overview?run=pytorch-h200%2Fcnn"
 _PATIENCE_S = 120
+_CASE_MODULES = ("torch", "sklearn", "onnx", "onnxruntime")  # required by the case `digits`
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -67,8 +71,9 @@ def run(args: argparse.Namespace) -> int:
             with_agent=sys.platform.startswith("linux"),
             token=token_of(args),
             private=args.private,
+            demo=True,
         )
-        return serve([str(runs)], args.port, settings, args.open, _measure if _can_measure() else None, _FIRST)
+        return serve([str(runs)], args.port, settings, args.open, functools.partial(_fill, runs), _FIRST)
 
 
 def _copy_samples(folder: Path) -> int:
@@ -89,6 +94,7 @@ def lay_out(folder: Path) -> tuple[Path, Path]:
     runs, jobs = folder / "samples", folder / "jobs"
     ignored = shutil.ignore_patterns(_JOB.name, _MODEL.parent.name)
     shutil.copytree(_SAMPLES, runs, ignore=ignored)  # copies modification times, so that the cache stays valid
+    write_nights(_SAMPLES / "pytorch-loader", runs / "nightly")
     (jobs / "blobs").mkdir(parents=True)
     with contextlib.closing(sqlite3.connect(jobs / "jobs.sqlite")) as database:
         database.executescript(_JOB.read_text("utf-8"))
@@ -138,6 +144,18 @@ def _can_measure() -> bool:
         return True
     print(f"no job is run: {why}; the Results page shows one that was measured elsewhere", file=sys.stderr)
     return False
+
+
+def _fill(runs: Path, url: str) -> None:
+    """Register the sample model. Measure it and run a benchmark case, if that is possible."""
+    from visualprof.cli import main
+
+    main(["model", "add", "resnet10", str(_MODEL), "--server", url])
+    if _can_measure():
+        _measure(url)
+    if all(map(importlib.util.find_spec, _CASE_MODULES)):
+        command = [sys.executable, "-m", "visualprof", "case", "run", "digits", "--logdir", str(runs)]
+        subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
 
 
 def _measure(url: str, *options: str) -> int:

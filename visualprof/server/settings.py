@@ -33,6 +33,7 @@ class Settings:
         lease_s: Seconds without a heartbeat after which an agent counts as offline.
         token: Token required to change data and to see the registration token. "" requires none.
         private: Require the token for reading as well.
+        demo: Whether the log directory has the samples of `visualprof demo`.
         accounts: Let users log in instead of using the token.
         registration: Whether users may create accounts themselves.
         base_url: URL by which browsers reach the server behind a proxy.
@@ -66,6 +67,7 @@ class Settings:
     lease_s: float = 30.0
     token: str = ""
     private: bool = False
+    demo: bool = False
     accounts: bool = False
     registration: Registration = "invitation"
     base_url: str = ""

@@ -40,6 +40,7 @@ class Status(msgspec.Struct, kw_only=True):
         language: Language of the web UI, or null if the browser decides.
         read_only: Whether the server rejects changes.
         private: Whether reading also needs the session's token.
+        demo: Whether the server shows the samples of `visualprof demo`.
         logdirs: Log directories. Empty for requests with a share link.
         watching: How changes of files are detected.
         person: Current user, or null without accounts or login.
@@ -51,6 +52,7 @@ class Status(msgspec.Struct, kw_only=True):
     language: str | None
     read_only: bool
     private: bool
+    demo: bool
     logdirs: list[str]
     watching: Literal["events", "polling"]
     person: CurrentUser | None
@@ -162,9 +164,11 @@ class Runs(Resource):
         language: str,
         read_only: bool,
         private: bool,
+        demo: bool = False,
     ) -> None:
         self._logdir, self._visible, self._reader = logdir, visible, reader
         self._language, self._read_only, self._private = language, read_only, private
+        self._demo = demo
         self._latest = VersionedResponse()
         self._encoded: dict[str, tuple[listing.Run, msgspec.Raw]] = {}
 
@@ -180,6 +184,7 @@ class Runs(Resource):
             language=self._language or None,
             read_only=self._read_only,
             private=self._private,
+            demo=self._demo,
             logdirs=roots,
             watching=watching,
             person=current_user(principal),
