@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import json
 import re
 from dataclasses import fields
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from docs.site.build import english_pages, write_sources
+from docs.site.build import english_pages, source_hashes, write_sources
 from docs.site.build import main as build
 from docs.site.http_reference import routes_page
 from docs.site.languages import UNTRANSLATED
@@ -102,6 +103,12 @@ def test_pages_without_a_translation_say_so_in_chinese(tmp_path: Path) -> None:
     untranslated = [page for page in english_pages() if not (ROOT / "docs" / "zh" / page).exists()]
     pages = [tmp_path / ("index.md" if page == "README.md" else page) for page in untranslated]
     assert [page for page in pages if UNTRANSLATED not in page.read_text("utf-8")] == []
+
+
+def test_translations_belong_to_the_present_english_pages() -> None:
+    """After an update of the translations: `python -m docs.site.build --translated`."""
+    translated = json.loads(text("docs/zh/sources.json"))
+    assert [page for page, digest in source_hashes().items() if translated.get(page) != digest] == []
 
 
 def test_every_option_of_every_command_is_in_the_generated_reference() -> None:

@@ -83,6 +83,11 @@ def test_every_command_of_a_tutorial_prints_what_the_page_shows(page: Path, tmp_
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_a_translated_tutorial_has_the_same_commands(page: Path) -> None:
+    assert [*console(ROOT / "docs" / "zh" / "tutorials" / page.name)] == [*console(page)]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_a_tutorial_starts_from_the_install_and_ends_with_something_to_check(page: Path) -> None:
     text = page.read_text("utf-8")
     assert next(command for command, *_ in console(page)).startswith("pip install")

@@ -5,11 +5,15 @@ once per language, with warnings as errors. `docs/README.md` is the table of con
 the navigation, and each link below the heading is a page.
 
 A Chinese page has the path of its English page below `docs/zh`. A page without a translation appears in English.
+`docs/zh/sources.json` has the hash of the English text that each translation belongs to. After you have updated
+translations, `python -m docs.site.build --translated` writes it; until then a test names them.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
+import json
 import os
 import re
 import shutil
@@ -23,6 +27,7 @@ from docs.site.reference import generated_pages
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 OUTPUT = ROOT / "build" / "docs"
+SOURCES = DOCS / "zh" / "sources.json"
 COPIED = ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")  # pages of the repository that are also pages of the site
 GENERATED = "<!-- generated pages -->"  # place of their links in the table of contents
 _LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)")
@@ -32,7 +37,11 @@ def main(argv: list[str] | None = None) -> int:
     """Build both languages, and return the exit status of the first failed build."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("-o", "--output", type=Path, default=OUTPUT, help="Output directory (default: build/docs).")
+    parser.add_argument("--translated", action="store_true", help="Record that all translations are up to date.")
     args = parser.parse_args(argv)
+    if args.translated:
+        SOURCES.write_text(json.dumps(source_hashes(), indent=1) + "\n", "utf-8")
+        return 0
     for language in LANGUAGES:
         source = args.output / "source" / language
         write_sources(source, language)
@@ -81,6 +90,12 @@ def english_pages() -> list[str]:
     """Return the paths of the English pages, relative to `docs`."""
     paths = (path.relative_to(DOCS) for path in DOCS.rglob("*.md"))
     return sorted(path.as_posix() for path in paths if path.parts[0] not in ("zh", "site"))
+
+
+def source_hashes() -> dict[str, str]:
+    """Return the hash of the English text of each translated page."""
+    pages = sorted(path.relative_to(DOCS / "zh").as_posix() for path in (DOCS / "zh").rglob("*.md"))
+    return {page: hashlib.sha256((DOCS / page).read_bytes()).hexdigest()[:12] for page in pages}
 
 
 def add_navigation(contents: str) -> str:
