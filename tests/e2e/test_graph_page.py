@@ -85,10 +85,16 @@ def test_measured_time_is_shown_on_the_model_of_the_run(samples: Dashboard, visi
     expect(page.locator("aside")).to_contain_text("3.50 ms")  # layer1: sum of its nodes
 
 
+def test_an_address_without_a_run_takes_that_of_the_model(samples: Dashboard, visit: Visits) -> None:
+    page = visit(samples, "graph", model=STATIC)
+    expect(page).to_have_url(re.compile("[?&]run=" + STATIC_RUN.replace("/", "(/|%2F)") + "(&|$)"))
+    expect(page.locator("aside")).to_contain_text("3.50 ms")  # measured in that run
+
+
 def test_a_profile_of_another_model_gives_a_message(samples: Dashboard, visit: Visits) -> None:
     page = visit(samples, "graph", model=MGE, run="pytorch-h200/cnn")
     picture(page)
-    expect(page.locator("aside")).to_contain_text("The selected run contains no measurements of this model")
+    expect(page.get_by_text("so the run probably executed another model")).to_be_visible()
 
 
 def test_two_models_side_by_side(samples: Dashboard, visit: Visits) -> None:

@@ -1,6 +1,6 @@
 // The state shared by all parts of the page: models, pictures, selection, search results and measurements.
 import { computed, inject, nextTick, provide, ref, shallowRef, watch, type InjectionKey } from "vue";
-import { baseQuery, run, selectedQuery, theme } from "../../state";
+import { baseQuery, patchQuery, queryValue, run, runs, selectedQuery, theme } from "../../state";
 import { NO_HIGHLIGHTS, type Highlights } from "./canvas/highlights";
 import { visibleBox } from "./canvas/scene";
 import { boxStatus, useComparison } from "./comparison";
@@ -36,6 +36,16 @@ export function useWorkspace() {
   );
   const missing = computed(() => state.model.value !== "" && models.answer.value !== null && chosen.value === null);
   const model = computed(() => chosen.value?.id ?? null);
+  // An address with a model and no run means the run in the model's folder, otherwise the default one.
+  watch(
+    [chosen, runs, models.answer],
+    () => {
+      if (!state.model.value || queryValue("run") !== null || !models.answer.value || !run.value) return;
+      const ownRun = runs.value.find(({ id }) => id === chosen.value?.run);
+      patchQuery({ run: (ownRun ?? run.value).id });
+    },
+    { immediate: true },
+  );
   const other = computed(() => (state.other.value && state.other.value !== model.value ? state.other.value : null));
   const comparing = computed(() => other.value !== null && model.value !== null);
 
