@@ -9,15 +9,28 @@ import msgspec
 import numpy as np
 
 from visualprof.reader.trace import Category, Floats, Ids, Ints, Mask, Rows, Trace, TrackKind
+from visualprof.reader.trace.nesting import nearest_ancestor
 from visualprof.views import Params, View
 from visualprof.views.answers import charts, kinds
 from visualprof.views.answers.kinds import Column
 from visualprof.views.answers.table import Columns, Table
 from visualprof.views.measure.compiled import parse_fusion
 from visualprof.views.measure.groups import Groups, group
-from visualprof.views.measure.launch import is_first_of_launch, is_kernel, launch_delays, launches
+from visualprof.views.measure.launch import (
+    is_first_of_launch,
+    is_kernel,
+    is_operator,
+    launch_delays,
+    launches,
+)
+from visualprof.views.measure.stacks import CallStacks
 from visualprof.views.measure.steps import is_in_step
-from visualprof.views.measure.tensor_core import knows_tensor_cores, tensor_core_masks, tensor_core_use
+from visualprof.views.measure.tensor_core import (
+    knows_tensor_cores,
+    match_names,
+    tensor_core_masks,
+    tensor_core_use,
+)
 from visualprof.views.measure.timing import (
     CallColumns,
     duration_columns,
@@ -32,14 +45,19 @@ class KernelParams(Params):
     """Parameters of the view.
 
     Attributes:
-        group: By kernel name, or by name, operator and launch attributes.
+        group: One row per kernel name; per name, operator and launch attributes; per name and operator; or per name,
+            operator and call stack. Operators of the backward pass have the call stack of their forward operators.
+        operator: Only kernels that operators with this name launched, themselves or in operators that they called.
+        shapes: Only kernels of operators with these input shapes. Needs `operator`.
     """
 
-    group: Literal["name", "launch"] = "name"
+    group: Literal["name", "launch", "operator", "stack"] = "name"
+    operator: str = ""
+    shapes: str = ""
 
 
 class KernelColumns(Columns, kw_only=True):
-    """Kernels. Columns from `operator` to `shared_memory_bytes`, and `launch_delay_ns`, need grouping by launch.
+    """Kernels. Columns from `grid` to `shared_memory_bytes`, and `launch_delay_ns`, need grouping by launch.
 
     Attributes:
         user_range: Whether `operator` is the user range around the launch, because no operator launched the kernel.
@@ -53,6 +71,7 @@ class KernelColumns(Columns, kw_only=True):
     fuses: kinds.TextColumn | None = None
     operator: kinds.NameColumn | None = None
     user_range: kinds.FlagColumn | None = None
+    call_stack: kinds.TextColumn | None = None
     grid: kinds.DimsColumn | None = None
     block: kinds.DimsColumn | None = None
     registers_per_thread: kinds.CountColumn | None = None
@@ -112,9 +131,11 @@ def compute(trace: Trace, params: KernelParams) -> KernelAnswer:
     """
     inside = is_in_step(trace, params.step)
     rows = np.flatnonzero(is_kernel(trace) & inside).astype(np.int32)
+    if params.operator:
+        rows = rows[_is_launched_by(trace, rows, params)]
     core, unknown = tensor_core_masks(trace, trace.events.name[rows])
     dur = np.maximum(trace.events.dur[rows], 0)
-    columns = _by_launch(trace, rows) if params.group == "launch" else _by_name(trace, rows)
+    columns = _grouped(trace, rows, params.group)
     knows = knows_tensor_cores(trace)
     fused = [parse_fusion(str(name)) for name in columns["name"]]
     if any(fused):
@@ -155,6 +176,42 @@ def make_charts(result: KernelAnswer, params: KernelParams, top: int) -> dict[st
 def _is_copy(trace: Trace) -> Mask:
     copy = trace.events.category_mask(Category.MEMCPY, Category.MEMSET) & (trace.events.dur >= 0)
     return copy & trace.track_mask(TrackKind.STREAM)
+
+
+def _is_launched_by(trace: Trace, rows: Ids, params: KernelParams) -> Mask:
+    """Return (n,) which kernels the operators of the parameters launched."""
+    joined = launches(trace)
+    is_selected = is_operator(trace) & match_names(trace, trace.events.name, lambda name: name == params.operator)
+    if params.shapes:
+        operators = np.flatnonzero(is_selected).astype(np.int32)
+        shapes = trace.arg("input_shapes", operators, 0).astype(np.int64)
+        is_selected[operators] = match_names(trace, shapes, lambda text: text == params.shapes)
+    owner = joined.op[np.searchsorted(joined.work, rows)]
+    return nearest_ancestor(trace.events.parent, is_selected, owner) >= 0
+
+
+def _grouped(trace: Trace, rows: Ids, grouping: str) -> dict[str, Column]:
+    if grouping == "launch":
+        return _by_launch(trace, rows)
+    return _by_name(trace, rows) if grouping == "name" else _by_operator(trace, rows, with_stack=grouping == "stack")
+
+
+def _by_operator(trace: Trace, rows: Ids, *, with_stack: bool) -> dict[str, Column]:
+    """Return kernels by name, launching operator and its call stack."""
+    joined = launches(trace)
+    operator = joined.op[np.searchsorted(joined.work, rows)]
+    op_name = np.where(operator >= 0, trace.events.name[operator], 0)
+    stacks = CallStacks(trace)
+    stack = np.where(operator >= 0, stacks.source_ids(operator), -1) if with_stack else np.zeros(len(rows), np.int32)
+    groups = group(trace.events.name[rows], op_name, stack)
+    texts = [stacks.stack_text(number) for number in stack[groups.first].tolist()] if with_stack else None
+    return {
+        "name": name_texts(trace, trace.events.name[rows][groups.first]),
+        "operator": name_texts(trace, op_name[groups.first]),
+        **({} if texts is None else {"call_stack": texts}),
+        **_durations(trace, rows, groups),
+        **_load(trace, rows, groups),
+    }
 
 
 def _by_name(trace: Trace, rows: Ids) -> dict[str, Column]:

@@ -171,7 +171,7 @@ def _columns(dedup: DedupTrace, times: OperatorTimes, at: Rows, params: Operator
     name = trace.events.name[rows]
     shapes = trace.arg("input_shapes", rows, 0).astype(np.int64)
     stacks = CallStacks(trace)
-    stack = stacks.stack_ids(rows)
+    stack = stacks.source_ids(rows) if params.group == "stack" else stacks.stack_ids(rows)
     if params.group == "type":
         types = trace.arg("type", rows, 0).astype(name.dtype)
         name = np.where(types > 0, types, name)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from visualprof.reader.trace import Ids, Trace, TrackKind
-from visualprof.views.measure.call_paths import frame_paths
+from visualprof.reader.trace.nesting import nearest_ancestor
+from visualprof.views.measure.call_paths import forward_operators, frame_paths
 
 
 class CallStacks:
@@ -27,6 +28,15 @@ class CallStacks:
         enclosing = self._paths.enclosing_paths(self._trace, self._trace.events.parent[rows])
         use_recorded = (recorded >= 0) & self._trace.track_mask(TrackKind.GRAPH)[rows]
         return np.where(use_recorded, recorded, enclosing)
+
+    def source_ids(self, rows: Ids) -> Ids:
+        """Return like `stack_ids`; an event of the backward pass without a stack has that of its forward operator."""
+        stack = self.stack_ids(rows)
+        missing = np.flatnonzero(stack < 0)
+        forward = forward_operators(self._trace)
+        backward = nearest_ancestor(self._trace.events.parent, forward[:-1] >= 0, rows[missing])
+        stack[missing] = np.where(backward >= 0, self.stack_ids(forward[backward]), -1)
+        return stack
 
     def stack_text(self, number: int) -> str:
         """Return the frames of a stack, one per line, the innermost first; "" for -1."""

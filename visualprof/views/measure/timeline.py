@@ -15,11 +15,14 @@ from visualprof.views.answers.kinds import Bandwidth, Duration, Kind
 from visualprof.views.measure.alignment import epoch_ns
 from visualprof.views.measure.answer_names import trace_short_names
 from visualprof.views.measure.counter_tracks import counter_tracks
+from visualprof.views.measure.launch import launches
 from visualprof.views.measure.launch_origin import OriginRole, launch_origin
 from visualprof.views.measure.stacks import CallStacks
 from visualprof.views.measure.tiles import TILE_BUCKETS, timeline_tracks, track_groups
 from visualprof.views.measure.trace_cache import cached_on_trace
 from visualprof.views.measure.window import Direction, LinkName, linked_events, name_ids, self_ns
+
+MAX_LAUNCHED = 12  # locations of device work in the details of an event
 
 # Kinds of typed arguments (docs/trace-model.md); others are texts or counts.
 ARGUMENT_KINDS: dict[str, Kind] = {
@@ -130,10 +133,26 @@ class EventOrigin(EventLocation):
     role: OriginRole
 
 
+class LaunchedWork(msgspec.Struct):
+    """The device work that was launched during an event on the host.
+
+    Attributes:
+        count: Number of kernels, copies and fills.
+        total_ns: Sum of their durations.
+        longest: The longest ones.
+    """
+
+    count: int
+    total_ns: Duration
+    longest: list[EventLocation]
+
+
 class TimelineEvent(EventLocation):
     """Everything about one event.
 
     Attributes:
+        call_stack: Its call stack; for device work, that of the operator that launched it.
+        launched: The device work that was launched during the event; null for device work, and if there is none.
         kinds: Kinds of the columns.
         arguments: Raw arguments from the file; null if the file was deleted.
         nth: Number of events of the same name and kind of track that begin before it in its step,
@@ -151,6 +170,7 @@ class TimelineEvent(EventLocation):
     bandwidth_bytes_per_s: Bandwidth | None
     call_stack: str | None
     parent: EventLocation | None
+    launched: LaunchedWork | None
     origin: list[EventOrigin]
     links: list[LinkedEvent]
     arguments: Any = None
@@ -235,7 +255,7 @@ def event_location(trace: Trace, row: int) -> EventLocation:
 def _location_fields(trace: Trace, row: int) -> dict[str, Any]:
     """Return the fields of an event's location."""
     events = trace.events
-    name = trace.strings[events.name[row]]
+    name: str = trace.strings[int(events.name[row])]
     return {
         "event": row,
         "name": name,
@@ -257,7 +277,7 @@ def event_details(trace: Trace, row: int) -> TimelineEvent:
         if len(argument.events)
         and argument.events[min(np.searchsorted(argument.events, rows)[0], len(argument.events) - 1)] == row
     }
-    stacks = _call_stacks(trace)
+    origin = launch_origin(trace, row)
     moved_bytes, duration, parent = columns.get("bytes"), int(max(0, events.dur[row])), int(events.parent[row])
     return TimelineEvent(
         **_location_fields(trace, row),
@@ -270,17 +290,41 @@ def event_details(trace: Trace, row: int) -> TimelineEvent:
         bandwidth_bytes_per_s=moved_bytes / duration * 1e9
         if isinstance(moved_bytes, (int, float)) and duration
         else None,
-        call_stack=stacks.stack_text(int(stacks.stack_ids(rows)[0])) or None,
+        call_stack=_call_stack(trace, row, dict(origin).get("operator", -1)),
         parent=event_location(trace, parent) if parent >= 0 else None,
-        origin=[
-            EventOrigin(**_location_fields(trace, origin_row), role=role)
-            for role, origin_row in launch_origin(trace, row)
-        ],
+        launched=_launched_work(trace, row),
+        origin=[EventOrigin(**_location_fields(trace, origin_row), role=role) for role, origin_row in origin],
         links=[
             LinkedEvent(**_location_fields(trace, linked_row), kind=kind, direction=direction)
             for linked_row, kind, direction in linked_events(trace, row)
         ],
     )
+
+
+def _call_stack(trace: Trace, row: int, operator: int) -> str | None:
+    """Return the call stack of an event, of the operator that launched it (-1 for none), or of its forward operator."""
+    stacks = _call_stacks(trace)
+    for source in (row, operator):
+        if source >= 0 and (text := stacks.stack_text(int(stacks.source_ids(np.array([source], np.int32))[0]))):
+            return text
+    return None
+
+
+def _launched_work(trace: Trace, row: int) -> LaunchedWork | None:
+    """Return the device work that was launched by calls in an event of a thread."""
+    events = trace.events
+    if trace.tracks[int(events.track[row])].kind != TrackKind.THREAD:
+        return None
+    joined = launches(trace)
+    call = joined.call
+    is_inside = (call >= 0) & (events.track[call] == events.track[row])
+    is_inside &= (events.ts[call] >= events.ts[row]) & (events.end[call] <= events.end[row])
+    work = joined.work[is_inside]
+    if not len(work):
+        return None
+    durations = np.maximum(events.dur[work], 0)
+    order = np.argsort(-durations, kind="stable")[:MAX_LAUNCHED]
+    return LaunchedWork(len(work), int(durations.sum()), [event_location(trace, int(work[i])) for i in order])
 
 
 def find_occurrence(trace: Trace, name: str, kind: TrackKind, step: str | None, nth: int) -> Occurrence:
