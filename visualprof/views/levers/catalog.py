@@ -22,7 +22,12 @@ LEVERS = (
     Lever(name="channels_last", rules=("layout_changes",)),
     Lever(name="fused_attention", rules=("attention_not_fused",)),
     Lever(name="fused_elementwise", rules=("elementwise_chains",)),
-    Lever(name="fewer_launches", rules=("many_small_kernels", "host_bound"), estimate=without_launches),
+    Lever(
+        name="fewer_launches",
+        rules=("many_small_kernels", "host_bound"),
+        estimate=without_launches,
+        code={"pytorch": 'model = torch.compile(model, mode="reduce-overhead")'},
+    ),
     Lever(
         name="fused_optimizer",
         estimate=fused_optimizer,
