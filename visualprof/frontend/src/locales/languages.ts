@@ -38,7 +38,6 @@ const TEXTS_OF_OTHER_PAGES: Readonly<Record<string, readonly string[]>> = {
   distributed: ["idle"],
   graph: ["trace"],
   models: ["agents"],
-  overview: ["plan"],
   people: ["agents"],
   run: ["agents"],
   trace: ["idle"],
