@@ -15,8 +15,8 @@ import pytest
 from docs.site.build import english_pages, source_hashes, write_sources
 from docs.site.build import main as build
 from docs.site.http_reference import routes_page
-from docs.site.languages import UNTRANSLATED
-from docs.site.reference import cli_page
+from docs.site.languages import LANGUAGES, UNTRANSLATED, Language
+from docs.site.reference import cli_page, metrics_page
 from tests.conftest import ROOT
 from visualprof.cli import commands
 from visualprof.reader.registry import all_formats
@@ -103,6 +103,13 @@ def test_pages_without_a_translation_say_so_in_chinese(tmp_path: Path) -> None:
     untranslated = [page for page in english_pages() if not (ROOT / "docs" / "zh" / page).exists()]
     pages = [tmp_path / ("index.md" if page == "README.md" else page) for page in untranslated]
     assert [page for page in pages if UNTRANSLATED not in page.read_text("utf-8")] == []
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_every_column_of_every_view_has_a_definition(language: Language) -> None:
+    rows = [line for line in metrics_page(language).splitlines() if line.startswith("| `")]
+    assert len(rows) > 700
+    assert sorted({row.split("`")[1] for row in rows if row.endswith("|  |")}) == []
 
 
 def test_translations_belong_to_the_present_english_pages() -> None:

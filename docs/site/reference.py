@@ -23,6 +23,7 @@ from visualprof.server.settings import Settings
 from visualprof.views import View, all_views
 from visualprof.views.answers.table import Columns
 
+DEFINITIONS: dict[str, dict[str, str]] = json.loads(Path(__file__).with_name("definitions.json").read_text("utf-8"))
 LOCALES = Path(visualprof.__file__).parent / "frontend" / "src" / "locales"
 UNITS = {
     "ns": "ns",
@@ -130,7 +131,12 @@ def metrics_page(language: Language) -> str:
         for name, kinds in tables:
             places = _places(view.name, name)
             rows = [
-                (f"`{c}`", _text(texts["column"], places, c), UNITS.get(kind, ""), _text(texts["metric"], places, c))
+                (
+                    f"`{c}`",
+                    _text(texts["column"], places, c),
+                    UNITS.get(kind, ""),
+                    _definition(texts, places, c, language),
+                )
                 for c, kind in kinds.items()
             ]
             parts += [f"### {view.name}: `{name}`\n" if name else "", table(columns, rows)]
@@ -180,6 +186,11 @@ def _texts(language: Language) -> dict[str, Any]:
 def _places(view: str, table: str) -> list[str]:
     """Return the names below which the web UI has texts for columns of this table only, the closest first."""
     return [f"in_{view}_{table}", f"in_{table}", f"in_{view}"]
+
+
+def _definition(texts: dict[str, Any], places: list[str], column: str, language: Language) -> str:
+    """Return the definition of a column: that of the web UI, or of `definitions.json` if no table of it has the column."""
+    return _text(texts["metric"], places, column) or DEFINITIONS.get(column, {}).get(language, "")
 
 
 def _text(texts: dict[str, Any], places: list[str], column: str) -> str:
