@@ -189,7 +189,7 @@ def _places(view: str, table: str) -> list[str]:
 
 
 def _definition(texts: dict[str, Any], places: list[str], column: str, language: Language) -> str:
-    """Return the definition of a column: that of the web UI, or of `definitions.json` if no table of it has the column."""
+    """Return the definition of a column: from the web UI, or from `definitions.json` if the web UI has none."""
     return _text(texts["metric"], places, column) or DEFINITIONS.get(column, {}).get(language, "")
 
 
