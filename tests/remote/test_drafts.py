@@ -14,7 +14,7 @@ import pytest
 from tests.conftest import FIXTURES
 from tests.remote.draft_sites import Known
 from tests.remote.queue_sites import member, opened, request
-from visualprof.remote.protocol import Capabilities, Runtime, Spec
+from visualprof.remote.protocol import Capabilities, Runtime, Spec, Sweep
 from visualprof.remote.queue.check.inspect import InspectedArray, inspect_model, inspection_to_json
 from visualprof.remote.queue.check.matching import missing_requirements
 from visualprof.remote.queue.draft.compose import compose, draft_from_request
@@ -175,6 +175,13 @@ def test_the_only_array_is_that_of_the_only_input_and_gives_its_shape() -> None:
     both = {**arrays, "2" * 64: array("other.npy", "float32", 1)}
     (script_input,) = drafted(model=SCRIPT, arrays=both).request.inputs
     assert script_input.fill == "random"
+
+
+def test_without_sizes_the_batch_is_that_of_the_array() -> None:
+    arrays = {"1" * 64: array("anything.npy", "float32", 3, 3, 16, 16)}
+    assert drafted(model=SCRIPT, arrays=arrays).request.sweep == Sweep("batch", [3])
+    assert drafted(model=SCRIPT, arrays=arrays, sizes="1:2").request.sweep == Sweep("batch", [1, 2])
+    assert drafted(model=SCRIPT, arrays=arrays, usual_sizes="1:2").request.sweep == Sweep("batch", [1, 2])
 
 
 def test_an_array_is_only_taken_where_the_values_are_left_open() -> None:

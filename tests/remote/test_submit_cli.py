@@ -334,6 +334,8 @@ def test_a_job_that_fails_says_why_and_exits_with_1(served: tuple[str, Path], tm
     url, _ = served
     out = run(url, model(tmp_path / "net.onnx", [3, 5]), *QUICK, "--batch", "1", "--wait", code=1).stdout
     assert "ort: failed (model_error): " in out
+    assert "#/overview?run=" not in out, "the run has only CPU counters"
+    assert "#/run?job=" in out.splitlines()[-1]
     assert "hint: " in out
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, TextIO
 
 from visualprof.cli._server import Server, Unreachable
+from visualprof.cli._task_log import failure_lines
 
 if TYPE_CHECKING:
     from visualprof.views.answers.kinds import Kind
@@ -193,7 +194,7 @@ def summary(server: Server, answer: Json, out: TextIO) -> None:
         if verdicts := "; ".join(map(_verdict, [*result["verdicts"], *compared])):
             print(f"{plain(result['spec'])}: {verdicts}", file=out)
     for task in answer["job"]["tasks"]:
-        for line in _ending(server, task):
+        for line in _ending(server, answer["job"]["id"], task):
             print(line, file=out)
     reports = [r["report"] for r in results if any(point["task"] == r["task"] for point in answer["points"])]
     if reports:
@@ -221,7 +222,8 @@ def _verdict(verdict: Json) -> str:
     return f"{plain(text)}{sizes}"
 
 
-def _ending(server: Server, task: Json) -> Iterator[str]:
+def _ending(server: Server, job: str, task: Json) -> Iterator[str]:
+    """Yield the warnings and errors of a task, and the link to its result; a failed task links to its job and log."""
     spec = plain(task["spec"])
     for warning in task["warnings"]:
         yield f"{spec}: {plain(warning)}"
@@ -229,7 +231,10 @@ def _ending(server: Server, task: Json) -> Iterator[str]:
         yield f"{spec}: {task['state']} ({task['reason']}): {plain(task['error'])}"
     if task["hint"]:
         yield f"hint: {plain(task['hint'])}"
-    if task["run"]:
+    if task["state"] == "failed":
+        yield from (f"log: {plain(line)}" for line in failure_lines(server, task["id"], task.get("log_bytes") or 0))
+        yield f"{spec}: {server.url}#/run?{urllib.parse.urlencode({'job': job})}"
+    elif task["run"]:
         yield f"{spec}: {server.url}#/overview?{urllib.parse.urlencode({'run': task['run']})}"
 
 

@@ -106,7 +106,10 @@ def add_inputs(parser: argparse.ArgumentParser) -> None:
         "--batch",
         default="",
         metavar="SIZES",
-        help="Batch sizes: 1:64 doubles from 1 to 64, 8:64:8 counts in steps of 8, 1,2,4 is a list.",
+        help=(
+            "Batch sizes: 1:64 doubles from 1 to 64, 8:64:8 counts in steps of 8, 1,2,4 is a list "
+            "(default: the size in the --input file, else the model's)."
+        ),
     )
     add("--sweep-dim", metavar="DIM", help="Dimension that --batch varies (default: the batch dimension).")
     add(

@@ -57,8 +57,8 @@ def compose(draft: Draft, context: JobContext) -> CheckedDraft:
     machines = AgentList(context.agents(), context.intervals.lease_s)
     arrays = _arrays(draft, context)
     inputs, errors = _inputs(draft, model, name, arrays)
-    sweep, sweep_errors = _sweep(draft, model, inputs)
     decided = array_sizes(inputs, {i: arrays[row.blob] for i, row in enumerate(inputs) if row.blob in arrays})
+    sweep, sweep_errors = _sweep(draft, model, inputs, decided)
     dims, size_errors = _sizes(draft, model, inputs, sweep.dim, decided)
     wanted = draft.specs if draft.specs is not None else first_specs(model, machines) if model else []
     specs, spec_errors = expand_specs(wanted, model, machines)
@@ -209,12 +209,16 @@ def _names(inputs: Sequence[Input]) -> list[str]:
     return list(dict.fromkeys(d for i in inputs for d in i.dims if isinstance(d, str)))
 
 
-def _sweep(draft: Draft, model: InspectedModel | None, inputs: Sequence[Input]) -> tuple[Sweep, list[DraftError]]:
+def _sweep(
+    draft: Draft, model: InspectedModel | None, inputs: Sequence[Input], decided: Mapping[str, int]
+) -> tuple[Sweep, list[DraftError]]:
+    """Return the sweep of a draft, and errors. Without sizes, it is the size in the arrays, else the model's."""
     dim = draft.sweep if draft.sweep is not None else guess_batch_dim([i.dims for i in inputs])
     searched = batch_text(draft.search, dim)
     text = searched or (draft.sizes if draft.sizes is not None else draft.usual_sizes if dim else "")
     try:
-        values = parse_sizes(text) if text or draft.sizes is not None else [model.dims.get(dim, 1) if model else 1]
+        usual = decided.get(dim) or (model.dims.get(dim, 1) if model else 1)
+        values = parse_sizes(text) if text or draft.sizes is not None else [usual]
     except ValueError as error:
         return Sweep(dim, []), [DraftError("sweep.values", str(error), EXAMPLES, "sweep")]
     if dim or values == [1]:

@@ -94,7 +94,7 @@ class Draft:
         inputs: Inputs; null is the model's inputs.
         sweep: Swept dimension; null is the batch, "" sweeps no dimension.
         sizes: Sizes of the swept dimension; null is `usual_sizes`.
-        usual_sizes: Default sizes; "" is the model's.
+        usual_sizes: Default sizes; "" is the size in the uploaded arrays, else the model's.
         dims: Sizes of the other named dimensions.
         specs: Specs; null is a first choice of agents.
         measure: Values of `MEASURE_FIELDS`.

@@ -55,4 +55,9 @@ describe("resultLocation", () => {
     expect(resultLocation(run(["timeline", []]))).toBeNull();
     expect(resultLocation(undefined)).toBeNull();
   });
+
+  it("of a failed task is never a timeline of CPU counters", () => {
+    expect(resultLocation(run(["monitor", ["trace"]]), true)).toBeNull();
+    expect(resultLocation(run(["monitor", ["trace"]], ["timeline", ["overview", "trace"]]), true)).not.toBeNull();
+  });
 });
