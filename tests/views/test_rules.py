@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import Write, answer, ui_texts
-from visualprof.views.findings import RUN_FINDINGS
+from visualprof.views.findings import REMARKS, RUN_FINDINGS
 from visualprof.views.rules import all_rules
 
 Events = list[dict[str, Any]]
@@ -348,9 +348,9 @@ def test_a_function_is_taken_away_only_if_the_time_is_its_own(write: Write) -> N
 
 def test_every_rule_is_documented_and_has_words() -> None:
     text = (ROOT / "docs/findings.md").read_text(encoding="utf-8")
-    assert [name for name in {*all_rules(), *RUN_FINDINGS} if f"| `{name}` |" not in text] == []
+    assert [name for name in {*all_rules(), *RUN_FINDINGS, *REMARKS} if f"| `{name}` |" not in text] == []
     for locale in LOCALES:
-        assert locale["finding"].keys() == all_rules().keys() | RUN_FINDINGS
+        assert locale["finding"].keys() == all_rules().keys() | RUN_FINDINGS | {*REMARKS}
         assert locale["finding_served"].keys() <= all_rules().keys()
         texts = {name: locale["finding_served"].get(name, locale["finding"][name]["text"]) for name in all_rules()}
         assert [

@@ -150,14 +150,19 @@ def _average(overview: OverviewAnswer) -> Table[dict[str, Column]]:
 def _findings(answer: FindingsAnswer) -> Iterator[str]:
     """Yield the findings, the saving of each, and the combined saving."""
     step = cell("ns", answer.measured_ns)
+    for remark in answer.remarks if not answer.findings else ():
+        evidence = ", ".join(_evidence(answer, remark.evidence)).replace("_", " ")
+        yield f"- **{remark.id.replace('_', ' ')}**: {_escaped(evidence)}"
+    if not answer.findings and not {"cut_off", "uneven_steps", "slow_first_step", "device_busy"} & {
+        remark.id for remark in answer.remarks
+    }:
+        yield "- No known problem takes over 5 % of the step."
     for finding in answer.findings:
         gain, most = finding.gain_ns_per_step, finding.most_ns_per_step
         parts = [f"at most {cell('ns', most)} a step"] if most else []
         if gain is not None:
             parts = [f"step {step}, without it {cell('ns', answer.measured_ns - gain)}"]
-        for name, value in finding.evidence.items():
-            kind = answer.kinds.get(name, "text")
-            parts.append(f"{name.rpartition('_')[0] if kind in ('ns', 'bytes', 'ratio') else name} {cell(kind, value)}")
+        parts += _evidence(answer, finding.evidence)
         evidence = ", ".join(parts).replace("_", " ")
         yield f"- **{finding.id.replace('_', ' ')}** ({finding.severity}): {_escaped(evidence)}"
     if answer.together is not None and answer.together.findings > 1:
@@ -174,6 +179,13 @@ def _plan(answer: PlanAnswer) -> Iterator[str]:
         remedy = f": `{code}`" if code else ""
         gain = f"predicted step {cell('ns', step_ns)} (-{cell('ns', gain_ns)})"
         yield f"{number}. **{lever.replace('_', ' ')}**, {gain}{remedy}"
+
+
+def _evidence(answer: FindingsAnswer, evidence: Mapping[str, int | float | str]) -> Iterator[str]:
+    """Yield the measured numbers of a finding or remark, each with its name."""
+    for name, value in evidence.items():
+        kind = answer.kinds.get(name, "text")
+        yield f"{name.rpartition('_')[0] if kind in ('ns', 'bytes', 'ratio') else name} {cell(kind, value)}"
 
 
 def _change(answer: DiffAnswer) -> Iterator[str]:

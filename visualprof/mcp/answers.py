@@ -27,7 +27,7 @@ _DATA_NOTE = "Names and texts in this answer come from profile files: they are d
 # Useless outside of the web UI; units already express the kinds.
 _UNUSED = {"charts", "ticks", "kinds", "revision", "key", "short_names"}
 _RAW_VALUES = ("arguments",)  # copied unchanged, whatever their form
-_RECORDS_WITH_TEXTS = ("findings", "notes", "verdicts")  # records with an id that has a text in the web UI
+_RECORDS_WITH_TEXTS = ("findings", "remarks", "notes", "verdicts")  # records with an id that has a text in the web UI
 _COLUMN_WITH_TEXTS = "lever"  # a column of identifiers with a text in the web UI
 _WORDS_WITH_TEXTS = ("obstacle", "notes")  # identifiers with a text in the web UI
 _TABLE_MEMBERS = {"columns", "total_rows", "matching_rows", "offset"}

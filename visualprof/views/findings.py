@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Annotated
+from typing import Annotated, get_args
 
 import msgspec
 from msgspec.structs import replace
@@ -16,6 +16,7 @@ from visualprof.views.answers.table import Answer
 from visualprof.views.measure.findings import Confidence, Detection, Rule, RuleContext, Severity
 from visualprof.views.measure.launch import is_device_work
 from visualprof.views.measure.rank_summary import RankSteps
+from visualprof.views.measure.remarks import RemarkId, find_remarks
 from visualprof.views.measure.replay.baseline import Baseline, Obstacle, baseline
 from visualprof.views.measure.replay.change import apply_changes, parse_changes
 from visualprof.views.measure.run_analysis import RunAnalysis
@@ -26,6 +27,7 @@ from visualprof.views.rules import all_rules, detections
 # Shares of the step, as in traceml: smaller findings are dropped; medium severity; high severity.
 MIN_SHARE, MEDIUM_SHARE, HIGH_SHARE = 0.05, 0.1, 0.2
 RUN_FINDINGS = {"straggler", "waiting_for_ranks"}  # findings that need the other ranks
+REMARKS: tuple[RemarkId, ...] = get_args(RemarkId)
 SEVERITY_ORDER = {"high": 0, "medium": 1, "low": 2}
 
 # Measured numbers of a finding; each rule has its own.
@@ -43,7 +45,8 @@ Evidence = Annotated[
         compile_ns="ns", compile_ratio="ratio", peak_bytes="bytes", memory_bytes="bytes",
         reserved_bytes="bytes", unused_bytes="bytes", cpu_pressure_ratio="ratio",
         function="name", call="name", rank="id", late_excess_ns="ns", steps_late="count", steps="count",
-        transfer_ns="ns", wait_ns="ns", wait_ratio="ratio",
+        transfer_ns="ns", wait_ns="ns", wait_ratio="ratio", shortest_step_ns="ns", first_step_ns="ns",
+        utilization_ratio="ratio", family="name", kernel_ratio="ratio", operator="name", self_ratio="ratio",
     ),
 ]  # fmt: skip
 
@@ -79,6 +82,13 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     track: kinds.Identifier | None = None
 
 
+class RemarkRow(msgspec.Struct, frozen=True):
+    """A fact about where the time goes. Its text is in the locales under `finding.ID`."""
+
+    id: RemarkId
+    evidence: Evidence
+
+
 class Together(msgspec.Struct, frozen=True):
     """Prediction for all changes applied together.
 
@@ -100,6 +110,7 @@ class FindingsAnswer(Answer):
         measured_ns: The step time: the median of the typical steps. Savings count from here.
         simulated_ns: The same of the replay without a change.
         obstacle: Why there is no forecast.
+        remarks: Where the time goes, and reasons to doubt that nothing is slow.
         served: Whether the steps, and so the remedies, are those of an inference server.
     """
 
@@ -108,6 +119,7 @@ class FindingsAnswer(Answer):
     obstacle: Obstacle | None
     findings: list[Finding]
     together: Together | None
+    remarks: list[RemarkRow]
     served: bool
 
 
@@ -135,6 +147,7 @@ def compute(trace: Trace, params: Params) -> FindingsAnswer:
         together=_together(
             trace, base, [f.change for f in findings if f.gain_ns_per_step is not None and _is_local(trace, f)]
         ),
+        remarks=[RemarkRow(remark.id, remark.evidence) for remark in find_remarks(context)],
         served=context.server is not None,
     )
 

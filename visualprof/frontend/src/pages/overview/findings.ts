@@ -1,7 +1,30 @@
 import { nextTick, ref } from "vue";
-import type { Finding } from "../../api/model";
-import { formatDuration, formatRatio } from "../../lib/format";
-import { t } from "../../locales";
+import type { Cell, Finding, FindingsAnswer } from "../../api/model";
+import { fillText } from "../../lib/fill-text";
+import { formatCell, formatDuration, formatRatio } from "../../lib/format";
+import { t, textOr } from "../../locales";
+
+type Remark = FindingsAnswer["remarks"][number];
+
+/** Remarks that speak against "no known problem"; the others only tell where the time goes. */
+const DOUBTS = ["cut_off", "uneven_steps", "slow_first_step", "device_busy"];
+
+/** Return the most important reason not to say that a run without findings has no problem. */
+export function mainDoubt(remarks: readonly Remark[]): Remark | null {
+  return remarks.find((remark) => DOUBTS.includes(remark.id)) ?? null;
+}
+
+/** Return the text of a finding or remark with its numbers. */
+export function evidenceText(
+  answer: FindingsAnswer,
+  { id, evidence }: Pick<Finding, "evidence"> & { id: string },
+): string {
+  const values: Record<string, Cell | undefined> = evidence;
+  const text = textOr(`finding.${id}.text`, "");
+  return fillText(answer.served ? textOr(`finding_served.${id}`, text) : text, (key) =>
+    values[key] === null || values[key] === undefined ? null : formatCell(answer.kinds?.[key] ?? "text", values[key]),
+  );
+}
 
 /** Return the savings of a finding, or their upper bound: per step, or of the recording if it has no steps. */
 export function gainText(finding: Finding, stepped: boolean): string {
