@@ -120,7 +120,9 @@ def compute(trace: Trace, params: Params) -> PlanAnswer:
     """
     context, base, by_rule = RuleContext(trace), baseline(trace), detections(trace)
     estimates = ((lever, lever_estimate(lever, context, by_rule)) for lever in LEVERS)
-    options = [_Option(lever, estimate) for lever, estimate in estimates if estimate is not None]
+    options = [
+        _Option(lever, estimate) for lever, estimate in estimates if estimate is not None and base.measured_ns > 0
+    ]
     rungs = (
         _replayed_rungs(Ladder(trace, base), base.measured_ns, options)
         if base.obstacle is None
@@ -188,7 +190,8 @@ def _open_rungs(ladder: Ladder, step_ns: float, options: list[_Option]) -> list[
     for option in options:
         estimate = option.estimate
         if estimate.throughput:
-            ratio = 2 * ladder.step_ns / ladder.step_ns_with(estimate.throughput) - 1
+            doubled_ns = ladder.step_ns_with(estimate.throughput)
+            ratio = 2 * ladder.step_ns / doubled_ns - 1 if doubled_ns > 0 else 0.0
             if ratio >= MIN_THROUGHPUT_RATIO:
                 rungs.append(_Rung(option, throughput_ratio=ratio))
         elif estimate.bound:
