@@ -390,3 +390,20 @@ def test_every_family_has_a_text(language: str) -> None:
     named = {"allreduce", "allgather", "reducescatter", "broadcast", "reduce", "sendrecv"}  # by what the pattern finds
     words = ui_texts(language)["family"]
     assert words.keys() == {*tables, *named} - {"", "functor"}
+
+
+def test_parts_within_noise_are_not_significant(write: Write) -> None:
+    """Six steps of 200 us: the operator takes 100 to 105 us on both sides, the second 50 us before and 80 after."""
+
+    def recorded(second: int, name: str) -> Path:
+        events = []
+        for i in range(6):
+            wait, ts = (0, 3, 5, 2, 4, 1)[i], 300 * i
+            events += [step(i, ts, 200), host("cpu_op", "aten::mm", ts, 100 + wait)]
+            events += [host("cuda_runtime", "cudaMalloc", ts + 110, second)]
+        return write(events, name)
+
+    parts = diffed(recorded(50, "base.json"), recorded(80, "new.json"))["parts"]["columns"]
+    significant = dict(zip(parts["part"], parts["significant"], strict=True))
+    assert significant["runtime"] is True
+    assert significant["cpu"] is False

@@ -17,7 +17,7 @@ from visualprof.errors import BadParameter
 from visualprof.reader import read_trace
 from visualprof.views.measure.change_points import find_change_points, level_band
 from visualprof.views.trend.figures import VIEW, Figures
-from visualprof.views.trend.series import Measured, series_chart, series_of, trend
+from visualprof.views.trend.series import Measured, in_order, series_chart, series_of, trend
 
 DAY_NS = 86_400 * 10**9
 
@@ -50,6 +50,16 @@ def test_levels_of_a_series_worked_out_by_hand() -> None:
     assert find_change_points([100, 100, 200, 200]) == [], "two are no level"
     assert find_change_points([0, 0, 0, 5, 5, 5]) == [3]
     assert find_change_points([]) == []
+
+
+def test_runs_of_about_the_same_time_are_ordered_by_the_dates_in_their_names() -> None:
+    """All files were copied within a second, in another order; the last one was written a day later."""
+    dates = ["2026-11-9", "2026-11-10", "2026-11-11", "2026-10-30"]
+    copied = [Measured("nightly/*", f"nightly/{date}", i * 10**8, {"step.total": 1.0}) for i, date in enumerate(dates)]
+    late = Measured("nightly/*", "nightly/2026-01-01", DAY_NS, {"step.total": 1.0})
+    expected = [f"nightly/{date}" for date in ("2026-10-30", "2026-11-9", "2026-11-10", "2026-11-11", "2026-01-01")]
+    assert [row.run for row in in_order([late, *reversed(copied)])] == expected
+    assert trend([late, *copied]).measurements.columns.run == expected
 
 
 def test_a_level_has_a_middle_and_three_standard_deviations() -> None:

@@ -39,7 +39,7 @@ COLUMNS = {  # columns of each table
         "status",
         "significant",
     ),
-    "parts": ("part", "base_ns", "base_share_ratio", "new_ns", "new_share_ratio", "delta_ns"),
+    "parts": ("part", "base_ns", "base_share_ratio", "new_ns", "new_share_ratio", "delta_ns", "significant"),
     "rows": (
         "name",
         "part",

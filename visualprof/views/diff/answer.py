@@ -93,6 +93,7 @@ class DiffParts(Columns):
     Attributes:
         base_share_ratio: Share of the mean step.
         new_share_ratio: Share of the mean step.
+        significant: Whether the change exceeds noise; null with fewer than 5 steps on a side.
     """
 
     part: kinds.WordColumn
@@ -101,6 +102,7 @@ class DiffParts(Columns):
     new_ns: kinds.DurationColumn
     new_share_ratio: kinds.RatioColumn
     delta_ns: kinds.DurationColumn
+    significant: kinds.FlagColumn
 
 
 class DiffPhases(Columns):

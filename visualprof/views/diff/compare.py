@@ -195,6 +195,9 @@ def _average(side: Side) -> Ints:
 
 def _parts(base: Side, new: Side) -> DiffParts:
     before, after = _average(base), _average(new)
+    old_times, times = (np.array([_column(side, part) for part in STEP_PARTS]) for side in (base, new))
+    on_device = np.isin(STEP_PARTS, ("kernel", "memcpy", "memset"))
+    changes = row_changes(old_times, times, float(max(before.sum(), after.sum())), on_device)
     return DiffParts(
         part=list(STEP_PARTS),
         base_ns=before,
@@ -202,6 +205,7 @@ def _parts(base: Side, new: Side) -> DiffParts:
         new_ns=after,
         new_share_ratio=after / max(after.sum(), 1),
         delta_ns=after - before,
+        significant=changes.significant.tolist() if changes else [None] * len(STEP_PARTS),
     )
 
 

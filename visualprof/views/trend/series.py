@@ -21,6 +21,7 @@ from visualprof.views.measure.change_points import find_change_points, level_ban
 from visualprof.views.trend.figures import FIGURES, Figures, figures_of_point
 
 MAX_MEASUREMENTS = 500  # the newest measurements of a series
+TIE_NS = 2 * 10**9  # times that differ by less do not tell which measurement came first
 _PIECES = re.compile(r"([-_./ @+#]+)")
 _COUNTED = re.compile(r"\d+|(build|run|job|ci|night|nightly|day|week|commit|rev|attempt)\d+|(\d{4,8}t)?\d+z?", re.I)
 _HASH = re.compile(r"(?=.*\d)[0-9a-f]{7,40}", re.I)
@@ -132,6 +133,26 @@ def series_named(run: Run) -> str:
     return series_of(run.name if run.id == "." else run.id)
 
 
+def in_order(measured: Iterable[Measured]) -> list[Measured]:
+    """Return measurements by time; those of about the same time by the dates and numbers in their names.
+
+    Files that were copied together have the time of the copy, not of the recording.
+    """
+    rows, clusters = sorted(measured, key=lambda row: (row.at_ns, _name_key(row))), list[list[Measured]]()
+    for row in rows:
+        if clusters and row.at_ns - clusters[-1][-1].at_ns < TIE_NS:
+            clusters[-1].append(row)
+        else:
+            clusters.append([row])
+    return [row for cluster in clusters for row in sorted(cluster, key=_name_key)]
+
+
+def _name_key(row: Measured) -> list[tuple[int, str]]:
+    """Return the names of a measurement as a key by which numbers sort as numbers, and so dates as dates."""
+    pieces = re.split(r"(\d+)", f"{row.run} {row.worker} {row.span} {row.batch or 0}")
+    return [(int(piece), "") if piece.isdigit() else (-1, piece) for piece in pieces]
+
+
 def followed_recordings(runs: Iterable[Run]) -> list[tuple[Run, Span]]:
     """Return the recordings that are followed: those of the first worker of each run. Live runs have none."""
     return [(run, span) for run in runs for worker in run.workers[:1] for span in worker.spans]
@@ -179,8 +200,7 @@ def trend(measured: Iterable[Measured], metric: str = "") -> Trend:
     followed = [
         _followed(name, chosen, metric)
         for name, members in several.items()
-        if len(chosen := sorted((m for m in members if metric in m.figures), key=lambda m: m.at_ns)[-MAX_MEASUREMENTS:])
-        > 1
+        if len(chosen := in_order(m for m in members if metric in m.figures)[-MAX_MEASUREMENTS:]) > 1
     ]
     followed.sort(key=lambda item: (-item.harm, item.row[0]))
     of_figure: dict[str, Kind] = dict.fromkeys(("value", "level", "low", "high"), FIGURES[metric].kind)

@@ -4,6 +4,8 @@ export interface Stage {
   base_ns: number;
   new_ns: number;
   delta_ns: number;
+  /** Whether the change exceeds noise; false also if there are too few steps to tell. */
+  significant: boolean;
   /** Shares of the step before and after. */
   base_share: number;
   new_share: number;
@@ -25,6 +27,7 @@ export interface Parts {
   base_ns: number[];
   new_ns: number[];
   delta_ns: number[];
+  significant: (boolean | null)[];
 }
 
 /** Minimum share of the axis that the changes take. */
@@ -40,6 +43,7 @@ export function waterfall(parts: Parts): Waterfall {
       base_ns: parts.base_ns[i] ?? 0,
       new_ns: parts.new_ns[i] ?? 0,
       delta_ns: parts.delta_ns[i] ?? 0,
+      significant: parts.significant[i] === true,
     }))
     .filter((row) => row.base_ns !== 0 || row.new_ns !== 0)
     .sort((a, b) => b.delta_ns - a.delta_ns);
