@@ -54,7 +54,7 @@ def test_nothing_but_the_work_folder_is_writable_inside(tmp_path: Path) -> None:
     done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
     answer = json.loads(done.stdout)
-    private = ("/tmp", "/dev", str(tmp_path))
+    private = ("/tmp", "/dev", "/job/work")
     outside = [path for path in answer["writable"] if not path.startswith((*private, "/proc/"))]
     # Of /proc only what belongs to the processes inside, and pressure monitors of one's own.
     shared = [p for p in answer["writable"] if p.startswith("/proc/") and not p.split("/")[2].isdigit()]
@@ -64,6 +64,52 @@ def test_nothing_but_the_work_folder_is_writable_inside(tmp_path: Path) -> None:
     assert 0 not in [answer[name] for name in ("mount", "sysfs", "mountns")]
     if sandbox._disable_userns_option():
         assert answer["userns"] != 0
+
+
+#: Prints what a process can learn about the names of its folders.
+NAMES = r"""
+import json, os, sys
+names = {"cwd": os.getcwd(), "argv": sys.argv, "environment": dict(os.environ), "root": sorted(os.listdir("/")),
+         "task": json.load(open("/job/work/task.json")), "files": os.listdir("/job/files")}
+json.dump(names, open("/job/work/out.json", "w"))
+for path in ("/job/files/new", "/job/work/task.json"):
+    try:
+        open(path, "w")
+        raise SystemExit(f"{path} can be written")
+    except OSError:
+        pass
+print(json.dumps(names))
+"""
+
+
+@pytest.mark.skipif(bool(sandbox.bubblewrap_problem()), reason="needs bubblewrap")
+def test_folders_have_other_names_inside_than_outside(tmp_path: Path) -> None:
+    python = Path("/usr/bin/python3")
+    if not python.exists():
+        pytest.skip("needs the system's Python")
+    work, files, inside = tmp_path / "secret" / "box", tmp_path / "secret" / "files", tmp_path / "secret" / "task.json"
+    for folder in (work, files):
+        folder.mkdir(parents=True)
+    (files / "model.onnx").touch()
+    (work / "task.json").touch()
+    box = Sandbox(work, python, files=files, replaced=((inside, work / "task.json"),), mark=str(tmp_path / "secret"))
+    task = {
+        "model": str(files / "model.onnx"),
+        "inputs": {"x": str(files / "x.npy")},
+        "other": [str(tmp_path), 3, None],
+    }
+    inside.write_text(json.dumps(box.inside(task)))
+    words, environment = box.command(2, "-I", "-c", NAMES, str(files / "code.pyz"), f"{work}x")
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    names = json.loads(done.stdout)
+    assert (names["cwd"], names["environment"]["HOME"], names["files"]) == ("/job/work", "/job/work", ["model.onnx"])
+    assert names["argv"][1:] == ["/job/files/code.pyz", f"{work}x"], "only paths below a folder have other names"
+    assert names["task"] == {
+        "model": "/job/files/model.onnx", "inputs": {"x": "/job/files/x.npy"}, "other": [str(tmp_path), 3, None]
+    }  # fmt: skip
+    assert str(tmp_path) not in json.dumps([names["environment"], names["root"]])
+    assert (work / "out.json").is_file()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="agents need Linux")

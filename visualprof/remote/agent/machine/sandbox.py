@@ -12,9 +12,9 @@ import shutil
 import subprocess
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, cast
 
 from visualprof.remote.agent.errors import AgentError
 from visualprof.remote.agent.machine.processes import MARK_VARIABLE
@@ -27,6 +27,9 @@ ETC_PATHS = ("/etc/alternatives", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/l
 DEVICE_PATTERNS = ("/dev/nvidia*", "/dev/nvhost*", "/dev/nvmap", "/dev/dri")
 # Library paths and visible GPUs. The rest of the agent's environment is hidden from the child.
 PASSED_VARIABLES = ("LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES")
+# Names inside for the folder of the job, so that a job learns nothing about the machine from its paths. The second one
+# is used if an interpreter is in a folder of the first name.
+JOB_FOLDERS = ("/job", "/visualprof-job")
 # Folders of weights that torch.hub, torchvision and Hugging Face load by name. The child cannot download others.
 WEIGHT_FOLDER_VARIABLES = ("TORCH_HOME", "HF_HUB_CACHE")
 
@@ -36,9 +39,10 @@ class Sandbox:
     """The sandbox of one process.
 
     Attributes:
-        work: The only folder that the process may write.
+        work: The only folder that the process may write; `/job/work` inside.
         python: Its interpreter.
-        read_only: Paths below `work` that it may only read.
+        files: A folder that it may only read; `/job/files` inside.
+        replaced: Files that it may only read, each with the path below `work` at which it appears.
         prefixes: Folders of the interpreter.
         device: The device that it uses.
         mark: Value that identifies the processes of the task, in their environment.
@@ -47,7 +51,8 @@ class Sandbox:
 
     work: Path
     python: Path
-    read_only: tuple[Path, ...] = ()
+    files: Path | None = None
+    replaced: tuple[tuple[Path, Path], ...] = ()
     prefixes: tuple[str, ...] = ()
     device: str = "cpu"
     mark: str = "probe"
@@ -72,13 +77,42 @@ class Sandbox:
 
     def command(self, level: int, *arguments: str) -> tuple[list[str], dict[str, str]]:
         """Return the command line of a Python with these arguments, and its environment."""
-        env, command = self.environment(), [str(self.python), *arguments]
+        env = self.environment()
         if level < 2:
-            return command, env | {"TMPDIR": str(self.work)}
-        return [*self.bubblewrap(env), *command], env
+            return [str(self.python), *arguments], env | {"TMPDIR": str(self.work)}
+        return [*self.bubblewrap(env), str(self.python), *self.inside(list(arguments))], env
+
+    @cached_property
+    def job_folder(self) -> str:
+        """Return the name of the job's folder inside."""
+        folders = (str(self.python), *self._readable())
+        is_in_use = any(f"{folder}/".startswith(f"{JOB_FOLDERS[0]}/") for folder in folders)
+        return JOB_FOLDERS[is_in_use]
+
+    def _readable(self) -> list[str]:
+        """Return the folders of interpreters, libraries and weights, which have the same names inside."""
+        weights = (os.environ.get(name, "") for name in WEIGHT_FOLDER_VARIABLES)
+        libraries = os.environ.get("LD_LIBRARY_PATH", "").split(":")
+        return outermost_folders((*self.prefixes, *weights, *libraries))
+
+    def inside(self, value: Any) -> Any:
+        """Return a text, or JSON with texts, with the names of the sandbox for its folders."""
+        if isinstance(value, str):
+            for folder, name in ((self.work, "work"), (self.files, "files")):
+                if folder and (value == str(folder) or value.startswith(f"{folder}/")):
+                    return f"{self.job_folder}/{name}{value[len(str(folder)) :]}"
+            return value
+        if isinstance(value, list):
+            return [self.inside(item) for item in cast("list[Any]", value)]
+        if isinstance(value, dict):
+            return {self.inside(key): self.inside(item) for key, item in cast("dict[str, Any]", value).items()}
+        return value
 
     def bubblewrap(self, env: dict[str, str]) -> list[str]:
-        """Return the arguments of bwrap up to the command. Every path is the same inside and outside.
+        """Return the arguments of bwrap up to the command.
+
+        The work folder and the files have other names inside. Interpreters and weights have the same names, because
+        their files contain their own paths.
 
         The child of an agent that runs as root is root outside. The kernel lets root write sysctls, whatever
         capabilities it has, so /proc/sys is read-only; without capabilities and user namespaces nothing can be mounted
@@ -105,15 +139,18 @@ class Sandbox:
         if self.device != "cpu":
             for path in sorted({path for pattern in DEVICE_PATTERNS for path in glob.glob(pattern)}):
                 args += ["--dev-bind", path, path]
-        weights = (env.get(name, "") for name in WEIGHT_FOLDER_VARIABLES)
-        for folder in outermost_folders((*self.prefixes, *weights, *env.get("LD_LIBRARY_PATH", "").split(":"))):
+        for folder in self._readable():
             args += ["--ro-bind", folder, folder]
-        work = str(self.work)
-        args += ["--bind", work, work]
-        for path in map(str, self.read_only):
-            args += ["--ro-bind", path, path]
+        work = self.inside(str(self.work))
+        args += ["--bind", str(self.work), work]
+        if self.files:
+            args += ["--ro-bind", str(self.files), self.inside(str(self.files))]
+        for file, path in self.replaced:
+            args += ["--ro-bind", str(file), self.inside(str(path))]
         for name, value in env.items():
-            args += ["--setenv", name, value]
+            # The mark is the name of a folder. Processes inside need none, because they end with the sandbox.
+            if name != MARK_VARIABLE:
+                args += ["--setenv", name, self.inside(value)]
         return [*args, "--remount-ro", "/", "--chdir", work, "--"]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import re
 import shutil
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -17,6 +18,7 @@ from visualprof.remote.agent.errors import CANCELLED, SUCCEEDED, Outcome, StopRe
 from visualprof.remote.agent.machine.monitor import Monitor
 from visualprof.remote.agent.machine.nvml import Nvml
 from visualprof.remote.agent.machine.probe import probe_machine
+from visualprof.remote.agent.machine.sandbox import JOB_FOLDERS
 from visualprof.remote.agent.work.child_events import TaskProgress
 from visualprof.remote.agent.work.child_process import CappedLog
 from visualprof.remote.agent.work.result_folder import WorkFolder, complete_result, describe_environment
@@ -146,7 +148,10 @@ def check_local_case(case_request: CaseRequest, folder: Path) -> dict[str, Any]:
         TaskFailure: A requirement is missing.
     """
     with _LocalRun(case_request, folder) as run:
-        choose_interpreter(run.stages, case_request.pythons, time.monotonic() + case_request.timeout_s)
+        try:
+            choose_interpreter(run.stages, case_request.pythons, time.monotonic() + case_request.timeout_s)
+        except TaskFailure as failure:
+            raise TaskFailure(failure.reason, run.shown(failure.error), run.shown(failure.hint)) from None
         return {**run.progress.converted, "python": str(run.stages.python)}
 
 
@@ -160,7 +165,11 @@ def run_local_case(case_request: CaseRequest, folder: Path) -> Outcome:
             outcome = CANCELLED
         except Exception as error:  # noqa: BLE001 - any error ends the run, which is kept
             outcome = failed_outcome(error)
+            outcome["error"], outcome["hint"] = (run.shown(outcome[key] or "") or None for key in ("error", "hint"))
         run.close()
+        run.work.log.write_text(
+            run.shown(run.work.log.read_text("utf-8", "surrogateescape")), "utf-8", "surrogateescape"
+        )
         machine = probe_machine([], [], case_request.level, run.nvml, case_request.say)
         env = describe_environment(run.lease.spec, {"agent": "", "agent_id": ""}, machine, run.progress)
         complete_result(run.work, run.lease, outcome, run.progress, env, started_ns)
@@ -173,6 +182,7 @@ class _LocalRun:
 
     def __init__(self, case_request: CaseRequest, folder: Path, previous_run: Path | None = None) -> None:
         self.work = work = WorkFolder(folder.absolute())
+        self._request = case_request
         if previous_run and work.out.is_dir():  # left by a killed command
             _move_results(work.out, previous_run)
             work.log.replace(previous_run / work.log.name)
@@ -223,6 +233,14 @@ class _LocalRun:
     def __exit__(self, *_: object) -> None:
         self.close()
         remove_folder(self.work.folder)
+
+    def shown(self, text: str) -> str:
+        """Return a text in which the paths of the case's files replace the paths of their copies."""
+        places = *(Path(folder, self.work.files.name, "case") for folder in JOB_FOLDERS), self.work.files / "case"
+        folders = "|".join(re.escape(f"{place}/") for place in places)
+        return re.sub(
+            rf"(?:{folders})([\w./-]*\w)", lambda match: str(self._request.files.get(match[1], match[0])), text
+        )
 
     def close(self) -> None:
         """Stop the monitor and close the log."""

@@ -44,6 +44,7 @@ class WorkFolder:
         out: The result folder.
         events: Events of the child.
         task: Description of the task for the child.
+        task_inside: The same with the paths inside the sandbox; out of the child's reach.
         files: Model, inputs and code, which the child may only read.
         code: The child's archive.
         monitor: Samples of the monitor, out of the child's reach until it has ended.
@@ -57,6 +58,7 @@ class WorkFolder:
         self.out = self.box / "out"
         self.events = self.box / "events.jsonl"
         self.task = self.box / "task.json"
+        self.task_inside = folder / "task.json"
         self.files = folder / "files"
         self.code = self.files / "code.pyz"
         self.monitor = folder / "monitor.jsonl"

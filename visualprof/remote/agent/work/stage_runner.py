@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import time
 from collections.abc import Callable, Mapping
@@ -151,13 +152,17 @@ class StageRunner:
         sandbox = Sandbox(
             work=work.box,
             python=self.python,
-            read_only=(work.files, work.task),
+            files=work.files,
+            replaced=((work.task_inside, work.task),),
             prefixes=self.prefixes,
             device=self.device,
             mark=work.mark,
             limits=RESOURCE_LIMITS,
         )
         command, env = sandbox.command(self.level, "-I", str(work.code), str(work.box), stage)
+        if self.level >= BUBBLEWRAP_LEVEL:  # no child could change the task's description
+            task = json.loads(work.task.read_text("utf-8"))
+            work.task_inside.write_text(json.dumps(sandbox.inside(task)), "utf-8")
         try:
             child = Child(command, env, work.box, self.log, work.mark)
         except OSError as error:
