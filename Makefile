@@ -13,7 +13,7 @@ NPM := $(BIN)/python -c "import sys, setup; sys.exit(setup.npm(*sys.argv[1:]))"
 WHOLE := $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
 PORT ?= 8040
 
-.PHONY: demo dev test long check native ruff layers spelling pyright eslint prettier vue-tsc vitest unit bench release docs page types messages clean help
+.PHONY: lowest lock sbom demo dev test long check native ruff layers spelling pyright eslint prettier vue-tsc vitest unit bench release docs page types messages clean help
 
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
@@ -88,11 +88,36 @@ types: $(VENV)/dev $(MODULES) ## generate the web UI's types from the API's decl
 	$(NPM) run --silent types
 	sed -i "1i // $$(cat build/digest)" $(PAGE)/src/api/types.ts
 
+# The project has no lowest versions of test tools; they are installed as they are now.
+LOWEST := build/lowest
+lowest: $(VENV)/uv ## run the quick tests of Python with the lowest allowed version of each dependency, in an environment of its own
+	$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(LOWEST)
+	VISUALPROF_SKIP_FRONTEND=1 $(BIN)/uv pip install --quiet --python $(LOWEST) --resolution lowest-direct -e '.[cloud,mcp,onnxruntime,team]'
+	$(BIN)/uv pip install --quiet --python $(LOWEST) pytest pytest-xdist hypothesis
+	$(LOWEST)/bin/python -m pytest -n auto -q -rfE -m "not e2e and not slow and not long" $(LOWEST_TESTS)
+
+lock: $(VENV)/uv ## write requirements/*.txt: exact versions with hashes for development and for images of a team's server
+	mkdir -p requirements
+	for extra in dev team; do $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header \
+	  --python-version 3.10 --extra $$extra pyproject.toml -o requirements/$$extra.txt $(LOCK); done
+
+sbom: $(VENV)/cyclonedx ## write build/sbom.cdx.json: the packages of requirements/team.txt in CycloneDX format
+	mkdir -p build
+	$(BIN)/cyclonedx-py requirements --output-reproducible --pyproject pyproject.toml -o build/sbom.cdx.json requirements/team.txt
+
 messages: $(VENV)/dev ## extract the server's messages into the English catalog, list missing and outdated translations
 	$(BIN)/python -m tests.translations
 
 $(VENV)/pip: $(VENV)/created
 	$(BIN)/python -m pip install -q --upgrade pip
+	touch $@
+
+$(VENV)/uv: $(VENV)/pip
+	$(BIN)/python -m pip install -q 'uv>=0.9'
+	touch $@
+
+$(VENV)/cyclonedx: $(VENV)/pip
+	$(BIN)/python -m pip install -q 'cyclonedx-bom>=7'
 	touch $@
 
 $(VENV)/created:
