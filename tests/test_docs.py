@@ -105,6 +105,12 @@ def test_pages_without_a_translation_say_so_in_chinese(tmp_path: Path) -> None:
     assert [page for page in pages if UNTRANSLATED not in page.read_text("utf-8")] == []
 
 
+def test_every_environment_variable_is_documented() -> None:
+    sources = [*(ROOT / "visualprof").rglob("*.py"), *ROOT.glob("*.py"), ROOT / "Makefile"]
+    names = {name for path in sources for name in re.findall(r"VISUALPROF_[A-Z_]*[A-Z]", path.read_text("utf-8"))}
+    assert [name for name in sorted(names) if f"`{name}`" not in text("docs/environment.md")] == []
+
+
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_every_column_of_every_view_has_a_definition(language: Language) -> None:
     rows = [line for line in metrics_page(language).splitlines() if line.startswith("| `")]
