@@ -108,6 +108,26 @@ def test_metrics_of_a_version_are_compared_with_its_parent(site: Site, tmp_path:
     assert (model["best_samples_per_s"], model["best_p50_ns"], model["newest"]["number"]) == (900.0, 8_000, 2)
 
 
+def test_models_compare_in_one_configuration_and_batch(site: Site, tmp_path: Path) -> None:
+    """One is measured at 1, 4 and 8, the other at 4 and 2: both show batch 4."""
+    sizes = {
+        "net": [(1, 120.0, 8_500), (4, 500.0, 8_000), (8, 900.0, 9_000)],
+        "other": [(2, 90.0, 9_900), (4, 450.0, 9_000)],
+    }
+    files = {"net": RESNET, "other": small(tmp_path)}
+    for name, points in sizes.items():
+        sha256 = site.said("add", name, str(files[name]))["version"]["files"][0]["sha256"]
+        site.report(f"of-{name}", sha256, points)
+    compared = {model["name"]: model["compared"] for model in site.said("list")}
+    assert {name: (point["batch"], point["p50_ns"]) for name, point in compared.items()} == {
+        "net": (4, 8_000), "other": (4, 9_000),
+    }  # fmt: skip
+    assert compared["net"] | {"report": "", "doubtful": None} == {
+        "report": "", "spec": "cpu", "agent": "box", "batch": 4, "samples_per_s": 500.0, "p50_ns": 8_000,
+        "doubtful": None,
+    }  # fmt: skip
+
+
 def test_submit_takes_a_registered_model(site: Site, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Nothing is sent, and its configuration is what the job begins with; a file of that name goes first."""
     added = site.said("add", "net", str(small(tmp_path)))

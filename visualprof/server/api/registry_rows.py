@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from itertools import product
 from typing import Annotated, Literal
@@ -10,6 +11,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from visualprof.messages import msg
+from visualprof.reader.results.points import Point
 from visualprof.reader.results.report import Report
 from visualprof.remote.queue.store.model_records import (
     Configuration,
@@ -24,7 +26,7 @@ from visualprof.remote.queue.uploads import graph_id
 from visualprof.server.identity import current_principal
 from visualprof.server.responses import build_row
 from visualprof.server.routes import Query
-from visualprof.views.measure.best_points import HIGHEST_THROUGHPUT, LOWEST_LATENCY
+from visualprof.views.measure.best_points import HIGHEST_THROUGHPUT, LOWEST_LATENCY, is_doubtful
 
 Visibility = Literal["private", "project", "public"]
 
@@ -49,6 +51,9 @@ class ForceQuery(Query):
     force: Annotated[bool, Meta(description="also delete versions that a job uses")] = False
 
 
+Setup = tuple[str, str, int]  # run configuration, machine and batch size of a measurement
+
+
 class ReportSummary(msgspec.Struct):
     """A report of a version's model file. The best values are taken over all batch sizes."""
 
@@ -59,6 +64,31 @@ class ReportSummary(msgspec.Struct):
     finished_ns: int
     best_samples_per_s: float | None
     best_p50_ns: int | None
+
+
+class ComparablePoint(msgspec.Struct):
+    """A measurement of a model that compares with those of other models.
+
+    Models are measured in different ways, and the best values of two models may have nothing in common. This is the
+    newest measurement in the run configuration, on the machine and at the batch size that most of the models share.
+
+    Attributes:
+        report: Id of the report.
+        spec: The run configuration.
+        agent: The machine.
+        batch: Batch size.
+        samples_per_s: Throughput.
+        p50_ns: Median latency, or null if there are too few runs.
+        doubtful: Whether the measurement was unstable or the machine busy.
+    """
+
+    report: str
+    spec: str
+    agent: str
+    batch: int
+    samples_per_s: float | None
+    p50_ns: int | None
+    doubtful: bool
 
 
 class ParentComparison(msgspec.Struct, kw_only=True):
@@ -169,6 +199,7 @@ class ModelRow(msgspec.Struct):
         newest: The newest version, or null if all versions were deleted.
         best_samples_per_s: Highest throughput of all versions, or null if unknown.
         best_p50_ns: Lowest median latency of all versions, or null if unknown.
+        compared: The measurement to compare with other models, or null if nothing was measured.
     """
 
     id: str
@@ -185,6 +216,7 @@ class ModelRow(msgspec.Struct):
     newest: VersionRow | None
     best_samples_per_s: float | None
     best_p50_ns: int | None
+    compared: ComparablePoint | None
 
 
 class RegistryAnswer(msgspec.Struct):
@@ -312,6 +344,8 @@ class RowBuilder:
         for model in models:
             for version in model.versions:
                 self._by_content.setdefault(version.sha256, []).append((model, version))
+        self._points = {model.id: self._points_of(model) for model in models}
+        self._shared = Counter(setup for points in self._points.values() for setup in points)
 
     def model(self, model: RegisteredModel) -> ModelRow:
         """Return the row of a model."""
@@ -321,7 +355,34 @@ class RowBuilder:
             newest=self.version(model, model.versions[0]) if model.versions else None,
             best_samples_per_s=max((throughput for throughput, _ in best if throughput is not None), default=None),
             best_p50_ns=min((latency_ns for _, latency_ns in best if latency_ns is not None), default=None),
+            compared=self._compared(self._points.get(model.id) or self._points_of(model)),
         )  # fmt: skip
+
+    def _points_of(self, model: RegisteredModel) -> dict[Setup, tuple[Report, Point]]:
+        """Return the newest measurement of a model by how it was measured, of the newest version with any."""
+        measured = (reports for version in model.versions if (reports := self._reports(version)))
+        reports = next(measured, list[Report]())
+        points: dict[Setup, tuple[Report, Point]] = {}
+        for report in reports:
+            for point in report.points:
+                points.setdefault((report.spec, report.agent, point.batch), (report, point))
+        return points
+
+    def _compared(self, points: dict[Setup, tuple[Report, Point]]) -> ComparablePoint | None:
+        """Return the measurement that was made as those of most other models; the smallest batch of several."""
+        if not points:
+            return None
+        setup = min(points, key=lambda setup: (-self._shared[setup], setup[2], setup[:2]))
+        (spec, agent, batch), (report, point) = setup, points[setup]
+        return ComparablePoint(
+            report=report.id,
+            spec=spec,
+            agent=agent,
+            batch=batch,
+            samples_per_s=point.samples_per_s,
+            p50_ns=point.p50_ns,
+            doubtful=is_doubtful(point),
+        )
 
     def version(self, model: RegisteredModel, version: ModelVersion) -> VersionRow:
         """Return the row of a version, with its parent and measurements."""
