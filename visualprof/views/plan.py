@@ -40,7 +40,7 @@ class RungColumns(Columns):
         most_ns: Upper bound of the gain, after all changes before it; null if unknown.
         throughput_ratio: Increase in samples per second with twice the batch.
         confidence: How certain the effect is: high, medium or low.
-        code: The change in code for the framework of the recording; null if there is none.
+        code: The change in code for the framework of the recording; null if no code is known.
         evidence: Page of the web UI with the evidence.
         finding: Finding with the same cause; null for none.
         start_ns: Start of an example on the timeline, since the first event.
