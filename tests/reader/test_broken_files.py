@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.conftest import SAMPLES, answer
+from tests.conftest import SAMPLES, answer, shared
 from tests.reader.test_formats import check_invariants
 from visualprof.errors import EmptyFile, FormatError, SourceError, UnknownFormat, VisualprofError
 from visualprof.reader import read_trace
@@ -106,6 +106,21 @@ def test_bare_nan_is_repaired(file: WriteFile) -> None:
     )
     assert len(trace.events) == 3
     assert "was repaired" in trace.meta.warnings[0]
+
+
+def test_commas_after_the_last_element_are_repaired(file: WriteFile) -> None:
+    text = b'{"schemaVersion": 1, "traceEvents": [{"ph": "X", "cat": "cpu_op", "name": "a,]", "ts": 1, "dur": 2, '
+    text += b'"args": {"Input Dims": [[1, 2], ], }, }, {"ph": "X", "cat": "cpu_op", "name": "b", "ts": 4, "dur": 3}]}'
+    trace = read_trace(file(text))
+    assert [trace.strings[i] for i in trace.events.name] == ["a,]", "b"]
+    assert trace.events.dur.tolist() == [2000, 3000]
+    assert any("a comma too many" in warning for warning in trace.meta.warnings)
+
+
+def test_a_public_file_with_a_comma_after_the_last_shape_has_all_nodes() -> None:
+    trace = read_trace(shared("cases/reports/35-ort-trailing-comma/ort.json"))
+    named = zip((trace.strings[i] for i in trace.events.name), trace.events.dur.tolist(), strict=True)
+    assert {name: ns for name, ns in named if name in "ab"} == {"a": 50_000, "b": 150_000}
 
 
 def test_wrong_escapes_and_control_characters_are_repaired(file: WriteFile) -> None:

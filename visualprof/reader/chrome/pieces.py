@@ -43,7 +43,7 @@ BLOCK_BYTES = 1 << 16
 _MAX_TAILS = 8
 REPAIRED_WARNING = msg(
     "reader.json_not_valid_bare",
-    "the JSON was not valid (bare NaN, bad escapes or bytes that are not UTF-8) and was repaired",
+    "the JSON was not valid (bare NaN, a comma too many, bad escapes or bytes that are not UTF-8) and was repaired",
 )
 
 

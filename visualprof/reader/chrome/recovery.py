@@ -15,7 +15,9 @@ import numpy as np
 from visualprof.reader.patterns import pattern
 from visualprof.reader.source import DECODE_ERRORS
 
-TOKEN = pattern(rb'"(?:[^"\\]|\\.)*"|-?\b(?:NaN|nan|Infinity|inf)\b|-(?:NaN|nan|Infinity|inf)\b', re.DOTALL)
+TOKEN = pattern(
+    rb'"(?:[^"\\]|\\.)*"|-?\b(?:NaN|nan|Infinity|inf)\b|-(?:NaN|nan|Infinity|inf)\b|,(?=\s*[\]}])', re.DOTALL
+)
 BAD_ESCAPE = pattern(rb'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})|(\\)')
 SURROGATE = rb"\\u[dD][%s][0-9a-fA-F]{2}"  # of a surrogate pair; text that is no such escape is in the first group
 LONE_SURROGATE = pattern(
@@ -24,7 +26,7 @@ LONE_SURROGATE = pattern(
 CONTROL = pattern(rb"[\x00-\x1f]")
 ESCAPED = pattern(rb"\\.", re.DOTALL)
 POSITION = pattern(r"\(byte (\d+)\)")
-REPAIRABLE = pattern(r"invalid|surrogate")
+REPAIRABLE = pattern(r"invalid|surrogate|trailing comma")
 SEPARATORS = pattern(rb"[\s,]*")
 # An entry of the list, not the value of a key, that starts like an event.
 EVENT = pattern(rb'(?<!:)(?<!:\s)\{\s*"(?:ph|cat|name|pid|tid|ts|dur|id|args|s|bp|tts|tdur|cname)"\s*:')
@@ -75,10 +77,15 @@ class ListEntries:
 
 
 def repair(data: bytes) -> bytes:
-    """Return the JSON with bare NaN/Infinity, wrong escapes, control characters and invalid UTF-8 made valid."""
+    """Return the JSON made valid.
+
+    Bare NaN/Infinity, commas after the last element, wrong escapes, control characters and invalid UTF-8 are replaced.
+    """
 
     def mend(match: re.Match[bytes]) -> bytes:
         token = match.group()
+        if token == b",":
+            return b""
         if not token.startswith(b'"'):
             return b"null"
         if b"\\" in token:
