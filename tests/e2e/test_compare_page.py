@@ -100,7 +100,7 @@ def test_a_base_is_chosen_and_the_overview_explains_the_change(pair: Dashboard, 
 def test_a_reload_keeps_the_base_and_one_click_swaps_or_removes_it(pair: Dashboard, visit: Visits) -> None:
     page = visit(pair, "operator", run="after", base="before")
     page.reload()
-    changed = table(page, "Operator: changes")
+    changed = table(page, "Operators: changes")
     expect(cell(changed, 0, "Change")).to_have_text("+100\xa0µs")
     page.get_by_role("button", name="Swap").click()
     expect(page.locator(".told strong")).to_contain_text("+50.0\xa0µs")
@@ -114,7 +114,7 @@ def test_a_reload_keeps_the_base_and_one_click_swaps_or_removes_it(pair: Dashboa
 
 def test_a_step_is_compared_with_the_step_at_its_position(pair: Dashboard, visit: Visits) -> None:
     page = visit(pair, "overview", run="after", base="before", step="17")
-    expect(page.locator(".change")).to_contain_text("Base step · 7")
+    expect(page.locator(".change")).to_contain_text("Base step time (median) · 7")
     expect(page.locator(".change")).to_contain_text("Step of this run · 17")
     expect(page.locator(".change")).to_contain_text("Indistinguishable from noise.")
 
@@ -133,7 +133,7 @@ def test_a_row_leads_to_both_timelines(pair: Dashboard, visit: Visits) -> None:
 
 def test_worse_rows_alone_are_shown_searched_and_saved(pair: Dashboard, visit: Visits) -> None:
     page = visit(pair, "operator", run="after", base="before")
-    changed = table(page, "Operator: changes")
+    changed = table(page, "Operators: changes")
     panel = page.locator("section", has=changed)
     expect(panel.locator(".tally")).to_have_text("4 rows")
     panel.get_by_role("radio", name="Worse").click()

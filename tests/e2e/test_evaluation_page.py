@@ -287,7 +287,7 @@ def test_a_point_leads_to_its_profile(opened: Callable[..., Page], link: str, he
     page = opened(reports=CARD, point=CARD, batch="4")
     panel(page).get_by_role("link", name=link, exact=True).click()
     if heading:
-        expect(page.get_by_role("heading", name=heading, exact=True)).to_be_visible()
+        expect(page.get_by_role("heading", name=heading, exact=True, level=2)).to_be_visible()
     else:
         expect(page.locator("canvas").first).to_be_visible()
     worker = "monitor" if link.startswith("Monitor") else "timeline"
