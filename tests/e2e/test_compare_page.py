@@ -115,7 +115,7 @@ def test_a_reload_keeps_the_base_and_one_click_swaps_or_removes_it(pair: Dashboa
 def test_a_step_is_compared_with_the_step_at_its_position(pair: Dashboard, visit: Visits) -> None:
     page = visit(pair, "overview", run="after", base="before", step="17")
     expect(page.locator(".change")).to_contain_text("Base step time (median) · 7")
-    expect(page.locator(".change")).to_contain_text("Step of this run · 17")
+    expect(page.locator(".change")).to_contain_text("Step time of this run (median) · 17")
     expect(page.locator(".change")).to_contain_text("Indistinguishable from noise.")
 
 

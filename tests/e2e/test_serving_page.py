@@ -49,9 +49,9 @@ def test_two_servers_are_compared_phase_by_phase(serve: Serve, visit: Visits, tm
     rows = table(page, "Phase by phase")
     assert [cell(rows, place, "Phase").inner_text() for place in range(2)] == ["Decode", "Prefill"]
     assert [cell(rows, place, "Change").inner_text() for place in range(2)] == ["+30.0\u00a0µs", "0\u00a0ns"]
-    expect(page.locator(".change")).to_contain_text("Base step · Decode")
+    expect(page.locator(".change")).to_contain_text("Base step time (median) · Decode")
     cell(rows, 1, "Phase").click()
-    expect(page.locator(".change")).to_contain_text("Base step · Prefill")
+    expect(page.locator(".change")).to_contain_text("Base step time (median) · Prefill")
     assert address(page)["phase"] == "prefill"
     open_page(page, "Kernels")
     expect(page.get_by_role("radio", name="Prefill")).to_be_checked()
