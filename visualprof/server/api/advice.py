@@ -218,7 +218,7 @@ def select_candidates(report: Report, names: list[str]) -> list[AdviceRow]:
     if not selected:
         raise BadParameter(
             msg("server.no_candidate_report_passes", "no candidate of this report passes"),
-            msg("server.name_applied", "name the candidates to apply"),
+            msg("server.name_applied", "measure again on an idle machine, or with a larger time budget"),
         )
     for name in selected:
         if name not in rows:
