@@ -336,6 +336,31 @@ def _profiler_text(name: str, head: bytes) -> Description | None:
     return None
 
 
+def _report(name: str, head: bytes) -> Description | None:
+    """Describe reports of runtimes and load generators, which have no events."""
+    del name
+    if re.match(rb"layerName;execStatus;layerType;execType;", head):
+        return Description(
+            msg("reader.openvino_counters_as_csv", "a report of OpenVINO's benchmark_app as CSV, which is not read"),
+            msg(
+                "reader.write_openvino_json",
+                "write it as JSON: benchmark_app -report_type detailed_counters -json_stats",
+            ),
+            may_be_recording=True,
+        )
+    if re.match(rb"\s*\{", head) and b'"Layers"' in head and (b'"LayerType"' in head or b'"Bindings"' in head):
+        return Description(
+            msg("reader.tensorrt_layer_information", "layer information of a TensorRT engine, which is not read"),
+            msg("reader.record_tensorrt_profile", "record times of layers: trtexec --exportProfile=profile.json"),
+        )
+    if re.match(rb"\s*\{", head) and b'"request_throughput"' in head and re.search(rb"ttft|time_to_first_token", head):
+        return Description(
+            msg("reader.serving_load_test", "the result of a load test of an inference server, which is not read"),
+            msg("reader.record_server_steps", "record the server's steps with torch.profiler"),
+        )
+    return None
+
+
 def _empty_json(name: str, head: bytes) -> Description | None:
     del name
     text = head.strip(BLANKS + b"\x00")
@@ -364,5 +389,5 @@ def _listed(names: list[str]) -> str:
 
 _RULES: tuple[Callable[[str, bytes], Description | None], ...] = (
     _pointer, _rewritten, _web_page, _database, _pickle, _packed, _weights, _model_text, _other, _profiler_text,
-    _empty_json, _json,
+    _report, _empty_json, _json,
 )  # fmt: skip
