@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from importlib.metadata import version
 from pathlib import Path
 
 import msgspec
@@ -18,6 +19,7 @@ from visualprof.views import view
 TYPES = Path(__file__).parents[2] / "visualprof" / "frontend" / "src" / "api" / "types.ts"
 
 
+@pytest.mark.skipif(version("msgspec") < "0.22", reason="earlier versions describe the same types in another way")
 def test_the_pages_types_are_up_to_date() -> None:
     assert TYPES.read_text().startswith(f"// {digest()}\n"), "run `make types`"
 
