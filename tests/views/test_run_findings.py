@@ -94,3 +94,15 @@ def test_the_late_rank_of_four_is_the_first_finding_of_all(rank: str, capsys: py
     stragglers = json.loads(capsys.readouterr().out)["stragglers"]
     assert [late["rank"] for late in stragglers] == [0]
     assert stragglers[0]["own_excess_ns"] == findings[0]["most_ns_per_step"]
+
+
+def test_the_plan_counts_the_transfer_only(capsys: pytest.CaptureFixture[str]) -> None:
+    folder = shared("traces/torch_cpu/ddp4/rank0.pt.trace.json.gz").parent
+    assert main(["view", "plan", str(folder), "--worker", "rank0", "--format", "json"]) == 0
+    columns = json.loads(capsys.readouterr().out)["rungs"]["columns"]
+    (most,) = [
+        most for lever, most in zip(columns["lever"], columns["most_ns"], strict=True) if "communication" in lever
+    ]
+    alone = answer("plan", folder / "rank0.pt.trace.json.gz")["rungs"]["columns"]
+    (whole,) = [most for lever, most in zip(alone["lever"], alone["most_ns"], strict=True) if "communication" in lever]
+    assert 0.4 * whole < most < 0.7 * whole

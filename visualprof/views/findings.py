@@ -8,14 +8,13 @@ from typing import Annotated, get_args
 import msgspec
 from msgspec.structs import replace
 
-from visualprof.reader.trace import Ints, Trace
+from visualprof.reader.trace import Trace
 from visualprof.views import Params, View
 from visualprof.views.answers import kinds
 from visualprof.views.answers.kinds import kinds_by_key
 from visualprof.views.answers.table import Answer
 from visualprof.views.measure.findings import Confidence, Detection, Rule, RuleContext, Severity
 from visualprof.views.measure.launch import is_device_work
-from visualprof.views.measure.rank_summary import RankSteps
 from visualprof.views.measure.remarks import RemarkId, find_remarks
 from visualprof.views.measure.replay.baseline import Baseline, Obstacle, baseline
 from visualprof.views.measure.replay.change import apply_changes, parse_changes
@@ -192,11 +191,10 @@ def join(answer: FindingsAnswer, run: RunAnalysis, worker: str) -> FindingsAnswe
     """
     if len(run.ranks) < 2 or run.workers.count(worker) != 1 or not answer.measured_ns:
         return answer
-    row, step_ns = run.workers.index(worker), answer.measured_ns
+    share, step_ns = run.waiting_share(worker), answer.measured_ns
     findings = [*answer.findings]
-    waits = run.exposed_wait[row]
-    if waits is not None:
-        findings = [part for finding in findings for part in _split(finding, run.ranks[row], waits, step_ns)]
+    if share is not None:
+        findings = [part for finding in findings for part in _split(finding, share, step_ns)]
     findings = [*(_straggler_finding(late, step_ns) for late in straggler_report(run)), *findings]
     findings = [
         finding
@@ -208,20 +206,17 @@ def join(answer: FindingsAnswer, run: RunAnalysis, worker: str) -> FindingsAnswe
     return replace(answer, findings=_ordered(findings))
 
 
-def _split(finding: Finding, rank: RankSteps, waits: Ints, step_ns: int) -> Iterator[Finding]:
+def _split(finding: Finding, share: float, step_ns: int) -> Iterator[Finding]:
     """Yield the transfer and the waiting of exposed communication as findings of their own; any other finding as it is.
 
     Args:
         finding: A finding of the rank.
-        rank: Its steps.
-        waits: (n,) ns of exposed communication in which the rank waits, per step.
+        share: Share of waiting in the exposed communication.
         step_ns: The step time.
     """
     if finding.id != "communication_bound":
         yield finding
         return
-    exposed = rank.communication_ns - rank.overlap_ns
-    share = float(waits.sum()) / max(float(exposed.sum()), 1.0)
     spent = int(finding.evidence["communication_ns"])
     wait_ns = round(share * spent)
     numbers = {"transfer_ns": spent - wait_ns, "wait_ns": wait_ns}

@@ -6,16 +6,20 @@ from collections.abc import Sequence
 from itertools import combinations
 from typing import Any, NamedTuple
 
+import numpy as np
+from msgspec.structs import replace
+
 from visualprof.reader.trace import Trace
 from visualprof.views import Params, View
 from visualprof.views.answers import kinds
-from visualprof.views.answers.table import Answer, Columns, Table, from_rows
+from visualprof.views.answers.table import Answer, Columns, Table, columns_of, from_rows, take_rows
 from visualprof.views.levers.catalog import LEVERS
 from visualprof.views.measure.findings import RuleContext
 from visualprof.views.measure.launch import is_device_work
 from visualprof.views.measure.levers import Detections, Estimate, Lever, lever_estimate
 from visualprof.views.measure.replay.baseline import Baseline, Obstacle, baseline
 from visualprof.views.measure.replay.ladder import Ladder
+from visualprof.views.measure.run_analysis import RunAnalysis
 from visualprof.views.measure.steps import HOST_WORK
 from visualprof.views.rules import all_rules, detections
 
@@ -24,6 +28,7 @@ MIN_BOUND_RATIO = 0.05  # smaller upper bounds are left out, as in the findings
 MIN_THROUGHPUT_RATIO = 0.1  # smaller gains of a larger batch are left out
 SIMILAR_RATIO = 0.95  # of levers that gain about as much, the first in the list is taken
 MAX_RUNGS = 6
+COMMUNICATION_LEVER = "overlapped_communication"
 MAX_PAIRED = 6  # levers that are tried in pairs
 
 
@@ -240,4 +245,21 @@ def _row(context: RuleContext, base: Baseline, by_rule: Detections, rung: _Rung)
     )
 
 
-VIEW = View("plan", 12, needs, Params, compute)
+def join(answer: PlanAnswer, run: RunAnalysis, worker: str) -> PlanAnswer:
+    """Return the plan of one rank without its waiting for other ranks, which no change of communication shortens."""
+    share, columns = run.waiting_share(worker), answer.rungs.columns
+    if share is None:
+        return answer
+    is_communication = [lever == COMMUNICATION_LEVER for lever in columns.lever]
+    most_ns = [
+        ns if ns is None or not here else round(ns * (1 - share))
+        for ns, here in zip(columns.most_ns, is_communication, strict=True)
+    ]
+    least_ns = MIN_BOUND_RATIO * answer.baseline_ns
+    rows = [i for i, here in enumerate(is_communication) if not here or (most_ns[i] or 0) >= least_ns]
+    shortened = replace(columns, most_ns=most_ns)
+    chosen = {name: take_rows(column, np.array(rows, np.int64)) for name, column in columns_of(shortened).items()}
+    return replace(answer, rungs=Table(columns=RungColumns(**chosen)))
+
+
+VIEW = View("plan", 12, needs, Params, compute, run_view="distributed", join=join)

@@ -57,6 +57,15 @@ class RunAnalysis(msgspec.Struct, frozen=True, kw_only=True):
     microbatches: int | None
     metrics: RankMetrics
 
+    def waiting_share(self, worker: str) -> float | None:
+        """Return the share of waiting in the exposed communication of a rank, `None` if unknown."""
+        if len(self.ranks) < 2 or self.workers.count(worker) != 1:
+            return None
+        row = self.workers.index(worker)
+        rank, waits = self.ranks[row], self.exposed_wait[row]
+        exposed = float((rank.communication_ns - rank.overlap_ns).sum())
+        return None if waits is None or not exposed else float(waits.sum()) / exposed
+
 
 def analyze_run(ranks: Sequence[tuple[str, RankSummary]]) -> RunAnalysis:
     """Return the analysis of the workers of a run and their summaries."""
