@@ -7,7 +7,7 @@ from typing import Any
 from tests.e2e.live import Dashboard, Visits
 from tests.e2e.locators import settled
 
-MOST_REQUESTS = 20
+MOST_REQUESTS = 25
 MOST_BYTES = 275_000
 
 
