@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import io
 import random
+import warnings
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -45,6 +46,27 @@ VALUES = (
     "!<tag:x> 1",
     "&a *a",
     "&a [*a]",
+    "&a {b: *a}",
+    "&a {*a : 1}",
+    "{<<: *missing}",
+    "{<<: [1, 2]}",
+    "!!merge <<",
+    "{? [1, 2] : 3}",
+    "{[a]: b}",
+    "!!str 1",
+    "!!seq {a: 1}",
+    "!!map [1]",
+    "!!python/name:os.system",
+    "!!python/tuple [1]",
+    "!<tag:yaml.org,2002:int> x",
+    "0b" + "1" * 4000,
+    "0o" + "7" * 4000,
+    "-0x" + "f" * 60,
+    "1e" + "9" * 300,
+    "1_" * 200 + "1",
+    "9999-12-31T23:59:59.999999999999+99:99",
+    "0000-00-00",
+    "12:30:45.5",
     "*missing",
     "[" * 900,
     "[" * 50 + "]" * 50,
@@ -200,3 +222,55 @@ def array_zip(random: random.Random) -> bytes:
                 archive.writestr(name, content)
         packed = data.getvalue()
     return mutate_bytes(packed, random)
+
+
+def odd_zips(files: Mapping[str, bytes]) -> dict[str, bytes]:
+    """Zips that programs write in unusual ways, or that only attackers write. All contain `files`, too."""
+    first = next(iter(files))
+    plain = _packed(files)
+    start = plain.index(b"PK\x01\x02")
+    encrypted = bytearray(plain)
+    for mark, at in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
+        encrypted[encrypted.index(mark) + at] |= 1
+    overlapping = bytearray(plain)  # the directory's second entry points to the data of its first
+    second = plain.index(b"PK\x01\x02", start + 4)
+    overlapping[second + 42 : second + 46] = plain[start + 42 : start + 46]
+    huge = bytearray(plain)
+    huge[start + 24 : start + 28] = b"\xfe\xff\xff\xff"
+    end = plain.rindex(b"PK\x05\x06")
+    return {
+        "zip64": _packed(files, force_zip64=True),
+        "a duplicate name": _packed([*files.items(), (first, b"other")]),
+        "an absolute name": _packed([*files.items(), ("/etc/x.npy", b"x")]),
+        "a name with a drive": _packed([*files.items(), ("C:\\x.npy", b"x")]),
+        "a name with backslashes": _packed([*files.items(), ("..\\..\\x.npy", b"x")]),
+        "a name with NUL": _packed([*files.items(), ("aZx.npy", b"x")]).replace(b"aZx.npy", b"a\0x.npy"),
+        "an empty name": _packed([*files.items(), ("Z", b"x")]).replace(b"\x01\x00\x00\x00Z", b"\x00\x00\x00\x00Z"),
+        "a link": _packed([*files.items(), ("link.npy", b"/etc/passwd")], mode=0o120777),
+        "a device": _packed([*files.items(), ("device.npy", b"")], mode=0o020666),
+        "an encrypted member": bytes(encrypted),
+        "overlapping members": bytes(overlapping),
+        "a size of 4 GiB": bytes(huge),
+        "an unknown method": plain[: start + 10] + b"\x63\x00" + plain[start + 12 :],
+        "a comment with an end in it": plain[:end] + plain[end:-2] + b"\x16\x00" + plain[end:],
+        "text in front": b"#!/bin/sh\n" + plain,
+        "an empty zip": b"PK\x05\x06" + bytes(18),
+        "more entries than there are": plain[: end + 8] + b"\xff\x7f\xff\x7f" + plain[end + 12 :],
+        "a directory at its own end": plain[: end + 16] + len(plain).to_bytes(4, "little") + plain[end + 20 :],
+        "a zip in a zip": _packed({"net/inner.zip": plain}),
+    }
+
+
+def _packed(
+    files: Mapping[str, bytes] | Sequence[tuple[str, bytes]], force_zip64: bool = False, mode: int = 0o100644
+) -> bytes:
+    data = io.BytesIO()
+    items = list(files.items()) if isinstance(files, Mapping) else list(files)
+    with warnings.catch_warnings(), zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED) as archive:
+        warnings.simplefilter("ignore")  # duplicate names
+        for i, (name, content) in enumerate(items):
+            info = zipfile.ZipInfo("x")
+            info.filename, info.external_attr = name, (mode if i == len(items) - 1 else 0o100644) << 16
+            with archive.open(info, "w", force_zip64=force_zip64) as file:
+                file.write(content)
+    return data.getvalue()

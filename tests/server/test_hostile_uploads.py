@@ -299,3 +299,27 @@ def test_the_server_process_opens_no_array_and_no_zip_that_a_user_sends(
     assert answer.status_code == 201, answer.text
     assert answer.get_json()["name"] == "x.npy"
     assert [part["name"] for part in answer.get_json()["others"]] == ["y.npy"]
+
+
+ODD_ZIPS = list(hostile.odd_zips({"a": b"", "b": b""}))
+
+
+@pytest.mark.parametrize("odd", ODD_ZIPS)
+@pytest.mark.usefixtures("in_process")
+def test_an_odd_zip_is_read_or_refused(site: Site, tmp_path: Path, odd: str) -> None:
+    began = time.monotonic()
+    array = io.BytesIO()
+    np.save(array, np.zeros((2, 3), np.float32))
+    arrays = {f"{name}.npy": array.getvalue() for name in "xy"}
+    answer = post_bytes(site.client, "a.npz", hostile.odd_zips(arrays)[odd])
+    check_answer(answer, tmp_path)
+    case = folder_of(numpy_case(tmp_path / "net"), "net/")
+    upload = post_bytes(site.client, "net.zip", hostile.odd_zips(case)[odd], part=True)
+    check_answer(upload, tmp_path)
+    sent = {"blob": upload.get_json()["blob"], "name": "net.zip"}
+    answer = site.client.post("/api/v1/cases/sent", json=sent)
+    check_answer(answer, tmp_path)
+    assert (answer.status_code == 200) == (odd in ("zip64", "text in front", "more entries than there are")), (
+        answer.text
+    )
+    assert time.monotonic() - began < 3 * QUICK_S
