@@ -114,8 +114,8 @@ def _welch(x: Floats, y: Floats, alpha: float) -> tuple[float, float]:
 def explained_by_load(base: Floats, new: Floats, common_ratio: float, is_alike: bool) -> bool:
     """Whether other load explains the change of the step.
 
-    All rows must have changed together in the direction of the step. Then either no row stands out, or the change of
-    the step is within noise once the common change is removed.
+    All rows must have changed together in the direction of the step. Then either no row
+    differs from the others, or the change of the step is within noise once the common change is removed.
 
     Args:
         base: (n,) ns per step.
