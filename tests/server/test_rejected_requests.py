@@ -42,6 +42,16 @@ MALFORMED = {
     "chunks in HTTP/1.0": b"POST / HTTP/1.0\r\n" + HOST + b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
     "another encoding": b"POST / HTTP/1.1\r\n" + HOST + b"Transfer-Encoding: gzip\r\n\r\n",
     "a damaged chunk": b"POST / HTTP/1.1\r\n" + HOST + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n",
+    "two headers with lengths": GET + HOST + b"Content-Length: 3\r\nContent-Length: 4\r\n\r\nabcd",
+    "a length with a sign": GET + HOST + b"Content-Length: +3\r\n\r\nabc",
+    "a length in hex": GET + HOST + b"Content-Length: 0x3\r\n\r\nabc",
+    "a length in other digits": GET + HOST + "Content-Length: \u0663\r\n\r\nabc".encode(),
+    "chunks twice": b"POST / HTTP/1.1\r\n" + HOST + b"Transfer-Encoding: chunked, chunked\r\n\r\n0\r\n\r\n",
+    "chunks after another encoding": b"POST / HTTP/1.1\r\n" + HOST + b"Transfer-Encoding: gzip, chunked\r\n\r\n",
+    "a space before the colon": GET + HOST + b"Content-Length : 3\r\n\r\nabc",
+    "a carriage return in a value": GET + HOST + b"X: a\rb\r\n\r\n",
+    "HTTP/2": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+    "a negative chunk": b"POST / HTTP/1.1\r\n" + HOST + b"Transfer-Encoding: chunked\r\n\r\n-1\r\n",
     "a header of 300 KB": GET + HOST + b"X: " + b"a" * 300_000 + b"\r\n\r\n",
 }
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import logging
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -25,6 +26,8 @@ MAX_PART_BYTES = 32 << 20  # of a result; an agent sends 8 MiB at once
 MAX_LENGTH_DIGITS = 18
 _LOGGED_CHARS = 100  # of a request line
 _log = logging.getLogger(__name__)
+
+_ENCODINGS = re.compile(rb"(?im)^transfer-encoding[ \t]*:([^\r\n]*)")
 
 
 class RequestRejected(Error):
@@ -80,6 +83,10 @@ class RequestParser(HTTPRequestParser):
             super().parse_header(header_plus)
         except ValueError as error:  # an invalid address, or a number of thousands of digits
             raise ParsingError(" ".join(str(error).split())[:200]) from None
+        if self.version not in ("1.0", "1.1"):
+            raise ParsingError("only HTTP/1.0 and HTTP/1.1 are supported")
+        if b",".join(_ENCODINGS.findall(header_plus)).lower().count(b"chunked") > 1:
+            raise ParsingError("Transfer-Encoding names chunked twice")  # RFC 9112 6.1
         has_encoding = self.chunked or "TRANSFER_ENCODING" in self.headers
         if has_encoding and ("CONTENT_LENGTH" in self.headers or self.version != "1.1"):
             raise ParsingError("Transfer-Encoding is only valid in HTTP/1.1 and without Content-Length")  # RFC 9112 6.1
