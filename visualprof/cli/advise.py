@@ -137,6 +137,6 @@ def _applied(args: argparse.Namespace) -> list[Json]:
     answer = Server(args.server, args.token).post("advice/apply", {"report": args.report, "candidates": []})
     for version in answer["versions"]:
         original = f" (converted from {version['original']})" if version["original"] else ""
-        made = f"{version['address']}{original}, " if version["address"] else ""
-        print(f"{version['candidate']}: {made}job {version['job']}", file=sys.stderr)
+        address = f"{version['address']}{original}, " if version["address"] else ""
+        print(f"{version['candidate']}: {address}job {version['job']}", file=sys.stderr)
     return answer["versions"]

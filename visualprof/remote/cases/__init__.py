@@ -57,7 +57,7 @@ class Engine:
         loads_compiled: Whether it can load the file `exist_compiler_path` instead of compiling.
         fp16: Whether it computes in half precision if the configuration asks for it.
         backend: The backend of `remote.backends` whose runtime an agent needs; "" for that of the compiler's name.
-        frameworks: Frameworks whose exported files only this engine reads. It is their default compiler.
+        frameworks: Frameworks that use this engine by default, because no other engine reads their exported files.
     """
 
     make: Callable[[Any, str, Any], InferModel]

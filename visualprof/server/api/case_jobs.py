@@ -202,8 +202,8 @@ def _requests(body: CaseRequest, case: Case, vendor: Vendor, settings: dict[str,
         )
     device = "cpu" if vendor.device == "cpu" else f"{vendor.device}:0"
     limits = {} if body.step_timeout_s is None else {"": body.step_timeout_s}
-    own = vendor.framework_compilers.get(framework)
-    default = {"compiler": own} if own else {}
+    compiler = vendor.framework_compilers.get(framework)
+    default = {"compiler": compiler} if compiler else {}
     commands = [{**settings, "compiler": compiler} for compiler in body.compilers] or [{**default, **settings}]
     for command, agent in itertools.product(commands, body.agents):
         yield case_job(

@@ -92,7 +92,7 @@ class CaseVendor(msgspec.Struct):
         title: Title of the vendor.
         device: `cpu` or `cuda`.
         compilers: Compilers, each with the backend that a machine has to have installed for it.
-        framework_compilers: Default compilers of frameworks that need one of their own.
+        framework_compilers: Default compilers of frameworks that export other files than ONNX.
     """
 
     name: str
