@@ -231,6 +231,7 @@ class Cases(Resource):
             result,
             run=query.run,
             facts=build_row(CaseFacts, result, batch_size=result.batch_size or None),
+            short_names={},
             passes=pass_columns(result),
             steps=step_columns(result),
             settings=setting_columns(result),
