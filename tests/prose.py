@@ -200,7 +200,8 @@ def message_riddles() -> list[str]:
 
 def documents() -> list[Path]:
     """Return the READMEs, the documents and the decision records in English."""
-    return [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    pages = [path for path in sorted((ROOT / "docs").rglob("*.md")) if not path.is_relative_to(ROOT / "docs" / "zh")]
+    return [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *pages]
 
 
 def prose(path: Path) -> str:
