@@ -105,6 +105,14 @@ def test_pages_without_a_translation_say_so_in_chinese(tmp_path: Path) -> None:
     assert [page for page in pages if UNTRANSLATED not in page.read_text("utf-8")] == []
 
 
+def test_every_news_file_has_a_known_kind() -> None:
+    kinds = re.findall(
+        r'^directory = "([a-z]+)"', text("pyproject.toml").partition("[[tool.towncrier.type]]")[2], re.MULTILINE
+    )
+    files = [path.name for path in (ROOT / "changes").iterdir() if path.name != "README.md"]
+    assert [name for name in files if not re.fullmatch(rf"[\w-]+\.({'|'.join(kinds)})\.md", name)] == []
+
+
 def test_every_environment_variable_is_documented() -> None:
     sources = [*(ROOT / "visualprof").rglob("*.py"), *ROOT.glob("*.py"), ROOT / "Makefile"]
     names = {name for path in sources for name in re.findall(r"VISUALPROF_[A-Z_]*[A-Z]", path.read_text("utf-8"))}

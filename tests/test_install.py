@@ -17,6 +17,7 @@ from setuptools.dist import Distribution
 
 import build_backend
 import setup
+import visualprof
 from tests.conftest import ROOT
 from visualprof.reader import native
 
@@ -126,7 +127,7 @@ def test_a_build_leaves_the_sources_as_they_were(tmp_path: Path, monkeypatch: py
     assert {path.relative_to(sources).as_posix() for path in files if path.name != ".gitignore"} <= held
     (wheel,) = out.glob("*.whl")
     assert {name.partition("/")[0] for name in zipfile.ZipFile(wheel).namelist()} == {
-        "visualprof", "visualprof-0.1.0.dist-info",
+        "visualprof", f"visualprof-{visualprof.__version__}.dist-info",
     }  # fmt: skip
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from visualprof.reader import read_ranks, read_trace
 
-__version__ = "0.1.0"
+__version__ = "0.9.0"
 __all__ = ["__version__", "load_ipython_extension", "read_ranks", "read_trace", "show"]
 
 

@@ -48,7 +48,7 @@ def _start_ns(trace: dict[str, Any]) -> int:
 
 
 def _shift(trace: dict[str, Any], at_ns: int, factor: float) -> dict[str, Any]:
-    """Return a copy of a trace that starts at another time, and whose times are longer by a factor."""
+    """Return a copy of a trace that starts at another time, with all durations multiplied by a factor."""
     first_us = _first_us(trace)
     events = [
         event

@@ -171,7 +171,7 @@ def page_of(
 
 
 def _recognize(file: Path) -> None:
-    """Raise an error that says what a file is if it is not a profile. A log directory does not list every such file."""
+    """Raise an error that names the kind of a file that is not a profile. Log directories do not list all of them."""
     from visualprof.reader.recognition import recognize
     from visualprof.reader.source import Source
 

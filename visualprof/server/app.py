@@ -87,7 +87,7 @@ def create_app(
     traces = SteppedTraces(logdir)
     views = Views(logdir, visible, traces, models, reports)
     shown = (
-        Runs(logdir, visible, reader, settings.language, settings.read_only, settings.private, settings.demo),
+        Runs(logdir, visible, reader, settings),
         Headlines(visible, traces),
         Live(visible, settings.read_only),
         views,

@@ -220,7 +220,7 @@ def _ranges(dedup: DedupTrace, joined: Launches, chosen: Mask) -> RangeColumns:
 def eligible(trace: Trace, rows: Rows) -> list[bool | None]:
     """Return for each operator whether it has a tensor-core implementation, by its name or its type.
 
-    `None` if neither says so and at least one of them leaves it open.
+    `None` if neither says so and the name or the type leaves it open.
     """
     name_ids: list[Rows] = [trace.events.name[rows].astype(np.int64)]
     if "type" in trace.args:

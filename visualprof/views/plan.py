@@ -252,11 +252,11 @@ def join(answer: PlanAnswer, run: RunAnalysis, worker: str) -> PlanAnswer:
         return answer
     is_communication = [lever == COMMUNICATION_LEVER for lever in columns.lever]
     most_ns = [
-        ns if ns is None or not here else round(ns * (1 - share))
-        for ns, here in zip(columns.most_ns, is_communication, strict=True)
+        ns if ns is None or not is_part else round(ns * (1 - share))
+        for ns, is_part in zip(columns.most_ns, is_communication, strict=True)
     ]
     least_ns = MIN_BOUND_RATIO * answer.baseline_ns
-    rows = [i for i, here in enumerate(is_communication) if not here or (most_ns[i] or 0) >= least_ns]
+    rows = [i for i, is_part in enumerate(is_communication) if not is_part or (most_ns[i] or 0) >= least_ns]
     shortened = replace(columns, most_ns=most_ns)
     chosen = {name: take_rows(column, np.array(rows, np.int64)) for name, column in columns_of(shortened).items()}
     return replace(answer, rungs=Table(columns=RungColumns(**chosen)))

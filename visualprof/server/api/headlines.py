@@ -88,9 +88,9 @@ def _shown_span(run: Run) -> Span | None:
 
 
 def _headline(overview: OverviewAnswer) -> RunHeadline:
-    known = [device.utilization for device in overview.devices if device.utilization is not None]
+    utilization = [device.utilization for device in overview.devices if device.utilization is not None]
     return RunHeadline(
         step_median_ns=overview.headline.step_median_ns,
-        utilization=sum(known) / len(known) if known else None,
+        utilization=sum(utilization) / len(utilization) if utilization else None,
         devices=[device.name for device in overview.devices] or [overview.environment.device_type],
     )

@@ -67,7 +67,7 @@ class ReportSummary(msgspec.Struct):
 
 
 class ComparablePoint(msgspec.Struct):
-    """A measurement of a model that compares with those of other models.
+    """A measurement of a model that can be compared with other models.
 
     Models are measured in different ways, and the best values of two models may have nothing in common. This is the
     newest measurement in the run configuration, on the machine and at the batch size that most of the models share.
@@ -369,7 +369,7 @@ class RowBuilder:
         return points
 
     def _compared(self, points: dict[Setup, tuple[Report, Point]]) -> ComparablePoint | None:
-        """Return the measurement that was made as those of most other models; the smallest batch of several."""
+        """Return the measurement in the setup that most models share, at the smallest batch size."""
         if not points:
             return None
         setup = min(points, key=lambda setup: (-self._shared[setup], setup[2], setup[:2]))

@@ -21,6 +21,7 @@ from visualprof.server.api.session import CurrentUser, current_user
 from visualprof.server.identity import current_principal
 from visualprof.server.responses import VersionedResponse
 from visualprof.server.routes import READ_ONLY_ERROR, Query, Resource, get, mutation
+from visualprof.server.settings import Settings
 from visualprof.server.visible import Visible
 from visualprof.views import all_views
 from visualprof.views.answers.encoding import encode
@@ -156,19 +157,8 @@ class ChangesAnswer(msgspec.Struct):
 class Runs(Resource):
     """The routes for the server's status and the runs."""
 
-    def __init__(
-        self,
-        logdir: LogDirectory,
-        visible: Visible,
-        reader: ModelReader,
-        language: str,
-        read_only: bool,
-        private: bool,
-        demo: bool = False,
-    ) -> None:
-        self._logdir, self._visible, self._reader = logdir, visible, reader
-        self._language, self._read_only, self._private = language, read_only, private
-        self._demo = demo
+    def __init__(self, logdir: LogDirectory, visible: Visible, reader: ModelReader, settings: Settings) -> None:
+        self._logdir, self._visible, self._reader, self._settings = logdir, visible, reader, settings
         self._latest = VersionedResponse()
         self._encoded: dict[str, tuple[listing.Run, msgspec.Raw]] = {}
 
@@ -181,10 +171,10 @@ class Runs(Resource):
         return Status(
             version=__version__,
             native_reader=native.describe_state(),
-            language=self._language or None,
-            read_only=self._read_only,
-            private=self._private,
-            demo=self._demo,
+            language=self._settings.language or None,
+            read_only=self._settings.read_only,
+            private=self._settings.private,
+            demo=self._settings.demo,
             logdirs=roots,
             watching=watching,
             person=current_user(principal),
@@ -213,7 +203,7 @@ class Runs(Resource):
     @mutation("POST", "/reload", status=204, errors=READ_ONLY_ERROR)
     def reload(self) -> None:
         """Scan the log directories again."""
-        if self._read_only:
+        if self._settings.read_only:
             raise Forbidden(
                 msg("server.server_read_only", "the server is read-only"),
                 msg("server.start_without_read_only", "start it without --read-only"),

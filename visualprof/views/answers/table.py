@@ -277,7 +277,7 @@ def select_rows(table: TableT, query: Selection) -> TableT:
 
 
 def _shown_names(table: Table[Any], shown: Mapping[str, Column]) -> dict[str, str]:
-    """Return the short names without those of the table's rows that are not shown."""
+    """Return the short names of the shown rows."""
     if not table.short_names or len(shown) == 0:
         return table.short_names
     names = [name for name in shown if table.kinds.get(name) == "name"]

@@ -151,8 +151,8 @@ class TimelineEvent(EventLocation):
     """Everything about one event.
 
     Attributes:
-        call_stack: Its call stack; for device work, that of the operator that launched it.
-        launched: The device work that was launched during the event; null for device work, and if there is none.
+        call_stack: Its call stack; for device work, the call stack of its operator.
+        launched: The device work that was launched during the event; null for device work and without any.
         kinds: Kinds of the columns.
         arguments: Raw arguments from the file; null if the file was deleted.
         nth: Number of events of the same name and kind of track that begin before it in its step,

@@ -134,7 +134,7 @@ def series_named(run: Run) -> str:
 
 
 def in_order(measured: Iterable[Measured]) -> list[Measured]:
-    """Return measurements by time; those of about the same time by the dates and numbers in their names.
+    """Return measurements by time, and at about the same time by the dates and numbers in their names.
 
     Files that were copied together have the time of the copy, not of the recording.
     """
@@ -154,7 +154,7 @@ def _name_key(row: Measured) -> list[tuple[int, str]]:
 
 
 def followed_recordings(runs: Iterable[Run]) -> list[tuple[Run, Span]]:
-    """Return the recordings that are followed: those of the first worker of each run. Live runs have none."""
+    """Return the followed recordings, from the first worker of each run. Live runs have none."""
     return [(run, span) for run in runs for worker in run.workers[:1] for span in worker.spans]
 
 
