@@ -38,7 +38,7 @@ def test_a_frame_is_found_brought_to_full_width_and_left_again(samples: Dashboar
     expect(page.get_by_text("2 frames,")).to_be_visible()
     picture = page.get_by_role("img", name="Flame graph of")
     picture.click(position={"x": 300, "y": 8})
-    expect(page.get_by_text("forward", exact=True)).to_be_visible()
+    expect(page.get_by_text("forward", exact=True).first).to_be_visible()
     assert "zoom=0" in page.url
     picture.press("ArrowDown")
     expect(page.get_by_text("Decoder_0", exact=True)).to_be_visible()

@@ -15,7 +15,7 @@ Query = Mapping[str, str]
 
 # Views that appear on the page of another view, as in the web UI's `state/catalog.ts`.
 PAGES = {
-    "findings": "overview", "plan": "overview", "roofline": "operator", "runtime": "kernel", "sequences": "kernel",
+    "findings": "overview", "plan": "overview", "roofline": "operator", "sequences": "kernel",
     "modules": "flame",
     "launch": "idle", "critical": "idle", "whatif": "idle", "ranks": "distributed", "collectives": "distributed",
     "heatmap": "distributed",

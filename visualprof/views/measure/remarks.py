@@ -19,7 +19,7 @@ from visualprof.views.measure.steps import device_kernels
 RemarkId = Literal["cut_off", "uneven_steps", "slow_first_step", "device_busy", "top_kernels", "top_operator"]
 MIN_SPREAD = 1.5  # longest over shortest typical step from which steps are uneven
 MIN_BUSY_RATIO = 0.9  # a device that works for longer sets the pace
-MIN_TOP_RATIO = 0.05  # of the step; less says nothing about where the time goes
+MIN_TOP_RATIO = 0.05  # of the self time of all operators; less says nothing about where the time goes
 
 
 class Remark(msgspec.Struct, frozen=True):
@@ -84,17 +84,16 @@ def _time_by_family(context: RuleContext, rows: Rows) -> dict[str, float]:
 
 
 def _top_operator(context: RuleContext) -> Iterator[Remark]:
-    """Yield the operator with the longest self time on the host."""
+    """Yield the operator with the longest self time on the host, as a share of the self time of all operators."""
     times = operator_times(context.trace, launches(context.trace))
     is_inside = np.isin(times.rows, context.in_typical_steps(times.rows))
     rows, self_ns = times.rows[is_inside], times.host_self[is_inside]
-    count = max(int(context.is_typical.sum()), 1)
-    if not len(rows) or not context.step_ns:
+    if not self_ns.sum():
         return
     names = group(context.trace.events.name[rows])
     total_ns = names.sum(self_ns)
     longest = int(total_ns.argmax())
-    ratio = float(total_ns[longest]) / count / context.step_ns
+    ratio = float(total_ns[longest] / total_ns.sum())
     if ratio >= MIN_TOP_RATIO:
         name = context.event_name(int(rows[names.first[longest]]))
         yield Remark("top_operator", {"operator": name, "self_ratio": ratio})
