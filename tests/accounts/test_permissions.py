@@ -157,7 +157,8 @@ TABLE: dict[str, tuple[str, str]] = {
 
 # What a link to a run opens of it, besides what is open to anyone.
 BY_LINK = {
-    "GET status", "GET runs", "GET runs/changes", "GET runs/headlines", "GET views", "GET view/<name>", "GET charts/<name>", "GET diff",
+    "GET status", "GET runs", "GET runs/changes", "GET runs/headlines",
+    "GET views", "GET view/<name>", "GET charts/<name>", "GET diff",
     "GET models",
     "GET models/match", "GET graph", "GET graph/node", "GET graph/profile", "GET graph/compare", "GET evaluation",
     "GET trend",

@@ -248,7 +248,7 @@ def test_columns_are_chosen_and_stay_chosen(samples: Dashboard, visit: Visits) -
 
 def test_a_finding_leads_to_the_page_that_shows_more(samples: Dashboard, visit: Visits) -> None:
     page = visit(samples, "overview", run=CNN)
-    page.get_by_role("link", name="Open Kernels").click()
+    page.get_by_role("link", name="Open Kernels →").click()
     expect(page).to_have_url(re.compile("#/kernel"))
     expect(page.get_by_role("button", name=f"Run: {CNN}")).to_be_visible()
 

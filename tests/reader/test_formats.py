@@ -17,7 +17,8 @@ from visualprof.reader.source import Source
 FILES = sorted(SAMPLES.rglob("*.gz"))
 FORMAT_OF = {
     "pytorch-h200": "kineto", "pytorch-ddp-cpu": "kineto", "paddle-cpu": "paddle", "megengine-train": "megengine",
-    "megengine-inference": "megengine-static", "onnxruntime-cpu": "onnxruntime", "synthetic-4gpu": "kineto", "synthetic-server": "kineto",
+    "megengine-inference": "megengine-static", "onnxruntime-cpu": "onnxruntime", "synthetic-4gpu": "kineto",
+    "synthetic-server": "kineto",
     "pytorch-cpu": "kineto", "pytorch-loader": "kineto", "ort-1t": "onnxruntime", "ort-2t": "onnxruntime",
     "ov-f32-2t": "openvino", "ov-bf16-2t": "openvino",
 }  # fmt: skip
