@@ -31,7 +31,7 @@ def test_the_sources_of_all_samples_are_stated() -> None:
 
 def test_every_dependency_has_a_lowest_version() -> None:
     extras: dict[str, list[str]] = PROJECT["optional-dependencies"]
-    every = [*PROJECT["dependencies"], *(text for name, group in extras.items() for text in group)]
+    every = [*PROJECT["dependencies"], *(text for group in extras.values() for text in group)]
     outside = [text for text in every if not text.startswith("visualprof[")]
     bounded = {canonical(re.split(r"[\[<>=;! ]", text)[0]) for text in outside if re.search(r">=|==", text)}
     assert {canonical(re.split(r"[\[<>=;! ]", text)[0]) for text in outside} == bounded

@@ -8,6 +8,7 @@ import hashlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -59,7 +60,9 @@ def test_the_job_of_the_sample_is_marked_and_has_every_point_of_its_folders(
 def test_the_nights_have_dates_of_their_own_and_the_last_three_are_slower(laid_out: tuple[Path, Path]) -> None:
     nights = sorted((laid_out[0] / "nightly").iterdir())
     assert len({night.name for night in nights}) == 7
-    figures = [FIGURES.compute(trace_of(night / "rank0.pt.trace.json.gz"), FIGURES.parse({})) for night in nights]
+    figures: list[Any] = [
+        FIGURES.compute(trace_of(night / "rank0.pt.trace.json.gz"), FIGURES.parse({})) for night in nights
+    ]
     dates = [
         datetime.datetime.fromtimestamp((night.at_ns or 0) / 1e9, datetime.timezone.utc).date() for night in figures
     ]

@@ -39,10 +39,8 @@ def recording(loader_ms: tuple[int, ...], compute_ms: tuple[int, ...] = COMPUTE_
 
 
 def compared(base: Path, new: Path) -> DiffAnswer:
-    return compare(
-        "overview",
-        *(Named(p.name, compute(trace_of(p), SIDE.parse({"view": "overview"})), str(p)) for p in (base, new)),
-    )
+    sides = [Named(p.name, compute(trace_of(p), SIDE.parse({"view": "overview"})), str(p)) for p in (base, new)]
+    return compare("overview", sides[0], sides[1])
 
 
 def significant_rows(answer: DiffAnswer) -> list[Any]:

@@ -19,14 +19,16 @@ from visualprof.views.measure.kernel_names import short_name, short_names
 from visualprof.views.measure.mangled_names import demangle
 
 MUL = "at::native::binary_internal::MulFunctor<float>"
-NEG = "at::native::neg_kernel_cuda(at::TensorIteratorBase&)::{lambda()#2}::operator()() const::{lambda()#9}"
-NEG += "::operator()() const::{lambda(c10::BFloat16)#1}"
+NEG = (
+    "at::native::neg_kernel_cuda(at::TensorIteratorBase&)::{lambda()#2}::operator()() const::{lambda()#9}"
+    "::operator()() const::{lambda(c10::BFloat16)#1}"
+)
 TRAITS = "Flash_fwd_kernel_traits<64, 128, 128, 4, false, false, cutlass::bfloat16_t, Base<64, cutlass::bfloat16_t> >"
 GEMM = "cutlass_80_tensorop_s1688gemm_128x256_32x3_nt_align4"
 COLLECTIVE = (
     "cutlass::gemm::collective::CollectiveMma<cutlass::gemm::MainloopSm90TmaGmma<7>, cute::tuple<cute::C<128>, "
+    "cute::C<256>, cute::C<64> >, cutlass::bfloat16_t>"
 )
-COLLECTIVE += "cute::C<256>, cute::C<64> >, cutlass::bfloat16_t>"
 
 FAMILIES = {
     # PyTorch: the functor or the lambda names the operation

@@ -164,7 +164,7 @@ def test_operators_of_libraries(operator: str, eligible: bool | None) -> None:
 def test_an_operator_whose_name_does_not_say_is_unknown_in_the_table(write: Write) -> None:
     place = {"device": 0, "stream": 7}
     device = {"id": 0, "name": "NVIDIA H100", "computeMajor": 9, "computeMinor": 0, "numSms": 132, "totalGlobalMem": 1}
-    events = [
+    events: list[dict[str, object]] = [
         {"ph": "X", "cat": "cpu_op", "name": name, "pid": 1, "tid": 1, "ts": ts, "dur": 5}
         for ts, name in ((0, "sgl_kernel::fwd"), (10, "flash_attn_3::fwd"), (20, "aten::relu"))
     ]

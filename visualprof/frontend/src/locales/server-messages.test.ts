@@ -18,10 +18,7 @@ it("translates every message of the server", async () => {
 });
 
 it.each([
-  [
-    "rank0.json: not a whole ONNX model (damaged (over 3 steps))",
-    "rank0.json：ONNX 模型不完整（已损坏（超过 3 步））",
-  ],
+  ["rank0.json: not a whole ONNX model (damaged (over 3 steps))", "rank0.json：ONNX 模型不完整（已损坏（超过 3 步））"],
   ["the run 'a: b' has no data for the view 'memory'", "运行 'a: b' 没有 'memory' 视图所需的数据"],
   [
     "no agent that is online can run this ONNX model; there is openvino 2026.0",

@@ -2,11 +2,11 @@ import { describe, expect, it } from "vitest";
 import type { PlanAnswer } from "../../api/model";
 import { planRungs } from "./plan-rungs";
 
-function plan(step_ns: (number | null)[]): PlanAnswer {
+function plan(stepNs: (number | null)[]): PlanAnswer {
   const columns = {
-    lever: step_ns.map((_, index) => `lever${index}`),
-    change: step_ns.map((_, i) => `c${i}`),
-    step_ns,
+    lever: stepNs.map((_, index) => `lever${index}`),
+    change: stepNs.map((_, i) => `c${i}`),
+    step_ns: stepNs,
   };
   return { baseline_ns: 100, rungs: { columns } } as unknown as PlanAnswer;
 }
