@@ -20,7 +20,8 @@ def recording(write: Write) -> Path:
             op("aten::linear", 0, 100, 1, **{"Input Dims": [[2, 3]]}),
             op("aten::mm", 10, 30, **stack), call(12, 1), kernel(200, 1, dur=40, name="gemm"),
             op("aten::mm", 50, 30, **stack), call(52, 2), kernel(300, 2, dur=60, name="split"),
-            op("aten::linear", 110, 40, 1, **{"Input Dims": [[5, 3]]}), call(112, 4), kernel(400, 4, dur=5, name="gemm"),
+            op("aten::linear", 110, 40, 1, **{"Input Dims": [[5, 3]]}), call(112, 4),
+            kernel(400, 4, dur=5, name="gemm"),
             op("aten::add", 160, 30), call(162, 3), kernel(500, 3, dur=10, name="gemm"),
         ]
     )  # fmt: skip
