@@ -1,5 +1,6 @@
-import { beforeEach, describe, expect, it, vi } from "vitest";
+import { beforeAll, beforeEach, describe, expect, it, vi } from "vitest";
 import { createApp, ref } from "vue";
+import { ALL_TEXTS, setLanguage } from "../../locales";
 import FitNote from "./fit-note.vue";
 
 const model = { id: "net", name: "net.graph.json", file: "runs/net.graph.json" };
@@ -25,6 +26,7 @@ function notes(): HTMLElement[] {
 }
 
 describe("the note about a model and a run", () => {
+  beforeAll(() => setLanguage("en", ALL_TEXTS));
   beforeEach(() => {
     workspace.measured.reason.value = "";
     workspace.models.shares.value = new Map([["net", 0]]);
@@ -49,7 +51,7 @@ describe("the note about a model and a run", () => {
   it("warns if only a small share of the time has a node", () => {
     workspace.models.shares.value = new Map([["net", 0.3]]);
     const [note] = notes();
-    expect(note?.textContent).toContain("graph.only_beside");
+    expect(note?.textContent).toMatch(/only 30\.0\s%/);
     expect(note?.className).toContain("doubtful");
   });
 });
