@@ -189,6 +189,7 @@ QUERIES = {
     "GET timeline/counter": "run=RUN&level=20&index=0&track=0",
     "GET timeline/strings": "run=RUN",
     "GET timeline/event": "run=RUN&event=0",
+    "GET runs/headlines": "runs=RUN",
     "GET timeline/search": "run=RUN&text=op",
     "GET timeline/longest": "run=RUN&name=op0",
     "GET timeline/occurrence": "run=RUN&name=op0&kind=thread",
