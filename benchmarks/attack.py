@@ -1,4 +1,4 @@
-"""Fifty clients of a server beside one attacker, for a minute.
+"""Fifty clients of a server next to one attacker, for a minute.
 
     python -m benchmarks.attack [SECONDS]
 

@@ -1,4 +1,4 @@
-"""A trace with two steps of its own and two kinds of other ranges that can be chosen as steps."""
+"""A trace with two annotated steps, and ranges of two other kinds that can be chosen as steps."""
 
 from __future__ import annotations
 

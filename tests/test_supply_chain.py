@@ -1,4 +1,4 @@
-"""What is installed and shipped: bounds of versions, lock files, sources of samples."""
+"""Packaging: bounds of versions, lock files, sources of samples."""
 
 from __future__ import annotations
 

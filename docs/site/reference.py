@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 from types import UnionType
-from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Union, cast, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -71,8 +71,7 @@ def _options(parser: argparse.ArgumentParser, level: int) -> Iterator[str]:
     if rows:
         yield table(("Option", "Description"), rows)
     for action in filter(_is_group, actions):
-        choices: dict[str, argparse.ArgumentParser] = action.choices  # type: ignore[assignment]
-        for child in choices.values():
+        for child in cast("dict[str, argparse.ArgumentParser]", action.choices).values():
             yield f"{'#' * level} {child.prog}\n"
             if child.description:
                 yield f"{paragraphs(child.description)}\n"

@@ -225,7 +225,7 @@ def array_zip(random: random.Random) -> bytes:
 
 
 def odd_zips(files: Mapping[str, bytes]) -> dict[str, bytes]:
-    """Zips that programs write in unusual ways, or that only attackers write. All contain `files`, too."""
+    """Zips in unusual or hostile forms. All of them also contain `files`."""
     first = next(iter(files))
     plain = _packed(files)
     start = plain.index(b"PK\x01\x02")

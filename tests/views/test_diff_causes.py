@@ -49,7 +49,7 @@ def significant_rows(answer: DiffAnswer) -> list[Any]:
 
 
 def test_the_likely_cause_of_a_significant_change_is_named_with_its_uncertainty(write: Write) -> None:
-    # the other work halves, too, so that the step is significant although loading has two kinds of steps
+    # the other work also halves, so that the step is significant although loading has two kinds of steps
     base = recording((1, 60, 1, 60, 1, 60), (100, 101, 100, 102, 101, 100))
     new = recording((1, 3, 1, 3, 1, 3), (50, 51, 50, 52, 51, 50))
     answer = compared(write(base, "base.json"), write(new, "new.json"))

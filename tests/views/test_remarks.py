@@ -44,7 +44,7 @@ def test_a_slow_first_step_is_named(write: Write) -> None:
 
 @pytest.mark.parametrize(("used", "busy"), [(95, True), (80, False)])
 def test_a_device_that_works_for_90_percent_is_busy(write: Write, used: int, busy: bool) -> None:
-    """Of 100 us, kernels take 95 or 80: three quarters of that in products of matrices."""
+    """Kernels take 95 or 80 of 100 us, three quarters of that in matrix products."""
     products = used * 3 // 4
     events = [step(0, 0, 100), launch(1, 1), launch(3, 2)]
     events += [
