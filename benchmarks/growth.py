@@ -27,7 +27,7 @@ from benchmarks.rows import Row
 from visualprof.reader.trace import Category, Device, LinkKind, Rows, Trace, TrackKind
 from visualprof.reader.trace.builder import TraceBuilder
 from visualprof.views import all_views, view
-from visualprof.views.measure.window import busy_profile, search_events, window_table
+from visualprof.views.measure.timeline.window import busy_profile, search_events, window_table
 
 AT_MOST = 2.3  # times the time of half the size
 MEASURABLE = 0.05  # seconds

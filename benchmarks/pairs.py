@@ -33,7 +33,7 @@ import numpy as np
 from visualprof.reader import read_trace
 from visualprof.reader.trace import Trace
 from visualprof.views import view
-from visualprof.views.measure.intervals import covered_ns, union
+from visualprof.views.measure.columns.intervals import covered_ns, union
 from visualprof.views.measure.replay.change import affected_events, parse_changes
 
 STEPS, SKIPPED, WINDOWS = 8, 3, 15  # of a recording, and recordings of each side

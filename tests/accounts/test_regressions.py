@@ -17,7 +17,7 @@ from visualprof.accounts.notifications.sender import NotificationSender
 from visualprof.reader.results.points import Point, parse_points
 from visualprof.remote.queue.store.tables import jobs, points, runs, tasks
 from visualprof.remote.queue.tasks.jobs import bump_revision
-from visualprof.views.measure.regression import find_regressions
+from visualprof.views.measure.reports.regression import find_regressions
 
 DAY_NS = 86400 * 10**9
 NOVEMBER_20 = 1_795_132_800 * 10**9 + 8 * 3600 * 10**9  # 2026-11-20, 08:00 UTC

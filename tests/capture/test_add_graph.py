@@ -14,7 +14,7 @@ from visualprof.capture import UnsupportedModel, add_graph
 from visualprof.reader.models import read_model
 from visualprof.reader.trace import Category
 from visualprof.views.graph import drawn, measured
-from visualprof.views.measure.graph_join import join_times
+from visualprof.views.measure.graphs.join import join_times
 
 GRAPHS = FIXTURES / "graphs"
 # Parameters by the frameworks' own count of tests/capture/*_models.py.

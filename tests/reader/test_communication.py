@@ -18,7 +18,7 @@ from visualprof.reader.communication import (
     is_surrounding_communication,
 )
 from visualprof.reader.trace import Category, TrackKind
-from visualprof.views.measure.rank_summary import rank_summary
+from visualprof.views.measure.ranks.rank_summary import rank_summary
 
 
 @pytest.mark.parametrize(

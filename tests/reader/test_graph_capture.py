@@ -21,7 +21,7 @@ from visualprof.reader.graph_capture.matching import align
 from visualprof.reader.logdir.scan import LogFile, examine, roots, walk
 from visualprof.reader.trace import Trace, TrackKind
 from visualprof.views import view
-from visualprof.views.measure.launch import launches
+from visualprof.views.measure.launches.launch import launches
 
 VLLM = "traces/tracelens/vllm_decode"
 

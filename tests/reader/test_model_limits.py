@@ -17,7 +17,7 @@ from visualprof.reader.graph import ModelGraph, ModelTooLarge
 from visualprof.reader.models import model_formats, read_model
 from visualprof.views.answers.encoding import encode
 from visualprof.views.graph import drawn, node_details
-from visualprof.views.measure import blocks
+from visualprof.views.measure.graphs import blocks
 
 onnx = pytest.importorskip("onnx")
 model_formats()  # before a test changes what they import

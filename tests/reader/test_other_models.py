@@ -21,7 +21,7 @@ from visualprof.reader import protobuf, read_trace
 from visualprof.reader.graph import ModelGraph, Node, Scope
 from visualprof.reader.models import read_model
 from visualprof.views.graph import drawn
-from visualprof.views.measure.graph_join import join_times
+from visualprof.views.measure.graphs.join import join_times
 
 MODELS = FIXTURES / "models"
 FILES = sorted(p for p in MODELS.iterdir() if p.is_file() and p.suffix not in (".py", ".md"))

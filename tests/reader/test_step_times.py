@@ -12,7 +12,7 @@ import pytest
 
 from visualprof.errors import SourceError
 from visualprof.reader.results.steps import Recorded, StepTimes, read_step_times
-from visualprof.views.measure.step_times import step_time_limits, step_times_chart
+from visualprof.views.measure.steps.step_times import step_time_limits, step_times_chart
 
 MS = 1_000_000
 HEAD = {"visualprof_steps": 1, "worker": "rank0_a_1", "rank": 0, "step": 100, "t_ns": 10**18}

@@ -19,7 +19,7 @@ from visualprof.reader.graph import ModelGraph, Scope
 from visualprof.reader.models import read_model
 from visualprof.reader.models.torch_archive import entry_names, rejection_reason
 from visualprof.views.graph import drawn
-from visualprof.views.measure.hierarchy import cached_hierarchy
+from visualprof.views.measure.graphs.hierarchy import cached_hierarchy
 
 EXPORTED = FIXTURES / "graphs" / "torch_cnn.pt2"
 SCRIPT = FIXTURES / "graphs" / "torch_cnn_script.pt"

@@ -18,7 +18,7 @@ from visualprof.cli import main
 from visualprof.cli.view import reports_below
 from visualprof.reader.results.advice import parse_advice
 from visualprof.views.evaluation import overlay_charts
-from visualprof.views.measure.advice import advice_columns
+from visualprof.views.measure.reports.advice import advice_columns
 
 __all__ = ["start"]
 

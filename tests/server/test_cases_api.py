@@ -16,7 +16,7 @@ from visualprof.reader.logdir.directory import LogDirectory
 from visualprof.reader.results.case import SCHEMA, CasePass, CaseResult, CaseSetting, CaseStep
 from visualprof.server.app import create_app
 from visualprof.server.settings import Settings
-from visualprof.views.measure.cases import metric_chart, newest_results
+from visualprof.views.measure.reports.cases import metric_chart, newest_results
 
 from sites import InlineParser  # isort: skip
 

@@ -9,7 +9,7 @@ import pytest
 from sites import MakeSite, Site
 
 from tests.conftest import SAMPLES
-from visualprof.views.measure import run_analysis
+from visualprof.views.measure.ranks import run_analysis
 
 RUN = sorted((SAMPLES / "synthetic-4gpu").glob("*.json.gz"))
 # A thread holds one of a hundred blocks, between which 200 MB are free.

@@ -11,9 +11,9 @@ import pytest
 from tests.conftest import Write, trace_of
 from tests.views.rank_events import collective_kernel, distributed_info, step
 from visualprof.errors import BadParameter
-from visualprof.views.measure.alignment import ClockOffset, TraceClock, axis_shifts, clock_offsets
-from visualprof.views.measure.call_matching import match_calls
-from visualprof.views.measure.rank_summary import RankSummary, rank_summary
+from visualprof.views.measure.ranks.alignment import ClockOffset, TraceClock, axis_shifts, clock_offsets
+from visualprof.views.measure.ranks.call_matching import match_calls
+from visualprof.views.measure.ranks.rank_summary import RankSummary, rank_summary
 
 Call = tuple[str, float] | tuple[str, float, dict[str, Any]]  # group, end, further arguments of torch
 

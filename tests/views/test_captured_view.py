@@ -12,8 +12,8 @@ from tests.conftest import json_of
 from tests.graphs import capture, joined, names_of, replay, span
 from visualprof.reader.trace import Trace
 from visualprof.views import all_views, view
+from visualprof.views.measure.operators.stacks import CallStacks
 from visualprof.views.measure.replay.change import affected_events, parse_changes
-from visualprof.views.measure.stacks import CallStacks
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 
 from tests.conftest import FIXTURES, SAMPLES, answer, rows, shared, trace_of
 from visualprof.views import view
-from visualprof.views.measure.compiled import parse_fusion
+from visualprof.views.measure.names.compiled import parse_fusion
 
 CPU = FIXTURES / "torch_compiled" / "graph_break_cpu.pt.trace.json.gz"
 TRITON = "traces/tracelens/torch_compile_triton.json.gz"

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tests.conftest import Write, trace_of
-from visualprof.views.measure.counter_tracks import UTILIZATION_BUCKETS, counter_tracks
+from visualprof.views.measure.timeline.counter_tracks import UTILIZATION_BUCKETS, counter_tracks
 
 
 def test_derived_counters_follow_the_counters_of_the_file(write: Write) -> None:

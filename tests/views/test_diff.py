@@ -18,8 +18,8 @@ from visualprof.views.diff.answer import DiffNote
 from visualprof.views.diff.compare import Named, compare
 from visualprof.views.diff.confidence import step_change
 from visualprof.views.diff.side import SIDE, compute
-from visualprof.views.measure import families
-from visualprof.views.measure.families import kernel_family, operator_family
+from visualprof.views.measure.names import families
+from visualprof.views.measure.names.families import kernel_family, operator_family
 
 STEPS = 6
 V100 = "traces/kineto/tb_plugin/resnet50_num_workers_{}.pt.trace.json.gz"

@@ -22,8 +22,8 @@ from visualprof.reader.results.points import Point
 from visualprof.reader.results.report import MAX_SAMPLES, Report, find_result_folders, read_latencies, read_report
 from visualprof.views.answers.table import columns_of
 from visualprof.views.evaluation import EvaluationParams, compute, labels, overlay_charts
-from visualprof.views.measure.evaluation import find_verdicts, precision_name, tail_latency
-from visualprof.views.measure.point import (
+from visualprof.views.measure.reports.evaluation import find_verdicts, precision_name, tail_latency
+from visualprof.views.measure.reports.point import (
     api_call_columns,
     histogram_chart,
     latency_chart,

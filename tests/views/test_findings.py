@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import SAMPLES, Write, answer, shared, trace_of
-from visualprof.views.measure.findings import Extent, RuleContext
+from visualprof.views.measure.findings.detection import Extent, RuleContext
 from visualprof.views.rules import all_rules
 
 Events = list[dict[str, Any]]

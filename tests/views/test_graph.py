@@ -11,8 +11,8 @@ from visualprof.reader.graph import ModelBuilder, ModelGraph, Node, Scope, Value
 from visualprof.reader.models import read_model
 from visualprof.reader.trace import Trace
 from visualprof.views import graph
-from visualprof.views.measure import graph_compare
-from visualprof.views.measure.hierarchy import MAX_CHILDREN, cached_hierarchy
+from visualprof.views.measure.graphs import compare as graph_compare
+from visualprof.views.measure.graphs.hierarchy import MAX_CHILDREN, cached_hierarchy
 
 
 def columns(model: ModelGraph) -> dict[str, Any]:

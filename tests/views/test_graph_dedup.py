@@ -13,7 +13,7 @@ from tests.conftest import json_of
 from tests.graphs import LAYER, Event, capture, joined, names_of, replay, span
 from visualprof.reader.trace import LinkKind, Trace
 from visualprof.views import view
-from visualprof.views.measure.graph_dedup import dedup_graphs
+from visualprof.views.measure.operators.graph_dedup import dedup_graphs
 
 
 def recording() -> list[Event]:

@@ -16,10 +16,10 @@ from visualprof.reader.graph import ModelGraph, Node
 from visualprof.reader.models import read_model
 from visualprof.reader.trace import Trace
 from visualprof.views import graph
-from visualprof.views.measure.graph_compare import compare_graphs
-from visualprof.views.measure.graph_join import join_times
-from visualprof.views.measure.graph_names import is_related_type
-from visualprof.views.measure.hierarchy import Hierarchy, cached_hierarchy
+from visualprof.views.measure.graphs.compare import compare_graphs
+from visualprof.views.measure.graphs.hierarchy import Hierarchy, cached_hierarchy
+from visualprof.views.measure.graphs.join import join_times
+from visualprof.views.measure.graphs.names import is_related_type
 
 FLOW = FIXTURES / "onnxruntime"
 MODELS = [

@@ -14,7 +14,7 @@ from visualprof.capture import add_graph
 from visualprof.reader import read_trace
 from visualprof.reader.graph import ModelBuilder, ModelGraph, Node, Scope, Value
 from visualprof.reader.models import read_model
-from visualprof.views.measure.graph_join import NodeTimes, join_times
+from visualprof.views.measure.graphs.join import NodeTimes, join_times
 
 Event = dict[str, Any]
 US = 1000

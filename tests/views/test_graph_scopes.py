@@ -14,7 +14,7 @@ from tests.reader.test_megengine_timeline import operator as dispatched
 from visualprof.reader import read_trace
 from visualprof.reader.graph import ModelBuilder, Node, Scope
 from visualprof.reader.models import read_model
-from visualprof.views.measure.graph_join import NodeTimes, join_times
+from visualprof.views.measure.graphs.join import NodeTimes, join_times
 
 
 def operator(number: int, kind: str, start: float, dur: float) -> list[Event]:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from visualprof.views.measure.groups import distinct, group
+from visualprof.views.measure.columns.groups import distinct, group
 
 LAST = 2**64 - 1
 

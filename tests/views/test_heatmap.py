@@ -12,9 +12,9 @@ from tests.conftest import SAMPLES, json_of, trace_of
 from visualprof.errors import BadParameter
 from visualprof.views import view
 from visualprof.views.heatmap import heat_map
-from visualprof.views.measure.bins import bin_edges, merge_bins
-from visualprof.views.measure.rank_metrics import RankMetrics
-from visualprof.views.measure.row_order import similarity_order
+from visualprof.views.measure.columns.bins import bin_edges, merge_bins
+from visualprof.views.measure.columns.row_order import similarity_order
+from visualprof.views.measure.ranks.rank_metrics import RankMetrics
 
 NAN = float("nan")
 

@@ -11,9 +11,9 @@ import pytest
 from tests.conftest import Write, answer, shared, trace_of
 from tests.views.test_steps import Event, host, kernel, launch, step
 from visualprof.reader.trace import Trace
-from visualprof.views.measure.counter_tracks import counter_tracks
-from visualprof.views.measure.gaps import CAUSES, WorkSequence, find_gaps, work_sequences
-from visualprof.views.measure.queues import launch_queue
+from visualprof.views.measure.devices.gaps import CAUSES, WorkSequence, find_gaps, work_sequences
+from visualprof.views.measure.devices.queues import launch_queue
+from visualprof.views.measure.timeline.counter_tracks import counter_tracks
 
 HTA_WAIT_NS = 30_000
 HTA_FILES = [

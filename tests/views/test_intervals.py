@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from visualprof.reader import native
-from visualprof.views.measure import intervals
-from visualprof.views.measure.groups import group
-from visualprof.views.measure.intervals import (
+from visualprof.views.measure.columns import intervals
+from visualprof.views.measure.columns.groups import group
+from visualprof.views.measure.columns.intervals import (
     covered_ns,
     intersect,
     merge,

@@ -20,7 +20,7 @@ from visualprof.reader.source import Source
 from visualprof.views import all_views, view
 from visualprof.views.flame import TREES, available_trees
 from visualprof.views.graph import drawn
-from visualprof.views.measure.steps import STEP_PARTS, step_windows
+from visualprof.views.measure.steps.windows import STEP_PARTS, step_windows
 
 NAMES = {
     "cpu_op": ("aten::mm", "aten::add", "nccl:all_reduce", "autograd::engine::evaluate_function: MmBackward0"),

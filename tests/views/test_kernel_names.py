@@ -13,10 +13,10 @@ from tests.conftest import Write, answer, json_of, shared, trace_of
 from tests.reader.test_kineto import call, kernel, op
 from visualprof.views import view
 from visualprof.views.answers.table import Selection, select_rows
-from visualprof.views.measure.answer_names import trace_short_names
-from visualprof.views.measure.cpp_names import parse_cpp_name, split_arguments
-from visualprof.views.measure.kernel_names import short_name, short_names
-from visualprof.views.measure.mangled_names import demangle
+from visualprof.views.measure.launches.answer_names import trace_short_names
+from visualprof.views.measure.names.cpp_names import parse_cpp_name, split_arguments
+from visualprof.views.measure.names.kernel_names import short_name, short_names
+from visualprof.views.measure.names.mangled_names import demangle
 
 MUL = "at::native::binary_internal::MulFunctor<float>"
 NEG = (

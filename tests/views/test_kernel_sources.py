@@ -9,7 +9,7 @@ import numpy as np
 
 from tests.conftest import Write, answer, rows, trace_of
 from tests.reader.test_kineto import call, kernel, op
-from visualprof.views.measure.timeline import event_details
+from visualprof.views.measure.timeline.metadata import event_details
 
 
 def recording(write: Write) -> Path:

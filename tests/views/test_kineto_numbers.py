@@ -15,8 +15,8 @@ import pytest
 
 from tests.conftest import FIXTURES, Write, answer, rows, shared, trace_of
 from tests.reader.test_kineto import call, kernel, op
-from visualprof.views.measure.findings import RuleContext
-from visualprof.views.measure.launch import is_kernel, launches
+from visualprof.views.measure.findings.detection import RuleContext
+from visualprof.views.measure.launches.launch import is_kernel, launches
 from visualprof.views.rules import all_rules
 
 PARTS = ("kernel", "memcpy", "memset", "communication", "runtime", "dataloader", "cpu", "other", "total")

@@ -8,8 +8,8 @@ import numpy as np
 
 from tests.conftest import SAMPLES, Write, trace_of
 from visualprof.reader.trace import Trace
-from visualprof.views.measure.launch import is_kernel
-from visualprof.views.measure.launch_origin import launch_origin
+from visualprof.views.measure.launches.launch import is_kernel
+from visualprof.views.measure.launches.launch_origin import launch_origin
 
 
 def event(name: str, ts: float, dur: float, cat: str, tid: int = 1, **more: Any) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from visualprof.views.measure.link_matrix import MAX_HOST_ROWS, MAX_RANK_ROWS, RankLink, link_matrix
+from visualprof.views.measure.ranks.link_matrix import MAX_HOST_ROWS, MAX_RANK_ROWS, RankLink, link_matrix
 
 
 def link(source: int, destination: int, **changes: Any) -> RankLink:

@@ -11,7 +11,7 @@ import pytest
 from tests.results import write_result
 from tests.views.test_evaluation import FAST, Report, overlay, reports_in
 from visualprof.views.evaluation import overlay_charts
-from visualprof.views.measure.point import point_facts
+from visualprof.views.measure.reports.point import point_facts
 
 MS = 1_000_000
 

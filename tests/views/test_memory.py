@@ -15,7 +15,7 @@ from tests.conftest import FIXTURES, SAMPLES, Write, answer, shared, trace_of
 from visualprof.reader import read_trace
 from visualprof.views import all_views
 from visualprof.views.answers.table import LazyTextColumn, Selection, Table, select_rows
-from visualprof.views.measure.memory import downsample, largest_first, lifetimes, memory_curve, peak_index
+from visualprof.views.measure.devices.memory import downsample, largest_first, lifetimes, memory_curve, peak_index
 
 MICRO = "traces/kineto/micro/test_memory_view.json"
 COLUMNS = (

@@ -17,7 +17,7 @@ from visualprof.errors import BadParameter
 from visualprof.views import flame
 from visualprof.views.diff.compare import Named, compare
 from visualprof.views.diff.side import SIDE
-from visualprof.views.measure.call_paths import path_texts
+from visualprof.views.measure.operators.call_paths import path_texts
 
 RECORDING = FIXTURES / "torch_modules" / "step.json.gz"
 TORCH: dict[str, Any] = json.loads((FIXTURES / "torch_modules" / "tables.json").read_text())
@@ -329,7 +329,7 @@ def test_an_added_module_renames_the_following_and_an_exchanged_one_is_replaced(
 
 
 def test_a_path_has_the_names_on_its_way(write: Write) -> None:
-    from visualprof.views.measure.call_paths import frame_paths
+    from visualprof.views.measure.operators.call_paths import frame_paths
 
     trace = read(write([frame("<built-in method f of T object at 0x7fAB12>", 0, 9), frame("g", 1, 5)]))
     assert path_texts(frame_paths(trace), trace.strings) == [

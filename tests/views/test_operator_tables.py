@@ -12,7 +12,7 @@ from tests.conftest import FIXTURES, Write, answer, rows, shared, trace_of
 from tests.reader.test_kineto import call, kernel, op
 from visualprof.reader import read_trace
 from visualprof.reader.trace import TrackKind
-from visualprof.views.measure.window import window_table
+from visualprof.views.measure.timeline.window import window_table
 
 TABLES = FIXTURES / "torch_tables"
 TORCH: dict[str, Any] = json.loads((TABLES / "tables.json").read_text())

@@ -11,7 +11,7 @@ from tests.conftest import ROOT, SAMPLES, Write, answer, shared, trace_of, ui_te
 from tests.views.test_rules import LOADER, TRAINING, Events, call, event, launched, steps, work
 from visualprof.views.levers.catalog import LEVERS
 from visualprof.views.levers.half_precision import half_precision
-from visualprof.views.measure.findings import RuleContext
+from visualprof.views.measure.findings.detection import RuleContext
 from visualprof.views.rules import all_rules, detections
 
 V100 = "traces/kineto/tb_plugin/resnet50_num_workers_0__worker0.1623143089861.pt.trace.json.gz"

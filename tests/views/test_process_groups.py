@@ -12,10 +12,10 @@ from msgspec.structs import replace
 from tests.conftest import Write, trace_of
 from tests.views.rank_events import collective_kernel, distributed_info
 from visualprof.reader.trace import Ints
-from visualprof.views.measure.call_matching import CallTransfers, call_transfers, match_calls
-from visualprof.views.measure.process_groups import ProcessGroups, find_process_groups
-from visualprof.views.measure.processes import ordered_ranks
-from visualprof.views.measure.rank_summary import RankSummary, rank_summary
+from visualprof.views.measure.ranks.call_matching import CallTransfers, call_transfers, match_calls
+from visualprof.views.measure.ranks.process_groups import ProcessGroups, find_process_groups
+from visualprof.views.measure.ranks.processes import ordered_ranks
+from visualprof.views.measure.ranks.rank_summary import RankSummary, rank_summary
 
 # Ranks 0 to 7: pairs are tensor parallel, pairs of pairs are data parallel, halves are stages.
 TENSOR = {f"t{i}": [2 * i, 2 * i + 1] for i in range(4)}

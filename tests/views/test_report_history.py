@@ -14,7 +14,7 @@ from tests.views.test_evaluation import FAST, reports_in
 from visualprof.cli import main
 from visualprof.reader.results.report import Report
 from visualprof.views.evaluation import EvaluationParams, compute
-from visualprof.views.measure.report_history import ReportHistory
+from visualprof.views.measure.reports.report_history import ReportHistory
 
 REQUEST = {
     "inputs": [{"name": "x", "dims": ["batch", 3]}], "dims": {}, "sweep": {"dim": "batch", "values": [1, 4]},

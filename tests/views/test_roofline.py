@@ -13,7 +13,7 @@ import pytest
 from tests.conftest import FIXTURES, SAMPLES, Write, answer, shared, trace_of
 from tests.views.test_steps import Event, host, kernel, launch, step
 from visualprof.peaks import find_peak
-from visualprof.views.measure.operator_call import onnx_call, torch_call
+from visualprof.views.measure.launches.operator_call import onnx_call, torch_call
 from visualprof.views.measure.work.catalog import call_work
 from visualprof.views.measure.work.formulas import CallWork
 from visualprof.views.measure.work.operators import operator_work

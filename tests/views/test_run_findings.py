@@ -12,8 +12,8 @@ from tests.conftest import SAMPLES, Write, answer, json_of, shared, trace_of
 from tests.views.rank_events import event, step
 from visualprof.cli import main
 from visualprof.views import view
-from visualprof.views.measure.rank_summary import rank_summary
-from visualprof.views.measure.run_analysis import analyze_run
+from visualprof.views.measure.ranks.rank_summary import rank_summary
+from visualprof.views.measure.ranks.run_analysis import analyze_run
 
 COMMUNICATION = {"communication_bound", "waiting_for_ranks", "straggler"}
 

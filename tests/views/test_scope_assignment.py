@@ -12,7 +12,7 @@ from tests.conftest import FIXTURES, SHARED, shared
 from visualprof.reader.graph import ModelBuilder, ModelGraph, Node, Scope, Value
 from visualprof.reader.models import read_model
 from visualprof.views.graph import drawn
-from visualprof.views.measure.hierarchy import Hierarchy, cached_hierarchy
+from visualprof.views.measure.graphs.hierarchy import Hierarchy, cached_hierarchy
 
 TWICE = FIXTURES / "graphs" / "megengine_twice.mge"
 MODELS = [

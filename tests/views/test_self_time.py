@@ -7,8 +7,8 @@ import pytest
 
 from tests.conftest import SAMPLES, trace_of
 from visualprof.reader.trace import TrackKind
-from visualprof.views.measure.intervals import covered_ns, span_length, subtract, union
-from visualprof.views.measure.self_time import self_times
+from visualprof.views.measure.columns.intervals import covered_ns, span_length, subtract, union
+from visualprof.views.measure.operators.self_time import self_times
 
 
 @pytest.mark.parametrize("name", ["pytorch-h200/cnn", "pytorch-h200/compiled", "pytorch-ddp-cpu/rank0"])

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.conftest import Write, answer, shared, trace_of
 from tests.views.test_steps import Event, host, kernel, launch
-from visualprof.views.measure.repeats import find_repeats
+from visualprof.views.measure.columns.repeats import find_repeats
 
 
 def table(found: dict[str, Any]) -> list[dict[str, Any]]:

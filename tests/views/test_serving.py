@@ -13,8 +13,8 @@ from tests.views.test_steps import Event, host, kernel, launch, step
 from visualprof.errors import BadParameter
 from visualprof.reader.trace.serving import NO_LOAD, UNKNOWN_LOAD, Load, Phase, ServingStep
 from visualprof.views import view
-from visualprof.views.measure.serving_device_time import is_cache_work, is_sampling_work, steady_range
-from visualprof.views.measure.serving_steps import combine_loads, serving_steps
+from visualprof.views.measure.steps.serving_device_time import is_cache_work, is_sampling_work, steady_range
+from visualprof.views.measure.steps.serving_steps import combine_loads, serving_steps
 
 PLAN = ((2, 24, 0), (0, 0, 2), (2, 24, 0), (0, 0, 4), (1, 10, 4), (0, 0, 5), (1, 12, 0), (0, 0, 5))
 

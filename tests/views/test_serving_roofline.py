@@ -11,7 +11,7 @@ from tests.conftest import Write, answer, shared
 from tests.views.test_roofline import H200, operator, table
 from tests.views.test_steps import host, kernel, launch
 from visualprof.reader.trace.serving import parse_serving_step
-from visualprof.views.measure.operator_call import torch_call
+from visualprof.views.measure.launches.operator_call import torch_call
 from visualprof.views.measure.work.catalog import call_work
 from visualprof.views.measure.work.formulas import CallWork
 

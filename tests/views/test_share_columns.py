@@ -7,7 +7,7 @@ import pytest
 
 from tests.conftest import Write, answer, rows
 from tests.reader.test_kineto import call, kernel, op
-from visualprof.views.measure.timing import share_columns
+from visualprof.views.measure.columns.timing import share_columns
 
 
 def test_the_cumulative_share_counts_rows_with_more_time_in_any_order() -> None:

@@ -13,9 +13,14 @@ from hypothesis import strategies as st
 from visualprof.reader.results.points import Point
 from visualprof.reader.results.report import Report, build_report
 from visualprof.views.evaluation import EvaluationParams, compute, overlay_charts
-from visualprof.views.measure.best_points import HIGHEST_THROUGHPUT, LOWEST_LATENCY, equivalent_batches, standings
-from visualprof.views.measure.evaluation import confidence_margin, find_verdicts
-from visualprof.views.measure.significance import confidence_interval, p_value, t_quantile, two_sided_tail
+from visualprof.views.measure.reports.best_points import (
+    HIGHEST_THROUGHPUT,
+    LOWEST_LATENCY,
+    equivalent_batches,
+    standings,
+)
+from visualprof.views.measure.reports.evaluation import confidence_margin, find_verdicts
+from visualprof.views.measure.reports.significance import confidence_interval, p_value, t_quantile, two_sided_tail
 
 
 def test_quantiles_equal_students_table() -> None:

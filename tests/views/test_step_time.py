@@ -18,8 +18,8 @@ from visualprof.cli import main
 from visualprof.cli._terminal import cell
 from visualprof.errors import VisualprofError
 from visualprof.views import all_views
-from visualprof.views.measure.step_time import step_time_ns, typical_mask, typical_steps
-from visualprof.views.measure.steps import step_windows
+from visualprof.views.measure.steps.step_time import step_time_ns, typical_mask, typical_steps
+from visualprof.views.measure.steps.windows import step_windows
 from visualprof.views.trend import figures
 
 LARGEST = 400_000  # bytes of a file; the suite stays fast

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import FIXTURES, Write, answer, rows, shared
-from visualprof.views.measure.tensor_core import (
+from visualprof.views.measure.names.tensor_core import (
     can_use_tensor_core,
     tensor_core_eligibility,
     tensor_core_use,

@@ -12,9 +12,9 @@ import pytest
 from visualprof.reader import read_trace
 from visualprof.reader.trace import Ints, Trace
 from visualprof.views import view
-from visualprof.views.measure.intervals import intersect, merge, span_length
+from visualprof.views.measure.columns.intervals import intersect, merge, span_length
+from visualprof.views.measure.operators.self_time import thread_busy_spans
 from visualprof.views.measure.replay.thread_groups import MAX_OVERLAP_SHARE, thread_groups
-from visualprof.views.measure.self_time import thread_busy_spans
 
 
 def trace_of(path: Path, events: list[dict[str, Any]]) -> Trace:

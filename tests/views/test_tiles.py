@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from visualprof.reader.trace import Category, Trace, TrackKind
 from visualprof.reader.trace.builder import TraceBuilder
-from visualprof.views.measure.tiles import TILE_BUCKETS, Tile, counter_buckets, cut_tile, track_groups
+from visualprof.views.measure.timeline.tiles import TILE_BUCKETS, Tile, counter_buckets, cut_tile, track_groups
 
 _events = st.lists(
     st.tuples(st.integers(0, 2), st.integers(0, 20_000), st.integers(-1, 4_000)), min_size=1, max_size=60

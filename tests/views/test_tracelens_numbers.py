@@ -19,7 +19,7 @@ from visualprof.reader.cache import Cache, open_trace
 from visualprof.reader.trace import Category, Trace
 from visualprof.reader.trace.nesting import nearest_ancestor
 from visualprof.views import view
-from visualprof.views.measure.launch import is_device_work, launches
+from visualprof.views.measure.launches.launch import is_device_work, launches
 
 FOLDER = "traces/tracelens"
 VLLM, SGLANG = "vllm_decode/graph_execution", "sglang_prefill"

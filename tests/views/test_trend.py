@@ -15,7 +15,7 @@ from tests.results import write_result
 from visualprof.cli import main
 from visualprof.errors import BadParameter
 from visualprof.reader import read_trace
-from visualprof.views.measure.change_points import find_change_points, level_band
+from visualprof.views.measure.reports.change_points import find_change_points, level_band
 from visualprof.views.trend.figures import VIEW, Figures
 from visualprof.views.trend.series import Measured, in_order, series_chart, series_of, trend
 

@@ -153,6 +153,6 @@ def _row(path: str, result: CaseResult) -> Row:
 
 def flagperf(result: CaseResult) -> str:
     """Return FlagPerf's last line, a Python dictionary, and a table row as in FlagPerf's READMEs."""
-    from visualprof.views.measure.cases import flagperf_line, flagperf_table
+    from visualprof.views.measure.reports.cases import flagperf_line, flagperf_table
 
     return f"{flagperf_line(result)}\n\n{flagperf_table([result])}"

@@ -9,7 +9,7 @@ from visualprof.cli._terminal import cell, render
 from visualprof.cli.view import width
 from visualprof.views.answers.kinds import Column, Kind
 from visualprof.views.answers.table import Table
-from visualprof.views.measure.steps import STEP_PARTS
+from visualprof.views.measure.steps.windows import STEP_PARTS
 
 if TYPE_CHECKING:
     from visualprof.views.diff.answer import DiffAnswer, DiffCause, DiffNote, DiffRun

@@ -20,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the kinds of differences with their number of nodes, and the nodes."""
-    from visualprof.views.measure.graph_compare import compare_graphs
+    from visualprof.views.measure.graphs.compare import compare_graphs
 
     print_answer(compare_graphs(model_at(args.model), model_at(args.other)).differences, args)
     return 0

@@ -162,7 +162,7 @@ def _compared(args: argparse.Namespace, view: str) -> DiffAnswer:
 
 
 def _models(args: argparse.Namespace) -> int:
-    from visualprof.views.measure.graph_compare import compare_graphs
+    from visualprof.views.measure.graphs.compare import compare_graphs
 
     if args.fail_on or args.format in ("markdown", "html"):
         raise BadParameter("--view graph has no limits, no Markdown and no page", "use --format json")

@@ -25,7 +25,7 @@ import numpy as np
 from visualprof.errors import MissingData, VisualprofError
 from visualprof.messages import msg
 from visualprof.views.diff.side import Viewed
-from visualprof.views.measure.tiles import TILE_BUCKETS
+from visualprof.views.measure.timeline.tiles import TILE_BUCKETS
 
 MAX_REPORT_BYTES = 3_000_000
 _ROW_LIMITS = (1000, 200, 40)  # of a table: fewer if names are long

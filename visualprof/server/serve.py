@@ -239,7 +239,7 @@ class Server:
             return None
         from visualprof.accounts.notifications.sender import NotificationSender
         from visualprof.server.app import create_mailer
-        from visualprof.views.measure.regression import find_regressions
+        from visualprof.views.measure.reports.regression import find_regressions
 
         database, compare = (
             self.job_service.open().database,

@@ -88,7 +88,7 @@ class View(msgspec.Struct, frozen=True):
 
     def answer(self, subject: Any, params: Any) -> Answer:
         """Return the answer for a subject: compute it, and add the short names of kernels."""
-        from visualprof.views.measure.answer_names import add_short_names
+        from visualprof.views.measure.launches.answer_names import add_short_names
 
         return add_short_names(self.compute(subject, params), subject)
 

@@ -13,12 +13,12 @@ from visualprof.views import Params, View
 from visualprof.views.answers import kinds
 from visualprof.views.answers.kinds import Column
 from visualprof.views.answers.table import Columns, Table
-from visualprof.views.measure.groups import group
-from visualprof.views.measure.launch import is_device_work, is_operator, launches, operator_times
-from visualprof.views.measure.operator_call import onnx_call, torch_call
-from visualprof.views.measure.steps import is_in_step
-from visualprof.views.measure.tensor_core import match_names
-from visualprof.views.measure.timing import name_texts, sort_columns
+from visualprof.views.measure.columns.groups import group
+from visualprof.views.measure.columns.timing import name_texts, sort_columns
+from visualprof.views.measure.launches.launch import is_device_work, is_operator, launches, operator_times
+from visualprof.views.measure.launches.operator_call import onnx_call, torch_call
+from visualprof.views.measure.names.tensor_core import match_names
+from visualprof.views.measure.steps.windows import is_in_step
 from visualprof.views.measure.work.catalog import call_work
 from visualprof.views.measure.work.formulas import UNKNOWN_WORK, CallWork
 from visualprof.views.measure.work.roofline import ideal_durations, main_device

@@ -11,13 +11,13 @@ from visualprof.views import Params, View
 from visualprof.views.answers import kinds
 from visualprof.views.answers.kinds import Column
 from visualprof.views.answers.table import Columns, Table
-from visualprof.views.measure.families import kernel_family
-from visualprof.views.measure.groups import Groups, group
-from visualprof.views.measure.intervals import covered_ns, union
-from visualprof.views.measure.launch import is_operator, launch_delays
-from visualprof.views.measure.steps import is_in_step
-from visualprof.views.measure.timing import name_texts, sort_columns
-from visualprof.views.measure.trace_cache import cached_on_trace
+from visualprof.views.measure.columns.groups import Groups, group
+from visualprof.views.measure.columns.intervals import covered_ns, union
+from visualprof.views.measure.columns.timing import name_texts, sort_columns
+from visualprof.views.measure.columns.trace_cache import cached_on_trace
+from visualprof.views.measure.launches.launch import is_operator, launch_delays
+from visualprof.views.measure.names.families import kernel_family
+from visualprof.views.measure.steps.windows import is_in_step
 
 SOURCES = ("capture", "repeats", "none")
 

@@ -13,15 +13,15 @@ from visualprof.reader.trace import Floats
 from visualprof.views import Params, View
 from visualprof.views.answers import charts, kinds
 from visualprof.views.answers.table import Columns, Table, from_rows
-from visualprof.views.measure.communication_events import CommunicationEvents, bus_bytes
-from visualprof.views.measure.groups import group
-from visualprof.views.measure.link_matrix import AxisKind, LinkCell, RankLink, link_matrix
-from visualprof.views.measure.link_times import link_times
-from visualprof.views.measure.pipelines import PipelineBubbles, pipeline_bubbles
-from visualprof.views.measure.process_groups import ProcessGroups
-from visualprof.views.measure.processes import NO_COMMUNICATION_HINT, summary_takes_part, takes_part
-from visualprof.views.measure.rank_summary import RankSteps, rank_summary
-from visualprof.views.measure.run_analysis import RunAnalysis, analyze_run
+from visualprof.views.measure.columns.groups import group
+from visualprof.views.measure.ranks.communication_events import CommunicationEvents, bus_bytes
+from visualprof.views.measure.ranks.link_matrix import AxisKind, LinkCell, RankLink, link_matrix
+from visualprof.views.measure.ranks.link_times import link_times
+from visualprof.views.measure.ranks.pipelines import PipelineBubbles, pipeline_bubbles
+from visualprof.views.measure.ranks.process_groups import ProcessGroups
+from visualprof.views.measure.ranks.processes import NO_COMMUNICATION_HINT, summary_takes_part, takes_part
+from visualprof.views.measure.ranks.rank_summary import RankSteps, rank_summary
+from visualprof.views.measure.ranks.run_analysis import RunAnalysis, analyze_run
 
 SPANS = ("unknown", "host", "hosts")
 MAX_MEMBERS_LISTED = 8  # ranks in the text of a group

@@ -11,7 +11,11 @@ from visualprof.views import Params, View
 from visualprof.views.answers import kinds
 from visualprof.views.answers.kinds import Column
 from visualprof.views.answers.table import Columns, Table
-from visualprof.views.measure.compiled import (
+from visualprof.views.measure.columns.groups import Groups, group
+from visualprof.views.measure.columns.intervals import span_length, union
+from visualprof.views.measure.columns.timing import name_texts, sort_columns
+from visualprof.views.measure.launches.launch import is_kernel, is_operator, launches
+from visualprof.views.measure.names.compiled import (
     GRAPH,
     REGION,
     CompiledRegions,
@@ -20,12 +24,8 @@ from visualprof.views.measure.compiled import (
     matched_text,
     parse_fusion,
 )
-from visualprof.views.measure.groups import Groups, group
-from visualprof.views.measure.intervals import span_length, union
-from visualprof.views.measure.launch import is_kernel, is_operator, launches
-from visualprof.views.measure.steps import is_in_step
-from visualprof.views.measure.tensor_core import match_names
-from visualprof.views.measure.timing import name_texts, sort_columns
+from visualprof.views.measure.names.tensor_core import match_names
+from visualprof.views.measure.steps.windows import is_in_step
 
 MAX_OPERATORS_TRIED = 50  # operators of a graph that are searched for shapes
 _SIZED = re.compile(r"\d")

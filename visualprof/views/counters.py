@@ -15,9 +15,9 @@ from visualprof.views import Params, View
 from visualprof.views.answers import kinds
 from visualprof.views.answers.kinds import Column
 from visualprof.views.answers.table import Columns, Table
-from visualprof.views.measure.groups import Groups, group
-from visualprof.views.measure.launch import is_kernel
-from visualprof.views.measure.timing import name_texts, sort_columns
+from visualprof.views.measure.columns.groups import Groups, group
+from visualprof.views.measure.columns.timing import name_texts, sort_columns
+from visualprof.views.measure.launches.launch import is_kernel
 
 _ANONYMOUS = "(anonymous namespace)"
 _RATIOS = (

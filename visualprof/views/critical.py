@@ -14,8 +14,10 @@ from visualprof.views import Params, View
 from visualprof.views.answers import charts, kinds
 from visualprof.views.answers.kinds import Column
 from visualprof.views.answers.table import Columns, Table, take_rows
-from visualprof.views.measure.groups import group
-from visualprof.views.measure.launch import RANGE_CATEGORIES, is_device_work, is_operator
+from visualprof.views.measure.columns.groups import group
+from visualprof.views.measure.columns.timing import name_texts, sort_columns
+from visualprof.views.measure.launches.launch import RANGE_CATEGORIES, is_device_work, is_operator
+from visualprof.views.measure.operators.self_time import self_times, sum_by_name
 from visualprof.views.measure.replay.graph import DEPENDENCY_KINDS, WaitGraph
 from visualprof.views.measure.replay.path import (
     CriticalPath,
@@ -36,9 +38,7 @@ from visualprof.views.measure.replay.path_pieces import (
     path_host_spans,
     path_pieces,
 )
-from visualprof.views.measure.self_time import self_times, sum_by_name
-from visualprof.views.measure.steps import step_indices
-from visualprof.views.measure.timing import name_texts, sort_columns
+from visualprof.views.measure.steps.windows import step_indices
 
 MAX_RANGES = 50  # range names in the answer
 MAX_PIECES = 60  # pieces in the table

@@ -12,13 +12,18 @@ from visualprof.reader.trace import Floats, Ints, Mask
 from visualprof.views import Params, View
 from visualprof.views.answers import charts, kinds
 from visualprof.views.answers.table import Columns, Table, columns_of, from_rows
-from visualprof.views.measure.communication_events import bus_bytes
-from visualprof.views.measure.device_work import HOST_DEVICE
-from visualprof.views.measure.groups import group
-from visualprof.views.measure.processes import NO_COMMUNICATION_HINT, has_several_ranks, summary_takes_part, takes_part
-from visualprof.views.measure.rank_summary import RankSteps, rank_summary
-from visualprof.views.measure.run_analysis import RunAnalysis, analyze_run
-from visualprof.views.measure.straggler_report import Straggler, straggler_report
+from visualprof.views.measure.columns.groups import group
+from visualprof.views.measure.launches.device_work import HOST_DEVICE
+from visualprof.views.measure.ranks.communication_events import bus_bytes
+from visualprof.views.measure.ranks.processes import (
+    NO_COMMUNICATION_HINT,
+    has_several_ranks,
+    summary_takes_part,
+    takes_part,
+)
+from visualprof.views.measure.ranks.rank_summary import RankSteps, rank_summary
+from visualprof.views.measure.ranks.run_analysis import RunAnalysis, analyze_run
+from visualprof.views.measure.ranks.straggler_report import Straggler, straggler_report
 
 
 class RankColumns(Columns):

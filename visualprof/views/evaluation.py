@@ -11,8 +11,8 @@ from visualprof.reader.results.report import Report
 from visualprof.views import View
 from visualprof.views.answers import charts
 from visualprof.views.answers.table import Table
-from visualprof.views.measure.advice import AdviceColumns, advice_chart, advice_columns
-from visualprof.views.measure.evaluation import (
+from visualprof.views.measure.reports.advice import AdviceColumns, advice_chart, advice_columns
+from visualprof.views.measure.reports.evaluation import (
     BestColumns,
     PointColumns,
     Verdict,
@@ -21,9 +21,9 @@ from visualprof.views.measure.evaluation import (
     find_verdicts,
     point_columns,
 )
-from visualprof.views.measure.loads import LoadColumns, load_columns, load_curves
-from visualprof.views.measure.report_history import ReportHistory
-from visualprof.views.measure.setting_search import (
+from visualprof.views.measure.reports.loads import LoadColumns, load_columns, load_curves
+from visualprof.views.measure.reports.report_history import ReportHistory
+from visualprof.views.measure.reports.setting_search import (
     SearchColumns,
     SearchedColumns,
     constraint_chart,

@@ -13,14 +13,14 @@ from visualprof.views import Params, View
 from visualprof.views.answers import kinds
 from visualprof.views.answers.kinds import kinds_by_key
 from visualprof.views.answers.table import Answer
-from visualprof.views.measure.findings import Confidence, Detection, Rule, RuleContext, Severity
-from visualprof.views.measure.launch import is_device_work
-from visualprof.views.measure.remarks import RemarkId, find_remarks
+from visualprof.views.measure.findings.detection import Confidence, Detection, Rule, RuleContext, Severity
+from visualprof.views.measure.findings.remarks import RemarkId, find_remarks
+from visualprof.views.measure.launches.launch import is_device_work
+from visualprof.views.measure.ranks.run_analysis import RunAnalysis
+from visualprof.views.measure.ranks.straggler_report import Straggler, straggler_report
 from visualprof.views.measure.replay.baseline import Baseline, Obstacle, baseline
 from visualprof.views.measure.replay.change import apply_changes, parse_changes
-from visualprof.views.measure.run_analysis import RunAnalysis
-from visualprof.views.measure.steps import HOST_WORK
-from visualprof.views.measure.straggler_report import Straggler, straggler_report
+from visualprof.views.measure.steps.windows import HOST_WORK
 from visualprof.views.rules import all_rules, detections
 
 # Shares of the step, as in traceml: smaller findings are dropped; medium severity; high severity.

@@ -12,7 +12,9 @@ from visualprof.reader.trace import Category, Ints, Trace
 from visualprof.views import Params, View
 from visualprof.views.answers import kinds
 from visualprof.views.answers.table import Columns, Table
-from visualprof.views.measure.call_paths import (
+from visualprof.views.measure.columns.groups import group
+from visualprof.views.measure.launches.launch import inclusive_totals, is_operator
+from visualprof.views.measure.operators.call_paths import (
     BACKWARD_LABEL,
     CallPaths,
     frame_paths,
@@ -23,8 +25,6 @@ from visualprof.views.measure.call_paths import (
     recorder_frames,
     scope_paths,
 )
-from visualprof.views.measure.groups import group
-from visualprof.views.measure.launch import inclusive_totals, is_operator
 
 MAX_FRAMES = 5000  # smaller frames would take less than a pixel of a wide screen
 OTHERS = "(others)"

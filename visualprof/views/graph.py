@@ -15,10 +15,10 @@ from visualprof.views import View
 from visualprof.views.answers import kinds
 from visualprof.views.answers.kinds import Column
 from visualprof.views.answers.table import Answer, Columns, Table, from_rows
-from visualprof.views.measure.graph_join import join_times
-from visualprof.views.measure.groups import distinct
-from visualprof.views.measure.hierarchy import Hierarchy, cached_hierarchy, shape_text
-from visualprof.views.measure.launch import is_operator
+from visualprof.views.measure.columns.groups import distinct
+from visualprof.views.measure.graphs.hierarchy import Hierarchy, cached_hierarchy, shape_text
+from visualprof.views.measure.graphs.join import join_times
+from visualprof.views.measure.launches.launch import is_operator
 
 ATTRIBUTE_CHARS = 80
 MAX_UNMATCHED = 100

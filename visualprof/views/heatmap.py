@@ -14,12 +14,17 @@ from visualprof.reader.trace import Floats, Ints
 from visualprof.views import Params, View
 from visualprof.views.answers import kinds
 from visualprof.views.answers.table import Answer, Columns
-from visualprof.views.measure.bins import bin_edges, merge_bins
-from visualprof.views.measure.processes import NO_COMMUNICATION_HINT, has_several_ranks, summary_takes_part, takes_part
-from visualprof.views.measure.rank_metrics import RankMetrics
-from visualprof.views.measure.rank_summary import rank_summary
-from visualprof.views.measure.row_order import similarity_order
-from visualprof.views.measure.run_analysis import RunAnalysis, analyze_run
+from visualprof.views.measure.columns.bins import bin_edges, merge_bins
+from visualprof.views.measure.columns.row_order import similarity_order
+from visualprof.views.measure.ranks.processes import (
+    NO_COMMUNICATION_HINT,
+    has_several_ranks,
+    summary_takes_part,
+    takes_part,
+)
+from visualprof.views.measure.ranks.rank_metrics import RankMetrics
+from visualprof.views.measure.ranks.rank_summary import rank_summary
+from visualprof.views.measure.ranks.run_analysis import RunAnalysis, analyze_run
 
 Figure = Literal[
     "total", "own", "computation", "communication", "exposed", "overlap", "other", "wait", "transfer"

@@ -17,13 +17,13 @@ from visualprof.views import Params, View
 from visualprof.views.answers import charts, kinds
 from visualprof.views.answers.kinds import Column
 from visualprof.views.answers.table import Columns, Table
-from visualprof.views.measure.gaps import CAUSES, Gaps, WorkSequence, find_gaps, work_sequences
-from visualprof.views.measure.groups import group, is_in
-from visualprof.views.measure.intervals import covered_ns, merge, span_length, subtract, union
-from visualprof.views.measure.launch import is_device_work, is_operator
-from visualprof.views.measure.self_time import self_times, sum_by_name
-from visualprof.views.measure.steps import StepWindows, step_windows
-from visualprof.views.measure.timing import sort_columns
+from visualprof.views.measure.columns.groups import group, is_in
+from visualprof.views.measure.columns.intervals import covered_ns, merge, span_length, subtract, union
+from visualprof.views.measure.columns.timing import sort_columns
+from visualprof.views.measure.devices.gaps import CAUSES, Gaps, WorkSequence, find_gaps, work_sequences
+from visualprof.views.measure.launches.launch import is_device_work, is_operator
+from visualprof.views.measure.operators.self_time import self_times, sum_by_name
+from visualprof.views.measure.steps.windows import StepWindows, step_windows
 
 MAX_GAPS = 200  # gaps in the table
 WORK_KINDS = {

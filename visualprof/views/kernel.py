@@ -14,30 +14,30 @@ from visualprof.views import Params, View
 from visualprof.views.answers import charts, kinds
 from visualprof.views.answers.kinds import Column
 from visualprof.views.answers.table import Columns, Table
-from visualprof.views.measure.compiled import parse_fusion
-from visualprof.views.measure.groups import Groups, group
-from visualprof.views.measure.launch import (
-    is_first_of_launch,
-    is_kernel,
-    is_operator,
-    launch_delays,
-    launches,
-)
-from visualprof.views.measure.stacks import CallStacks
-from visualprof.views.measure.steps import is_in_step
-from visualprof.views.measure.tensor_core import (
-    knows_tensor_cores,
-    match_names,
-    tensor_core_masks,
-    tensor_core_use,
-)
-from visualprof.views.measure.timing import (
+from visualprof.views.measure.columns.groups import Groups, group
+from visualprof.views.measure.columns.timing import (
     CallColumns,
     duration_columns,
     name_texts,
     share_columns,
     sort_columns,
 )
+from visualprof.views.measure.launches.launch import (
+    is_first_of_launch,
+    is_kernel,
+    is_operator,
+    launch_delays,
+    launches,
+)
+from visualprof.views.measure.names.compiled import parse_fusion
+from visualprof.views.measure.names.tensor_core import (
+    knows_tensor_cores,
+    match_names,
+    tensor_core_masks,
+    tensor_core_use,
+)
+from visualprof.views.measure.operators.stacks import CallStacks
+from visualprof.views.measure.steps.windows import is_in_step
 
 
 @dataclass(frozen=True)

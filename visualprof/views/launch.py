@@ -14,12 +14,12 @@ from visualprof.views import Params, View
 from visualprof.views.answers import charts, kinds
 from visualprof.views.answers.kinds import Column
 from visualprof.views.answers.table import Columns, Table
-from visualprof.views.measure.gaps import WorkSequence, work_sequences
-from visualprof.views.measure.groups import group
-from visualprof.views.measure.launch import device_calls, is_operator, launch_delays
-from visualprof.views.measure.queues import MAX_QUEUED_LAUNCHES, LaunchQueue, launch_queue
-from visualprof.views.measure.steps import is_in_step
-from visualprof.views.measure.timing import sort_columns
+from visualprof.views.measure.columns.groups import group
+from visualprof.views.measure.columns.timing import sort_columns
+from visualprof.views.measure.devices.gaps import WorkSequence, work_sequences
+from visualprof.views.measure.devices.queues import MAX_QUEUED_LAUNCHES, LaunchQueue, launch_queue
+from visualprof.views.measure.launches.launch import device_calls, is_operator, launch_delays
+from visualprof.views.measure.steps.windows import is_in_step
 
 BINS_NS = 10.0 ** np.arange(2, 9.01, 1 / 3)  # ns
 

@@ -16,9 +16,9 @@ from visualprof.views import Params, View
 from visualprof.views.answers import charts, kinds
 from visualprof.views.answers.kinds import Column, Kind
 from visualprof.views.answers.table import AddressColumn, Answer, Columns, LazyTextColumn, Table
-from visualprof.views.measure.groups import group
-from visualprof.views.measure.launch import inclusive_totals
-from visualprof.views.measure.memory import (
+from visualprof.views.measure.columns.groups import group
+from visualprof.views.measure.columns.timing import name_texts, sort_columns
+from visualprof.views.measure.devices.memory import (
     Lifetimes,
     MemoryCurve,
     allocation_purposes,
@@ -33,8 +33,8 @@ from visualprof.views.measure.memory import (
     memory_owners,
     peak_index,
 )
-from visualprof.views.measure.steps import step_indices
-from visualprof.views.measure.timing import name_texts, sort_columns
+from visualprof.views.measure.launches.launch import inclusive_totals
+from visualprof.views.measure.steps.windows import step_indices
 
 PEAK_ROWS = 200
 NEARLY_FULL_RATIO = 0.5  # share of the device's memory from which the chart shows the limit

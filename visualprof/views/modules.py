@@ -10,7 +10,10 @@ from visualprof.reader.trace.nesting import nearest_ancestor
 from visualprof.views import Params, View
 from visualprof.views.answers import kinds
 from visualprof.views.answers.table import Columns, Table, columns_of, take_rows
-from visualprof.views.measure.call_paths import (
+from visualprof.views.measure.columns.timing import share_columns
+from visualprof.views.measure.devices.memory import is_reuse_release
+from visualprof.views.measure.launches.launch import host_durations, is_operator
+from visualprof.views.measure.operators.call_paths import (
     CallPaths,
     forward_operators,
     is_scope,
@@ -19,10 +22,7 @@ from visualprof.views.measure.call_paths import (
     path_times,
     scope_paths,
 )
-from visualprof.views.measure.launch import host_durations, is_operator
-from visualprof.views.measure.memory import is_reuse_release
-from visualprof.views.measure.steps import is_in_step
-from visualprof.views.measure.timing import share_columns
+from visualprof.views.measure.steps.windows import is_in_step
 
 
 class ModuleColumns(Columns, kw_only=True):

@@ -13,20 +13,27 @@ from visualprof.views import Params, View
 from visualprof.views.answers import charts, kinds
 from visualprof.views.answers.kinds import Column
 from visualprof.views.answers.table import Columns, Table
-from visualprof.views.measure.call_paths import is_inside_module
-from visualprof.views.measure.graph_dedup import DedupTrace, dedup_graphs
-from visualprof.views.measure.groups import Groups, group
-from visualprof.views.measure.launch import Launches, OperatorTimes, is_kernel, is_operator, launches, operator_times
-from visualprof.views.measure.phases import PHASE_PATTERNS, PartColumns, operator_parts
-from visualprof.views.measure.stacks import CallStacks
-from visualprof.views.measure.steps import is_in_step
-from visualprof.views.measure.tensor_core import (
+from visualprof.views.measure.columns.groups import Groups, group
+from visualprof.views.measure.columns.timing import name_texts, share_columns, sort_columns
+from visualprof.views.measure.launches.launch import (
+    Launches,
+    OperatorTimes,
+    is_kernel,
+    is_operator,
+    launches,
+    operator_times,
+)
+from visualprof.views.measure.launches.phases import PHASE_PATTERNS, PartColumns, operator_parts
+from visualprof.views.measure.names.tensor_core import (
     can_use_tensor_core,
     knows_tensor_cores,
     match_names,
     tensor_core_eligibility,
 )
-from visualprof.views.measure.timing import name_texts, share_columns, sort_columns
+from visualprof.views.measure.operators.call_paths import is_inside_module
+from visualprof.views.measure.operators.graph_dedup import DedupTrace, dedup_graphs
+from visualprof.views.measure.operators.stacks import CallStacks
+from visualprof.views.measure.steps.windows import is_in_step
 
 TIMES = ("device_self_ns", "device_total_ns", "host_self_ns", "host_total_ns")
 

@@ -16,14 +16,15 @@ from visualprof.views import Params, View
 from visualprof.views.answers import charts, kinds
 from visualprof.views.answers.kinds import Column
 from visualprof.views.answers.table import Answer, Columns, Table, from_rows, take_rows
-from visualprof.views.measure.device_work import busy_devices
-from visualprof.views.measure.devices import DeviceSummary, device_summaries
-from visualprof.views.measure.groups import group
-from visualprof.views.measure.intervals import covered_ns, merge, span_length
-from visualprof.views.measure.launch import Launches, launches
-from visualprof.views.measure.pressure import cpu_pressure
-from visualprof.views.measure.stage_events import StageEventColumns, stage_events
-from visualprof.views.measure.stages import (
+from visualprof.views.measure.columns.groups import group
+from visualprof.views.measure.columns.intervals import covered_ns, merge, span_length
+from visualprof.views.measure.columns.timing import duration_columns, name_texts, sort_columns
+from visualprof.views.measure.devices.pressure import cpu_pressure
+from visualprof.views.measure.devices.utilization import DeviceSummary, device_summaries
+from visualprof.views.measure.launches.device_work import busy_devices
+from visualprof.views.measure.launches.launch import Launches, launches
+from visualprof.views.measure.steps.stage_events import StageEventColumns, stage_events
+from visualprof.views.measure.steps.stages import (
     STAGES,
     Stage,
     device_time_in_ranges,
@@ -31,8 +32,8 @@ from visualprof.views.measure.stages import (
     stage_times,
     unknown_stages,
 )
-from visualprof.views.measure.step_time import step_time_ns, typical_steps
-from visualprof.views.measure.steps import (
+from visualprof.views.measure.steps.step_time import step_time_ns, typical_steps
+from visualprof.views.measure.steps.windows import (
     STEP_PARTS,
     CategorySpans,
     DroppedStep,
@@ -43,7 +44,6 @@ from visualprof.views.measure.steps import (
     step_breakdown,
     step_windows,
 )
-from visualprof.views.measure.timing import duration_columns, name_texts, sort_columns
 
 # A trace with only these categories is not enough for an overview: it has durations but no work inside them.
 INSUFFICIENT_CATEGORIES = (Category.MEMORY, Category.STEP, Category.SESSION, Category.OTHER)

@@ -14,13 +14,13 @@ from visualprof.views import Params, View
 from visualprof.views.answers import kinds
 from visualprof.views.answers.table import Answer, Columns, Table, columns_of, from_rows, take_rows
 from visualprof.views.levers.catalog import LEVERS
-from visualprof.views.measure.findings import RuleContext
-from visualprof.views.measure.launch import is_device_work
-from visualprof.views.measure.levers import Detections, Estimate, Lever, lever_estimate
+from visualprof.views.measure.findings.detection import RuleContext
+from visualprof.views.measure.findings.levers import Detections, Estimate, Lever, lever_estimate
+from visualprof.views.measure.launches.launch import is_device_work
+from visualprof.views.measure.ranks.run_analysis import RunAnalysis
 from visualprof.views.measure.replay.baseline import Baseline, Obstacle, baseline
 from visualprof.views.measure.replay.ladder import Ladder
-from visualprof.views.measure.run_analysis import RunAnalysis
-from visualprof.views.measure.steps import HOST_WORK
+from visualprof.views.measure.steps.windows import HOST_WORK
 from visualprof.views.rules import all_rules, detections
 
 MIN_GAIN_RATIO = 0.025  # a rung that gains less of the step time ends the plan

@@ -17,7 +17,7 @@ from visualprof.views import Params, View
 from visualprof.views.answers import charts, kinds
 from visualprof.views.answers.kinds import Column
 from visualprof.views.answers.table import Columns, Table, take_rows
-from visualprof.views.measure.timing import name_texts
+from visualprof.views.measure.columns.timing import name_texts
 
 Order = Literal[
     "time", "+time", "computation", "+computation", "memory", "+memory", "flops", "+flops",

@@ -14,7 +14,12 @@ from visualprof.reader.trace import Floats
 from visualprof.views import Params, View
 from visualprof.views.answers import charts, kinds
 from visualprof.views.answers.table import Columns, Table
-from visualprof.views.measure.processes import NO_COMMUNICATION_HINT, ordered_ranks, summary_takes_part, takes_part
+from visualprof.views.measure.ranks.processes import (
+    NO_COMMUNICATION_HINT,
+    ordered_ranks,
+    summary_takes_part,
+    takes_part,
+)
 from visualprof.views.measure.replay.baseline import replay_quality
 from visualprof.views.measure.replay.change import KIND_CHANGES, Change, parse_changes
 from visualprof.views.measure.replay.forecast import ForecastColumns, StepForecast, step_forecast

@@ -8,9 +8,9 @@ from visualprof.reader.trace import Trace
 from visualprof.views import Params, View
 from visualprof.views.answers import charts
 from visualprof.views.answers.table import Table
-from visualprof.views.measure.launch import is_api_call
-from visualprof.views.measure.steps import is_in_step
-from visualprof.views.measure.timing import CallColumns, call_columns
+from visualprof.views.measure.columns.timing import CallColumns, call_columns
+from visualprof.views.measure.launches.launch import is_api_call
+from visualprof.views.measure.steps.windows import is_in_step
 
 
 def needs(trace: Trace) -> bool:

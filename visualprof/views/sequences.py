@@ -15,12 +15,12 @@ from visualprof.views import Params, View
 from visualprof.views.answers import kinds
 from visualprof.views.answers.kinds import Column
 from visualprof.views.answers.table import Columns, LazyTextColumn, Table
-from visualprof.views.measure.groups import group
-from visualprof.views.measure.launch import RANGE_CATEGORIES, is_call, is_operator, launches
-from visualprof.views.measure.repeats import find_repeats
-from visualprof.views.measure.steps import is_in_step
-from visualprof.views.measure.tensor_core import match_names
-from visualprof.views.measure.timing import name_texts, sort_columns
+from visualprof.views.measure.columns.groups import group
+from visualprof.views.measure.columns.repeats import find_repeats
+from visualprof.views.measure.columns.timing import name_texts, sort_columns
+from visualprof.views.measure.launches.launch import RANGE_CATEGORIES, is_call, is_operator, launches
+from visualprof.views.measure.names.tensor_core import match_names
+from visualprof.views.measure.steps.windows import is_in_step
 
 MAX_NAMES = 40  # kernel names in the text of a sequence; repeats count once
 

@@ -15,10 +15,10 @@ from visualprof.reader.trace.serving import ServingStep
 from visualprof.views import Params, View
 from visualprof.views.answers import charts, kinds
 from visualprof.views.answers.table import Answer, Columns, Table, from_rows
-from visualprof.views.measure.launch import is_device_work
-from visualprof.views.measure.serving_device_time import cache_time, sampling_time, steady_range
-from visualprof.views.measure.serving_steps import ServingSteps, serving_steps
-from visualprof.views.measure.steps import (
+from visualprof.views.measure.launches.launch import is_device_work
+from visualprof.views.measure.steps.serving_device_time import cache_time, sampling_time, steady_range
+from visualprof.views.measure.steps.serving_steps import ServingSteps, serving_steps
+from visualprof.views.measure.steps.windows import (
     STEP_PARTS,
     StepWindows,
     step_breakdown,

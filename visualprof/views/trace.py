@@ -1,4 +1,4 @@
-"""Timeline: the tracks of a trace. Their events are served as tiles (measure/tiles.py), not as a table."""
+"""Timeline: the tracks of a trace. Their events are served as tiles (measure/timeline/tiles.py), not as a table."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from visualprof.reader.trace import Category, Trace, TrackKind
 from visualprof.views import Params, View
 from visualprof.views.answers.kinds import CountColumn, DurationColumn, IdentifierColumn, NameColumn, WordColumn
 from visualprof.views.answers.table import Columns, Table
-from visualprof.views.measure.tiles import timeline_tracks
+from visualprof.views.measure.timeline.tiles import timeline_tracks
 
 
 class TrackColumns(Columns):

@@ -10,13 +10,13 @@ from visualprof.reader.trace import Floats, Trace
 from visualprof.views import Params, View
 from visualprof.views.answers import charts, kinds
 from visualprof.views.answers.table import Answer, Table
-from visualprof.views.measure.launch import is_device_work
+from visualprof.views.measure.launches.launch import is_device_work
 from visualprof.views.measure.replay.baseline import Baseline, Obstacle, baseline
 from visualprof.views.measure.replay.change import apply_changes, parse_changes, suggest_changes
 from visualprof.views.measure.replay.forecast import ForecastColumns, StepForecast, step_forecast
 from visualprof.views.measure.replay.graph import Replay, WaitGraph, solve
 from visualprof.views.measure.replay.path import PathPartColumns, critical_path, full_scope, path_parts
-from visualprof.views.measure.steps import HOST_WORK
+from visualprof.views.measure.steps.windows import HOST_WORK
 
 
 @dataclass(frozen=True)

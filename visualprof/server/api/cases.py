@@ -23,7 +23,7 @@ from visualprof.server.routes import Query, Resource, get
 from visualprof.server.visible import Visible
 from visualprof.views.answers.charts import Option
 from visualprof.views.answers.table import Answer, Table, columns_of
-from visualprof.views.measure.cases import (
+from visualprof.views.measure.reports.cases import (
     METRICS,
     CaseFacts,
     CaseSettingColumns,

@@ -37,10 +37,10 @@ from visualprof.server.visible import ListSnapshot, Visible
 from visualprof.views.answers.charts import Option
 from visualprof.views.answers.table import Answer
 from visualprof.views.evaluation import EvaluationParams, compute, overlay_charts
-from visualprof.views.measure.advice import AdviceColumns
-from visualprof.views.measure.evaluation import BestColumns, PointColumns, Verdict
-from visualprof.views.measure.loads import LoadColumns
-from visualprof.views.measure.point import (
+from visualprof.views.measure.reports.advice import AdviceColumns
+from visualprof.views.measure.reports.evaluation import BestColumns, PointColumns, Verdict
+from visualprof.views.measure.reports.loads import LoadColumns
+from visualprof.views.measure.reports.point import (
     PointFacts,
     WorkColumns,
     api_call_columns,
@@ -52,7 +52,7 @@ from visualprof.views.measure.point import (
     share_chart,
     work_columns,
 )
-from visualprof.views.measure.setting_search import SearchColumns, SearchedColumns
+from visualprof.views.measure.reports.setting_search import SearchColumns, SearchedColumns
 
 MAX_REPORTS = 100
 REPORT_ERRORS = {400: "a parameter has a wrong name or value", 404: "there is no such report or point"}

@@ -24,7 +24,7 @@ from visualprof.server.routes import Query
 from visualprof.server.throttled_cache import ThrottledCache
 from visualprof.server.visible import RevisionTracker, Visible
 from visualprof.views.answers.encoding import encode
-from visualprof.views.measure.evaluation import MARGIN_FIELDS, Verdict, confidence_margin
+from visualprof.views.measure.reports.evaluation import MARGIN_FIELDS, Verdict, confidence_margin
 
 _WAITS_MAX_AGE_S, _LEAVING_MAX_AGE_S = 2.0, 60.0  # maximum age of cached values
 _MAX_WAITS = 500  # jobs whose reason for waiting a list contains

@@ -28,7 +28,7 @@ from visualprof.server.identity import current_principal
 from visualprof.server.routes import Query, Resource, get, mutation
 from visualprof.server.visible import Visible
 from visualprof.views.answers.charts import Option
-from visualprof.views.measure.step_times import step_times_chart
+from visualprof.views.measure.steps.step_times import step_times_chart
 
 _MAX_AGE_S, _ENDED_MAX_AGE_S = 0.5, 10.0  # maximum age of an answer, and of the answer for an ended run
 _IDLE_FACTOR = 20  # an answer is cached for 20 times its cost, so at most 5 % of the time is spent

@@ -17,7 +17,7 @@ from visualprof.server.api.models import Entry, Models
 from visualprof.server.api.spans import load_trace
 from visualprof.server.routes import SPAN_ERRORS, Resource, SpanQuery, get
 from visualprof.server.visible import Visible
-from visualprof.views.measure.graph_join import join_times
+from visualprof.views.measure.graphs.join import join_times
 
 MIN_MATCH_RATIO = 0.5  # of the measured time; below, common names such as Conv_0 match by chance
 CERTAIN_MATCH_RATIO = 0.99  # no other model can match clearly better, so models that are being read do not matter

@@ -35,7 +35,7 @@ from visualprof.server.routes import READ_ONLY_ERROR, SPAN_ERRORS, Query, Resour
 from visualprof.server.user_slots import UserSlots
 from visualprof.server.visible import Visible
 from visualprof.views import graph
-from visualprof.views.measure.graph_compare import GraphComparison, compare_graphs
+from visualprof.views.measure.graphs.compare import GraphComparison, compare_graphs
 
 MAX_UPLOAD_BYTES = 2 << 30
 CHUNK_BYTES = 1 << 20

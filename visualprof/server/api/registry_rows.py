@@ -26,7 +26,7 @@ from visualprof.remote.queue.uploads import graph_id
 from visualprof.server.identity import current_principal
 from visualprof.server.responses import build_row
 from visualprof.server.routes import Query
-from visualprof.views.measure.best_points import HIGHEST_THROUGHPUT, LOWEST_LATENCY, is_doubtful
+from visualprof.views.measure.reports.best_points import HIGHEST_THROUGHPUT, LOWEST_LATENCY, is_doubtful
 
 Visibility = Literal["private", "project", "public"]
 

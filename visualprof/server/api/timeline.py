@@ -28,14 +28,13 @@ from visualprof.server.routes import SPAN_ERRORS, Query, Resource, SpanQuery, St
 from visualprof.server.visible import Visible
 from visualprof.views import view
 from visualprof.views.answers.table import Selection, Table, select_rows
-from visualprof.views.measure.alignment import ClockOffset, clock_offsets
-from visualprof.views.measure.answer_names import add_short_names, trace_short_names
-from visualprof.views.measure.call_matching import match_calls
-from visualprof.views.measure.counter_tracks import counter_tracks
-from visualprof.views.measure.rank_summary import RankSummary
+from visualprof.views.measure.launches.answer_names import add_short_names, trace_short_names
+from visualprof.views.measure.ranks.alignment import ClockOffset, clock_offsets
+from visualprof.views.measure.ranks.call_matching import match_calls
+from visualprof.views.measure.ranks.rank_summary import RankSummary
 from visualprof.views.measure.replay.path_pieces import path_pieces, slack_ns
-from visualprof.views.measure.tiles import counter_bytes, path_tile_bytes, tile_bytes, timeline_tracks, track_groups
-from visualprof.views.measure.timeline import (
+from visualprof.views.measure.timeline.counter_tracks import counter_tracks
+from visualprof.views.measure.timeline.metadata import (
     EventLocation,
     Occurrence,
     TimelineEvent,
@@ -45,7 +44,14 @@ from visualprof.views.measure.timeline import (
     find_occurrence,
     timeline_meta,
 )
-from visualprof.views.measure.window import (
+from visualprof.views.measure.timeline.tiles import (
+    counter_bytes,
+    path_tile_bytes,
+    tile_bytes,
+    timeline_tracks,
+    track_groups,
+)
+from visualprof.views.measure.timeline.window import (
     DeviceUse,
     WindowColumns,
     busy_profile,

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from visualprof.reader.trace import Floats, Ints, Mask
-from visualprof.views.measure.significance import t_quantile, two_sided_tail
+from visualprof.views.measure.reports.significance import t_quantile, two_sided_tail
 
 MIN_STEPS = 5  # on each side, for any statistics
 MIN_CHANGE_RATIO = 0.03  # clocks alone may cause this between two runs of a program

@@ -9,7 +9,7 @@ import numpy as np
 
 from visualprof.reader.trace import Ints
 from visualprof.views.diff.side import Side
-from visualprof.views.measure.families import kernel_family, operator_family
+from visualprof.views.measure.names.families import kernel_family, operator_family
 
 FEWER_CALLS_RATIO = 0.99  # ratio of calls below which a side has fewer, beyond rounding of averages
 MAX_NAMES = 3  # names in the name of a row

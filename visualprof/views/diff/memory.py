@@ -11,10 +11,10 @@ from visualprof.reader.trace import Trace
 from visualprof.views import view
 from visualprof.views.answers import kinds
 from visualprof.views.answers.table import Columns, Table, from_rows
-from visualprof.views.measure.groups import group
-from visualprof.views.measure.memory import is_memory_owner, memory_owners
-from visualprof.views.measure.steps import StepWindows
-from visualprof.views.measure.timing import name_texts
+from visualprof.views.measure.columns.groups import group
+from visualprof.views.measure.columns.timing import name_texts
+from visualprof.views.measure.devices.memory import is_memory_owner, memory_owners
+from visualprof.views.measure.steps.windows import StepWindows
 
 
 class HeldColumns(Columns):

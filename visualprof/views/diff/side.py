@@ -22,15 +22,23 @@ from visualprof.views.answers import kinds
 from visualprof.views.answers.kinds import Column
 from visualprof.views.answers.table import Answer, Columns, Table
 from visualprof.views.diff.memory import HeldColumns, memory_table
-from visualprof.views.measure.call_paths import BACKWARD_LABEL, backward_times, path_owners, path_texts, scope_paths
-from visualprof.views.measure.collectives import collectives
-from visualprof.views.measure.groups import group
-from visualprof.views.measure.intervals import INT64_LIMITS, covered_ns
-from visualprof.views.measure.launch import is_api_call, is_kernel, launches, operator_times
-from visualprof.views.measure.pressure import cpu_pressure
-from visualprof.views.measure.serving_steps import serving_steps, step_loads
-from visualprof.views.measure.step_time import typical_of_phase
-from visualprof.views.measure.steps import (
+from visualprof.views.measure.columns.groups import group
+from visualprof.views.measure.columns.intervals import INT64_LIMITS, covered_ns
+from visualprof.views.measure.columns.timing import name_texts
+from visualprof.views.measure.devices.pressure import cpu_pressure
+from visualprof.views.measure.launches.launch import is_api_call, is_kernel, launches, operator_times
+from visualprof.views.measure.names.tensor_core import can_use_tensor_core, match_names
+from visualprof.views.measure.operators.call_paths import (
+    BACKWARD_LABEL,
+    backward_times,
+    path_owners,
+    path_texts,
+    scope_paths,
+)
+from visualprof.views.measure.ranks.collectives import collectives
+from visualprof.views.measure.steps.serving_steps import serving_steps, step_loads
+from visualprof.views.measure.steps.step_time import typical_of_phase
+from visualprof.views.measure.steps.windows import (
     PART_CATEGORIES,
     STEP_PARTS,
     StepWindows,
@@ -41,8 +49,6 @@ from visualprof.views.measure.steps import (
     step_parts,
     step_windows,
 )
-from visualprof.views.measure.tensor_core import can_use_tensor_core, match_names
-from visualprof.views.measure.timing import name_texts
 
 _SHAPE = pattern(r"\[+([\d, ]+)\]")
 _TYPE = pattern(r"(?:c10::)?(\w+)")

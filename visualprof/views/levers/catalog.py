@@ -10,7 +10,7 @@ from visualprof.views.levers.estimates import (
     without_launches,
 )
 from visualprof.views.levers.half_precision import half_precision
-from visualprof.views.measure.levers import Lever
+from visualprof.views.measure.findings.levers import Lever
 
 LEVERS = (
     Lever(name="dataloader_workers", rules=("dataloader_bound",), training_only=True),

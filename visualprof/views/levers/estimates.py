@@ -9,13 +9,13 @@ from msgspec.structs import replace
 
 from visualprof.reader.trace import Category, TrackKind
 from visualprof.reader.trace.nesting import nearest_ancestor
-from visualprof.views.measure.findings import RuleContext, longest_event
-from visualprof.views.measure.groups import distinct
-from visualprof.views.measure.intervals import span_length, union
-from visualprof.views.measure.launch import is_operator
-from visualprof.views.measure.levers import Detections, Estimate, detected_estimate
-from visualprof.views.measure.stages import find_stages, unknown_stages
-from visualprof.views.measure.tensor_core import match_names
+from visualprof.views.measure.columns.groups import distinct
+from visualprof.views.measure.columns.intervals import span_length, union
+from visualprof.views.measure.findings.detection import RuleContext, longest_event
+from visualprof.views.measure.findings.levers import Detections, Estimate, detected_estimate
+from visualprof.views.measure.launches.launch import is_operator
+from visualprof.views.measure.names.tensor_core import match_names
+from visualprof.views.measure.steps.stages import find_stages, unknown_stages
 
 MIN_LAUNCHES = 100  # as in the rule many_small_kernels
 WITH_FUSED = re.compile(r"^Optimizer\.step#(?:Adam|AdamW|SGD|Adagrad)\.step$")  # optimizers of torch that take fused

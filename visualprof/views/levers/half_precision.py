@@ -8,11 +8,11 @@ from msgspec.structs import replace
 from visualprof.peaks import Peak
 from visualprof.reader.trace import Category, Floats, Rows, Trace
 from visualprof.reader.trace.nesting import nearest_ancestor
-from visualprof.views.measure.findings import RuleContext, longest_event, speedup_change, time_by_name
-from visualprof.views.measure.launch import launches
-from visualprof.views.measure.levers import Detections, Estimate, detected_estimate
+from visualprof.views.measure.findings.detection import RuleContext, longest_event, speedup_change, time_by_name
+from visualprof.views.measure.findings.levers import Detections, Estimate, detected_estimate
+from visualprof.views.measure.launches.launch import launches
+from visualprof.views.measure.names.tensor_core import knows_tensor_cores, tensor_core_masks
 from visualprof.views.measure.replay.change import parse_changes
-from visualprof.views.measure.tensor_core import knows_tensor_cores, tensor_core_masks
 from visualprof.views.measure.work.formulas import MODEL_FAMILIES
 from visualprof.views.measure.work.operators import operator_work
 from visualprof.views.measure.work.roofline import device_peak

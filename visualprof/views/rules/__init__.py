@@ -9,8 +9,8 @@ from functools import cache
 from msgspec.structs import replace
 
 from visualprof.reader.trace import Trace
-from visualprof.views.measure.findings import Detection, Rule, RuleContext
-from visualprof.views.measure.trace_cache import cached_on_trace
+from visualprof.views.measure.columns.trace_cache import cached_on_trace
+from visualprof.views.measure.findings.detection import Detection, Rule, RuleContext
 
 
 @cache

@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterator
 
 from visualprof.reader.trace import Category, TrackKind
-from visualprof.views.measure.findings import Detection, Rule, RuleContext, longest_event, time_by_name
-from visualprof.views.measure.tensor_core import match_names
+from visualprof.views.measure.findings.detection import Detection, Rule, RuleContext, longest_event, time_by_name
+from visualprof.views.measure.names.tensor_core import match_names
 
 ALLOCATOR_CALL = re.compile(
     r"(cuda|hip)(Malloc|Free|HostAlloc|MallocHost|HostMalloc|FreeHost|HostFree)$|cuMem(Create|Map|Unmap|Release)$"

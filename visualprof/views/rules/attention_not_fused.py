@@ -11,9 +11,9 @@ import numpy as np
 
 from visualprof.reader.trace import Ids
 from visualprof.reader.trace.nesting import nearest_ancestor
-from visualprof.views.measure.findings import Detection, Rule, RuleContext, extent_with_track
-from visualprof.views.measure.groups import is_in
-from visualprof.views.measure.launch import is_operator
+from visualprof.views.measure.columns.groups import is_in
+from visualprof.views.measure.findings.detection import Detection, Rule, RuleContext, extent_with_track
+from visualprof.views.measure.launches.launch import is_operator
 
 SOFTMAX, BACKWARD = "aten::_softmax", "aten::_softmax_backward_data"
 BATCHED_PRODUCTS = ("aten::bmm", "aten::baddbmm")

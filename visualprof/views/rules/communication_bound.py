@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from visualprof.reader.trace import Category
-from visualprof.views.measure.device_work import main_work
-from visualprof.views.measure.findings import Detection, Rule, RuleContext
-from visualprof.views.measure.intervals import subtract
+from visualprof.views.measure.columns.intervals import subtract
+from visualprof.views.measure.findings.detection import Detection, Rule, RuleContext
+from visualprof.views.measure.launches.device_work import main_work
 
 
 def detect(context: RuleContext) -> Iterator[Detection]:

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from visualprof.reader.trace import Category
-from visualprof.views.measure.findings import Detection, Rule, RuleContext
-from visualprof.views.measure.tensor_core import match_names
+from visualprof.views.measure.findings.detection import Detection, Rule, RuleContext
+from visualprof.views.measure.names.tensor_core import match_names
 
 
 def detect(context: RuleContext) -> Iterator[Detection]:

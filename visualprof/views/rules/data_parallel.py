@@ -10,8 +10,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from visualprof.reader.patterns import pattern
-from visualprof.views.measure.findings import Detection, Rule, RuleContext, longest_event
-from visualprof.views.measure.tensor_core import match_names
+from visualprof.views.measure.findings.detection import Detection, Rule, RuleContext, longest_event
+from visualprof.views.measure.names.tensor_core import match_names
 
 DATA_PARALLEL = pattern(r"(?<![A-Za-z])DataParallel(?![A-Za-z])")
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from visualprof.reader.trace import Category
-from visualprof.views.measure.findings import Detection, Rule, RuleContext, dominant_function, time_by_name
+from visualprof.views.measure.findings.detection import Detection, Rule, RuleContext, dominant_function, time_by_name
 
 
 def detect(context: RuleContext) -> Iterator[Detection]:

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from visualprof.reader.trace import Category
-from visualprof.views.measure.findings import Detection, Rule, RuleContext, extent_with_track
-from visualprof.views.measure.groups import group
-from visualprof.views.measure.tensor_core import match_names
+from visualprof.views.measure.columns.groups import group
+from visualprof.views.measure.findings.detection import Detection, Rule, RuleContext, extent_with_track
+from visualprof.views.measure.names.tensor_core import match_names
 
 PART = "elementwise"
 MIN_KERNELS = 3  # kernels of a chain

@@ -11,9 +11,9 @@ import numpy as np
 
 from visualprof.reader.trace import Category
 from visualprof.reader.trace.nesting import nearest_ancestor
-from visualprof.views.measure.findings import Detection, Rule, RuleContext, longest_event, time_by_name
-from visualprof.views.measure.groups import distinct
-from visualprof.views.measure.launch import is_operator
+from visualprof.views.measure.columns.groups import distinct
+from visualprof.views.measure.findings.detection import Detection, Rule, RuleContext, longest_event, time_by_name
+from visualprof.views.measure.launches.launch import is_operator
 from visualprof.views.measure.replay.build import COPY_CALL, wait_graph
 from visualprof.views.measure.replay.graph import DEPENDENCY_KINDS
 

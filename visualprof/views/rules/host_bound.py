@@ -9,11 +9,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from visualprof.views.measure.findings import Detection, Rule, RuleContext, extent_with_track, removal_change
-from visualprof.views.measure.gaps import CAUSES, WorkSequence, find_gaps, work_sequences
-from visualprof.views.measure.groups import group
-from visualprof.views.measure.intervals import intersect, subtract, union
-from visualprof.views.measure.self_time import NamedSelfTimes, self_times, sum_by_name
+from visualprof.views.measure.columns.groups import group
+from visualprof.views.measure.columns.intervals import intersect, subtract, union
+from visualprof.views.measure.devices.gaps import CAUSES, WorkSequence, find_gaps, work_sequences
+from visualprof.views.measure.findings.detection import Detection, Rule, RuleContext, extent_with_track, removal_change
+from visualprof.views.measure.operators.self_time import NamedSelfTimes, self_times, sum_by_name
 
 KERNEL_WAIT_NS = 30_000  # as in the view idle
 MIN_FUNCTION_SHARE = 0.2  # of the self time, for a function to be named

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from visualprof.views.measure.findings import Detection, Rule, RuleContext
-from visualprof.views.measure.pressure import BUSY_PRESSURE, cpu_pressure
+from visualprof.views.measure.devices.pressure import BUSY_PRESSURE, cpu_pressure
+from visualprof.views.measure.findings.detection import Detection, Rule, RuleContext
 
 
 def detect(context: RuleContext) -> Iterator[Detection]:

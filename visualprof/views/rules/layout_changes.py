@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from visualprof.reader.trace import Category
-from visualprof.views.measure.findings import Detection, Rule, RuleContext, longest_event
-from visualprof.views.measure.groups import distinct
-from visualprof.views.measure.tensor_core import match_names
+from visualprof.views.measure.columns.groups import distinct
+from visualprof.views.measure.findings.detection import Detection, Rule, RuleContext, longest_event
+from visualprof.views.measure.names.tensor_core import match_names
 
 PARTS = ("nchwToNhwc", "nhwcToNchw")
 

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from visualprof.views.measure.findings import Detection, Rule, RuleContext, longest_event
-from visualprof.views.measure.steps import device_kernels
+from visualprof.views.measure.findings.detection import Detection, Rule, RuleContext, longest_event
+from visualprof.views.measure.steps.windows import device_kernels
 
 MIN_OCCUPANCY = 0.2
 MAX_IDLE_SHARE = 0.7  # of the step: kernels do not limit a device that is mostly idle

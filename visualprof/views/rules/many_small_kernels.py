@@ -11,10 +11,10 @@ from collections.abc import Iterator
 import numpy as np
 
 from visualprof.reader.trace import Category
-from visualprof.views.measure.findings import Detection, Rule, RuleContext, densest_burst
-from visualprof.views.measure.groups import distinct
-from visualprof.views.measure.intervals import merge, subtract
-from visualprof.views.measure.steps import device_kernels
+from visualprof.views.measure.columns.groups import distinct
+from visualprof.views.measure.columns.intervals import merge, subtract
+from visualprof.views.measure.findings.detection import Detection, Rule, RuleContext, densest_burst
+from visualprof.views.measure.steps.windows import device_kernels
 
 MIN_LAUNCHES = 100  # launches
 MIN_IDLE_SHARE = 0.2  # of the step

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from visualprof.views.measure.findings import Detection, Extent, Rule, RuleContext
+from visualprof.views.measure.findings.detection import Detection, Extent, Rule, RuleContext
 
 MIN_UNUSED_SHARE = 0.2  # of the device's memory
 MIN_RESERVED_SHARE = 0.8  # of the device's memory is held

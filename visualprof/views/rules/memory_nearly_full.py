@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from visualprof.views.measure.findings import Detection, Rule, RuleContext
+from visualprof.views.measure.findings.detection import Detection, Rule, RuleContext
 
 MIN_PEAK_SHARE = 0.9
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from visualprof.reader.trace import Category
-from visualprof.views.measure.devices import compute_capability
-from visualprof.views.measure.findings import Detection, Rule, RuleContext, longest_event
+from visualprof.views.measure.devices.utilization import compute_capability
+from visualprof.views.measure.findings.detection import Detection, Rule, RuleContext, longest_event
 
 MIN_CAPABILITY = 3.5
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from visualprof.reader.trace import Category
-from visualprof.views.measure.findings import Detection, Rule, RuleContext, dominant_function, removal_change
-from visualprof.views.measure.intervals import merge, subtract
-from visualprof.views.measure.launch import is_operator
+from visualprof.views.measure.columns.intervals import merge, subtract
+from visualprof.views.measure.findings.detection import Detection, Rule, RuleContext, dominant_function, removal_change
+from visualprof.views.measure.launches.launch import is_operator
 
 MIN_SHARE = 0.4  # of the step
 

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from visualprof.views.measure.findings import Detection, Rule, RuleContext, longest_event
+from visualprof.views.measure.findings.detection import Detection, Rule, RuleContext, longest_event
+from visualprof.views.measure.names.tensor_core import match_names
 from visualprof.views.measure.replay.change import PAGEABLE_COPY
-from visualprof.views.measure.tensor_core import match_names
 
 MIN_CALL_NS = 200_000  # longer calls stage the data; calls that only launch take about 10 us
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from visualprof.views.measure.compiled import compiled_regions
-from visualprof.views.measure.findings import Detection, Rule, RuleContext, longest_event, time_by_name
+from visualprof.views.measure.findings.detection import Detection, Rule, RuleContext, longest_event, time_by_name
+from visualprof.views.measure.names.compiled import compiled_regions
 
 
 def detect(context: RuleContext) -> Iterator[Detection]:

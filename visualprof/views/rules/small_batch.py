@@ -10,8 +10,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from visualprof.views.measure.findings import Detection, Rule, RuleContext, longest_event
-from visualprof.views.measure.steps import device_kernels
+from visualprof.views.measure.findings.detection import Detection, Rule, RuleContext, longest_event
+from visualprof.views.measure.steps.windows import device_kernels
 
 MIN_SMALL_SHARE = 0.5  # of the kernels' time
 FULL_BLOCKS_PER_SM = 1.0  # one block per multiprocessor

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from visualprof.views.measure.findings import Detection, Extent, Rule, RuleContext
+from visualprof.views.measure.findings.detection import Detection, Extent, Rule, RuleContext
 
 MIN_STEPS = 5  # steps
 MIN_LONGEST_RATIO = 1.5  # medians

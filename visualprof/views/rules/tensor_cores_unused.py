@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from visualprof.reader.trace import Category
-from visualprof.views.measure.devices import compute_capability
-from visualprof.views.measure.findings import Detection, Rule, RuleContext, speedup_change, time_by_name
-from visualprof.views.measure.launch import is_kernel
-from visualprof.views.measure.tensor_core import can_use_tensor_core, match_names, tensor_core_masks
+from visualprof.views.measure.devices.utilization import compute_capability
+from visualprof.views.measure.findings.detection import Detection, Rule, RuleContext, speedup_change, time_by_name
+from visualprof.views.measure.launches.launch import is_kernel
+from visualprof.views.measure.names.tensor_core import can_use_tensor_core, match_names, tensor_core_masks
 
 MIN_CAPABILITY = 7.0
 MIN_BFLOAT16_CAPABILITY = 8.0

@@ -16,8 +16,8 @@ from visualprof.reader.results.report import Report
 from visualprof.views.answers import charts, kinds
 from visualprof.views.answers.kinds import Column, Kind
 from visualprof.views.answers.table import Answer, Columns, Table, from_rows
-from visualprof.views.measure.best_points import is_doubtful
-from visualprof.views.measure.change_points import find_change_points, level_band
+from visualprof.views.measure.reports.best_points import is_doubtful
+from visualprof.views.measure.reports.change_points import find_change_points, level_band
 from visualprof.views.trend.figures import FIGURES, Figures, figures_of_point
 
 MAX_MEASUREMENTS = 500  # the newest measurements of a series

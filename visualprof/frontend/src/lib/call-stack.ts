@@ -21,7 +21,7 @@ export interface Frame {
   own: boolean;
 }
 
-// As LIBRARY_FRAME in visualprof/views/measure/launch_origin.py.
+// As LIBRARY_FRAME in visualprof/views/measure/launches/launch_origin.py.
 const LIBRARY =
   /^<|(^|\/)(torch|paddle|megengine|site-packages|dist-packages|lib\/python[\d.]+|threading\.py)(\/|\(|$)/;
 /** `train.py(12): step`, `File "train.py", line 12, in step` and `train.py:12 step`. */

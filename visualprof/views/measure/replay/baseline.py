@@ -8,11 +8,11 @@ import msgspec
 import numpy as np
 
 from visualprof.reader.trace import Floats, Trace
+from visualprof.views.measure.columns.trace_cache import cached_on_trace
 from visualprof.views.measure.replay.build import wait_graph
 from visualprof.views.measure.replay.graph import Replay, WaitGraph, solve
 from visualprof.views.measure.replay.path import replay_window
 from visualprof.views.measure.replay.replayed_steps import ReplayedSteps, replayed_steps
-from visualprof.views.measure.trace_cache import cached_on_trace
 
 MAX_ERROR_RATIO = 0.02  # of the replay without changes
 MAX_UNEXPLAINED_RATIO = 0.1

@@ -8,13 +8,13 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from visualprof.reader.trace import Category, Floats, Ids, Ints, Rows, Trace, TrackKind
-from visualprof.views.measure.collectives import collectives
-from visualprof.views.measure.groups import distinct, is_in
-from visualprof.views.measure.intervals import INT64_LIMITS
-from visualprof.views.measure.launch import device_calls
+from visualprof.views.measure.columns.groups import distinct, is_in
+from visualprof.views.measure.columns.intervals import INT64_LIMITS
+from visualprof.views.measure.columns.trace_cache import cached_on_trace
+from visualprof.views.measure.launches.launch import device_calls
+from visualprof.views.measure.ranks.collectives import collectives
 from visualprof.views.measure.replay.graph import DEPENDENCY_KINDS, Dependencies, GraphNodes, WaitGraph
 from visualprof.views.measure.replay.thread_groups import thread_groups
-from visualprof.views.measure.trace_cache import cached_on_trace
 
 DEVICE_SYNC_CALL = re.compile(r"(cuda|hip)DeviceSynchronize|cuCtxSynchronize")
 STREAM_SYNC_CALL = re.compile(r"(cuda|hip)(Stream|Event)Synchronize|cuStreamSynchronize")

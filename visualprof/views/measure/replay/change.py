@@ -14,9 +14,9 @@ from visualprof.errors import BadParameter
 from visualprof.messages import msg
 from visualprof.reader.trace import UNNAMED, Category, Floats, Ints, Mask, Rows, Trace, TrackKind
 from visualprof.reader.trace.nesting import nearest_ancestor
-from visualprof.views.measure.groups import distinct, is_in
-from visualprof.views.measure.intervals import covered_ns, union
-from visualprof.views.measure.launch import DEVICE_CATEGORIES, device_calls, is_operator, launches
+from visualprof.views.measure.columns.groups import distinct, is_in
+from visualprof.views.measure.columns.intervals import covered_ns, union
+from visualprof.views.measure.launches.launch import DEVICE_CATEGORIES, device_calls, is_operator, launches
 from visualprof.views.measure.replay.build import COPY_CALL, NONBLOCKING_CALL_NS
 from visualprof.views.measure.replay.graph import DEPENDENCY_KINDS, WaitGraph
 

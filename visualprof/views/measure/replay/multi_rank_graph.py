@@ -10,9 +10,9 @@ import numpy as np
 from msgspec.structs import replace
 
 from visualprof.reader.trace import Floats, Ids, Ints
-from visualprof.views.measure.alignment import axis_shifts, clock_offsets
-from visualprof.views.measure.call_matching import match_calls
-from visualprof.views.measure.groups import distinct
+from visualprof.views.measure.columns.groups import distinct
+from visualprof.views.measure.ranks.alignment import axis_shifts, clock_offsets
+from visualprof.views.measure.ranks.call_matching import match_calls
 from visualprof.views.measure.replay.graph import DEPENDENCY_KINDS, Dependencies, GraphNodes, Replay, WaitGraph, solve
 from visualprof.views.measure.replay.path import PATH_PARTS, PathScope
 from visualprof.views.measure.replay.rank_graph import RankGraph

@@ -10,7 +10,7 @@ import numpy as np
 from visualprof.reader.trace import Category, Floats, Ints, Rows, Trace
 from visualprof.views.answers import kinds
 from visualprof.views.answers.table import Columns
-from visualprof.views.measure.groups import is_in
+from visualprof.views.measure.columns.groups import is_in
 from visualprof.views.measure.replay.graph import DEPENDENCY_KINDS, Replay, WaitGraph
 
 PATH_PARTS = (*DEPENDENCY_KINDS, "communication", "memory", "computation")  # kinds of dependencies, and of device work

@@ -6,14 +6,14 @@ import msgspec
 import numpy as np
 
 from visualprof.reader.trace import Floats, Ids, Ints, Rows, Trace
-from visualprof.views.measure.groups import distinct, is_in
-from visualprof.views.measure.intervals import intersect, subtract, union
-from visualprof.views.measure.launch import is_device_work
+from visualprof.views.measure.columns.groups import distinct, is_in
+from visualprof.views.measure.columns.intervals import intersect, subtract, union
+from visualprof.views.measure.columns.trace_cache import cached_on_trace
+from visualprof.views.measure.launches.launch import is_device_work
+from visualprof.views.measure.operators.self_time import NO_SPANS, thread_busy_spans
 from visualprof.views.measure.replay.baseline import baseline
 from visualprof.views.measure.replay.graph import DEPENDENCY_KINDS, Replay, WaitGraph, latest_times
 from visualprof.views.measure.replay.path import CriticalPath, critical_path, end_nodes, full_scope
-from visualprof.views.measure.self_time import NO_SPANS, thread_busy_spans
-from visualprof.views.measure.trace_cache import cached_on_trace
 
 
 class BaselineReplay(msgspec.Struct, frozen=True):

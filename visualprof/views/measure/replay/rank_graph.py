@@ -8,9 +8,9 @@ from msgspec.structs import replace
 
 from visualprof.errors import BadParameter
 from visualprof.reader.trace import Floats, Ids, Trace
-from visualprof.views.measure.alignment import TraceClock, trace_clock
-from visualprof.views.measure.collectives import Collectives, collectives
-from visualprof.views.measure.processes import RankLocation, rank_location
+from visualprof.views.measure.ranks.alignment import TraceClock, trace_clock
+from visualprof.views.measure.ranks.collectives import Collectives, collectives
+from visualprof.views.measure.ranks.processes import RankLocation, rank_location
 from visualprof.views.measure.replay.build import wait_graph
 from visualprof.views.measure.replay.change import apply_changes, parse_changes, suggest_changes
 from visualprof.views.measure.replay.contract_graph import contract_graph

@@ -6,8 +6,8 @@ import msgspec
 import numpy as np
 
 from visualprof.reader.trace import Ints, Trace
-from visualprof.views.measure.intervals import covered_ns, merge, span_length, subtract
-from visualprof.views.measure.self_time import NO_SPANS, thread_busy_spans
+from visualprof.views.measure.columns.intervals import covered_ns, merge, span_length, subtract
+from visualprof.views.measure.operators.self_time import NO_SPANS, thread_busy_spans
 
 MAX_OVERLAP_SHARE = 0.02  # threads whose work overlaps less than this share form one thread group
 

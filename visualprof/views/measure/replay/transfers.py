@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 
 from visualprof.reader.trace import Floats, Ints, Mask
-from visualprof.views.measure.collectives import Collectives
+from visualprof.views.measure.ranks.collectives import Collectives
 from visualprof.views.measure.replay.graph import DEPENDENCY_KINDS, WaitGraph
 
 ReplayTimes = tuple[Floats, Floats]  # (n,) ns of device work and (e,) ns of the edges

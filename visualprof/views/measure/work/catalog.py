@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from visualprof.reader.patterns import pattern
-from visualprof.views.measure.operator_call import NotRecorded, OperatorCall
+from visualprof.views.measure.launches.operator_call import NotRecorded, OperatorCall
 from visualprof.views.measure.work import formulas, recurrent_formulas, serving_formulas
 from visualprof.views.measure.work.formulas import CallWork, Formula
 

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable
 from typing import Literal, NamedTuple
 
-from visualprof.views.measure.operator_call import NotRecorded, OperatorCall, Tensor
+from visualprof.views.measure.launches.operator_call import NotRecorded, OperatorCall, Tensor
 
 Family = Literal[
     "product", "convolution", "attention", "recurrent", "normalization", "softmax", "elementwise", "reduction",

@@ -11,12 +11,12 @@ import numpy as np
 from visualprof.reader.trace import Floats, Ids, Ints, Mask, Rows, Trace
 from visualprof.reader.trace.nesting import nearest_ancestor
 from visualprof.reader.trace.serving import parse_serving_step
-from visualprof.views.measure.groups import Groups, group
-from visualprof.views.measure.launch import is_device_work, is_operator
-from visualprof.views.measure.operator_call import OperatorCall, Tensor, onnx_call, torch_call
-from visualprof.views.measure.serving_steps import step_annotations
-from visualprof.views.measure.tensor_core import match_names
-from visualprof.views.measure.trace_cache import cached_on_trace
+from visualprof.views.measure.columns.groups import Groups, group
+from visualprof.views.measure.columns.trace_cache import cached_on_trace
+from visualprof.views.measure.launches.launch import is_device_work, is_operator
+from visualprof.views.measure.launches.operator_call import OperatorCall, Tensor, onnx_call, torch_call
+from visualprof.views.measure.names.tensor_core import match_names
+from visualprof.views.measure.steps.serving_steps import step_annotations
 from visualprof.views.measure.work.catalog import call_work, depends_on_request_lengths, find_formula
 from visualprof.views.measure.work.formulas import CallWork
 from visualprof.views.measure.work.serving_formulas import WRAPPERS

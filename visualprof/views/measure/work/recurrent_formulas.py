@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from visualprof.views.measure.operator_call import NotRecorded, OperatorCall, Tensor
+from visualprof.views.measure.launches.operator_call import NotRecorded, OperatorCall, Tensor
 from visualprof.views.measure.work.formulas import CallWork, Formula
 
 CUDNN_MASK, MIOPEN_MASK = 21, 20  # position of which gradients are requested, in the backward

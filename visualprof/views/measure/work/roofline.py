@@ -11,10 +11,10 @@ import numpy as np
 from visualprof.peaks import Peak, find_peak
 from visualprof.reader.trace import Category, Device, Floats, Ids, Ints, Mask, Rows, Trace
 from visualprof.reader.trace.nesting import nearest_ancestor
-from visualprof.views.measure.groups import Groups, group
-from visualprof.views.measure.launch import is_device_work, is_operator, launches
-from visualprof.views.measure.tensor_core import match_names, uses_tensor_core
-from visualprof.views.measure.trace_cache import cached_on_trace
+from visualprof.views.measure.columns.groups import Groups, group
+from visualprof.views.measure.columns.trace_cache import cached_on_trace
+from visualprof.views.measure.launches.launch import is_device_work, is_operator, launches
+from visualprof.views.measure.names.tensor_core import match_names, uses_tensor_core
 from visualprof.views.measure.work.formulas import MODEL_FAMILIES, UNKNOWN_WORK, CallWork, Family
 from visualprof.views.measure.work.operators import operator_work, recorded_operators
 from visualprof.views.measure.work.other_operators import (

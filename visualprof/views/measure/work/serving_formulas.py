@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from visualprof.reader.trace.serving import Load
-from visualprof.views.measure.operator_call import NotRecorded, OperatorCall
+from visualprof.views.measure.launches.operator_call import NotRecorded, OperatorCall
 from visualprof.views.measure.work.formulas import CallWork, Family, Formula, total_bytes
 
 NO_LOAD = Load(0, 0, 0, 0, 0)

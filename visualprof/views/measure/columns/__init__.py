@@ -1,0 +1,1 @@
+"""Arithmetic on columns that every view uses: groups, intervals, matrices, and the cache of results on a trace."""

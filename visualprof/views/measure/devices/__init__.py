@@ -1,0 +1,1 @@
+"""Work, idle time, memory and load of devices."""

@@ -1,0 +1,1 @@
+"""Inputs and outputs of the rules for findings, levers and remarks."""

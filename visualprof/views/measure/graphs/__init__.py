@@ -1,0 +1,1 @@
+"""Models as graphs: hierarchy, comparison, and the measured times of their nodes."""

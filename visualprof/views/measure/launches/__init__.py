@@ -1,0 +1,1 @@
+"""Device work, and the operators that launched it."""

@@ -1,0 +1,50 @@
+"""Attach the short names of kernels to answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+
+from visualprof.reader.trace import Trace
+from visualprof.views.answers.table import Answer, LazyTextColumn
+from visualprof.views.measure.columns.groups import distinct
+from visualprof.views.measure.columns.trace_cache import cached_on_trace
+from visualprof.views.measure.launches.launch import is_kernel
+from visualprof.views.measure.names.kernel_names import short_names
+
+MIN_CHARS = 20  # shorter names stay as they are, if no name is longer
+
+
+@cached_on_trace
+def trace_short_names(trace: Trace) -> dict[str, str]:
+    """Return the short names of the kernels of a trace, unique among them. Names that stay as they are are left out."""
+    if trace.meta.device_work != "kernel":
+        return {}
+    return short_names(trace.strings[int(i)] for i in distinct(trace.events.name[is_kernel(trace)]))
+
+
+def add_short_names(answer: Answer, subject: object) -> Answer:
+    """Add the short names of the kernels in the columns of an answer, unique in their trace or in the answer.
+
+    Args:
+        answer: An answer. Its texts keep the full names.
+        subject: The trace of the answer; another subject if the names come from several traces.
+    """
+    names = set(_long_names(answer))
+    if names:
+        short = trace_short_names(subject) if isinstance(subject, Trace) else short_names(names)
+        answer.short_names = {name: short[name] for name in sorted(names) if name in short}
+    return answer
+
+
+def _long_names(answer: Answer) -> Iterator[str]:
+    for table in answer.tables().values():
+        for name, column in table.columns_by_name().items():
+            is_name = table.kinds.get(name) == "name" or name.endswith("_name")
+            if is_name and not isinstance(column, (LazyTextColumn, np.ndarray)):
+                yield from _texts(column)
+
+
+def _texts(values: Iterable[object]) -> Iterator[str]:
+    return (value for value in values if isinstance(value, str) and len(value) >= MIN_CHARS)

@@ -1,0 +1,1 @@
+"""Names of kernels and operators: short names, families, tensor cores, compiled graphs."""

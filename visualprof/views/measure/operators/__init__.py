@@ -1,0 +1,1 @@
+"""Calls of operators: their callers, call stacks and self time."""

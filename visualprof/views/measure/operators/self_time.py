@@ -1,0 +1,126 @@
+"""Activity of threads during some intervals: the self time of each event, without nested events."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+import numpy as np
+
+from visualprof.reader.trace import Category, Ints, Trace, TrackKind
+from visualprof.views.measure.columns.groups import group
+from visualprof.views.measure.columns.intervals import (
+    covered_ns,
+    intersect,
+    merge,
+    span_length,
+    subtract,
+    union,
+    unions_by_group,
+)
+from visualprof.views.measure.columns.timing import name_texts
+from visualprof.views.measure.columns.trace_cache import cached_on_trace
+
+WORK_CATEGORIES = (Category.OP, Category.RUNTIME, Category.COMM, Category.DATALOADER, Category.SYNC, Category.OP_PART)
+NO_SPANS = np.zeros((0, 2), np.int64)
+
+
+class SelfTimes(msgspec.Struct, frozen=True):
+    """Self times of events.
+
+    Attributes:
+        rows: (n,) events.
+        ns: (n,) self time of each.
+        outside_ns: Time outside of all events of all threads.
+    """
+
+    rows: Ints
+    ns: Ints
+    outside_ns: int
+
+
+class NamedSelfTimes(msgspec.Struct, frozen=True):
+    """Self time by name and category.
+
+    Attributes:
+        name: Names.
+        category: Categories.
+        ns: Self times.
+        calls: Numbers of events with self time.
+    """
+
+    name: list[str]
+    category: list[str]
+    ns: Ints
+    calls: Ints
+
+
+def self_times(trace: Trace, tracks: Sequence[int], spans: Ints) -> SelfTimes:
+    """Return the self time of the events of some threads within disjoint ascending intervals (m, 2) ns.
+
+    If one thread works while another is only inside a range around its own work, the time is
+    counted for the first one.
+    """
+    events = trace.events
+    rows, times, roots = list[Ints](), list[Ints](), np.zeros(0, np.int64)
+    if not len(spans):
+        return SelfTimes(roots, roots, 0)
+    start, end = int(spans[0, 0]), int(spans[-1, 1])
+    work_spans = thread_busy_spans(trace) if len(tracks) > 1 else {}
+    work_by_track = (
+        [intersect(work_spans.get(track, NO_SPANS), np.array([[start, end]])) for track in tracks] if work_spans else []
+    )
+    for index, track in enumerate(tracks):
+        track_rows = _rows_between(trace, track, start, end)
+        parent = events.parent[track_rows]
+        other_work = merge(*work_by_track[:index], *work_by_track[index + 1 :]) if work_by_track else NO_SPANS
+        own_spans = subtract(spans, subtract(other_work, work_by_track[index])) if work_by_track else spans
+        total = covered_ns(own_spans, events.ts[track_rows], events.end[track_rows])
+        parent_index = np.minimum(np.searchsorted(track_rows, parent), len(track_rows) - 1)
+        is_nested = track_rows[parent_index] == parent
+        nested_ns = np.bincount(parent_index[is_nested], total[is_nested], len(track_rows)).astype(np.int64)
+        self_ns = np.maximum(total - nested_ns, 0)
+        rows.append(track_rows[self_ns > 0])
+        times.append(self_ns[self_ns > 0])
+        roots = np.append(roots, track_rows[~is_nested])
+    outside = span_length(subtract(spans, union(events.ts[roots], events.end[roots])))
+    return SelfTimes(np.concatenate(rows), np.concatenate(times), outside)
+
+
+def _rows_between(trace: Trace, track_number: int, start: int, end: int) -> Ints:
+    """Return the events of a thread between two times, or enclose the first one, ascending."""
+    track, events = trace.tracks[track_number], trace.events
+    first, last = track.first, track.first + track.count
+    first_inside, end_inside = (first + int(offset) for offset in np.searchsorted(events.ts[first:last], (start, end)))
+    enclosing, row = list[int](), first_inside - 1
+    while row >= first:  # one iteration per preceding sibling and ancestor
+        if events.end[row] >= start:
+            enclosing.append(row)
+        row = int(events.parent[row])
+    return np.concatenate((np.array(enclosing[::-1], np.int64), np.arange(first_inside, end_inside, dtype=np.int64)))
+
+
+@cached_on_trace
+def thread_busy_spans(trace: Trace) -> dict[int, Ints]:
+    """Return the disjoint intervals (m, 2) ns in which each thread works, by its track; idle threads are left out."""
+    events = trace.events
+    rows = np.flatnonzero(
+        events.category_mask(*WORK_CATEGORIES) & trace.track_mask(TrackKind.THREAD) & (events.dur > 0)
+    )
+    threads = group(events.track[rows])
+    spans = unions_by_group(threads, events.ts[rows], events.end[rows])
+    return dict(zip(events.track[rows[threads.first]].tolist(), spans, strict=True))
+
+
+def sum_by_name(trace: Trace, parts: Sequence[SelfTimes]) -> NamedSelfTimes:
+    """Return self times summed up by name and category."""
+    empty = np.zeros(0, np.int64)
+    rows, ns = (
+        np.concatenate([empty, *(part.rows for part in parts)]),
+        np.concatenate([empty, *(part.ns for part in parts)]),
+    )
+    groups = group(trace.events.name[rows], trace.events.category[rows])
+    categories = [Category(int(category)).name.lower() for category in trace.events.category[rows][groups.first]]
+    return NamedSelfTimes(
+        name_texts(trace, trace.events.name[rows][groups.first]), categories, groups.sum(ns), groups.count
+    )

@@ -1,0 +1,1 @@
+"""Runs of several ranks: clocks, process groups, collectives, stragglers."""

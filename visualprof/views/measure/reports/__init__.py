@@ -1,0 +1,1 @@
+"""Measured reports: best points, load tests, significance, regressions, levels over time."""

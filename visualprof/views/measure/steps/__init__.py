@@ -1,0 +1,1 @@
+"""Steps of a recording and of inference servers: windows, durations, stages."""

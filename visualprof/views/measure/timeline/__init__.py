@@ -1,0 +1,1 @@
+"""Data of the timeline: tiles, counters, and the events of a window."""
