@@ -9,6 +9,7 @@ import pytest
 from sqlalchemy import insert, update
 from teams import Team, machine
 
+from tests.manual_clock import ManualClock
 from visualprof.remote.queue.store.tables import agents, audit, tasks
 from visualprof.server.api import health as health_module
 from visualprof.server.latency import LatencyMeter
@@ -149,14 +150,11 @@ def test_each_problem_is_a_warning_with_a_hint(team: Team, monkeypatch: pytest.M
     assert all(warning["hint"] for warning in found["warnings"])
 
 
-def test_the_pace_is_that_of_the_last_minutes(monkeypatch: pytest.MonkeyPatch) -> None:
-    from visualprof.server import latency as module
-
-    now = [0.0]
-    monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
-    meter = LatencyMeter()
+def test_the_pace_is_that_of_the_last_minutes() -> None:
+    clock = ManualClock()
+    meter = LatencyMeter(clock)
     meter.add(10**12, 500)
-    now[0] = 301.0
+    clock.advance(301)
     for took in range(1, 101):
         meter.add(took, 503 if took == 7 else 500 if took == 8 else 200)
     pace = meter.stats()
@@ -164,23 +162,20 @@ def test_the_pace_is_that_of_the_last_minutes(monkeypatch: pytest.MonkeyPatch) -
     assert LatencyMeter().stats().p95_ns is None
 
 
-def test_expensive_measurements_are_rarely_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
-    from visualprof.server import throttled_cache as module
-
-    now, asked = [0.0], list[str]()
+def test_expensive_measurements_are_rarely_repeated() -> None:
+    clock, asked = ManualClock(), list[str]()
 
     def ask(thing: str) -> list[str]:
         asked.append(thing)
-        now[0] += 3
+        clock.advance(3)
         return [thing]
 
-    monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
-    lately = ThrottledCache(ask, 10)
+    lately = ThrottledCache(ask, 10, clock)
     first = lately.get("a")
-    now[0] = 62.9
+    clock.advance(59.9)
     assert lately.get("a") is first
     assert len(asked) == 1, "it took 3 s: not before 60 s later"
-    now[0] = 63.0
+    clock.advance(0.1)
     assert (lately.get("a") is first, len(asked)) == (True, 2), "asked again, and the same"
     assert (lately.get("b"), len(asked)) == (["b"], 3)
     lately.invalidate()

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import shared, until
+from tests.manual_clock import ManualClock
 from visualprof.errors import NotFound
 from visualprof.reader import read_trace
 from visualprof.reader.cache import Cache
@@ -85,14 +86,17 @@ class Fixture:
         self.folder.mkdir()
         self.parser = FakeParser()
         self.cache = Cache(folder / "cache")
-        self.logdir = LogDirectory([self.folder], self.parser, self.cache, events=False, settle_s=settle_s)
+        self.clock = ManualClock()
+        self.logdir = LogDirectory(
+            [self.folder], self.parser, self.cache, events=False, settle_s=settle_s, clock=self.clock
+        )
 
     def write(self, name: str, content: str | None = None, age_s: float = 100.0) -> Path:
         path = self.folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(profile() if content is None else content)
-        then = time.time() - age_s
-        os.utime(path, (then, then))
+        then_ns = self.clock.time_ns() - int(age_s * 1e9)
+        os.utime(path, ns=(then_ns, then_ns))
         return path
 
     def spans(self) -> dict[str, Span]:
@@ -290,7 +294,9 @@ def test_a_file_that_just_changed_is_shown_but_not_parsed_yet(tmp_path: Path) ->
     assert not logs.parser.waiting
     logs.write("a.json", profile(2), age_s=0)
     assert logs.states() == {"a.json": "growing"}
-    time.sleep(0.35)
+    logs.clock.advance(0.29)
+    assert logs.states() == {"a.json": "growing"}
+    logs.clock.advance(0.02)
     assert logs.states() == {"a.json": "waiting"}
     assert logs.parser.waiting
 
@@ -300,7 +306,7 @@ def test_a_file_with_a_time_in_the_future_settles(tmp_path: Path) -> None:
     logs.write("a.json", age_s=-1000)
     logs.spans()
     assert not logs.parser.waiting
-    time.sleep(0.25)
+    logs.clock.advance(0.25)
     logs.spans()
     assert logs.parser.waiting
 
@@ -546,7 +552,7 @@ def test_a_file_that_was_cut_and_does_not_change_is_not_being_written(logs: Fixt
     for name in ("a.json", "b.json"):
         logs.parser.end(name, summary(truncated=True))
     assert logs.states() == {"a.json": "ready", "b.json": "growing"}
-    time.sleep(1.1)
+    logs.clock.advance(1.1)
     assert logs.states() == {"a.json": "ready", "b.json": "ready"}
 
 

@@ -29,6 +29,7 @@ from queue_sites import (
 )
 from sqlalchemy import select, update
 
+from tests.manual_clock import ManualClock
 from visualprof.remote.protocol import Lease
 from visualprof.remote.queue.check.limits import MAX_VALUES
 from visualprof.remote.queue.errors import DatabaseUnavailable, InvalidResult, PayloadTooLarge
@@ -248,24 +249,26 @@ def jumped(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
 
 
 @pytest.mark.parametrize("seconds", [3600, -3600])
-def test_setting_the_clock_neither_ends_a_task_nor_keeps_a_lost_task(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: float
-) -> None:
-    with opened(tmp_path / "runs", lease_s=0.4) as remote:
+def test_setting_the_clock_neither_ends_a_task_nor_keeps_a_lost_task(tmp_path: Path, seconds: float) -> None:
+    clock = ManualClock()
+    with opened(tmp_path / "runs", clock=clock) as remote:
         queue = remote.open()
         assert queue.maintenance
         queue.maintenance.close()
-        upkeep = MaintenanceThread(queue.database, queue.notifier, 0.4, on_ended=lambda _: None)
+        upkeep = MaintenanceThread(queue.database, queue.notifier, 30, on_ended=lambda _: None)
         _, _, lease = leased(remote)
-        before = time.time_ns()
-        jumped(monkeypatch, seconds)
+        before = clock.time_ns()
+        clock.set_forward(seconds)
         upkeep.run_once()
         [task] = queue.jobs.get(lease.job).tasks
         assert task.state == "running"
         with queue.database.read() as connection:
             deadline = connection.execute(select(tasks.c.deadline_ns)).scalar_one()
-        assert abs(deadline - before - (900.4 + seconds) * 1e9) < 1e9
-        time.sleep(0.5)
+        assert abs(deadline - before - (930 + seconds) * 1e9) < 1e9
+        clock.advance(29)
+        upkeep.run_once()
+        assert queue.jobs.get(lease.job).tasks[0].state == "running"
+        clock.advance(2)
         upkeep.run_once()
         assert queue.jobs.get(lease.job).tasks[0].state == "waiting"
 

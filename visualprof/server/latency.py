@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from flask import Flask, Response, g, request
 
+from visualprof.clock import SYSTEM_CLOCK, Clock
 from visualprof.server.guard import required_role
 
 WINDOW_S = 300
@@ -38,7 +39,8 @@ class LatencyMeter:
     Requests of agents are left out, because agents wait for work on purpose and send large files.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._clock = clock
         self._answers = deque[tuple[float, int, bool]](maxlen=_MAX_RESPONSES)
 
     def install(self, app: Flask) -> None:
@@ -58,11 +60,11 @@ class LatencyMeter:
 
     def add(self, took_ns: int, status: int) -> None:
         """Record a response. 503 is not a failure, because it asks the client to retry."""
-        self._answers.append((time.monotonic(), took_ns, status >= 500 and status != 503))
+        self._answers.append((self._clock.monotonic(), took_ns, status >= 500 and status != 503))
 
     def stats(self) -> ResponseStats:
         """Return the statistics. The percentile is the nearest rank."""
-        since = time.monotonic() - WINDOW_S
+        since = self._clock.monotonic() - WINDOW_S
         recent = [answer for answer in list(self._answers) if answer[0] > since]
         times = sorted(took for _, took, _ in recent)
         p95 = times[math.ceil(0.95 * len(times)) - 1] if times else None

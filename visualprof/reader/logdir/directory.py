@@ -9,13 +9,13 @@ from __future__ import annotations
 import math
 import os
 import threading
-import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
 from msgspec.structs import replace
 
+from visualprof.clock import SYSTEM_CLOCK, Clock
 from visualprof.errors import VisualprofError
 from visualprof.messages import msg
 from visualprof.reader.cache import Cache
@@ -55,6 +55,7 @@ class LogDirectory:
         settle_s: A file is parsed after it has not changed for this long.
         follow_outside: Also show targets of links out of the log directories. Otherwise each is a problem.
         tasks: Runs costly functions of traces; closed with this object (default: there is no pool).
+        clock: Times changes of files and schedules scans.
     """
 
     def __init__(
@@ -68,6 +69,7 @@ class LogDirectory:
         settle_s: float = 1.0,
         follow_outside: bool = False,
         tasks: TraceTasks | None = None,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self.tasks = tasks or TraceTasks()
         local_paths, self._remote_folders = open_addresses(paths, cache.folder)
@@ -75,7 +77,7 @@ class LogDirectory:
         for folder in self._remote_folders:
             self.roots = folder.join(self.roots)
         self._remote_files = RemoteFileSources(self._remote_folders)
-        self._parser, self.cache = parser, cache
+        self._parser, self.cache, self._clock = parser, cache, clock
         self._settle_s, self._follow_outside = settle_s, follow_outside
         self._files: dict[str, Entry] = {}
         self._runs = RunIndex()
@@ -89,7 +91,7 @@ class LogDirectory:
         self._lock = threading.RLock()
         self._scanning = threading.Lock()
         folders = [root.path for root in self.roots] if events else []
-        self._scheduler = ScanScheduler(self.rescan, self._next_change_s, folders, scan_s)
+        self._scheduler = ScanScheduler(self.rescan, self._next_change_s, folders, scan_s, clock)
         parser.start(self)
 
     @property
@@ -231,7 +233,7 @@ class LogDirectory:
     def rescan(self) -> float:
         """Scan all files now. Return the seconds spent on listing them, excluding the examination of new files."""
         with self._scanning:
-            began = time.monotonic()
+            began = self._clock.monotonic()
             local_items = [
                 item
                 for root in self.roots
@@ -242,10 +244,10 @@ class LogDirectory:
             files = list({item.file: item for item in items if isinstance(item, LogFile)}.values())
             # The newest first: the web UI shows these, and they are parsed while the others are examined.
             changed = sorted(filter(self._has_changed, files), key=lambda file: -file.version.mtime_ns)
-            listed_at = time.monotonic()
+            listed_at = self._clock.monotonic()
             for file in changed:
                 self._examine(file)
-            began += time.monotonic() - listed_at
+            began += self._clock.monotonic() - listed_at
             if remote_items is not None:
                 self._index.finish_first_scan()
             with self._lock:
@@ -255,7 +257,7 @@ class LogDirectory:
                     self._stop_growing(entry)
                 self._runs.set_extras(collect_extras(local_items))
                 self._report_problems([item for item in items if isinstance(item, Problem)])
-            return time.monotonic() - began
+            return self._clock.monotonic() - began
 
     def _report_problems(self, problems: list[Problem]) -> None:
         """Update the problems that the walk reported."""
@@ -271,7 +273,7 @@ class LogDirectory:
             files = list(self._files.values())
         if any(entry.last_change for entry in files):
             return _SETTLING_SCAN_S
-        return _GROWING_SCAN_S if any(entry.may_grow() for entry in files) else math.inf
+        return _GROWING_SCAN_S if any(entry.may_grow(self._clock) for entry in files) else math.inf
 
     def _has_changed(self, file: LogFile) -> bool:
         """Return whether a file is new or changed. An unchanged file may have settled."""
@@ -294,9 +296,9 @@ class LogDirectory:
             previous = self._files.get(file.file)
             entry = self._files[file.file] = previous or Entry(file)
             if previous:
-                entry.changed, entry.process_deaths = time.monotonic(), 0
+                entry.changed, entry.process_deaths = self._clock.monotonic(), 0
             self._cancel_job(entry)
-            entry.file, entry.last_change = file, time.monotonic()
+            entry.file, entry.last_change = file, self._clock.monotonic()
             span = None
             if verdict.kind in ("profile", "growing"):
                 failure = Failure(verdict.error, verdict.hint, kind="EmptyFile") if verdict.error else None
@@ -323,7 +325,7 @@ class LogDirectory:
     def _stop_growing(self, entry: Entry) -> None:
         """Accept a truncated file as complete if it no longer changes."""
         span = entry.span
-        if span is None or span.state != "growing" or entry.changed_recently():
+        if span is None or span.state != "growing" or entry.changed_recently(self._clock):
             return
         if span.summary:
             self._set_span(entry, replace(span, state="ready"))
@@ -332,7 +334,7 @@ class LogDirectory:
 
     def _settle(self, entry: Entry) -> None:
         """Parse a profile that has settled; a remote profile only on request."""
-        if entry.is_settled(self._settle_s):
+        if entry.is_settled(self._settle_s, self._clock):
             entry.last_change = 0.0
             if entry.span and entry.span.format and is_local(entry.file):
                 self._submit(entry, entry.span)
@@ -340,7 +342,7 @@ class LogDirectory:
     def _submit(self, entry: Entry, span: Span) -> None:
         """Queue a file for parsing, after its download if it is remote."""
         self._job_count += 1
-        entry.job, entry.submitted = self._job_count, time.monotonic()
+        entry.job, entry.submitted = self._job_count, self._clock.monotonic()
         self._jobs[entry.key] = entry.file.file
         if not is_local(entry.file):
             self._set_span(entry, replace(span, state="waiting", progress=0.0))
@@ -388,7 +390,7 @@ class LogDirectory:
             if entry is None or entry.span is None:
                 return
             if progress == 0.0:
-                entry.submitted = time.monotonic()
+                entry.submitted = self._clock.monotonic()
             if entry.span.state != "parsing" or progress - entry.span.progress >= _MIN_PROGRESS_STEP:
                 self._set_span(entry, replace(entry.span, state="parsing", progress=progress))
 
@@ -398,7 +400,7 @@ class LogDirectory:
             entry = self._files.get(self._jobs.pop(key, ""))
             if entry is None or entry.span is None:
                 return
-            entry.job, entry.parse_s = 0, time.monotonic() - entry.submitted
+            entry.job, entry.parse_s = 0, self._clock.monotonic() - entry.submitted
             may_retry = isinstance(outcome, Failure) and (
                 outcome.kind == "ProcessDied" or (outcome.kind == "SourceError" and not is_local(entry.file))
             )
@@ -414,7 +416,7 @@ class LogDirectory:
         if entry.span is None:
             return
         if isinstance(outcome, Summary):
-            state = "growing" if outcome.truncated and entry.changed_recently() else "ready"
+            state = "growing" if outcome.truncated and entry.changed_recently(self._clock) else "ready"
             span = replace(entry.span, state=state, progress=1.0, summary=outcome, format=outcome.format)
             entry.process_deaths = 0
         else:

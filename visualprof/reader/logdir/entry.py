@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import time
-
 import msgspec
 
+from visualprof.clock import Clock
 from visualprof.reader.logdir.listing import Span
 from visualprof.reader.logdir.scan import LogFile
 
@@ -43,21 +42,21 @@ class Entry(msgspec.Struct):
         """Key of the current parse for the parser."""
         return f"{self.job}:{self.file.file}"
 
-    def is_settled(self, settle_s: float) -> bool:
+    def is_settled(self, settle_s: float, clock: Clock) -> bool:
         """Return whether the file has been unchanged for long enough.
 
         Slow parses require a longer pause between them.
         """
         settle = max(settle_s, 2 * self.parse_s)
-        return self._age_s() > settle or time.monotonic() - self.last_change >= settle
+        return self._age_s(clock) > settle or clock.monotonic() - self.last_change >= settle
 
-    def changed_recently(self) -> bool:
+    def changed_recently(self, clock: Clock) -> bool:
         """Return whether the file changed recently."""
-        return min(self._age_s(), time.monotonic() - self.changed) < _GROWTH_WINDOW_S
+        return min(self._age_s(clock), clock.monotonic() - self.changed) < _GROWTH_WINDOW_S
 
-    def may_grow(self) -> bool:
+    def may_grow(self, clock: Clock) -> bool:
         """Return whether more content is expected."""
-        return self.span is not None and self.span.state == "growing" and self.changed_recently()
+        return self.span is not None and self.span.state == "growing" and self.changed_recently(clock)
 
-    def _age_s(self) -> float:
-        return time.time() - self.file.version.mtime_ns / 1e9
+    def _age_s(self, clock: Clock) -> float:
+        return (clock.time_ns() - self.file.version.mtime_ns) / 1e9

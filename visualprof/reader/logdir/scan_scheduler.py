@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from visualprof.clock import SYSTEM_CLOCK, Clock
 from visualprof.reader.logdir.watch import Watcher
 from visualprof.supervised_thread import SupervisedThread
 
@@ -28,6 +28,7 @@ class ScanScheduler:
         next_change_s: Returns the seconds until a file is expected to change, infinity for none.
         roots: Folders to watch for file events; without any, only scans find changes.
         intervals_s: Seconds between scans with events, and without.
+        clock: Measures the pauses.
 
     Attributes:
         watching: `events`, or `polling` without events.
@@ -39,12 +40,13 @@ class ScanScheduler:
         next_change_s: Callable[[], float],
         roots: Sequence[Path],
         intervals_s: tuple[float, float],
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self.watching = "polling"
         self._scan, self._next_change_s, self._roots, self._intervals_s = scan, next_change_s, roots, intervals_s
-        self._wake = threading.Event()
-        self._closed = False
-        self._thread = SupervisedThread(self._loop, "logdir", lambda: self._closed)
+        self._clock = clock
+        self._wake, self._closed = threading.Event(), threading.Event()
+        self._thread = SupervisedThread(self._loop, "logdir", self._closed.is_set)
 
     def start(self) -> None:
         """Start scanning in the background."""
@@ -52,7 +54,7 @@ class ScanScheduler:
 
     def close(self) -> None:
         """Stop after the current scan."""
-        self._closed = True
+        self._closed.set()
         self._wake.set()
         if self._thread.is_alive():
             self._thread.join(timeout=5)
@@ -67,7 +69,7 @@ class ScanScheduler:
 
     def _scan_until_closed(self, watcher: Watcher) -> None:
         self.watching = "events" if self._roots and watcher.start() else "polling"
-        while not self._closed:
+        while not self._closed.is_set():
             if self.watching == "events" and not watcher.is_alive():
                 _log.warning("the watch of the log directories ended and is started again")
                 watcher.stop()
@@ -75,9 +77,8 @@ class ScanScheduler:
             self._wake.clear()
             # A tree that is slow to walk is walked less often: a tenth of the time, a quarter while it changes.
             scan_s = self._run_scan()
-            self._wake.wait(max(_REST_RATIO * scan_s, self._pause_s(scan_s)))
-            if self._wake.is_set() and not self._closed:
-                time.sleep(max(0.1, _EVENT_REST_RATIO * scan_s))  # events come in bursts
+            if self._clock.wait(self._wake, max(_REST_RATIO * scan_s, self._pause_s(scan_s))):
+                self._clock.wait(self._closed, max(0.1, _EVENT_REST_RATIO * scan_s))  # events come in bursts
 
     def _run_scan(self) -> float:
         try:

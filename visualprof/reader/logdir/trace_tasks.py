@@ -7,7 +7,6 @@ through `TraceTasks.run`.
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from functools import partial
@@ -17,6 +16,7 @@ from typing import Any, TypeVar, cast
 import msgspec
 
 from visualprof import errors
+from visualprof.clock import SYSTEM_CLOCK, Clock
 from visualprof.errors import NotReady, VisualprofError
 from visualprof.messages import msg
 from visualprof.reader.cache import Cache
@@ -97,8 +97,8 @@ class _Run:
 
     name: str
     owner: Hashable
+    asked: float
     done: threading.Event = field(default_factory=threading.Event)
-    asked: float = field(default_factory=time.monotonic)
     ended: float = 0.0
     outcome: tuple[Any] | Failure | None = None
 
@@ -109,10 +109,11 @@ class TraceTasks:
     Args:
         cache: The cache in which the traces are stored. `None`: there is no pool, and callers run the functions.
         limits: Limits of one task.
+        clock: Measures how long results and requests are remembered.
     """
 
-    def __init__(self, cache: Cache | None = None, limits: Limits = LIMITS) -> None:
-        self._cache = cache
+    def __init__(self, cache: Cache | None = None, limits: Limits = LIMITS, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._cache, self._clock = cache, clock
         self._runs: dict[str, _Run] = {}
         self._waiting_requests = 0
         self._sequence = count()
@@ -177,7 +178,7 @@ class TraceTasks:
         """Return the task with the same result, or queue a new one."""
         assert self._pool
         assert self._cache
-        key, now = order.key, time.monotonic()
+        key, now = order.key, self._clock.monotonic()
         with self._lock:
             self._forget_old(now)
             if run := self._runs.get(key):
@@ -187,7 +188,7 @@ class TraceTasks:
             pending = unfinished.count(owner)
             if len(unfinished) >= _MAX_TASKS or pending >= _MAX_OWNER_TASKS:
                 raise StillComputing(name)
-            run = self._runs[key] = _Run(name, owner)
+            run = self._runs[key] = _Run(name, owner, now)
         place = (pending, next(self._sequence))
         path = self._cache.path(file_fingerprint(order.fingerprint)[0])
         self._pool.submit(key, path, 0, place, name=name, request=order)
@@ -208,11 +209,11 @@ class TraceTasks:
         if not may_wait:
             return
         try:
-            deadline = time.monotonic() + _WAIT_S
-            while not run.done.wait(_POLL_S) and time.monotonic() < deadline:
+            deadline = self._clock.monotonic() + _WAIT_S
+            while not run.done.wait(_POLL_S) and self._clock.monotonic() < deadline:
                 if is_disconnected and is_disconnected():
                     return
-                run.asked = time.monotonic()
+                run.asked = self._clock.monotonic()
         finally:
             with self._lock:
                 self._waiting_requests -= 1
@@ -221,7 +222,7 @@ class TraceTasks:
         """Return whether no request asked for a task recently, and forget the task then."""
         with self._lock:
             run = self._runs.get(key)
-            if run and time.monotonic() - run.asked <= _ABANDONED_S:
+            if run and self._clock.monotonic() - run.asked <= _ABANDONED_S:
                 return False
             self._runs.pop(key, None)
             return True
@@ -237,7 +238,7 @@ class TraceTasks:
                 return
             if isinstance(outcome, Failure) and outcome.status == NotReady.status:
                 del self._runs[key]  # the trace was evicted from the cache, and is parsed again
-            run.outcome, run.ended = outcome, time.monotonic()
+            run.outcome, run.ended = outcome, self._clock.monotonic()
         run.done.set()
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+from visualprof.clock import SYSTEM_CLOCK, Clock
 from visualprof.messages import msg
 from visualprof.remote.agent.errors import AgentError
 from visualprof.remote.agent.machine.probe import Machine, Say
@@ -32,7 +32,7 @@ class NodeKind:
         fresh: Whether the description is from this process, not from an earlier one.
         probe: The running probe.
         note: Why the last probe failed.
-        retry_at_s: Earliest time of the next probe, as `time.monotonic()`.
+        retry_at_s: Earliest time of the next probe, by `Clock.monotonic`.
     """
 
     node: Node
@@ -81,6 +81,7 @@ class Roster:
         cpus: int,
         memory_bytes: int,
         waiting: int,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         """Load the known kinds.
 
@@ -92,13 +93,14 @@ class Roster:
             cpus: Processors per task; 0 for all of a node, or the share of a GPU.
             memory_bytes: Memory per task; 0 to request none.
             waiting: Number of tasks that may wait for a node that is missing or busy.
+            clock: Times retries of probes and pauses after lost tasks.
         """
-        self._fleet, self._file, self._order_for, self._say = fleet, file, order_for, say
+        self._fleet, self._file, self._order_for, self._say, self._clock = fleet, file, order_for, say, clock
         self._cpus, self._memory_bytes, self._waiting = cpus, memory_bytes, waiting
         self._lock = threading.Lock()
         self._nodes: list[Node] = []
         self._slots: dict[str, Slot] = {}  # by task
-        self._suspect_until: dict[str, float] = {}  # time.monotonic() by node
+        self._suspect_until: dict[str, float] = {}  # by node; `Clock.monotonic`
         self._job_nodes: dict[str, str] = {}  # the first node by job
         self._kinds = self._load_kinds()
 
@@ -122,7 +124,7 @@ class Roster:
             self._kinds = {name: kind for name, kind in self._kinds.items() if name in names or kind.has_several_nodes}
             for node in nodes:
                 kind = self._kinds.setdefault(node.kind, NodeKind(node))
-                due = kind.probe is None and not kind.fresh and time.monotonic() > kind.retry_at_s
+                due = kind.probe is None and not kind.fresh and self._clock.monotonic() > kind.retry_at_s
                 if due and node.state == "ready":
                     kind.node = node
                     self._start_probe(kind)
@@ -136,13 +138,13 @@ class Roster:
                 self._order_for(node.name), PlacementRequest(node.kind, node.name, cpus=1, gpus=min(node.gpus, 1))
             )
         except AgentError as error:
-            kind.note, kind.retry_at_s = error.error, time.monotonic() + RETRY_DELAY_S
+            kind.note, kind.retry_at_s = error.error, self._clock.monotonic() + RETRY_DELAY_S
 
     def _poll_probe(self, kind: NodeKind) -> None:
         progress = kind.probe.poll() if kind.probe else None
         if progress is None or progress.state in ("waiting", "running"):
             return
-        kind.probe, kind.retry_at_s = None, time.monotonic() + RETRY_DELAY_S
+        kind.probe, kind.retry_at_s = None, self._clock.monotonic() + RETRY_DELAY_S
         try:
             machine: Machine | None = build(Machine, json.loads(progress.text)) if progress.state == "ended" else None
         except (ValueError, KeyError, TypeError, AttributeError):  # the answer of another version
@@ -223,7 +225,7 @@ class Roster:
     def _free_devices(self) -> Iterator[tuple[Offer, PlacementRequest]]:
         """Yield what can run and where: first the free devices of nodes, then kinds for which a task may wait."""
         for node in self._nodes:
-            if node.state == "ready" and time.monotonic() > self._suspect_until.get(node.name, 0.0):
+            if node.state == "ready" and self._clock.monotonic() > self._suspect_until.get(node.name, 0.0):
                 yield from self._node_offers(node, node.name)
         if sum(not slot.wanted.node for slot in self._slots.values()) < self._waiting:
             for kind in self._kinds.values():
@@ -276,7 +278,7 @@ class Roster:
         with self._lock:
             slot = self._slots.pop(task, None)
             if lost and slot:
-                self._suspect_until[slot.wanted.node] = time.monotonic() + SUSPECT_S
+                self._suspect_until[slot.wanted.node] = self._clock.monotonic() + SUSPECT_S
 
 
 def _device_names(runtime: Runtime) -> list[str]:

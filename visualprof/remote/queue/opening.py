@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from visualprof.clock import SYSTEM_CLOCK, Clock
 from visualprof.reader.logdir.scan import Root
 from visualprof.remote.queue.job_services import JobServices
 from visualprof.remote.queue.store.agents import Agents
@@ -46,6 +47,7 @@ def open_services(
     cache_bytes: int = 0,
     store_runs: bool = False,
     busy_paths: Callable[[], set[str]] = set,
+    clock: Clock = SYSTEM_CLOCK,
 ) -> JobServices:
     """Open the services of a queue, and start to requeue lost tasks unless `read_only`.
 
@@ -61,6 +63,7 @@ def open_services(
         cache_bytes: Maximum size of local copies of the bucket's files.
         store_runs: Whether the bucket also stores the files of runs.
         busy_paths: Returns the paths of files that are being read for a long time.
+        clock: Times leases and clean-ups, unless the database has a clock of its own.
 
     Raises:
         VisualprofError: The database or the bucket cannot be used.
@@ -70,7 +73,7 @@ def open_services(
     services = _build_services(
         folder,
         root,
-        database=open_database(url, folder / DATABASE_FILE),
+        database=open_database(url, folder / DATABASE_FILE, clock),
         database_file_id=None if url else file_id(folder / DATABASE_FILE),
         store=store,
         signer=signer,

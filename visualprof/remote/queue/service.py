@@ -8,12 +8,12 @@ import os
 import secrets
 import stat
 import threading
-import time
 import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from visualprof.clock import SYSTEM_CLOCK, Clock
 from visualprof.errors import Forbidden, NotFound, VisualprofError
 from visualprof.messages import msg
 from visualprof.reader.logdir.scan import Root
@@ -51,6 +51,7 @@ class JobService:
         store: Bucket for uploads and results; None stores them in the folder.
         cache_bytes: Maximum size of local copies of the bucket's files.
         store_runs: Whether the bucket also stores the files of new runs.
+        clock: Times leases and clean-ups, unless the database has a clock of its own.
 
     Attributes:
         busy_paths: Returns the paths of files that are being read for a long time.
@@ -69,11 +70,12 @@ class JobService:
         store: BucketLocation | None = None,
         cache_bytes: int = DEFAULT_CACHE_BYTES,
         store_runs: bool = False,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self.root = root
         self.folder = data.absolute() if data else root.path / ".visualprof"
         self._url, self._location, self._cache_bytes = database, store, cache_bytes
-        self._store_runs = store_runs
+        self._store_runs, self._clock = store_runs, clock
         self.busy_paths: Callable[[], set[str]] = set
         self._file = self.folder / DATABASE_FILE
         self.read_only = read_only
@@ -154,7 +156,7 @@ class JobService:
     def open_existing(self) -> JobServices | None:
         """Return the services if data was stored before, else None; also None if they cannot be opened."""
         if self._current_services() is None and not self._notifier.closed and self._has_data:
-            if self._failure and time.monotonic() - self._failed_at < _RETRY_DELAY_S:
+            if self._failure and self._clock.monotonic() - self._failed_at < _RETRY_DELAY_S:
                 return None
             try:
                 return self._open()
@@ -235,7 +237,7 @@ class JobService:
                 try:
                     self._services = self._create()
                 except VisualprofError as error:
-                    self._failure, self._failed_at = error, time.monotonic()
+                    self._failure, self._failed_at = error, self._clock.monotonic()
                     raise
                 self._failure = None
             return self._services
@@ -292,6 +294,7 @@ class JobService:
             cache_bytes=self._cache_bytes,
             store_runs=self._store_runs,
             busy_paths=lambda: self.busy_paths(),
+            clock=self._clock,
         )
 
     def _read_token(self) -> str:

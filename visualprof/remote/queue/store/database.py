@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 import threading
-import time
 from collections.abc import Generator
 from functools import cache
 from pathlib import Path
@@ -28,6 +27,7 @@ from sqlalchemy.engine import URL
 from sqlalchemy.exc import DatabaseError, IntegrityError
 from sqlalchemy.exc import TimeoutError as PoolExhausted
 
+from visualprof.clock import SYSTEM_CLOCK, Clock
 from visualprof.errors import BadParameter, VisualprofError
 from visualprof.messages import msg
 from visualprof.remote.queue.errors import DatabaseUnavailable, DiskFull, ServerBusy
@@ -67,6 +67,7 @@ class Database:
     process wait for a lock here, because SQLite's own waiting sleeps for up to 100 ms.
 
     Attributes:
+        clock: This machine's clock.
         clock_offset_ns: How far the database's clock is ahead of this machine's clock.
         uses_local_clock: Whether the database uses this machine's clock.
         kind: Name of the database system.
@@ -79,8 +80,8 @@ class Database:
     remedy = msg("queue.move_away_begin_anew", "move it away to begin anew")
     _errors: type[Exception] = sqlite3.DatabaseError  # the driver's error, because some calls bypass SQLAlchemy
 
-    def __init__(self, engine: Engine) -> None:
-        self.engine = engine
+    def __init__(self, engine: Engine, clock: Clock = SYSTEM_CLOCK) -> None:
+        self.engine, self.clock = engine, clock
         self._query_engine = engine.execution_options(**{_BEGIN_OPTION: ""})
         self._read_engine = engine
         self._write_engine = engine.execution_options(**{_BEGIN_OPTION: "BEGIN IMMEDIATE"})
@@ -124,7 +125,7 @@ class Database:
 
     def now_ns(self) -> int:
         """Return the time of the clock that all servers of this database share."""
-        return time.time_ns() + self.clock_offset_ns
+        return self.clock.time_ns() + self.clock_offset_ns
 
     def status(self) -> tuple[int | None, str, str]:
         """Return the size in bytes (None if unknown), the database's schema, and the schema of this program."""
@@ -182,7 +183,7 @@ class Database:
         return DatabaseUnavailable(f"{UNUSABLE}{reason}", _DAMAGED_HINT)
 
 
-def open_sqlite(path: Path) -> Database:
+def open_sqlite(path: Path, clock: Clock = SYSTEM_CLOCK) -> Database:
     """Open an SQLite database, creating or migrating it if necessary.
 
     Raises:
@@ -196,7 +197,7 @@ def open_sqlite(path: Path) -> Database:
     )
     event.listen(engine, "connect", _configure)
     event.listen(engine, "begin", _begin)
-    database = Database(engine)
+    database = Database(engine, clock)
     try:
         migrate(database, str(path))
     except BaseException:

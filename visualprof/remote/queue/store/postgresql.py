@@ -16,6 +16,7 @@ from sqlalchemy.engine import URL
 from sqlalchemy.exc import ArgumentError, InvalidatePoolError
 from sqlalchemy.ext.compiler import compiles
 
+from visualprof.clock import SYSTEM_CLOCK, Clock
 from visualprof.errors import BadParameter, VisualprofError
 from visualprof.messages import msg
 from visualprof.remote.queue.errors import DatabaseUnavailable, DiskFull, ServerBusy
@@ -148,14 +149,14 @@ class PostgreSQL(Database):
         return DatabaseUnavailable(UNUSABLE + reason, self.remedy)
 
 
-def open_database(url: str, file: Path) -> Database:
+def open_database(url: str, file: Path, clock: Clock = SYSTEM_CLOCK) -> Database:
     """Open the database of a URL, or of a file if there is no URL, creating or migrating it if necessary.
 
     Raises:
         VisualprofError: The database cannot be used; no error contains the password.
     """
     if not url:
-        return open_sqlite(file)
+        return open_sqlite(file, clock)  # PostgreSQL has a clock of its own
     address = _parse_url(url)
     try:
         importlib.import_module("psycopg")

@@ -12,6 +12,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, delete, or_, select, update
 
+from visualprof.clock import Clock
 from visualprof.messages import msg
 from visualprof.remote.queue.errors import StoreUnavailable
 from visualprof.remote.queue.store.blobs import used_by_job, used_by_version
@@ -64,16 +65,16 @@ class MaintenanceThread:
         extend_running: Callable[[], None] = lambda: None,
         apply_retention: Callable[[], bool] = lambda: False,
     ) -> None:
-        self._database = database
+        self._database, self._clock = database, database.clock
         self._notifier = notifier
         self._interval_s = lease_s / 4
         self._lease_ns = int(lease_s * 1e9)
-        self._last_clock_offset = _clock_offset()
+        self._last_clock_offset = _clock_offset(self._clock)
         self._on_ended = on_ended
         self._clean_up, self._extend_running = clean_up, extend_running
         self._apply_retention = apply_retention
         self._failed = False
-        self._last_clean_up, self._next_retention = time.monotonic(), 0.0
+        self._last_clean_up, self._next_retention = self._clock.monotonic(), 0.0
         self._stop = threading.Event()
         self._thread = SupervisedThread(self._loop, "maintenance", self._stop.is_set)
 
@@ -94,16 +95,16 @@ class MaintenanceThread:
         with self._database.exclusive() as is_exclusive:
             for task in self._requeue_or_end_overdue() if is_exclusive else ():
                 self._on_ended(task)
-            if is_exclusive and time.monotonic() >= self._next_retention:
-                self._next_retention = time.monotonic() + CLEAN_UP_INTERVAL_S
+            if is_exclusive and self._clock.monotonic() >= self._next_retention:
+                self._next_retention = self._clock.monotonic() + CLEAN_UP_INTERVAL_S
                 if self._apply_retention():
                     self._next_retention = 0.0
-        if time.monotonic() - self._last_clean_up > CLEAN_UP_INTERVAL_S:
-            self._last_clean_up = time.monotonic()
+        if self._clock.monotonic() - self._last_clean_up > CLEAN_UP_INTERVAL_S:
+            self._last_clean_up = self._clock.monotonic()
             self._clean_up()
 
     def _loop(self) -> None:
-        while not self._stop.wait(self._interval_s):
+        while not self._clock.wait(self._stop, self._interval_s):
             self._run_and_log_errors()
 
     def _run_and_log_errors(self) -> None:
@@ -118,7 +119,7 @@ class MaintenanceThread:
 
     def _adjust_to_clock_jump(self) -> None:
         """Move leases and deadlines if the clock was set, or if it advanced while the machine slept."""
-        offset = _clock_offset()
+        offset = _clock_offset(self._clock)
         jump = offset - self._last_clock_offset
         if abs(jump) >= self._lease_ns / 2:
             _log.warning("the clock jumped by %.0f s; leases and deadlines move with it", jump / 1e9)
@@ -190,9 +191,9 @@ _EXPIRED = _failed(
 )
 
 
-def _clock_offset() -> int:
+def _clock_offset(clock: Clock) -> int:
     """Return the difference between the wall clock and the monotonic clock, in ns."""
-    return time.time_ns() - time.monotonic_ns()
+    return clock.time_ns() - int(clock.monotonic() * 1e9)
 
 
 def remove_leftovers(database: Database, store: Store, partial: Path) -> None:
