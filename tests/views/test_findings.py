@@ -190,6 +190,26 @@ def test_data_loading_counts_and_gains_by_the_typical_step(write: Write) -> None
     assert finding["gain_ns_per_step"] == 10_000
     assert finding["evidence"]["dataloader_ratio"] == pytest.approx(0.1)
     assert seen_us(finding) == (301, 801)
+    assert finding["variant"] == "uneven_workers"
+    assert "prefetch_factor" in finding["code"]
+
+
+@pytest.mark.parametrize(
+    ("iterator", "variant", "advice"),
+    [
+        ("_SingleProcessDataLoaderIter", "", "num_workers=4"),
+        ("_MultiProcessingDataLoaderIter", "slow_workers", "num_workers=2 * num_workers"),
+    ],
+)
+def test_workers_that_are_in_use_are_not_advised(write: Write, iterator: str, variant: str, advice: str) -> None:
+    name = f"enumerate(DataLoader)#{iterator}.__next__"
+    events: Events = []
+    for i in range(4):
+        events += [*operators(i, 100 * i, 100, 0.1), event(name, 100 * i + 1, 30, cat="user_annotation")]
+    finding = found(write(events))["dataloader_bound"]
+    assert finding["variant"] == variant
+    assert advice in finding["code"]
+    assert "pin_memory" not in finding["code"]
 
 
 def test_sharded_data_parallel_is_not_data_parallel(write: Write) -> None:

@@ -42,20 +42,46 @@ def recorded(write: Write, sleeps: int, computes: int, reduces_at: int, name: st
 
 
 def test_exposed_communication_is_split_and_the_late_rank_named(write: Write) -> None:
-    """Rank 0 reduces from 11 us on, rank 1 from 33: the transfer takes 57 us, and rank 0 waits for 22."""
+    """Rank 0 reduces from 11 us on, rank 1 from 33: the transfer takes 57 us, and rank 0 waits for 22, for rank 1."""
     early, late = recorded(write, 1, 10, 11, "rank0.json"), recorded(write, 21, 12, 33, "rank1.json")
     findings = joined(early, early, late)
     assert {name: found["most_ns_per_step"] for name, found in findings.items()} == {
-        "communication_bound": 57_000, "waiting_for_ranks": 22_000, "straggler": 22_000,
+        "communication_bound": 57_000, "straggler": 22_000,
     }  # fmt: skip
     assert findings["straggler"]["evidence"] == {
         "rank": 1, "late_excess_ns": 22_000, "steps_late": 3, "steps": 3,
+        "wait_ns": 22_000, "wait_ratio": pytest.approx(22 / 92),
     }  # fmt: skip
     assert findings["straggler"]["severity"] == "high"  # 22 of 92 us
     # A replay of one rank would hide the waiting too, so nothing of it is left.
     assert {(found["gain_ns_per_step"], found["change"]) for found in findings.values()} == {(None, "")}
-    assert findings["waiting_for_ranks"]["code"] == ""
-    assert set(joined(late, early, late)) == {"communication_bound", "straggler"}  # the late rank does not wait
+    behind = joined(late, early, late)
+    assert set(behind) == {"communication_bound", "straggler"}
+    assert "wait_ns" not in behind["straggler"]["evidence"]  # the late rank does not wait
+
+
+def test_a_late_rank_comes_before_its_symptoms_and_every_rank_predicts_the_same(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The host of rank 0 waits for a device that waits for rank 2, whose excess of 2.7465 ms no other rank can save."""
+    folder = str(SAMPLES / "synthetic-4gpu")
+    step_ns, planned_ns = {}, {}
+    for rank in ("rank0", "rank2"):
+        assert main(["view", "findings", folder, "--worker", rank, "--format", "json"]) == 0
+        findings = json.loads(capsys.readouterr().out)
+        assert [finding["id"] for finding in findings["findings"]][:2] == ["straggler", "hidden_sync"]
+        assert "waiting_for_ranks" not in {finding["id"] for finding in findings["findings"]}
+        step_ns[rank] = findings["together"]["predicted_ns"]
+        assert main(["view", "plan", folder, "--worker", rank, "--format", "json"]) == 0
+        plan = json.loads(capsys.readouterr().out)
+        columns = plan["rungs"]["columns"]
+        assert (columns["lever"][0], columns["subject"][0], columns["most_ns"][0]) == (
+            "balanced_ranks", "rank 2", 2_746_500,
+        )  # fmt: skip
+        assert plan["planned_ns"] == [ns for ns in columns["step_ns"] if ns is not None][-1]
+        planned_ns[rank] = plan["planned_ns"]
+    assert step_ns["rank0"] == pytest.approx(step_ns["rank2"], rel=0.001)
+    assert planned_ns["rank0"] == pytest.approx(planned_ns["rank2"], rel=0.001)
 
 
 def test_computation_covers_the_beginning_of_a_collective(write: Write) -> None:

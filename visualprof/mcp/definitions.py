@@ -58,7 +58,7 @@ def explain(scope: str, word: str, facts: Mapping[str, Any]) -> str:
     if isinstance(titled, str):
         text = titled
     elif isinstance(titled, dict):
-        text = f"{titled['title']}. {titled['text']}"
+        text = f"{titled['title']}. {titled.get(facts.get('variant') or 'text') or titled['text']}"
     else:
         text = notes.get(word) or page["idle"]["obstacle"].get(word) or page["distributed"].get(f"note_{word}") or ""
     known_facts = {name for name in _FACT.findall(text) if _fact(name, facts) is not None}

@@ -16,8 +16,9 @@ from visualprof.views.answers.table import Answer
 from visualprof.views.measure.findings.detection import Confidence, Detection, Rule, RuleContext, Severity
 from visualprof.views.measure.findings.remarks import RemarkId, find_remarks
 from visualprof.views.measure.launches.launch import is_device_work
+from visualprof.views.measure.ranks.late_ranks import WAITING_RULES, LateRanks, late_ranks
 from visualprof.views.measure.ranks.run_analysis import RunAnalysis
-from visualprof.views.measure.ranks.straggler_report import Straggler, straggler_report
+from visualprof.views.measure.ranks.straggler_report import Straggler
 from visualprof.views.measure.replay.baseline import Baseline, Obstacle, baseline
 from visualprof.views.measure.replay.change import apply_changes, parse_changes
 from visualprof.views.measure.steps.windows import HOST_WORK
@@ -25,7 +26,10 @@ from visualprof.views.rules import all_rules, detections
 
 # Shares of the step, as in traceml: smaller findings are dropped; medium severity; high severity.
 MIN_SHARE, MEDIUM_SHARE, HIGH_SHARE = 0.05, 0.1, 0.2
-RUN_FINDINGS = {"straggler", "waiting_for_ranks"}  # findings that need the other ranks
+# Findings that need the other ranks, or that they change: reported from MIN_SHARE of the step.
+RUN_FINDINGS = {"straggler", "waiting_for_ranks", "communication_bound", *WAITING_RULES}
+# Findings whose measured time includes waiting for a late rank; the late rank comes before them.
+SYMPTOMS = {"waiting_for_ranks", "communication_bound", *WAITING_RULES}
 REMARKS: tuple[RemarkId, ...] = get_args(RemarkId)
 SEVERITY_ORDER = {"high": 0, "medium": 1, "low": 2}
 
@@ -64,6 +68,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
         start_ns: Start of an example on the timeline, since the first event; None without one.
         end_ns: End of the example.
         track: Track that shows the example best.
+        variant: Name of the text under `finding.ID`, if it is not the usual one.
     """
 
     id: str
@@ -79,6 +84,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     start_ns: kinds.Duration | None = None
     end_ns: kinds.Duration | None = None
     track: kinds.Identifier | None = None
+    variant: str = ""
 
 
 class RemarkRow(msgspec.Struct, frozen=True):
@@ -160,7 +166,7 @@ def _finding(context: RuleContext, base: Baseline, name: str, rule: Rule, detect
         gain = _gain(context.trace, base, detection.change)
     ratio = gain / base.measured_ns if gain is not None and base.measured_ns else None
     if ratio is not None:
-        severity, most = ("high" if ratio >= HIGH_SHARE else "medium" if ratio >= MEDIUM_SHARE else "low"), None
+        severity, most = _severity(ratio), None
     elif most is not None:
         severity = "medium" if context.share(most) >= HIGH_SHARE else "low"
     if ratio is not None and ratio < MIN_SHARE:
@@ -180,14 +186,21 @@ def _finding(context: RuleContext, base: Baseline, name: str, rule: Rule, detect
         start_ns=None if extent is None else extent.start - first,
         end_ns=None if extent is None else extent.end - first,
         track=None if extent is None or extent.track == -1 else extent.track,
+        variant=detection.variant,
     )
+
+
+def _severity(ratio: float) -> Severity:
+    """Return the severity of savings, as a share of the step."""
+    return "high" if ratio >= HIGH_SHARE else "medium" if ratio >= MEDIUM_SHARE else "low"
 
 
 def join(answer: FindingsAnswer, run: RunAnalysis, worker: str) -> FindingsAnswer:
     """Return the findings of one rank, completed by findings about all ranks. Source: docs/findings.md#ranks.
 
     Exposed communication is split into transfer and waiting, and ranks that the others wait for are findings. The
-    replay of one rank takes its waiting for communication, so the split has upper bounds instead of gains.
+    waiting for them belongs to these findings. The replay of one rank takes its waiting for communication, so the
+    split has upper bounds instead of gains, and the gain of no longer waiting for the device is reduced.
     """
     if len(run.ranks) < 2 or run.workers.count(worker) != 1 or not answer.measured_ns:
         return answer
@@ -195,15 +208,57 @@ def join(answer: FindingsAnswer, run: RunAnalysis, worker: str) -> FindingsAnswe
     findings = [*answer.findings]
     if share is not None:
         findings = [part for finding in findings for part in _split(finding, share, step_ns)]
-    findings = [*(_straggler_finding(late, step_ns) for late in straggler_report(run)), *findings]
+    late = late_ranks(run, worker)
+    wait_ns = sum(finding.most_ns_per_step or 0 for finding in findings if finding.id == "waiting_for_ranks")
+    wait_ns = min(wait_ns, late.delay_ns)
+    findings = [
+        *(_straggler_finding(straggler, step_ns, wait_ns) for straggler in late.stragglers),
+        *(_without_delay(finding, late, step_ns) for finding in findings),
+    ]
     findings = [
         finding
         for finding in findings
-        if finding.id not in (*RUN_FINDINGS, "communication_bound")
-        or (finding.most_ns_per_step or 0) >= MIN_SHARE * step_ns
-        or finding.gain_ns_per_step is not None
+        if finding.id not in RUN_FINDINGS
+        or max(finding.most_ns_per_step or 0, finding.gain_ns_per_step or 0) >= MIN_SHARE * step_ns
     ]
-    return replace(answer, findings=_ordered(findings))
+    together = _together_without_delay(answer, late)
+    return replace(answer, findings=_causes_first(_ordered(findings)), together=together)
+
+
+def _without_delay(finding: Finding, late: LateRanks, step_ns: int) -> Finding:
+    """Return a finding without the waiting for a late rank, which belongs to the finding about that rank."""
+    if not late.delay_ns or finding.id not in SYMPTOMS or finding.id == "communication_bound":
+        return finding
+    gain, most = finding.gain_ns_per_step, finding.most_ns_per_step
+    gain = None if gain is None else max(gain - late.delay_ns, 0)
+    most = None if most is None else max(most - late.delay_ns, 0)
+    numbers = {"late_excess_ns": late.delay_ns} if finding.id in WAITING_RULES else {}
+    return replace(
+        finding,
+        severity=finding.severity if gain is None else _severity(gain / step_ns),
+        gain_ns_per_step=gain,
+        gain_ratio=None if gain is None else gain / step_ns,
+        most_ns_per_step=most,
+        evidence={**finding.evidence, **numbers},
+    )
+
+
+def _together_without_delay(answer: FindingsAnswer, late: LateRanks) -> Together | None:
+    """Return the gain of all changes, without the waiting for a late rank if one of them removes waiting."""
+    together = answer.together
+    removes_waiting = any(finding.id in WAITING_RULES and finding.change for finding in answer.findings)
+    if together is None or not late.delay_ns or not removes_waiting:
+        return together
+    gain = max(together.gain_ns - late.delay_ns, 0)
+    predicted = answer.measured_ns - gain
+    return replace(together, predicted_ns=predicted, gain_ns=gain, gain_ratio=gain / answer.measured_ns)
+
+
+def _causes_first(findings: list[Finding]) -> list[Finding]:
+    """Return the findings with late ranks before what follows from them."""
+    first = next((i for i, finding in enumerate(findings) if finding.id in SYMPTOMS), len(findings))
+    moved = [finding for finding in findings[first:] if finding.id == "straggler"]
+    return [*findings[:first], *moved, *(finding for finding in findings[first:] if finding.id != "straggler")]
 
 
 def _split(finding: Finding, share: float, step_ns: int) -> Iterator[Finding]:
@@ -235,12 +290,18 @@ def _split(finding: Finding, share: float, step_ns: int) -> Iterator[Finding]:
         )
 
 
-def _straggler_finding(late: Straggler, step_ns: int) -> Finding:
-    """Return a straggler as a finding. At most, the run gains the excess of the straggler."""
+def _straggler_finding(late: Straggler, step_ns: int, wait_ns: int) -> Finding:
+    """Return a straggler as a finding. At most, the run gains the excess of the straggler.
+
+    Args:
+        late: The straggler.
+        step_ns: The step time.
+        wait_ns: Exposed time in which this rank waits for it.
+    """
     most = max(late.own_excess_ns, 0)
     return Finding(
         id="straggler",
-        severity="high" if most >= HIGH_SHARE * step_ns else "medium" if most >= MEDIUM_SHARE * step_ns else "low",
+        severity=_severity(most / step_ns),
         confidence="low" if late.cause == "unknown" else "medium",
         gain_ns_per_step=None,
         gain_ratio=None,
@@ -250,6 +311,7 @@ def _straggler_finding(late: Straggler, step_ns: int) -> Finding:
             "late_excess_ns": late.late_excess_ns,
             "steps_late": late.steps_late,
             "steps": late.steps,
+            **({"wait_ns": wait_ns, "wait_ratio": wait_ns / step_ns} if wait_ns else {}),
         },
         change="",
         code="",
@@ -258,10 +320,17 @@ def _straggler_finding(late: Straggler, step_ns: int) -> Finding:
 
 
 def _ordered(findings: Iterable[Finding]) -> list[Finding]:
-    """Return the findings with the largest savings first, then those without a forecast."""
-    return sorted(
-        findings, key=lambda f: (-(f.gain_ns_per_step or 0), SEVERITY_ORDER[f.severity], -(f.most_ns_per_step or 0))
-    )
+    """Return the findings with the largest savings first, then those without a forecast.
+
+    The excess of a late rank counts as its savings: the others wait as long.
+    """
+
+    def rank(finding: Finding) -> tuple[int, int, int]:
+        most = finding.most_ns_per_step or 0
+        gain = most if finding.id == "straggler" else finding.gain_ns_per_step or 0
+        return -gain, SEVERITY_ORDER[finding.severity], -most
+
+    return sorted(findings, key=rank)
 
 
 def _gain(trace: Trace, base: Baseline, change: str) -> float:
@@ -282,4 +351,4 @@ def _together(trace: Trace, base: Baseline, changes: list[str]) -> Together | No
     return Together(every, len(changes), round(step_ns - gain), round(gain), gain / step_ns if step_ns else 0.0)
 
 
-VIEW = View("findings", 11, needs, Params, compute, run_view="distributed", join=join)
+VIEW = View("findings", 12, needs, Params, compute, run_view="distributed", join=join)

@@ -17,7 +17,9 @@ from visualprof.views.levers.catalog import LEVERS
 from visualprof.views.measure.findings.detection import RuleContext
 from visualprof.views.measure.findings.levers import Detections, Estimate, Lever, lever_estimate
 from visualprof.views.measure.launches.launch import is_device_work
+from visualprof.views.measure.ranks.late_ranks import WAITING_RULES, LateRanks, late_ranks
 from visualprof.views.measure.ranks.run_analysis import RunAnalysis
+from visualprof.views.measure.ranks.straggler_report import Straggler
 from visualprof.views.measure.replay.baseline import Baseline, Obstacle, baseline
 from visualprof.views.measure.replay.ladder import Ladder
 from visualprof.views.measure.steps.windows import HOST_WORK
@@ -29,11 +31,12 @@ MIN_THROUGHPUT_RATIO = 0.1  # smaller gains of a larger batch are left out
 SIMILAR_RATIO = 0.95  # of levers that gain about as much, the first in the list is taken
 MAX_RUNGS = 6
 COMMUNICATION_LEVER = "overlapped_communication"
+LATE_RANK_LEVER = "balanced_ranks"
 MAX_PAIRED = 6  # levers that are tried in pairs
 
 
 class RungColumns(Columns):
-    """Changes in the order to make them, then changes without a predicted step time.
+    """Changes in the order to make them, then changes without a predicted step time. Late ranks come first.
 
     Attributes:
         lever: Name of the change; its text is in the locales under `lever`.
@@ -246,8 +249,18 @@ def _row(context: RuleContext, base: Baseline, by_rule: Detections, rung: _Rung)
 
 
 def join(answer: PlanAnswer, run: RunAnalysis, worker: str) -> PlanAnswer:
-    """Return the plan of one rank without its waiting for other ranks, which no change of communication shortens."""
-    share, columns = run.waiting_share(worker), answer.rungs.columns
+    """Return the plan of one rank with the late ranks, and without its waiting, which its changes do not shorten."""
+    return _with_late_ranks(_without_waiting(answer, run.waiting_share(worker)), late_ranks(run, worker))
+
+
+def _without_waiting(answer: PlanAnswer, share: float | None) -> PlanAnswer:
+    """Return a plan whose bound for communication counts the transfer only.
+
+    Args:
+        answer: The plan.
+        share: Share of waiting in the exposed communication, `None` if unknown.
+    """
+    columns = answer.rungs.columns
     if share is None:
         return answer
     is_communication = [lever == COMMUNICATION_LEVER for lever in columns.lever]
@@ -262,4 +275,37 @@ def join(answer: PlanAnswer, run: RunAnalysis, worker: str) -> PlanAnswer:
     return replace(answer, rungs=Table(columns=RungColumns(**chosen)))
 
 
-VIEW = View("plan", 12, needs, Params, compute, run_view="distributed", join=join)
+def _with_late_ranks(answer: PlanAnswer, late: LateRanks) -> PlanAnswer:
+    """Return a plan that starts with the late ranks, and whose steps are not shorter than those allow."""
+    columns = columns_of(answer.rungs.columns)
+    rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    delay_ns = 0
+    for row in rows:
+        if row["finding"] in WAITING_RULES and row["step_ns"] is not None and not delay_ns:
+            delay_ns = min(late.delay_ns, row["gain_ns"])
+            row["gain_ns"] -= delay_ns
+            row["gain_ratio"] = row["gain_ns"] / answer.baseline_ns
+        if row["step_ns"] is not None:
+            row["step_ns"] += delay_ns
+    excess_ns = max((straggler.own_excess_ns for straggler in late.stragglers), default=0)
+    if excess_ns >= MIN_BOUND_RATIO * answer.baseline_ns:
+        worst = max(late.stragglers, key=lambda straggler: straggler.own_excess_ns)
+        rows.insert(0, {**dict.fromkeys(RungColumns.__struct_fields__), **_late_row(worst)})
+    planned_ns = None if answer.planned_ns is None else answer.planned_ns + delay_ns
+    table = from_rows(RungColumns, [tuple(row.values()) for row in rows])
+    return replace(answer, planned_ns=planned_ns, rungs=Table(columns=table))
+
+
+def _late_row(straggler: Straggler) -> dict[str, Any]:
+    """Return the row of a late rank."""
+    return {
+        "lever": LATE_RANK_LEVER,
+        "subject": f"rank {straggler.rank}",
+        "most_ns": straggler.own_excess_ns,
+        "confidence": "low" if straggler.cause == "unknown" else "medium",
+        "evidence": "/distributed",
+        "finding": "straggler",
+    }
+
+
+VIEW = View("plan", 13, needs, Params, compute, run_view="distributed", join=join)

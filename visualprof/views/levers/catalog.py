@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from visualprof.views.levers.estimates import (
     double_batch,
+    faster_workers,
     fused_optimizer,
     hidden_communication,
     removed_host_work,
     without_launches,
+    worker_processes,
 )
 from visualprof.views.levers.half_precision import half_precision
 from visualprof.views.measure.findings.levers import Lever
 
 LEVERS = (
-    Lever(name="dataloader_workers", rules=("dataloader_bound",), training_only=True),
+    Lever(name="dataloader_workers", rules=("dataloader_bound",), estimate=worker_processes, training_only=True),
+    Lever(name="faster_loading", rules=("dataloader_bound",), estimate=faster_workers, training_only=True),
     Lever(name="pinned_memory", rules=("pageable_copies",)),
     Lever(name="overlapped_copies", rules=("copies_blocking",)),
     Lever(name="no_synchronization", rules=("hidden_sync",)),

@@ -21,6 +21,18 @@ MIN_LAUNCHES = 100  # as in the rule many_small_kernels
 WITH_FUSED = re.compile(r"^Optimizer\.step#(?:Adam|AdamW|SGD|Adagrad)\.step$")  # optimizers of torch that take fused
 
 
+def worker_processes(_: RuleContext, detections: Detections) -> Estimate | None:
+    """Return the effect of loading data in worker processes, unless they do so already."""
+    detection = detections.get("dataloader_bound")
+    return None if detection is None or detection.variant else detected_estimate(detection)
+
+
+def faster_workers(_: RuleContext, detections: Detections) -> Estimate | None:
+    """Return the effect of worker processes that keep up with the step."""
+    detection = detections.get("dataloader_bound")
+    return detected_estimate(detection) if detection is not None and detection.variant else None
+
+
 def without_launches(context: RuleContext, detections: Detections) -> Estimate | None:
     """Return the effect of launches that take no time, as in a captured graph. The bound is a host that takes none."""
     calls = distinct(context.launches.call[context.launches.call >= 0])

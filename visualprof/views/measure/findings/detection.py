@@ -60,6 +60,7 @@ class Detection(msgspec.Struct, frozen=True):
         change: The effect of the remedy as a change for `whatif`; "" if it cannot be replayed.
         severity: Severity if there is no time to derive it from.
         code: The remedy in code by framework, if it differs from that of the rule.
+        variant: Name of the text, if what is seen calls for other advice than the usual.
     """
 
     evidence: Mapping[str, int | float | str]
@@ -69,6 +70,7 @@ class Detection(msgspec.Struct, frozen=True):
     change: str = ""
     severity: Severity = "low"
     code: Mapping[str, str] = {}
+    variant: str = ""
 
 
 class Rule(msgspec.Struct, frozen=True):

@@ -17,10 +17,11 @@ export function mainDoubt(remarks: readonly Remark[]): Remark | null {
 /** Return the text of a finding or remark with its numbers. */
 export function evidenceText(
   answer: FindingsAnswer,
-  { id, evidence }: Pick<Finding, "evidence"> & { id: string },
+  { id, evidence, variant }: Pick<Finding, "evidence"> & { id: string; variant?: string },
 ): string {
   const values: Record<string, Cell | undefined> = evidence;
-  const text = textOr(`finding.${id}.text`, "");
+  const usual = textOr(`finding.${id}.text`, "");
+  const text = variant ? textOr(`finding.${id}.${variant}`, usual) : usual;
   return fillText(answer.served ? textOr(`finding_served.${id}`, text) : text, (key) =>
     values[key] === null || values[key] === undefined ? null : formatCell(answer.kinds?.[key] ?? "text", values[key]),
   );

@@ -14,9 +14,15 @@ export interface Rung extends RungCells {
   before: number;
 }
 
-/** Return the changes with a predicted step time, in their order, and then the others. */
-export function planRungs({ baseline_ns, rungs }: PlanAnswer): { planned: Rung[]; possible: Rung[] } {
+/** The change that comes before the others, because they cannot shorten the wait for a late rank. */
+const FIRST_LEVER = "balanced_ranks";
+
+/**
+ * Return what comes before the plan, the changes with a predicted step time in their order, and then the others.
+ */
+export function planRungs({ baseline_ns, rungs }: PlanAnswer): { first: Rung[]; planned: Rung[]; possible: Rung[] } {
   const { columns } = rungs;
+  const first: Rung[] = [];
   const planned: Rung[] = [];
   const possible: Rung[] = [];
   let before = 1;
@@ -26,7 +32,8 @@ export function planRungs({ baseline_ns, rungs }: PlanAnswer): { planned: Rung[]
       Object.entries(columns).map(([name, column]) => [name, column[index] ?? null]),
     ) as unknown as RungCells;
     if (cells.step_ns === null) {
-      possible.push({ ...cells, together: cells.change ?? "", after: before, before });
+      const rows = cells.lever === FIRST_LEVER ? first : possible;
+      rows.push({ ...cells, together: cells.change ?? "", after: before, before });
       continue;
     }
     const after = baseline_ns > 0 ? cells.step_ns / baseline_ns : 0;
@@ -34,5 +41,5 @@ export function planRungs({ baseline_ns, rungs }: PlanAnswer): { planned: Rung[]
     planned.push({ ...cells, together, after, before });
     before = after;
   }
-  return { planned, possible };
+  return { first, planned, possible };
 }
