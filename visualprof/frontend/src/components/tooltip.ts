@@ -43,6 +43,7 @@ function hide(): void {
 
 function schedule(event: Event): void {
   const owner = event.currentTarget as HTMLElement;
+  if (event.type === "focus" && !owner.matches(":focus-visible")) return; // a click, which hides the tooltip
   clearTimeout(timer);
   timer = window.setTimeout(() => show(owner), event.type === "focus" ? 0 : DELAY_MS);
 }
@@ -62,7 +63,11 @@ export const vTip: Directive<HTMLElement, string | null | undefined> = {
     element.addEventListener("pointerdown", hide);
   },
   updated(element, { value }) {
+    if (texts.get(element) === (value ?? "")) return;
     texts.set(element, value ?? "");
+    if (!element.hasAttribute("aria-describedby") || !bubble?.matches(":popover-open")) return;
+    if (value) show(element);
+    else hide();
   },
   beforeUnmount: hide,
 };

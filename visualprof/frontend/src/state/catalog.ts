@@ -40,6 +40,9 @@ const EMBEDDED_VIEWS = new Set([
   "collectives",
 ]);
 
+/** Views that a page shows besides the one of its name. It has data if one of them has. */
+const FURTHER_VIEWS: Readonly<Record<string, readonly string[]>> = { idle: ["whatif"] };
+
 /** Whether a page needs no run: the pages that show or upload models, and those that create runs. */
 export function needsNoRun(id: string): boolean {
   return !showsProfile(findView(id));
@@ -66,12 +69,6 @@ export const profilePages = computed(() =>
 /** Whether the selected file can have data for a page. All pages can while the file is not read yet, except rare ones. */
 export function isPageAvailable(id: string): boolean {
   if (needsNoRun(id)) return router.hasRoute(id);
-  return viewable.value ? (span.value?.views.includes(id) ?? false) : id !== "profile";
-}
-
-/** Return the name of a page's text: a page may be named after the data that the selected file has. */
-export function pageName(id: string): string {
-  const views = span.value?.views ?? [];
-  if (id === "memory" && span.value !== null && !views.includes("kernel")) return "host_memory";
-  return id === "flame" && views.includes("modules") ? "modules" : id;
+  const views = [id, ...(FURTHER_VIEWS[id] ?? [])];
+  return viewable.value ? views.some((view) => span.value?.views.includes(view)) : id !== "profile";
 }
