@@ -79,11 +79,11 @@ class Limit(NamedTuple):
             for value in (change.base, change.new)
         )
         cause = "" if count_load or not all(map(self._is_timed, sure)) else self._load_cause(answer, sure)
-        verdict = "does not hold"
+        verdict = "passed"
         if sure:
-            verdict = f"does not count: {cause}" if cause else "holds"
+            verdict = f"passed, not counted: {cause}" if cause else "FAILED"
         elif beyond:
-            verdict = "does not hold: it may be chance"
+            verdict = "passed, the change may be noise"
         return bool(sure) and not cause, f"{self.term.text}: {verdict}: {change.name}: {base} -> {new}{share}"
 
     def _is_timed(self, change: Change) -> bool:
