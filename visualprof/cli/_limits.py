@@ -81,9 +81,9 @@ class Limit(NamedTuple):
         cause = "" if count_load or not all(map(self._is_timed, sure)) else self._load_cause(answer, sure)
         verdict = "passed"
         if sure:
-            verdict = f"passed, not counted: {cause}" if cause else "FAILED"
+            verdict = f"passed, does not count: {cause}" if cause else "FAILED"
         elif beyond:
-            verdict = "passed, the change may be noise"
+            verdict = "passed: it may be chance"
         return bool(sure) and not cause, f"{self.term.text}: {verdict}: {change.name}: {base} -> {new}{share}"
 
     def _is_timed(self, change: Change) -> bool:
