@@ -240,22 +240,11 @@ def test_a_finding_is_one_file(root: Path, tmp_path: Path) -> None:
     assert found[name] == {"calls_per_step": 2, "copy_ns": 40_000}
 
 
-def test_a_route_is_one_file_and_two_lines(root: Path, tmp_path: Path, serve: Callable[..., Dashboard]) -> None:
+def test_a_route_is_one_file(root: Path, tmp_path: Path, serve: Callable[..., Dashboard]) -> None:
     add("route", root)
-    wire(root / "visualprof/server/app.py", "        OpenApi(),\n", "        Disk(logdir),\n")
-    wire(root / "visualprof/server/api/openapi.py", "    OpenApi,\n", "    Disk,\n")
     (tmp_path / "runs").mkdir()
     (row,) = serve(tmp_path / "runs", "--no-token").get("disk")["directories"]
     assert (Path(row["path"]), row["free_bytes"] > 0) == (tmp_path / "runs", True)
-
-
-def wire(file: Path, before: str, line: str) -> None:
-    """Registers the resource of the guide in a file."""
-    text = file.read_text("utf-8")
-    assert text.count(before) == 1
-    text = text.replace(before, before + line)
-    future = "from __future__ import annotations\n"
-    file.write_text(text.replace(future, f"{future}\nfrom visualprof.server.api.disk import Disk\n"), "utf-8")
 
 
 def runtimes(dashboard: Dashboard) -> list[dict[str, Any]]:

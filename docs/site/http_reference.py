@@ -7,10 +7,15 @@ from collections import Counter
 from typing import Any
 
 from docs.site.markdown import attributes, cell, paragraphs, table
-from visualprof.server.api.openapi import build_document
+from visualprof.server.api import all_routes
+from visualprof.server.api.openapi import build_document, url_template
+from visualprof.server.routes import ROOT
 
 _METHODS = ("get", "post", "put", "patch", "delete")
 _HEADER = ("Parameter", "Type", "Meaning")
+_ROLES = {
+    "anyone": "none", "link": "viewer, or a link to the run", "viewer": "viewer", "member": "member", "admin": "admin",
+}  # fmt: skip
 MIN_COMMON = 10  # routes with the same error
 Json = dict[str, Any]
 
@@ -41,7 +46,9 @@ def _errors(route: Json) -> list[tuple[str, str]]:
 
 
 def _route(path: str, method: str, route: Json, common: list[tuple[str, str]]) -> str:
-    """Return the entry of a route: its text, body, answer, parameters and special errors."""
+    """Return the entry of a route: its text, role, body, answer, parameters and special errors."""
+    roles = {(url_template(r), r.method.lower()): r.needs for r, _ in all_routes()}
+    role = roles.get((f"{ROOT}{path}", method))  # `None`: one of the paths of a general route, such as of one view
     rows = [
         (f"`{p['name']}`", _type(p.get("schema", {})), cell(p.get("description", "")))
         for p in route.get("parameters", [])
@@ -53,6 +60,7 @@ def _route(path: str, method: str, route: Json, common: list[tuple[str, str]]) -
     pieces = (
         f"### {method.upper()} {path}",
         paragraphs(route.get("description") or route.get("summary") or ""),
+        f"- Role: {_ROLES[role]}" if role else "",
         f"- Body: {body}" if body else "",
         f"- Answer: {', '.join(answers)}",
         "".join(f"- Error {error}\n" for error in special).rstrip(),

@@ -16,49 +16,19 @@ from visualprof.reader.cache import Cache
 from visualprof.reader.logdir.directory import LogDirectory
 from visualprof.reader.logdir.models import ModelReader, open_model_reader
 from visualprof.server import guard, spa
-from visualprof.server.api.advice import Advices
-from visualprof.server.api.agent_link import AgentFiles, AgentLink, refuse_agents
-from visualprof.server.api.agent_runs import AgentRuns
-from visualprof.server.api.agents import Agents
-from visualprof.server.api.case_jobs import CaseSubmissions
-from visualprof.server.api.cases import Cases
-from visualprof.server.api.diff import Diffs
-from visualprof.server.api.evaluation import Evaluation, Reports
-from visualprof.server.api.headlines import Headlines
-from visualprof.server.api.health import Health
+from visualprof.server.api import all_resources
+from visualprof.server.api.agent_link import refuse_agents
 from visualprof.server.api.jobs import Jobs
-from visualprof.server.api.links import Links
-from visualprof.server.api.live import Live
-from visualprof.server.api.model_match import Matches
-from visualprof.server.api.models import Graphs, Models
-from visualprof.server.api.notices import Notices
-from visualprof.server.api.openapi import OpenApi
-from visualprof.server.api.quotas import QuotaRoutes
-from visualprof.server.api.registry import Registry
-from visualprof.server.api.replay import Replays
-from visualprof.server.api.report_file import ReportFile
-from visualprof.server.api.retention import Retention
-from visualprof.server.api.runs import Runs
-from visualprof.server.api.session import Session
-from visualprof.server.api.stepped_traces import SteppedTraces
-from visualprof.server.api.teams import Teams
-from visualprof.server.api.timeline import Timeline
-from visualprof.server.api.trend import Trends
-from visualprof.server.api.uploads import Uploads
-from visualprof.server.api.users import Users
-from visualprof.server.api.views import Views
 from visualprof.server.identity import create_identifier
 from visualprof.server.job_service import JobService, open_job_service
 from visualprof.server.latency import LatencyMeter
+from visualprof.server.login_providers import open_proxy_login
 from visualprof.server.responses import ErrorBody, finish_response, json_response
+from visualprof.server.services import Services
 from visualprof.server.settings import Settings
 from visualprof.server.visible import Visible
 
 if TYPE_CHECKING:
-    from visualprof.accounts.external_login import OidcLogin
-    from visualprof.accounts.mail_links import AccountLinkMailer
-    from visualprof.accounts.notifications.mail import Mailer
-    from visualprof.accounts.proxy_login import ProxyAuth
     from visualprof.accounts.service import Accounts
 
 # Keys of the application's extensions: the functions that identify senders and prepare lists early.
@@ -71,7 +41,7 @@ class _Rule(Rule):
 
     def _compile_builder(self, append_unknown: bool = True) -> Callable[..., tuple[str, str]]:
         def build(rule: _Rule, **values: Any) -> tuple[str, str]:
-            return super(_Rule, rule)._compile_builder(append_unknown)(rule, **values)
+            return super()._compile_builder(append_unknown)(rule, **values)
 
         return build
 
@@ -95,55 +65,22 @@ def create_app(
     reader = reader or open_model_reader(Cache.default())
     app = _App("visualprof", static_folder=None)
     accounts = _open_accounts(settings, job_service) if settings.accounts else None
-    visible = Visible(logdir, job_service, accounts)
-    meter = LatencyMeter()
-    models, reports = Models(logdir, visible, reader), Reports(logdir, visible, job_service)
-    jobs = Jobs(job_service, visible)
-    app.extensions[PREPARE_KEY] = jobs.prepare
-    traces = SteppedTraces(logdir)
-    views = Views(logdir, visible, traces, models, reports)
-    shown = (
-        Runs(logdir, visible, reader, settings),
-        Headlines(visible, traces),
-        Live(visible, settings.read_only),
-        views,
-        Diffs(logdir, visible, traces, reports),
-        Timeline(logdir, visible, traces),
+    services = Services(
+        settings=settings,
+        logdir=logdir,
+        job_service=job_service,
+        reader=reader,
+        accounts=accounts,
+        visible=Visible(logdir, job_service, accounts),
+        meter=LatencyMeter(),
     )
-    resources = (
-        *shown,
-        ReportFile(settings.dist, logdir, visible, *shown),
-        Graphs(logdir, visible, models, settings.read_only),
-        Matches(logdir, visible, models),
-        Uploads(job_service, visible, models),
-        Registry(job_service, visible, reports),
-        Advices(logdir, job_service, visible, reports),
-        jobs,
-        Agents(job_service, accounts, settings.base_url),
-        Session(settings, accounts, *_login_providers(settings, accounts)),
-        Users(settings, accounts),
-        QuotaRoutes(accounts),
-        Retention(job_service, accounts),
-        Health(logdir, job_service, meter),
-        Teams(visible, reports),
-        Links(visible, reports),
-        Notices(settings, accounts),
-        Evaluation(logdir, visible, reports),
-        Trends(visible, traces, reports),
-        Cases(logdir, visible, reports),
-        CaseSubmissions(job_service, visible),
-        Replays(views, reports, models),
-        OpenApi(),
-        AgentLink(job_service, accounts),
-        AgentFiles(job_service),
-        AgentRuns(job_service, logdir.home),
-    )
-    for resource in resources:
-        app.register_blueprint(resource.blueprint())
+    for kind in all_resources():
+        app.register_blueprint(services.get(kind).blueprint())
+    app.extensions[PREPARE_KEY] = services.get(Jobs).prepare
     app.register_blueprint(spa.blueprint(settings.dist))
-    proxied = _proxy_auth(settings, job_service) if accounts and settings.user_header else None
+    proxied = open_proxy_login(settings, job_service) if accounts and settings.user_header else None
     app.extensions[IDENTIFY_KEY] = identify = create_identifier(settings, accounts, proxied)
-    meter.install(app)
+    services.meter.install(app)
     guard.install(app, settings, identify)
     app.before_request(refuse_agents)
     app.register_error_handler(Exception, _error_response)
@@ -155,43 +92,6 @@ def _open_accounts(settings: Settings, job_service: JobService) -> Accounts:
     from visualprof.accounts.service import Accounts  # a server without accounts opens no database at start
 
     return Accounts(job_service.open().database, settings.registration)
-
-
-def _proxy_auth(settings: Settings, job_service: JobService) -> ProxyAuth:
-    from visualprof.accounts.proxy_login import ProxyAuth
-
-    queue = job_service.open()
-    return ProxyAuth(queue.database, settings.registration, queue.signer)
-
-
-def _login_providers(
-    settings: Settings, accounts: Accounts | None
-) -> tuple[OidcLogin | None, AccountLinkMailer | None]:
-    """Return the log-in methods in addition to passwords: an OpenID issuer, and links by e-mail."""
-    if accounts is None:
-        return None, None
-    from visualprof.accounts.external_login import OidcLogin
-    from visualprof.accounts.issuer import Issuer
-    from visualprof.accounts.mail_links import AccountLinkMailer
-
-    issued, mail = None, create_mailer(settings)
-    if settings.oidc:
-        back = f"{settings.base_url}/"
-        issuer = Issuer(settings.oidc, settings.oidc_client, settings.oidc_secret, back, settings.oidc_admin_group)
-        issued = OidcLogin(accounts.database, accounts.registration, issuer, accounts.users)
-    # A client chooses the address by which it reaches the server, so links need the configured address.
-    return issued, AccountLinkMailer(accounts.database, mail, settings.base_url) if mail and settings.base_url else None
-
-
-def create_mailer(settings: Settings) -> Mailer | None:
-    """Return the sender of e-mail, `None` if no mail server is configured.
-
-    Raises:
-        BadParameter: E-mail would have no sender.
-    """
-    from visualprof.accounts.notifications.mail import Mailer
-
-    return Mailer(settings.smtp, settings.smtp_password, settings.mail_from) if settings.smtp else None
 
 
 def _error_response(error: Exception) -> Response:

@@ -9,7 +9,8 @@
 
 A method parameter named `query` receives the query string, `body` the JSON body, and the others receive parts of the
 path. The returned value is encoded as JSON; a Flask Response (bytes, CSV) is sent unchanged. The first line of the
-method's docstring becomes the summary in the OpenAPI document.
+method's docstring becomes the summary in the OpenAPI document. `visualprof.server.api.all_resources` finds the classes:
+the application, the OpenAPI document, the reference of the HTTP API and the tests of permissions use this list.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Annotated, Any, ClassVar, TypeVar, cast, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar, cast, get_origin, get_type_hints
 
 import msgspec
 from flask import Blueprint, Response, request
@@ -28,6 +29,10 @@ from visualprof.messages import msg
 from visualprof.remote.queue.errors import PayloadTooLarge
 from visualprof.server.identity import RequiredRole
 from visualprof.server.responses import json_response
+
+if TYPE_CHECKING:
+    from visualprof.accounts.service import Accounts
+    from visualprof.server.services import Services
 
 ROOT = "/api/v1"
 JSON = "application/json"
@@ -124,7 +129,21 @@ def _declare_route(route: Route) -> Callable[[Handler], Handler]:
 
 
 class Resource:
-    """A group of routes that share state."""
+    """A group of routes with a common subject, in a file of `visualprof.server.api`.
+
+    Attributes:
+        documented: Whether the OpenAPI document has the routes.
+    """
+
+    documented: ClassVar[bool] = True
+
+    def __init__(self, services: Services) -> None:
+        self._services, self._settings, self._logdir = services, services.settings, services.logdir
+        self._job_service, self._visible = services.job_service, services.visible
+
+    @property
+    def _accounts(self) -> Accounts:
+        return self._services.require_accounts()
 
     @classmethod
     def routes(cls) -> Iterator[tuple[Route, Callable[..., Any]]]:

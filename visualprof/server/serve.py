@@ -238,7 +238,7 @@ class Server:
         if not settings.accounts:
             return None
         from visualprof.accounts.notifications.sender import NotificationSender
-        from visualprof.server.app import create_mailer
+        from visualprof.server.login_providers import create_mailer
         from visualprof.views.measure.reports.regression import find_regressions
 
         database, compare = (

@@ -11,7 +11,6 @@ import msgspec
 
 from visualprof.errors import BadParameter, NotFound
 from visualprof.messages import msg
-from visualprof.reader.logdir.directory import LogDirectory
 from visualprof.reader.results.advice import AdviceRow
 from visualprof.reader.results.report import Report
 from visualprof.remote.agent.child_files import regular_file_inside
@@ -24,9 +23,10 @@ from visualprof.remote.queue.uploads import graph_id
 from visualprof.server.api.evaluation import Reports
 from visualprof.server.api.registry_rows import current_requester
 from visualprof.server.identity import current_principal
-from visualprof.server.job_service import JobService, JobServices
+from visualprof.server.job_service import JobServices
 from visualprof.server.routes import READ_ONLY_ERROR, Resource, mutation
-from visualprof.server.visible import ScopedQueueView, Visible
+from visualprof.server.services import Services
+from visualprof.server.visible import ScopedQueueView
 
 MAX_CANDIDATES = 32
 
@@ -82,9 +82,10 @@ class AppliedAnswer(msgspec.Struct):
 class Advices(Resource):
     """The routes for the advice of reports."""
 
-    def __init__(self, logdir: LogDirectory, job_service: JobService, visible: Visible, reports: Reports) -> None:
-        self._logdir, self._job_service, self._visible, self._reports = logdir, job_service, visible, reports
-        self._queue_view = ScopedQueueView(job_service, visible)
+    def __init__(self, services: Services) -> None:
+        super().__init__(services)
+        self._reports = services.get(Reports)
+        self._queue_view = ScopedQueueView(self._job_service, self._visible)
 
     @mutation(
         "POST",

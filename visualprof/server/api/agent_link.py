@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hmac
 import re
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import msgspec
 from flask import Blueprint, Response, g, request, send_file
@@ -25,9 +25,7 @@ from visualprof.server.identity import client_address
 from visualprof.server.job_service import JobService, JobServices
 from visualprof.server.responses import json_response
 from visualprof.server.routes import Query, Resource, get, mutation, read_body
-
-if TYPE_CHECKING:
-    from visualprof.accounts.service import Accounts
+from visualprof.server.services import Services
 
 MAX_LOG_BYTES = 64 << 10
 MAX_OFFERS = 1000
@@ -142,9 +140,11 @@ class UploadAnnouncement(msgspec.Struct):
 class AgentLink(Resource):
     """The routes for agents. The sender is authenticated before the body is read."""
 
-    def __init__(self, job_service: JobService, accounts: Accounts | None) -> None:
-        self._job_service = job_service
-        self._machines = accounts.machines if accounts else None
+    documented = False  # docs/agent-protocol.md describes them
+
+    def __init__(self, services: Services) -> None:
+        super().__init__(services)
+        self._machines = services.accounts.machines if services.accounts else None
 
     def blueprint(self) -> Blueprint:
         """Return the routes as a Flask blueprint."""
@@ -282,8 +282,7 @@ class AgentFiles(Resource):
     The signed URL is the permission.
     """
 
-    def __init__(self, job_service: JobService) -> None:
-        self._job_service = job_service
+    documented = False  # docs/agent-protocol.md describes them
 
     def blueprint(self) -> Blueprint:
         """Return the routes as a Flask blueprint."""

@@ -6,18 +6,20 @@ from typing import Any
 
 from flask import Blueprint, g
 
-from visualprof.reader.logdir.scan import Root
 from visualprof.server.api.agent_link import authenticate_agent, current_agent, refuse_browsers
 from visualprof.server.followed_runs import AnnouncedRecordings, FollowedRuns, RunCommands, RunUpdate, UploadedRecording
-from visualprof.server.job_service import JobService
 from visualprof.server.routes import Resource, mutation
+from visualprof.server.services import Services
 
 
 class AgentRuns(Resource):
     """The routes for agents that follow a folder."""
 
-    def __init__(self, job_service: JobService, root: Root) -> None:
-        self._job_service, self._followed = job_service, FollowedRuns(root)
+    documented = False  # docs/agent-protocol.md describes them
+
+    def __init__(self, services: Services) -> None:
+        super().__init__(services)
+        self._followed = FollowedRuns(services.logdir.home)
 
     def blueprint(self) -> Blueprint:
         """Return the routes as a Flask blueprint."""

@@ -15,15 +15,13 @@ from visualprof.messages import msg
 from visualprof.remote.protocol import Capabilities, Phase
 from visualprof.remote.queue.errors import Conflict
 from visualprof.remote.queue.store.records import Agent, Standing
-from visualprof.server.api.session import require_accounts
 from visualprof.server.identity import current_actor, current_principal
-from visualprof.server.job_service import JobService, JobServices
+from visualprof.server.job_service import JobServices
 from visualprof.server.responses import build_row
 from visualprof.server.routes import READ_ONLY_ERROR, Resource, get, mutation
 
 if TYPE_CHECKING:
     from visualprof.accounts.machines import Booking, MachineAccess
-    from visualprof.accounts.service import Accounts
 
 INSTALL_COMMAND = "visualprof agent install-runtime onnxruntime"
 LOST_AFTER_LEASES = 10  # leases
@@ -169,9 +167,6 @@ class NewBooking(msgspec.Struct, forbid_unknown_fields=True):
 class Agents(Resource):
     """The routes for agents."""
 
-    def __init__(self, job_service: JobService, accounts: Accounts | None, base_url: str = "") -> None:
-        self._job_service, self._accounts, self._base_url = job_service, accounts, base_url
-
     @get("/agents")
     def agents(self) -> AgentsAnswer:
         """List every agent."""
@@ -205,7 +200,7 @@ class Agents(Resource):
     def rotate(self) -> AgentsAnswer:
         """Replace the registration token. Registered machines stay registered."""
         self._job_service.require_writable()
-        if self._accounts:
+        if self._services.accounts:
             raise Conflict(
                 msg(
                     "server.people_accounts_here_each",
@@ -261,7 +256,7 @@ class Agents(Resource):
 
     @property
     def _machines(self) -> MachineAccess:
-        return require_accounts(self._accounts).machines
+        return self._accounts.machines
 
     def _allow(self, agent: str, change: str) -> Callable[[Any], None]:
         """Return the check whether the current user may change an agent.
@@ -269,8 +264,8 @@ class Agents(Resource):
         With accounts, the check also records an audit event.
         """
         return (
-            self._accounts.machines.authorize_change(current_actor(), agent, change)
-            if self._accounts
+            self._services.accounts.machines.authorize_change(current_actor(), agent, change)
+            if self._services.accounts
             else lambda _: None
         )
 
@@ -279,10 +274,11 @@ class Agents(Resource):
         return self._job_service.require(msg("server.there_no_such_agent", "there is no such agent"))
 
     def _command(self, token: str) -> str:
-        return f"visualprof agent --server {(self._base_url or request.host_url).rstrip('/')}{token}"
+        return f"visualprof agent --server {(self._settings.base_url or request.host_url).rstrip('/')}{token}"
 
     def _agents(self) -> AgentsAnswer:
-        job_service, by_code, queue = self._job_service, self._accounts is not None, self._job_service.open_existing()
+        job_service, by_code = self._job_service, self._services.accounts is not None
+        queue = job_service.open_existing()
         rows = self._rows(queue) if queue else []
         hidden = not (by_code or current_principal().may("admin"))
         token = (
@@ -296,7 +292,7 @@ class Agents(Resource):
 
     def _rows(self, queue: JobServices) -> list[AgentRow]:
         busy, lease_s, principal = _running_tasks(queue), self._job_service.intervals.lease_s, current_principal()
-        team = self._accounts.machines if self._accounts else None
+        team = self._services.accounts.machines if self._services.accounts else None
         owners, grants, bookings = (team.owners(), team.grants(), team.bookings()) if team else ({}, {}, {})
 
         def build(agent: Agent) -> AgentRow:

@@ -20,14 +20,14 @@ from visualprof.remote.cases.jobs import case_job
 from visualprof.remote.protocol import Request, TaskFailure
 from visualprof.remote.queue.check.cases import read_case_upload
 from visualprof.remote.queue.check.job import InvalidRequest, check_request
-from visualprof.remote.queue.service import JobService
 from visualprof.remote.queue.uploads import save_local_files
 from visualprof.server.api.cases import ShippedCase, shipped_case_row
 from visualprof.server.identity import current_principal
 from visualprof.server.job_service import JobServices
 from visualprof.server.routes import READ_ONLY_ERROR, Resource, mutation
+from visualprof.server.services import Services
 from visualprof.server.user_slots import UserSlots
-from visualprof.server.visible import ScopedQueueView, Visible
+from visualprof.server.visible import ScopedQueueView
 
 MAX_JOBS = 64
 MAX_READS_PER_USER = 2  # concurrent reads of uploaded cases per user
@@ -88,9 +88,9 @@ class CaseJobs(msgspec.Struct):
 class CaseSubmissions(Resource):
     """The routes that submit benchmark cases."""
 
-    def __init__(self, job_service: JobService, visible: Visible) -> None:
-        self._job_service, self._visible = job_service, visible
-        self._queue_view = ScopedQueueView(job_service, visible)
+    def __init__(self, services: Services) -> None:
+        super().__init__(services)
+        self._queue_view = ScopedQueueView(self._job_service, self._visible)
         self._reads = UserSlots(MAX_READS_PER_USER)
 
     @mutation("POST", "/cases/sent", errors={**CHANGE_ERRORS, **_BUSY_ERRORS})

@@ -14,13 +14,12 @@ from msgspec import Meta
 
 from visualprof.errors import BadParameter, NotFound
 from visualprof.messages import msg
-from visualprof.reader.logdir.directory import LogDirectory
 from visualprof.reader.logdir.scan import Version
 from visualprof.reader.results.case import CASE_FILE, CaseResult, read_case
 from visualprof.server.api.evaluation import Reports
 from visualprof.server.responses import build_row, bytes_response, csv_response
 from visualprof.server.routes import Query, Resource, get
-from visualprof.server.visible import Visible
+from visualprof.server.services import Services
 from visualprof.views.answers.charts import Option
 from visualprof.views.answers.table import Answer, Table, columns_of
 from visualprof.views.measure.reports.cases import (
@@ -177,8 +176,9 @@ class CaseAnswer(Answer):
 class Cases(Resource):
     """The routes for benchmark cases and their results."""
 
-    def __init__(self, logdir: LogDirectory, visible: Visible, reports: Reports) -> None:
-        self._logdir, self._visible, self._reports = logdir, visible, reports
+    def __init__(self, services: Services) -> None:
+        super().__init__(services)
+        self._reports = services.get(Reports)
         self._cached: dict[str, tuple[Version, CaseResult | None]] = {}
         self._seen_revision = -1
         self._lock = threading.Lock()

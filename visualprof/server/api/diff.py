@@ -9,7 +9,6 @@ from msgspec import Meta
 
 from visualprof.errors import MissingData
 from visualprof.messages import msg
-from visualprof.reader.logdir.directory import LogDirectory
 from visualprof.server.api.evaluation import Reports
 from visualprof.server.api.result_cache import ResultCache
 from visualprof.server.api.spans import require_summary
@@ -17,7 +16,7 @@ from visualprof.server.api.stepped_traces import SteppedTraces
 from visualprof.server.api.trace_requests import is_costly, load_or_compute_answer
 from visualprof.server.api.views import TSV_TYPE, RowsQuery, row_selection, table_response
 from visualprof.server.routes import SPAN_ERRORS, Resource, StepRange, get
-from visualprof.server.visible import Visible
+from visualprof.server.services import Services
 from visualprof.views.diff.answer import DiffAnswer
 from visualprof.views.diff.compare import Named, compare
 from visualprof.views.diff.evaluation import compare_reports
@@ -50,9 +49,11 @@ class DiffQuery(RowsQuery, kw_only=True):
 class Diffs(Resource):
     """The route that compares runs. The sides are cached, because comparing cached sides takes milliseconds."""
 
-    def __init__(self, logdir: LogDirectory, visible: Visible, traces: SteppedTraces, reports: Reports) -> None:
-        self._logdir, self._visible, self._traces = logdir, visible, traces
-        self._reports, self._sides = reports, ResultCache[Side]()
+    def __init__(self, services: Services) -> None:
+        super().__init__(services)
+        self._traces = services.get(SteppedTraces)
+        self._reports = services.get(Reports)
+        self._sides = ResultCache[Side]()
 
     @get("/diff", media=("application/json", "text/csv", TSV_TYPE), errors=SPAN_ERRORS, needs="link")
     def diff(self, query: DiffQuery) -> DiffAnswer | Response:

@@ -30,10 +30,10 @@ from visualprof.server.api.partial_reports import RunningReports
 from visualprof.server.api.report_rows import ReportRow, report_rows
 from visualprof.server.api.spans import load_trace
 from visualprof.server.identity import current_principal
-from visualprof.server.job_service import JobService
 from visualprof.server.responses import VersionedResponse, csv_response
 from visualprof.server.routes import Query, Resource, get
-from visualprof.server.visible import ListSnapshot, Visible
+from visualprof.server.services import Services
+from visualprof.server.visible import ListSnapshot
 from visualprof.views.answers.charts import Option
 from visualprof.views.answers.table import Answer
 from visualprof.views.evaluation import EvaluationParams, compute, overlay_charts
@@ -140,9 +140,9 @@ class PointAnswer(Answer):
 class Reports:
     """The reports in the log directories and the partial reports of running tasks. Changed files are read again."""
 
-    def __init__(self, logdir: LogDirectory, visible: Visible, job_service: JobService) -> None:
-        self._logdir, self._visible = logdir, visible
-        self._running_reports = RunningReports(job_service)
+    def __init__(self, services: Services) -> None:
+        self._logdir, self._visible = services.logdir, services.visible
+        self._running_reports = RunningReports(services.job_service)
         self._snapshots = ListSnapshot()
         self._partial: dict[str, Report] = {}
         self._cached: dict[str, tuple[_Versions, Report | None]] = {}
@@ -230,8 +230,9 @@ class Reports:
 class Evaluation(Resource):
     """The routes for reports."""
 
-    def __init__(self, logdir: LogDirectory, visible: Visible, reports: Reports) -> None:
-        self._logdir, self._visible, self._reports = logdir, visible, reports
+    def __init__(self, services: Services) -> None:
+        super().__init__(services)
+        self._reports = services.get(Reports)
         self._latest = VersionedResponse()
 
     @get("/evaluation", needs="link")

@@ -13,7 +13,7 @@ from visualprof.reader.logdir.listing import Run, Span
 from visualprof.server.api.background_answers import BackgroundAnswers
 from visualprof.server.api.stepped_traces import SteppedTraces
 from visualprof.server.routes import Query, Resource, get
-from visualprof.server.visible import Visible
+from visualprof.server.services import Services
 from visualprof.views.answers import kinds
 from visualprof.views.overview import VIEW, OverviewAnswer
 
@@ -57,9 +57,9 @@ class HeadlinesAnswer(msgspec.Struct):
 class Headlines(Resource):
     """The route for the main numbers of runs."""
 
-    def __init__(self, visible: Visible, traces: SteppedTraces) -> None:
-        self._visible = visible
-        self._answers = BackgroundAnswers(traces, VIEW, RunHeadline(None, None, []), _headline)
+    def __init__(self, services: Services) -> None:
+        super().__init__(services)
+        self._answers = BackgroundAnswers(services.get(SteppedTraces), VIEW, RunHeadline(None, None, []), _headline)
 
     @get("/runs/headlines", errors={400: "too many runs"}, needs="link")
     def headlines(self, query: HeadlinesQuery) -> HeadlinesAnswer:

@@ -14,12 +14,11 @@ import msgspec
 
 from visualprof import __version__
 from visualprof.messages import msg
-from visualprof.reader.logdir.directory import LogDirectory
 from visualprof.server.api.agents import LOST_AFTER_LEASES
-from visualprof.server.job_service import JobService, JobServices
-from visualprof.server.latency import LatencyMeter
+from visualprof.server.job_service import JobServices
 from visualprof.server.responses import build_row
 from visualprof.server.routes import Resource, get
+from visualprof.server.services import Services
 from visualprof.server.throttled_cache import ThrottledCache
 
 if TYPE_CHECKING:
@@ -193,8 +192,9 @@ class HealthAnswer(msgspec.Struct, kw_only=True):
 class Health(Resource):
     """The route for the server's health. Expensive values are cached, however many clients ask."""
 
-    def __init__(self, logdir: LogDirectory, job_service: JobService, meter: LatencyMeter) -> None:
-        self._logdir, self._job_service, self._meter = logdir, job_service, meter
+    def __init__(self, services: Services) -> None:
+        super().__init__(services)
+        logdir, job_service = self._logdir, self._job_service
         self._started_ns = time.time_ns()
         folders: list[tuple[DiskRole, Path]] = [("logs", root.path) for root in logdir.roots if not root.address]
         folders.append(("store", job_service.folder))
@@ -219,7 +219,7 @@ class Health(Resource):
             queue=_queue_health(queue) if queue else None,
             machines=self._machines(queue),
             processes=self._processes(),
-            answers=build_row(ResponseHealth, self._meter.stats()),
+            answers=build_row(ResponseHealth, self._services.meter.stats()),
             backup_ns=_last_backup(queue) if queue else None,
             warnings=[],
         )

@@ -17,10 +17,11 @@ from visualprof.remote.queue.draft.loads import LOAD_FIELDS
 from visualprof.server.api.job_logs import LogAnswer, LogQuery, read_log_part
 from visualprof.server.api.job_rows import JobAnswer, JobList, JobsAnswer, JobsQuery
 from visualprof.server.identity import current_principal
-from visualprof.server.job_service import JobService, JobServices
+from visualprof.server.job_service import JobServices
 from visualprof.server.responses import build_row, json_response
 from visualprof.server.routes import READ_ONLY_ERROR, Query, Resource, get, mutation
-from visualprof.server.visible import ScopedQueueView, Visible
+from visualprof.server.services import Services
+from visualprof.server.visible import ScopedQueueView
 
 JOB_ERRORS = {404: "there is no such job"}
 CHANGE_ERRORS = {**READ_ONLY_ERROR, **JOB_ERRORS, 409: "the state of the job does not allow it"}
@@ -122,10 +123,10 @@ class FreedAnswer(msgspec.Struct):
 class Jobs(Resource):
     """The routes for jobs."""
 
-    def __init__(self, job_service: JobService, visible: Visible) -> None:
-        self._job_service, self._visible = job_service, visible
-        self._jobs = JobList(job_service, visible)
-        self._queue_view = ScopedQueueView(job_service, visible)
+    def __init__(self, services: Services) -> None:
+        super().__init__(services)
+        self._jobs = JobList(self._job_service, self._visible)
+        self._queue_view = ScopedQueueView(self._job_service, self._visible)
 
     def prepare(self, queue: JobServices) -> None:
         """Load every job and its visibility before the first request. Reading 10,000 jobs takes a second."""

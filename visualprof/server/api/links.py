@@ -9,12 +9,11 @@ import msgspec
 from visualprof.accounts.principal import MAX_LINK_HOURS
 from visualprof.messages import msg
 from visualprof.server.api.evaluation import Reports
-from visualprof.server.api.session import require_accounts
 from visualprof.server.api.teams import RunQuery
 from visualprof.server.identity import current_actor
 from visualprof.server.responses import build_row
 from visualprof.server.routes import Resource, get, mutation
-from visualprof.server.visible import Visible
+from visualprof.server.services import Services
 
 RUN_ERRORS = {
     403: msg("server.only_owner_administrators_share", "only its owner and administrators share a run"),
@@ -67,8 +66,9 @@ class NewLink(msgspec.Struct, forbid_unknown_fields=True):
 class Links(Resource):
     """The routes for share links."""
 
-    def __init__(self, visible: Visible, reports: Reports) -> None:
-        self._visible, self._reports = visible, reports
+    def __init__(self, services: Services) -> None:
+        super().__init__(services)
+        self._reports = services.get(Reports)
 
     @get("/links", errors=RUN_ERRORS, needs="member")
     def links(self, query: RunQuery) -> LinksAnswer:
@@ -80,15 +80,15 @@ class Links(Resource):
     def make(self, body: NewLink) -> LinksAnswer:
         """Create a link to a run."""
         page, key = self._reports.page_url(body.run), self._visible.sharing_key(body.run)
-        code = require_accounts(self._visible.accounts).links.create(current_actor(), key, body.hours)
+        code = self._accounts.links.create(current_actor(), key, body.hours)
         separator = "&" if "?" in page else "?"
         return self._answer(key, f"#/{page}{separator}{urlencode({'link': code})}")  # browsers do not send the fragment
 
     @mutation("DELETE", "/links/<link>", errors={404: "there is no such link"})
     def end(self, link: str) -> LinksAnswer:
         """Revoke a link."""
-        return self._answer(require_accounts(self._visible.accounts).links.revoke(current_actor(), link))
+        return self._answer(self._accounts.links.revoke(current_actor(), link))
 
     def _answer(self, key: str, path: str | None = None) -> LinksAnswer:
-        links = require_accounts(self._visible.accounts).links.for_run(current_actor(), key)
+        links = self._accounts.links.for_run(current_actor(), key)
         return LinksAnswer([build_row(LinkRow, link) for link in links], path)

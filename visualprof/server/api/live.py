@@ -26,7 +26,7 @@ from visualprof.reader.logdir.scan import is_real_subfolder
 from visualprof.reader.results.steps import RecordingReason, StepTimes, read_step_times
 from visualprof.server.identity import current_principal
 from visualprof.server.routes import Query, Resource, get, mutation
-from visualprof.server.visible import Visible
+from visualprof.server.services import Services
 from visualprof.views.answers.charts import Option
 from visualprof.views.measure.steps.step_times import step_times_chart
 
@@ -194,8 +194,8 @@ class StepTimesAnswer(msgspec.Struct):
 class Live(Resource):
     """The routes for live runs."""
 
-    def __init__(self, visible: Visible, read_only: bool) -> None:
-        self._visible, self._read_only = visible, read_only
+    def __init__(self, services: Services) -> None:
+        super().__init__(services)
         self._cached: dict[
             str, tuple[float, LiveRun | None]
         ] = {}  # by path, with the time until which the row is valid
@@ -221,7 +221,7 @@ class Live(Resource):
     )
     def record(self, body: NewRecording) -> LiveRecording:
         """Request a recording of the same steps from all processes of a run."""
-        if self._read_only:
+        if self._settings.read_only:
             raise Forbidden(
                 msg("server.server_read_only", "the server is read-only"),
                 msg("server.start_without_read_only", "start it without --read-only"),
@@ -275,7 +275,7 @@ class Live(Resource):
         members.
         """
         principal, accounts = current_principal(), self._visible.accounts
-        if self._read_only or not principal.may("member"):
+        if self._settings.read_only or not principal.may("member"):
             return False
         access = accounts.sharing.access(self._visible.sharing_key(run)) if accounts else None
         return access is None or access.owner is None or access.can_be_shared_by(principal)

@@ -11,12 +11,11 @@ import msgspec
 
 from visualprof.errors import NotReady, VisualprofError
 from visualprof.messages import msg
-from visualprof.reader.logdir.directory import LogDirectory
 from visualprof.reader.trace import Trace
 from visualprof.server.api.models import Entry, Models
 from visualprof.server.api.spans import load_trace
 from visualprof.server.routes import SPAN_ERRORS, Resource, SpanQuery, get
-from visualprof.server.visible import Visible
+from visualprof.server.services import Services
 from visualprof.views.measure.graphs.join import join_times
 
 MIN_MATCH_RATIO = 0.5  # of the measured time; below, common names such as Conv_0 match by chance
@@ -64,8 +63,9 @@ class MatchesAnswer(msgspec.Struct):
 class Matches(Resource):
     """The route that matches models with runs. Results are cached per version of a model and a profile."""
 
-    def __init__(self, logdir: LogDirectory, visible: Visible, models: Models) -> None:
-        self._logdir, self._visible, self._models = logdir, visible, models
+    def __init__(self, services: Services) -> None:
+        super().__init__(services)
+        self._models = services.get(Models)
         self._cached: OrderedDict[object, tuple[float | None, float]] = OrderedDict()
         self._lock = threading.Lock()
 

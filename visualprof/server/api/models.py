@@ -23,8 +23,6 @@ from visualprof.messages import msg
 from visualprof.reader.child import MODEL_LIMITS
 from visualprof.reader.foreign_files import unknown_format
 from visualprof.reader.graph import ModelGraph
-from visualprof.reader.logdir.directory import LogDirectory
-from visualprof.reader.logdir.models import ModelReader
 from visualprof.reader.logdir.scan import LogFile
 from visualprof.reader.models import model_suffixes, recognize_model
 from visualprof.reader.source import Source
@@ -32,8 +30,8 @@ from visualprof.server.api.runs import SkippedFile
 from visualprof.server.api.spans import check_range, load_trace
 from visualprof.server.identity import current_principal
 from visualprof.server.routes import READ_ONLY_ERROR, SPAN_ERRORS, Query, Resource, SpanQuery, get, mutation
+from visualprof.server.services import Services
 from visualprof.server.user_slots import UserSlots
-from visualprof.server.visible import Visible
 from visualprof.views import graph
 from visualprof.views.measure.graphs.compare import GraphComparison, compare_graphs
 
@@ -113,9 +111,8 @@ class ComparisonQuery(ModelQuery):
 class Models:
     """The models in the log directories and the uploaded models. The format of each file version is recognized once."""
 
-    def __init__(self, logdir: LogDirectory, visible: Visible, reader: ModelReader) -> None:
-        self._logdir, self._visible = logdir, visible
-        self._reader = reader
+    def __init__(self, services: Services) -> None:
+        self._logdir, self._visible, self._reader = services.logdir, services.visible, services.reader
         self._heads: dict[tuple[str, int, int], str] = {}
         self._listed: tuple[int, list[Entry], list[SkippedFile]] = (-1, [], [])
         self._uploads: dict[tuple[str, str | None], tuple[Entry, str | None]] = {}  # by id and owner
@@ -316,8 +313,9 @@ class UploadTooLarge(BadParameter):
 class Graphs(Resource):
     """The routes for models as graphs."""
 
-    def __init__(self, logdir: LogDirectory, visible: Visible, models: Models, read_only: bool) -> None:
-        self._logdir, self._visible, self._models, self._read_only = logdir, visible, models, read_only
+    def __init__(self, services: Services) -> None:
+        super().__init__(services)
+        self._models = services.get(Models)
 
     @get("/models", needs="link")
     def models(self) -> ModelsAnswer:
@@ -332,7 +330,7 @@ class Graphs(Resource):
     )  # fmt: skip
     def upload_model(self, query: UploadQuery) -> ModelEntry:
         """Upload a model."""
-        if self._read_only:
+        if self._settings.read_only:
             raise Forbidden(
                 msg("server.server_read_only_2", "this server is read-only"),
                 msg("server.put_file_into_log", "put the file into the log directory"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import msgspec
 from msgspec import Meta
@@ -11,14 +11,9 @@ from msgspec import Meta
 from visualprof.accounts.notifications.kinds import Kind, Language, Notification
 from visualprof.errors import BadParameter
 from visualprof.messages import msg
-from visualprof.server.api.session import require_accounts
 from visualprof.server.identity import current_actor, current_principal
 from visualprof.server.responses import build_row
 from visualprof.server.routes import Query, Resource, get, mutation
-from visualprof.server.settings import Settings
-
-if TYPE_CHECKING:
-    from visualprof.accounts.service import Accounts
 
 ACCOUNT_ERRORS = {404: msg("server.there_no_accounts", "there are no accounts")}
 
@@ -91,9 +86,6 @@ class ContactAnswer(msgspec.Struct):
 class Notices(Resource):
     """The routes for the notifications of the current user."""
 
-    def __init__(self, settings: Settings, accounts: Accounts | None) -> None:
-        self._settings, self._accounts = settings, accounts
-
     @get("/notices", errors=ACCOUNT_ERRORS)
     def notices(self, query: NoticesQuery) -> NoticesAnswer:
         """List the notifications of the current user."""
@@ -102,7 +94,7 @@ class Notices(Resource):
     @mutation("POST", "/notices/read", errors=ACCOUNT_ERRORS, needs="viewer")
     def read_notices(self, body: ReadUpTo) -> NoticesAnswer:
         """Mark notifications as read."""
-        require_accounts(self._accounts).notifications.mark_read(current_principal().user or "", body.upto)
+        self._accounts.notifications.mark_read(current_principal().user or "", body.upto)
         return self._notices_answer(None, 20)
 
     @get("/account/contact", errors=ACCOUNT_ERRORS)
@@ -118,7 +110,7 @@ class Notices(Resource):
     )
     def choose_contact(self, body: ContactChange) -> ContactAnswer:
         """Change how notifications are sent to the current user."""
-        contacts = require_accounts(self._accounts).contacts
+        contacts = self._accounts.contacts
         if body.mail and not self._settings.smtp:
             raise BadParameter(
                 msg("server.mail_server_sends_no", "mail: this server sends no e-mail"),
@@ -133,16 +125,14 @@ class Notices(Resource):
     @mutation("POST", "/account/contact/trial", errors={429: "only one test per minute"}, needs="viewer")
     def try_contact(self) -> ContactAnswer:
         """Send a test notification to every selected destination."""
-        require_accounts(self._accounts).notifications.send_test(current_actor(), time.time_ns())
+        self._accounts.notifications.send_test(current_actor(), time.time_ns())
         return self._contact_answer()
 
     def _notices_answer(self, before: int | None, limit: int) -> NoticesAnswer:
-        unread, notices = require_accounts(self._accounts).notifications.list_for_user(
-            current_principal().user or "", before, limit
-        )
+        unread, notices = self._accounts.notifications.list_for_user(current_principal().user or "", before, limit)
         return NoticesAnswer(unread, notices)
 
     def _contact_answer(self, new_secret: str | None = None) -> ContactAnswer:
-        contact = require_accounts(self._accounts).contacts.get(current_principal().user or "")
+        contact = self._accounts.contacts.get(current_principal().user or "")
         fields = {"kinds": list(contact.kinds), "sends_mail": bool(self._settings.smtp), "new_secret": new_secret}
         return build_row(ContactAnswer, contact, **fields)

@@ -20,33 +20,9 @@ import msgspec
 from flask import Response
 
 from visualprof import __version__
-from visualprof.server.api.advice import Advices
-from visualprof.server.api.agents import Agents
-from visualprof.server.api.case_jobs import CaseSubmissions
-from visualprof.server.api.cases import Cases
-from visualprof.server.api.diff import Diffs
-from visualprof.server.api.evaluation import Evaluation
-from visualprof.server.api.headlines import Headlines
-from visualprof.server.api.health import Health
-from visualprof.server.api.jobs import JobErrors, Jobs
-from visualprof.server.api.links import Links
-from visualprof.server.api.live import Live
-from visualprof.server.api.model_match import Matches
-from visualprof.server.api.models import Graphs
-from visualprof.server.api.notices import Notices
-from visualprof.server.api.quotas import QuotaRoutes
-from visualprof.server.api.registry import Registry
-from visualprof.server.api.replay import Replays
-from visualprof.server.api.report_file import ReportFile
-from visualprof.server.api.retention import Retention
-from visualprof.server.api.runs import Runs
-from visualprof.server.api.session import Session
-from visualprof.server.api.teams import Teams
-from visualprof.server.api.timeline import Timeline
-from visualprof.server.api.trend import Trends
-from visualprof.server.api.uploads import Uploads
-from visualprof.server.api.users import Users
-from visualprof.server.api.views import ChartsAnswer, Parameter, Views, list_parameters
+from visualprof.server.api import all_routes
+from visualprof.server.api.jobs import JobErrors
+from visualprof.server.api.views import ChartsAnswer, Parameter, list_parameters
 from visualprof.server.responses import ErrorBody
 from visualprof.server.routes import Query, Resource, Route, get, query_schemas
 from visualprof.views import View, all_views
@@ -67,21 +43,11 @@ class OpenApi(Resource):
         return build_document()
 
 
-RESOURCES: tuple[type[Resource], ...] = (
-    Runs, Headlines,
-    Live, Views, Diffs, Timeline, Graphs, Matches, Uploads, Registry, Advices, Jobs, Agents, Session, Users,
-    QuotaRoutes,
-    Teams, Links, Notices, Evaluation, Trends, Cases, CaseSubmissions, Replays, Retention, Health, ReportFile,
-    OpenApi,
-)  # fmt: skip
-
-
 def build_document() -> Json:
     """Return the OpenAPI document. Each view also has a path of its own, with its own parameters and answer."""
     paths: Json = {}
-    for resource in RESOURCES:
-        for route, handler in resource.routes():
-            paths.setdefault(_url_template(route), {})[route.method.lower()] = _operation(route, handler)
+    for route, handler in all_routes():
+        paths.setdefault(url_template(route), {})[route.method.lower()] = _operation(route, handler)
     for view in all_views():
         paths |= _view_paths(view, paths)
     return {
@@ -99,10 +65,9 @@ def build_document() -> Json:
 def build_components() -> Json:
     """Return the schema of every answer and body."""
     kinds = [ErrorBody, JobErrors, *(view.answer_type for view in all_views())]
-    for resource in RESOURCES:
-        for route, handler in resource.routes():
-            _, body, answer = route.parameter_types(handler)
-            kinds += [kind for kind in (*_answer_types(answer), _body_type(body)) if _is_struct(kind)]
+    for route, handler in all_routes():
+        _, body, answer = route.parameter_types(handler)
+        kinds += [kind for kind in (*_answer_types(answer), _body_type(body)) if _is_struct(kind)]
     schemas = _components(dict.fromkeys(kinds))[1]
     for schema in schemas.values():
         schema["description"] = cleandoc(schema.get("description", ""))  # Python 3.13 already cleans docstrings
@@ -116,7 +81,8 @@ def digest() -> str:
     ).hexdigest()
 
 
-def _url_template(route: Route) -> str:
+def url_template(route: Route) -> str:
+    """Return the path of a route with its variable parts in braces."""
     return f"{route.root}{route.path}".replace("<", "{").replace(">", "}")
 
 

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import msgspec
 from msgspec import Meta
 
-from visualprof.server.api.session import require_accounts
 from visualprof.server.identity import current_actor
 from visualprof.server.responses import build_row
 from visualprof.server.routes import Resource, get, mutation
-
-if TYPE_CHECKING:
-    from visualprof.accounts.service import Accounts
 
 QuotaLimit = Annotated[int, Meta(ge=0, le=2**53)]
 
@@ -86,13 +82,10 @@ class NewQuota(msgspec.Struct, forbid_unknown_fields=True):
 class QuotaRoutes(Resource):
     """The routes for quotas."""
 
-    def __init__(self, accounts: Accounts | None) -> None:
-        self._accounts = accounts
-
     @get("/quotas", errors={404: "there are no accounts"}, needs="admin")
     def quotas(self) -> QuotasAnswer:
         """List the quota and the usage of every user."""
-        accounts = require_accounts(self._accounts)
+        accounts = self._accounts
         users, quotas = accounts.users.list_all(), accounts.quotas.all()
         used = accounts.quotas.usage(user.id for user in users)
         rows = {user: build_row(QuotaRow, quota) for user, quota in quotas.items()}
@@ -105,7 +98,5 @@ class QuotaRoutes(Resource):
         from visualprof.accounts.quotas import DEFAULT_USER, Quota  # imports SQLAlchemy
 
         quota = Quota(**msgspec.structs.asdict(body.quota)) if body.quota else None
-        require_accounts(self._accounts).quotas.change(
-            current_actor(), DEFAULT_USER if body.user is None else body.user, quota
-        )
+        self._accounts.quotas.change(current_actor(), DEFAULT_USER if body.user is None else body.user, quota)
         return self.quotas()

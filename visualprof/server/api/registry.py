@@ -31,13 +31,12 @@ from visualprof.server.api.registry_rows import (
     VersionChange,
     current_requester,
 )
-from visualprof.server.api.session import require_accounts
 from visualprof.server.api.uploads import FilesAnswer, job_files
 from visualprof.server.identity import current_principal
-from visualprof.server.job_service import JobService, JobServices
+from visualprof.server.job_service import JobServices
 from visualprof.server.responses import json_response
 from visualprof.server.routes import READ_ONLY_ERROR, Resource, get, mutation
-from visualprof.server.visible import Visible
+from visualprof.server.services import Services
 
 MODEL_ERRORS = {404: msg("server.there_no_such_model", "there is no such model or version")}
 CHANGE_ERRORS = {
@@ -51,8 +50,9 @@ _NO_MODELS = msg("server.no_model_ever_registered", "no model was ever registere
 class Registry(Resource):
     """The routes for registered models."""
 
-    def __init__(self, job_service: JobService, visible: Visible, reports: Reports) -> None:
-        self._job_service, self._visible, self._reports = job_service, visible, reports
+    def __init__(self, services: Services) -> None:
+        super().__init__(services)
+        self._reports = services.get(Reports)
 
     @get("/registry")
     def models(self) -> RegistryAnswer:
@@ -207,7 +207,7 @@ class Registry(Resource):
         Raises:
             NotFound: The current user is not a member of such a project.
         """
-        accounts = require_accounts(self._visible.accounts)
+        accounts = self._accounts
         if project is not None and project not in {
             visible_project.id for visible_project in accounts.projects.list_visible(current_principal().viewer)
         }:

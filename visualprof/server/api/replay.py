@@ -22,6 +22,7 @@ from visualprof.server.api.views import SubjectQuery, Views
 from visualprof.server.operator_call import Nodes, check_backend, match_nodes, select_call
 from visualprof.server.responses import bytes_response
 from visualprof.server.routes import SPAN_ERRORS, Resource, SpanQuery, get
+from visualprof.server.services import Services
 from visualprof.views.answers import kinds
 from visualprof.views.answers.table import Columns, Table, from_rows
 from visualprof.views.calls import CallsAnswer
@@ -109,8 +110,11 @@ class _Calls:
 class Replays(Resource):
     """The routes that run operator calls alone."""
 
-    def __init__(self, views: Views, reports: Reports, models: Models) -> None:
-        self._views, self._reports, self._models = views, reports, models
+    def __init__(self, services: Services) -> None:
+        super().__init__(services)
+        self._views = services.get(Views)
+        self._reports = services.get(Reports)
+        self._models = services.get(Models)
         self._calls = ResultCache[_Calls](MAX_CACHED_OPERATORS)
 
     @get("/replay", errors=SPAN_ERRORS, needs="link")

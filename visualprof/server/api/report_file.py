@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import threading
 from functools import partial
-from pathlib import Path
 from typing import Annotated
 
 from flask import Response, request
@@ -14,12 +13,17 @@ from msgspec import Meta
 from visualprof import __version__
 from visualprof.errors import BadParameter, NotReady
 from visualprof.messages import msg
-from visualprof.reader.logdir.directory import LogDirectory
+from visualprof.server.api.diff import Diffs
+from visualprof.server.api.headlines import Headlines
+from visualprof.server.api.live import Live
+from visualprof.server.api.runs import Runs
 from visualprof.server.api.spans import require_summary
+from visualprof.server.api.timeline import Timeline
+from visualprof.server.api.views import Views
 from visualprof.server.report import ReportTooLarge, SpanRef, build_report
 from visualprof.server.responses import bytes_response
 from visualprof.server.routes import SPAN_ERRORS, Resource, SpanQuery, get, parse_query
-from visualprof.server.visible import Visible
+from visualprof.server.services import Services
 from visualprof.views.answers.encoding import encode
 
 
@@ -35,20 +39,18 @@ class ReportQuery(SpanQuery, kw_only=True):
     base_span: Annotated[str, Meta(description="id of a span of the base run")] = ""
 
 
+_REPORTED_RESOURCES = (Runs, Headlines, Live, Views, Diffs, Timeline)
+
+
 class ReportFile(Resource):
-    """The route of the report file. It calls other routes with the permissions of the current user.
+    """The route of the report file. It calls other routes with the permissions of the current user."""
 
-    Args:
-        dist: Folder of the built web UI.
-        resources: Resources that answer the requests of a report.
-    """
-
-    def __init__(self, dist: Path, logdir: LogDirectory, visible: Visible, *resources: Resource) -> None:
-        self._logdir, self._visible = logdir, visible
-        self._dist, self._build_lock = dist, threading.Lock()
+    def __init__(self, services: Services) -> None:
+        super().__init__(services)
+        self._build_lock = threading.Lock()
         self._methods = {
             route.path.strip("/"): (getattr(resource, handler.__name__), route.parameter_types(handler)[0])
-            for resource in resources
+            for resource in map(services.get, _REPORTED_RESOURCES)
             for route, handler in resource.routes()
             if route.method == "GET"
         }
@@ -79,7 +81,7 @@ class ReportFile(Resource):
             )
         try:
             ask = partial(self._ask, step_range=query.step_range)
-            page = build_report(ask, span, base, self._dist, __version__, query.step_range)
+            page = build_report(ask, span, base, self._settings.dist, __version__, query.step_range)
         finally:
             self._build_lock.release()
         response = bytes_response(page, "text/html")

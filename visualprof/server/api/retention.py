@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, get_args
+from typing import Annotated, Any, get_args
 
 import msgspec
 from msgspec import Meta
@@ -11,12 +11,8 @@ from msgspec import Meta
 from visualprof.messages import msg
 from visualprof.remote.queue.store.records import RetentionKind, RetentionRule
 from visualprof.server.identity import current_actor
-from visualprof.server.job_service import JobService
 from visualprof.server.responses import build_row
 from visualprof.server.routes import READ_ONLY_ERROR, Query, Resource, get, mutation
-
-if TYPE_CHECKING:
-    from visualprof.accounts.service import Accounts
 
 KINDS: tuple[RetentionKind, ...] = get_args(RetentionKind)
 Days = Annotated[int, Meta(ge=1, le=36_500)]
@@ -77,15 +73,12 @@ class RemovedAnswer(msgspec.Struct):
 class Retention(Resource):
     """The routes for retention rules."""
 
-    def __init__(self, job_service: JobService, accounts: Accounts | None) -> None:
-        self._job_service, self._accounts = job_service, accounts
-
     @get("/retention", needs="admin")
     def rules(self) -> RetentionAnswer:
         """List the retention rules."""
-        projects = self._accounts.projects.list_visible(None) if self._accounts else ()
+        projects = self._services.accounts.projects.list_visible(None) if self._services.accounts else ()
         queue = self._job_service.open_existing()
-        kinds = KINDS if self._accounts else KINDS[:2]
+        kinds = KINDS if self._services.accounts else KINDS[:2]
         rules = [build_row(RuleRow, rule) for rule in queue.retention.rules() if rule.kind in kinds] if queue else []
         return RetentionAnswer(rules, {project.id: project.name for project in projects})
 
@@ -114,7 +107,7 @@ class Retention(Resource):
     @property
     def _audit_arguments(self) -> dict[str, Any]:
         """Return the arguments that record changes of rules in the audit log, empty without accounts."""
-        if self._accounts is None:
+        if self._services.accounts is None:
             return {}
         from visualprof.accounts.audit import record_event  # imports SQLAlchemy
 

@@ -14,15 +14,12 @@ from visualprof.errors import Forbidden
 from visualprof.messages import msg
 from visualprof.reader import native
 from visualprof.reader.logdir import listing
-from visualprof.reader.logdir.directory import LogDirectory
-from visualprof.reader.logdir.models import ModelReader
 from visualprof.reader.logdir.scan import Problem
 from visualprof.server.api.session import CurrentUser, current_user
 from visualprof.server.identity import current_principal
 from visualprof.server.responses import VersionedResponse
 from visualprof.server.routes import READ_ONLY_ERROR, Query, Resource, get, mutation
-from visualprof.server.settings import Settings
-from visualprof.server.visible import Visible
+from visualprof.server.services import Services
 from visualprof.views import all_views
 from visualprof.views.answers.encoding import encode
 
@@ -157,8 +154,8 @@ class ChangesAnswer(msgspec.Struct):
 class Runs(Resource):
     """The routes for the server's status and the runs."""
 
-    def __init__(self, logdir: LogDirectory, visible: Visible, reader: ModelReader, settings: Settings) -> None:
-        self._logdir, self._visible, self._reader, self._settings = logdir, visible, reader, settings
+    def __init__(self, services: Services) -> None:
+        super().__init__(services)
         self._latest = VersionedResponse()
         self._encoded: dict[str, tuple[listing.Run, msgspec.Raw]] = {}
 
@@ -208,7 +205,7 @@ class Runs(Resource):
                 msg("server.server_read_only", "the server is read-only"),
                 msg("server.start_without_read_only", "start it without --read-only"),
             )
-        self._reader.forget_failures()
+        self._services.reader.forget_failures()
         self._logdir.retry_failed()
         self._logdir.rescan()
 

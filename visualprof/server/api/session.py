@@ -14,13 +14,13 @@ from visualprof.accounts.principal import ANONYMOUS, Actor, Principal, Registrat
 from visualprof.errors import Forbidden, NotFound
 from visualprof.messages import msg
 from visualprof.server.identity import client_address, cookie_name, current_actor, current_principal, set_cookie
+from visualprof.server.login_providers import open_login_providers
 from visualprof.server.responses import build_row, json_response
 from visualprof.server.routes import Resource, get, mutation, read_body
-from visualprof.server.settings import Settings
+from visualprof.server.services import Services
 
 if TYPE_CHECKING:
     from visualprof.accounts.external_login import OidcLogin as IssuedAccounts
-    from visualprof.accounts.mail_links import AccountLinkMailer
     from visualprof.accounts.service import Accounts
 
 ISSUER_ERRORS = {404: msg("server.there_none_there_no", "there is no issuer, or there are no accounts")}
@@ -139,14 +139,9 @@ class NewPassword(msgspec.Struct, forbid_unknown_fields=True):
 class Session(Resource):
     """The routes that work without a login."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        accounts: Accounts | None,
-        issued: IssuedAccounts | None = None,
-        by_mail: AccountLinkMailer | None = None,
-    ) -> None:
-        self._settings, self._accounts, self._issued, self._by_mail = settings, accounts, issued, by_mail
+    def __init__(self, services: Services) -> None:
+        super().__init__(services)
+        self._issued, self._by_mail = open_login_providers(services.settings, services.accounts)
 
     @get("/session", needs="anyone")
     def session(self) -> SessionAnswer:
@@ -156,7 +151,7 @@ class Session(Resource):
     @mutation("POST", "/session", errors=LOGIN_ERRORS, needs="anyone")
     def log_in(self, body: LoginRequest) -> SessionAnswer | Response:
         """Log in with a password and set the cookie of a new session."""
-        accounts = require_password_login(self._accounts, self._settings)
+        accounts = require_password_login(self._services)
         return self._begin(accounts, accounts.users.log_in(body.email, body.password, client_address()).id)
 
     @mutation("POST", "/session/issuer", errors={**ISSUER_ERRORS, 502: "the issuer does not answer"}, needs="anyone")
@@ -175,7 +170,7 @@ class Session(Resource):
         issued, login_state = self._require_issuer(), request.cookies.get(cookie_name(self._settings, LOGIN_COOKIE), "")
         login = issued.issuer.finish_login(login_state, body.state, body.code, body.error)
         user, name = issued.log_in(login, client_address()), issued.session_digest(login)
-        response = self._begin(require_accounts(self._accounts), user, login.token, name)
+        response = self._begin(self._accounts, user, login.token, name)
         set_cookie(response, self._settings, "", LOGIN_COOKIE)
         return response
 
@@ -188,7 +183,7 @@ class Session(Resource):
     @mutation("DELETE", "/session", errors=LOGIN_ERRORS, needs="viewer")
     def log_out(self) -> SessionAnswer | Response:
         """Log out."""
-        accounts = require_accounts(self._accounts)
+        accounts = self._accounts
         if current_principal().session:
             accounts.sessions.end(current_actor(), current_principal().session)
         token = request.cookies.get(cookie_name(self._settings, ID_TOKEN_COOKIE), "")
@@ -201,7 +196,7 @@ class Session(Resource):
     @mutation("POST", "/session/register", errors={**LOGIN_ERRORS, 400: "no account can be created so"}, needs="anyone")
     def register(self, body: RegistrationRequest) -> SessionAnswer | Response:
         """Create an account and log in."""
-        accounts = require_password_login(self._accounts, self._settings)
+        accounts = require_password_login(self._services)
         self._check_registration_allowed()
         if self._by_mail and accounts.registration == "open" and not body.code:
             raise Forbidden(
@@ -216,7 +211,7 @@ class Session(Resource):
     @mutation("POST", "/session/link", errors={**LOGIN_ERRORS, 400: "not an e-mail address"}, needs="anyone")
     def send_link(self, body: LinkRequest) -> SessionAnswer:
         """Send an e-mail link. The answer does not reveal whether the address has an account."""
-        accounts = require_password_login(self._accounts, self._settings)
+        accounts = require_password_login(self._services)
         if body.wish == "confirm":
             self._check_registration_allowed()
         if self._by_mail is None or (body.wish == "confirm" and accounts.registration != "open"):
@@ -235,7 +230,7 @@ class Session(Resource):
     )
     def reset(self, body: NewPassword) -> SessionAnswer:
         """Set a new password with a code. The user logs in with it afterwards."""
-        require_password_login(self._accounts, self._settings).users.reset_password(
+        require_password_login(self._services).users.reset_password(
             Actor(ANONYMOUS, client_address()), body.code, body.password
         )
         return self._answer(current_principal())
@@ -264,10 +259,10 @@ class Session(Resource):
         return response
 
     def _answer(self, principal: Principal) -> SessionAnswer:
-        registration = self._accounts.registration if self._accounts else "off"
+        registration = self._services.accounts.registration if self._services.accounts else "off"
         return SessionAnswer(
             trusted=principal.may("member"),
-            accounts=bool(self._accounts),
+            accounts=bool(self._services.accounts),
             registration=registration,
             person=current_user(principal),
             token=principal.csrf,
@@ -287,30 +282,16 @@ def current_user(principal: Principal) -> CurrentUser | None:
     )
 
 
-def require_accounts(accounts: Accounts | None) -> Accounts:
-    """Return the accounts.
-
-    Raises:
-        NotFound: The server has no accounts.
-    """
-    if accounts is None:
-        raise NotFound(
-            msg("server.server_no_accounts", "this server has no accounts"),
-            msg("server.start_accounts", "start it with --accounts"),
-        )
-    return accounts
-
-
-def require_password_login(accounts: Accounts | None, settings: Settings) -> Accounts:
+def require_password_login(services: Services) -> Accounts:
     """Return the accounts if users log in with passwords.
 
     Raises:
         NotFound: The server has no accounts.
         Forbidden: A proxy logs users in.
     """
-    if settings.user_header:
+    if services.settings.user_header:
         raise Forbidden(
             msg("server.proxy_front_server_logs", "the proxy in front of this server logs users in"),
             msg("server.passwords_changed_there", "passwords are changed there"),
         )
-    return require_accounts(accounts)
+    return services.require_accounts()

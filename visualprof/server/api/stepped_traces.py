@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from visualprof.reader.logdir.directory import LogDirectory
 from visualprof.reader.logdir.listing import Span
 from visualprof.reader.trace import Trace
 from visualprof.reader.trace.step_ranges import with_step_range
 from visualprof.server.api.result_cache import ResultCache
 from visualprof.server.api.spans import load_trace, require_summary
+from visualprof.server.services import Services
 
 # Traces with other steps than those of their files. Most of their columns are those of the cached trace.
 MAX_STEPPED_TRACES = 4
@@ -20,8 +20,8 @@ class SteppedTraces:
         logdir: The log directory, also an attribute.
     """
 
-    def __init__(self, logdir: LogDirectory) -> None:
-        self.logdir, self._traces = logdir, ResultCache[Trace](MAX_STEPPED_TRACES)
+    def __init__(self, services: Services) -> None:
+        self.logdir, self._traces = services.logdir, ResultCache[Trace](MAX_STEPPED_TRACES)
 
     def load(self, span: Span, step_range: str) -> Trace:
         """Return the trace of a span.

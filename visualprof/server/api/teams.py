@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import msgspec
 from msgspec import Meta
@@ -11,14 +11,10 @@ from visualprof.accounts.principal import Visibility
 from visualprof.accounts.records import Project
 from visualprof.messages import msg
 from visualprof.server.api.evaluation import Reports
-from visualprof.server.api.session import require_accounts
 from visualprof.server.identity import current_actor, current_principal
 from visualprof.server.responses import build_row
 from visualprof.server.routes import Query, Resource, get, mutation
-from visualprof.server.visible import Visible
-
-if TYPE_CHECKING:
-    from visualprof.accounts.service import Accounts
+from visualprof.server.services import Services
 
 PROJECT_ERRORS = {404: msg("server.there_no_such_project", "there is no such project")}
 RUN_ERRORS = {
@@ -82,8 +78,9 @@ class NewAccess(msgspec.Struct, forbid_unknown_fields=True):
 class Teams(Resource):
     """The routes for projects and the visibility of runs."""
 
-    def __init__(self, visible: Visible, reports: Reports) -> None:
-        self._visible, self._reports = visible, reports
+    def __init__(self, services: Services) -> None:
+        super().__init__(services)
+        self._reports = services.get(Reports)
 
     @get("/projects", errors={404: "there are no accounts"})
     def projects(self) -> ProjectsAnswer:
@@ -133,10 +130,6 @@ class Teams(Resource):
             current_actor(), self._visible.sharing_key(body.run), body.visibility, body.project
         )
         return self._access(body.run)
-
-    @property
-    def _accounts(self) -> Accounts:
-        return require_accounts(self._visible.accounts)
 
     def _projects(self) -> ProjectsAnswer:
         return ProjectsAnswer(self._accounts.projects.list_visible(current_principal().viewer))

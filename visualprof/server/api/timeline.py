@@ -16,7 +16,6 @@ from visualprof.errors import BadParameter, NotFound, SourceError
 from visualprof.messages import msg
 from visualprof.reader.chrome.raw import raw_events
 from visualprof.reader.chrome.values import json_object
-from visualprof.reader.logdir.directory import LogDirectory
 from visualprof.reader.logdir.listing import Span
 from visualprof.reader.trace import Category, Trace, TrackKind
 from visualprof.server.api.spans import check_range, worker_spans
@@ -25,7 +24,7 @@ from visualprof.server.api.trace_requests import Work, compute_from_trace, load_
 from visualprof.server.heap import trim_heap
 from visualprof.server.responses import bytes_response
 from visualprof.server.routes import SPAN_ERRORS, Query, Resource, SpanQuery, StepRange, get
-from visualprof.server.visible import Visible
+from visualprof.server.services import Services
 from visualprof.views import view
 from visualprof.views.answers.table import Selection, Table, select_rows
 from visualprof.views.measure.launches.answer_names import add_short_names, trace_short_names
@@ -216,8 +215,9 @@ class AlignmentAnswer(msgspec.Struct):
 class Timeline(Resource):
     """The routes for the timeline."""
 
-    def __init__(self, logdir: LogDirectory, visible: Visible, traces: SteppedTraces) -> None:
-        self._logdir, self._visible, self._traces = logdir, visible, traces
+    def __init__(self, services: Services) -> None:
+        super().__init__(services)
+        self._traces = services.get(SteppedTraces)
 
     def _find_span(self, query: SpanQuery) -> Span:
         return self._visible.listing().find(query.run, query.worker, query.span)

@@ -15,7 +15,7 @@ from visualprof.server.api.evaluation import Reports
 from visualprof.server.api.result_cache import ResultCache
 from visualprof.server.api.stepped_traces import SteppedTraces
 from visualprof.server.routes import Query, Resource, get
-from visualprof.server.visible import Visible
+from visualprof.server.services import Services
 from visualprof.views.answers import kinds
 from visualprof.views.answers.charts import Option
 from visualprof.views.answers.table import Selection, select_rows
@@ -60,9 +60,10 @@ class TrendAnswer(Trend):
 class Trends(Resource):
     """The route for trends."""
 
-    def __init__(self, visible: Visible, traces: SteppedTraces, reports: Reports) -> None:
-        self._visible, self._reports = visible, reports
-        self._figures = BackgroundAnswers(traces, VIEW, Figures(figures={}))
+    def __init__(self, services: Services) -> None:
+        super().__init__(services)
+        self._reports = services.get(Reports)
+        self._figures = BackgroundAnswers(services.get(SteppedTraces), VIEW, Figures(figures={}))
         self._results = ResultCache[TrendAnswer]()
 
     @get("/trend", errors={400: "there is no such metric"}, needs="link")

@@ -35,8 +35,8 @@ from visualprof.server.api.models import Entry, Models, UploadQuery, uploaded_en
 from visualprof.server.identity import current_principal
 from visualprof.server.responses import build_row
 from visualprof.server.routes import READ_ONLY_ERROR, Resource, get, mutation
+from visualprof.server.services import Services
 from visualprof.server.user_slots import UserSlots
-from visualprof.server.visible import Visible
 
 _log = logging.getLogger(__name__)
 
@@ -159,10 +159,13 @@ class FilesAnswer(msgspec.Struct):
 class Uploads(Resource):
     """The routes for uploads. Uploaded models are also added to `models`, the models of the Graph page."""
 
-    def __init__(self, job_service: JobService, visible: Visible, models: Models) -> None:
-        self._job_service, self._visible = job_service, visible
+    def __init__(self, services: Services) -> None:
+        super().__init__(services)
+        job_service = self._job_service
         self._user_slots = UserSlots(MAX_UPLOADS_PER_USER)
-        models.add_source(lambda id: _model_entries(job_service, id), lambda path: ensure_local(job_service, path))
+        services.get(Models).add_source(
+            lambda id: _model_entries(job_service, id), lambda path: ensure_local(job_service, path)
+        )
 
     @mutation(
         "POST",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import msgspec
 from flask import Response
@@ -14,15 +14,11 @@ from visualprof.accounts.records import AuditEvent, Token, User
 from visualprof.errors import BadParameter
 from visualprof.messages import msg
 from visualprof.server.api.quotas import QuotaRow, UsageRow
-from visualprof.server.api.session import require_accounts, require_password_login
+from visualprof.server.api.session import require_password_login
 from visualprof.server.identity import current_actor, current_principal
 from visualprof.server.responses import build_row, csv_response
 from visualprof.server.routes import Query, Resource, get, mutation
-from visualprof.server.settings import Settings
 from visualprof.views.answers.table import Table
-
-if TYPE_CHECKING:
-    from visualprof.accounts.service import Accounts
 
 USER_ERRORS = {404: msg("server.there_no_such_user", "there is no such user")}
 MAX_AUDIT_EVENTS = 1000
@@ -148,9 +144,6 @@ class AuditAnswer(msgspec.Struct):
 class Users(Resource):
     """The routes for accounts."""
 
-    def __init__(self, settings: Settings, accounts: Accounts | None) -> None:
-        self._settings, self._accounts = settings, accounts
-
     @get("/account", errors={404: "there are no accounts"})
     def account(self) -> AccountAnswer:
         """Return the current user's account."""
@@ -159,15 +152,13 @@ class Users(Resource):
     @mutation("POST", "/account/password", errors={401: "the old password is wrong"}, needs="viewer")
     def password(self, body: PasswordChange) -> AccountAnswer:
         """Change the current user's password. Every session and token ends."""
-        require_password_login(self._accounts, self._settings).users.change_password(
-            current_actor(), body.old, body.new
-        )
+        require_password_login(self._services).users.change_password(current_actor(), body.old, body.new)
         return self._account_answer()
 
     @mutation("DELETE", "/account/sessions/<session>", errors={404: "there is no such session"}, needs="viewer")
     def end_session(self, session: str) -> AccountAnswer:
         """Log out another browser."""
-        require_accounts(self._accounts).sessions.end(current_actor(), session)
+        self._accounts.sessions.end(current_actor(), session)
         return self._account_answer()
 
     @mutation(
@@ -180,13 +171,13 @@ class Users(Resource):
     def make_token(self, body: NewToken) -> AccountAnswer:
         """Create a token."""
         return self._account_answer(
-            require_accounts(self._accounts).sessions.create_token(current_actor(), body.name, body.role, body.days)
+            self._accounts.sessions.create_token(current_actor(), body.name, body.role, body.days)
         )
 
     @mutation("DELETE", "/account/tokens/<token>", errors={404: "there is no such token"}, needs="viewer")
     def end_token(self, token: str) -> AccountAnswer:
         """Revoke a token."""
-        require_accounts(self._accounts).sessions.revoke_token(current_actor(), token)
+        self._accounts.sessions.revoke_token(current_actor(), token)
         return self._account_answer()
 
     @get("/users", errors={404: "there are no accounts"}, needs="admin")
@@ -197,13 +188,13 @@ class Users(Resource):
     @mutation("POST", "/users", status=201, errors={409: "the address is taken"}, needs="admin")
     def create(self, body: NewUser) -> UsersAnswer:
         """Create an account."""
-        require_accounts(self._accounts).users.create(current_actor(), body.email, body.name, body.role, body.password)
+        self._accounts.users.create(current_actor(), body.email, body.name, body.role, body.password)
         return self._everybody()
 
     @mutation("PATCH", "/users/<user>", errors={**USER_ERRORS, 409: "no administrator would be left"}, needs="admin")
     def change_user(self, user: str, body: UserChange) -> UsersAnswer:
         """Change an account."""
-        users = require_accounts(self._accounts).users
+        users = self._accounts.users
         if body.password is not None:
             users.set_password(current_actor(), user, body.password)
         users.update(current_actor(), user, body.name, body.role, body.disabled)
@@ -212,7 +203,7 @@ class Users(Resource):
     @mutation("POST", "/users/<user>/password", errors=USER_ERRORS, needs="admin")
     def offer_password(self, user: str) -> UsersAnswer:
         """Create a code with which a user sets a new password."""
-        return self._everybody(require_accounts(self._accounts).users.reset_code(current_actor(), user))
+        return self._everybody(self._accounts.users.reset_code(current_actor(), user))
 
     @mutation("POST", "/invitations", status=201, errors={400: "invalid address"}, needs="admin")
     def invite(self, body: Invitation) -> UsersAnswer:
@@ -224,12 +215,12 @@ class Users(Resource):
                     "email: an address is required, because a proxy or an issuer logs users in",
                 )
             )
-        return self._everybody(require_accounts(self._accounts).users.invite(current_actor(), body.email, body.role))
+        return self._everybody(self._accounts.users.invite(current_actor(), body.email, body.role))
 
     @get("/audit", media=("application/json", "text/csv"), errors={404: "there are no accounts"}, needs="admin")
     def log(self, query: AuditQuery) -> AuditAnswer | Response:
         """List the audit log."""
-        rows = require_accounts(self._accounts).audit_events(query.before, query.limit)
+        rows = self._accounts.audit_events(query.before, query.limit)
         if query.format == "json":
             return AuditAnswer(rows)
         columns = {
@@ -238,7 +229,7 @@ class Users(Resource):
         return csv_response(Table(columns=columns).to_csv(), "audit")
 
     def _account_answer(self, new_token: str | None = None) -> AccountAnswer:
-        accounts, principal = require_accounts(self._accounts), current_principal()
+        accounts, principal = self._accounts, current_principal()
         sessions = [
             build_row(SessionRow, s, current=s.id == principal.session)
             for s in accounts.sessions.for_user(principal.user or "")
@@ -251,4 +242,4 @@ class Users(Resource):
         )
 
     def _everybody(self, code: str | None = None) -> UsersAnswer:
-        return UsersAnswer(require_accounts(self._accounts).users.list_all(), code)
+        return UsersAnswer(self._accounts.users.list_all(), code)

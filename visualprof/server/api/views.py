@@ -13,7 +13,6 @@ from msgspec.structs import replace
 
 from visualprof.errors import BadParameter, MissingData
 from visualprof.messages import msg
-from visualprof.reader.logdir.directory import LogDirectory
 from visualprof.reader.logdir.listing import Span
 from visualprof.server.api.evaluation import Reports
 from visualprof.server.api.models import Models
@@ -24,7 +23,7 @@ from visualprof.server.api.trace_requests import is_costly, load_or_compute_answ
 from visualprof.server.heap import trim_heap
 from visualprof.server.responses import bytes_response, csv_response
 from visualprof.server.routes import SPAN_ERRORS, Query, Resource, StepRange, get
-from visualprof.server.visible import Visible
+from visualprof.server.services import Services
 from visualprof.views import Subject, View, all_views, view
 from visualprof.views.answers.charts import Option
 from visualprof.views.answers.disk_cache import CachedAnswer
@@ -142,11 +141,12 @@ class ChartsAnswer(msgspec.Struct):
 class Views(Resource):
     """The routes for views."""
 
-    def __init__(
-        self, logdir: LogDirectory, visible: Visible, traces: SteppedTraces, models: Models, reports: Reports
-    ) -> None:
-        self._logdir, self._visible, self._traces = logdir, visible, traces
-        self._models, self._reports, self._results = models, reports, ResultCache[Answer]()
+    def __init__(self, services: Services) -> None:
+        super().__init__(services)
+        self._traces = services.get(SteppedTraces)
+        self._models = services.get(Models)
+        self._reports = services.get(Reports)
+        self._results = ResultCache[Answer]()
         self._run_inputs = ResultCache[msgspec.Struct](MAX_RUN_RESULTS)
 
     @get("/views", needs="link")
