@@ -107,7 +107,7 @@ def _view_tools() -> tuple[Tool, ...]:
                     "type": "object",
                     "additionalProperties": {"type": ["string", "number"]},
                     "description": 'filters of rows, e.g. {"min.total_ns": 1000000, "search.name": "gemm"}: '
-                    "is.COLUMN, search.COLUMN, min.COLUMN, max.COLUMN",
+                    "is.COLUMN, none.COLUMN, search.COLUMN, min.COLUMN, max.COLUMN",
                 },
             },
             required=("view",),

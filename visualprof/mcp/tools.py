@@ -132,7 +132,7 @@ class ViewTool(Tool):
         chosen.parse(parameters)
         for filtered in filters:
             if not filtered.startswith(ROW_FILTERS):
-                hint = "is.COLUMN, search.COLUMN, min.COLUMN, max.COLUMN; min. and max. are in the column's unit"
+                hint = "is.COLUMN, none.COLUMN, search.COLUMN; min.COLUMN, max.COLUMN in the column's unit"
                 raise BadParameter(f"unknown filter {filtered[:100]!r}", hint)
         texts = {key: argument_text(key, value) for key, value in rest.items()}
         query = {**texts, **filters, **parameters, "limit": str(_MAX_API_ROWS)}

@@ -2,41 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import cast
+from typing import Literal, cast
 
 import msgspec
 import numpy as np
-from msgspec import UNSET, UnsetType
 
-from visualprof.reader.trace import Category, Ids, Ints, Mask, Rows, Trace
+from visualprof.reader.trace import Ids, Ints, Mask, Trace
 from visualprof.reader.trace.nesting import nearest_ancestor
 from visualprof.views import Params, View
 from visualprof.views.answers import charts, kinds
 from visualprof.views.answers.kinds import Column, Kind
-from visualprof.views.answers.table import AddressColumn, Answer, Columns, LazyTextColumn, Table
+from visualprof.views.answers.table import Answer, Columns, Table
 from visualprof.views.measure.columns.groups import group
 from visualprof.views.measure.columns.timing import name_texts, sort_columns
 from visualprof.views.measure.devices.memory import (
     Lifetimes,
     MemoryCurve,
-    allocation_purposes,
-    bytes_by_category,
     downsample,
-    is_alive_at,
     is_memory_owner,
-    largest_first,
     lifetimes,
     memory_curve,
     memory_devices,
     memory_owners,
-    peak_index,
+)
+from visualprof.views.measure.devices.memory_categories import (
+    Purposes,
+    allocation_purposes,
+    bytes_by_category,
+    bytes_by_purpose,
+    has_purposes,
+)
+from visualprof.views.measure.devices.memory_tables import (
+    AllocationColumns,
+    MemoryPeak,
+    MemoryPlaces,
+    allocation_columns,
+    memory_peak,
+    shown_allocations,
 )
 from visualprof.views.measure.launches.launch import inclusive_totals
 from visualprof.views.measure.steps.windows import step_indices
 
-PEAK_ROWS = 200
 NEARLY_FULL_RATIO = 0.5  # share of the device's memory from which the chart shows the limit
 
 
@@ -48,11 +55,13 @@ class MemoryParams(Params):
         device: Number of the device; -1 for the host; "" for the device with the most bytes.
         start_ns: Start of the window, since the first event.
         end_ns: End of the window, since the first event; -1 for the end of the recording.
+        alive_at: Only allocations that are alive at the `peak`, or at this time since the first event in ns.
     """
 
     device: str = ""
     start_ns: int = 0
     end_ns: int = -1
+    alive_at: str = ""
 
 
 class MemoryDevice(msgspec.Struct):
@@ -93,54 +102,19 @@ class OperatorColumns(Columns, kw_only=True):
     self_allocated_bytes: kinds.SizeColumn
 
 
-class AllocationColumns(Columns):
-    """Allocations, the largest first; `category` if the file has categories."""
-
-    name: kinds.NameColumn
-    address: kinds.WordColumn
-    bytes: kinds.SizeColumn
-    allocated_ns: kinds.DurationColumn
-    released_ns: kinds.DurationColumn
-    lifetime_ns: kinds.DurationColumn
-    released_by: kinds.NameColumn
-    event: kinds.IdentifierColumn
-    category: kinds.WordColumn | None = None
-
-
-class ShareColumns(Columns):
-    """Live bytes and allocations by label."""
-
-    name: kinds.NameColumn
-    bytes: kinds.SizeColumn
-    allocations: kinds.CountColumn
-
-
-class MemoryPeak(msgspec.Struct):
-    """Memory that is alive at the peak.
-
-    Attributes:
-        known_bytes: Part that was allocated during the profile.
-    """
-
-    ts_ns: kinds.Duration | None
-    allocated_bytes: kinds.Size | None
-    known_bytes: kinds.Size | UnsetType = UNSET
-    operators: Table[ShareColumns] | UnsetType = UNSET
-    modules: Table[ShareColumns] | UnsetType | None = UNSET
-    categories: Table[ShareColumns] | UnsetType = UNSET
-
-
 class MemoryAnswer(Answer):
     """Memory of one device over time.
 
     Attributes:
-        categories: `ts_ns` and the bytes of each category, if the file has categories.
+        categories: `ts_ns` and the bytes of each category, if some are known.
+        category_source: Whether the file has the categories, or they are derived from stages and module setup.
     """
 
     device: kinds.Identifier
     devices: list[MemoryDevice]
     curve: Table[CurveColumns]
     categories: Table[dict[str, Column]] | None
+    category_source: Literal["file", "derived"] | None
     operators: Table[OperatorColumns]
     events: Table[AllocationColumns]
     peak: MemoryPeak
@@ -170,14 +144,18 @@ def compute(trace: Trace, params: MemoryParams) -> MemoryAnswer:
     owner_mask = is_memory_owner(trace)
     owner = memory_owners(trace, owner_mask)
     drawn = _drawn(shown, low, high)
+    places = MemoryPlaces(trace, owner)
+    purposes = allocation_purposes(trace, lives) if has_purposes(trace) else None
+    listed = shown_allocations(trace, shown, lives, (low, high), params.alive_at)
     return MemoryAnswer(
         device=device,
         devices=[_device(trace, d, curves[d]) for d in numbers],
         curve=Table(columns=_curve(shown, drawn, origin)),
-        categories=_categories(trace, device, shown, drawn, origin),
+        categories=_categories(trace, device, shown, drawn, lives, purposes),
+        category_source=None if purposes is None else "file" if trace.allocs.category.any() else "derived",
         operators=Table(columns=_operators(trace, device, low, high, owner_mask, owner)),
-        events=Table(columns=_allocations(trace, lives, low, high, owner)),
-        peak=_peak(trace, device, shown, lives, origin, owner),
+        events=Table(columns=allocation_columns(trace, lives, listed, places, purposes)),
+        peak=memory_peak(trace, device, shown, lives, places, purposes),
     )
 
 
@@ -228,50 +206,23 @@ def _curve(totals: MemoryCurve, at: Ints, origin: int) -> CurveColumns:
 
 
 def _categories(
-    trace: Trace, device: int, totals: MemoryCurve, at: Ints, origin: int
+    trace: Trace, device: int, totals: MemoryCurve, at: Ints, lives: Lifetimes, purposes: Purposes | None
 ) -> Table[dict[str, Column]] | None:
-    """Return the bytes on the device over time by category."""
+    """Return the bytes on the device over time by category, None if no category is known.
+
+    If the file has the totals, the columns add up to them.
+    """
     labels, held = bytes_by_category(trace, device, totals.alloc_rows[at])
-    if not labels:
+    if not labels and purposes is not None:
+        known = None if totals.is_relative else totals.allocated[at]
+        labels, held = bytes_by_purpose(trace, lives, purposes, totals.alloc_rows[at], known)
+        used = [i for i, column in enumerate(held) if column.any()]
+        labels, held = [labels[i] for i in used], [held[i] for i in used]
+    if not set(labels) - {"unknown"}:
         return None
     columns: dict[str, Column] = {f"{label}_bytes": total for label, total in zip(labels, held, strict=True)}
     kinds: dict[str, Kind] = {"ts_ns": "ns", **dict.fromkeys(columns, "bytes")}
-    return Table(columns={"ts_ns": totals.ts[at] - origin, **columns}, kinds=kinds)
-
-
-def _name_ids(trace: Trace, rows: Ids) -> Ids:
-    """Return the string ids of the names of events; 0 for row -1."""
-    out = np.zeros(len(rows), np.int32)
-    out[rows >= 0] = trace.events.name[rows[rows >= 0]]
-    return out
-
-
-def _allocations(trace: Trace, lives: Lifetimes, low: int, high: int, owner: Ids) -> AllocationColumns:
-    """Return the allocations that start or end in the window."""
-    allocs, origin = trace.allocs, trace.span_ns[0]
-    begin = np.where(lives.alloc_row >= 0, allocs.ts[lives.alloc_row], -1)
-    end = np.where(lives.release_row >= 0, allocs.ts[lives.release_row], -1)
-    keep = np.flatnonzero(((begin >= low) & (begin < high)) | ((end >= low) & (end < high)))
-    place = np.where(lives.alloc_row[keep] >= 0, lives.alloc_row[keep], lives.release_row[keep])
-    order = largest_first(np.abs(allocs.bytes[place]))
-    keep, place = keep[order], place[order]
-    begin, end = begin[keep], end[keep]
-
-    def named(places: Ints) -> LazyTextColumn:
-        return LazyTextColumn(_name_ids(trace, np.where(places >= 0, owner[places], -1)), trace.strings.__getitem__)
-
-    labeled = bool(allocs.category.any())
-    return AllocationColumns(
-        name=named(lives.alloc_row[keep]),
-        address=AddressColumn(allocs.addr[place]),
-        bytes=np.abs(allocs.bytes[place]),
-        allocated_ns=np.where(begin >= 0, (begin - origin).astype(np.float64), np.nan),
-        released_ns=np.where(end >= 0, (end - origin).astype(np.float64), np.nan),
-        lifetime_ns=np.where((begin >= 0) & (end >= 0), (end - begin).astype(np.float64), np.nan),
-        released_by=named(lives.release_row[keep]),
-        event=allocs.event[place].astype(np.int64),
-        category=LazyTextColumn(allocs.category[place], lambda i: trace.strings[i] or "unknown") if labeled else None,
-    )
+    return Table(columns={"ts_ns": totals.ts[at] - trace.span_ns[0], **columns}, kinds=kinds)
 
 
 def _operators(trace: Trace, device: int, low: int, high: int, owner_mask: Mask, rows: Ids) -> OperatorColumns:
@@ -304,44 +255,6 @@ def _operators(trace: Trace, device: int, low: int, high: int, owner_mask: Mask,
         "allocated_bytes": groups.sum(total[2][touched]), "self_allocated_bytes": groups.sum(direct[2][touched]),
     }  # fmt: skip
     return OperatorColumns(**sort_columns(columns, "self_allocated_bytes"))
-
-
-def _peak(trace: Trace, device: int, totals: MemoryCurve, lives: Lifetimes, origin: int, owner: Ids) -> MemoryPeak:
-    """Return the memory that is alive at the peak. The rest of the total is from before the profile."""
-    place = peak_index(totals)
-    if place < 0:
-        return MemoryPeak(None, None)
-    ts = int(totals.ts[place])
-    alive = np.flatnonzero(is_alive_at(trace, lives, ts))
-    places = lives.alloc_row[alive]
-    size = trace.allocs.bytes[places]
-    modules = _name_ids(trace, memory_owners(trace, trace.events.category == Category.MODULE)[places])
-    text = trace.strings.__getitem__
-    purpose = allocation_purposes(trace, Lifetimes(places, lives.release_row[alive], lives.end_ns[alive]))
-    labels, held = bytes_by_category(trace, device, totals.alloc_rows[place : place + 1])
-    if len(alive) or not labels:
-        by_kind = _shares(purpose.ids, purpose.names.__getitem__, size)
-    else:  # without addresses, live memory is unknown, but the sums are known
-        rows = sorted(((int(h[0]), n) for n, h in zip(labels, held, strict=True) if h[0]), reverse=True)
-        unknown = np.full(len(rows), np.nan)
-        by_kind = ShareColumns(name=[n for _, n in rows], bytes=[b for b, _ in rows], allocations=unknown)
-    return MemoryPeak(
-        ts_ns=ts - origin,
-        allocated_bytes=int(totals.allocated[place]),
-        known_bytes=int(size.sum()),
-        operators=Table(columns=_shares(_name_ids(trace, owner[places]), text, size)),
-        modules=Table(columns=_shares(modules, text, size)) if modules.any() else None,
-        categories=Table(columns=by_kind),
-    )
-
-
-def _shares(labels: Rows, text: Callable[[int], str], size: Ints) -> ShareColumns:
-    """Return live bytes and allocations by label, the largest first."""
-    groups = group(labels)
-    total = groups.sum(size)
-    top = np.argsort(-total, kind="stable")[:PEAK_ROWS]
-    ids: list[int] = labels[groups.first[top]].tolist()
-    return ShareColumns(name=[text(i) for i in ids], bytes=total[top], allocations=groups.count[top])
 
 
 def make_charts(result: MemoryAnswer, params: MemoryParams, top: int) -> dict[str, charts.Option]:

@@ -35,7 +35,7 @@ _DEFAULT_LIMIT = 200
 _MAX_LIMIT = 10_000
 _MAX_TOP = 1000
 TSV_TYPE = "text/tab-separated-values"
-ROW_FILTERS = ("search.", "is.", "min.", "max.")
+ROW_FILTERS = ("search.", "is.", "none.", "min.", "max.")
 _SCALARS: dict[Any, Literal["text", "integer", "number", "boolean"]] = {
     int: "integer",
     float: "number",
@@ -367,6 +367,7 @@ def row_selection(query: ViewQuery | RowsQuery) -> Selection:
         descending=query.order == "desc",
         search=search,
         equal=filters["is."],
+        empty=tuple(column for column, text in filters["none."].items() if text),
         least=_bounds("min.", filters),
         most=_bounds("max.", filters),
         offset=query.offset,

@@ -217,6 +217,7 @@ class Selection(msgspec.Struct, frozen=True):
         descending: Sort in descending order.
         search: By column, a part of its text or of the short name of a kernel; case is ignored.
         equal: By column, its exact text or the short name of a kernel.
+        empty: Columns whose value is unknown or an empty text.
         least: By column, the lower bound. Unknown values never match.
         most: By column, the upper bound. Unknown values never match.
         offset: Number of matching rows to skip.
@@ -227,6 +228,7 @@ class Selection(msgspec.Struct, frozen=True):
     descending: bool = True
     search: Mapping[str, str] = msgspec.field(default_factory=dict[str, str])
     equal: Mapping[str, str] = msgspec.field(default_factory=dict[str, str])
+    empty: Sequence[str] = ()
     least: Mapping[str, float] = msgspec.field(default_factory=dict[str, float])
     most: Mapping[str, float] = msgspec.field(default_factory=dict[str, float])
     offset: int = 0
@@ -258,6 +260,9 @@ def select_rows(table: TableT, query: Selection) -> TableT:
         rows = rows[_matching(table, name, rows, lambda text, n=needle: n in text.casefold())]
     for name, value in query.equal.items():
         rows = rows[_matching(table, name, rows, lambda text, v=value: text == v)]
+    for name in query.empty:
+        column = to_python(take_rows(_column(table, name), rows))
+        rows = rows[np.array([value in (None, "") for value in column], bool)]
     for name, bound in query.least.items():
         rows = rows[_numbers(table, name, rows) >= bound]
     for name, bound in query.most.items():

@@ -7,20 +7,11 @@ import numpy as np
 
 from visualprof.reader.trace import NO_ADDRESS, Category, Ids, Ints, Mask, Trace
 from visualprof.reader.trace.nesting import nearest_ancestor
-from visualprof.views.measure.columns.groups import distinct, group
-from visualprof.views.measure.columns.intervals import containing_set
-from visualprof.views.measure.launches.launch import is_operator, issue_times
-from visualprof.views.measure.steps.stages import find_stages
+from visualprof.views.measure.columns.groups import distinct
+from visualprof.views.measure.launches.launch import is_operator
 
 MAX_CURVE_POINTS = 1024
 NEVER = np.iinfo(np.int64).max
-STAGE_PURPOSES = {
-    "dataloader": "input",
-    "forward": "activation",
-    "backward": "gradient",
-    "optimizer": "optimizer_state",
-}
-PURPOSES = ("unknown", "temporary", *STAGE_PURPOSES.values())
 
 
 class MemoryCurve(msgspec.Struct, frozen=True):
@@ -55,13 +46,6 @@ class Lifetimes(msgspec.Struct, frozen=True):
     alloc_row: Ints
     release_row: Ints
     end_ns: Ints
-
-
-class Purposes(msgspec.Struct, frozen=True):
-    """Purposes of allocations: that of allocation i is `names[ids[i]]`."""
-
-    ids: Ints
-    names: tuple[str, ...]
 
 
 def memory_devices(trace: Trace) -> list[int]:
@@ -194,62 +178,3 @@ def is_alive_at(trace: Trace, lifetimes: Lifetimes, ts: int) -> Mask:
     allocs = trace.allocs
     has_begun = (lifetimes.alloc_row >= 0) & (allocs.ts[lifetimes.alloc_row] <= ts)
     return has_begun & (lifetimes.end_ns > ts) & (allocs.addr[lifetimes.alloc_row] != NO_ADDRESS)
-
-
-def bytes_by_category(trace: Trace, device: int, alloc_rows: Ints) -> tuple[list[str], list[Ints]]:
-    """Return the file's own memory categories, and the bytes of each after the memory events at `places`.
-
-    Empty if it has none.
-    """
-    allocs = trace.allocs
-    if not allocs.category.any():
-        return [], []
-    at = np.flatnonzero(allocs.device == device)
-    ids: list[int] = distinct(allocs.category[at]).tolist()
-    if ids in ([], [0]):
-        return [], []
-    rows_after = alloc_rows + is_reuse_release(trace)[alloc_rows]
-    counts = np.searchsorted(at, rows_after, side="right")
-    totals: list[Ints] = []
-    for category in ids:
-        total = np.cumsum(np.where(allocs.category[at] == category, allocs.bytes[at], 0))
-        totals.append(np.concatenate((np.zeros(1, np.int64), total))[counts])
-    return [trace.strings[i] or "unknown" for i in ids], totals
-
-
-def allocation_purposes(trace: Trace, lifetimes: Lifetimes) -> Purposes:
-    """Return the purpose of each allocation.
-
-    It is recorded in the file, or derived from the stages of allocation and release.
-
-    - activation: from forward to backward or later
-    - gradient: allocated in backward and not released there
-    - optimizer_state: allocated in the optimizer and not released there
-    - temporary: allocated and released in one stage
-    - unknown: from before the profile, or without a stage
-
-    This is a heuristic; docs/views/memory.md.
-    """
-    if trace.allocs.category.any():
-        categories = np.where(lifetimes.alloc_row >= 0, trace.allocs.category[np.maximum(lifetimes.alloc_row, 0)], 0)
-        groups = group(categories)
-        ids: list[int] = categories[groups.first].tolist()
-        return Purposes(groups.ids, tuple(trace.strings[i] or "unknown" for i in ids))
-    stages = find_stages(trace)
-    names, issued = list(stages), issue_times(trace, trace.allocs.event, trace.allocs.ts)
-    start_stage, end_stage = (
-        _stage_at([stages[name].spans for name in names], issued, rows)
-        for rows in (lifetimes.alloc_row, lifetimes.release_row)
-    )
-    stage_purpose = np.array([PURPOSES.index(STAGE_PURPOSES[name]) for name in names] + [0])
-    purpose_ids = np.where(
-        (lifetimes.release_row >= 0) & (start_stage == end_stage) & (start_stage >= 0),
-        PURPOSES.index("temporary"),
-        stage_purpose[start_stage],
-    )
-    return Purposes(purpose_ids, PURPOSES)
-
-
-def _stage_at(spans: list[Ints], issued: Ints, alloc_rows: Ints) -> Ints:
-    """Return the index of the stage that issued each memory event, -1 for none."""
-    return np.where(alloc_rows >= 0, containing_set(spans, issued[alloc_rows]), -1)

@@ -69,6 +69,8 @@ class CallPaths(msgspec.Struct, frozen=True):
         """
         events = trace.events
         path = self.path_ids[nearest_ancestor(events.parent, self.is_member, rows)]
+        if not len(events):
+            return path
         python_track = python_tracks(trace)[events.track[rows]]
         missing = np.flatnonzero((path < 0) & (rows >= 0) & (python_track >= 0))
         if len(missing):

@@ -19,19 +19,25 @@ class CallStacks:
         self._trace, self._recorded = trace, trace.args.get("call_stack")
         self._paths = frame_paths(trace)
 
-    def stack_ids(self, rows: Ids) -> Ids:
-        """Return the number of each event's stack, -1 for none."""
+    def stack_ids(self, rows: Ids, *, inside: bool = False) -> Ids:
+        """Return the number of each event's stack, -1 for none.
+
+        Args:
+            rows: (n,) events; -1 has no stack.
+            inside: Return the stack of what happens inside the events: it includes events that are frames.
+        """
         recorded = np.full(len(rows), -1) if self._recorded is None else self._recorded.values_at(rows, -1)
         recorded = np.where(recorded > 0, recorded + len(self._paths), -1).astype(np.int32)
         if not len(self._paths):
             return recorded
-        enclosing = self._paths.enclosing_paths(self._trace, self._trace.events.parent[rows])
+        frames = rows if inside else np.where(rows >= 0, self._trace.events.parent[rows], np.int32(-1))
+        enclosing = self._paths.enclosing_paths(self._trace, frames)
         use_recorded = (recorded >= 0) & self._trace.track_mask(TrackKind.GRAPH)[rows]
         return np.where(use_recorded, recorded, enclosing)
 
-    def source_ids(self, rows: Ids) -> Ids:
+    def source_ids(self, rows: Ids, *, inside: bool = False) -> Ids:
         """Return like `stack_ids`; an event of the backward pass without a stack has that of its forward operator."""
-        stack = self.stack_ids(rows)
+        stack = self.stack_ids(rows, inside=inside)
         missing = np.flatnonzero(stack < 0)
         forward = forward_operators(self._trace)
         backward = nearest_ancestor(self._trace.events.parent, forward[:-1] >= 0, rows[missing])
