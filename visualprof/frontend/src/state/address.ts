@@ -79,12 +79,32 @@ export function pageLocation(id: string): RouteLocationRaw {
   return { path: `/${id}`, query: { ...rememberedQueries.get(`/${id}`), ...Object.fromEntries(selection) } };
 }
 
-/** Return a link of the server ("/operator?sort=..") with the current selection. */
+/** Where links to a page lead if they select something on it: the place, and the parameter that names an entry. */
+const MAIN_PLACES: Record<string, { place: string; entry?: string; chosenBy: readonly string[] }> = {
+  "/operator": { place: "operator", entry: "is.name", chosenBy: ["is.name", "search", "module", "sort"] },
+  "/kernel": { place: "kernel", entry: "is.name", chosenBy: ["is.name", "search", "sort", "filter"] },
+  "/runtime": { place: "runtime", entry: "is.name", chosenBy: ["is.name", "search", "sort"] },
+  "/idle": { place: "whatif_replay", chosenBy: ["change"] },
+  "/distributed": { place: "rank_cards", entry: "rank", chosenBy: ["rank"] },
+  "/memory": { place: "events", chosenBy: ["is.name", "alive_at"] },
+};
+
+/** Return the `mark` of a link (link-target.ts) that selects something on a page and names no place itself. */
+export function markOf(path: string, query: LocationQueryRaw): string | undefined {
+  const main = MAIN_PLACES[path];
+  if (!main || query["chart"] || query["table"] || query["mark"]) return undefined;
+  if (!main.chosenBy.some((name) => query[name])) return undefined;
+  const entry = main.entry && query[main.entry];
+  return typeof entry === "string" && entry ? `${main.place}:${entry}` : main.place;
+}
+
+/** Return a link of the server ("/operator?sort=..") with the current selection. It marks what it leads to. */
 export function linkedLocation(link: string): RouteLocationRaw {
   const target = router.resolve(link);
   const query = { ...router.currentRoute.value.query, ...target.query };
   const parameters = Object.entries(query).filter(
     ([key]) => key in target.query || (SELECTION_KEYS as readonly string[]).includes(key),
   );
-  return { path: target.path, query: Object.fromEntries(parameters) };
+  const mark = markOf(target.path, target.query as LocationQueryRaw);
+  return { path: target.path, query: { ...Object.fromEntries(parameters), ...(mark ? { mark } : {}) } };
 }

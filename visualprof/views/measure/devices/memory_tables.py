@@ -44,8 +44,8 @@ class AllocationColumns(Columns, kw_only=True):
 
     name: kinds.NameColumn
     category: kinds.WordColumn | None = None
-    module: kinds.TextColumn | None = None
-    source: kinds.TextColumn | None = None
+    module: kinds.NameColumn | None = None
+    source: kinds.NameColumn | None = None
     address: kinds.WordColumn
     bytes: kinds.SizeColumn
     allocated_ns: kinds.DurationColumn

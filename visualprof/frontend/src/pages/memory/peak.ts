@@ -13,6 +13,26 @@ export interface PeakShare {
   before: boolean;
 }
 
+/** Allocations that a click on the peak selects: those of one entry of a grouping, or all of them. */
+export interface PeakFilter {
+  group: PeakGroup | null;
+  /** "" for memory outside of all operators or modules. */
+  name: string;
+}
+
+/** Columns of the table of allocations by grouping. */
+export const GROUP_COLUMNS: Record<PeakGroup, string> = {
+  categories: "category",
+  operators: "name",
+  modules: "module",
+};
+
+/** Return the filters of the table of allocations for a selection. */
+export function filterQuery({ group, name }: PeakFilter): Record<string, string> {
+  if (group === null) return {};
+  return name ? { [`is.${GROUP_COLUMNS[group]}`]: name } : { [`none.${GROUP_COLUMNS[group]}`]: "1" };
+}
+
 export function availableGroups(peak: MemoryPeak): PeakGroup[] {
   return PEAK_GROUPS.filter((group) => (peak[group]?.total_rows ?? 0) > 0);
 }

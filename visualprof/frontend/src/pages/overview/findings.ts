@@ -1,8 +1,8 @@
-import { nextTick, ref } from "vue";
 import type { Cell, Finding, FindingsAnswer } from "../../api/model";
 import { fillText } from "../../lib/fill-text";
 import { formatCell, formatDuration, formatRatio } from "../../lib/format";
 import { t, textOr } from "../../locales";
+import { showTarget } from "../../state/link-target";
 
 type Remark = FindingsAnswer["remarks"][number];
 
@@ -36,12 +36,7 @@ export function gainText(finding: Finding, stepped: boolean): string {
   return bound === null ? "" : t(`overview.most${scope}`, { time: formatDuration(bound) });
 }
 
-/** The finding that a link of the plan leads to. */
-export const markedFinding = ref("");
-
 /** Scroll to a finding and mark it. */
-export async function showFinding(id: string): Promise<void> {
-  markedFinding.value = id;
-  await nextTick();
-  document.getElementById(`finding-${id}`)?.scrollIntoView({ block: "center", behavior: "smooth" });
+export function showFinding(id: string): void {
+  showTarget("findings", id);
 }
