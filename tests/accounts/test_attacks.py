@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 import pytest
 from teams import MODEL_FILE, PASSWORD, SHELL, Browser, Team
-from test_permissions import BODIES, QUERIES, TABLE, Asked, asked
+from test_permissions import BODIES, NEEDS, QUERIES, Asked, asked
 
 from tests.conftest import ROOT
 from visualprof.accounts import login_attempts
@@ -75,9 +75,9 @@ def sent(browser: Browser, asked: Asked, route: str, body: bytes, kind: str) -> 
 def test_every_route_that_changes_something_wants_the_pages_word(asked: Asked) -> None:
     """Forms of other sites also send cookies."""
     ann = asked.team.browser("root")
-    changes = [route for route in TABLE if not route.startswith("GET ")]
+    changes = [route for route in NEEDS if not route.startswith("GET ")]
     ann.token = ""
-    word = {route: asked.by(ann, route) for route in changes if TABLE[route][0] != "anyone"}
+    word = {route: asked.by(ann, route) for route in changes if NEEDS[route] != "anyone"}
     assert set(word.values()) == {401}, word
     client = ann.client
     for headers in ({"Origin": "null"}, {"Origin": "https://evil.example"}, {"Sec-Fetch-Site": "cross-site"}):

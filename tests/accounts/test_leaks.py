@@ -16,7 +16,7 @@ from queue_sites import point
 from sites import kineto
 from sqlalchemy import update
 from teams import MODEL_FILE, Browser, Team, machine
-from test_permissions import BODIES, QUERIES, TABLE, VIEWER, Asked, asked
+from test_permissions import BODIES, NEEDS, QUERIES, VIEWER, Asked, asked
 from werkzeug.test import TestResponse
 
 from visualprof.remote.queue import uploads
@@ -63,8 +63,8 @@ def nothing(asked: Asked) -> Asked:
 @pytest.mark.parametrize("name", ["bob", "eve"])
 def test_items_of_other_users_answer_like_missing_items(asked: Asked, nothing: Asked, name: str) -> None:
     browser = asked.team.browser(name)
-    about = {route for route in TABLE if any(subject in _request(route) for subject in nothing.subjects)}
-    routes = [route for route in sorted(about) if TABLE[route][0] == VIEWER or name == "bob"]
+    about = {route for route in NEEDS if any(subject in _request(route) for subject in nothing.subjects)}
+    routes = [route for route in sorted(about) if NEEDS[route] in (VIEWER, "link") or name == "bob"]
     assert len(routes) > 20
     pairs = {route: [told(a.answer(browser, route), a.subjects) for a in (asked, nothing)] for route in routes}
     assert {route: pair for route, pair in pairs.items() if pair[0] != pair[1]} == {}

@@ -10,7 +10,17 @@ import pytest
 from sites import kineto
 from sqlalchemy import select
 from teams import SHELL, Browser, Team
-from test_permissions import BY_LINK, OPEN, TABLE, Asked, asked, team_runs
+from test_permissions import (
+    ADMIN,
+    BY_LINK,
+    MEMBER,
+    VIEWER,
+    Asked,
+    asked,
+    is_about_an_item,
+    routes_for,
+    team_runs,
+)
 
 from tests.conftest import ROOT
 from visualprof.cli import main
@@ -41,7 +51,7 @@ def test_every_route_by_link(asked: Asked) -> None:
     team.site.write(f"{team.run}/model.onnx", MODEL.read_bytes())
     asked.subjects["MODEL"] = f"{team.run}/model.onnx"
     by_link = holder(team, team.browser("ann"), team.run)
-    answers = {route: asked.by(by_link, route) for route, (needs, _) in TABLE.items() if needs != OPEN}
+    answers = {route: asked.by(by_link, route) for route in routes_for(VIEWER, MEMBER, ADMIN)}
     # The run has no such thing.
     absent = {"GET evaluation/overlay", "GET evaluation/point", "GET timeline/counter", "GET live/steps"}
     shown = {route for route, status in answers.items() if status in (200, 409)}
@@ -58,7 +68,7 @@ def test_a_link_opens_nothing_of_other_runs(asked: Asked) -> None:
     asked.subjects["MODEL"] = "shared/deeper/model.onnx"
     for run in (team.run, "shared/deeper"):
         asked.subjects["RUN"] = run
-        about = {route for route in BY_LINK if TABLE[route][1]}
+        about = {route for route in BY_LINK if is_about_an_item(route)}
         assert {route: asked.by(by_link, route) for route in about if asked.by(by_link, route) != 404} == {}
     assert team_runs(by_link) == {"shared"}
     everything = [
