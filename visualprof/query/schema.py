@@ -1,0 +1,129 @@
+"""Declarations of the tables and columns that queries can use: kinds (units), types and definitions.
+
+The reference in docs/query-schema.md, `visualprof query --schema` and the web UI are generated from these declarations.
+A test compares them with the tables that DuckDB describes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, cast
+
+from visualprof.query.declarations import DECLARATIONS, MACROS
+from visualprof.views.answers.kinds import KINDS, Kind
+
+SqlType = Literal["BIGINT", "DOUBLE", "VARCHAR", "BOOLEAN"]
+_TYPES: dict[Kind, SqlType] = {
+    "name": "VARCHAR", "text": "VARCHAR", "word": "VARCHAR", "dims": "VARCHAR", "id": "BIGINT", "flag": "BOOLEAN",
+    "count": "BIGINT", "ratio": "DOUBLE", "ns": "BIGINT", "bytes": "BIGINT", "rate": "DOUBLE", "flo": "DOUBLE",
+    "flop_rate": "DOUBLE", "joule": "DOUBLE", "moment": "BIGINT",
+}  # fmt: skip
+UNITS: dict[Kind, str] = {
+    "ns": "ns", "bytes": "bytes", "ratio": "0 to 1", "rate": "bytes/s", "flo": "operations", "moment": "ns since 1970",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table.
+
+    Attributes:
+        name: Name of the column.
+        kind: Kind of its values, which gives the unit.
+        type: Type in SQL.
+        definition: What a value means.
+    """
+
+    name: str
+    kind: Kind
+    type: SqlType
+    definition: str
+
+    @property
+    def unit(self) -> str:
+        """Return the unit, "" for texts, ids and counts."""
+        return UNITS.get(self.kind, "")
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table.
+
+    Attributes:
+        name: Name of the table.
+        definition: What a row is.
+        columns: Columns by name, in order.
+    """
+
+    name: str
+    definition: str
+    columns: dict[str, Column]
+
+
+@dataclass(frozen=True)
+class Macro:
+    """A function that queries can call.
+
+    Attributes:
+        name: Name of the function.
+        call: How it is called.
+        definition: What it returns.
+    """
+
+    name: str
+    call: str
+    definition: str
+
+
+def _parse_column(line: str) -> Column:
+    name, kind, definition = line.split(None, 2)
+    kind, _, sql_type = kind.partition(":")
+    if kind not in KINDS:
+        raise ValueError(f"{name} has the unknown kind {kind!r}")
+    return Column(name, cast("Kind", kind), cast("SqlType", sql_type or _TYPES[cast("Kind", kind)]), definition)
+
+
+def _parse_table(name: str, text: str) -> Table:
+    definition, *lines = [line.strip() for line in text.strip().splitlines()]
+    columns = [_parse_column(line) for line in (*lines, *_LAST_COLUMNS)]
+    return Table(name, definition, {column.name: column for column in columns})
+
+
+_LAST_COLUMNS = (
+    "rank id Rank of the process that recorded the row; NULL if unknown.",
+    "trace id Number of the trace, see the table `trace`; 0 if one trace is open.",
+)
+TABLES: dict[str, Table] = {name: _parse_table(name, text) for name, text in DECLARATIONS.items()}
+FUNCTIONS: dict[str, Macro] = {call.partition("(")[0]: Macro(call.partition("(")[0], call, text) for call, text in MACROS}
+
+
+def kind_of_result(name: str) -> Kind | None:
+    """Return the kind of a column of a result by its name, such as `dur`, `sum(dur)` or `total_ns`; None if unknown."""
+    text = name.strip().strip('"').lower()
+    for function in ("sum(", "avg(", "min(", "max(", "median(", "any_value(", "first(", "last("):
+        if text.startswith(function) and text.endswith(")"):
+            text = text.removeprefix(function)[:-1]
+            if function in ("avg(", "median(") and _KINDS.get(text) == "id":
+                return None
+            break
+    if text.startswith(("count(", "count_star(")):
+        return "count"
+    if text.startswith("covered("):
+        return "ns"
+    text = text.rpartition(".")[2].strip('"')
+    if text in _KINDS:
+        return _KINDS[text]
+    endings: dict[str, Kind] = {"_ns": "ns", "_bytes": "bytes", "_ratio": "ratio", "_id": "id"}
+    return next((kind for ending, kind in endings.items() if text.endswith(ending)), None)
+
+
+def _kinds_by_name() -> dict[str, Kind]:
+    """Return the kinds of column names that mean the same in all tables."""
+    kinds: dict[str, set[Kind]] = {}
+    for table in TABLES.values():
+        for column in table.columns.values():
+            kinds.setdefault(column.name, set()).add(column.kind)
+    return {name: next(iter(found)) for name, found in kinds.items() if len(found) == 1}
+
+
+_KINDS = _kinds_by_name()
