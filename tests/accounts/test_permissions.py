@@ -56,6 +56,7 @@ BY_LINK = {
     "GET timeline/strings", "GET timeline/event", "GET timeline/search", "GET timeline/longest", "GET timeline/window",
     "GET timeline/occurrence", "GET timeline/export", "GET timeline/alignment", "GET live", "GET live/steps",
     "GET report", "GET replay", "GET replay/script", "GET replay/call",
+    "GET query", "POST query", "POST query/cancel", "GET query/schema", "GET query/stored",
 }  # fmt: skip
 
 # What a request carries besides its address. RUN is that of ann's job.
@@ -89,6 +90,7 @@ QUERIES = {
     "GET replay": "run=RUN&operator=aten::mm",
     "GET replay/script": "run=RUN&operator=aten::mm",
     "GET replay/call": "run=RUN&operator=aten::mm",
+    "GET query": "run=RUN&sql=SELECT 1",
     "GET evaluation/overlay": "reports=RUN",
     "GET evaluation/point": "report=RUN&batch=1",
     "POST models": "name=a.onnx",
@@ -107,6 +109,8 @@ BODIES: dict[str, Any] = {
     "PUT account/contact": {"kinds": [], "language": "en", "mail": False, "webhook": ""},
     "POST notices/read": {"upto": 1},
     "POST live/record": {"run": "RUN"},
+    "POST query": {"run": "RUN", "sql": "SELECT 1"},
+    "POST query/cancel": {"id": "x"},
     "POST users": {"email": "x@example.org", "password": "x"},
     "PATCH users/<user>": {},
     "POST invitations": {},

@@ -75,6 +75,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="Origin of a page that may show the dashboard in a frame; repeatable.",
     )
     _add_team_arguments(parser)
+    queries = parser.add_mutually_exclusive_group()
+    queries.add_argument("--no-queries", action="store_true", help="Do not let users query runs in SQL.")
+    queries.add_argument(
+        "--allow-queries",
+        action="store_true",
+        help="Run SQL queries of accounts even if the kernel cannot confine them (Landlock).",
+    )
     add_engine(parser)
     parser.add_argument("--with-agent", action="store_true", help="Also run jobs on this machine.")
     parser.add_argument(
@@ -300,6 +307,7 @@ def run(args: argparse.Namespace) -> int:
         mail_from=args.mail_from or "",
         webhook_networks=tuple(args.webhook_network),
         regression_threshold=args.slower / 100,
+        queries="off" if args.no_queries else "on" if args.allow_queries else "auto",
     )
     page = ""
     if len(paths) == 1 and (file := Path(paths[0])).is_file():

@@ -401,6 +401,11 @@ def file_of(workers: list[tuple[str, list[FileOf]]], worker: str, span: str, pat
     raise NotFound(f"there is no worker {worker!r} with a span {span!r} in {path}", f"workers: {names}")
 
 
+def open_worker(file: FileOf) -> Trace:
+    """Return the trace of a worker."""
+    return _open(file)
+
+
 def _open(file: FileOf) -> Trace:
     from visualprof.reader.graph_capture.files import recording_fingerprint
     from visualprof.reader.trace.rank_split import select_rank

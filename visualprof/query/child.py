@@ -63,7 +63,7 @@ def main() -> None:
                 head, body = state.answer(message)
                 write_message(answers, msgspec.json.encode(head), body)
     except (EOFError, BrokenPipeError):
-        return
+        os._exit(0)  # the server has ended
 
 
 class _State:
@@ -106,6 +106,7 @@ class _State:
                 columns=cursor.columns,
                 types=cursor.types,
                 kinds={name: kind for name in cursor.columns if (kind := kind_of_result(name))},
+                events=[len(source.trace.events) for source in self.engine.sources],
             )
         if message.format == "csv":
             return head, to_csv(head.columns, rows).encode("utf-8", "replace")

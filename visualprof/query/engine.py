@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -77,7 +78,7 @@ class Engine:
         self._connection: DuckDBPyConnection = self._duckdb.connect(":memory:", config={"threads": 1})
         self._registered: dict[str, frozenset[str]] = {}
         self._stored_texts: set[str] = set()
-        self._output = output
+        self._output = str(Path(output).absolute()) if output else ""
         self._execute(macro_statements(self._duckdb.__version__, ()))
         if before_threads:
             before_threads()
@@ -143,17 +144,17 @@ class Engine:
                 self._connection.execute("ROLLBACK")
                 raise
         except BaseException as error:
-            raise self._converted(sql, error) from error
+            raise self.converted(sql, error) from error
         return Cursor(self, self._connection, sql)
 
-    def relation(self, sql: str) -> DuckDBPyRelation:
+    def relation(self, sql: str, parameters: Mapping[str, Any] | None = None) -> DuckDBPyRelation:
         """Return a statement as a relation, which DuckDB converts to frames."""
         sql = self.check(sql)
         self.prepare(sql)
         try:
-            return self._connection.sql(sql)
+            return self._connection.sql(sql, params=dict(parameters) if parameters else None)
         except BaseException as error:
-            raise self._converted(sql, error) from error
+            raise self.converted(sql, error) from error
 
     def write_parquet(
         self, sql: str, path: str, max_rows: int | None = None, parameters: Mapping[str, Any] | None = None
@@ -162,11 +163,13 @@ class Engine:
         sql = self.check(sql)
         self.prepare(sql)
         limit = "" if max_rows is None else f" LIMIT {max_rows}"
-        copy = f"COPY (SELECT * FROM ({sql.rstrip(';').rstrip()}\n){limit}) TO {_literal(path)} (FORMAT parquet, USE_TMP_FILE false)"
+        target = _literal(str(Path(path).absolute()))
+        rows = f"SELECT * FROM ({sql.rstrip(';').rstrip()}\n){limit}"
+        copy = f"COPY ({rows}) TO {target} (FORMAT parquet, USE_TMP_FILE false)"
         try:
             self._connection.execute(copy, dict(parameters) if parameters else None)
         except BaseException as error:
-            raise self._converted(sql, error) from error
+            raise self.converted(sql, error) from error
 
     def interrupt(self) -> None:
         """Stop the running statement. Any thread may call this."""
@@ -183,7 +186,7 @@ class Engine:
         """Close the connection."""
         self._connection.close()
 
-    def _converted(self, sql: str, error: BaseException) -> BaseException:
+    def converted(self, sql: str, error: BaseException) -> BaseException:
         """Return the error to raise for an error of DuckDB."""
         if isinstance(error, self._duckdb.InterruptException):
             return QueryStopped(
@@ -300,7 +303,9 @@ class Engine:
             f"{self.origins[i]}, {'NULL' if source.rank is None else source.rank}::BIGINT, {i})"
             for i, source in enumerate(self.sources)
         )
-        types = ", ".join(f'"{column.name}"::{column.type} AS "{column.name}"' for column in TABLES["trace"].columns.values())
+        types = ", ".join(
+            f'"{column.name}"::{column.type} AS "{column.name}"' for column in TABLES["trace"].columns.values()
+        )
         names = ", ".join(f'"{name}"' for name in TABLES["trace"].columns)
         return f"SELECT {types} FROM (VALUES {rows}) v({names})"
 
@@ -342,7 +347,7 @@ class Cursor:
         try:
             return self._connection.fetchmany(count)
         except BaseException as error:
-            raise self._engine._converted(self._sql, error) from error  # noqa: SLF001 - part of the engine
+            raise self._engine.converted(self._sql, error) from error
 
     def close(self) -> None:
         """End the transaction. Whatever the statement changed is discarded."""

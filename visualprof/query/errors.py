@@ -27,14 +27,11 @@ class DuckDbMissing(MissingData):
 
     status = 501
 
-    def __init__(self) -> None:
+    def __init__(self, error: str = "", hint: str = "") -> None:
         super().__init__(
-            msg("query.duckdb_missing", "queries need DuckDB, which is not installed"),
-            msg("query.install_duckdb", "pip install 'visualprof[query]'"),
+            error or msg("query.duckdb_missing", "queries need DuckDB, which is not installed"),
+            hint or msg("query.install_duckdb", "pip install 'visualprof[query]'"),
         )
-
-    def __reduce__(self) -> tuple[type[DuckDbMissing], tuple[()]]:
-        return type(self), ()
 
 
 _PERFETTO = {
@@ -42,7 +39,9 @@ _PERFETTO = {
     r"\bcreate\s+(?:or\s+replace\s+)?perfetto\b": "CREATE PERFETTO TABLE",
     r"\bspan_(?:left_)?join\b": "SPAN_JOIN",
 }
-_COLUMN = re.compile(r'(?:Referenced column|column named|Table ".*?" does not have a column named) "?([^"]+?)"?(?: not|$|\n)')
+_COLUMN = re.compile(
+    r'(?:Referenced column|column named|Table ".*?" does not have a column named) "?([^"]+?)"?(?: not|$|\n)'
+)
 _TABLE = re.compile(r"Table(?: Function)? with name (\S+) does not exist")
 _FUNCTION = re.compile(r"Function with name (\S+) does not exist")
 
@@ -74,9 +73,7 @@ def _hint(sql: str, message: str) -> str:
         near = get_close_matches(found[1].strip('"!').lower(), TABLES, 1)
         tables = ", ".join(TABLES)
         return (
-            msg("query.did_you_mean", f"did you mean {near[0]}?")
-            if near
-            else msg("query.tables", f"tables: {tables}")
+            msg("query.did_you_mean", f"did you mean {near[0]}?") if near else msg("query.tables", f"tables: {tables}")
         )
     if (found := _COLUMN.search(message)) and "column" in message:
         return _column_hint(sql, found[1].strip('"').rpartition(".")[2])
@@ -91,7 +88,8 @@ def _column_hint(sql: str, name: str) -> str:
     if near:
         holder = next(table for table in tables if near[0] in table.columns)
         return msg(
-            "query.nearest_column", f"the nearest column is {near[0]} of {holder.name}: {holder.columns[near[0]].definition}"
+            "query.nearest_column",
+            f"the nearest column is {near[0]} of {holder.name}: {holder.columns[near[0]].definition}",
         )
     elsewhere = [table.name for table in TABLES.values() if name.lower() in table.columns]
     if elsewhere:

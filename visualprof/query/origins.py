@@ -6,11 +6,11 @@ import numpy as np
 
 from visualprof.reader.trace import Category, Ids, Ints, LinkKind, Mask, Rows, Trace
 from visualprof.reader.trace.nesting import nearest_ancestor
-from visualprof.views.measure.call_paths import CallPaths, call_paths, forward_operators
-from visualprof.views.measure.groups import group
-from visualprof.views.measure.intervals import span_lengths_by_group
-from visualprof.views.measure.launch import RANGE_CATEGORIES, is_call, is_operator, launches
-from visualprof.views.measure.trace_cache import cached_on_trace
+from visualprof.views.measure.columns.groups import group
+from visualprof.views.measure.columns.intervals import span_lengths_by_group
+from visualprof.views.measure.columns.trace_cache import cached_on_trace
+from visualprof.views.measure.launches.launch import RANGE_CATEGORIES, is_call, is_operator, launches
+from visualprof.views.measure.operators.call_paths import CallPaths, call_paths, forward_operators
 
 NO_TIME = -(2**62)  # time of something that did not happen
 

@@ -79,6 +79,7 @@ class Head(msgspec.Struct, kw_only=True):
         columns: Names of the columns.
         types: SQL types of the columns.
         kinds: Kinds of the columns whose kind is known.
+        events: Number of events of each open trace.
     """
 
     error: str = ""
@@ -91,6 +92,7 @@ class Head(msgspec.Struct, kw_only=True):
     columns: list[str] = []
     types: list[str] = []
     kinds: dict[str, Kind] = {}
+    events: list[int] = []
 
 
 MESSAGES = msgspec.json.Decoder(OpenMessage | QueryMessage | CountMessage)

@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from typing import BinaryIO, cast
 
 import msgspec
 
@@ -29,9 +30,7 @@ from visualprof.query.pipe import (
 
 OPEN_TIMEOUT_S = 60.0
 POLL_INTERVAL_S = 0.05
-_PROGRAM = (
-    "import sys, json; sys.path[:] = json.loads(sys.argv[1]); from visualprof.query.child import main; main()"
-)
+_PROGRAM = "import sys, json; sys.path[:] = json.loads(sys.argv[1]); from visualprof.query.child import main; main()"
 
 
 class QueryFailed(VisualprofError):
@@ -112,12 +111,11 @@ class QueryProcess:
         self, data: bytes, timeout_s: float, is_disconnected: Callable[[], bool] | None
     ) -> tuple[Head, bytes]:
         """Send a message and return the answer. A thread reads, because pipes have no timeout on all systems."""
-        assert self._process.stdin
         answers: list[tuple[bytes, bytes]] = []
         reader = threading.Thread(target=self._read_answer, args=(answers,), name="query answer", daemon=True)
         try:
             reader.start()
-            write_message(self._process.stdin, data)
+            write_message(cast("BinaryIO", self._process.stdin), data)
             deadline, timed_out = time.monotonic() + timeout_s, False
             while reader.is_alive():
                 reader.join(POLL_INTERVAL_S)
@@ -138,9 +136,9 @@ class QueryProcess:
         return head, answers[0][1]
 
     def _read_answer(self, answers: list[tuple[bytes, bytes]]) -> None:
-        assert self._process.stdout
+        pipe = cast("BinaryIO", self._process.stdout)
         with contextlib.suppress(EOFError, OSError, ValueError):
-            answers.append((read_part(self._process.stdout), read_part(self._process.stdout)))
+            answers.append((read_part(pipe), read_part(pipe)))
 
     def _death(self, timed_out: bool) -> QueryStopped:
         """Return why the process ended without an answer."""

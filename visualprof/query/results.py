@@ -58,8 +58,8 @@ def plain_value(value: Any, depth: int = 0) -> Any:
         return value if math.isfinite(value) else None
     if isinstance(value, Decimal):
         return plain_value(float(value))
-    if isinstance(value, bytes | bytearray | memoryview):
-        return bytes(value).hex()
+    if isinstance(value, bytes):
+        return value.hex()
     if isinstance(value, datetime | date | time):
         return value.isoformat()
     if depth < MAX_DEPTH:

@@ -9,7 +9,7 @@ import platform
 import sys
 from pathlib import Path
 
-ADDRESS_SPACE_BYTES = 3 << 30  # beyond what the process has mapped when it is restricted
+ADDRESS_SPACE_BYTES = 2 << 30  # beyond what the process has mapped when it is restricted
 MAX_FILE_BYTES = 64 << 20  # of a Parquet file in memory
 CPU_MARGIN_S = 60
 
@@ -28,8 +28,8 @@ class _Ruleset(ctypes.Structure):
     _fields_ = (("files", ctypes.c_uint64), ("network", ctypes.c_uint64), ("scopes", ctypes.c_uint64))
 
 
-def limit_resources() -> None:
-    """Limit address space, written files and core dumps. Does nothing on systems without such limits."""
+def limit_address_space() -> None:
+    """Limit the memory that the process may map from now on. Does nothing on systems without such limits."""
     try:
         import resource
     except ImportError:
@@ -39,6 +39,15 @@ def limit_resources() -> None:
         size = pages * resource.getpagesize() + ADDRESS_SPACE_BYTES
         _, hard = resource.getrlimit(resource.RLIMIT_AS)
         resource.setrlimit(resource.RLIMIT_AS, (size, size) if hard < 0 or size < hard else (hard, hard))
+
+
+def limit_resources() -> None:
+    """Limit address space, written files and core dumps. Does nothing on systems without such limits."""
+    limit_address_space()
+    try:
+        import resource
+    except ImportError:
+        return
     with contextlib.suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         resource.setrlimit(resource.RLIMIT_FSIZE, (0, MAX_FILE_BYTES))

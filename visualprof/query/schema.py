@@ -80,7 +80,7 @@ def _parse_column(line: str) -> Column:
     kind, _, sql_type = kind.partition(":")
     if kind not in KINDS:
         raise ValueError(f"{name} has the unknown kind {kind!r}")
-    return Column(name, cast("Kind", kind), cast("SqlType", sql_type or _TYPES[cast("Kind", kind)]), definition)
+    return Column(name, kind, cast("SqlType", sql_type or _TYPES[kind]), definition)
 
 
 def _parse_table(name: str, text: str) -> Table:
@@ -94,7 +94,9 @@ _LAST_COLUMNS = (
     "trace id Number of the trace, see the table `trace`; 0 if one trace is open.",
 )
 TABLES: dict[str, Table] = {name: _parse_table(name, text) for name, text in DECLARATIONS.items()}
-FUNCTIONS: dict[str, Macro] = {call.partition("(")[0]: Macro(call.partition("(")[0], call, text) for call, text in MACROS}
+FUNCTIONS: dict[str, Macro] = {
+    call.partition("(")[0]: Macro(call.partition("(")[0], call, text) for call, text in MACROS
+}
 
 
 def kind_of_result(name: str) -> Kind | None:

@@ -88,9 +88,7 @@ class QueryService:
             max_bytes=MAX_DOWNLOAD_BYTES if is_file else MAX_BYTES,
             interrupt_s=INTERRUPT_S,
         )
-        return self._use(
-            user, traces, query_id, lambda process: process.query(message, KILL_S, is_disconnected)
-        )
+        return self._use(user, traces, query_id, lambda process: process.query(message, KILL_S, is_disconnected))
 
     def count(self, user: str, traces: Sequence[TraceFile]) -> dict[str, int]:
         """Return the number of rows of each table. Errors: as for `run`."""
@@ -118,9 +116,7 @@ class QueryService:
         for process in processes:
             process.stop()
 
-    def _use(
-        self, user: str, traces: Sequence[TraceFile], query_id: str, work: Callable[[QueryProcess], Any]
-    ) -> Any:
+    def _use(self, user: str, traces: Sequence[TraceFile], query_id: str, work: Callable[[QueryProcess], Any]) -> Any:
         """Return the result of work with a process. The process is discarded after any error."""
         key = user, tuple(traces)
         self._begin(user, query_id)

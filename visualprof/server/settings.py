@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from visualprof.accounts.principal import Registration
 from visualprof.remote.queue.store.bucket_url import DEFAULT_CACHE_BYTES, BucketLocation
@@ -48,6 +49,7 @@ class Settings:
         mail_from: Sender address. "" uses the mail user.
         webhook_networks: Private networks to which notifications may be sent.
         regression_threshold: Relative slowdown of a measurement above which its owner is notified.
+        queries: Whether users may run SQL: "auto" runs queries of accounts only if the kernel can confine them.
     """
 
     language: str = ""
@@ -82,6 +84,7 @@ class Settings:
     mail_from: str = ""
     webhook_networks: tuple[str, ...] = ()
     regression_threshold: float = 0.05
+    queries: Literal["auto", "on", "off"] = "auto"
 
     @property
     def secure(self) -> bool:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property
 
 import numpy as np
 
 from visualprof.query import origins
 from visualprof.query.tables.columns import Builder, Values, event_ids, words
-from visualprof.reader.trace import Category, Ids, Ints, Rows, Trace, TrackKind
-from visualprof.views.measure.call_paths import CallPaths, path_labels, path_texts
-from visualprof.views.measure.launch import (
+from visualprof.reader.trace import Category, Ids, Ints, Mask, Rows, Trace, TrackKind
+from visualprof.views.measure.launches.launch import (
     OperatorTimes,
     is_first_of_launch,
     is_kernel,
@@ -20,7 +19,8 @@ from visualprof.views.measure.launch import (
     launches,
     operator_times,
 )
-from visualprof.views.measure.stacks import CallStacks
+from visualprof.views.measure.operators.call_paths import CallPaths, path_labels, path_texts
+from visualprof.views.measure.operators.stacks import CallStacks
 
 CATEGORY_NAMES = tuple(category.name.lower() for category in Category)
 
@@ -62,12 +62,17 @@ class EventTable:
 
     def _origin_builders(self) -> dict[str, Builder]:
         trace = self.trace
+
+        def module(texts: Callable[[CallPaths, Sequence[str]], list[str]]) -> Values:
+            paths = origins.module_paths(trace)
+            return words(self.take(origins.module_path_ids(trace)), texts(paths, trace.strings))
+
         return {
             "op_id": lambda: event_ids(self.take(origins.operators(trace))),
             "op": lambda: Values(names_of(trace, self.take(origins.operators(trace))), "text"),
             "module_id": lambda: event_ids(self.take(origins.modules(trace))),
-            "module": lambda: _labels(trace, origins.module_paths(trace), self.take(origins.module_path_ids(trace))),
-            "module_path": lambda: _paths(trace, origins.module_paths(trace), self.take(origins.module_path_ids(trace))),
+            "module": lambda: module(path_labels),
+            "module_path": lambda: module(path_texts),
             "backward": lambda: Values(self._is_backward()),
             "range_id": lambda: event_ids(self.take(origins.user_ranges(trace))),
             "range": lambda: Values(names_of(trace, self.take(origins.user_ranges(trace))), "text"),
@@ -94,7 +99,7 @@ class EventTable:
     def _durations(self) -> Ints:
         return np.maximum(self.take(self.trace.events.dur), 0)
 
-    def _is_backward(self) -> Rows:
+    def _is_backward(self) -> Mask:
         return self.take(origins.backward_sites(self.trace)) >= 0
 
     def _of_track(self, values: list[int]) -> Ints:
@@ -218,7 +223,7 @@ class PythonTable(EventTable):
 class NestedTable(EventTable):
     """Modules or user ranges, with the device work that was launched inside."""
 
-    is_member: Callable[[Trace], Rows]
+    is_member: Callable[[Trace], Mask]
     innermost: Callable[[Trace], Ids]
     paths: Callable[[Trace], CallPaths]
 
@@ -237,7 +242,7 @@ class NestedTable(EventTable):
         return {
             **super().builders(),
             "parent_id": self._parents,
-            "path": lambda: _paths(self.trace, self._paths, self._paths.path_ids[self.rows]),
+            "path": lambda: words(self._paths.path_ids[self.rows], path_texts(self._paths, self.trace.strings)),
             "device_start": lambda: Values(self.spans[0], "time", origins.NO_TIME),
             "device_end": lambda: Values(self.spans[1], "time", origins.NO_TIME),
             "device_dur": lambda: Values(self.spans[2]),
@@ -268,7 +273,7 @@ class RangeTable(NestedTable):
     paths = staticmethod(origins.range_paths)
 
 
-def names_of(trace: Trace, rows: Rows) -> Ids:
+def names_of(trace: Trace, rows: Rows) -> Rows:
     """Return the string ids of the names of events, -1 for row -1."""
     return np.where(rows >= 0, trace.events.name[rows], np.int32(-1)) if len(trace.events) else rows
 
@@ -286,11 +291,3 @@ def stack_values(trace: Trace, rows: Ids) -> Values:
     known = distinct >= 0
     texts = [stacks.stack_text(number) for number in distinct[known].tolist()]
     return words(index - int((~known).sum()), texts)
-
-
-def _labels(trace: Trace, paths: CallPaths, numbers: Ids) -> Values:
-    return words(numbers, path_labels(paths, trace.strings))
-
-
-def _paths(trace: Trace, paths: CallPaths, numbers: Ids) -> Values:
-    return words(numbers, path_texts(paths, trace.strings))

@@ -12,11 +12,8 @@ from visualprof.query import origins
 from visualprof.query.tables.columns import Builder, Values, event_ids, objects, words
 from visualprof.query.tables.events import names_of, stack_values, step_names
 from visualprof.reader.trace import NO_ADDRESS, Ids, Ints, LinkKind, Trace, TrackKind
-from visualprof.views.measure.collectives import Collectives, collectives
-from visualprof.views.measure.communication_events import bus_bytes
-from visualprof.views.measure.counter_tracks import counter_tracks
-from visualprof.views.measure.gaps import CAUSES, Gaps, find_gaps, work_sequences
-from visualprof.views.measure.memory import (
+from visualprof.views.measure.devices.gaps import CAUSES, Gaps, find_gaps, work_sequences
+from visualprof.views.measure.devices.memory import (
     NEVER,
     allocation_purposes,
     is_memory_owner,
@@ -25,8 +22,11 @@ from visualprof.views.measure.memory import (
     memory_devices,
     memory_owners,
 )
-from visualprof.views.measure.serving_steps import step_loads
-from visualprof.views.measure.steps import step_windows
+from visualprof.views.measure.ranks.collectives import Collectives, collectives
+from visualprof.views.measure.ranks.communication_events import bus_bytes
+from visualprof.views.measure.steps.serving_steps import step_loads
+from visualprof.views.measure.steps.windows import step_windows
+from visualprof.views.measure.timeline.counter_tracks import counter_tracks
 
 KERNEL_WAIT_NS = 30_000  # as in the view `idle`
 _KINDS = {
@@ -263,7 +263,8 @@ class GapTable(Facts):
             places.append((sequence.device, trace.tracks[sequence.track].stream if sequence.track >= 0 else -1))
         if not found:
             empty = np.zeros(0, np.int64)
-            return Gaps(empty, empty, *(empty.astype(np.int32) for _ in range(3)), empty), empty, empty
+            no_rows = np.zeros(0, np.int32)
+            return Gaps(empty, empty, no_rows, no_rows, no_rows, empty), empty, empty
         merged = Gaps(*(np.concatenate([getattr(g, name) for g in found]) for name in Gaps.__struct_fields__))
         counts = [len(gaps.start) for gaps in found]
         device, stream = (np.repeat(np.array([place[i] for place in places]), counts) for i in range(2))
@@ -306,7 +307,8 @@ class AllocationTable(Facts):
             at = np.flatnonzero(lives.alloc_row >= 0)
             rows.append(lives.alloc_row[at])
             ends.append(lives.end_ns[at])
-            names = [purpose.names[i] for i in purpose.ids[at].tolist()]
+            ids: list[int] = purpose.ids[at].tolist()
+            names = [purpose.names[i] for i in ids]
             purposes += zip(lives.alloc_row[at].tolist(), names, strict=True)
         row = np.concatenate(rows)
         order = np.argsort(row, kind="stable")

@@ -1,0 +1,295 @@
+"""Ask questions about profiles in SQL.
+
+Examples:
+  visualprof query trace.json "SELECT name, sum(dur) FROM kernel GROUP BY name"
+  visualprof query runs/today -f question.sql --format csv -o answer.csv
+  visualprof query trace.json --run top_kernels
+  visualprof query --schema kernel
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from visualprof.cli import _step_range
+from visualprof.errors import BadParameter, MissingData, NotFound
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from visualprof.query.engine import Cursor, Engine
+    from visualprof.query.tables import Source
+    from visualprof.views.answers.kinds import Kind
+
+DEFAULT_ROWS = 1000  # of a table on a terminal
+FORMATS = ("table", "csv", "json", "ndjson", "parquet", "arrow")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the command."""
+    parser.add_argument(
+        "paths", nargs="*", metavar="PATH", help="Profiles or folders of runs, followed by one SELECT statement."
+    )
+    parser.add_argument("-f", "--file", metavar="FILE", help="Read the statement from FILE; - reads standard input.")
+    parser.add_argument("--run", default="", metavar="NAME", help="Run a stored query. See --list.")
+    parser.add_argument(
+        "-p", "--param", action="append", default=[], metavar="NAME=VALUE", help="Value of $NAME; repeatable."
+    )
+    parser.add_argument("--format", choices=FORMATS, default="table", help="Output format (default: %(default)s).")
+    parser.add_argument("-o", "--output", metavar="FILE", help="Write the result to FILE (default: standard output).")
+    parser.add_argument(
+        "--limit", type=int, metavar="N", help=f"Maximum number of rows (default: {DEFAULT_ROWS} for tables, else all)."
+    )
+    parser.add_argument(
+        "--timeout",
+        type=float,
+        default=60.0,
+        metavar="S",
+        help="Stop after S seconds (default: %(default)g).",
+    )
+    parser.add_argument("--worker", default="", metavar="W", help="Worker to read (default: all workers of a run).")
+    parser.add_argument(
+        "--schema", nargs="?", const="", metavar="TABLE", help="Print all tables, or the columns of one, and exit."
+    )
+    parser.add_argument("--list", action="store_true", help="Print the stored queries and exit.")
+    parser.add_argument(
+        "--unrestricted",
+        action="store_true",
+        help="Let the statement read and write files and change settings, for joins with your own files.",
+    )
+    _step_range.add_arguments(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the result of the query."""
+    if args.schema is not None:
+        print(schema_text(args.schema or ""))
+        return 0
+    if args.list:
+        print(stored_text())
+        return 0
+    from visualprof.cli.view import tune_for_short_process
+
+    tune_for_short_process()
+    paths, sql = _statement(args)
+    parameters: dict[str, Any] = dict(_pairs(args.param))
+    if args.run:
+        from visualprof.query.stored import stored_query
+
+        chosen = stored_query(args.run)
+        sql, parameters = chosen.text, dict(chosen.values(parameters))
+    from visualprof.query.engine import Engine, import_duckdb
+
+    import_duckdb()
+    sources = open_sources(paths, args.worker, args.step_range)
+    engine = Engine(
+        sources,
+        output=args.output if args.format in ("parquet", "arrow") and args.output else "",
+        unrestricted=args.unrestricted,
+        before_threads=None if args.unrestricted else _limit_resources,
+    )
+    timer = engine.stop_after(args.timeout)
+    try:
+        _write(engine, sql, parameters, args)
+    finally:
+        timer.cancel()
+        engine.close()
+    return 0
+
+
+def _limit_resources() -> None:
+    from visualprof.query.sandbox import limit_address_space
+
+    limit_address_space()
+
+
+def _statement(args: argparse.Namespace) -> tuple[list[str], str]:
+    """Return the paths and the statement of the command line.
+
+    Raises:
+        BadParameter: There is no path or no statement.
+    """
+    words: list[str] = args.paths
+    if args.run or args.file:
+        if not words:
+            raise BadParameter("a query needs a profile", "for example: visualprof query trace.json --run top_kernels")
+        return words, "" if args.run else _read_file(args.file)
+    if len(words) > 1 and (any(c.isspace() for c in words[-1]) or not Path(words[-1]).exists()):
+        return words[:-1], words[-1]
+    if words and not sys.stdin.isatty():
+        return words, sys.stdin.read()
+    raise BadParameter(
+        "a query needs a profile and a statement",
+        'for example: visualprof query trace.json "SELECT name, dur FROM kernel"; --schema lists the tables',
+    )
+
+
+def _read_file(path: str) -> str:
+    try:
+        return sys.stdin.read() if path == "-" else Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise NotFound(f"cannot read the statement from {path}: {error}") from error
+
+
+def _pairs(texts: Sequence[str]) -> list[tuple[str, str]]:
+    pairs: list[tuple[str, str]] = []
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise BadParameter(f"-p {text!r} is not of the form name=value", "for example: -p module=Block_12")
+        pairs.append((name, value))
+    return pairs
+
+
+def open_sources(paths: Sequence[str], worker: str = "", step_range: str = "") -> list[Source]:
+    """Return the traces of some profiles or runs, one per worker."""
+    from visualprof.cli.view import file_of, files_of, open_worker
+    from visualprof.query.tables import Source
+
+    sources: list[Source] = []
+    for path in paths:
+        workers = files_of(path, step_range)
+        files = [file_of(workers, worker, "", path)] if worker else [spans[0] for _, spans in workers]
+        for number, file in enumerate(files):
+            trace = open_worker(file)
+            rank = None if trace.meta.rank >= 0 or len(files) == 1 else number
+            sources.append(Source(trace, file.name, rank))
+    return sources
+
+
+def _write(engine: Engine, sql: str, parameters: dict[str, Any], args: argparse.Namespace) -> None:
+    if args.format in ("parquet", "arrow"):
+        _write_binary(engine, sql, parameters, args)
+        return
+    from visualprof.query.results import read_rows, to_csv
+
+    limit = args.limit if args.limit is not None else DEFAULT_ROWS if args.format == "table" else None
+    started = time.monotonic()
+    with engine.run(sql, parameters) as cursor:
+        rows, truncated = read_rows(cursor, limit, None)
+        elapsed_s = time.monotonic() - started
+        if args.format == "csv":
+            text = to_csv(cursor.columns, rows)
+        elif args.format == "table":
+            text = _table(cursor, rows)
+        else:
+            text = _json(cursor, rows, truncated, lines=args.format == "ndjson")
+    if args.output:
+        Path(args.output).write_text(text, encoding="utf-8", errors="replace")
+    else:
+        sys.stdout.buffer.write(text.encode("utf-8", "replace"))
+        sys.stdout.buffer.flush()
+    if args.format == "table":
+        more = "; more rows exist, see --limit" if truncated else ""
+        print(f"{len(rows):,} rows in {elapsed_s:.3f} s{more}", file=sys.stderr)
+
+
+def _write_binary(engine: Engine, sql: str, parameters: dict[str, Any], args: argparse.Namespace) -> None:
+    """Write Parquet, or an Arrow file."""
+    if not args.output:
+        raise BadParameter(f"--format {args.format} needs a file", "name it with -o")
+    if args.format == "parquet":
+        engine.write_parquet(sql, args.output, args.limit, parameters)
+        return
+    try:
+        pa: Any = importlib.import_module("pyarrow")
+    except ImportError as error:
+        raise MissingData("--format arrow needs pyarrow, which is not installed", "pip install pyarrow") from error
+    table = engine.relation(sql, parameters).to_arrow_table()
+    with pa.OSFile(args.output, "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
+        writer.write_table(table if args.limit is None else table.slice(0, args.limit))
+
+
+def _json(cursor: Cursor, rows: list[tuple[Any, ...]], truncated: bool, *, lines: bool) -> str:
+    """Return rows as one JSON object per line, or a table of columns with its units."""
+    import msgspec
+
+    from visualprof.query.results import to_columns
+    from visualprof.query.schema import kind_of_result
+
+    if lines:
+        return "".join(f"{msgspec.json.encode(dict(zip(cursor.columns, row, strict=True))).decode()}\n" for row in rows)
+    answer = {
+        "columns": to_columns(cursor.columns, rows),
+        "types": dict(zip(cursor.columns, cursor.types, strict=True)),
+        "kinds": {name: kind for name in cursor.columns if (kind := kind_of_result(name))},
+        "total_rows": len(rows),
+        "truncated": truncated,
+    }
+    return f"{msgspec.json.encode(answer).decode()}\n"
+
+
+def _table(cursor: Cursor, rows: list[tuple[Any, ...]]) -> str:
+    """Return rows as aligned text with units."""
+    from visualprof.cli.view import width
+    from visualprof.query.schema import kind_of_result
+
+    kinds: list[Kind | None] = [kind_of_result(name) for name in cursor.columns]
+    texts = [[_text(value, kind) for value, kind in zip(row, kinds, strict=True)] for row in rows]
+    is_number = [any(isinstance(row[i], int | float) for row in rows) for i in range(len(kinds))]
+    most = max(20, width() // max(len(kinds), 1))
+    shown = [[_shorten(text, most) for text in row] for row in [list(cursor.columns), *texts]]
+    widths = [max(len(row[i]) for row in shown) for i in range(len(kinds))]
+    lines = [
+        "  ".join(
+            text.rjust(size) if right else text.ljust(size)
+            for text, size, right in zip(row, widths, is_number, strict=True)
+        ).rstrip()
+        for row in shown
+    ]
+    return "\n".join([lines[0], "  ".join("-" * size for size in widths), *lines[1:]]) + "\n"
+
+
+def _text(value: Any, kind: Kind | None) -> str:
+    """Return a value with its unit, "" for NULL."""
+    from visualprof.cli._terminal import cell
+
+    if value is None:
+        return ""
+    return cell(kind, value) if kind and kind != "id" and isinstance(value, int | float) else str(value)
+
+
+def _shorten(text: str, most: int) -> str:
+    line = text.replace("\n", " | ")
+    return line if len(line) <= most else f"{line[: most - 1]}…"
+
+
+def schema_text(name: str) -> str:
+    """Return the tables with their definitions, or the columns of one table with units and definitions.
+
+    Raises:
+        NotFound: There is no such table.
+    """
+    from visualprof.query.schema import FUNCTIONS, TABLES
+
+    if not name:
+        size = max(map(len, TABLES))
+        lines = [f"{table.name:{size}}  {table.definition}" for table in TABLES.values()]
+        calls = [f"{function.call:26}  {function.definition}" for function in FUNCTIONS.values()]
+        return "\n".join([*lines, "", *calls, "", "visualprof query --schema TABLE prints the columns of a table."])
+    if name not in TABLES:
+        raise NotFound(f"there is no table {name!r}", f"tables: {', '.join(TABLES)}")
+    columns = TABLES[name].columns.values()
+    size = max(len(column.name) for column in columns)
+    return "\n".join(
+        [
+            f"{name}: {TABLES[name].definition}",
+            *(f"  {c.name:{size}}  {c.type:7}  {c.unit:9}  {c.definition}" for c in columns),
+        ]
+    )
+
+
+def stored_text() -> str:
+    """Return the stored queries with their questions and parameters."""
+    from visualprof.query.stored import STORED
+
+    size = max(map(len, STORED))
+    return "\n".join(
+        f"{query.id:{size}}  {query.question}" + (f" (-p {', '.join(query.parameters)})" if query.parameters else "")
+        for query in STORED.values()
+    )

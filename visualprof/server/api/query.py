@@ -1,0 +1,395 @@
+"""Questions to runs in SQL, with the rights of reading the run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
+
+import msgspec
+from flask import Response, request
+from msgspec import Meta
+
+from visualprof.errors import BadParameter, Forbidden
+from visualprof.messages import msg
+from visualprof.query.errors import DuckDbMissing
+from visualprof.query.pipe import Head, TraceFile
+from visualprof.query.sandbox import landlock_version
+from visualprof.query.schema import FUNCTIONS, TABLES
+from visualprof.query.service import MAX_DOWNLOAD_ROWS, MAX_ROWS, QueryService, is_installed
+from visualprof.query.stored import STORED, stored_query
+from visualprof.reader.logdir.listing import Span
+from visualprof.reader.logdir.summary import file_fingerprint
+from visualprof.server.api.spans import load_trace, require_summary, worker_spans
+from visualprof.server.identity import client_address, current_principal
+from visualprof.server.responses import bytes_response, csv_response
+from visualprof.server.routes import SPAN_ERRORS, Query, Resource, SpanQuery, get, mutation
+from visualprof.server.services import Services
+from visualprof.views.answers.kinds import Kind
+
+MAX_TRACES = 16
+PARQUET_TYPE = "application/vnd.apache.parquet"
+QUERY_ERRORS = {
+    **SPAN_ERRORS,
+    400: "the statement is wrong, or a parameter has a wrong name or value",
+    403: "the server runs no queries",
+    422: "the statement took too long or too much memory, or the file cannot be read",
+    429: "the user or the server runs too many queries",
+    501: "DuckDB is not installed",
+}
+
+
+class SqlQuery(SpanQuery, kw_only=True):
+    """A statement about a run. Other query parameters are parameters of the statement."""
+
+    sql: Annotated[str, Meta(max_length=64_000, description="one SELECT statement")] = ""
+    stored: Annotated[str, Meta(description="id of a stored query, in place of `sql`")] = ""
+    workers: Annotated[str, Meta(description="ids of workers, comma-separated, or * for all; instead of `worker`")] = ""
+    limit: Annotated[int, Meta(ge=1, le=MAX_ROWS)] = 1000
+    others: dict[str, str] = msgspec.field(default_factory=dict[str, str])
+
+
+class QueryRequest(msgspec.Struct, kw_only=True):
+    """A statement about a run.
+
+    Attributes:
+        run: Id of the run.
+        worker: Id of the worker; the first one when absent.
+        span: Id of the span; the first one when absent.
+        workers: Ids of workers instead of `worker`; `["*"]` for all.
+        step_range: Pattern of the names of ranges to use as steps.
+        sql: One SELECT statement.
+        stored: Id of a stored query, in place of `sql`.
+        parameters: Values of the parameters of the statement, which it writes as $name.
+        limit: Maximum number of rows.
+        format: Form of the answer.
+        id: Name by which the query can be canceled.
+    """
+
+    run: str
+    worker: str = ""
+    span: str = ""
+    workers: list[str] = []
+    step_range: str = ""
+    sql: str = ""
+    stored: str = ""
+    parameters: dict[str, str | int | float | bool | None] = {}
+    limit: Annotated[int, Meta(ge=1, le=MAX_DOWNLOAD_ROWS)] = 1000
+    format: Literal["json", "csv", "parquet"] = "json"
+    id: Annotated[str, Meta(max_length=100)] = ""
+
+
+class QueriedTrace(msgspec.Struct):
+    """A trace that a query used.
+
+    Attributes:
+        trace: Value of the column `trace`.
+        worker: Id of the worker.
+        span: Id of the span.
+        first_id: Id of its first event: the row of an event on the timeline is `id - first_id`.
+        events: Number of its events.
+    """
+
+    trace: int
+    worker: str
+    span: str
+    first_id: int
+    events: int
+
+
+class QueryAnswer(msgspec.Struct, kw_only=True):
+    """The result of a statement.
+
+    Attributes:
+        columns: The columns by name.
+        types: SQL type of each column.
+        kinds: Kind of each column whose kind is known.
+        total_rows: Number of rows in the answer.
+        truncated: Whether the result has more rows.
+        elapsed_ns: Time that the statement took.
+        sql: The statement, for a stored query.
+        traces: The traces that it used.
+    """
+
+    columns: dict[str, list[Any]]
+    types: dict[str, str]
+    kinds: dict[str, Kind]
+    total_rows: int
+    truncated: bool
+    elapsed_ns: int
+    sql: str
+    traces: list[QueriedTrace]
+
+
+class SchemaColumn(msgspec.Struct):
+    """A column of a table."""
+
+    name: str
+    type: str
+    kind: Kind
+    unit: str
+    definition: str
+
+
+class SchemaTable(msgspec.Struct):
+    """A table with its definition.
+
+    Attributes:
+        rows: Number of rows in the requested span; None without one.
+    """
+
+    name: str
+    definition: str
+    columns: list[SchemaColumn]
+    rows: int | None = None
+
+
+class SchemaFunction(msgspec.Struct):
+    """A function for queries."""
+
+    name: str
+    call: str
+    definition: str
+
+
+class SchemaAnswer(msgspec.Struct):
+    """Tables, columns and functions for queries.
+
+    Attributes:
+        available: Whether this server runs queries.
+        reason: Why not, "" if it does.
+        hint: What to do about it.
+        tables: The tables.
+        functions: Functions in addition to those of DuckDB.
+        max_rows: Maximum number of rows of an answer.
+    """
+
+    available: bool
+    reason: str
+    hint: str
+    tables: list[SchemaTable]
+    functions: list[SchemaFunction]
+    max_rows: int
+
+
+class SchemaQuery(Query):
+    """A span whose rows are counted."""
+
+    run: Annotated[str, Meta(description="id of a run whose rows are counted; no counts when absent")] = ""
+    worker: str = ""
+    span: str = ""
+
+
+class StoredRow(msgspec.Struct):
+    """A common question with its SQL.
+
+    Attributes:
+        id: Name of the query.
+        question: The question in English.
+        question_zh: The question in Chinese.
+        sql: The statement.
+        parameters: Parameters with their default values.
+    """
+
+    id: str
+    question: str
+    question_zh: str
+    sql: str
+    parameters: dict[str, str | int | float]
+
+
+class StoredAnswer(msgspec.Struct):
+    """The stored queries."""
+
+    queries: list[StoredRow]
+
+
+class CancelRequest(msgspec.Struct):
+    """A running query of the user.
+
+    Attributes:
+        id: Its `id`; "" for any.
+    """
+
+    id: str = ""
+
+
+class CancelAnswer(msgspec.Struct):
+    """Whether a query was running."""
+
+    canceled: bool
+
+
+class Queries(Resource):
+    """The routes for queries."""
+
+    def __init__(self, services: Services) -> None:
+        super().__init__(services)
+        self._service = QueryService()
+
+    @get("/query", errors=QUERY_ERRORS, needs="link")
+    def query(self, query: SqlQuery) -> QueryAnswer:
+        """Run one SELECT statement about a run."""
+        workers = [name for name in query.workers.split(",") if name]
+        body = QueryRequest(
+            run=query.run, worker=query.worker, span=query.span, workers=workers, step_range=query.step_range,
+            sql=query.sql, stored=query.stored, parameters=dict(query.others), limit=query.limit,
+        )  # fmt: skip
+        answer = self._answer(body)
+        assert isinstance(answer, QueryAnswer)
+        return answer
+
+    @mutation("POST", "/query", errors=QUERY_ERRORS, needs="link")
+    def run(self, body: QueryRequest) -> QueryAnswer | Response:
+        """Run one SELECT statement about a run; also as CSV or Parquet."""
+        return self._answer(body)
+
+    @mutation("POST", "/query/cancel", needs="link")
+    def cancel(self, body: CancelRequest) -> CancelAnswer:
+        """Stop a running query of the user."""
+        return CancelAnswer(self._service.cancel(_user(), body.id))
+
+    @get("/query/schema", errors=QUERY_ERRORS, needs="link")
+    def schema(self, query: SchemaQuery) -> SchemaAnswer:
+        """Return the tables, columns and functions that queries can use."""
+        reason, hint = self._obstacle()
+        counts: dict[str, int] = {}
+        if query.run and not reason:
+            span = self._visible.listing().find(query.run, query.worker, query.span)
+            counts = self._service.count(_user(), self._trace_files([(query.worker, span)], ""))
+        tables = [
+            SchemaTable(
+                table.name,
+                table.definition,
+                [SchemaColumn(c.name, c.type, c.kind, c.unit, c.definition) for c in table.columns.values()],
+                counts.get(table.name),
+            )
+            for table in TABLES.values()
+        ]
+        functions = [SchemaFunction(f.name, f.call, f.definition) for f in FUNCTIONS.values()]
+        return SchemaAnswer(not reason, reason, hint, tables, functions, MAX_ROWS)
+
+    @get("/query/stored", needs="link")
+    def stored(self) -> StoredAnswer:
+        """Return common questions with their SQL."""
+        return StoredAnswer(
+            [StoredRow(q.id, q.question, q.question_zh, q.text, dict(q.parameters)) for q in STORED.values()]
+        )
+
+    def _answer(self, body: QueryRequest) -> QueryAnswer | Response:
+        self._require_queries()
+        sql, parameters = body.sql, dict(body.parameters)
+        if body.stored:
+            chosen = stored_query(body.stored)
+            sql, parameters = chosen.text, {**chosen.values({k: str(v) for k, v in parameters.items()})}
+        spans = self._spans(body)
+        head, data = self._service.run(
+            _user(),
+            self._trace_files(spans, body.step_range),
+            sql,
+            parameters=parameters,
+            format=body.format,
+            max_rows=body.limit,
+            query_id=body.id,
+            is_disconnected=request.environ.get("waitress.client_disconnected"),
+        )
+        if body.format == "csv":
+            return csv_response(data.decode(), "query")
+        if body.format == "parquet":
+            response = bytes_response(data, PARQUET_TYPE)
+            response.headers["Content-Disposition"] = 'attachment; filename="query.parquet"'
+            return response
+        return _query_answer(head, data, sql if body.stored else "", spans)
+
+    def _spans(self, body: QueryRequest) -> list[tuple[str, Span]]:
+        """Return the requested workers with their spans."""
+        listing = self._visible.listing()
+        if not body.workers:
+            span = listing.find(body.run, body.worker, body.span)
+            workers = next(run for run in listing.runs if run.id == body.run).workers
+            return [(next((w.id for w in workers if span in w.spans), body.worker), span)]
+        names = [] if body.workers == ["*"] else body.workers
+        listing.find(body.run)
+        spans = worker_spans(self._logdir, listing, body.run, body.span, names)
+        if len(spans) > MAX_TRACES:
+            raise BadParameter(
+                msg(
+                    "query.too_many_traces",
+                    f"the query is about {len(spans)} workers, more than {MAX_TRACES}",
+                ),
+                msg("query.name_workers", "name some of them in `workers`"),
+            )
+        return spans
+
+    def _trace_files(self, spans: Sequence[tuple[str, Span]], step_range: str) -> list[TraceFile]:
+        """Return the cached traces of spans.
+
+        Raises:
+            NotReady: A span is not parsed yet.
+        """
+        files: list[TraceFile] = []
+        for number, (worker, span) in enumerate(spans):
+            summary = require_summary(self._logdir, span)
+            fingerprint, label = file_fingerprint(summary.fingerprint)
+            path = self._logdir.cache.path(fingerprint)
+            if not path.is_file():
+                load_trace(self._logdir, span)  # it was evicted from the cache, and is parsed again
+            rank = summary.rank if summary.rank >= 0 else number if len(spans) > 1 else None
+            files.append(TraceFile(str(path), fingerprint, worker or span.log_file.name, label, step_range, rank))
+        return files
+
+    def _require_queries(self) -> None:
+        """Check that the server runs queries.
+
+        Raises:
+            DuckDbMissing: DuckDB is not installed.
+            Forbidden: Queries are turned off.
+        """
+        if not is_installed():
+            raise DuckDbMissing
+        reason, hint = self._obstacle()
+        if reason:
+            raise Forbidden(reason, hint)
+
+    def _obstacle(self) -> tuple[str, str]:
+        """Return why the server runs no queries, and what to do about it; "" if it does."""
+        settings = self._settings
+        if settings.queries == "off":
+            return msg("query.turned_off", "this server runs no queries"), msg(
+                "query.start_without", "it was started with --no-queries"
+            )
+        if not is_installed():
+            error = DuckDbMissing()
+            return error.error, error.hint
+        if settings.accounts and settings.queries != "on" and not landlock_version():
+            return (
+                msg(
+                    "query.no_landlock",
+                    "this server runs no queries, because its kernel lacks Landlock to confine them",
+                ),
+                msg("query.allow_queries", "start it with --allow-queries if you trust all users"),
+            )
+        return "", ""
+
+
+def _user() -> str:
+    """Return who asks: a user, a link, or the address of a client of a server without accounts."""
+    principal = current_principal()
+    return principal.user or f"{principal.scope or ''} {client_address()}"
+
+
+def _query_answer(head: Head, data: bytes, sql: str, spans: Sequence[tuple[str, Span]]) -> QueryAnswer:
+    traces: list[QueriedTrace] = []
+    first = 0
+    for number, ((worker, span), events) in enumerate(zip(spans, head.events, strict=True)):
+        traces.append(QueriedTrace(number, worker, span.id, first, events))
+        first += events
+    return QueryAnswer(
+        columns=msgspec.json.decode(data),
+        types=dict(zip(head.columns, head.types, strict=True)),
+        kinds=head.kinds,
+        total_rows=head.rows,
+        truncated=head.truncated,
+        elapsed_ns=head.elapsed_ns,
+        sql=sql,
+        traces=traces,
+    )
