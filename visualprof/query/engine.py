@@ -88,7 +88,7 @@ class Engine:
         self._offsets = [
             {"event": events[i], "step": steps[i], "track": i * TRACK_SPACING} for i in range(len(sources))
         ]
-        self.origins = _origins(sources)
+        self.origins = time_origins(sources)
 
     def _restrict(self, unrestricted: bool, threads: int) -> None:
         """Apply the settings and lock them."""
@@ -374,7 +374,7 @@ def unique_names(names: Sequence[str]) -> list[str]:
     return unique
 
 
-def _origins(sources: Sequence[Source]) -> list[int]:
+def time_origins(sources: Sequence[Source]) -> list[int]:
     """Return time 0 of the session in each trace's clock.
 
     It is the first event of all traces if the clocks of all are known, otherwise the first event of each trace.

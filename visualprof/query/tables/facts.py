@@ -15,13 +15,13 @@ from visualprof.reader.trace import NO_ADDRESS, Ids, Ints, LinkKind, Trace, Trac
 from visualprof.views.measure.devices.gaps import CAUSES, Gaps, find_gaps, work_sequences
 from visualprof.views.measure.devices.memory import (
     NEVER,
-    allocation_purposes,
     is_memory_owner,
     lifetimes,
     memory_curve,
     memory_devices,
     memory_owners,
 )
+from visualprof.views.measure.devices.memory_categories import allocation_purposes
 from visualprof.views.measure.ranks.collectives import Collectives, collectives
 from visualprof.views.measure.ranks.communication_events import bus_bytes
 from visualprof.views.measure.steps.serving_steps import step_loads
