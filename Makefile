@@ -13,7 +13,7 @@ NPM := $(BIN)/python -c "import sys, setup; sys.exit(setup.npm(*sys.argv[1:]))"
 WHOLE := $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
 PORT ?= 8040
 
-.PHONY: lowest lock sbom demo dev test long check native ruff layers spelling pyright eslint prettier vue-tsc vitest unit bench release docs page types messages clean help
+.PHONY: coverage lowest lock sbom demo dev test long check native ruff layers spelling pyright eslint prettier vue-tsc vitest unit bench release docs fixtures page types messages clean help
 
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
@@ -39,6 +39,10 @@ check: $(VENV)/dev $(MODULES) ## run the quick checks in parallel: style, types,
 
 unit:
 	$(BIN)/python -m pytest -n auto -q -rfE -m "not e2e and not slow"
+
+coverage: $(VENV)/dev ## measure how much of the code the unit tests run; fails below the floor of pyproject.toml
+	mkdir -p build
+	$(BIN)/python -m pytest -n auto -q -rfE -m "not e2e and not slow" --cov --cov-report=term:skip-covered --cov-report=xml:build/coverage.xml
 
 pyright:
 	$(BIN)/pyright
@@ -79,6 +83,9 @@ release: $(VENV)/dev $(PAGE)/dist/index.html ## build and check a source distrib
 
 docs: $(VENV)/dev ## build the documentation site in English and Chinese into build/docs/html; warnings and broken links are errors
 	$(BIN)/python -m docs.site.build
+
+fixtures: $(VENV)/pip ## download the recordings of other projects that tests read (tests/fixtures/recordings/others.csv)
+	$(BIN)/python -m tests.fetch_recordings
 
 page: $(PAGE)/dist/index.html ## build the web UI
 

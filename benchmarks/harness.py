@@ -21,7 +21,7 @@ from visualprof.remote.child.measure import time_runs
 from visualprof.remote.protocol import Spec
 
 ROOT = Path(__file__).parents[1]
-MODELS = ROOT.parent / "shared" / "models" / "onnx"
+MODELS = ROOT / ".recordings" / "models" / "onnx"
 SCRIPT = ROOT / "tests" / "fixtures" / "graphs" / "torch_cnn_script.pt"
 ROUNDS, ROUND_S, AT_MOST = 21, 0.15, 1.02
 TOKENS = np.ones((1, 64), np.int64)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from benchmarks.rows import ROOT
 
-SHARED = ROOT.parent / "shared" / "traces"
+SHARED = ROOT / ".recordings" / "traces"
 # What differs between the copies of a recording: times, numbers that link events, numbers of steps.
 MOVING = re.compile(
     r'("ts"\s*:\s*|"(?:start|end)_time"\s*:\s*"|Profiler?Step#'

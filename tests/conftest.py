@@ -18,6 +18,7 @@ from hypothesis import settings
 
 from tests import postgres as _postgres
 from tests.postgres import database_of_queues, postgres
+from tests.recordings import RECORDINGS, recording_path
 from tests.swift import swift, swift_server
 from visualprof.reader import Trace, read_trace
 from visualprof.views import view
@@ -45,15 +46,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 ROOT = Path(__file__).parents[1]
 SAMPLES = ROOT / "visualprof" / "samples"
 FIXTURES = ROOT / "tests" / "fixtures"
-SHARED = ROOT.parent / "shared"
-
-
-def shared(path: str) -> Path:
-    """A file that is not ours to commit; the test is skipped where it is missing."""
-    file = SHARED / path
-    if not file.exists():
-        pytest.skip(f"needs {path}, which is not part of this repository")
-    return file
+SHARED, shared = RECORDINGS, recording_path
 
 
 @cache

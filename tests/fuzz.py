@@ -38,7 +38,8 @@ from urllib.parse import quote
 
 from flask.testing import FlaskClient
 
-from tests.conftest import FIXTURES, SAMPLES, SHARED
+from tests.conftest import FIXTURES, SAMPLES
+from tests.recordings import RECORDINGS
 from tests.server.sites import InlineParser
 from visualprof.errors import VisualprofError
 from visualprof.reader.cache import Cache
@@ -524,7 +525,7 @@ def main() -> None:
     parser.add_argument("--largest", type=int, default=LARGEST, help="plain bytes of the files that are mutated")
     parser.add_argument("--keep", type=Path, help="folder for the mutated files that fail")
     parser.add_argument(
-        "folders", nargs="*", type=Path, default=[SHARED / "traces", SHARED / "models", SAMPLES, FIXTURES]
+        "folders", nargs="*", type=Path, default=[RECORDINGS / "traces", RECORDINGS / "models", SAMPLES, FIXTURES]
     )
     args = parser.parse_args()
     if args.keep:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import shared
+from tests.recordings import recording_path
 from visualprof.cli import main
 from visualprof.cli._limits import parse
 from visualprof.views.diff.answer import DiffNote
@@ -52,7 +52,7 @@ def test_a_slower_step_fails_unless_other_load_explains_it(
 
 def test_equal_runs_on_a_busy_host_do_not_fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VISUALPROF_CACHE_DIR", str(tmp_path))
-    pair = [str(shared(f"cases/numbers/diff/p6{side}.json.gz")) for side in "ab"]
+    pair = [str(recording_path(f"cases/numbers/diff/p6{side}.json.gz")) for side in "ab"]
     assert main(["diff", *pair, "--fail-on", "step.total>3%"]) == 0
     assert main(["diff", *pair, "--fail-on", "step.total>3%", "--count-load"]) == 3
 

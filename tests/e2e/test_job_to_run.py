@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import FIXTURES, SAMPLES, shared, until
+from tests.conftest import FIXTURES, SAMPLES, until
 from tests.e2e.live import Dashboard, Page, Visits, expect
+from tests.recordings import recording_path
 from tests.remote.child_runs import megengine_python
 from tests.swift import Swift
 
@@ -111,7 +112,7 @@ def test_a_megengine_model_runs_in_its_own_interpreter_and_opens_in_every_view(
 ) -> None:
     monkeypatch.setenv("VISUALPROF_RUNTIMES", str(Path(megengine_python()).parents[2]))
     dashboard, page = with_agent(serve, visit, "megengine")
-    give(page, SAMPLES / "megengine-train" / "lenet.mge", shared("models/megengine/lenet.data.npy"))
+    give(page, SAMPLES / "megengine-train" / "lenet.mge", recording_path("models/megengine/lenet.data.npy"))
     expect(page.get_by_role("table", name="Inputs")).to_contain_text("lenet.data.npy")
     quick(page)
     submit(page)

@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import SAMPLES, shared
+from tests.conftest import SAMPLES
 from tests.e2e import jobs_fake
 from tests.e2e.jobs_fake import HOSTILE, LONG, NO_LOAD, JobsFake, array_upload, model_upload, part_upload
 from tests.e2e.live import Dashboard, Locator, Page, Visits, expect
 from tests.e2e.locators import raw_keys
+from tests.recordings import recording_path
 
 MODEL = "resnet10_dynbatch.onnx"
 BERT = "bert.onnx"
@@ -545,7 +546,7 @@ def test_a_file_that_is_there_is_not_sent_again(serve: Callable[..., Dashboard],
 @pytest.mark.long
 def test_a_model_is_measured_here_and_its_result_opens(serve: Callable[..., Dashboard], visit: Visits) -> None:
     pytest.importorskip("onnxruntime")
-    model = shared(f"models/onnx/{MODEL}")
+    model = recording_path(f"models/onnx/{MODEL}")
     page = visit(serve(None, "--with-agent"), "run")
     page.locator("input[type=file]").set_input_files(model)
     expect(page.get_by_role("table", name="Configurations")).to_be_visible()

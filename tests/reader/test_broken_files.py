@@ -14,8 +14,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.conftest import SAMPLES, answer, shared
+from tests.conftest import SAMPLES, answer
 from tests.reader.test_formats import check_invariants
+from tests.recordings import recording_path
 from visualprof.errors import EmptyFile, FormatError, SourceError, UnknownFormat, VisualprofError
 from visualprof.reader import read_trace
 from visualprof.reader.cache import Cache, open_trace
@@ -118,7 +119,7 @@ def test_commas_after_the_last_element_are_repaired(file: WriteFile) -> None:
 
 
 def test_a_public_file_with_a_comma_after_the_last_shape_has_all_nodes() -> None:
-    trace = read_trace(shared("cases/reports/35-ort-trailing-comma/ort.json"))
+    trace = read_trace(recording_path("cases/reports/35-ort-trailing-comma/ort.json"))
     named = zip((trace.strings[i] for i in trace.events.name), trace.events.dur.tolist(), strict=True)
     assert {name: ns for name, ns in named if name in "ab"} == {"a": 50_000, "b": 150_000}
 

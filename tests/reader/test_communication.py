@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import Write, answer, shared
+from tests.conftest import Write, answer
+from tests.recordings import recording_path
 from visualprof.reader import Trace, read_trace
 from visualprof.reader.communication import (
     computes_and_communicates,
@@ -142,7 +143,7 @@ def test_a_product_with_a_collective_in_one_kernel_counts_as_both_and_overlaps(w
 
 def test_collectives_of_the_reported_file_that_are_not_of_nccl() -> None:
     folder = "cases/reports/28-collective-kernel-names"
-    assert len(communication(read_trace(shared(f"{folder}/trace.json")))) == 16
-    assert len(communication(read_trace(shared(f"{folder}/nsys.sqlite")))) == 4
-    average = answer("overview", shared(f"{folder}/trace.json"))["average_step"]
+    assert len(communication(read_trace(recording_path(f"{folder}/trace.json")))) == 16
+    assert len(communication(read_trace(recording_path(f"{folder}/nsys.sqlite")))) == 4
+    average = answer("overview", recording_path(f"{folder}/trace.json"))["average_step"]
     assert (average["communication_ns"], average["kernel_ns"]) == (16 * 80_000, 2 * 80_000)

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import Write, answer, rows, shared
+from tests.conftest import Write, answer, rows
+from tests.recordings import recording_path
 from visualprof.reader import Trace, read_trace
 from visualprof.reader.lanes import Lane, device_category, device_lane, vendor_category, vendor_of_category
 from visualprof.reader.trace import Category, TrackKind
@@ -161,20 +162,20 @@ def test_a_derived_lane_of_a_chrome_file_is_not_counted(tmp_path: Path) -> None:
 
 def test_device_lanes_of_the_reported_files() -> None:
     reports = "cases/reports"
-    ascend = shared(f"{reports}/03-ascend-trace-view/trace_view.json")
+    ascend = recording_path(f"{reports}/03-ascend-trace-view/trace_view.json")
     assert rows(answer("kernel", ascend), "calls", "total_ns") == {"MatMulV2": [3, 150_750]}
     assert rows(answer("operator", ascend), "device_self_ns") == {"aten::mm": [150_750]}
-    jax = shared(f"{reports}/49-jax-trace-json/host.trace.json.gz")
+    jax = recording_path(f"{reports}/49-jax-trace-json/host.trace.json.gz")
     assert rows(answer("kernel", jax), "calls", "total_ns") == {"gemm_fusion_dot_1": [3, 1_500_000]}
     for name in ("sorted", "trace"):
-        perfetto = shared(f"{reports}/41-torch-pftrace/{name}.pftrace")
+        perfetto = recording_path(f"{reports}/41-torch-pftrace/{name}.pftrace")
         kernels = rows(answer("kernel", perfetto), "calls", "total_ns")
         assert kernels["gemm_k"] == [3, 240_000]
         assert sum(total for _, total in kernels.values()) == 440_000
 
 
 def test_an_ascend_recording_has_its_kernels_collectives_and_copies_once() -> None:
-    trace = read_trace(shared(ASCEND))
+    trace = read_trace(recording_path(ASCEND))
     stream = trace.track_mask(TrackKind.STREAM)
 
     def work(category: Category) -> tuple[int, int]:
@@ -187,5 +188,5 @@ def test_an_ascend_recording_has_its_kernels_collectives_and_copies_once() -> No
     assert work(Category.COMM)[1] == pytest.approx(105_991_876, abs=100)
     assert work(Category.MEMCPY)[0] == 24
     assert trace.meta.device_type == "npu"
-    total = sum(total for (total,) in rows(answer("operator", shared(ASCEND)), "device_self_ns").values())
+    total = sum(total for (total,) in rows(answer("operator", recording_path(ASCEND)), "device_self_ns").values())
     assert total == pytest.approx(115_730_772, abs=100)

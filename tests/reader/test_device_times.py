@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import Write, answer, rows, shared
+from tests.conftest import Write, answer, rows
+from tests.recordings import recording_path
 from visualprof.reader import Trace, read_trace
 
 US = 1000
@@ -108,7 +109,7 @@ def test_kernels_of_a_launch_may_overlap(write: Write) -> None:
 
 
 def case(name: str) -> Path:
-    return shared(f"cases/reports/{name}")
+    return recording_path(f"cases/reports/{name}")
 
 
 def test_reported_stream_overflow() -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import shared
+from tests.recordings import recording_path
 from visualprof.errors import FormatError, UnknownFormat
 from visualprof.reader import read_trace
 from visualprof.reader.foreign_files import describe
@@ -154,7 +154,7 @@ def test_a_log_directory_lists_what_takes_the_place_of_a_recording(tmp_path: Pat
     ],
 )  # fmt: skip
 def test_public_cases_are_named(file: str, text: str) -> None:
-    path = shared(f"cases/reports/{file}")
+    path = recording_path(f"cases/reports/{file}")
     for read in (read_trace, read_model):
         with pytest.raises(FormatError, match=text):
             read(path)

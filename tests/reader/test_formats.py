@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.conftest import SAMPLES, SHARED, trace_of
+from tests.conftest import SAMPLES, trace_of
+from tests.recordings import RECORDINGS, recording_path
 from visualprof.reader import Trace, read_trace
 from visualprof.reader.recognition import recognize
 from visualprof.reader.registry import all_formats
@@ -46,7 +47,6 @@ def test_samples_are_found_by_content_under_any_name(path: Path, tmp_path: Path)
     same(read_trace(tmp_path / "packed"), trace)
 
 
-@pytest.mark.skipif(not SHARED.exists(), reason="needs the shared traces")
 @pytest.mark.parametrize(
     ("pattern", "expected"),
     [
@@ -61,19 +61,19 @@ def test_samples_are_found_by_content_under_any_name(path: Path, tmp_path: Path)
         ("traces/megengine/static_mem_info/Static*.json", "megengine-memory"),
     ],
 )
-def test_shared_files_are_found_by_content(pattern: str, expected: str) -> None:
-    files = [p for p in SHARED.glob(pattern) if "memory_timeline" not in p.name]
+def test_recordings_are_found_by_content(pattern: str, expected: str) -> None:
+    recording_path(pattern.partition("*")[0].rpartition("/")[0])
+    files = [p for p in RECORDINGS.glob(pattern) if "memory_timeline" not in p.name]
     assert files
     assert {p.name: recognize(Source(p)).name for p in files} == {p.name: expected for p in files}
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not SHARED.exists(), reason="needs the shared traces")
-def test_invariants_hold_for_every_shared_trace() -> None:
+def test_invariants_hold_for_every_recording() -> None:
     for path in (
         p
         for pattern in ("kineto", "paddle", "megengine", "onnxruntime", "torch_cpu")
-        for p in (SHARED / "traces" / pattern).rglob("*")
+        for p in recording_path(f"traces/{pattern}").rglob("*")
     ):
         if not any(
             f in path.name

@@ -13,8 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.conftest import json_of, shared
+from tests.conftest import json_of
 from tests.graphs import LAYER, capture, joined, kernel, names_of, put, replay, span
+from tests.recordings import recording_path
 from visualprof.reader.cache import Cache, open_trace
 from visualprof.reader.graph_capture.files import find_captures, recording_fingerprint
 from visualprof.reader.graph_capture.matching import align
@@ -351,7 +352,7 @@ def test_an_alignment_is_the_longest_common_subsequence(wanted: list[str], names
 @pytest.fixture
 def vllm(tmp_path: Path) -> Path:
     """A copy of vLLM's decode step and its capture."""
-    shutil.copytree(shared(VLLM), tmp_path / "run")
+    shutil.copytree(recording_path(VLLM), tmp_path / "run")
     return tmp_path / "run"
 
 

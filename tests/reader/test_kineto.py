@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from tests.conftest import Write, answer, computed, rows, shared
+from tests.conftest import Write, answer, computed, rows
+from tests.recordings import recording_path
 from visualprof.reader import Trace, read_trace
 from visualprof.reader.trace import Category, LinkKind, TrackKind
 from visualprof.views import Params
@@ -167,7 +168,7 @@ def test_mtia_requests_are_copies_and_waits_are_not_kernels(write: Write) -> Non
 
 def test_mtia_inference_copies_as_long_as_its_requests_do() -> None:
     # Straight from the file: 877 dma_request events; HTA counts them as memory, too.
-    path = shared("traces/kineto/hta/mtia_inference_rank_0.json.gz")
+    path = recording_path("traces/kineto/hta/mtia_inference_rank_0.json.gz")
     events = json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]
     asked = [e for e in events if e.get("cat") == "mtia_ccp_events" and e["name"] == "dma_request"]
     copies = rows(answer("kernel", path)["memory_operations"], "calls", "total_ns", "bytes")

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import shared, until
+from tests.conftest import until
 from tests.manual_clock import ManualClock
+from tests.recordings import recording_path
 from visualprof.errors import NotFound
 from visualprof.reader import read_trace
 from visualprof.reader.cache import Cache
@@ -20,8 +21,6 @@ from visualprof.reader.logdir.directory import LogDirectory
 from visualprof.reader.logdir.listing import Span, scan_profiles
 from visualprof.reader.logdir.pool import Listener
 from visualprof.reader.logdir.summary import Failure, Summary
-
-SHARED = Path(__file__).parents[2].parent / "shared" / "traces"
 
 
 class FakeParser:
@@ -352,7 +351,7 @@ def test_the_rank_in_the_content_is_worth_more_than_the_name(logs: Fixture) -> N
     ],
 )
 def test_rank_files_of_public_frameworks_form_one_run(folder: str) -> None:
-    (run,) = scan_profiles([shared(f"cases/reports/32-rank-file-names/{folder}")]).runs
+    (run,) = scan_profiles([recording_path(f"cases/reports/32-rank-file-names/{folder}")]).runs
     assert [worker.rank for worker in run.workers] == [0, 1]
 
 
@@ -500,9 +499,8 @@ def test_reading_while_scanning_is_safe(logs: Fixture) -> None:
     assert not errors
 
 
-@pytest.mark.skipif(not SHARED.is_dir(), reason="the shared sample traces are not here")
 def test_real_folders_look_as_expected(tmp_path: Path) -> None:
-    logdir = LogDirectory([SHARED], FakeParser(), Cache(tmp_path), events=False)
+    logdir = LogDirectory([recording_path("traces/kineto").parent], FakeParser(), Cache(tmp_path), events=False)
     logdir.rescan()
     runs = {run.id: [worker.id for worker in run.workers] for run in logdir.listing().runs}
     assert runs["torch_cpu/ddp4"] == ["rank0", "rank1", "rank2", "rank3"]

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tests.conftest import FIXTURES, answer, shared, trace_of
+from tests.conftest import FIXTURES, answer, trace_of
+from tests.recordings import recording_path
 from visualprof.errors import FormatError
 from visualprof.reader import Trace, read_trace
 from visualprof.reader.formats.torch_memory import CATEGORIES
@@ -39,7 +40,7 @@ def names_of(trace: Trace, ids: NDArray[Any]) -> list[str]:
 def test_megengine_tensors_give_the_measured_peaks_and_end_at_zero(
     name: str, tensors: int, empty: int, peak: int
 ) -> None:
-    trace = trace_of(shared(f"traces/megengine/train/{name}.chrome_timeline.json.gz"))
+    trace = trace_of(recording_path(f"traces/megengine/train/{name}.chrome_timeline.json.gz"))
     allocs = trace.allocs
     assert len(allocs.ts) == 2 * (tensors - empty)
     assert not any("no size" in w or "without" in w for w in trace.meta.warnings)
@@ -48,7 +49,7 @@ def test_megengine_tensors_give_the_measured_peaks_and_end_at_zero(
 
 
 def test_a_megengine_tensor_belongs_to_the_operator_that_produced_it() -> None:
-    trace = trace_of(shared("traces/megengine/train/lenet_default.chrome_timeline.json.gz"))
+    trace = trace_of(recording_path("traces/megengine/train/lenet_default.chrome_timeline.json.gz"))
     rows = np.flatnonzero((trace.allocs.addr == 1417) & (trace.allocs.bytes > 0))
     assert len(rows) == 1
     event = trace.allocs.event[rows[0]]
@@ -76,7 +77,7 @@ def test_a_comp_node_is_the_host_or_a_device(comp_node: str, device: int) -> Non
 )
 def test_a_static_plan_peaks_at_the_weights_and_the_arena(name: str, weights: int, arena: int) -> None:
     """The arena is the extent of the planned addresses; in-place operators make the sum of sizes larger than it."""
-    trace = trace_of(shared(f"traces/megengine/{name}.lite.profile.json"))
+    trace = trace_of(recording_path(f"traces/megengine/{name}.lite.profile.json"))
     allocs = trace.allocs
     kinds = np.array(names_of(trace, allocs.category))
     assert set(kinds) <= {"parameter", "activation", "temporary", "input"}
@@ -88,7 +89,7 @@ def test_a_static_plan_peaks_at_the_weights_and_the_arena(name: str, weights: in
 
 
 def test_chunks_of_a_plan_never_share_a_place() -> None:
-    allocs = trace_of(shared("traces/megengine/transformer_tiny.lite.profile.json")).allocs
+    allocs = trace_of(recording_path("traces/megengine/transformer_tiny.lite.profile.json")).allocs
     alive: dict[int, int] = {}
     for addr, size in zip(allocs.addr.tolist(), allocs.bytes.tolist(), strict=True):
         if size < 0:
@@ -99,7 +100,7 @@ def test_chunks_of_a_plan_never_share_a_place() -> None:
 
 
 def test_weights_alone_are_not_taken_for_all_memory() -> None:
-    trace = trace_of(shared("traces/megengine/resnet18_w16.load_network_and_run.profile.json"))
+    trace = trace_of(recording_path("traces/megengine/resnet18_w16.load_network_and_run.profile.json"))
     assert int(trace.allocs.bytes.sum()) == 3_332_832
     assert any("only the weights' memory was planned" in w for w in trace.meta.warnings)
 
@@ -166,7 +167,7 @@ def test_a_static_memory_plan_in_steps(tmp_path: Path) -> None:
 
 
 def test_the_shared_static_memory_plan_is_its_weights() -> None:
-    trace = trace_of(shared("traces/megengine/static_mem_info/StaticMemoryInfo.json"))
+    trace = trace_of(recording_path("traces/megengine/static_mem_info/StaticMemoryInfo.json"))
     assert (len(trace.events), len(trace.allocs.ts), int(trace.allocs.allocated.max())) == (29, 10, 247_040)
 
 
@@ -191,7 +192,7 @@ def test_a_broken_static_memory_plan_is_reported(tmp_path: Path, text: str) -> N
     ],
 )
 def test_onnxruntime_memory_follows_the_allocators_counters(name: str, peak: int, last: int) -> None:
-    path = shared(f"traces/onnxruntime/{name}.json")
+    path = recording_path(f"traces/onnxruntime/{name}.json")
     trace = trace_of(path)
     nodes = [e for e in json.loads(path.read_text()) if "mem_bytes_in_use" in e.get("args", {})]
     assert max(int(e["args"]["mem_in_use_peak"]) for e in nodes) == peak
@@ -207,12 +208,12 @@ def test_onnxruntime_memory_follows_the_allocators_counters(name: str, peak: int
 
 
 def test_onnxruntime_before_1_24_has_no_memory() -> None:
-    assert len(trace_of(shared("traces/onnxruntime/ort_v1.23.2_resnet10_dynbatch_b2.json")).allocs.ts) == 0
+    assert len(trace_of(recording_path("traces/onnxruntime/ort_v1.23.2_resnet10_dynbatch_b2.json")).allocs.ts) == 0
 
 
 def test_torch_memory_reproduces_the_asserted_sample() -> None:
     """Sample 744 of HTA's test, which counts what was there before as sample 0."""
-    trace = trace_of(shared(TORCH))
+    trace = trace_of(recording_path(TORCH))
     allocs = trace.allocs
     times = np.unique(allocs.ts)
     upto = allocs.ts <= times[743]
@@ -224,7 +225,7 @@ def test_torch_memory_reproduces_the_asserted_sample() -> None:
 
 @pytest.mark.parametrize("path", [TORCH, None])
 def test_a_new_version_of_a_tensor_causes_no_dip_of_the_total(path: str | None) -> None:
-    file = FIXTURES / "torch_cuda" / "memory_timeline.raw.json.gz" if path is None else shared(path)
+    file = FIXTURES / "torch_cuda" / "memory_timeline.raw.json.gz" if path is None else recording_path(path)
     allocs = trace_of(file).allocs
     rows = json.loads(gzip.decompress(file.read_bytes()))
     held, totals = 0, set()

@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import SAMPLES, shared
+from tests.conftest import SAMPLES
 from tests.models import save
+from tests.recordings import recording_path
 from tests.remote.child_runs import megengine_python
 from visualprof.errors import FormatError, UnknownFormat
 from visualprof.reader.graph import ModelGraph
@@ -39,7 +40,7 @@ def constant_bytes(model: ModelGraph) -> int:
     [("lenet", 33, 246_832), ("resnet18_w16", 165, 3_332_840), ("transformer_tiny", 243, 2_614_236)],
 )
 def test_mge_operators_and_constants_equal_megengines_loader(name: str, operators: int, nbytes: int) -> None:
-    model = read_model(shared(f"models/megengine/{name}.mge"))
+    model = read_model(recording_path(f"models/megengine/{name}.mge"))
     kind_counts = kinds(model)
     assert kind_counts["constant"] + kind_counts["input"] + kind_counts["operator"] == operators
     assert constant_bytes(model) == nbytes
@@ -65,7 +66,7 @@ def test_mge_operators_and_constants_equal_megengines_loader(name: str, operator
 def test_mge_operators_have_the_parameters_of_megengines_loader(
     name: str, node: str, parameters: dict[str, str]
 ) -> None:
-    model = read_model(shared(f"models/megengine/{name}.mge"))
+    model = read_model(recording_path(f"models/megengine/{name}.mge"))
     (attributes,) = (entry.attributes for entry in model.nodes if entry.name == node)
     assert parameters.items() <= attributes.items()
 
@@ -79,7 +80,7 @@ print(json.dumps({o.name: o.params for o in Network.load(sys.argv[1]).all_oprs},
 """
     compared = 0
     for name in ("lenet", "resnet18_w16", "transformer_tiny"):
-        path = shared(f"models/megengine/{name}.mge")
+        path = recording_path(f"models/megengine/{name}.mge")
         command = [megengine_python(), "-c", program, str(path)]
         printed = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
         expected = json.loads(printed.strip().rpartition("\n")[2])
@@ -150,7 +151,7 @@ def onnx_files() -> list[str]:
 
 @pytest.mark.parametrize("file", onnx_files())
 def test_onnx_node_and_subgraph_counts_equal_onnx(file: str) -> None:
-    path = shared(file)
+    path = recording_path(file)
     document = onnx.load(path, load_external_data=False)
     graphs = list(_graphs(document.graph))
     calls = sum(
@@ -357,5 +358,5 @@ def test_sums_with_unknown_sizes_say_at_least(tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_weights_of_public_cases_have_their_size(name: str, parameters: int, nbytes: int) -> None:
-    model = drawn(read_model(shared(f"cases/{name}.onnx"))).model
+    model = drawn(read_model(recording_path(f"cases/{name}.onnx"))).model
     assert (model.parameters, model.parameter_bytes, model.unknown_constants) == (parameters, nbytes, 0)

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import FIXTURES, ROOT, SAMPLES, SHARED
+from tests.conftest import FIXTURES, ROOT, SAMPLES
 from tests.fuzz import Outcome, Seed, countable, judge
+from tests.recordings import RECORDINGS
 
-FOLDERS = [folder for folder in (SAMPLES, FIXTURES, SHARED / "traces", SHARED / "models") if folder.exists()]
+FOLDERS = [SAMPLES, FIXTURES, RECORDINGS / "traces", RECORDINGS / "models"]
 
 
 @pytest.mark.long

@@ -17,7 +17,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests import fuzz
-from tests.conftest import FIXTURES, SHARED
+from tests.conftest import FIXTURES
+from tests.recordings import RECORDINGS
 from visualprof.errors import VisualprofError
 from visualprof.reader.chrome import times
 from visualprof.reader.chrome.decode import read_events
@@ -87,8 +88,8 @@ def compare(path: Path, spec: Spec, threads: int, piece: int) -> list[str]:
 
 @cache
 def profiles() -> dict[Path, Spec]:
-    """Every trace of events among the fixtures and the shared files, with what its format asks for."""
-    folders = [folder for folder in (FIXTURES, SHARED / "traces") if folder.exists()]
+    """Every trace of events among the fixtures and recordings, with what its format asks for."""
+    folders = [FIXTURES, RECORDINGS / "traces"]
     files = (path for folder in folders for path in sorted(folder.rglob("*")) if path.is_file())
     return {path: spec for path in files if (spec := spec_of(path))}
 

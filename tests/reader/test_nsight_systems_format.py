@@ -10,8 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.conftest import answer, json_of, rows, shared
+from tests.conftest import answer, json_of, rows
 from tests.reader.test_formats import check_invariants
+from tests.recordings import recording_path
 from visualprof.errors import FormatError
 from visualprof.reader import Trace, read_trace
 from visualprof.reader.trace import Category, LinkKind
@@ -185,7 +186,7 @@ def test_tables_with_a_version_are_read_like_plain_ones(report: Path) -> None:
 
 @pytest.mark.parametrize("name", ["plain", "kernel_v2", "nvtx_v2"])
 def test_public_databases_with_versions_of_tables_hold_the_same(name: str) -> None:
-    path = shared(f"cases/reports/21-nsys-suffixed-tables/{name}.sqlite")
+    path = recording_path(f"cases/reports/21-nsys-suffixed-tables/{name}.sqlite")
     trace = read_trace(path)
     assert (len(trace.steps), len(events(trace, Category.KERNEL)), trace.meta.warnings) == (3, 3, ())
 

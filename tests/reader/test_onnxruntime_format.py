@@ -6,7 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tests.conftest import answer, rows, shared
+from tests.conftest import answer, rows
+from tests.recordings import recording_path
 
 US = 1000
 
@@ -31,5 +32,7 @@ def test_nodes_without_a_name_are_called_by_their_type(tmp_path: Path) -> None:
 
 
 def test_the_public_case_of_unnamed_nodes_has_its_operators() -> None:
-    found = rows(answer("operator", shared("cases/reports/05-ort-unnamed-nodes/ort.json")), "calls", "host_total_ns")
+    found = rows(
+        answer("operator", recording_path("cases/reports/05-ort-unnamed-nodes/ort.json")), "calls", "host_total_ns"
+    )
     assert found == {"Conv": [2, 1400 * US], "BatchNormalization": [1, 600 * US]}

@@ -9,8 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.conftest import FIXTURES, answer, rows, shared
+from tests.conftest import FIXTURES, answer, rows
 from tests.reader.test_formats import check_invariants
+from tests.recordings import recording_path
 from visualprof.errors import FormatError
 from visualprof.reader import Trace, read_trace
 from visualprof.reader.recognition import recognize
@@ -52,7 +53,7 @@ def text_arg(trace: Trace, name: str) -> dict[str, str]:
 
 @pytest.mark.parametrize("model", MODELS)
 def test_the_sum_of_a_real_file_is_that_of_its_counters(model: str) -> None:
-    path = shared(f"traces/openvino/openvino_{model}_b2.json")
+    path = recording_path(f"traces/openvino/openvino_{model}_b2.json")
     ran = [each for each in json.loads(path.read_text())["profiling_info"] if each["status"] == "EXECUTED"]
     trace = read_trace(path)
     check_invariants(trace)
@@ -64,7 +65,7 @@ def test_the_sum_of_a_real_file_is_that_of_its_counters(model: str) -> None:
 
 @pytest.mark.parametrize("model", MODELS)
 def test_the_operator_view_adds_up_to_the_counters(model: str) -> None:
-    path = shared(f"traces/openvino/openvino_{model}_b2.json")
+    path = recording_path(f"traces/openvino/openvino_{model}_b2.json")
     values_by_name: dict[str, int] = {}
     for entry in json.loads(path.read_text())["profiling_info"]:
         if entry["status"] == "EXECUTED":
@@ -75,7 +76,7 @@ def test_the_operator_view_adds_up_to_the_counters(model: str) -> None:
 
 
 def test_properties_of_an_operator_are_shown_with_it() -> None:
-    trace = read_trace(shared("traces/openvino/openvino_resnet10_dynbatch_b2.json"))
+    trace = read_trace(recording_path("traces/openvino/openvino_resnet10_dynbatch_b2.json"))
     name = "/stem/stem.0/Conv/WithoutBiases"
     assert text_arg(trace, "type")[name] == "Convolution"
     assert text_arg(trace, "exec_type")[name] == "brgconv_avx512_bf16"

@@ -15,7 +15,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.conftest import FIXTURES, shared
+from tests.conftest import FIXTURES
+from tests.recordings import recording_path
 from visualprof.errors import FormatError
 from visualprof.reader import protobuf, read_trace
 from visualprof.reader.graph import ModelGraph, Node, Scope
@@ -170,7 +171,7 @@ def test_a_profile_of_openvino_matches_the_layers_of_its_model(name: str) -> Non
 
 @pytest.mark.parametrize("name", ["paddle_cnn.json", "paddle_cnn.pdmodel"])
 def test_a_profile_of_another_paddle_model_matches_no_node(name: str) -> None:
-    (path,) = shared("traces/paddle/small_paddle331").glob("*.paddle_trace.json")
+    (path,) = recording_path("traces/paddle/small_paddle331").glob("*.paddle_trace.json")
     joined = join_times(read(name), read_trace(path))
     assert joined.total_ns > 0
     assert joined.matched_ns == 0

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.conftest import shared
+from tests.recordings import recording_path
 from visualprof.reader import read_trace
 from visualprof.reader.trace.pairing import pair_marks
 
@@ -67,7 +67,7 @@ def test_chrome_marks_are_paired_by_time(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["trace.pftrace", "sorted.pftrace"])
 def test_perfetto_slices_of_torch_do_not_depend_on_the_order_of_packets(name: str) -> None:
-    path = shared(f"cases/reports/41-torch-pftrace/{name}")
+    path = recording_path(f"cases/reports/41-torch-pftrace/{name}")
     durations = {key: sum(values) for key, values in durations_by_name(path).items()}
     assert durations["cudaLaunchKernel"] == 15_000
     assert durations["aten::mm"] == 90_000

@@ -11,8 +11,9 @@ import pytest
 from msgspec.structs import replace
 
 import visualprof
-from tests.conftest import Write, json_of, shared, trace_of
+from tests.conftest import Write, json_of, trace_of
 from tests.reader.test_formats import check_invariants
+from tests.recordings import recording_path
 from tests.views.rank_events import event, launched_kernel, step
 from visualprof.reader.cache import Cache
 from visualprof.reader.logdir.listing import RunIndex, new_span
@@ -120,7 +121,7 @@ def test_layers_of_a_process_that_launch_the_same_work_are_one_rank() -> None:
 
 def test_a_public_recording_of_ascend_is_one_rank() -> None:
     path = "traces/ascend/text/level1/rank0_ascend_pt/ASCEND_PROFILER_OUTPUT/trace_view.json.gz"
-    assert rank_labels(trace_of(shared(path))) == ()
+    assert rank_labels(trace_of(recording_path(path))) == ()
 
 
 def test_an_unknown_rank_is_an_error(write: Write) -> None:
@@ -130,9 +131,9 @@ def test_an_unknown_rank_is_an_error(write: Write) -> None:
 
 @pytest.mark.parametrize("name", ["merged-x", "combined-plain"])
 def test_public_merged_files_equal_their_rank_files(name: str) -> None:
-    whole = trace_of(shared(f"cases/reports/08-merged-ranks/{name}.trace.json"))
+    whole = trace_of(recording_path(f"cases/reports/08-merged-ranks/{name}.trace.json"))
     for rank, split in enumerate(split_ranks(whole)):
-        alone = trace_of(shared(f"cases/reports/08-merged-ranks/ranks/x-TP-{rank}.trace.json"))
+        alone = trace_of(recording_path(f"cases/reports/08-merged-ranks/ranks/x-TP-{rank}.trace.json"))
         for columns in ("device_total_ns", "device_self_ns"):
             assert tables("operator", split.trace)[columns] == tables("operator", alone)[columns]
         assert len(split.trace.steps) == 1

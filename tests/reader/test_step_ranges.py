@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import Write, answer, rows, shared
+from tests.conftest import Write, answer, rows
+from tests.recordings import recording_path
 from visualprof.cli import main
 from visualprof.errors import BadParameter
 from visualprof.reader import Trace, read_trace
@@ -122,5 +123,5 @@ def test_the_command_takes_a_pattern(write: Write, capfd: pytest.CaptureFixture[
 
 @pytest.mark.parametrize("name", ["megatron_bridge", "plain", "batch", "train_step"])
 def test_reported_step_names(name: str) -> None:
-    path: Path = shared(f"cases/reports/40-nvtx-step-names/{name}.sqlite")
+    path: Path = recording_path(f"cases/reports/40-nvtx-step-names/{name}.sqlite")
     assert answer("overview", path)["steps"]["total_ns"] == [900 * US] * 4

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.conftest import FIXTURES, answer, rows, shared
+from tests.conftest import FIXTURES, answer, rows
 from tests.reader.messages import message_classes
 from tests.reader.test_formats import check_invariants
+from tests.recordings import recording_path
 from visualprof.errors import FormatError
 from visualprof.reader import Trace, fields, read_trace
 from visualprof.reader.logdir.scan import LogFile, Root, examine, walk
@@ -117,7 +118,7 @@ def second_reading(data: bytes) -> tuple[Counter[tuple[str, str]], dict[tuple[st
 
 @pytest.mark.parametrize("path", ["own", JAX])
 def test_a_recording_equals_the_one_read_by_the_protobuf_package(path: str) -> None:
-    file = MLP if path == "own" else shared(path)
+    file = MLP if path == "own" else recording_path(path)
     data = gzip.decompress(file.read_bytes()) if file.suffix == ".gz" else file.read_bytes()
     trace = read_trace(file)
     check_invariants(trace)
@@ -144,7 +145,7 @@ def test_steps_and_operations_of_a_cpu() -> None:
 
 
 def test_launches_of_eight_devices_have_their_operation() -> None:
-    trace = read_trace(shared(JAX))
+    trace = read_trace(recording_path(JAX))
     device = np.array([t.kind == TrackKind.STREAM for t in trace.tracks])[trace.events.track]
     launched = trace.links.dst[trace.links.kind == LinkKind.LAUNCH]
     assert device.sum() == 235

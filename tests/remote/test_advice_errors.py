@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.conftest import shared
+from tests.recordings import recording_path
 from tests.remote.child_runs import Job, code, runtime_python
 from tests.remote.conversions import Feeds, convert, run, seen
 from tests.remote.test_converters_tensorflow import SAVE
@@ -154,10 +154,10 @@ def onnx_case(folder: Path, name: str) -> Case:
     pytest.importorskip("openvino")
     if name == "resnet10":
         inputs = [Input("input", "float32", ["batch", 3, 96, 96])]
-        case = Case(shared("models/onnx/resnet10_dynbatch.onnx"), inputs, {"input": (2, 3, 96, 96)})
+        case = Case(recording_path("models/onnx/resnet10_dynbatch.onnx"), inputs, {"input": (2, 3, 96, 96)})
     else:
         inputs = [Input(one, "int64", ["batch", 64]) for one in ("input_ids", "attention_mask")]
-        model = shared("models/onnx/tinybert_scoped_dyn.onnx")
+        model = recording_path("models/onnx/tinybert_scoped_dyn.onnx")
         case = Case(model, inputs, {item.name: (2, 64) for item in inputs})
     case.runtimes = {"openvino": sys.executable}
     names = [

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.conftest import shared
+from tests.recordings import recording_path
 from tests.remote.child_runs import TINY_INPUTS, Job, Ran, code, tiny_onnx
 from visualprof.remote.child.advice.process import ChildProcess, ProcessLimits
 from visualprof.remote.child.inputs import SweepPoint, point_feeds
@@ -165,7 +165,7 @@ def test_the_error_of_a_passing_candidate_equals_that_of_its_files(tmp_path: Pat
     """Computed anew from the kept models, by ONNX Runtime alone."""
     ort: Any = importlib.import_module("onnxruntime")
 
-    model, python = shared("models/onnx/resnet10_dynbatch.onnx"), sys.executable
+    model, python = recording_path("models/onnx/resnet10_dynbatch.onnx"), sys.executable
     inputs = [Input("input", "float32", ["batch", 3, 96, 96])]
     candidates = ["onnx-fp16", "ort-int8-dynamic-operators-all"]
     job = Job(tmp_path, model, inputs, sweep=Sweep("batch", [2]), spec={"threads": 1})

@@ -15,7 +15,8 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.conftest import ROOT, shared
+from tests.conftest import ROOT
+from tests.recordings import recording_path
 from tests.remote.agent_runs import StartAgent, server, start
 from tests.remote.fake_server import FakeServer
 from visualprof.remote.agent.machine.monitor import Monitor
@@ -172,7 +173,7 @@ print(json.dumps([[vars(g) for g in nvml.gpus()], nvml.uuid("cuda:0"), [nvml.sam
 @pytest.fixture
 def replayed(tmp_path: Path) -> dict[str, str]:
     """An environment in which the real pynvml finds a library that plays samples."""
-    source = shared("nvml_fake/fake_nvml.c")
+    source = recording_path("nvml_fake/fake_nvml.c")
     if not shutil.which("gcc"):
         pytest.skip("needs gcc to build the library that stands in for NVML")
     command = ["gcc", "-shared", "-fPIC", "-w", "-o", str(tmp_path / "libnvidia-ml.so.1"), str(source)]

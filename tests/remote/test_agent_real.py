@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import SHARED, trace_of
+from tests.conftest import trace_of
+from tests.recordings import recording_path
 from tests.remote.agent_runs import StartAgent, server, start
 from tests.remote.child_runs import megengine_python
 from tests.remote.fake_server import FakeServer
@@ -27,9 +28,7 @@ def test_an_onnx_model_is_measured_and_profiled(
     pytest.importorskip("onnxruntime")
     if sandbox == "require" and bubblewrap_problem():
         pytest.skip(f"bubblewrap: {bubblewrap_problem()}")
-    model = SHARED / "models/onnx/resnet10_dynbatch.onnx"
-    if not model.exists():
-        pytest.skip("needs models that are not part of this repository")
+    model = recording_path("models/onnx/resnet10_dynbatch.onnx")
     task = server.submit(
         model.read_bytes(),
         model.name,
@@ -56,9 +55,7 @@ def test_an_onnx_model_is_measured_and_profiled(
 
 @pytest.mark.long
 def test_a_megengine_model_is_measured_and_profiled(server: FakeServer, start: StartAgent) -> None:
-    model = SHARED / "models/megengine/lenet.mge"
-    if not model.exists():
-        pytest.skip("needs models that are not part of this repository")
+    model = recording_path("models/megengine/lenet.mge")
     python = megengine_python()
     task = server.submit(
         model.read_bytes(),

@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.conftest import answer, rows, shared
+from tests.conftest import answer, rows
+from tests.recordings import recording_path
 from tests.remote.child_runs import Job, Ran, megengine_python, steps
 from visualprof.remote.protocol import Input, Profile, Sweep
 
@@ -25,14 +26,14 @@ def python() -> str:
 
 @pytest.fixture
 def job(tmp_path: Path, python: str) -> Job:
-    model = shared("models/megengine/lenet.mge")
+    model = recording_path("models/megengine/lenet.mge")
     return Job(tmp_path, model, LENET, "megengine", python, sweep=Sweep("batch", [1, 4]))
 
 
 @pytest.fixture(scope="module")
 def swept(tmp_path_factory: pytest.TempPathFactory, python: str) -> Ran:
     """LeNet at two sizes."""
-    model = shared("models/megengine/lenet.mge")
+    model = recording_path("models/megengine/lenet.mge")
     job = Job(tmp_path_factory.mktemp("swept"), model, LENET, "megengine", python, sweep=Sweep("batch", [1, 4]))
     return job.run()
 
@@ -77,7 +78,7 @@ def test_a_change_of_precision_is_reported(job: Job) -> None:
 
 @pytest.mark.long
 def test_a_model_with_whole_numbers_runs(tmp_path: Path, python: str) -> None:
-    model = shared("models/megengine/transformer_tiny.mge")
+    model = recording_path("models/megengine/transformer_tiny.mge")
     job = Job(tmp_path, model, TRANSFORMER, "megengine", python, sweep=Sweep("batch", [2]))
     assert [p["batch"] for p in job.run().points] == [2]
     assert job.run("profile:memory").status == 0
@@ -144,7 +145,7 @@ def test_the_static_profile_opens_and_has_its_operators_of_the_asked_size(job: J
 @pytest.fixture(scope="module")
 def profiled(tmp_path_factory: pytest.TempPathFactory, python: str) -> Ran:
     """A timeline of five runs at batch 4."""
-    work, model = tmp_path_factory.mktemp("profiled"), shared("models/megengine/lenet.mge")
+    work, model = tmp_path_factory.mktemp("profiled"), recording_path("models/megengine/lenet.mge")
     job = Job(work, model, LENET, "megengine", python, sweep=Sweep("batch", [1, 4]), profile=Profile(5, 4))
     return job.run("profile:timeline")
 
@@ -180,7 +181,7 @@ def test_the_memory_plan_has_the_tensors_of_the_asked_size(job: Job) -> None:
 
 
 def test_uploaded_values_reach_the_graph(job: Job) -> None:
-    values = shared("models/megengine/lenet.data.npy")
+    values = recording_path("models/megengine/lenet.data.npy")
     assert np.load(values).shape == (2, 1, 32, 32)
     job.inputs, job.arrays = [Input("data", "float32", ["batch", 1, 32, 32], "file")], {"data": values}
     assert [p["batch"] for p in job.run().points] == [1, 4]

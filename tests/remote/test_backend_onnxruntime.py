@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import answer, rows, shared
+from tests.conftest import answer, rows
+from tests.recordings import recording_path
 from tests.remote.child_runs import TINY_INPUTS, Job, steps, tiny_onnx
 from visualprof.reader.models import read_model
 from visualprof.remote.backends import backend
@@ -129,7 +130,7 @@ def test_times_of_the_timeline_are_since_its_start(job: Job) -> None:
 
 
 def test_a_real_cnn_is_swept_and_profiled(tmp_path: Path) -> None:
-    model = shared("models/onnx/resnet10_dynbatch.onnx")
+    model = recording_path("models/onnx/resnet10_dynbatch.onnx")
     job = Job(tmp_path, model, [Input("input", "float32", ["batch", 3, 96, 96])], sweep=Sweep("batch", [1, 2, 8]))
     ran = job.run()
     assert [p["batch"] for p in ran.points] == [1, 2, 8]
@@ -143,7 +144,7 @@ def test_a_real_cnn_is_swept_and_profiled(tmp_path: Path) -> None:
 
 
 def test_a_real_transformer_runs_with_random_tokens(tmp_path: Path) -> None:
-    job = Job(tmp_path, shared("models/onnx/tinybert_scoped_dyn.onnx"), BERT, dims={"seq": 16})
+    job = Job(tmp_path, recording_path("models/onnx/tinybert_scoped_dyn.onnx"), BERT, dims={"seq": 16})
     assert [p["batch"] for p in job.run().points] == [1]
     job.sweep, job.dims = Sweep("seq", [8, 32]), {"batch": 2}
     points = job.run().points
@@ -154,7 +155,7 @@ def test_a_real_transformer_runs_with_random_tokens(tmp_path: Path) -> None:
 def test_a_model_with_subgraphs_is_profiled(tmp_path: Path) -> None:
     job = Job(
         tmp_path,
-        shared("models/onnx/subgraphs_if_loop.onnx"),
+        recording_path("models/onnx/subgraphs_if_loop.onnx"),
         [Input("x", "float32", ["N", 16])],
         sweep=Sweep("N", [4]),
     )
@@ -165,7 +166,7 @@ def test_a_model_with_subgraphs_is_profiled(tmp_path: Path) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize(("disabled", "fused"), [("", True), ("ConvActivationFusion, GeluFusion", False)])
 def test_an_optimiser_can_be_left_out(tmp_path: Path, disabled: str, fused: bool) -> None:
-    model = shared("models/onnx/resnet10_dynbatch.onnx")
+    model = recording_path("models/onnx/resnet10_dynbatch.onnx")
     job = Job(tmp_path, model, [Input("input", "float32", ["batch", 3, 96, 96])], profile=Profile(1))
     job.spec = {"options": {"optimization": "extended", "disabled_optimizers": disabled}}
     kinds = {node.type for node in read_model(job.run("profile:timeline").out / "executed.onnx").nodes}

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import answer, rows, shared
+from tests.conftest import answer, rows
+from tests.recordings import recording_path
 from tests.remote.child_runs import TINY_INPUTS, Job, tiny_onnx
 from visualprof.remote.backends import backend
 from visualprof.remote.protocol import Input, Profile, Sweep
@@ -86,7 +87,7 @@ def test_the_profile_has_the_layers_of_each_run(job: Job) -> None:
 
 @pytest.mark.long
 def test_a_real_cnn_is_measured_and_its_layers_open_in_the_operator_view(tmp_path: Path) -> None:
-    model = shared("models/onnx/resnet10_dynbatch.onnx")
+    model = recording_path("models/onnx/resnet10_dynbatch.onnx")
     image = [Input("input", "float32", ["batch", 3, 96, 96])]
     job = Job(tmp_path, model, image, "openvino", sweep=Sweep("batch", [1, 2]))
     assert [p["batch"] for p in job.run().points] == [1, 2]
@@ -97,7 +98,7 @@ def test_a_real_cnn_is_measured_and_its_layers_open_in_the_operator_view(tmp_pat
 
 
 def test_an_unknown_operator_is_named(tmp_path: Path) -> None:
-    model = shared("models/onnx/subgraphs_if_loop.onnx")
+    model = recording_path("models/onnx/subgraphs_if_loop.onnx")
     failed = Job(tmp_path, model, [Input("x", "float32", ["N", 16])], "openvino", sweep=Sweep("N", [4])).run().failed
     assert failed["reason"] == "model_error"
     assert "No conversion rule found for operations: local.ScaleShift" in failed["error"]

@@ -17,7 +17,8 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
-from tests.conftest import FIXTURES, shared
+from tests.conftest import FIXTURES
+from tests.recordings import recording_path
 from visualprof.errors import FormatError, VisualprofError
 from visualprof.remote.queue.check.external import External
 from visualprof.remote.queue.check.inspect import (
@@ -111,7 +112,7 @@ def dims(found: InspectedModel) -> dict[str, Any]:
     ],
 )
 def test_inputs_and_sizes_of_the_shared_models(file: str, inputs: dict[str, Any], sizes: dict[str, Any]) -> None:
-    path = shared(f"models/{file}")
+    path = recording_path(f"models/{file}")
     inspection = inspect_model(path, path.name)
     assert dims(inspection) == inputs
     assert inspection.dims == sizes
@@ -119,11 +120,11 @@ def test_inputs_and_sizes_of_the_shared_models(file: str, inputs: dict[str, Any]
 
 
 def test_backends_listed_for_a_format_can_load_it() -> None:
-    path = shared("models/onnx/resnet10_dynbatch.onnx")
+    path = recording_path("models/onnx/resnet10_dynbatch.onnx")
     inspection = inspect_model(path, path.name)
     assert {"onnxruntime", "openvino"} <= set(inspection.backends)
     assert "megengine" not in inspection.backends
-    assert inspect_model(shared("models/megengine/lenet.mge"), "lenet.mge").backends == ["megengine"]
+    assert inspect_model(recording_path("models/megengine/lenet.mge"), "lenet.mge").backends == ["megengine"]
 
 
 def test_a_torchscript_model_without_shapes_gives_a_warning() -> None:
@@ -297,7 +298,7 @@ def test_the_weights_of_an_openvino_model_are_next_to_it() -> None:
 
 def test_cut_models_are_refused(tmp_path: Path) -> None:
     for file in ("megengine/lenet.mge", "onnx/resnet10_dynbatch.onnx"):
-        data = shared(f"models/{file}").read_bytes()
+        data = recording_path(f"models/{file}").read_bytes()
         path = tmp_path / "blob"
         path.write_bytes(data[: len(data) // 2])
         assert "cut" in refused(path).hint

@@ -11,7 +11,8 @@ from typing import Any, get_args
 
 import pytest
 
-from tests.conftest import FIXTURES, shared
+from tests.conftest import FIXTURES
+from tests.recordings import recording_path
 from visualprof.remote.backends import all_backends
 from visualprof.remote.protocol import Capabilities, Intervals, Precision, Runtime
 from visualprof.remote.queue.check.inspect import InspectedArray, inspect_model, inspection_to_json
@@ -44,7 +45,7 @@ class Known:
             return self.arrays[sha256]
         if sha256 == SCRIPT:
             return read(FIXTURES / "graphs" / "torch_cnn_script.pt")
-        return read(shared(MODELS[sha256])) if sha256 in MODELS else None
+        return read(recording_path(MODELS[sha256])) if sha256 in MODELS else None
 
     def agents(self) -> list[Agent]:
         return self.machines

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.conftest import shared
+from tests.recordings import recording_path
 from tests.remote.child_runs import megengine_python
 from tests.remote.conversions import Feeds, convert, difference, run, shop, small_onnx
 from visualprof.remote.agent.work import conversion
@@ -72,7 +72,7 @@ def test_unchanged_models_are_reported_as_unchanged(tmp_path: Path, name: str) -
 
 BERT = "models/onnx/tinybert_scoped_dyn.onnx"
 RESNET = "models/onnx/resnet10_dynbatch.onnx"
-SHARED: list[tuple[str, str, dict[str, str], float, str]] = [
+CONVERSIONS: list[tuple[str, str, dict[str, str], float, str]] = [
     (BERT, "ort_transformer", {}, 1e-5, "com.microsoft.Attention"),
     (BERT, "ort_int8_dynamic", {}, 0.06, "MatMulInteger"),
     (BERT, "ort_int4", {}, 0.1, "com.microsoft.MatMulNBits"),
@@ -86,11 +86,13 @@ SHARED: list[tuple[str, str, dict[str, str], float, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("model", "name", "options", "bound", "operator"), SHARED, ids=lambda each: str(each)[-24:])
+@pytest.mark.parametrize(
+    ("model", "name", "options", "bound", "operator"), CONVERSIONS, ids=lambda each: str(each)[-24:]
+)
 def test_models_of_every_kind_are_converted(
     tmp_path: Path, model: str, name: str, options: dict[str, str], bound: float, operator: str
 ) -> None:
-    path = shared(model)
+    path = recording_path(model)
     rng = np.random.default_rng(0)
     feeds = {"input": rng.standard_normal((16, 3, 96, 96), dtype=np.float32)} if "resnet" in model else tokens(16)
     converted_model = convert(
@@ -104,7 +106,7 @@ def test_models_of_every_kind_are_converted(
 
 def test_a_speech_model_is_quantised_and_wrong(tmp_path: Path) -> None:
     """It loads and runs; a cosine of its one output sees nothing, the largest error does."""
-    path = shared("models/onnx_real/silero_vad_16k_op15.onnx")
+    path = recording_path("models/onnx_real/silero_vad_16k_op15.onnx")
     converted_model = convert("ort_int8_dynamic", path, tmp_path / "work", operators="all", weights="int8")
     values = np.random.default_rng(0).standard_normal((1, 576), dtype=np.float32)
     feeds = {"input": values, "sr": np.array(16000), "state": np.zeros((2, 1, 128), np.float32)}
@@ -128,7 +130,7 @@ def test_a_speech_model_is_quantised_and_wrong(tmp_path: Path) -> None:
 )
 def test_a_conversion_that_cannot_be_says_why(tmp_path: Path, model: str, name: str, error: str) -> None:
     with pytest.raises(TaskFailure) as told:
-        convert(name, shared(model), tmp_path / "work")
+        convert(name, recording_path(model), tmp_path / "work")
     assert error in told.value.error
     assert (tmp_path / "work" / "log.txt").exists()
 
@@ -213,7 +215,7 @@ def test_the_inputs_of_a_job_suffice_for_a_conversion(tmp_path: Path, net: tuple
 @pytest.mark.long
 @pytest.mark.parametrize("optimize", ["fuse_conv_bias_nonlinearity", "nchw44"])
 def test_a_graph_of_megengine_is_optimised(tmp_path: Path, optimize: str) -> None:
-    python, model = megengine_python(), shared("models/megengine/lenet.mge")
+    python, model = megengine_python(), recording_path("models/megengine/lenet.mge")
     converted_model = convert("mge_optimize", model, tmp_path / "work", python, None, optimize=optimize)
     assert converted_model.converted.changed
     assert (

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import answer, shared
+from tests.conftest import answer
+from tests.recordings import recording_path
 from tests.remote.child_runs import Job, megengine_python
 from visualprof.cli import main
 from visualprof.remote.operators import Call, decode_call
@@ -210,7 +211,7 @@ def test_the_script_of_a_profile_and_a_job_of_its_file(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_calls_of_a_recording_all_have_scripts() -> None:
-    path = shared("traces/megengine/resnet18_w16.lite.profile.json")
+    path = recording_path("traces/megengine/resnet18_w16.lite.profile.json")
     columns = answer("calls", path)["columns"]
     texts = ("name", "node", "input_shapes", "input_types", "input_values", "output_shapes")
     rows: list[dict[str, str]] = [

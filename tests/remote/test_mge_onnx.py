@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.conftest import shared
+from tests.recordings import recording_path
 from tests.remote.child_runs import megengine_python, outputs_of
 from tests.remote.conversions import convert, difference, run
 from visualprof.remote.protocol import TaskFailure
@@ -17,7 +17,7 @@ from visualprof.remote.queue.check.inspect import inspect_model
 
 pytestmark = pytest.mark.slow
 
-# A net of everything in the set that the shared models do not have; with an argument more, of something that is not.
+# A net of everything in the set that the recorded models do not have; with an argument more, of something that is not.
 NET = """
 import sys, numpy as np, megengine as mge, megengine.functional as F, megengine.module as M
 from megengine import jit
@@ -64,7 +64,7 @@ def feeds(name: str, rows: int) -> dict[str, Any]:
 @pytest.mark.parametrize("name", ["lenet", "resnet18_w16", "net"])
 def test_the_converted_model_equals_megengine_at_other_sizes(tmp_path: Path, name: str) -> None:
     python = megengine_python()
-    model = net(tmp_path) if name == "net" else shared(f"models/megengine/{name}.mge")
+    model = net(tmp_path) if name == "net" else recording_path(f"models/megengine/{name}.mge")
     converted_model = convert("mge_onnx", model, tmp_path / "work", python)
     inputs = inspect_model(converted_model.model, "made.onnx").inputs
     assert {item.name: item.dims and item.dims[0] for item in inputs} == dict.fromkeys(feeds(name, 1), "batch")
@@ -77,7 +77,7 @@ def test_the_converted_model_equals_megengine_at_other_sizes(tmp_path: Path, nam
 
 def test_an_optimized_graph_is_converted(tmp_path: Path) -> None:
     """Its convolutions have their biases and activations in them."""
-    python, model = megengine_python(), shared("models/megengine/lenet.mge")
+    python, model = megengine_python(), recording_path("models/megengine/lenet.mge")
     fused = convert("mge_optimize", model, tmp_path / "fused", python, optimize="fuse_conv_bias_nonlinearity")
     converted_model = convert("mge_onnx", fused.model, tmp_path / "work", python)
     assert converted_model.converted.after["Conv"] == 2
@@ -89,7 +89,7 @@ def test_an_optimized_graph_is_converted(tmp_path: Path) -> None:
     ("model", "unfit"), [("transformer_tiny", "LayerNormForward, SoftmaxForward"), ("net", "ConvolutionBackwardData")]
 )
 def test_unsupported_operators_are_named_before_the_conversion(tmp_path: Path, model: str, unfit: str) -> None:
-    path = net(tmp_path, "more") if model == "net" else shared(f"models/megengine/{model}.mge")
+    path = net(tmp_path, "more") if model == "net" else recording_path(f"models/megengine/{model}.mge")
     with pytest.raises(TaskFailure) as error:
         convert("mge_onnx", path, tmp_path / "work", megengine_python())
     assert (

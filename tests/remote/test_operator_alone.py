@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import shared
+from tests.recordings import recording_path
 from tests.remote.child_runs import Job
 from visualprof.cli import main
 from visualprof.remote.operators.script import script
@@ -129,7 +129,7 @@ def test_a_file_of_a_call_is_measured_as_a_model(tmp_path: Path) -> None:
 
 
 def test_the_command_makes_the_script_or_says_why_not(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    trace = str(shared("traces/torch_cpu/transformer_small.pt.trace.json.gz"))
+    trace = str(recording_path("traces/torch_cpu/transformer_small.pt.trace.json.gz"))
     out = tmp_path / "addmm.py"
     assert main(["replay", trace, "--operator", "aten::addmm", "--shape", "1", "--out", str(out)]) == 0
     assert "'shape': [128, 256]" in out.read_text("utf-8")
@@ -137,10 +137,10 @@ def test_the_command_makes_the_script_or_says_why_not(tmp_path: Path, capsys: py
     assert "no call 9 of 'aten::addmm'" in capsys.readouterr().err
     assert main(["replay", trace, "--operator", "AddmmBackward0"]) == 2
     assert "run an operator inside it" in capsys.readouterr().err
-    onnx = str(shared("traces/onnxruntime/ort_resnet10_b2_opt_all.json"))
+    onnx = str(recording_path("traces/onnxruntime/ort_resnet10_b2_opt_all.json"))
     assert main(["replay", onnx, "--operator", "Conv"]) == 2
     assert "own layout NCHWc" in capsys.readouterr().err
-    paddle = next(shared("traces/paddle/small").glob("*.json"))
+    paddle = next(recording_path("traces/paddle/small").glob("*.json"))
     assert main(["replay", str(paddle), "--operator", "conv2d dygraph"]) == 2
     output = capsys.readouterr().err
     assert "does not hold what operators take" in output

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.conftest import FIXTURES, shared
+from tests.conftest import FIXTURES
+from tests.recordings import recording_path
 from tests.remote.child_runs import code, runtime_python, tiny_onnx
 from visualprof.remote.backends import backend
 from visualprof.remote.backends.onnxruntime import operators_by_provider
@@ -55,7 +56,7 @@ def test_operators_left_to_the_cpu_are_separated() -> None:
 def test_layers_of_openvino_are_counted_by_precision() -> None:
     """The model has 12 convolutions, as its README says; in bf16 its inputs and outputs are reordered from f32."""
     feeds = {"input": np.zeros((1, 3, 96, 96), "float32")}
-    model = shared("models/onnx/resnet10_dynbatch.onnx")
+    model = recording_path("models/onnx/resnet10_dynbatch.onnx")
     whole = places("openvino", model, feeds)
     assert whole["CPU f32"]["Convolution"] == 12
     assert not any("bf16" in place for place in whole)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import shared
+from tests.recordings import recording_path
 from visualprof.cli import main
 from visualprof.errors import MissingData
 from visualprof.remote.operators import Call, decode_call
@@ -111,6 +111,6 @@ def test_a_call_without_a_machine_is_reported() -> None:
 
 
 def test_a_recording_without_shapes_is_refused_with_the_reason(capsys: pytest.CaptureFixture[str]) -> None:
-    trace = next(shared("traces/paddle/small").glob("*.json"))
+    trace = next(recording_path("traces/paddle/small").glob("*.json"))
     assert main(["replay", str(trace), "--operator", "conv2d dygraph"]) == 2
     assert "write no shapes of operators" in capsys.readouterr().err

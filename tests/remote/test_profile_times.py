@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.conftest import FIXTURES, ROOT, shared, trace_of
+from tests.conftest import FIXTURES, ROOT, trace_of
+from tests.recordings import recording_path
 from tests.remote.child_runs import megengine_python, tiny_onnx
 from visualprof.reader.trace import Category, TrackKind
 from visualprof.remote.agent.work import monitor_samples
@@ -112,7 +113,7 @@ def test_torchs_profile_is_dated_and_shows_samples_at_their_time(tmp_path: Path)
 
 
 def test_megengines_profile_is_dated_and_shows_samples_at_their_time(tmp_path: Path) -> None:
-    model, shapes = shared("models/megengine/lenet.mge"), {"data": [1, 1, 32, 32]}
+    model, shapes = recording_path("models/megengine/lenet.mge"), {"data": [1, 1, 32, 32]}
     profile_event, file, events = profiled(megengine_python(), "megengine", "MegEngineSession", model, tmp_path, shapes)
     # The host's events. Those of the device are put together from intervals: on a busy machine they drift by ms.
     inside = [e for e in events if e["ph"] == "B" and "Convolution" in e["name"] and e.get("cat") != "Kernel"]

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import ROOT, shared
+from tests.conftest import ROOT
+from tests.recordings import recording_path
 from tests.remote.agent_runs import StartAgent, server, start
 from tests.remote.child_runs import Job, megengine_python
 from tests.remote.fake_server import FakeServer
@@ -32,7 +33,7 @@ LENET = Input("x", "float32", ["batch", 1, 32, 32])
     ],
 )
 def test_inputs_are_those_of_the_trace(name: str, inputs: list[tuple[str, str, list[int]]]) -> None:
-    file = shared(f"models/megengine/{name}.tm")
+    file = recording_path(f"models/megengine/{name}.tm")
     assert traced_module.is_traced_module(file.read_bytes()[:65536])
     assert [(item.name, item.dtype, item.dims) for item in traced_module.read_inputs(file)] == inputs
     model = inspect_model(file, f"{name}.tm")
@@ -90,7 +91,7 @@ session = backend.load(path, Spec("s", "megengine"), {"x": values})
 module = megengine.load(str(path)); module.eval()
 print(got.shape, float(abs(got - module(megengine.Tensor(values)).numpy()).max()))
 """
-    command = [megengine_python(), "-c", program, str(shared("models/megengine/lenet.tm"))]
+    command = [megengine_python(), "-c", program, str(recording_path("models/megengine/lenet.tm"))]
     stdout = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     shape, _, difference = stdout.strip().rpartition(" ")
     assert shape == "(5, 10)"
@@ -100,7 +101,14 @@ print(got.shape, float(abs(got - module(megengine.Tensor(values)).numpy()).max()
 @pytest.mark.slow
 def test_a_traced_module_is_measured_and_profiled(tmp_path: Path) -> None:
     python = megengine_python()
-    job = Job(tmp_path, shared("models/megengine/lenet.tm"), [LENET], "megengine", python, sweep=Sweep("batch", [1, 4]))
+    job = Job(
+        tmp_path,
+        recording_path("models/megengine/lenet.tm"),
+        [LENET],
+        "megengine",
+        python,
+        sweep=Sweep("batch", [1, 4]),
+    )
     ran = job.run()
     assert ran.status == 0, ran.stderr
     assert [p["batch"] for p in ran.points] == [1, 4]

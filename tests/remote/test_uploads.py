@@ -18,7 +18,8 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
-from tests.conftest import FIXTURES, shared
+from tests.conftest import FIXTURES
+from tests.recordings import recording_path
 from tests.server.sites import MakeSite, Site, make_site  # noqa: F401 - a fixture
 from visualprof.server.api.jobs import JobErrors
 from visualprof.server.api.uploads import UploadAnswer
@@ -279,7 +280,7 @@ def test_the_same_content_under_another_name_keeps_both(empty: Site) -> None:
 
 
 def test_a_model_that_only_a_runtime_reads_is_not_on_the_graph_page(empty: Site) -> None:
-    sent = send(empty, "lenet.tm", shared("models/megengine/lenet.tm").read_bytes())
+    sent = send(empty, "lenet.tm", recording_path("models/megengine/lenet.tm").read_bytes())
     assert (sent["model"]["format"], sent["model"]["backends"]) == ("megengine_traced", ["megengine"])
     assert sent["graph"] is None
     assert empty.client.get("/api/v1/models").get_json()["models"] == []

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import SHARED
+from tests.recordings import RECORDINGS
 from tests.server.sites import MakeSite
 from visualprof.cli import main
 
@@ -30,7 +30,7 @@ DAMAGED = {
     "damaged": trace(OPERATOR).replace('"dur": 20}, {', '"dur": 20, {', 1),
     "empty": json.dumps({"schemaVersion": 1, "traceEvents": []}),
 }
-PUBLIC = [p for p in sorted((SHARED / "cases" / "reports").glob("*/*trace*.json")) if p.stat().st_size < 500_000]
+PUBLIC = [p for p in sorted((RECORDINGS / "cases" / "reports").glob("*/*trace*.json")) if p.stat().st_size < 500_000]
 
 
 def check(make_site: MakeSite, path: Path, content: bytes, capfd: pytest.CaptureFixture[str]) -> list[str]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from tests.conftest import Write, answer, shared
+from tests.conftest import Write, answer
+from tests.recordings import recording_path
 from tests.views.test_roofline import H200, operator
 from tests.views.test_steps import Event, kernel, launch
 from visualprof import read_trace
@@ -56,7 +57,7 @@ def test_a_file_without_shapes_has_no_calls(write: Write) -> None:
 
 
 def test_calls_of_a_recording_add_up_to_its_operators() -> None:
-    path = shared("traces/torch_cpu/transformer_small.pt.trace.json.gz")
+    path = recording_path("traces/torch_cpu/transformer_small.pt.trace.json.gz")
     calls, operators = answer("calls", path), answer("operator", path)
     total = dict.fromkeys(calls["columns"]["name"], 0)
     for name, ns in columns(calls, "name", "total_ns"):

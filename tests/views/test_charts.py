@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import SAMPLES, answer, computed, shared
+from tests.conftest import SAMPLES, answer, computed
+from tests.recordings import recording_path
 from visualprof.errors import BadParameter
 from visualprof.views import view
 from visualprof.views.answers.table import Selection, Table, select_rows
@@ -83,7 +84,7 @@ def test_nothing_known_draws_nothing() -> None:
 
 
 def test_cumulative_shares_end_at_all_of_it() -> None:
-    columns = answer("profile", shared("traces/megengine/profile_analyze/lenet.profile.json"))["columns"]
+    columns = answer("profile", recording_path("traces/megengine/profile_analyze/lenet.profile.json"))["columns"]
     assert columns["cumulative_ratio"][-1] == pytest.approx(1)
 
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import FIXTURES, SAMPLES, answer, rows, shared, trace_of
+from tests.conftest import FIXTURES, SAMPLES, answer, rows, trace_of
+from tests.recordings import recording_path
 from visualprof.views import view
 from visualprof.views.measure.names.compiled import parse_fusion
 
@@ -74,7 +75,7 @@ def test_a_step_has_its_own_regions(write: Callable[..., Path]) -> None:
 
 
 def test_triton_kernels_have_the_times_of_the_reference_report() -> None:
-    path = shared(TRITON)
+    path = recording_path(TRITON)
     result = answer("compiled", path)
     kernels, device_ns = rows(result, "kernels", "device_total_ns")["0/0"]
     assert (kernels, device_ns / 1e6) == (12, pytest.approx(12.549, abs=5e-4))  # the computation there

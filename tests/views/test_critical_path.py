@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.conftest import SAMPLES, Write, answer, json_of, shared, trace_of
+from tests.conftest import SAMPLES, Write, answer, json_of, trace_of
+from tests.recordings import recording_path
 from tests.views.test_steps import Event, host, kernel, launch, step
 from visualprof.errors import BadParameter
 from visualprof.reader import native, read_trace
@@ -308,7 +309,7 @@ def test_ranks_without_shared_collectives_have_no_forecast(write: Write) -> None
 
 @pytest.mark.parametrize("world", [2, 4])
 def test_recordings_of_several_ranks_replay_within_2_percent(world: int) -> None:
-    paths = [shared(f"traces/torch_cpu/ddp{world}/rank{i}.pt.trace.json.gz") for i in range(world)]
+    paths = [recording_path(f"traces/torch_cpu/ddp{world}/rank{i}.pt.trace.json.gz") for i in range(world)]
     chosen = view("ranks")
     result = json_of(chosen.compute_from_traces([(p.name, trace_of(p)) for p in paths], chosen.parse({})))
     assert (result["obstacle"], result["collectives"]) == (None, 15)
@@ -328,7 +329,7 @@ HTA = {
 def test_the_host_share_equals_htas_for_host_bound_recordings(name: str) -> None:
     """HTA leaves out time outside of events, so the sums differ. For device-bound recordings, its edges are gaps."""
     bound, total = HTA[name]
-    path = SAMPLES / name if name.startswith("pytorch") else shared(name)
+    path = SAMPLES / name if name.startswith("pytorch") else recording_path(name)
     trace = trace_of(path)
     result = us(answer("critical", path, step=trace.strings[int(trace.steps.name[1])])["parts"], "part", "path_ns")
     host_us = sum(result.get(part, 0) for part in ("host", "call", "handed"))

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from benchmarks.noise import BUSY, HOST, QUIET, called, tried
-from tests.conftest import FIXTURES, SAMPLES, Write, json_of, shared, trace_of, ui_texts
+from tests.conftest import FIXTURES, SAMPLES, Write, json_of, trace_of, ui_texts
+from tests.recordings import recording_path
 from tests.views.test_steps import Event, host, kernel, launch, step
 from visualprof.errors import MissingData
 from visualprof.views.diff.answer import DiffNote
@@ -129,7 +130,7 @@ def test_the_v100_pair_differs_as_its_asserted_overviews() -> None:
     # traces/kineto/README.md, us: kernel, memcpy, memset, runtime, dataloader, cpu, other
     before = [98589, 1915, 89, 2908, 59262, 13674, 1156]
     after = [99044, 2885, 98, 10581, 292, 14313, 15596]
-    files = [shared(V100.format(name)) for name in ("0__worker0.1623143089861", "4__worker0.1623213129365")]
+    files = [recording_path(V100.format(name)) for name in ("0__worker0.1623143089861", "4__worker0.1623213129365")]
     answer = diffed(files[0], files[1])
     parts = answer["parts"]["columns"]
     deltas = dict(zip(parts["part"], parts["delta_ns"], strict=True))
@@ -188,7 +189,7 @@ HTA: dict[str, tuple[list[tuple[str, str]], list[int], dict[str, list[int]]]] = 
 def test_rows_differ_as_in_the_trace_diff_of_hta(name: str) -> None:
     pair, whole, rows = HTA[name]
     view = name.partition(" ")[0]
-    sides = [compute(trace_of(shared(path)), SIDE.parse({"view": view, "step": step})) for path, step in pair]
+    sides = [compute(trace_of(recording_path(path)), SIDE.parse({"view": view, "step": step})) for path, step in pair]
     many = len(sides[0].steps)  # as many in both; HTA adds them up
     comparison = compare(view, Named("base", sides[0]), Named("new", sides[1])).rows.columns
     times = ("base_calls", 1.0), ("base_ns", 1e3), ("new_calls", 1.0), ("new_ns", 1e3)

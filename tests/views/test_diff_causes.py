@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from benchmarks.noise import HOST, tried
-from tests.conftest import Write, json_of, shared, trace_of
+from tests.conftest import Write, json_of, trace_of
+from tests.recordings import recording_path
 from tests.views.test_steps import Event, host, step
 from visualprof.cli._summary import markdown, table
 from visualprof.views.diff.answer import DiffAnswer
@@ -102,7 +103,7 @@ def test_shares_of_parts_and_rows_are_those_of_the_mean_step(write: Write) -> No
 
 def test_the_v100_pair_names_data_loading_as_the_cause() -> None:
     names = ("0__worker0.1623143089861", "4__worker0.1623213129365")
-    pair = [shared(f"traces/kineto/tb_plugin/resnet50_num_workers_{name}.pt.trace.json.gz") for name in names]
+    pair = [recording_path(f"traces/kineto/tb_plugin/resnet50_num_workers_{name}.pt.trace.json.gz") for name in names]
     (cause,) = compared(*pair).causes
     assert (cause.part, cause.certainty) == ("dataloader", "significant")
     assert cause.base_share_ratio == pytest.approx(0.3337, abs=1e-4)
@@ -131,7 +132,7 @@ def test_a_change_beyond_the_common_change_of_the_host_is_significant() -> None:
 
 
 def test_equal_runs_of_the_case_are_attributed_to_load() -> None:
-    answer = compared(*(shared(f"cases/numbers/diff/p6{side}.json.gz") for side in "ab"))
+    answer = compared(*(recording_path(f"cases/numbers/diff/p6{side}.json.gz") for side in "ab"))
     assert answer.step is not None
     assert (answer.step.significant, answer.step.attributed_to_load) == (False, True)
     assert not answer.causes

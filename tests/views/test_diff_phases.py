@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import Write, answer, shared
+from tests.conftest import Write, answer
+from tests.recordings import recording_path
 from tests.views.test_diff import diffed
 from tests.views.test_steps import Event, host, kernel, launch
 from visualprof.cli import main
@@ -117,6 +118,6 @@ def test_the_command_shows_phases(write: Write, capsys: pytest.CaptureFixture[st
 
 
 def test_real_servers_are_compared_by_phase() -> None:
-    decode = shared("traces/tracelens/vllm_decode/graph_execution.json.gz")
+    decode = recording_path("traces/tracelens/vllm_decode/graph_execution.json.gz")
     with pytest.raises(MissingData, match=r"of decode, .* of prefill: none alike"):
-        diffed(decode, shared("traces/tracelens/sglang_prefill.json.gz"))
+        diffed(decode, recording_path("traces/tracelens/sglang_prefill.json.gz"))

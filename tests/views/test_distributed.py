@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from benchmarks.kineto_file import write as write_file
-from tests.conftest import SAMPLES, Write, answer, json_of, shared, trace_of
+from tests.conftest import SAMPLES, Write, answer, json_of, trace_of
+from tests.recordings import recording_path
 from tests.views.rank_events import event, launched_kernel, step
 from visualprof.reader.trace.rank_split import split_ranks
 from visualprof.views import view
@@ -21,7 +22,7 @@ def distributed(*paths: Path, **params: str) -> dict[str, Any]:
 
 
 def micro() -> list[Path]:
-    return [shared(f"traces/kineto/micro/test_distributed_nccl.{w}.json") for w in "ab"]
+    return [recording_path(f"traces/kineto/micro/test_distributed_nccl.{w}.json") for w in "ab"]
 
 
 def us(values: list[int | None]) -> list[float | None]:
@@ -72,7 +73,9 @@ def test_collectives_of_the_hand_made_ranks() -> None:
 
 def test_paddle_ranks_equal_visualdl() -> None:
     paths = [
-        shared(f"traces/paddle/synthetic_gpu_2workers/host_rank{r}_time_2023_01_01_00_00_00_00{r}.paddle_trace.json")
+        recording_path(
+            f"traces/paddle/synthetic_gpu_2workers/host_rank{r}_time_2023_01_01_00_00_00_00{r}.paddle_trace.json"
+        )
         for r in (0, 1)
     ]
     columns = distributed(*paths)["columns"]
@@ -88,14 +91,14 @@ def test_paddle_ranks_equal_visualdl() -> None:
 
 def test_waits_are_never_negative() -> None:
     name = "traces/paddle/synthetic_gpu_2workers/host_rank{0}_time_2023_01_01_00_00_00_00{0}.paddle_trace.json"
-    waits = distributed(*[shared(name.format(r)) for r in (0, 1)])["waits"]["columns"]
+    waits = distributed(*[recording_path(name.format(r)) for r in (0, 1)])["waits"]["columns"]
     assert min(waits["wait_ns"]) >= 0
 
 
 @pytest.mark.parametrize("world", [2, 4])
 def test_a_straggler_waits_least_and_has_most_of_the_replay(world: int) -> None:
     """Rank 1 slept 3 ms in one of the steps, which two cores for so many processes drowned: rank 0 had more to do."""
-    paths = [shared(f"traces/torch_cpu/ddp{world}/rank{r}.pt.trace.json.gz") for r in range(world)]
+    paths = [recording_path(f"traces/torch_cpu/ddp{world}/rank{r}.pt.trace.json.gz") for r in range(world)]
     result = distributed(*paths)
     assert [s["rank"] for s in result["stragglers"]] == [0]
     waits, ranks = result["waits"]["columns"], view("ranks")
@@ -123,13 +126,14 @@ def test_only_the_synthetic_straggler_is_named() -> None:
 
 def test_missing_ranks_are_reported() -> None:
     result = distributed(
-        shared("traces/kineto/hta/sampled_rank-0of128.json.gz"), shared("traces/kineto/hta/sampled_rank-1of128.json.gz")
+        recording_path("traces/kineto/hta/sampled_rank-0of128.json.gz"),
+        recording_path("traces/kineto/hta/sampled_rank-1of128.json.gz"),
     )
     assert result["missing_ranks"] == list(range(2, 128))
 
 
 def test_one_rank_alone_has_no_transfer_time() -> None:
-    result = distributed(shared("traces/kineto/hta/nccl_data__a100_rank0of2.json.gz"))
+    result = distributed(recording_path("traces/kineto/hta/nccl_data__a100_rank0of2.json.gz"))
     assert set(result["collectives"]["columns"]["transfer_ns"]) == {None}
     assert result["missing_ranks"] == [1]
 
@@ -360,7 +364,7 @@ def test_the_step_breakdown_is_computed_per_device(write: Write) -> None:
 
 
 def test_two_devices_of_one_public_process_overlap_nothing() -> None:
-    result = distributed(shared("cases/reports/10-two-devices-overlap/trace.json"))
+    result = distributed(recording_path("cases/reports/10-two-devices-overlap/trace.json"))
     table = result["by_device"]["columns"]
     assert table["overlap_ns"] == [0, 0]
     assert table["communication_ns"] == [0, 300_000]
@@ -386,7 +390,7 @@ def test_a_host_operator_that_launches_a_recorded_kernel_is_not_communication(wr
 
 @pytest.mark.parametrize("name", ["merged-x.trace.json", "combined-plain.trace.json"])
 def test_communication_of_a_public_file_of_two_ranks_is_that_of_its_kernels(name: str) -> None:
-    ranks = split_ranks(trace_of(shared(f"cases/reports/08-merged-ranks/{name}")))
+    ranks = split_ranks(trace_of(recording_path(f"cases/reports/08-merged-ranks/{name}")))
     chosen = view("distributed")
     result = json_of(chosen.compute_from_traces([(r.label, r.trace) for r in ranks], chosen.parse({})))
     assert result["collectives"]["columns"]["total_ns"] == [160_000, 130_000]

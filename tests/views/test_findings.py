@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import SAMPLES, Write, answer, shared, trace_of
+from tests.conftest import SAMPLES, Write, answer, trace_of
+from tests.recordings import recording_path
 from visualprof.views.measure.findings.detection import Extent, RuleContext
 from visualprof.views.rules import all_rules
 
@@ -236,7 +237,7 @@ RECORDINGS = [
 
 @pytest.mark.parametrize("name", RECORDINGS)
 def test_nothing_exceeds_the_step(name: str) -> None:
-    path = shared(name) if name.startswith("traces") else SAMPLES / name
+    path = recording_path(name) if name.startswith("traces") else SAMPLES / name
     result, trace = answer("findings", path), trace_of(path)
     longest = max(answer("overview", path)["steps"]["total_ns"])
     assert result["together"] is None or result["together"]["gain_ns"] <= result["simulated_ns"]

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.conftest import SAMPLES, Write, answer, computed, rows, shared, trace_of
+from tests.conftest import SAMPLES, Write, answer, computed, rows, trace_of
+from tests.recordings import recording_path
 from visualprof.reader.trace import Category
 from visualprof.views import view
 from visualprof.views.operator import OperatorParams
@@ -19,13 +20,13 @@ PADDLE_GPU = "traces/paddle/synthetic_gpu_2workers/host_rank{0}_time_2023_01_01_
 
 @pytest.mark.parametrize(("rank", "utilization"), [(0, 0.62), (1, 0.72)])
 def test_paddle_utilization_counts_overlapping_kernels_once(rank: int, utilization: float) -> None:
-    (device,) = answer("overview", shared(PADDLE_GPU.format(rank)))["devices"]
+    (device,) = answer("overview", recording_path(PADDLE_GPU.format(rank)))["devices"]
     assert device["utilization"] == utilization  # VisualDL says 82 % for rank 1: it adds up the stages
     assert device["id"] == rank
 
 
 def test_paddle_occupancy_and_tensor_cores_by_hand() -> None:
-    (device,) = answer("overview", shared(PADDLE_GPU.format(0)))["devices"]
+    (device,) = answer("overview", recording_path(PADDLE_GPU.format(0)))["devices"]
     # kernels of a step in ms x occupancy: 2 x 50 %, 2.5 x 75 %, 2 x 10 %, 0.5 x 100 %
     assert device["occupancy"] == pytest.approx((2 * 0.5 + 2.5 * 0.75 + 2 * 0.1 + 0.5) / 7)
     assert device["tensor_core_ratio"] == pytest.approx(2 / 7)
@@ -37,12 +38,12 @@ def test_paddle_sm_efficiency_is_capped_while_kernels_overlap() -> None:
     VisualDL adds min(blocks, 1) of each kernel and says 44 %; a device is never more than full, so the 0.8 ms in
     which two kernels run count 1 and not 1.2.
     """
-    (device,) = answer("overview", shared(PADDLE_GPU.format(0)))["devices"]
+    (device,) = answer("overview", recording_path(PADDLE_GPU.format(0)))["devices"]
     assert device["sm_efficiency"] == pytest.approx((0.5 * 2 + 1 * 2.5 + 0.2 * 1.2 + 1 * 0.5) / 10)
 
 
 def test_paddle_kernels_by_attributes_are_counted_once() -> None:
-    table = answer("kernel", shared(PADDLE_GPU.format(0)), group="launch")["columns"]
+    table = answer("kernel", recording_path(PADDLE_GPU.format(0)), group="launch")["columns"]
     assert table["calls"] == [2, 2, 2, 2]
     values_by_name = dict(zip(table["name"], table["operator"], strict=True))
     assert values_by_name["ncclKernel_AllReduce_RING"] == "c_allreduce_sum"
@@ -57,8 +58,8 @@ PADDLE = [
 
 @pytest.mark.parametrize(("name", "path"), PADDLE)
 def test_the_pieces_of_paddles_operators_equal_visualdls(name: str, path: str) -> None:
-    events = json.loads(shared(f"{ORACLE}{name}/operator_table_op_name.json").read_text())["data"]["events"]
-    parts = answer("operator", shared(path))["parts"]["columns"]
+    events = json.loads(recording_path(f"{ORACLE}{name}/operator_table_op_name.json").read_text())["data"]["events"]
+    parts = answer("operator", recording_path(path))["parts"]["columns"]
     names = ("calls", "host_total_ns", "host_mean_ns", "host_max_ns", "host_min_ns", "host_ratio", "device_total_ns")
     keys = zip(parts["operator"], parts["name"], strict=True)
     values_by_name = dict(zip(keys, zip(*(parts[n] for n in names), strict=True), strict=True))
@@ -75,10 +76,10 @@ def test_the_pieces_of_paddles_operators_equal_visualdls(name: str, path: str) -
 
 @pytest.mark.parametrize(("name", "path"), PADDLE)
 def test_the_phases_of_paddles_operators_equal_visualdls(name: str, path: str) -> None:
-    data = json.loads(shared(f"{ORACLE}{name}/operator_pie_expand.json").read_text())["data"]
+    data = json.loads(recording_path(f"{ORACLE}{name}/operator_pie_expand.json").read_text())["data"]
     chart = view("operator").charts
     assert chart is not None
-    drawn = chart(computed("operator", shared(path)), OperatorParams(), 10)["phases"]
+    drawn = chart(computed("operator", recording_path(path)), OperatorParams(), 10)["phases"]
     assert [s["name"] for s in drawn["series"]] == [
         f"@t:category.{p.replace('others', 'other')}" for p in data["order"]
     ]
@@ -91,8 +92,8 @@ def test_the_phases_of_paddles_operators_equal_visualdls(name: str, path: str) -
 
 @pytest.mark.parametrize(("name", "path"), PADDLE)
 def test_paddles_events_by_stage_equal_visualdls(name: str, path: str) -> None:
-    data = json.loads(shared(f"{ORACLE}{name}/overview_event_type_perspective.json").read_text())["data"]
-    table = answer("overview", shared(path))["stage_events"]["columns"]
+    data = json.loads(recording_path(f"{ORACLE}{name}/overview_event_type_perspective.json").read_text())["data"]
+    table = answer("overview", recording_path(path))["stage_events"]["columns"]
     stages = {"forward": "Forward", "backward": "Backward", "optimizer": "Optimization", "other": "Other"}
     types = {"op": "Operator", "comm": "Operator", "runtime": "CudaRuntime"}  # collectives are operators to VisualDL
     calls: Counter[tuple[str, str]] = Counter()
@@ -149,10 +150,15 @@ def test_the_paddle_device_is_identified_by_its_runtime(write: Write, cat: str, 
 
 def test_paddle_kernel_table_equals_visualdl() -> None:
     document = json.loads(
-        shared("traces/paddle/visualdl_oracle/synthetic_gpu_2workers/kernel_table_kernel_name.json").read_text()
+        recording_path("traces/paddle/visualdl_oracle/synthetic_gpu_2workers/kernel_table_kernel_name.json").read_text()
     )
     table_rows = rows(
-        answer("kernel", shared(PADDLE_GPU.format(0))), "calls", "total_ns", "blocks_per_sm", "occupancy", "tensor_core"
+        answer("kernel", recording_path(PADDLE_GPU.format(0))),
+        "calls",
+        "total_ns",
+        "blocks_per_sm",
+        "occupancy",
+        "tensor_core",
     )
     for event in document["data"]["events"]:
         calls, total, blocks, occupancy, core = table_rows[event["name"]]
@@ -167,8 +173,10 @@ SMALL = "traces/paddle/small/host_rank0_time_2026_11_20_03_52_36_795951.paddle_t
 
 
 def test_paddle_stages_equal_visualdl() -> None:
-    document = json.loads(shared("traces/paddle/visualdl_oracle/small/overview_model_perspective.json").read_text())
-    stages = answer("overview", shared(SMALL))["stages"]["columns"]
+    document = json.loads(
+        recording_path("traces/paddle/visualdl_oracle/small/overview_model_perspective.json").read_text()
+    )
+    stages = answer("overview", recording_path(SMALL))["stages"]["columns"]
     values_by_name = dict(zip(stages["name"], zip(stages["calls"], stages["host_total_ns"], strict=True), strict=True))
     for row in document["data"]["cpu"]:
         name = {"Optimization": "optimizer"}.get(row["name"], row["name"].lower())
@@ -178,8 +186,8 @@ def test_paddle_stages_equal_visualdl() -> None:
 
 
 def test_paddle_operators_equal_visualdl() -> None:
-    document = json.loads(shared("traces/paddle/visualdl_oracle/small/operator_table_op_name.json").read_text())
-    table_rows = rows(answer("operator", shared(SMALL)), "calls", "host_total_ns")
+    document = json.loads(recording_path("traces/paddle/visualdl_oracle/small/operator_table_op_name.json").read_text())
+    table_rows = rows(answer("operator", recording_path(SMALL)), "calls", "host_total_ns")
     for event in document["data"]["events"]:
         calls, total = table_rows[event["name"]]
         assert calls == event["calls"]
@@ -187,13 +195,17 @@ def test_paddle_operators_equal_visualdl() -> None:
 
 
 def test_paddle_overview_survives_a_user_range_around_forward() -> None:
-    path = shared("traces/paddle/nested_user_range/host_rank0_time_2026_11_20_03_49_57_171625.paddle_trace.json")
+    path = recording_path(
+        "traces/paddle/nested_user_range/host_rank0_time_2026_11_20_03_49_57_171625.paddle_trace.json"
+    )
     stages = answer("overview", path)["stages"]["columns"]
     assert dict(zip(stages["name"], stages["calls"], strict=True))["forward"] == 11
 
 
 def test_paddle_exact_times_let_no_events_overlap_partly() -> None:
-    trace = trace_of(shared("traces/paddle/medium/host_rank0_time_2026_11_20_03_52_43_834976.paddle_trace.json"))
+    trace = trace_of(
+        recording_path("traces/paddle/medium/host_rank0_time_2026_11_20_03_52_43_834976.paddle_trace.json")
+    )
     events = trace.events
     timed = np.flatnonzero((events.dur >= 0) & (events.parent >= 0))
     above = events.parent[timed]
@@ -208,14 +220,14 @@ STATIC = "traces/megengine/profile_analyze/resnet18_w16.profile.json"
 
 
 def test_megengine_static_profile_totals() -> None:
-    trace = trace_of(shared(STATIC))
+    trace = trace_of(recording_path(STATIC))
     kernel = trace.events.category == Category.KERNEL
     assert int(trace.events.dur[kernel].sum()) == 14_201_000
     assert int(trace.events.dur[~kernel].sum()) == 352_000
 
 
 def test_megengine_static_profile_carries_computation_and_memory() -> None:
-    table = answer("operator", shared(STATIC))["columns"]
+    table = answer("operator", recording_path(STATIC))["columns"]
     at = table["name"].index("conv1.Convolution")
     assert (table["device_self_ns"][at], table["flops"][at]) == (1_674_000, 59_006_976)
     assert table["tensor_core_eligible"][at] is True
@@ -239,8 +251,8 @@ def test_megengine_device_work_is_called_operators() -> None:
 
 
 def test_onnxruntime_self_time_does_not_count_subgraphs_twice() -> None:
-    trace = trace_of(shared("traces/onnxruntime/ort_subgraphs_if_loop.json"))
-    table = answer("operator", shared("traces/onnxruntime/ort_subgraphs_if_loop.json"))["columns"]
+    trace = trace_of(recording_path("traces/onnxruntime/ort_subgraphs_if_loop.json"))
+    table = answer("operator", recording_path("traces/onnxruntime/ort_subgraphs_if_loop.json"))["columns"]
     runs = int(trace.steps.dur.sum())
     assert (runs, sum(table["host_total_ns"]), sum(table["host_self_ns"])) == (863_000, 1_248_000, 786_000)
 

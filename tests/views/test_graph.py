@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import FIXTURES, SAMPLES, json_of, shared, trace_of
+from tests.conftest import FIXTURES, SAMPLES, json_of, trace_of
+from tests.recordings import recording_path
 from visualprof.reader.graph import ModelBuilder, ModelGraph, Node, Scope, Value
 from visualprof.reader.models import read_model
 from visualprof.reader.trace import Trace
@@ -111,7 +112,7 @@ def test_a_shared_weight_counts_once_in_each_group() -> None:
     ],
 )
 def test_every_shown_node_is_in_one_group_and_edges_name_shown_nodes(file: str) -> None:
-    tree = cached_hierarchy(read_model(shared(file)))
+    tree = cached_hierarchy(read_model(recording_path(file)))
     members = sorted(n for g in tree.groups for n in (*g.nodes, g.node) if n >= 0)
     assert members == list(range(len(tree.drawn_nodes)))
     assert all(tree.groups[g].parent < g for g in range(1, len(tree.groups)))
@@ -123,7 +124,7 @@ def test_every_shown_node_is_in_one_group_and_edges_name_shown_nodes(file: str) 
 
 
 def test_twins_of_a_real_model_are_its_repeated_layers() -> None:
-    shown = columns(read_model(shared("models/onnx/tinybert_scoped_dyn.onnx")))
+    shown = columns(read_model(recording_path("models/onnx/tinybert_scoped_dyn.onnx")))
     layers = [i for i, n in enumerate(shown["groups"]["name"]) if n.startswith("layer.")]
     assert len(layers) == 3
     assert {shown["groups"]["twin"][i] for i in layers} == {layers[0]}
@@ -145,7 +146,7 @@ PAIRS = [
 
 @pytest.mark.parametrize(("model", "trace", "least"), PAIRS)
 def test_measured_time_finds_its_nodes(model: str, trace: str, least: float) -> None:
-    measured_times = measured(read_model(shared(model)), trace_of(shared(trace)))
+    measured_times = measured(read_model(recording_path(model)), trace_of(recording_path(trace)))
     assert measured_times["matched_ratio"] >= least
     assert sum(v or 0 for v in measured_times["columns"]["time_ns"]) == measured_times["matched_ns"]
 
@@ -191,7 +192,7 @@ def test_operators_that_are_named_by_type_are_found_by_their_scopes() -> None:
 
 
 def test_a_node_that_is_called_like_its_type_is_found_where_nodes_are_named() -> None:
-    path = shared("traces/megengine/runner/lenet/graph_profiler2.chrome_timeline.json.gz")
+    path = recording_path("traces/megengine/runner/lenet/graph_profiler2.chrome_timeline.json.gz")
     model = read_model(SAMPLES / "megengine-train" / "lenet.mge")
     measured_times = measured(model, trace_of(path))
     assert measured_times["columns"]["time_ns"][columns(model)["nodes"]["full_name"].index("Reshape")] == 1145
@@ -203,7 +204,8 @@ def test_a_node_that_is_called_like_its_type_is_found_where_nodes_are_named() ->
 )
 def test_a_fused_openvino_operator_is_the_first_of_its_nodes(model: str, least: float) -> None:
     measured_times = measured(
-        read_model(shared(f"models/onnx/{model}.onnx")), trace_of(shared(f"traces/openvino/openvino_{model}_b2.json"))
+        read_model(recording_path(f"models/onnx/{model}.onnx")),
+        trace_of(recording_path(f"traces/openvino/openvino_{model}_b2.json")),
     )
     assert measured_times["matched_ratio"] >= least
 
@@ -253,7 +255,7 @@ def test_details_of_a_node() -> None:
 
 
 def test_comparison_pairs_by_name_and_lists_changes() -> None:
-    a, b = (read_model(shared(f"models/onnx/resnet10_{k}.onnx")) for k in ("static", "dynbatch"))
+    a, b = (read_model(recording_path(f"models/onnx/resnet10_{k}.onnx")) for k in ("static", "dynbatch"))
     comparison = compare(a, b)
     assert len(comparison["pairs"]) == 31
     assert set(comparison["status"][:-1]) == {"changed"}  # the output node has no output of its own

@@ -11,7 +11,8 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from tests.conftest import FIXTURES, json_of, shared, trace_of
+from tests.conftest import FIXTURES, json_of, trace_of
+from tests.recordings import recording_path
 from visualprof.reader.graph import ModelGraph, Node
 from visualprof.reader.models import read_model
 from visualprof.reader.trace import Trace
@@ -56,7 +57,7 @@ def reached(tree: Hierarchy, start: int) -> set[int]:
 
 @pytest.mark.parametrize("file", MODELS, ids=str)
 def test_from_every_input_the_data_can_be_followed_to_an_output(file: Path | str) -> None:
-    model = read_model(file if isinstance(file, Path) else shared(file))
+    model = read_model(file if isinstance(file, Path) else recording_path(file))
     tree = cached_hierarchy(model)
     nodes = [model.nodes[row] for row in tree.drawn_nodes]
     ends = {kind: {i for i, n in enumerate(nodes) if n.kind == kind and not n.scope} for kind in ("input", "output")}
@@ -89,7 +90,7 @@ def placed(node: Node) -> str:
 
 def test_a_body_does_not_repeat_the_place_of_its_node() -> None:
     """`/model/decoder/rnn/x` stands in `rnn` of the branch of an If of `/model/decoder`, not in that of one inside."""
-    model = read_model(shared("models/onnx_real/silero_vad_16k_op15.onnx"))
+    model = read_model(recording_path("models/onnx_real/silero_vad_16k_op15.onnx"))
     places = ["/".join(s.name for s in node.scope) for node in model.nodes if node.name == "/model/decoder/rnn/LSTM"]
     assert places == ["model/decoder/If_1/then_branch/rnn"]
     deep = max((node.scope for node in model.nodes), key=len)
@@ -174,8 +175,8 @@ def test_merged_operators_map_to_the_node_of_their_type_and_the_rest_is_reported
 @pytest.mark.parametrize("model", ["tinybert_scoped_dyn", "tinybert_dynamo"])
 def test_operators_merged_by_openvino_map_to_the_matrix_product(model: str) -> None:
     """OpenVINO calls MatMul and the Add of its bias after the Add."""
-    trace = trace_of(shared(f"traces/openvino/openvino_{model}_b2.json"))
-    nodes = read_model(shared(f"models/onnx/{model}.onnx"))
+    trace = trace_of(recording_path(f"traces/openvino/openvino_{model}_b2.json"))
+    nodes = read_model(recording_path(f"models/onnx/{model}.onnx"))
     joined = join_times(nodes, trace)
     kinds = trace.arg("type", np.maximum(joined.event, 0), 0).tolist()
     on = {
@@ -243,7 +244,7 @@ def test_operators_added_by_a_runtime_are_identified_by_type(tmp_path: Path) -> 
 
 def test_inputs_have_their_own_time_and_constants_are_separate() -> None:
     """MegEngine runs inputs and weights as operators: two inputs, and weights that are folded into what reads them."""
-    path = shared("traces/megengine/profile_analyze/transformer_tiny.profile.json")
+    path = recording_path("traces/megengine/profile_analyze/transformer_tiny.profile.json")
     model = read_model(path)
     joined = join_times(model, trace_of(path))
     of = {node.name: joined.time_ns[row] for row, node in enumerate(model.nodes)}

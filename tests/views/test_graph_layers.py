@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.conftest import FIXTURES, shared
+from tests.conftest import FIXTURES
+from tests.recordings import recording_path
 from visualprof.capture import add_graph
 from visualprof.reader import read_trace
 from visualprof.reader.graph import ModelBuilder, ModelGraph, Node, Scope, Value
@@ -174,7 +175,7 @@ def test_a_model_of_another_framework_is_not_joined_by_layers(tmp_path: Path) ->
 
 
 def test_the_layers_of_a_real_recording_of_another_model_differ() -> None:
-    (path,) = shared("traces/paddle/small_paddle331").glob("*.paddle_trace.json")
+    (path,) = recording_path("traces/paddle/small_paddle331").glob("*.paddle_trace.json")
     times = join_times(read_model(FIXTURES / "graphs" / "paddle_cnn.graph.json"), read_trace(path))
     assert times.matched_ns == 0
     assert times.reason == (

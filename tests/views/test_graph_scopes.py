@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.conftest import shared
 from tests.reader.test_megengine_timeline import INTERPRETER, Event, span, timeline
 from tests.reader.test_megengine_timeline import operator as dispatched
+from tests.recordings import recording_path
 from visualprof.reader import read_trace
 from visualprof.reader.graph import ModelBuilder, Node, Scope
 from visualprof.reader.models import read_model
@@ -78,8 +78,8 @@ def test_operators_that_may_belong_to_several_nodes_belong_to_none(tmp_path: Pat
 def test_training_runs_of_megengine_have_times_on_the_dumped_model(
     model: str, recording: str, named: dict[str, Any]
 ) -> None:
-    trace = read_trace(shared(f"traces/megengine/train/{recording}.chrome_timeline.json.gz"))
-    graph = read_model(shared(f"models/megengine/{model}.mge"))
+    trace = read_trace(recording_path(f"traces/megengine/train/{recording}.chrome_timeline.json.gz"))
+    graph = read_model(recording_path(f"models/megengine/{model}.mge"))
     times = join_times(graph, trace)
     by_name = {node.name: time for node, time in zip(graph.nodes, times.time_ns.tolist(), strict=True)}
     assert {name: by_name[name] for name in named} == pytest.approx(named, abs=1)

@@ -1,4 +1,4 @@
-"""Idle time, launches and queues: hand-worked, and against what HTA says of the shared recordings."""
+"""Idle time, launches and queues: hand-worked, and against what HTA says of recordings."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.conftest import Write, answer, shared, trace_of
+from tests.conftest import Write, answer, trace_of
+from tests.recordings import recording_path
 from tests.views.test_steps import Event, host, kernel, launch, step
 from visualprof.reader.trace import Trace
 from visualprof.views.measure.devices.gaps import CAUSES, WorkSequence, find_gaps, work_sequences
@@ -166,8 +167,8 @@ def seen_by_hta(trace: Trace, known: dict[str, Any]) -> list[WorkSequence]:
 @pytest.mark.parametrize("name", HTA_FILES)
 def test_idle_time_launches_and_queues_match_hta(name: str) -> None:
     """HTA 0.5.0 drops parts of a microsecond, so recordings that have them differ by less than 1 us an event."""
-    path = shared(f"traces/kineto/{name}.json.gz")
-    known = json.loads(shared("traces/kineto/expected_hta.json").read_text())[f"kineto/{name}.json.gz"]
+    path = recording_path(f"traces/kineto/{name}.json.gz")
+    known = json.loads(recording_path("traces/kineto/expected_hta.json").read_text())[f"kineto/{name}.json.gz"]
     trace = trace_of(path)
     events, streams = trace.events, seen_by_hta(trace, known)
     whole = not (events.ts % 1000).any()

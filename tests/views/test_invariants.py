@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import FIXTURES, SAMPLES, SHARED, Write, json_of, shared, trace_of
+from tests.conftest import FIXTURES, SAMPLES, Write, json_of, trace_of
+from tests.recordings import RECORDINGS, recording_path
 from tests.views.test_steps import Event, host, kernel, launch, step
 from visualprof.errors import VisualprofError
 from visualprof.reader.models import read_model
@@ -36,7 +37,7 @@ Answers = dict[str, Any]
 
 def recordings(largest: int = LARGEST) -> list[Path]:
     """Every file of ours and, if they are there, of others that is a recording."""
-    sorted_rows = (f for folder in (SAMPLES, FIXTURES, SHARED / "traces") for f in sorted(folder.rglob("*.json*")))
+    sorted_rows = (f for folder in (SAMPLES, FIXTURES, RECORDINGS / "traces") for f in sorted(folder.rglob("*.json*")))
     return [f for f in sorted_rows if f.stat().st_size <= largest and _is_recording(f)]
 
 
@@ -219,10 +220,10 @@ def test_numbers_of_recordings_hold_together(path: Path) -> None:
 
 @pytest.mark.parametrize("case", ["paths/depth.json", "paths/flat.json", "ckpt.json.gz"])
 def test_a_path_of_a_public_case_is_one_row(case: str) -> None:
-    assert check_siblings(shared(f"cases/numbers/{case}")) == []
+    assert check_siblings(recording_path(f"cases/numbers/{case}")) == []
 
 
-@pytest.mark.parametrize("path", sorted((SHARED / "cases").rglob("*.onnx")), ids=lambda path: path.name)
+@pytest.mark.parametrize("path", sorted((RECORDINGS / "cases").rglob("*.onnx")), ids=lambda path: path.name)
 def test_sums_of_models_say_at_least_if_sizes_are_unknown(path: Path) -> None:
     try:
         model = read_model(path)

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import Write, answer, json_of, shared, trace_of
+from tests.conftest import Write, answer, json_of, trace_of
 from tests.reader.test_kineto import call, kernel, op
+from tests.recordings import recording_path
 from visualprof.views import view
 from visualprof.views.answers.table import Selection, select_rows
 from visualprof.views.measure.launches.answer_names import trace_short_names
@@ -223,9 +224,9 @@ def test_rows_are_found_by_their_short_names_too(write: Write) -> None:
     ["kineto/tb_plugin/resnet50_num_workers_0__worker0.1623143089861.pt.trace.json.gz", "tracelens"],
 )
 def test_every_kernel_of_real_recordings_has_a_readable_name_of_its_own(file: str) -> None:
-    path = shared(f"traces/{file}")
-    for recording_path in sorted(path.glob("*.json.gz")) if path.is_dir() else [path]:
-        short = trace_short_names(trace_of(recording_path))
+    path = recording_path(f"traces/{file}")
+    for file_path in sorted(path.glob("*.json.gz")) if path.is_dir() else [path]:
+        short = trace_short_names(trace_of(file_path))
         assert len(set(short.values())) == len(short)
         for name, text in short.items():
             assert len(text) <= max(100, len(name)), text

@@ -1,6 +1,6 @@
 """Numbers of the step, operator and kernel views against values that other projects' tests assert.
 
-Source of the values: ../shared/traces/kineto/README.md (tests of torch-tb-profiler and HTA).
+Source of the values: traces/kineto/README.md (tests of torch-tb-profiler and HTA).
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.conftest import FIXTURES, Write, answer, rows, shared, trace_of
+from tests.conftest import FIXTURES, Write, answer, rows, trace_of
 from tests.reader.test_kineto import call, kernel, op
+from tests.recordings import recording_path
 from visualprof.views.measure.findings.detection import RuleContext
 from visualprof.views.measure.launches.launch import is_kernel, launches
 from visualprof.views.rules import all_rules
@@ -24,7 +25,7 @@ V100 = "traces/kineto/tb_plugin/resnet50_num_workers_0__worker0.1623143089861.pt
 
 
 def micro(name: str) -> Path:
-    return shared(f"traces/kineto/micro/{name}.json")
+    return recording_path(f"traces/kineto/micro/{name}.json")
 
 
 def steps_us(path: Path) -> dict[str, list[float]]:
@@ -120,14 +121,14 @@ def test_kernels_grouped_by_operator_and_launch_attributes() -> None:
 
 
 def test_v100_average_step() -> None:
-    average = answer("overview", shared(V100))["average_step"]
+    average = answer("overview", recording_path(V100))["average_step"]
     expected = {"total": 177592, "kernel": 98589, "memcpy": 1915, "memset": 89, "communication": 0, "runtime": 2908,
                 "dataloader": 59262, "cpu": 13674, "other": 1156}  # fmt: skip
     assert {p: round(average[f"{p}_ns"] / 1000 + 1e-6) for p in expected} == expected
 
 
 def test_v100_first_steps() -> None:
-    steps = answer("overview", shared(V100))["steps"]
+    steps = answer("overview", recording_path(V100))["steps"]
     assert steps["name"] == ["5", "6", "7", "8", "9", "10"]
     expected = [
         (187948, 98598, 1941, 90, 2796, 69317, 14091, 1115),
@@ -139,7 +140,7 @@ def test_v100_first_steps() -> None:
 
 
 def test_v100_device() -> None:
-    (device,) = answer("overview", shared(V100))["devices"]
+    (device,) = answer("overview", recording_path(V100))["devices"]
     keys = ("utilization", "sm_efficiency", "occupancy", "tensor_core_ratio")
     assert [round(device[k] * 100, 2) for k in keys] == [55.51, 54.68, 49.13, 0.0]
     assert (device["name"], device["memory_bytes"], device["compute_capability"]) == (
@@ -151,7 +152,12 @@ def test_v100_device() -> None:
 
 def test_v100_operators() -> None:
     table_rows = rows(
-        answer("operator", shared(V100)), "calls", "device_self_ns", "device_total_ns", "host_self_ns", "host_total_ns"
+        answer("operator", recording_path(V100)),
+        "calls",
+        "device_self_ns",
+        "device_total_ns",
+        "host_self_ns",
+        "host_total_ns",
     )
     assert len(table_rows) == 76
     us = {k: [v[0], *(x / 1000 for x in v[1:])] for k, v in table_rows.items()}
@@ -162,7 +168,7 @@ def test_v100_operators() -> None:
 
 
 def test_v100_kernels() -> None:
-    table = answer("kernel", shared(V100))["columns"]
+    table = answer("kernel", recording_path(V100))["columns"]
     assert len(table["name"]) == 67
     keys = ("calls", "total_ns", "mean_ns", "max_ns", "min_ns", "blocks_per_sm", "occupancy")
     sorted_rows = [[round(v, 4) for v in values] for values in zip(*(table[k][:3] for k in keys), strict=True)]
@@ -178,16 +184,16 @@ def test_v100_kernels() -> None:
 
 
 def test_v100_findings() -> None:
-    overview = answer("overview", shared(V100))
-    findings, average = answer("findings", shared(V100))["findings"], overview["average_step"]
+    overview = answer("overview", recording_path(V100))
+    findings, average = answer("findings", recording_path(V100))["findings"], overview["average_step"]
     loading = next(f for f in findings if f["id"] == "dataloader_bound")
     assert round(average["dataloader_ns"] / average["total_ns"] * 100, 1) == 33.4  # torch-tb-profiler's share
     assert round(loading["evidence"]["dataloader_ratio"] * 100, 1) == 33.5  # that of the median step
-    gain = answer("whatif", shared(V100), change="dataloader=0")["step"]["gain_ns"]
+    gain = answer("whatif", recording_path(V100), change="dataloader=0")["step"]["gain_ns"]
     assert loading["gain_ns_per_step"] == gain
     assert round(gain / 1e6, 1) == 59.1
     # Half the time of products would bring 2.7 of 177 ms: the host sets the pace.
-    (products,) = all_rules()["tensor_cores_unused"].detect(RuleContext(trace_of(shared(V100))))
+    (products,) = all_rules()["tensor_cores_unused"].detect(RuleContext(trace_of(recording_path(V100))))
     assert round(float(products.evidence["eligible_ratio"]) * 100) == 68
     assert "tensor_cores_unused" not in {f["id"] for f in findings}
 
@@ -202,7 +208,7 @@ HTA = {
 
 @pytest.mark.parametrize("name", HTA)
 def test_kernels_and_collectives_are_all_counted(name: str) -> None:
-    table = answer("kernel", shared(f"traces/kineto/hta/{name}.json.gz"))["columns"]
+    table = answer("kernel", recording_path(f"traces/kineto/hta/{name}.json.gz"))["columns"]
     comm = ["nccl" in n for n in table["name"]]
     calls, total = np.array(table["calls"]), np.array(table["total_ns"])
     found = (calls.sum(), round(total.sum() / 1000, 1), calls[comm].sum(), round(total[comm].sum() / 1000, 1))
@@ -219,20 +225,20 @@ def test_kernels_and_collectives_are_all_counted(name: str) -> None:
     ],
 )
 def test_kernels_find_their_operator(name: str, linked: int, kernels: int) -> None:
-    lost = answer("operator", shared(f"traces/kineto/hta/{name}.json.gz"))["unlinked"]
+    lost = answer("operator", recording_path(f"traces/kineto/hta/{name}.json.gz"))["unlinked"]
     assert kernels - lost["kernels"] == linked
 
 
 def test_utilization_agrees_with_torch_tb_profiler_where_it_is_right() -> None:
-    expected = json.loads(shared("traces/kineto/expected_tb_head.json").read_text())
+    expected = json.loads(recording_path("traces/kineto/expected_tb_head.json").read_text())
     for file, values in expected.items():
-        (device,) = answer("overview", shared(f"traces/{file}"))["devices"]
+        (device,) = answer("overview", recording_path(f"traces/{file}"))["devices"]
         gpu = values["gpu"]
         assert device["utilization"] * 100 == pytest.approx(float(gpu["GPU Utilization"].rstrip(" %")), abs=0.006), file
         assert device["sm_efficiency"] * 100 == pytest.approx(
             float(gpu["Est. SM Efficiency"].rstrip(" %")), abs=0.006
         ), file
-        assert _occupancy_with_unknown_as_0(shared(f"traces/{file}")) * 100 == pytest.approx(
+        assert _occupancy_with_unknown_as_0(recording_path(f"traces/{file}")) * 100 == pytest.approx(
             float(gpu["Est. Achieved Occupancy"].rstrip(" %")), abs=0.006
         ), file
 
@@ -344,14 +350,14 @@ def test_events_belong_to_the_stage_that_asked_for_them(write: Write) -> None:
 
 
 def test_a_fused_optimizers_kernels_are_its_ranges() -> None:
-    path = shared("traces/kineto/hta/trace_diff_control__a100_rank3of8.json.gz")
+    path = recording_path("traces/kineto/hta/trace_diff_control__a100_rank3of8.json.gz")
     operators = answer("operator", path)  # by hand: 8 multi-tensor kernels in each of six steps
     assert rows(operators["ranges"], "kernels") == {"Optimizer.step#FusedAdam.step": [48]}
 
 
 def test_mtia_kernels_have_the_call_of_their_correlation_id() -> None:
     # The device's pid is that of some calls, too ("synchronize" on the submission queues).
-    path = shared("traces/kineto/hta/mtia_inference_rank_0.json.gz")
+    path = recording_path("traces/kineto/hta/mtia_inference_rank_0.json.gz")
     events = json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]
     ids = {e["args"].get("correlation") for e in events if e.get("cat") == "mtia_runtime"}
     asked = [e for e in events if e.get("cat") == "mtia_ccp_events" and e["name"] in ("remote", "merge", "pe_exe")]
@@ -363,14 +369,14 @@ def test_mtia_kernels_have_the_call_of_their_correlation_id() -> None:
 
 
 def test_amd_launches_are_joined() -> None:
-    path = shared("traces/kineto/hta/amd_mi250_minitoy_train_ROCm6_2.json.gz")
+    path = recording_path("traces/kineto/hta/amd_mi250_minitoy_train_ROCm6_2.json.gz")
     assert answer("operator", path)["unlinked"]["kernels"] == 0
     assert "hipLaunchKernel" in rows(answer("runtime", path), "calls")
 
 
 @pytest.mark.parametrize("name", ["amd_mi250_minitoy_train_ROCm6_2", "mtia_inference_rank_0"])
 def test_tensor_cores_of_other_makers_are_unknown(name: str) -> None:
-    path = shared(f"traces/kineto/hta/{name}.json.gz")
+    path = recording_path(f"traces/kineto/hta/{name}.json.gz")
     kernels = answer("kernel", path)
     assert kernels["tensor_core"] is None
     assert set(kernels["columns"]["tensor_core"]) == {None}
@@ -380,11 +386,13 @@ def test_tensor_cores_of_other_makers_are_unknown(name: str) -> None:
 
 
 def test_triton_launch_through_the_driver_is_a_runtime_call() -> None:
-    assert "cuLaunchKernel" in rows(answer("runtime", shared("traces/kineto/hta/triton_example.json.gz")), "calls")
+    assert "cuLaunchKernel" in rows(
+        answer("runtime", recording_path("traces/kineto/hta/triton_example.json.gz")), "calls"
+    )
 
 
 def test_cpu_only_rank_has_no_device() -> None:
-    assert answer("overview", shared("traces/kineto/hta/rank_non_gpu.json.gz"))["devices"] == []
+    assert answer("overview", recording_path("traces/kineto/hta/rank_non_gpu.json.gz"))["devices"] == []
 
 
 def test_a_range_counts_once_despite_an_operator_of_its_name(write: Write) -> None:

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.conftest import FIXTURES, SAMPLES, Write, answer, shared, trace_of
+from tests.conftest import FIXTURES, SAMPLES, Write, answer, trace_of
+from tests.recordings import recording_path
 from visualprof.reader import read_trace
 from visualprof.views import all_views
 from visualprof.views.answers.table import LazyTextColumn, Selection, Table, select_rows
@@ -60,13 +61,13 @@ def test_the_largest_sizes_come_first_in_stable_order(scale: int) -> None:
     ],
 )  # fmt: skip
 def test_operator_statistics_of_the_hand_made_trace(device: str, expected: dict[str, list[int]]) -> None:
-    table = answer("memory", shared(MICRO), device=device)["operators"]["columns"]
+    table = answer("memory", recording_path(MICRO), device=device)["operators"]["columns"]
     values_by_name = {n: list(v) for n, *v in zip(table["name"], *(table[c] for c in COLUMNS), strict=True)}
     assert values_by_name == expected
 
 
 def test_allocations_meet_the_release_of_their_address() -> None:
-    table = answer("memory", shared(MICRO), device="0")["events"]["columns"]
+    table = answer("memory", recording_path(MICRO), device="0")["events"]["columns"]
     rows = {a: i for i, a in enumerate(table["address"])}
     first = rows[hex(515)]
     assert (table["bytes"][first], table["name"][first], table["released_by"][first]) == (
@@ -80,19 +81,19 @@ def test_allocations_meet_the_release_of_their_address() -> None:
 
 
 def test_a_release_without_allocation_is_listed_without_a_start() -> None:
-    table = answer("memory", shared(MICRO), device="-1")["events"]["columns"]
+    table = answer("memory", recording_path(MICRO), device="-1")["events"]["columns"]
     at = table["address"].index(hex(690))
     assert (table["allocated_ns"][at], table["name"][at], table["released_by"][at]) == (None, "", "aten::liner")
 
 
 def test_a_curve_without_totals_counts_from_its_start() -> None:
-    result = answer("memory", shared(MICRO), device="0")
+    result = answer("memory", recording_path(MICRO), device="0")
     assert [d["relative"] for d in result["devices"]] == [True, True]
     assert result["curve"]["columns"]["allocated_bytes"][:4] == [4, 8, 12, 22]
 
 
 def test_wrapped_totals_are_negative_and_noted() -> None:
-    path = shared("traces/paddle/small/host_rank0_time_2026_11_20_03_52_36_795951.paddle_trace.json")
+    path = recording_path("traces/paddle/small/host_rank0_time_2026_11_20_03_52_36_795951.paddle_trace.json")
     trace = trace_of(path)
     assert int(trace.allocs.allocated.min()) < 0
     assert int(trace.allocs.allocated.max()) < 1 << 30
@@ -182,7 +183,7 @@ def test_every_event_is_in_one_lifetime() -> None:
     ],
 )
 def test_the_peak_is_never_a_wrapped_total(name: str, peak_bytes: int, wrapped: int) -> None:
-    path = shared(f"traces/paddle/{name}.paddle_trace.json")
+    path = recording_path(f"traces/paddle/{name}.paddle_trace.json")
     result = answer("memory", path)
     (device,) = result["devices"]
     assert (
@@ -232,7 +233,7 @@ def test_totals_and_sizes_that_cannot_be_are_ignored_and_noted(write: Write) -> 
 
 
 def test_categories_of_the_file_add_up_to_the_curve() -> None:
-    path = shared("traces/kineto/hta/memory_timeline.raw.gz")
+    path = recording_path("traces/kineto/hta/memory_timeline.raw.gz")
     result = answer("memory", path)
     parts, total = result["categories"]["columns"], result["curve"]["columns"]
     assert parts["ts_ns"] == total["ts_ns"]
@@ -248,7 +249,7 @@ def test_categories_of_the_file_add_up_to_the_curve() -> None:
 
 
 def test_the_static_plan_is_explained_by_category_and_operator() -> None:
-    result = answer("memory", shared("traces/megengine/resnet18_w16.lite.profile.json"))
+    result = answer("memory", recording_path("traces/megengine/resnet18_w16.lite.profile.json"))
     peak_row = result["peak"]
     kinds = dict(zip(*(peak_row["categories"]["columns"][k] for k in ("name", "bytes")), strict=True))
     assert kinds.pop("parameter") == 3_934_944
@@ -292,7 +293,7 @@ def test_numbers_are_sorted_stably_with_unknown_ones_last(values: list[float], d
 
 @pytest.mark.parametrize("model", ["lenet", "transformer_tiny"])
 def test_every_view_answers_for_a_growing_timeline_without_events(tmp_path: Path, model: str) -> None:
-    packed = shared(f"traces/megengine/runner/{model}/graph_profiler2.chrome_timeline.json.gz")
+    packed = recording_path(f"traces/megengine/runner/{model}/graph_profiler2.chrome_timeline.json.gz")
     data = gzip.decompress(packed.read_bytes())
     path = tmp_path / "growing.json"
     path.write_bytes(data[: len(data) // 3])

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import FIXTURES, SAMPLES, Write, answer, computed, rows, shared
+from tests.conftest import FIXTURES, SAMPLES, Write, answer, computed, rows
 from tests.reader.test_kineto import call, kernel, op
+from tests.recordings import recording_path
 from visualprof.errors import BadParameter
 from visualprof.views import flame
 from visualprof.views.diff.compare import Named, compare
@@ -151,7 +152,7 @@ def test_names_that_differ_only_in_hidden_parts_are_one_path(write: Write) -> No
 
 def test_every_module_of_a_checkpointed_model_is_one_row() -> None:
     """Three blocks of a checkpointed model, called from 4 places each, as `modules` named them."""
-    table_rows = rows(answer("modules", shared("cases/numbers/ckpt.json.gz")), "calls")
+    table_rows = rows(answer("modules", recording_path("cases/numbers/ckpt.json.gz")), "calls")
     assert len(table_rows) == 12
     assert {name: calls for name, [calls] in table_rows.items() if "/" not in name} == {
         f"Sequential_{i}": 6 for i in range(3)
@@ -256,7 +257,7 @@ def test_links_and_numbers_tell_the_same_backward(write: Write) -> None:
 
 
 def test_layers_of_paddle_contain_the_cpp_work_of_their_thread() -> None:
-    path = shared("traces/paddle/small") / "host_rank0_time_2026_11_20_03_52_36_795951.paddle_trace.json"
+    path = recording_path("traces/paddle/small") / "host_rank0_time_2026_11_20_03_52_36_795951.paddle_trace.json"
     table_rows = rows(answer("modules", path), "calls", "operators", "host_total_ns")
     assert table_rows["Net/Sequential/Conv2D"][:2] == [22, 66]
     assert (
@@ -266,7 +267,7 @@ def test_layers_of_paddle_contain_the_cpp_work_of_their_thread() -> None:
 
 
 def test_scopes_of_megengine_contain_their_queued_work() -> None:
-    path = shared("traces/megengine/train") / "lenet_scopes_backtrace.chrome_timeline.json.gz"
+    path = recording_path("traces/megengine/train") / "lenet_scopes_backtrace.chrome_timeline.json.gz"
     result = answer("modules", path)
     times = rows(result, "operators", "device_total_ns")
     assert times["forward/conv1"] == [6, 307_218]

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.conftest import FIXTURES, Write, answer, rows, shared, trace_of
+from tests.conftest import FIXTURES, Write, answer, rows, trace_of
 from tests.reader.test_kineto import call, kernel, op
+from tests.recordings import recording_path
 from visualprof.reader import read_trace
 from visualprof.reader.trace import TrackKind
 from visualprof.views.measure.timeline.window import window_table
@@ -69,7 +70,7 @@ def test_a_user_range_in_an_operator_is_part_of_its_self_time(write: Write) -> N
 
 
 def test_self_times_of_a_compiled_function_are_torchs_with_those_of_its_ranges() -> None:
-    path = shared("cases/numbers/compile.json")
+    path = recording_path("cases/numbers/compile.json")
     torch = torch_self_times(json.loads(path.read_text())["traceEvents"])
     here = {name: ns / 1000 for name, (ns,) in rows(answer("operator", path), "host_self_ns").items()}
     ranges = {name: us for name, us in torch.items() if name.startswith("## Call CompiledFxGraph f")}

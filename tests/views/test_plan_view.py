@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import ROOT, SAMPLES, Write, answer, shared, trace_of, ui_texts
+from tests.conftest import ROOT, SAMPLES, Write, answer, trace_of, ui_texts
+from tests.recordings import recording_path
 from tests.views.test_rules import LOADER, TRAINING, Events, call, event, launched, steps, work
 from visualprof.views.levers.catalog import LEVERS
 from visualprof.views.levers.half_precision import half_precision
@@ -148,7 +149,7 @@ def test_plan_findings_and_whatif_of_a_sample_agree(name: str) -> None:
 
 
 def test_plan_findings_and_whatif_of_the_v100_agree() -> None:
-    check_agreement(shared(V100))
+    check_agreement(recording_path(V100))
 
 
 def check_agreement(path: Path) -> None:
@@ -170,7 +171,7 @@ def check_agreement(path: Path) -> None:
 
 def test_the_plan_of_the_v100_starts_with_the_loader_and_ends_at_half_the_step() -> None:
     """With four workers, the same training took 126 ms in the median (docs/whatif.md)."""
-    result = answer("plan", shared(V100))
+    result = answer("plan", recording_path(V100))
     levers = [row["lever"] for row in planned(result)]
     assert levers[0] == "dataloader_workers"
     assert {"mixed_precision", "fewer_launches"} <= set(levers)
@@ -179,7 +180,7 @@ def test_the_plan_of_the_v100_starts_with_the_loader_and_ends_at_half_the_step()
 
 
 def test_a_recording_that_cannot_be_replayed_has_upper_bounds_only() -> None:
-    result = answer("plan", shared(REFUSED))
+    result = answer("plan", recording_path(REFUSED))
     assert result["obstacle"] == "error"
     assert result["planned_ns"] is None
     assert planned(result) == []

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import answer, shared
+from tests.conftest import answer
+from tests.recordings import recording_path
 from visualprof.errors import BadParameter
 
 FOLDER = "traces/megengine/profile_analyze"
@@ -28,13 +29,13 @@ FILES = ["resnet18_w16.profile.json", "transformer_tiny.profile.json", "lenet.pr
 
 
 def table(file: str = FILES[0], **params: str) -> dict[str, Any]:
-    return answer("profile", shared(f"{FOLDER}/{file}"), **params)
+    return answer("profile", recording_path(f"{FOLDER}/{file}"), **params)
 
 
 @pytest.mark.parametrize("file", FILES)
 @pytest.mark.parametrize("query", QUERIES)
 def test_answers_equal_the_original(file: str, query: str) -> None:
-    document = json.loads(shared(f"{FOLDER}/oracles.json").read_text())[file][query]
+    document = json.loads(recording_path(f"{FOLDER}/oracles.json").read_text())[file][query]
     columns = table(file, **QUERIES[query])["columns"]
     spent = columns["device_self_ns" if "device_self_ns" in columns else "host_self_ns"]
     assert [round(t, 3) for t in spent] == [round(r["time"] * 1e9, 3) for r in document]
@@ -64,14 +65,14 @@ def test_answers_equal_the_original(file: str, query: str) -> None:
 
 @pytest.mark.parametrize("file", FILES)
 def test_totals_equal_the_original(file: str) -> None:
-    document = json.loads(shared(f"{FOLDER}/oracles.json").read_text())[file]
+    document = json.loads(recording_path(f"{FOLDER}/oracles.json").read_text())[file]
     totals = table(file)["totals"]
     assert totals["device_ns"] == round(document["total_device_time"] * 1e9)
     assert totals["host_ns"] == round(document["total_host_time"] * 1e9)
 
 
 def test_totals_of_a_trace_profile() -> None:
-    totals = answer("profile", shared("traces/megengine/resnet18_w16.trace_get_profile.json"))["totals"]
+    totals = answer("profile", recording_path("traces/megengine/resnet18_w16.trace_get_profile.json"))["totals"]
     assert (totals["device_ns"], totals["host_ns"]) == (289_203_000, 585_381_000)
 
 

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from benchmarks.kineto_file import write as write_file
-from tests.conftest import SAMPLES, Write, json_of, shared, trace_of
+from tests.conftest import SAMPLES, Write, json_of, trace_of
+from tests.recordings import recording_path
 from tests.views.test_invariants import _arbitrary
 from visualprof.errors import BadParameter
 from visualprof.reader import native
@@ -76,9 +77,9 @@ def test_contracted_graphs_give_the_same_answers(name: str, monkeypatch: pytest.
 
 
 def test_contracted_graphs_with_many_streams_give_the_same_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    trace = trace_of(shared("traces/kineto/hta/nccl_data__a100_rank0of2.json.gz"))
+    trace = trace_of(recording_path("traces/kineto/hta/nccl_data__a100_rank0of2.json.gz"))
     check([trace, trace], monkeypatch, CHANGES[:2])
-    other_trace = trace_of(shared("traces/kineto/hta/trace_diff_control__a100_rank3of8.json.gz"))
+    other_trace = trace_of(recording_path("traces/kineto/hta/trace_diff_control__a100_rank3of8.json.gz"))
     check([other_trace, other_trace], monkeypatch, CHANGES[:1])
 
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import Write, answer, shared
+from tests.conftest import Write, answer
+from tests.recordings import recording_path
 from tests.views.test_steps import host, kernel, launch, step
 
 
@@ -66,7 +67,7 @@ def test_a_file_that_ends_in_the_middle_is_cut_off(write: Write) -> None:
 
 
 def test_steps_of_124_to_759_ms_are_not_without_a_problem() -> None:
-    found = remarks(shared("traces/torch_cpu/resnet_small.pt.trace.json.gz"))
+    found = remarks(recording_path("traces/torch_cpu/resnet_small.pt.trace.json.gz"))
     spread = found["uneven_steps"]
     assert (round(spread["shortest_step_ns"] / 1e6), round(spread["longest_step_ns"] / 1e6)) == (124, 759)
     assert found["top_operator"]["operator"] == "aten::mkldnn_convolution"

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.conftest import SAMPLES, Write, answer, shared, trace_of
+from tests.conftest import SAMPLES, Write, answer, trace_of
+from tests.recordings import recording_path
 from tests.views.test_steps import Event, host, kernel, launch, step
 from visualprof.errors import BadParameter
 from visualprof.reader import native
@@ -197,10 +198,10 @@ def test_the_native_replay_equals_the_fallback(monkeypatch: pytest.MonkeyPatch) 
 
 def test_a_faster_data_loader_is_forecast_better_than_by_subtraction() -> None:
     """ResNet50 on a V100 with no data loader worker and with four: 177.6 ms, then 126.3 ms (median step)."""
-    before = answer("whatif", shared(V100.format(0, 1623143089861)), change="dataloader=0")
-    trace = trace_of(shared(V100.format(0, 1623143089861)))
+    before = answer("whatif", recording_path(V100.format(0, 1623143089861)), change="dataloader=0")
+    trace = trace_of(recording_path(V100.format(0, 1623143089861)))
     loading = int(trace.events.dur[trace.events.category == Category.DATALOADER].sum()) / before["steps"]
-    after = answer("overview", shared(V100.format(4, 1623213129365)))["steps"]["total_ns"]
+    after = answer("overview", recording_path(V100.format(4, 1623213129365)))["steps"]["total_ns"]
     measured = float(np.median(after))
     forecast_error = before["step"]["predicted_ns"] / measured - 1
     subtraction_error = (before["step"]["measured_ns"] - loading) / measured - 1
@@ -225,7 +226,7 @@ def test_the_sample_pair_is_forecast(write: Write) -> None:
     ],
 )
 def test_recordings_that_are_not_replayed_accurately_have_no_forecast(name: str, obstacle: str | None) -> None:
-    result = answer("whatif", shared(f"traces/kineto/{name}.json.gz"), change="gpu*0.5")
+    result = answer("whatif", recording_path(f"traces/kineto/{name}.json.gz"), change="gpu*0.5")
     assert result["obstacle"] == obstacle
     assert (result["step"]["predicted_ns"] is None) == (obstacle is not None)
 
@@ -233,7 +234,7 @@ def test_recordings_that_are_not_replayed_accurately_have_no_forecast(name: str,
 @pytest.mark.parametrize("name", ["sglang_prefill", "vllm_decode/graph_execution"])
 def test_servers_are_replayed_although_the_previous_step_is_not_recorded(name: str) -> None:
     """The first 493 of SGLang's 987 ms, and the first 8 of vLLM's 19 ms, belong to the previous step."""
-    result = answer("whatif", shared(f"traces/tracelens/{name}.json.gz"), change="gpu*0.5")
+    result = answer("whatif", recording_path(f"traces/tracelens/{name}.json.gz"), change="gpu*0.5")
     assert result["obstacle"] is None
     assert result["error_ratio"] < 0.005
     assert result["step"]["predicted_ns"] is not None

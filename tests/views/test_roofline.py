@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import FIXTURES, SAMPLES, Write, answer, shared, trace_of
+from tests.conftest import FIXTURES, SAMPLES, Write, answer, trace_of
+from tests.recordings import recording_path
 from tests.views.test_steps import Event, host, kernel, launch, step
 from visualprof.peaks import find_peak
 from visualprof.views.measure.launches.operator_call import onnx_call, torch_call
@@ -370,7 +371,7 @@ def test_resnet50_has_the_operations_of_its_papers() -> None:
     2 x (3 x 4.09 - 0.118) = 24.3 GFLOP, in 6 steps of 32 images. torch 1.9 recorded neither strides
     nor groups.
     """
-    file = shared("traces/kineto/tb_plugin/resnet50_num_workers_0__worker0.1623143089861.pt.trace.json.gz")
+    file = recording_path("traces/kineto/tb_plugin/resnet50_num_workers_0__worker0.1623143089861.pt.trace.json.gz")
     result = answer("roofline", file)
     assert result["model_flops"] / result["steps"] / 32 == pytest.approx(24.30e9, rel=0.001)
     assert result["placed_ratio"] > 0.98
@@ -404,7 +405,7 @@ def test_calls_and_times_equal_those_of_tracelens(
     16 heads of 64 and 2,816 between two products, and one product of 32 by 559 for the positions.
     ROCm's device 2 is device 0 of the file.
     """
-    result = answer("roofline", shared(f"traces/tracelens/{file}.json.gz"))
+    result = answer("roofline", recording_path(f"traces/tracelens/{file}.json.gz"))
     assert result["device"] == device
     for name, (calls, time_us) in expected.items():
         matching = [row for row in table(result) if row["name"] == name]
@@ -463,9 +464,9 @@ def test_totals_that_miss_work_say_at_least(write: Write) -> None:
 
 def test_work_of_public_cases() -> None:
     """A Gemm with a bias of 2,125,824 bytes per call, and a training step of an LSTM with an MFU of 0.51."""
-    gemm = table(answer("roofline", shared("cases/numbers/gemm/profile.json")))
+    gemm = table(answer("roofline", recording_path("cases/numbers/gemm/profile.json")))
     assert {row["name"]: row["bytes"] / row["calls"] for row in gemm}["gemm_bias"] == 2_125_824
-    lstm = answer("roofline", shared("cases/numbers/cuda/lstm_train.json"))
+    lstm = answer("roofline", recording_path("cases/numbers/cuda/lstm_train.json"))
     forward = 2 * 50 * 64 * 2048 * (256 + 512)
     assert {row["name"]: row["flops"] for row in table(lstm)} == {
         "aten::_cudnn_rnn": forward, "aten::_cudnn_rnn_backward": 2 * forward

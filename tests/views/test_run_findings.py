@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import SAMPLES, Write, answer, json_of, shared, trace_of
+from tests.conftest import SAMPLES, Write, answer, json_of, trace_of
+from tests.recordings import recording_path
 from tests.views.rank_events import event, step
 from visualprof.cli import main
 from visualprof.views import view
@@ -108,7 +109,7 @@ def test_all_changes_together_leave_collectives_of_several_ranks_out() -> None:
 @pytest.mark.parametrize("rank", ["rank0", "rank3"])
 def test_the_late_rank_of_four_is_the_first_finding_of_all(rank: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Rank 0 of the four processes is late in 2 of 3 steps, as on the page Distributed."""
-    folder = shared("traces/torch_cpu/ddp4/rank0.pt.trace.json.gz").parent
+    folder = recording_path("traces/torch_cpu/ddp4/rank0.pt.trace.json.gz").parent
     assert main(["view", "findings", str(folder), "--worker", rank, "--format", "json"]) == 0
     findings = json.loads(capsys.readouterr().out)["findings"]
     assert findings[0]["id"] == "straggler"
@@ -123,7 +124,7 @@ def test_the_late_rank_of_four_is_the_first_finding_of_all(rank: str, capsys: py
 
 
 def test_the_plan_counts_the_transfer_only(capsys: pytest.CaptureFixture[str]) -> None:
-    folder = shared("traces/torch_cpu/ddp4/rank0.pt.trace.json.gz").parent
+    folder = recording_path("traces/torch_cpu/ddp4/rank0.pt.trace.json.gz").parent
     assert main(["view", "plan", str(folder), "--worker", "rank0", "--format", "json"]) == 0
     columns = json.loads(capsys.readouterr().out)["rungs"]["columns"]
     (most,) = [

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import FIXTURES, SHARED, shared
+from tests.conftest import FIXTURES
+from tests.recordings import RECORDINGS, recording_path
 from visualprof.reader.graph import ModelBuilder, ModelGraph, Node, Scope, Value
 from visualprof.reader.models import read_model
 from visualprof.views.graph import drawn
@@ -16,9 +17,9 @@ from visualprof.views.measure.graphs.hierarchy import Hierarchy, cached_hierarch
 
 TWICE = FIXTURES / "graphs" / "megengine_twice.mge"
 MODELS = [
-    *(SHARED / "models").glob("*/*.onnx"),
-    *(SHARED / "models").glob("*/*.mge"),
-    *(SHARED / "traces" / "megengine").glob("*profile.json"),
+    *(RECORDINGS / "models").glob("*/*.onnx"),
+    *(RECORDINGS / "models").glob("*/*.mge"),
+    *(RECORDINGS / "traces" / "megengine").glob("*profile.json"),
     TWICE,
     *(FIXTURES / "models").glob("*.xml"),
     *(FIXTURES / "models").glob("paddle*"),
@@ -159,7 +160,7 @@ def test_a_megengine_module_called_twice_is_two_calls() -> None:
 
 
 def test_operators_that_megengine_adds_go_to_their_consumers() -> None:
-    model = read_model(shared("models/megengine/transformer_tiny.mge"))
+    model = read_model(recording_path("models/megengine/transformer_tiny.mge"))
     groups_of = group_paths(model)
     assert not any("(" in group.name for group in cached_hierarchy(model).groups)
     assert {p.partition(".")[0] for p in groups_of.values()} == {"", "emb", "layers", "head"}
@@ -171,19 +172,19 @@ def test_operators_that_megengine_adds_go_to_their_consumers() -> None:
 
 
 def test_a_node_alone_in_its_scope_gets_the_scopes_name() -> None:
-    nodes = drawn(read_model(shared("models/megengine/resnet18_w16.mge"))).nodes
+    nodes = drawn(read_model(recording_path("models/megengine/resnet18_w16.mge"))).nodes
     label = dict(zip(nodes.full_name, nodes.name, strict=True))
     assert (label["layer1.0.conv2.Convolution"], label["layer1.0.bn2.BatchNorm"]) == ("conv2", "bn2")
     assert label["layer1.0.relu.RELU[0]"] == "relu.RELU[0]"
 
 
 def test_callbacks_of_a_traced_megengine_graph_are_not_chained() -> None:
-    groups_of = group_paths(read_model(shared("traces/megengine/lenet.trace_get_profile.json")))
+    groups_of = group_paths(read_model(recording_path("traces/megengine/lenet.trace_get_profile.json")))
     assert set(groups_of.values()) == {"", "conv1", "pool", "conv2", "pool#2", "fc1", "fc2", "fc3"}
 
 
 def test_a_merged_node_has_the_scopes_that_its_names_share() -> None:
-    groups = cached_hierarchy(read_model(shared("models/onnx_real/basic_pitch_nmp.onnx"))).groups
+    groups = cached_hierarchy(read_model(recording_path("models/onnx_real/basic_pitch_nmp.onnx"))).groups
     assert not any(";" in group.name for group in groups)
     assert [groups[g].name for g in groups[0].groups] == ["model_1"]
 

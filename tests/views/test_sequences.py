@@ -1,4 +1,4 @@
-"""Sequences of kernels: by hand, and as HTA finds them in a shared recording."""
+"""Sequences of kernels: by hand, and as HTA finds them in a recording."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.conftest import Write, answer, shared, trace_of
+from tests.conftest import Write, answer, trace_of
+from tests.recordings import recording_path
 from tests.views.test_steps import Event, host, kernel, launch
 from visualprof.views.measure.columns.repeats import find_repeats
 
@@ -98,7 +99,7 @@ def test_a_found_range_is_adjacent_to_its_repetition(kinds: list[int], least: in
 
 def test_the_layers_of_a_model_are_a_sequence() -> None:
     """Qwen2.5-0.5B has 24 layers."""
-    first = table(answer("sequences", shared("traces/tracelens/h100_qwen05b.json.gz"), group="stream"))[0]
+    first = table(answer("sequences", recording_path("traces/tracelens/h100_qwen05b.json.gz"), group="stream"))[0]
     assert (first["name"], first["kernels"], first["calls"]) == ("stream 7 ", 49, 24)
 
 
@@ -113,7 +114,7 @@ def test_the_layers_of_a_model_are_a_sequence() -> None:
 )
 def test_counts_and_times_are_htas(operator: str, sequences: int, most: list[tuple[int, int, int]]) -> None:
     """`get_frequent_cuda_kernel_sequences` of HTA 0.5.0: count, us of kernels, kernels. It leaves out the last step."""
-    file = shared("traces/kineto/hta/trace_diff_control__a100_rank3of8.json.gz")
+    file = recording_path("traces/kineto/hta/trace_diff_control__a100_rank3of8.json.gz")
     trace = trace_of(file)
     count, spent = Counter[tuple[str, str, int]](), Counter[tuple[str, str, int]]()
     for name in trace.steps.name[:-1]:

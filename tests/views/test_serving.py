@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import Write, answer, shared, trace_of
+from tests.conftest import Write, answer, trace_of
+from tests.recordings import recording_path
 from tests.views.test_steps import Event, host, kernel, launch, step
 from visualprof.errors import BadParameter
 from visualprof.reader.trace.serving import NO_LOAD, UNKNOWN_LOAD, Load, Phase, ServingStep
@@ -283,8 +284,8 @@ def test_charts_show_the_batch_over_time_and_each_phase(write: Write) -> None:
 def test_real_steps_have_the_tokens_and_the_times_of_tracelens(
     file: str, engine: str, phase: str, tokens: int, kernel_us: float | None
 ) -> None:
-    """Source: ../shared/traces/tracelens/README.md; kernels there are `computation`."""
-    result = answer("serving", shared(f"traces/tracelens/{file}.json.gz"))
+    """Source: traces/tracelens/README.md; kernels there are `computation`."""
+    result = answer("serving", recording_path(f"traces/tracelens/{file}.json.gz"))
     assert (result["engine"], result["source"]) == (engine, "annotations")
     steps, phases = result["steps"]["columns"], result["phases"]["columns"]
     assert (steps["phase"], steps[f"{phase}_tokens"]) == ([phase], [tokens])
@@ -294,7 +295,7 @@ def test_real_steps_have_the_tokens_and_the_times_of_tracelens(
 
 @pytest.mark.parametrize("file", ["h100_qwen05b", "h100_vit", "torch_compile_triton"])
 def test_other_real_recordings_have_no_serving_steps(file: str) -> None:
-    assert serving_steps(trace_of(shared(f"traces/tracelens/{file}.json.gz"))) is None
+    assert serving_steps(trace_of(recording_path(f"traces/tracelens/{file}.json.gz"))) is None
 
 
 def test_annotations_without_duration_are_not_steps(write: Write) -> None:

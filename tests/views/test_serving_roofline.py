@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import Write, answer, shared
+from tests.conftest import Write, answer
+from tests.recordings import recording_path
 from tests.views.test_roofline import H200, operator, table
 from tests.views.test_steps import host, kernel, launch
 from visualprof.reader.trace.serving import parse_serving_step
@@ -213,9 +214,9 @@ def test_the_prefill_of_sglang_has_the_work_of_its_model() -> None:
     """Qwen3-8B, 36 layers of 32 heads of 128 over 8, 15 prompts of 1,024: 15 x 1024^2 / 2 pairs per
     head, 4 x 128 each.
 
-    Times: ../shared/traces/tracelens/README.md.
+    Times: traces/tracelens/README.md.
     """
-    result = answer("roofline", shared("traces/tracelens/sglang_prefill.json.gz"))
+    result = answer("roofline", recording_path("traces/tracelens/sglang_prefill.json.gz"))
     rows = table(result)
     (attention,) = (row for row in rows if row["name"] == "aiter::mha_batch_prefill")
     assert (attention["flops"], attention["calls"]) == (36 * 15 * 1024**2 / 2 * 32 * 4 * 128, 36)

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import SAMPLES, Write, answer, shared, trace_of
+from tests.conftest import SAMPLES, Write, answer, trace_of
+from tests.recordings import recording_path
 from tests.views.test_steps import Event, host, kernel, launch, overview, step, us
 from visualprof.reader.trace import Category, LinkKind, Trace, TrackKind
 from visualprof.views import view
@@ -277,7 +278,7 @@ def test_forward_is_derived_if_only_backward_is_annotated(write: Write) -> None:
 )  # fmt: skip
 def test_stages_add_up_to_the_step(path: str) -> None:
     """V100: the bars of the stages used to sum to 262.6 ms in a step of 188 ms."""
-    result = answer("overview", shared(f"traces/{path}"))
+    result = answer("overview", recording_path(f"traces/{path}"))
     parts = zip(*(v for k, v in result["stage_steps"].items() if k != "name"), strict=True)
     assert [sum(p) for p in parts] == result["steps"]["total_ns"]
     assert ratio_sum(result) == pytest.approx(1, abs=1e-9)
@@ -384,5 +385,5 @@ def test_micro_batches_of_autograd_stay_derived(write: Write) -> None:
 
 
 def test_reported_interleaved_passes() -> None:
-    result = answer("overview", shared("cases/reports/45-interleaved-forward-backward/trace.json"))
+    result = answer("overview", recording_path("cases/reports/45-interleaved-forward-backward/trace.json"))
     assert us(result["stages"]["columns"]["device_total_ns"]) == [200, 600, 0]

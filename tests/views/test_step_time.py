@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.conftest import SAMPLES, Write, answer, json_of, shared, trace_of
+from tests.conftest import SAMPLES, Write, answer, json_of, trace_of
+from tests.recordings import recording_path
 from tests.views.test_diff import diffed
 from tests.views.test_invariants import recordings
 from tests.views.test_steps import host, kernel, launch, step
@@ -116,7 +117,7 @@ def test_the_command_line_shows_the_step_time(name: str, tmp_path: Path, capsys:
 
 def test_one_step_of_a_server_in_flight_has_one_step_time() -> None:
     """The host marks 47.2 ms, the device works 35.2 ms for the step; from the mark to the last work, 49.4 ms pass."""
-    path = shared("traces/tracelens/h100_qwen05b.json.gz")
+    path = recording_path("traces/tracelens/h100_qwen05b.json.gz")
     times = {
         answer("overview", path)["headline"]["step_median_ns"],
         answer("findings", path)["measured_ns"],

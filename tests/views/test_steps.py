@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import Write, answer, rows, shared, trace_of
+from tests.conftest import Write, answer, rows, trace_of
+from tests.recordings import recording_path
 from visualprof.views.diff.side import SIDE
 
 Event = dict[str, Any]
@@ -153,7 +154,7 @@ def test_a_recording_contains_all_kernels_of_an_accelerator() -> None:
     It lasts from the first device work, which excludes waiting for an event, to the end of the last
     call.
     """
-    result = answer("overview", shared("traces/kineto/hta/mtia_inference_rank_0.json.gz"))
+    result = answer("overview", recording_path("traces/kineto/hta/mtia_inference_rank_0.json.gz"))
     (total,) = result["steps"]["total_ns"]
     assert total == 459_037_274
     assert sum(result["average_step"][f"{p}_ns"] for p in ("kernel", "memcpy")) > 419_614_000
@@ -162,7 +163,7 @@ def test_a_recording_contains_all_kernels_of_an_accelerator() -> None:
 @pytest.mark.parametrize(("file", "busy_us"), [("h100_qwen05b", 31_905), ("mi300_qwen05b", 29_744)])
 def test_a_step_after_earlier_work_is_as_busy_as_in_the_reference_report(file: str, busy_us: int) -> None:
     """509 and 463 kernels of the warm-up run until 14 ms into the step, which lasts 49.4 and 46.9 ms with them."""
-    result = answer("overview", shared(f"traces/tracelens/{file}.json.gz"))["average_step"]
+    result = answer("overview", recording_path(f"traces/tracelens/{file}.json.gz"))["average_step"]
     assert sum(result[f"{p}_ns"] for p in ("kernel", "memcpy", "memset")) / 1000 == pytest.approx(busy_us, abs=1)
 
 
@@ -186,9 +187,9 @@ def test_a_step_begins_after_work_that_was_not_recorded(
 
 def test_a_server_step_lasts_as_long_as_in_the_reference_report() -> None:
     """A step cut out of many: its first copy began 7.8 ms after its launch, and the step seemed to take 19.1 ms."""
-    steps = answer("overview", shared("traces/tracelens/vllm_decode/graph_execution.json.gz"))["steps"]
+    steps = answer("overview", recording_path("traces/tracelens/vllm_decode/graph_execution.json.gz"))["steps"]
     assert us(steps["total_ns"]) == [10_743.181]
-    rates = answer("serving", shared("traces/tracelens/vllm_decode/graph_execution.json.gz"))["rates"]
+    rates = answer("serving", recording_path("traces/tracelens/vllm_decode/graph_execution.json.gz"))["rates"]
     assert rates["decode_tokens_per_s"] == pytest.approx(32 / 0.010743181)
 
 
@@ -257,7 +258,7 @@ def test_a_comparison_explains_the_steps_of_several_threads(tmp_path: Path) -> N
     ],
 )
 def test_public_recordings_of_several_threads_keep_all_runs(file: str, runs: int, longest_ns: int, rate: float) -> None:
-    overview = answer("overview", shared(f"cases/{file}"))
+    overview = answer("overview", recording_path(f"cases/{file}"))
     assert len(overview["steps"]["name"]) == runs
     assert overview["dropped_steps"] == []
     assert overview["headline"]["step_most_ns"] == longest_ns

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import FIXTURES, Write, answer, rows, shared
+from tests.conftest import FIXTURES, Write, answer, rows
+from tests.recordings import recording_path
 from visualprof.views.measure.names.tensor_core import (
     can_use_tensor_core,
     tensor_core_eligibility,
@@ -113,7 +114,7 @@ def test_time_of_unknown_kernels_stays_out_of_the_ratio_and_is_shown(write: Writ
 
 
 def test_the_reported_file_with_flash_attention_3_and_a_product_of_triton() -> None:
-    path = shared("cases/reports/29-tensor-core-unknown/trace.json")
+    path = recording_path("cases/reports/29-tensor-core-unknown/trace.json")
     used = list(rows(answer("kernel", path), "tensor_core").values())
     assert used == [[True], [None]]
     (device,) = answer("overview", path)["devices"]

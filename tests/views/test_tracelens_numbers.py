@@ -1,4 +1,4 @@
-"""Every value that ../shared/traces/tracelens/README.md holds of TraceLens's reports, and a count of our own.
+"""Every value that traces/tracelens/README.md holds of TraceLens's reports, and a count of our own.
 
 Its computation is kernels and fills; busy is their union with copies, total from the first device event to the last.
 """
@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.conftest import answer, json_of, shared, trace_of
+from tests.conftest import answer, json_of, trace_of
+from tests.recordings import recording_path
 from visualprof.reader.cache import Cache, open_trace
 from visualprof.reader.trace import Category, Trace
 from visualprof.reader.trace.nesting import nearest_ancestor
@@ -57,7 +58,7 @@ OPERATORS: dict[str, dict[str, tuple[float, int | None]]] = {
 
 
 def path_of(file: str) -> Path:
-    return shared(f"{FOLDER}/{file}.json.gz")
+    return recording_path(f"{FOLDER}/{file}.json.gz")
 
 
 @pytest.fixture

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import Write, json_of, shared
+from tests.conftest import Write, json_of
+from tests.recordings import recording_path
 from visualprof.reader import read_trace
 from visualprof.views import Params, view
 
@@ -101,5 +102,5 @@ def test_nodes_on_a_gpu_without_kernels_are_reported(provider: str, cat: str, co
 
 
 def test_reported_nodes_without_kernels() -> None:
-    trace = read_trace(shared("cases/reports/44-ort-cuda-no-kernels/ort.json"))
+    trace = read_trace(recording_path("cases/reports/44-ort-cuda-no-kernels/ort.json"))
     assert "has no kernels of CUDAExecutionProvider" in trace.meta.warnings[0]
