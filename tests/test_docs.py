@@ -18,12 +18,16 @@ from docs.site.http_reference import routes_page
 from docs.site.languages import LANGUAGES, UNTRANSLATED, Language
 from docs.site.reference import cli_page, metrics_page
 from tests.conftest import ROOT
+from visualprof.capture.options import CaptureError
 from visualprof.cli import commands
+from visualprof.errors import Forbidden, FormatError, MissingData, VisualprofError
 from visualprof.reader.registry import all_formats
 from visualprof.reader.trace import SCHEMA_VERSION, Allocs, Category, Events, Steps, Track
 from visualprof.remote.cases import all_vendors
 from visualprof.remote.cases.folder import shipped_cases
 from visualprof.remote.converters import Converter, all_converters
+from visualprof.remote.queue.errors import DiskFull, PayloadTooLarge, QuotaExceeded
+from visualprof.server.api.openapi import build_document
 from visualprof.views import View, all_views
 
 
@@ -124,6 +128,56 @@ def test_every_column_of_every_view_has_a_definition(language: Language) -> None
     rows = [line for line in metrics_page(language).splitlines() if line.startswith("| `")]
     assert len(rows) > 700
     assert sorted({row.split("`")[1] for row in rows if row.endswith("|  |")}) == []
+
+
+def all_errors() -> list[type[VisualprofError]]:
+    """Return the error classes of the imported modules."""
+    assert issubclass(CaptureError, VisualprofError)
+    errors: list[type[VisualprofError]] = [VisualprofError]
+    for error in errors:
+        errors += error.__subclasses__()
+    return errors
+
+
+def test_every_page_that_an_error_names_exists() -> None:
+    pages = {error.docs_page for error in all_errors()} - {""}
+    assert len(pages) >= 7
+    assert [page for page in pages if not (ROOT / "docs" / f"{page}.md").exists()] == []
+
+
+def test_every_status_of_an_error_is_in_the_reference_of_the_api() -> None:
+    rows = re.findall(r"^\| ([45]\d\d(?:, \d+)*) \|", text("docs/http-api.md"), re.MULTILINE)
+    documented = {int(status) for row in rows for status in row.split(", ")}
+    assert {error.status for error in all_errors()} - documented == set()
+
+
+def test_every_exit_code_of_a_command_is_documented() -> None:
+    table = text("docs/environment.md").partition("## Exit codes")[2]
+    documented = {int(code) for code in re.findall(r"^\| (\d+) \|", table, re.MULTILINE)}
+    sources = (ROOT / "visualprof" / "cli").glob("*.py")
+    codes = {int(code) for p in sources for code in re.findall(r"\breturn (\d)$", p.read_text("utf-8"), re.MULTILINE)}
+    assert codes - documented == set()
+
+
+def test_every_route_is_in_the_generated_reference() -> None:
+    page = routes_page("")
+    paths = [(path.removeprefix("/api/v1"), methods) for path, methods in build_document()["paths"].items()]
+    routes = [
+        (method, path)
+        for path, methods in paths
+        for method in methods
+        if method != "parameters" and (not path.startswith("/charts/") or "{" in path)  # as the view of that name
+    ]
+    assert len(routes) > 100
+    missing = [(m, p) for m, p in routes if f"### {m.upper()} {p}\n" not in page]
+    assert missing == []
+
+
+def test_the_web_ui_names_the_same_page_for_an_error_as_the_command_line() -> None:
+    source = text("visualprof/frontend/src/components/definition-of-error.vue")
+    shown = {int(status): page for status, page in re.findall(r'(\d{3}): "([\w-]+)"', source)}
+    for error in (FormatError, MissingData, Forbidden, PayloadTooLarge, QuotaExceeded, DiskFull):
+        assert shown[error.status] == error.docs_page
 
 
 def test_translations_belong_to_the_present_english_pages() -> None:

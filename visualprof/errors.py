@@ -24,9 +24,14 @@ class VisualprofError(Exception):
     Args:
         error: What went wrong and where: one sentence, safe to show to any user.
         hint: What to do about it; may be empty.
+
+    Attributes:
+        status: HTTP status of the answer.
+        docs_page: Page of the documentation that explains the error, without `.md`; "" if there is none.
     """
 
     status = 500
+    docs_page = ""
 
     def __init__(self, error: str, hint: str = "") -> None:
         super().__init__(error)
@@ -50,6 +55,7 @@ class FormatError(VisualprofError):
     """The content of a file violates its format."""
 
     status = 422
+    docs_page = "formats"
 
 
 class UnknownFormat(FormatError):
@@ -59,11 +65,14 @@ class UnknownFormat(FormatError):
 class EmptyFile(FormatError):
     """The file has no content yet."""
 
+    docs_page = "capture"
+
 
 class MissingData(VisualprofError):
     """A view needs a column that this trace does not have."""
 
     status = 409
+    docs_page = "capture"
 
 
 class BadParameter(VisualprofError):
@@ -97,3 +106,4 @@ class Forbidden(VisualprofError):
     """The server was started with --read-only."""
 
     status = 403
+    docs_page = "access-control"

@@ -23,7 +23,6 @@ from visualprof.server.settings import Settings
 from visualprof.views import View, all_views
 from visualprof.views.answers.table import Columns
 
-DEFINITIONS: dict[str, dict[str, str]] = json.loads(Path(__file__).with_name("definitions.json").read_text("utf-8"))
 LOCALES = Path(visualprof.__file__).parent / "frontend" / "src" / "locales"
 UNITS = {
     "ns": "ns",
@@ -109,15 +108,17 @@ def _help_values(action: argparse.Action, parser: argparse.ArgumentParser) -> di
 def metrics_page(language: Language) -> str:
     """Return the page of all metrics: per view and table, each column with its unit and definition."""
     texts = _texts(language)
-    heading, intro, columns = {
+    heading, intro, source, columns = {
         "en": (
             "Metrics",
             "All columns, defined as in the web UI. Unknown values are `null` in JSON and “–” in the web UI.",
+            "Source",
             ("Column", "Label", "Unit", "Definition"),
         ),
         "zh": (
             "指标",
             "各视图的每一列。定义与网页列标题的提示相同。未知值在 JSON 中为 `null`，在网页中显示为“–”。",
+            "来源",
             ("列", "名称", "单位", "定义"),
         ),
     }[language]
@@ -126,7 +127,7 @@ def metrics_page(language: Language) -> str:
         tables = [(name, kinds) for name, kinds in tables_of(view) if kinds]
         if not tables:
             continue
-        parts.append(f"## {view.name}\n")
+        parts.append(f"## {view.name}\n\n{source}: [`visualprof view {view.name}`](../views/{view.name}.md)\n")
         for name, kinds in tables:
             places = _places(view.name, name)
             rows = [
@@ -134,7 +135,7 @@ def metrics_page(language: Language) -> str:
                     f"`{c}`",
                     _text(texts["column"], places, c),
                     UNITS.get(kind, ""),
-                    _definition(texts, places, c, language),
+                    _text(texts["metric"], places, c),
                 )
                 for c, kind in kinds.items()
             ]
@@ -177,19 +178,15 @@ def _column_kinds(columns: type[Columns]) -> dict[str, str]:
 def _texts(language: Language) -> dict[str, Any]:
     """Return the labels (`column`) and definitions (`metric`) of the web UI."""
     texts: dict[str, Any] = {}
-    for file in (LOCALES / language).glob("*.json"):
-        texts.update(json.loads(file.read_text("utf-8")))
+    for file in sorted((LOCALES / language).glob("*.json")):
+        for name, group in json.loads(file.read_text("utf-8")).items():
+            texts.setdefault(name, {}).update(group)
     return texts
 
 
 def _places(view: str, table: str) -> list[str]:
     """Return the names below which the web UI has texts for columns of this table only, the closest first."""
     return [f"in_{view}_{table}", f"in_{table}", f"in_{view}"]
-
-
-def _definition(texts: dict[str, Any], places: list[str], column: str, language: Language) -> str:
-    """Return the definition of a column: from the web UI, or from `definitions.json` if the web UI has none."""
-    return _text(texts["metric"], places, column) or DEFINITIONS.get(column, {}).get(language, "")
 
 
 def _text(texts: dict[str, Any], places: list[str], column: str) -> str:

@@ -182,6 +182,20 @@ def test_two_models_are_compared(capfd: pytest.CaptureFixture[str], tmp_path: Pa
     )
 
 
+@pytest.mark.parametrize(
+    ("repository", "page"),
+    [("", "docs/formats.md"), ("https://forge.example/v/", "https://forge.example/v/blob/main/docs/formats.md")],
+)
+def test_an_error_names_the_page_that_explains_it(
+    repository: str, page: str, capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VISUALPROF_REPOSITORY", repository)
+    (tmp_path / "notes.json").write_text('{"a": 1}')
+    status, _, err = run("view", "overview", tmp_path / "notes.json", capfd=capfd)
+    assert status == 2
+    assert err.endswith(f"\nSee: {page}\n")
+
+
 def test_the_commands_are_the_files_of_the_folder() -> None:
     assert {"serve", "view", "demo"} <= set(commands())
     assert not any(name.startswith("_") for name in commands())

@@ -72,7 +72,7 @@ def settled(page: Page) -> None:
 def first_bar(page: Page, heading: str) -> Locator:
     """The name with the most time in a list with bars."""
     panel = page.locator(".panel", has=page.get_by_role("heading", name=heading, exact=True))
-    return panel.get_by_role("button", pressed=False).first
+    return panel.locator("button[aria-pressed=false]").first
 
 
 def page_link(page: Page | FrameLocator, name: str) -> Locator:

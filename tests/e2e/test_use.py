@@ -54,7 +54,7 @@ def test_a_click_on_a_heading_sorts_and_a_second_click_reverses(samples: Dashboa
     page = visit(samples, "operator", run=CNN)
     operators = table(page, "Operators")
     for order in ("desc", "asc"):
-        operators.get_by_role("columnheader", name="Calls").get_by_role("button").click()
+        operators.get_by_role("columnheader", name="Calls").get_by_role("button", name="Calls", exact=True).click()
         expect(operators.get_by_role("columnheader", name="Calls")).to_have_attribute("aria-sort", f"{order}ending")
         columns = samples.get("view/operator", run=CNN, sort="calls", order=order)["columns"]
         expect(cell(operators, 0, "Name")).to_have_text(columns["name"][0])

@@ -13,6 +13,8 @@ from visualprof.errors import VisualprofError
 class CaptureError(VisualprofError):
     """A recording cannot be made."""
 
+    docs_page = "capture"
+
 
 class CaptureBusy(CaptureError):
     """Another recording of this process is not finished. Nested profilers crash processes."""

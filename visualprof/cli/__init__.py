@@ -55,6 +55,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"visualprof: {_sentence(error.error)}", file=sys.stderr)
         if error.hint:
             print(f"Hint: {_sentence(error.hint)}", file=sys.stderr)
+        if error.docs_page:
+            from visualprof.cli._docs import docs_address
+
+            print(f"See: {docs_address(error.docs_page)}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         return 130

@@ -19,7 +19,7 @@ from typing import Any, Generic, Literal, TypeVar
 
 import msgspec
 
-from visualprof.errors import FormatError, VisualprofError
+from visualprof.errors import EmptyFile, FormatError, UnknownFormat, VisualprofError
 from visualprof.log_lines import configure_logging
 from visualprof.messages import msg
 from visualprof.reader.processors import share_processors
@@ -112,12 +112,16 @@ class Failure(msgspec.Struct, frozen=True):
     kind: str = ""
 
 
+_DOCS_PAGES = {error.__name__: error.docs_page for error in (FormatError, UnknownFormat, EmptyFile)}
+
+
 class ReadFailed(FormatError):
     """A `Failure` as an exception, with its status."""
 
     def __init__(self, failure: Failure) -> None:
         super().__init__(failure.error, failure.hint)
         self.status = failure.status
+        self.docs_page = _DOCS_PAGES.get(failure.kind, "")
 
 
 class ReaderProcess(Generic[Result]):

@@ -65,6 +65,7 @@ class Unauthenticated(VisualprofError):
     """A missing or unknown token."""
 
     status = 401
+    docs_page = "access-control"
 
 
 class InvalidSignature(VisualprofError):
@@ -77,30 +78,35 @@ class AgentRevoked(VisualprofError):
     """A blocked agent, which must exit."""
 
     status = 403
+    docs_page = "remote"
 
 
 class PayloadTooLarge(VisualprofError):
     """More bytes than announced or allowed."""
 
     status = 413
+    docs_page = "operating"
 
 
 class InvalidResult(VisualprofError):
     """A result that differs from its announcement, or that is not a valid result."""
 
     status = 422
+    docs_page = "result-folder"
 
 
 class ServerBusy(VisualprofError):
     """A server without capacity for the request. Clients retry after `Retry-After`."""
 
     status = 503
+    docs_page = "operating"
 
 
 class DatabaseUnavailable(VisualprofError):
     """A corrupt or missing database."""
 
     status = 503
+    docs_page = "operating"
 
 
 class StoreUnavailable(VisualprofError):
@@ -111,6 +117,7 @@ class StoreUnavailable(VisualprofError):
     """
 
     status = 503
+    docs_page = "storage"
 
     def __init__(self, error: str, *, refused: bool = False) -> None:
         super().__init__(error, msg("queue.try_again_moment_what", "try again in a moment; stored data is not lost"))
@@ -121,6 +128,7 @@ class QuotaExceeded(VisualprofError):
     """A user who has reached a quota."""
 
     status = 429
+    docs_page = "access-control"
 
 
 class TooManyAttempts(VisualprofError):
@@ -133,6 +141,7 @@ class DiskFull(VisualprofError):
     """A disk that is full, over its quota or read-only."""
 
     status = 507
+    docs_page = "operating"
 
 
 _DISK_ERRORS = {

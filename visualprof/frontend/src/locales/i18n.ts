@@ -18,6 +18,13 @@ export function te(key: string): boolean {
   return lookup(key) !== undefined;
 }
 
+/** Return the keys of the loaded texts that start with `prefix`. */
+export function keysBelow(prefix: string): string[] {
+  return [...(texts.get(current.value) ?? texts.get(FALLBACK) ?? new Map<string, string>()).keys()].filter((key) =>
+    key.startsWith(prefix),
+  );
+}
+
 function chooseForm(forms: readonly string[], count: number): string {
   if (forms.length === 2) return forms[count === 0 || count > 1 ? 1 : 0] ?? "";
   return forms[Math.min(count, forms.length - 1)] ?? "";

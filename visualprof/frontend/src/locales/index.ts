@@ -1,5 +1,5 @@
 // Texts in the language of the web UI.
-export { locale, setLanguage, t, te } from "./i18n";
+export { keysBelow, locale, setLanguage, t, te } from "./i18n";
 export * from "./languages";
 export * from "./server-messages";
 export * from "./text";

@@ -1,0 +1,1 @@
+export type HelpTab = "definitions" | "shortcuts";
