@@ -27,7 +27,7 @@ class VisualprofError(Exception):
 
     Attributes:
         status: HTTP status of the answer.
-        docs_page: Page of the documentation that explains the error, without `.md`; "" if there is none.
+        docs_page: Page of the documentation that explains the error, without `.md`, or "".
     """
 
     status = 500

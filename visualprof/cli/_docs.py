@@ -18,7 +18,7 @@ def docs_address(page: str) -> str:
 
 
 def _project_url(name: str) -> str:
-    """Return an address from the metadata of the installed package; "" if there is none."""
+    """Return an address from the metadata of the installed package, or "" if it is missing."""
     try:
         urls = metadata.metadata("visualprof").get_all("Project-URL") or []
     except metadata.PackageNotFoundError:
