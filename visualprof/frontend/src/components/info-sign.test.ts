@@ -1,4 +1,4 @@
-import { createApp, nextTick } from "vue";
+import { createApp, nextTick, type App, type Component } from "vue";
 import { afterEach, beforeAll, describe, expect, it, vi } from "vitest";
 import { ALL_TEXTS, setLanguage } from "../locales";
 import { sourceText, unitText, definitionText } from "./definition-texts";
@@ -10,6 +10,13 @@ import { createColumns } from "./table-columns";
 
 HTMLElement.prototype.showPopover ??= () => undefined;
 HTMLElement.prototype.hidePopover ??= () => undefined;
+
+function mount(component: Component, props: Record<string, unknown>): { app: App; host: HTMLElement } {
+  const host = document.body.appendChild(document.createElement("div"));
+  const app = createApp(component, props);
+  app.mount(host);
+  return { app, host };
+}
 
 describe("a definition", () => {
   beforeAll(() => setLanguage("en", ALL_TEXTS));
@@ -32,9 +39,7 @@ describe("a definition", () => {
   });
 
   it("opens from a button that names it, and takes the focus", async () => {
-    const host = document.body.appendChild(document.createElement("div"));
-    const app = createApp(InfoSign, { subject: { name: "Devices", about: "overview.devices" } });
-    app.mount(host);
+    const { app, host } = mount(InfoSign, { subject: { name: "Devices", about: "overview.devices" } });
     const button = host.querySelector("button");
     expect(button?.getAttribute("aria-label")).toBe("About Devices");
     expect(button?.getAttribute("aria-expanded")).toBe("false");
@@ -54,8 +59,7 @@ describe("the explanation of an error", () => {
   beforeAll(() => setLanguage("en", ALL_TEXTS));
 
   function detailsOf(status: number, act: boolean): HTMLDetailsElement | null {
-    const host = document.body.appendChild(document.createElement("div"));
-    createApp(Problem, { error: new ApiError(status, "no"), act }).mount(host);
+    const { host } = mount(Problem, { error: new ApiError(status, "no"), act });
     return host.querySelector("details");
   }
 
