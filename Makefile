@@ -12,6 +12,10 @@ NPM := $(BIN)/python -c "import sys, setup; sys.exit(setup.npm(*sys.argv[1:]))"
 # Each check prints its output in one piece (GNU make from 4.0 on).
 WHOLE := $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
 PORT ?= 8040
+# Tests wait for processes half of their time, so there are two workers per processor. Workers that have nothing left to do
+# take tests of others, so that most tests of a module share its fixtures.
+WORKERS ?= $(shell $(PYTHON) -c "import os; print(min(8, 2 * (os.cpu_count() or 1)))")
+PYTEST := $(BIN)/python -m pytest -q --dist worksteal
 
 .PHONY: coverage lowest lock sbom demo dev test long check native ruff layers spelling pyright eslint prettier vue-tsc vitest unit bench release docs fixtures page types messages clean help
 
@@ -28,17 +32,17 @@ dev: $(VENV)/dev $(MODULES) ## run the server over LOGDIR (default: the samples)
 	echo "web UI: http://localhost:5173/#token=$$VISUALPROF_TOKEN"; VISUALPROF_PORT=$(PORT) $(NPM) run --silent dev
 
 test: $(VENV)/dev $(VENV)/runtimes $(PAGE)/dist/index.html ## run the tests of Python, the web UI and the browser (the browser's are skipped without Chromium)
-	$(BIN)/python -m pytest -n 2 -q -m "not long" $(TEST_OPTIONS)
+	$(PYTEST) -n $(WORKERS) -m "not long" $(TEST_OPTIONS)
 	$(NPM) test
 
 long: $(VENV)/dev $(VENV)/runtimes $(PAGE)/dist/index.html ## run the slow tests: kills, mutations, conversions
-	$(BIN)/python -m pytest -n 2 -q -m long
+	$(PYTEST) -n $(WORKERS) -m "long or hypothesis" --hypothesis-profile thorough
 
 check: $(VENV)/dev $(MODULES) ## run the quick checks in parallel: style, types, layers, spelling, unit tests of Python and the web UI
 	@NO_COLOR=1 $(MAKE) --no-print-directory --keep-going -j4 $(WHOLE) unit pyright vue-tsc vitest eslint prettier ruff layers spelling native
 
 unit:
-	$(BIN)/python -m pytest -n auto -q -rfE -m "not e2e and not slow"
+	$(PYTEST) -n auto -rfE -m "not e2e and not slow and not long"
 
 coverage: $(VENV)/dev ## measure how much of the code the unit tests run; fails below the floor of pyproject.toml
 	mkdir -p build

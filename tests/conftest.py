@@ -28,8 +28,10 @@ __all__ = ["database_of_queues", "postgres", "swift", "swift_server"]
 pytest_generate_tests = _postgres.parametrize
 Write = Callable[..., Path]  # what `write` gives
 
-settings.register_profile("visualprof", deadline=None)  # the machine may be busy; a slow example is no failure
-settings.load_profile("visualprof")
+# The machine may be busy, so a slow example is no failure. `make long` repeats these tests with `thorough`.
+settings.register_profile("thorough", deadline=None)
+settings.register_profile("quick", deadline=None, max_examples=25)
+settings.load_profile("quick")
 
 # Tests run side by side: their agents wait for no others. The folder is not there, so that nobody takes turns.
 os.environ.setdefault("VISUALPROF_TURNS", f"/nowhere/visualprof-{os.getpid()}")

@@ -12,15 +12,12 @@ RUN = "pytorch-h200/transformer"
 
 def test_the_path_is_drawn_and_an_event_shows_its_slack(samples: Dashboard, visit: Visits) -> None:
     page = visit(samples, "idle", run=RUN)
-    asked: list[str] = []
-    page.on("request", lambda request: asked.append(request.url))
-    page.get_by_role("link", name="On the timeline →").click()
+    with page.expect_response(lambda response: "timeline/path" in response.url):
+        page.get_by_role("link", name="On the timeline →").click()
     expect(page).to_have_url(re.compile("path=on.*area=|area=.*path=on"))
     button = page.get_by_role("button", name="Critical path")
     expect(button).to_have_attribute("aria-pressed", "true")
     expect(page.locator("canvas.overlay")).to_be_visible()
-    page.wait_for_timeout(500)
-    assert any("timeline/path" in url for url in asked)
     button.click()
     expect(button).to_have_attribute("aria-pressed", "false")
     assert "path" not in address(page)

@@ -228,6 +228,7 @@ def test_index_reads_files_at_an_address(far: Path, cache: Cache, capsys: pytest
     assert json.loads(capsys.readouterr().out)["known"] == 2
 
 
+@pytest.mark.slow
 def test_commands_take_a_run_at_an_address(far: Path, cache: Cache, capsys: pytest.CaptureFixture[str]) -> None:
     answers: list[str] = []
     for path in (str(far / "train"), address_of(far / "train")):

@@ -266,6 +266,7 @@ def test_hostile_names_are_kept_as_they_are(file: WriteFile) -> None:
     assert name in trace.strings
 
 
+@pytest.mark.slow
 def test_a_very_long_string_is_read(file: WriteFile) -> None:
     trace = read_trace(
         file(
@@ -370,6 +371,7 @@ def test_any_list_of_objects_gives_a_sound_trace(tmp_path: Path, entries: list[A
         assert "any.json" in error.error  # noqa: PT017 - either outcome is right
 
 
+@pytest.mark.slow
 def test_a_gzip_file_damaged_in_the_middle_keeps_the_part_before(tmp_path: Path) -> None:
     data = bytearray(gzip.compress(document(*events(20_000)).encode()))
     data[len(data) // 2 : len(data) // 2 + 40] = b"\xff" * 40

@@ -202,6 +202,7 @@ def test_the_environment_names_folder_and_cap(tmp_path: Path, monkeypatch: pytes
     assert Cache.default() == Cache(tmp_path, 1000)
 
 
+@pytest.mark.slow
 def test_the_first_openings_of_a_process_may_come_at_the_same_moment(profile: Path, cache: Cache) -> None:
     """Each in a process of its own, as the first opening is what counts; a page asks for view and charts at once."""
     cache.store(read_trace(profile), "f")

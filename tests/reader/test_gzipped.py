@@ -82,6 +82,7 @@ def test_damage_is_reported_after_the_data_before_it(at: int, fault: str) -> Non
     assert unpacked(PACKED + bytes(damaged), 65_536) == (TEXT * (2 if at < 0 else 1), fault)
 
 
+@pytest.mark.slow
 def test_isal_and_zlib_give_the_same_bytes_of_damaged_files(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("isal")
     rng = random.Random(5)

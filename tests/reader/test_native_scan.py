@@ -100,6 +100,7 @@ def decoded(path: Path) -> Document | str:
     return document(path, profiles()[path], None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("threads", "piece"), [(1, 4 << 20), (3, 5000), (2, 64)])
 def test_every_profile_is_the_same_document(threads: int, piece: int) -> None:
     values_by_name = {}
@@ -116,7 +117,8 @@ def usable(found: Document | str) -> int:
     return 0 if isinstance(found, str) else sum(found.kinds[i] != Kind("", "", "") for i in found.kind.tolist())
 
 
-@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=[pytest.mark.slow, pytest.mark.long])])
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.long)])
 def test_mutated_profiles_are_the_same_document(seed: int, tmp_path: Path) -> None:
     """Damaged text is mended piece by piece, and the scanner's pieces begin elsewhere: it may lose fewer events."""
     rng = random.Random(seed)

@@ -130,6 +130,7 @@ def test_a_child_does_many_files(pool: Pool[Summary], ear: Ear) -> None:
     assert len({outcome.events for outcome in ear.wait(*"abc") if isinstance(outcome, Summary)}) == 1
 
 
+@pytest.mark.slow
 def test_a_child_is_kept_however_much_its_parent_holds(pool: Pool[Summary], ear: Ear) -> None:
     held = b"x" * (600 << 20)
     for key in "ab":
@@ -286,6 +287,7 @@ def test_a_call_raises_the_error_of_the_reader_with_the_name_of_the_user(tmp_pat
         run_in_child(pool_tasks.by_name, tmp_path / "broken", "mine")
 
 
+@pytest.mark.slow
 def test_calls_beyond_the_waiting_limit_are_asked_to_retry(tmp_path: Path) -> None:
     (tmp_path / "hangs").touch()
     failures: list[ReadFailed] = []

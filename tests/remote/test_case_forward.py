@@ -91,10 +91,12 @@ def test_accuracy_is_that_of_all_samples() -> None:
 def test_warm_up_is_apart() -> None:
     calls: list[int] = []
     batches = [(np.ones((2, 1)), np.ones(2))] * 3
-    clocks = RoundTimer(lambda: None, 2)
+    clock = Hand()
+    clocks = RoundTimer(lambda: None, 2, clock)
 
     def engine(inputs: list[Any]) -> tuple[list[Any], float]:
         calls.append(1)
+        clock.now += 100_000_000
         return inputs, 0.0
 
     run_rounds(engine, batches, lambda output, target: output[:, 0] == target, clocks, 4)

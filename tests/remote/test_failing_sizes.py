@@ -30,6 +30,7 @@ def job(folder: Path, sizes: list[int]) -> Job:
     return Job(folder, reshaping(folder), [Input("x", "float32", ["batch", 4])], sweep=Sweep("batch", sizes))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sizes", [[1, 2, 4], [2, 3]])
 def test_a_size_that_fails_does_not_lose_the_others(tmp_path: Path, sizes: list[int]) -> None:
     ran = job(tmp_path, sizes).run()
@@ -40,6 +41,7 @@ def test_a_size_that_fails_does_not_lose_the_others(tmp_path: Path, sizes: list[
     assert all(text.startswith("not measured: ") for text in texts)
 
 
+@pytest.mark.slow
 def test_if_every_size_fails_the_error_names_the_first(tmp_path: Path) -> None:
     failed = job(tmp_path, [3, 5]).run().failed
     assert failed["error"].startswith("at batch=3: ")

@@ -98,6 +98,7 @@ def test_an_answer_contains_the_outcome(text: str, state: str) -> None:
     assert fleets.parse_answer(text).state == state
 
 
+@pytest.mark.slow
 def test_a_removed_pod_is_lost_and_leaves_no_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     package = pytest.importorskip("kubernetes")
     with kubernetes(tmp_path, node("n1")) as (cluster, config):

@@ -255,6 +255,7 @@ def test_too_few_runs_give_no_verdict() -> None:
     assert load["step"]["n"] < 459
 
 
+@pytest.mark.slow
 def test_mlperf_sets_percentile_lanes_and_queries() -> None:
     single = loader(measure(Load(mlperf="SingleStream"), seconds=1.0), 10.0)
     assert single.run({}).concurrency == 1
@@ -288,6 +289,7 @@ def test_the_best_step_is_the_fastest_that_passes() -> None:
     assert step is point.steps[1] is best_step(point.steps)
 
 
+@pytest.mark.slow
 def test_a_point_describes_its_load() -> None:
     world = Counted()
     session, how = Served(world, 10.0), measure(Load([2]), seconds=1.0)

@@ -50,6 +50,7 @@ def made(database: Database) -> set[str]:
         return set(connection.execute(text(f"SELECT {queries[database.engine.dialect.name]}")).scalars())
 
 
+@pytest.mark.slow
 @pytest.mark.both_databases
 def test_back_to_every_earlier_schema_and_up_again_nothing_is_lost_that_both_hold(tmp_path: Path) -> None:
     with opened(tmp_path / "runs") as remote:

@@ -56,6 +56,7 @@ def site(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Iterator[Site]:
         yield Site(server, tmp_path, capsys)
 
 
+@pytest.mark.slow
 def test_a_life_of_a_model(site: Site, tmp_path: Path) -> None:
     path = small(tmp_path)
     assert site.said("list") == []
@@ -90,6 +91,7 @@ def test_a_life_of_a_model(site: Site, tmp_path: Path) -> None:
     assert site.said("list") == []
 
 
+@pytest.mark.slow
 def test_metrics_of_a_version_are_compared_with_its_parent(site: Site, tmp_path: Path) -> None:
     """At 4, where the version is fastest of the sizes of both: 500 after 400 samples/s, 8 after 10 us."""
     parent = site.said("add", "net", str(RESNET))["version"]["files"][0]["sha256"]
@@ -108,6 +110,7 @@ def test_metrics_of_a_version_are_compared_with_its_parent(site: Site, tmp_path:
     assert (model["best_samples_per_s"], model["best_p50_ns"], model["newest"]["number"]) == (900.0, 8_000, 2)
 
 
+@pytest.mark.slow
 def test_models_compare_in_one_configuration_and_batch(site: Site, tmp_path: Path) -> None:
     """One is measured at 1, 4 and 8, the other at 4 and 2: both show batch 4."""
     sizes = {
@@ -128,6 +131,7 @@ def test_models_compare_in_one_configuration_and_batch(site: Site, tmp_path: Pat
     }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_submit_takes_a_registered_model(site: Site, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Nothing is sent, and its configuration is what the job begins with; a file of that name goes first."""
     added = site.said("add", "net", str(small(tmp_path)))

@@ -222,6 +222,7 @@ def test_two_recordings_of_a_script_have_no_changed_rows() -> None:
     assert sum(bool(called(tried(BUSY, 1.0, seed))) for seed in range(20)) <= 1
 
 
+@pytest.mark.slow
 def test_noise_of_a_busy_host_changes_no_rows() -> None:
     """Of 60 pairs of equal runs: 4 with discoveries controlled at 0.05, all 60 without what lies between recordings."""
     assert sum(bool(called(tried(replace(BUSY, steps=50), 1.0, seed))) for seed in range(60)) <= 3

@@ -50,6 +50,7 @@ _texts = st.lists(st.one_of(st.none(), st.text(max_size=5)), min_size=1, max_siz
 _addresses = st.lists(st.one_of(st.integers(0, 2**64 - 1), st.sampled_from([0, 15, 16, 2**64 - 1])), max_size=20)
 
 
+@pytest.mark.slow
 @given(_texts, st.lists(st.integers(0, 8), max_size=20), st.sampled_from([-5, 0, 2**40]), _addresses)
 def test_long_columns_of_texts_are_written_as_their_texts_are(
     texts: list[str | None], rows: list[int], apart: int, addresses: list[int]

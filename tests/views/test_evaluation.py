@@ -289,6 +289,7 @@ def test_charts_have_a_line_a_report_and_axes_of_their_own(real_job: dict[str, R
     assert lines["ort-cpu-1t"] == [p["value"][:2] for p in points["ort-cpu-1t"]]
 
 
+@pytest.mark.slow
 def test_of_a_huge_file_only_spaced_pieces_are_read(real_job: dict[str, Report], tmp_path: Path) -> None:
     file = tmp_path / "latencies.bin"
     file.touch()

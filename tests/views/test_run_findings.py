@@ -106,6 +106,7 @@ def test_all_changes_together_leave_collectives_of_several_ranks_out() -> None:
     assert "collective" not in together["change"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rank", ["rank0", "rank3"])
 def test_the_late_rank_of_four_is_the_first_finding_of_all(rank: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Rank 0 of the four processes is late in 2 of 3 steps, as on the page Distributed."""

@@ -270,6 +270,7 @@ def test_a_suffix_of_a_merged_node_is_not_a_scope(tmp_path: Path) -> None:
     assert [groups_of[name] for name in group_names] == ["a.conv", "a.conv", "a", "a"]
 
 
+@pytest.mark.slow
 def test_the_cost_is_linear_in_the_number_of_nodes() -> None:
     """20,000 scopes of one node take half a second; a quadratic algorithm takes five."""
     count = 20_000

@@ -84,6 +84,7 @@ def answers(path: Path) -> Iterator[tuple[str, Any]]:
         yield "diff", diffed(path, path)
 
 
+@pytest.mark.slow
 def test_all_answers_have_the_same_step_time(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     wrong, compared = list[str](), set[str]()
     for path in recordings(LARGEST):

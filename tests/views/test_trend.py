@@ -171,6 +171,7 @@ def nightly(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_the_command_reports_changes_with_their_start(nightly: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["trend", str(nightly), "--format", "json"]) == 0
     answer = json.loads(capsys.readouterr().out)
@@ -187,6 +188,7 @@ def test_the_command_reports_changes_with_their_start(nightly: Path, capsys: pyt
     assert capsys.readouterr().out.count("nightly/net-2026-11-0") == 8
 
 
+@pytest.mark.slow
 def test_the_command_reports_what_it_cannot_follow(
     nightly: Path, tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -93,7 +93,7 @@ class RoundTimer:
     def warm(self, call: Callable[[list[Any]], Any], inputs: list[Any]) -> None:
         """Run a batch until its times settle, outside of all rounds."""
         start = self.clock()
-        self.warmup_n = 1 + warm_up(lambda batch: call(batch), inputs, WARM_UP)
+        self.warmup_n = 1 + warm_up(lambda batch: call(batch), inputs, WARM_UP, self.clock)
         self.warmup_ns = self.clock() - start
 
 
