@@ -58,4 +58,3 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
 
 def _is_marked(item: pytest.Item) -> bool:
     return any(item.get_closest_marker(mark) for mark in MARKS)
-

@@ -1,4 +1,4 @@
-"""One browser and one dashboard over the samples for all tests; a context of its own for each."""
+"""One browser and one dashboard over the samples for all tests; a context of its own for each visit."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import SAMPLES
-from tests.e2e.live import Browser, Dashboard, Visits, launch, sync_playwright, why_not
+from tests.e2e.live import Browser, Dashboard, Tab, Visits, launch, sync_playwright, why_not
 
 _HERE = Path(__file__).parent
 
@@ -61,9 +61,15 @@ def serve(tmp_path: Path, cache: Path) -> Iterator[Callable[..., Dashboard]]:
         dashboard.stop()
 
 
+@pytest.fixture(scope="session")
+def tabs() -> list[Tab]:
+    """Tabs that no test uses at present."""
+    return []
+
+
 @pytest.fixture
-def visit(browser: Browser) -> Iterator[Visits]:
+def visit(browser: Browser, tabs: list[Tab]) -> Iterator[Visits]:
     """Open pages; fail if a page requests another host or logs an error."""
-    visits = Visits(browser)
+    visits = Visits(browser, tabs)
     yield visits
     visits.check()

@@ -207,7 +207,7 @@ def test_a_proxy_logs_people_in(tmp_path: Path, serve: Callable[..., Dashboard],
     shutil.copytree(SAMPLES / "paddle-cpu", tmp_path / "runs" / "paddle-cpu")
     named = ["--user-header", "X-Remote-User", "--trust-proxy", "127.0.0.1/32"]
     server = serve(tmp_path / "runs", "--accounts", *named, "--registration", "open")
-    page = visit(server, "account", token="")
+    page = visit(server, "account", token="", fresh=True)
     expect(page.get_by_text("The proxy authenticated you")).to_be_visible()
     page.set_extra_http_headers({"X-Remote-User": "ann"})
     page.reload()
