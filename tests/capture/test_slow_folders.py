@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -117,13 +118,14 @@ def test_an_abandoned_lock_expires_by_the_clock_of_the_disk(
 def test_the_command_looks_twice(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("visualprof.cli.record.LOOK_S", 0.3)
     fields = beat(t_ns=time.time_ns() - 300 * S)
     put(tmp_path, fields)
-    again = threading.Timer(0.1, put, (tmp_path, replace(fields, t_ns=fields.t_ns + S, stepped_ns=fields.t_ns + S)))
-    again.start()
+
+    def beat_again(_: float) -> None:
+        put(tmp_path, replace(fields, t_ns=fields.t_ns + S, stepped_ns=fields.t_ns + S))
+
+    monkeypatch.setattr("visualprof.cli.record.time", SimpleNamespace(sleep=beat_again, time_ns=time.time_ns))
     assert main(["record", str(tmp_path)]) == 0
-    again.join()
     assert "5 steps of 1 processes" in capsys.readouterr().out
 
 
@@ -264,14 +266,12 @@ def test_ranks_record_the_same_steps_through_a_folder_that_is_late(
     try:
         run = this_folder / "job"
         until(lambda: len([beat_row for beat_row in alive(run) if beat_row.step > 5]) == 2, lambda: live.beats(run))
-        asked = live.ask(run, RecordingOptions(2), "command")
-        until(lambda: live.is_over(run, asked), lambda: (live.turns(run, asked), asked, live.beats(run)))
-        turns = live.turns(run, asked)
-        states = {turn.state for turn in turns}  # what is lost can make all wait for too long, but no rank alone
-        assert states == {"done"} or (losses and states == {"late"}), turns
-        acks = [live.answer(run, asked, turn.worker) for turn in turns]
-        (first,) = {ack.first for ack in acks if ack}
-        assert first in (*asked.starts, *[None] * (states == {"late"}))
+        for _ in range(3):
+            turns, states = recorded(run)
+            if losses or states == {"done"}:
+                break
+        else:
+            pytest.fail(f"every rank was late three times, although nothing was lost: {turns}")
     finally:
         for process in processes:
             process.kill()
@@ -279,6 +279,19 @@ def test_ranks_record_the_same_steps_through_a_folder_that_is_late(
         event.set()
         carrier.join()
         shutil.rmtree(this_folder)
+
+
+def recorded(run: Path) -> tuple[list[live.WorkerProgress], set[str]]:
+    """Ask for a recording and return how it ended. Losses or a busy machine make all ranks late, but none alone."""
+    asked = live.ask(run, RecordingOptions(2), "command")
+    until(lambda: live.is_over(run, asked), lambda: (live.turns(run, asked), asked, live.beats(run)))
+    turns = live.turns(run, asked)
+    states: set[str] = {turn.state for turn in turns}
+    assert states in ({"done"}, {"late"}), turns
+    acks = [live.answer(run, asked, turn.worker) for turn in turns]
+    (first,) = {ack.first for ack in acks if ack}
+    assert first in (*asked.starts, *[None] * (states == {"late"}))
+    return turns, states
 
 
 def alive(run: Path) -> list[Heartbeat]:

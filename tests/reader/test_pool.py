@@ -250,7 +250,7 @@ def test_closing_does_not_wait_for_a_slow_file(pool: Pool[Summary], ear: Ear) ->
     ear.wait_begun("a", 0.5)
     began = time.monotonic()
     pool.close()
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 20
 
 
 @pytest.mark.parametrize(

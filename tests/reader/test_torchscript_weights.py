@@ -159,9 +159,7 @@ def test_a_call_of_torch_is_not_made() -> None:
         (b"\x80\x02" + b"N0" * 1000 + b"N.", "over 2,000 steps"),
     ],
 )
-def test_damaged_and_endless_pickles_are_refused(
-    pickled: bytes, what: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_damaged_and_endless_pickles_are_refused(pickled: bytes, what: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("visualprof.reader.pickles.MAX_OPCODES", 2000)
     with pytest.raises(PickleError, match=what):
         load(pickled)

@@ -86,6 +86,12 @@ def member(queue: JobServices, name: str = "a", public: bool = True, known: Capa
     return queue.agents.authenticate(token)
 
 
+def waiters(queue: JobServices) -> int:
+    """Return how many threads wait for a task."""
+    condition: Any = queue.notifier._condition
+    return len(condition._waiters)
+
+
 FAILED = TaskReport("failed", "crashed", "it crashed", "see the log")
 
 

@@ -41,6 +41,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 A, B = np.arange(12, dtype=np.float32).reshape(3, 4), np.ones((3, 4), np.float32)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compiler", ["onnxruntime", "openvino"])
 def test_an_engine_takes_and_gives_lists_of_arrays_or_tensors(model: Path, compiler: str) -> None:
     pytest.importorskip(compiler)

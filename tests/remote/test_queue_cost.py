@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from queue_sites import FAILED, capabilities, member, opened, point, request, runtime
+from queue_sites import FAILED, capabilities, member, opened, point, request, runtime, waiters
 from sqlalchemy import event
 
+from tests.conftest import until
 from visualprof.remote.protocol import Lease, Spec
 from visualprof.remote.queue.errors import LeaseExpired
 from visualprof.remote.queue.service import JobServices
@@ -130,9 +131,9 @@ def waiting(queue: JobServices, agents: list[Agent], found: list[tuple[str, Leas
         found.append((agent.name, lease))
 
     threads = [threading.Thread(target=wait, args=(agent,)) for agent in agents]
-    for thread in threads:
+    for count, thread in enumerate(threads, 1):
         thread.start()
-        time.sleep(0.05)
+        until(lambda count=count: waiters(queue) == count)
     return threads
 
 

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from queue_sites import FAILED, capabilities, member, opened, point, request, runtime
+from queue_sites import FAILED, capabilities, member, opened, point, request, runtime, waiters
 from sqlalchemy import update
 
+from tests.conftest import until
 from visualprof.remote.protocol import Lease, Spec
 from visualprof.remote.queue.errors import LeaseExpired, ServerBusy
 from visualprof.remote.queue.service import JobServices
@@ -170,7 +171,7 @@ def test_a_waiting_agent_gets_a_job_as_soon_as_it_is_submitted(
     agent, leases_found = member(queue), list[Lease | None]()
     thread = threading.Thread(target=lambda: leases_found.append(queue.leases.lease(agent, ["cpu"], 60)))
     thread.start()
-    time.sleep(0.2)
+    until(lambda: waiters(queue))
     queue.jobs.submit(request("k"))
     thread.join(30)
     assert [*filter(None, leases_found)], "it was woken, sooner than its time was over"
@@ -179,11 +180,11 @@ def test_a_waiting_agent_gets_a_job_as_soon_as_it_is_submitted(
 def test_a_waiting_agent_gets_a_job_submitted_to_another_server(tmp_path: Path) -> None:
     with opened(tmp_path / "runs") as first, opened(tmp_path / "runs") as second:
         agent, collected = member(first.open()), list[Lease | None]()
-        thread = threading.Thread(target=lambda: collected.append(first.open().leases.lease(agent, ["cpu"], 10)))
+        thread = threading.Thread(target=lambda: collected.append(first.open().leases.lease(agent, ["cpu"], 60)))
         thread.start()
-        time.sleep(0.1)
+        until(lambda: waiters(first.open()))
         second.open().jobs.submit(request("k"))
-        thread.join(11)
+        thread.join(61)
         assert collected[0] is not None
 
 
@@ -191,13 +192,13 @@ def test_waiting_agents_are_limited(tmp_path: Path) -> None:
     with opened(tmp_path / "runs", waiters=1) as remote:
         queue = remote.open()
         agent = member(queue)
-        thread = threading.Thread(target=lambda: queue.leases.lease(agent, ["cpu"], 1))
+        thread = threading.Thread(target=lambda: queue.leases.lease(agent, ["cpu"], 60))
         thread.start()
-        time.sleep(0.1)
+        until(lambda: waiters(queue))
         with pytest.raises(ServerBusy):
             queue.leases.lease(agent, ["cpu"], 1)
         queue.jobs.submit(request("k"))
-        thread.join(5)
+        thread.join(30)
         queue.jobs.submit(request("l"))
         assert queue.leases.lease(agent, ["cpu"], 1), "without waiting there is always a place"
 

@@ -231,6 +231,7 @@ def small(folder: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_files_of_this_machine_become_a_version(remote: JobService, tmp_path: Path) -> None:
     """12 weights and 4 biases: 16 parameters in 64 bytes, two operators."""
     path = small(tmp_path)
@@ -247,6 +248,7 @@ def test_files_of_this_machine_become_a_version(remote: JobService, tmp_path: Pa
     assert remote.open().quotas.get("ann")[1].upload_bytes == version.size_bytes == size
 
 
+@pytest.mark.slow
 def test_files_stored_before_are_counted_on_registration(remote: JobService, tmp_path: Path) -> None:
     queue, path = remote.open(), small(tmp_path)
     ref = store_local_files(remote, None, {"small.onnx": path, "small.bin": path.with_name("small.bin")})

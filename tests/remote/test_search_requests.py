@@ -143,6 +143,7 @@ def test_failing_and_infeasible_settings_are_soon_avoided() -> None:
     assert sum(one["cost"] is None for one in late) <= 3
 
 
+@pytest.mark.slow
 def test_a_grid_of_a_million_settings_and_a_long_search_are_fast() -> None:
     tried = [{"at": at, "cost": 1.0 + at, "excess": []} for at in range(3 * MAX_FITTED_TRIALS)]
     at = next_setting([100, 100, 100], [True, False, True], 0, tried)

@@ -26,6 +26,7 @@ from queue_sites import (
     submitted,
     together,
     token_of,
+    waiters,
 )
 
 from tests.conftest import until
@@ -303,10 +304,10 @@ def test_a_closing_server_does_not_wait_for_its_agents(tmp_path: Path) -> None:
 
         thread = threading.Thread(target=wait)
         thread.start()
-        time.sleep(0.3)
+        until(lambda: waiters(server.job_service.open()))
         began = time.monotonic()
-    thread.join(10)
-    assert time.monotonic() - began < 5
+    thread.join(15)
+    assert time.monotonic() - began < 15, "it does not wait for the poll's answer"
     agent.http.close()
 
 

@@ -106,6 +106,7 @@ def test_the_default_compiler_reads_what_the_framework_exports(
     assert request["specs"][0]["backend"] == backend
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("below", ["", "net/"])
 def test_the_zip_of_a_folder_is_described_and_submitted(site: Site, tmp_path: Path, below: str) -> None:
     files = folder_of(numpy_case(tmp_path / "net"), below) | {"__MACOSX/._net": b"x"}

@@ -138,6 +138,7 @@ def test_details_of_a_result_are_answered(get: Any) -> None:
     assert "no result" in get("cases/result", 404, run="net/../../secret")["error"]
 
 
+@pytest.mark.slow
 def test_shipped_cases_are_described_without_a_framework(get: Any) -> None:
     shipped = {row["name"]: row for row in get()["shipped"]}
     assert shipped["digits"]["frameworks"] == ["megengine", "pytorch", "tensorflow"]

@@ -69,6 +69,7 @@ def with_pool(make_site: MakeSite) -> Iterator[Any]:
         tasks.close()
 
 
+@pytest.mark.slow
 def test_costly_views_have_the_same_answers_as_in_the_server(make_site: MakeSite, with_pool: Any) -> None:
     site = make_site()
     site.write("a/trace.json", many_threads(1000))
@@ -98,6 +99,7 @@ def test_a_view_over_its_limit_is_an_error_that_names_the_view(make_site: MakeSi
     assert "visualprof view" in response.get_json()["hint"]
 
 
+@pytest.mark.slow
 def test_other_requests_are_answered_while_a_view_is_computed(make_site: MakeSite, with_pool: Any) -> None:
     site = make_site()
     site.write("a/trace.json", many_threads(4000))
@@ -105,7 +107,7 @@ def test_other_requests_are_answered_while_a_view_is_computed(make_site: MakeSit
     slow: list[Any] = []
     thread = threading.Thread(target=lambda: slow.append(get(client.application.test_client(), "view/findings?run=a")))
     thread.start()
-    times: list[float] = []
+    times, start = list[float](), time.monotonic()
     while thread.is_alive():
         began = time.monotonic()
         assert client.get("/api/v1/runs").status_code == 200
@@ -114,7 +116,8 @@ def test_other_requests_are_answered_while_a_view_is_computed(make_site: MakeSit
     thread.join()
     assert slow[0].status_code == 200
     assert len(times) > 10
-    assert sorted(times)[int(0.95 * len(times))] < 0.1, times
+    # Requests that waited for the view would take about as long as it.
+    assert sorted(times)[int(0.95 * len(times))] < (time.monotonic() - start) / 5, times
 
 
 def test_the_api_computes_from_traces_in_one_place() -> None:

@@ -28,7 +28,7 @@ from visualprof.remote.queue.check import cases
 from visualprof.remote.queue.errors import TooManyAttempts
 from visualprof.server.user_slots import UserSlots
 
-QUICK_S = 2.0
+QUICK_S = 10.0  # on a busy machine; what these files are made for takes minutes
 
 
 @pytest.fixture
@@ -102,6 +102,7 @@ def test_a_thousand_mutated_uploads_and_settings_are_accepted_or_refused(site: S
         attack(site, files, seed, tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("in_process")
 def test_thirty_mutated_uploads_and_settings_are_accepted_or_refused(site: Site, tmp_path: Path) -> None:
     files = folder_of(numpy_case(tmp_path / "net"), "net/")
@@ -279,6 +280,7 @@ def test_limits_have_a_hint_of_their_own() -> None:
     assert Limits(1.0, 0, 0, "smaller").hint == "smaller"
 
 
+@pytest.mark.slow
 def test_the_server_process_opens_no_array_and_no_zip_that_a_user_sends(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:

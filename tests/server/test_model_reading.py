@@ -63,12 +63,12 @@ def test_while_a_bomb_is_read_and_refused_every_other_request_is_answered(
         ]
         for thread in waiting:
             thread.start()
-        slowest = 0.0
+        slowest, start = 0.0, time.monotonic()
         while any(thread.is_alive() for thread in waiting):
             began = time.monotonic()
             assert ask(f"{api}runs")[0] == 200
             slowest = max(slowest, time.monotonic() - began)
-        assert slowest < 1
+        assert slowest < max(1, (time.monotonic() - start) / 4)  # a request does not wait for a reader
         assert [status for status, _ in answers] == [422, 422, 422]
         assert {body["error"].split(":")[0] for _, body in answers} == {"laughs.onnx", "mine.onnx"}
         assert all("11,111,111,111 nodes" in body["error"] and body["hint"] for _, body in answers)

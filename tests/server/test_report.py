@@ -55,6 +55,7 @@ def report(site: Site, run: str = "run") -> str:
     return answer.text
 
 
+@pytest.mark.slow
 def test_the_report_contains_the_answers_of_the_api(built: Site) -> None:
     facts, tiles = held(report(built))
     assert unpacked(report(built), "code").decode() == CODE
@@ -74,6 +75,7 @@ def test_the_report_contains_the_answers_of_the_api(built: Site) -> None:
     assert len(operators) == 12  # every event
 
 
+@pytest.mark.slow
 def test_names_in_a_report_are_escaped_and_nothing_is_requested(built: Site) -> None:
     built.write(f"{IMAGE}/trace.json", trace())
     page = report(built, IMAGE)
@@ -86,6 +88,7 @@ def test_names_in_a_report_are_escaped_and_nothing_is_requested(built: Site) -> 
     assert {IMAGE, SCRIPT} <= set(facts["answers"]["view/operator"]["columns"]["name"]) <= set(NAMES)
 
 
+@pytest.mark.slow
 def test_a_report_contains_nothing_about_the_machine(built: Site, tmp_path: Path) -> None:
     built.write("other/trace.json", kineto())
     text = json.dumps(held(report(built))[0])
@@ -95,6 +98,7 @@ def test_a_report_contains_nothing_about_the_machine(built: Site, tmp_path: Path
     assert held(report(built))[0]["answers"]["status"]["logdirs"] == []
 
 
+@pytest.mark.slow
 def test_a_report_contains_the_changes_since_another_run(built: Site) -> None:
     built.write("before/trace.json", kineto(2))
     page = built.client.get("/api/v1/report?run=run&base=before").text
@@ -114,6 +118,7 @@ def test_a_report_contains_the_changes_since_another_run(built: Site) -> None:
     assert built.client.get("/api/v1/report?run=run&base=nowhere").status_code == 404
 
 
+@pytest.mark.slow
 def test_a_too_large_report_has_fewer_rows(built: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     built.write("many/trace.json", kineto(300))
     rows = {held(report(built, "many"))[0]["answers"]["view/operator"]["total_rows"]}
@@ -129,6 +134,7 @@ def test_a_too_large_report_has_fewer_rows(built: Site, monkeypatch: pytest.Monk
     assert (refused.status_code, refused.get_json()["hint"]) == (413, "its names are too long")
 
 
+@pytest.mark.slow
 def test_reports_are_made_one_at_a_time_and_not_for_disconnected_clients(
     built: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:

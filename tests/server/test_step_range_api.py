@@ -79,6 +79,7 @@ def test_runs_are_compared_by_the_chosen_steps(site: Site) -> None:
     assert step(step_range="work", step="1") == (70_000, 80_000)
 
 
+@pytest.mark.slow
 def test_a_report_has_the_chosen_steps_and_names_the_pattern(site: Site) -> None:
     facts, _ = held(ask(site, "report", step_range="work", base="slow").text)
     answers = facts["answers"]

@@ -61,6 +61,7 @@ def test_series_come_as_recordings_are_looked_at(asked: Any) -> None:
     assert get(series="gone")["shown"] == "net-*"
 
 
+@pytest.mark.slow
 def test_a_run_that_came_and_a_report_are_in_the_next_answer(asked: Any) -> None:
     get, folder, logdir = asked
     until(lambda: get()["waiting"] == 0, 10)
