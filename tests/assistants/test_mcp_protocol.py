@@ -220,6 +220,7 @@ def test_any_arguments_are_answered_or_refused(assistant: Assistant, data: st.Da
     assert len(text_of(result)) < MAX_BYTES * 2
 
 
+@pytest.mark.slow
 def test_a_thousand_runs_are_listed_in_pages(slow: Assistant) -> None:
     for number in range(1000):
         slow.write(f"run{number:04}/trace.json", kineto(1))

@@ -53,6 +53,7 @@ def recorded(folder: Path) -> tuple[list[str], int]:
     return [trace.strings[n] for n in trace.steps.name], sum(trace.strings[n] == "aten::linear" for n in operators)
 
 
+@pytest.mark.slow
 def test_an_unchanged_script_is_recorded_with_its_own_arguments_and_status(tmp_path: Path) -> None:
     done = capture(tmp_path, "--steps=3", "--start=4", "a", "-b")
     assert done.returncode == 7

@@ -82,6 +82,7 @@ def recorded(loop: Any, folder: Path, wanted: int, done: int) -> list[str]:
     return steps(folder)
 
 
+@pytest.mark.slow
 def test_the_steps_of_a_loop(loop: Any, tmp_path: Path) -> None:
     assert recorded(loop, tmp_path, wanted=3, done=8) == ["2", "3", "4"]
 

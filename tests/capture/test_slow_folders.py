@@ -266,12 +266,10 @@ def test_ranks_record_the_same_steps_through_a_folder_that_is_late(
     try:
         run = this_folder / "job"
         until(lambda: len([beat_row for beat_row in alive(run) if beat_row.step > 5]) == 2, lambda: live.beats(run))
-        for _ in range(3):
-            turns, states = recorded(run)
-            if losses or states == {"done"}:
-                break
-        else:
-            pytest.fail(f"every rank was late three times, although nothing was lost: {turns}")
+        outcomes = [recorded(run)]
+        while not losses and outcomes[-1] != "done" and len(outcomes) < 3:  # a busy machine
+            outcomes.append(recorded(run))
+        assert losses or outcomes[-1] == "done", outcomes
     finally:
         for process in processes:
             process.kill()
@@ -281,8 +279,8 @@ def test_ranks_record_the_same_steps_through_a_folder_that_is_late(
         shutil.rmtree(this_folder)
 
 
-def recorded(run: Path) -> tuple[list[live.WorkerProgress], set[str]]:
-    """Ask for a recording and return how it ended. Losses or a busy machine make all ranks late, but none alone."""
+def recorded(run: Path) -> str:
+    """Ask for a recording; return "done" or "late". Losses or a busy machine make all ranks late, but none alone."""
     asked = live.ask(run, RecordingOptions(2), "command")
     until(lambda: live.is_over(run, asked), lambda: (live.turns(run, asked), asked, live.beats(run)))
     turns = live.turns(run, asked)
@@ -291,7 +289,7 @@ def recorded(run: Path) -> tuple[list[live.WorkerProgress], set[str]]:
     acks = [live.answer(run, asked, turn.worker) for turn in turns]
     (first,) = {ack.first for ack in acks if ack}
     assert first in (*asked.starts, *[None] * (states == {"late"}))
-    return turns, states
+    return states.pop()
 
 
 def alive(run: Path) -> list[Heartbeat]:

@@ -174,6 +174,7 @@ def test_dynamically_quantized_layers_keep_their_parameter_counts(
     assert {document["values"][i]["name"] for n in operators_found.values() for i in n["inputs"]} >= set(held)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
 def test_statically_quantized_layers_have_their_parameters(tmp_path: Path) -> None:
     quantization = torch.ao.quantization
@@ -187,6 +188,7 @@ def test_statically_quantized_layers_have_their_parameters(tmp_path: Path) -> No
     assert summary.parameter_bytes == 3 * 4 * 9 + 16 * 2 + 4 * (4 + 2)  # weights of a byte, biases of four
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.parametrize("compiled", ["scripted", "traced"])
 def test_a_torchscript_module_shows_the_executed_operators(tmp_path: Path, compiled: str) -> None:

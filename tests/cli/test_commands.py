@@ -162,6 +162,7 @@ def test_errors_give_a_hint_and_exit_with_2(
     assert text in err
 
 
+@pytest.mark.slow
 def test_two_models_are_compared(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     pytest.importorskip("onnx")
     for name, nodes in (("a", ["conv", "relu"]), ("b", ["conv"])):
@@ -338,6 +339,7 @@ def test_the_version_is_shown_without_loading_other_commands() -> None:
     assert not {*HEAVY, "numpy", "msgspec"} & set(loaded)
 
 
+@pytest.mark.slow
 def test_a_server_loads_the_libraries_of_the_database_with_the_queue_only(tmp_path: Path) -> None:
     loaded = modules_after(
         "from visualprof.server.serve import Server\n"

@@ -43,6 +43,7 @@ def job(queue: JobServices) -> Job:
     return queue.jobs.get("sample")
 
 
+@pytest.mark.slow
 def test_the_job_of_the_sample_is_marked_and_has_every_point_of_its_folders(
     laid_out: tuple[Path, Path], queue: JobServices, job: Job
 ) -> None:
@@ -57,6 +58,7 @@ def test_the_job_of_the_sample_is_marked_and_has_every_point_of_its_folders(
         assert json.loads((folder / "job.json").read_text())["request"]["sample"] is True
 
 
+@pytest.mark.slow
 def test_the_nights_have_dates_of_their_own_and_the_last_three_are_slower(laid_out: tuple[Path, Path]) -> None:
     nights = sorted((laid_out[0] / "nightly").iterdir())
     assert len({night.name for night in nights}) == 7

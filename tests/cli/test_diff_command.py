@@ -180,12 +180,14 @@ def test_results_of_measured_models(capfd: pytest.CaptureFixture[str]) -> None:
     assert diff(capfd, "--fail-on", "evaluation.p99>5%", pair=(str(folder), str(folder)))[0] == 0
 
 
+@pytest.mark.slow
 def test_models(capfd: pytest.CaptureFixture[str]) -> None:
     model = str(SAMPLES / "models" / "resnet10.onnx")
     status, out, _ = diff(capfd, "--view", "graph", "--format", "json", pair=(model, model))
     assert (status, json.loads(out)["changed"]) == (0, 0)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="the lines are a shell's")
 def test_the_lines_of_the_guide_run(folder: Path) -> None:
     """Those of docs/ci.md that call the program, as they stand there."""

@@ -45,6 +45,7 @@ def columns(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.glob("*.vptrace")}
 
 
+@pytest.mark.slow
 def test_indexed_files_are_not_read_again(ranks: Path, capsys: pytest.CaptureFixture[str]) -> None:
     first = index(ranks, capsys=capsys)
     assert (first["status"], first["files"], first["known"], first["read"], first["failed"]) == (0, 6, 0, 6, {})
@@ -53,6 +54,7 @@ def test_indexed_files_are_not_read_again(ranks: Path, capsys: pytest.CaptureFix
     assert (again["files"], again["known"], again["read"]) == (7, 6, 1)
 
 
+@pytest.mark.slow
 def test_a_file_that_cannot_be_read_is_named_and_the_others_are_read(
     ranks: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

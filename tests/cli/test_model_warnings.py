@@ -22,6 +22,7 @@ def model(tmp_path: Path) -> Path:
     return save(onnx.helper.make_model(graph), tmp_path / "m.onnx")
 
 
+@pytest.mark.slow
 def test_warnings_about_a_model_are_printed_and_are_errors_with_strict(
     model: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

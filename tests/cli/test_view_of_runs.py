@@ -31,6 +31,7 @@ def asked(folder: Path, capfd: pytest.CaptureFixture[str], *more: str, view: str
     return out, err
 
 
+@pytest.mark.slow
 def test_rank_summaries_are_cached(
     ranks: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -55,6 +56,7 @@ def test_a_deleted_rank_is_reported_and_skipped(
     assert json.loads(out)["ranks"]["columns"]["worker"] == [RANKS[0]]
 
 
+@pytest.mark.slow
 def test_an_unreadable_rank_is_reported_and_skipped(ranks: Path, capfd: pytest.CaptureFixture[str]) -> None:
     shutil.copy(SAMPLES / "synthetic-4gpu" / "rank3.pt.trace.json.gz", ranks / "rank2.pt.trace.json.gz")
     (ranks / "rank1.pt.trace.json.gz").write_bytes(b"\x1f\x8bnot")
