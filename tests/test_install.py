@@ -38,6 +38,7 @@ def test_where_a_compiler_is_the_native_reader_is_in_use() -> None:
     assert native.describe_state().startswith("yes ("), "after a change of C, any `make` target compiles it"
 
 
+@pytest.mark.slow
 @compiles
 def test_the_sources_become_one_library(tmp_path: Path) -> None:
     assert setup.compile_native(tmp_path / "new" / "library.so", "-O0")
@@ -131,6 +132,7 @@ def test_a_build_leaves_the_sources_as_they_were(tmp_path: Path, monkeypatch: py
     }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_zig_is_asked_for_where_nothing_compiles_and_the_index_has_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -145,6 +147,7 @@ def test_zig_is_asked_for_where_nothing_compiles_and_the_index_has_it(
     assert build_backend.get_requires_for_build_sdist() == [], "C is as it is written there"
 
 
+@pytest.mark.slow
 @compiles
 def test_present_build_requirements_are_not_requested(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert build_backend.get_requires_for_build_wheel() == []

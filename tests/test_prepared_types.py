@@ -50,6 +50,7 @@ def classes(kind: ast.AST) -> set[str]:
     return {name for name in named if name.lstrip("_")[:1].isupper()} - SAFE
 
 
+@pytest.mark.slow
 def test_every_type_is_prepared_while_its_module_is_imported() -> None:
     values_by_name = {path.name: calls for path in SOURCES if (calls := list(unprepared(path.read_text("utf-8"))))}
     assert values_by_name == {}

@@ -27,6 +27,7 @@ LIMITS = {
 SLACK = 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", prose.COUNTS)
 def test_places_that_break_a_rule_do_not_grow(kind: str) -> None:
     places = prose.COUNTS[kind]()

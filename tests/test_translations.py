@@ -28,6 +28,7 @@ OUTSIDE_THE_UI = (
 )
 
 
+@pytest.mark.slow
 def test_ids_are_literal_and_texts_are_literals_or_f_strings() -> None:
     wrong = [call.place for call in calls() if not re.fullmatch(r"[a-z]+(\.[a-z0-9_]+)+", call.id) or not call.text]
     assert wrong == []

@@ -39,7 +39,7 @@ def graph(samples: Dashboard, model: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("model", [STATIC, MGE, ONNX])
-@pytest.mark.parametrize(("language", "theme"), [("en", "light"), ("zh", "dark")])
+@pytest.mark.parametrize(("language", "theme"), [("en", "light"), pytest.param("zh", "dark", marks=pytest.mark.long)])
 def test_every_model_of_the_samples_has_its_picture(
     samples: Dashboard, visit: Visits, model: str, language: str, theme: str
 ) -> None:

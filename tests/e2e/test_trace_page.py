@@ -48,7 +48,7 @@ def longest(samples: Dashboard, run: str, where: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("run", EVERY_FRAMEWORK)
-@pytest.mark.parametrize(("language", "theme"), [("en", "light"), ("zh", "dark")])
+@pytest.mark.parametrize(("language", "theme"), [("en", "light"), pytest.param("zh", "dark", marks=pytest.mark.long)])
 def test_every_framework_has_its_timeline(
     samples: Dashboard, visit: Visits, run: str, language: str, theme: str
 ) -> None:
