@@ -46,7 +46,7 @@ unit:
 
 coverage: $(VENV)/dev ## measure how much of the code the unit tests run; fails below the floor of pyproject.toml
 	mkdir -p build
-	$(BIN)/python -m pytest -n auto -q -rfE -m "not e2e and not slow" --cov --cov-report=term:skip-covered --cov-report=xml:build/coverage.xml
+	$(BIN)/python -m pytest -n auto -q -rfE -m "not e2e and not slow and not long" --cpu-limit 0 --cov --cov-report=term:skip-covered --cov-report=xml:build/coverage.xml
 
 pyright:
 	$(BIN)/pyright
@@ -105,7 +105,7 @@ lowest: $(VENV)/uv ## run the quick tests of Python with the lowest allowed vers
 	$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(LOWEST)
 	VISUALPROF_SKIP_FRONTEND=1 $(BIN)/uv pip install --quiet --python $(LOWEST) --resolution lowest-direct -e '.[cloud,mcp,onnxruntime,team]'
 	$(BIN)/uv pip install --quiet --python $(LOWEST) pytest pytest-xdist hypothesis
-	$(LOWEST)/bin/python -m pytest -n auto -q -rfE -m "not e2e and not slow and not long" $(LOWEST_TESTS)
+	$(LOWEST)/bin/python -m pytest -n auto -q -rfE -m "not e2e and not slow and not long" --cpu-limit 0 $(LOWEST_TESTS)
 
 lock: $(VENV)/uv ## write requirements/*.txt: exact versions with hashes for development and for images of a team's server
 	mkdir -p requirements
