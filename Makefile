@@ -12,9 +12,9 @@ NPM := $(BIN)/python -c "import sys, setup; sys.exit(setup.npm(*sys.argv[1:]))"
 # Each check prints its output in one piece (GNU make from 4.0 on).
 WHOLE := $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
 PORT ?= 8040
-# Tests wait for processes half of their time, so there are two workers per processor. Workers that have nothing left to do
-# take tests of others, so that most tests of a module share its fixtures.
-WORKERS ?= $(shell $(PYTHON) -c "import os; print(min(8, 2 * (os.cpu_count() or 1)))")
+# Tests wait for processes a third of their time, so there are three workers per two processors. Workers that have nothing
+# left to do take tests of others, so that most tests of a module share its fixtures.
+WORKERS ?= $(shell $(PYTHON) -c "import os; print(min(8, 3 * (os.cpu_count() or 1) // 2))")
 PYTEST := $(BIN)/python -m pytest -q --dist worksteal
 
 .PHONY: coverage lowest lock sbom demo dev test long check native ruff layers spelling pyright eslint prettier vue-tsc vitest unit bench release docs fixtures page types messages clean help

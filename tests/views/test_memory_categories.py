@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tests.conftest import FIXTURES, SAMPLES, Write, answer, trace_of
-from tests.recordings import recording
+from tests.recordings import recording_path
 from visualprof.errors import BadParameter
 from visualprof.views.answers.table import Selection, Table, select_rows
 from visualprof.views.measure.devices.memory import lifetimes
@@ -142,7 +142,7 @@ def test_without_modules_and_stacks_their_columns_are_absent(write: Write) -> No
 
 
 def test_allocations_without_addresses_have_no_derived_category() -> None:
-    path = recording("traces/kineto/tb_plugin/resnet50_num_workers_0__worker0.1623143089861.pt.trace.json.gz")
+    path = recording_path("traces/kineto/tb_plugin/resnet50_num_workers_0__worker0.1623143089861.pt.trace.json.gz")
     result = answer("memory", path)
     assert result["categories"] is None
     assert "category" not in result["events"]["columns"]
