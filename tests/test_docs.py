@@ -186,6 +186,15 @@ def test_translations_belong_to_the_present_english_pages() -> None:
     assert [page for page, digest in source_hashes().items() if translated.get(page) != digest] == []
 
 
+@pytest.mark.parametrize("page", [page for page in source_hashes() if page != "README.md"])
+def test_a_translation_has_the_headings_of_its_english_page(page: str) -> None:
+    levels = [
+        re.findall(r"^#+(?= )", re.sub(r"^```.*?^```$", "", text(path), flags=re.MULTILINE | re.DOTALL), re.MULTILINE)
+        for path in (f"docs/{page}", f"docs/zh/{page}")
+    ]
+    assert levels[0] == levels[1]
+
+
 def test_every_option_of_every_command_is_in_the_generated_reference() -> None:
     page = cli_page()
     for command in commands():

@@ -71,6 +71,8 @@ def write_sources(target: Path, language: Language) -> None:
         text = page.read_text("utf-8")
         if language == "zh" and page != translation:
             text = _add_note(text, UNTRANSLATED)
+        if language == "zh":
+            text = _translate_anchors(text, name)
         _write(target / name, _localize_links(text, page, target / name))
     for name in COPIED:
         _write(target / name, _localize_links((ROOT / name).read_text("utf-8"), ROOT / name, target / name))
@@ -90,6 +92,32 @@ def english_pages() -> list[str]:
     """Return the paths of the English pages, relative to `docs`."""
     paths = (path.relative_to(DOCS) for path in DOCS.rglob("*.md"))
     return sorted(path.as_posix() for path in paths if path.parts[0] not in ("zh", "site"))
+
+
+def headings(page: Path) -> list[str]:
+    """Return the headings of a page in order."""
+    text = re.sub(r"^```.*?^```$", "", page.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)
+    return re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+
+
+def _translate_anchors(text: str, name: str) -> str:
+    """Return the text of the page `name` with anchors of the translated headings. Links name the English headings."""
+
+    def replace(match: re.Match[str]) -> str:
+        path, anchor = match.groups()
+        page = os.path.normpath(Path(name).parent / path) if path else name
+        translation = DOCS / "zh" / page
+        if not translation.exists():
+            return match[0]
+        anchors = dict(zip(map(_anchor, headings(DOCS / page)), map(_anchor, headings(translation)), strict=True))
+        return f"]({path}#{anchors.get(anchor, anchor)})"
+
+    return re.sub(r"\]\(([\w./-]*)#([^)\s]+)\)", replace, text)
+
+
+def _anchor(heading: str) -> str:
+    """Return the anchor of a heading, as MyST and repository browsers make it."""
+    return re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-")
 
 
 def source_hashes() -> dict[str, str]:
