@@ -45,6 +45,16 @@ SIMULATED: dict[str, tuple[str, dict[str, Any]]] = {
     "heatmap": ("distributed", {"run": "cluster-64", "grouped": "host"}),
     "serving": ("overview", {"run": "server/recording"}),
 }
+# Headings that the tutorials name, on the pages of their pictures.
+NAMED = {
+    "overview": ("Plan", "Average step"),
+    "compare": ("From the base to this run", "Slower rows"),
+    "distributed": ("Computation and communication by rank",),
+    "heatmap": ("Heat map",),
+    "serving": ("Serving", "Phases", "Batch size over time"),
+    "evaluation": ("Throughput by batch size", "Latency by batch size"),
+    "run": ("New job",),
+}
 PLANTS = ("straggler:21:1.25", "loader:44:4@0.4", "link:1-5:0.25")
 DRAWN = ("trace", "graph", "flame")  # on canvas
 POLLING = ("evaluation", "agents", "run")
@@ -70,6 +80,8 @@ def choose_model(page: Page) -> None:
 
 def shoot(page: Page, path: Path, *, quiet: bool = True) -> None:
     """Writes the picture. quiet: waits until nothing is asked any more; pages that poll never get there."""
+    for heading in NAMED.get(path.stem, ()):
+        expect(page.get_by_role("heading", name=heading, exact=True).first).to_be_visible()
     if quiet:
         page.wait_for_load_state("networkidle")
     path.write_bytes(smaller(page.screenshot(animations="disabled")))
