@@ -167,16 +167,16 @@ class Dashboard:
         runs = self.get("runs")["runs"]
         return {span["file"]: span for run in runs for worker in run["workers"] for span in worker["spans"]}
 
-    def wait(self, until: Callable[[dict[str, dict[str, Any]]], bool]) -> None:
+    def wait(self, until: Callable[[dict[str, dict[str, Any]]], bool], patience_s: float = PATIENCE_S) -> None:
         """Until the spans are as wanted."""
-        end = time.monotonic() + PATIENCE_S
+        end = time.monotonic() + patience_s
         while not until(spans := self.spans()):
             assert time.monotonic() < end, {file: span["state"] for file, span in spans.items()}
             time.sleep(0.05)
 
-    def wait_until_ready(self) -> None:
+    def wait_until_ready(self, patience_s: float = PATIENCE_S) -> None:
         """Until every file is parsed, and every model read."""
-        self.wait(lambda spans: bool(spans) and all(span["state"] == "ready" for span in spans.values()))
+        self.wait(lambda spans: bool(spans) and all(span["state"] == "ready" for span in spans.values()), patience_s)
         self.read_models()
 
     def read_models(self) -> None:

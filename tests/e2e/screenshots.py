@@ -15,7 +15,7 @@ from benchmarks.cluster.job import make, write
 from benchmarks.cluster.simulation import Noise
 from benchmarks.cluster.topology import Topology
 from tests.conftest import SAMPLES
-from tests.e2e.live import DIST, Dashboard, Page, Visits, expect, launch, sync_playwright, why_not
+from tests.e2e.live import DIST, PATIENCE_S, Dashboard, Page, Visits, expect, launch, sync_playwright, why_not
 from tests.e2e.locators import settled
 from tests.views.test_serving import planned
 from visualprof.cli.demo import lay_out
@@ -152,7 +152,7 @@ def main(folder: Path, *names: str) -> None:
         dashboard = Dashboard(runs, Path(scratch) / "cache", "--data", str(jobs), "--with-agent")
         browser = launch(playwright)
         try:
-            dashboard.wait_until_ready()
+            dashboard.wait_until_ready(5 * PATIENCE_S)  # 64 ranks
             visits = Visits(browser)
             shoot_views(dashboard, visits, folder, wanted)
             shoot_simulated(dashboard, visits, folder, wanted)
