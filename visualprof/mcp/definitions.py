@@ -53,6 +53,7 @@ def explain(scope: str, word: str, facts: Mapping[str, Any]) -> str:
         facts: Values next to the identifier, which are filled into the text.
     """
     page = texts()
+    facts = {"the_step": page["overview"]["the_step"], **facts}
     titled = page["lever"].get(word) if scope == "plan" else page["finding"].get(word) or page["verdict"].get(word)
     notes = page["compare" if scope == "diff" else "idle"]["note"]
     if isinstance(titled, str):

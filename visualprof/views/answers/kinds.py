@@ -73,6 +73,7 @@ OperationRateColumn = Annotated[Column, _column_meta("flop_rate", "number")]
 EnergyColumn = Annotated[Column, _column_meta("joule", "number")]
 MomentColumn = Annotated[Column, _column_meta("moment", "number")]
 
+Name = Annotated[str, _value_meta("name")]
 Word = Annotated[str, _value_meta("word")]
 Identifier = Annotated[int, _value_meta("id")]
 Count = Annotated[int, _value_meta("count")]

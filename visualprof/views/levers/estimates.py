@@ -36,7 +36,8 @@ def faster_workers(_: RuleContext, detections: Detections) -> Estimate | None:
 def without_launches(context: RuleContext, detections: Detections) -> Estimate | None:
     """Return the effect of launches that take no time, as in a captured graph. The bound is a host that takes none."""
     calls = distinct(context.launches.call[context.launches.call >= 0])
-    if not context.has_gpu_kernels() or len(calls) < MIN_LAUNCHES:
+    is_host_bound = "host_bound" in detections and len(calls) > 0
+    if not context.has_gpu_kernels() or (len(calls) < MIN_LAUNCHES and not is_host_bound):
         return None
     detected = [detections[rule] for rule in ("many_small_kernels", "host_bound") if rule in detections]
     return Estimate(

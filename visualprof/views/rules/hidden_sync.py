@@ -35,10 +35,13 @@ def detect(context: RuleContext) -> Iterator[Detection]:
     copies = [COPY_CALL.match(context.event_name(row)) is not None for row in rows.tolist()]
     change = "; ".join(text for text, is_copy in (("sync=remove", False), ("copies=async", True)) if is_copy in copies)
     by_caller = np.bincount(callers, trace.events.dur[rows], len(trace.events))
-    numbers = {
+    numbers: dict[str, int | float | str] = {
         "calls_per_step": context.count_per_step(rows), "sync_ns": round(spent), "sync_ratio": context.share(spent),
-        "call": next(iter(time_by_name(trace, rows))), "function": context.event_name(int(by_caller.argmax())),
+        "call": next(iter(time_by_name(trace, rows))),
     }  # fmt: skip
+    caller = context.event_name(int(by_caller.argmax()))
+    if caller != numbers["call"]:
+        numbers["function"] = caller
     yield Detection(numbers, "/idle", longest_event(trace, rows), spent, change)
 
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import cast
 
+import msgspec
 import numpy as np
 
 from visualprof.reader.trace import Trace
+from visualprof.views.answers.kinds import kinds_of
 from visualprof.views.answers.table import Answer, LazyTextColumn
 from visualprof.views.measure.columns.groups import distinct
 from visualprof.views.measure.columns.trace_cache import cached_on_trace
@@ -44,6 +47,18 @@ def _long_names(answer: Answer) -> Iterator[str]:
             is_name = table.kinds.get(name) == "name" or name.endswith("_name")
             if is_name and not isinstance(column, (LazyTextColumn, np.ndarray)):
                 yield from _texts(column)
+
+
+    for field in answer.__struct_fields__:
+        yield from _row_names(getattr(answer, field))
+
+
+def _row_names(rows: object) -> Iterator[str]:
+    """Yield the names in a list of structures, such as the stragglers of a run."""
+    for row in cast("list[object]", rows) if isinstance(rows, list) else ():
+        if isinstance(row, msgspec.Struct):
+            kinds = kinds_of(type(row))
+            yield from _texts(getattr(row, name) for name in row.__struct_fields__ if kinds.get(name) == "name")
 
 
 def _texts(values: Iterable[object]) -> Iterator[str]:

@@ -55,7 +55,7 @@ class Straggler(msgspec.Struct):
     input_excess_ns: kinds.Duration
     host_excess_ns: kinds.Duration
     cause: Cause
-    kernel: str
+    kernel: kinds.Name
     kernel_excess_ns: kinds.Duration | None
     slower: kinds.Ratio | None
     collective: str

@@ -28,6 +28,29 @@ export function verdictText({ id, severity, report, batch, batches, evidence }: 
   };
 }
 
+export interface VerdictGroup {
+  id: string;
+  title: string;
+  severity: string;
+  /** One row per text, with the results that it is about. */
+  rows: { text: string; items: VerdictText[] }[];
+}
+
+/** Return the verdicts by title: a title is said once, and so is a text that several results share. */
+export function groupVerdicts(verdicts: readonly VerdictText[]): VerdictGroup[] {
+  const groups = new Map<string, VerdictGroup>();
+  for (const verdict of verdicts) {
+    const { id, title, severity, text } = verdict;
+    const key = `${id} ${severity}`;
+    const group = groups.get(key) ?? { id, title, severity, rows: [] };
+    groups.set(key, group);
+    const row = group.rows.find((candidate) => candidate.text === text);
+    if (row) row.items.push(verdict);
+    else group.rows.push({ text, items: [verdict] });
+  }
+  return [...groups.values()];
+}
+
 /** Return the other batch sizes for which it also holds. */
 function otherBatches(batches: readonly number[], worst: number | null): string | null {
   const rest = batches.filter((batch) => batch !== worst);

@@ -14,16 +14,21 @@ export function mainDoubt(remarks: readonly Remark[]): Remark | null {
   return remarks.find((remark) => DOUBTS.includes(remark.id)) ?? null;
 }
 
-/** Return the text of a finding or remark with its numbers. */
+/** Return the text of a finding or remark with its numbers. Its shares are those of the step, or of the recording. */
 export function evidenceText(
   answer: FindingsAnswer,
+  stepped: boolean,
   { id, evidence, variant }: Pick<Finding, "evidence"> & { id: string; variant?: string },
 ): string {
   const values: Record<string, Cell | undefined> = evidence;
   const usual = textOr(`finding.${id}.text`, "");
   const text = variant ? textOr(`finding.${id}.${variant}`, usual) : usual;
   return fillText(answer.served ? textOr(`finding_served.${id}`, text) : text, (key) =>
-    values[key] === null || values[key] === undefined ? null : formatCell(answer.kinds?.[key] ?? "text", values[key]),
+    key === "the_step"
+      ? t(stepped ? "overview.the_step" : "overview.the_recording")
+      : values[key] === null || values[key] === undefined
+        ? null
+        : formatCell(answer.kinds?.[key] ?? "text", values[key]),
   );
 }
 
@@ -34,6 +39,12 @@ export function gainText(finding: Finding, stepped: boolean): string {
   if (gain !== null)
     return `${t(`overview.gain${scope}`, { time: formatDuration(gain) })} · ${formatRatio(finding.gain_ratio ?? 0)}`;
   return bound === null ? "" : t(`overview.most${scope}`, { time: formatDuration(bound) });
+}
+
+/** Return whether all changes together save more than the best of them alone. */
+export function savesMoreTogether({ together, findings }: FindingsAnswer): boolean {
+  const best = Math.max(0, ...findings.map((finding) => finding.gain_ns_per_step ?? 0));
+  return together !== null && together.findings > 1 && together.gain_ns > 1.01 * best;
 }
 
 /** Scroll to a finding and mark it. */
