@@ -89,11 +89,14 @@ def test_nothing_covers_the_pictures(
 ) -> None:
     page = visit(samples, "graph", model=DENSE, other=other, open="all", dir=direction, size=size)
     drawn(page, 2 if other else 1)
-    overlaps = page.locator(".area, .mini, .legend, .side > .name, aside, .tools").evaluate_all(BOXES)
+    overlaps = page.locator(".area, .legend, .side > .name, aside, .tools").evaluate_all(BOXES)
     boxes = [(name, box) for name, box in overlaps if box["w"]]
-    assert len(boxes) >= (7 if other else 4)
+    assert len(boxes) >= (6 if other else 4)
     assert [(a, b) for (a, one), (b, two) in combinations(boxes, 2) if meet(one, two)] == []
     assert all(box["x"] >= 0 and box["x"] + box["w"] <= size[0] and box["y"] + box["h"] <= size[1] for _, box in boxes)
+    # The overview map is over a corner of its drawing.
+    maps, areas = (page.locator(name).evaluate_all(BOXES) for name in (".mini", ".area"))
+    assert all(any(meet(box, area) for _, area in areas) for _, box in maps if box["w"])
 
 
 @pytest.mark.parametrize("model", [DENSE, RESNET])

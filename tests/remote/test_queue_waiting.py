@@ -15,8 +15,8 @@ from visualprof.remote.protocol import ModelRef, Spec
 from visualprof.remote.queue.service import JobServices
 from visualprof.remote.queue.store.quotas import Quota
 from visualprof.remote.queue.store.records import Agent, Wait
-from visualprof.remote.queue.store.tables import agents, bookings
-from visualprof.remote.queue.tasks.wait_reasons import wait_reasons
+from visualprof.remote.queue.store.tables import agents, bookings, tasks
+from visualprof.remote.queue.tasks.wait_reasons import _pace, wait_reasons
 
 __all__ = ["queue"]
 pytestmark = pytest.mark.both_databases
@@ -154,3 +154,22 @@ def test_reasons_of_ten_thousand_waiting_jobs_are_fast(queue: JobServices, tmp_p
     result = wait_reasons(queue.database, 30)
     assert time.process_time() - begun < 5.0
     assert (len(result), result["t10000"]) == (10001, Wait("turn", n=1, of=1))
+
+
+def test_the_estimated_start_follows_the_running_task_and_is_unknown_without_progress(queue: JobServices) -> None:
+    agent = member(queue)
+    for key in ("a", "b", "c"):
+        submit(queue, "ann", key)
+    assert next_of(queue, agent) == "a"
+    assert {key: wait.until_ns for key, wait in told(queue).items()} == {"b": None, "c": None}
+    now_ns = queue.database.now_ns()
+    running = {"progress": 0.5, "started_ns": now_ns - HOUR_NS}
+    with queue.database.write() as connection:
+        connection.execute(update(tasks).where(tasks.c.state == "running").values(running))
+    with queue.database.read() as connection:
+        pace = _pace(connection, now_ns)
+    assert (pace.running, pace.next_end_ns, pace.task_ns) == (1, now_ns + HOUR_NS, None)
+    assert pace.with_start(Wait("turn", n=1, of=2)).until_ns == now_ns + HOUR_NS
+    assert pace.with_start(Wait("turn", n=2, of=2)).until_ns is None  # no task has finished yet
+    after_two = pace._replace(task_ns=HOUR_NS).with_start(Wait("turn", n=3, of=3))
+    assert after_two.until_ns == now_ns + 3 * HOUR_NS

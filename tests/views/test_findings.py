@@ -227,6 +227,16 @@ def test_sharded_data_parallel_is_not_data_parallel(write: Write) -> None:
         assert "data_parallel" not in found(write(devices(other), name=f"{other}.json"))
 
 
+def test_a_host_bound_recording_with_few_launches_has_its_top_issue_in_the_plan() -> None:
+    """The compiled sample launches fewer than 100 kernels and cannot be replayed."""
+    path = SAMPLES / "pytorch-h200" / "compiled.pt.trace.json.gz"
+    findings = answer("findings", path)["findings"]
+    columns = answer("plan", path)["rungs"]["columns"]
+    assert findings[0]["id"] == "host_bound"
+    assert columns["finding"][0] == "host_bound"
+    assert columns["most_ns"][0] == pytest.approx(findings[0]["most_ns_per_step"])
+
+
 RECORDINGS = [
     *("pytorch-h200/cnn.pt.trace.json.gz", "pytorch-h200/transformer.pt.trace.json.gz"),
     *("pytorch-h200/compiled.pt.trace.json.gz", "synthetic-4gpu/rank0.pt.trace.json.gz"),

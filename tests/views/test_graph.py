@@ -320,6 +320,14 @@ def shaped(*nodes: tuple[str, str, tuple[int | str, ...] | None, dict[str, str]]
     return builder.build()
 
 
+@pytest.mark.parametrize("unknown", ["unk__3", "?", -1])
+def test_an_unknown_size_that_is_known_in_the_other_model_is_no_change(unknown: str | int) -> None:
+    before, after = shaped(("Conv", "float32", (unknown, 8), {})), shaped(("Conv", "float32", (4, 8), {}))
+    comparison = compare(before, after)
+    assert comparison["status"] == ["same"]
+    assert summary(comparison) == []
+
+
 def test_differences_are_summarized_by_kind() -> None:
     """One size under two places is one kind; a node counts once; what only one of the models knows is none."""
     before = shaped(

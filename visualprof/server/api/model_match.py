@@ -12,11 +12,12 @@ import msgspec
 from visualprof.errors import NotReady, VisualprofError
 from visualprof.messages import msg
 from visualprof.reader.trace import Trace
-from visualprof.server.api.models import Entry, Models
+from visualprof.server.api.models import Entry, Models, recorded_id
 from visualprof.server.api.spans import load_trace
 from visualprof.server.routes import SPAN_ERRORS, Resource, SpanQuery, get
 from visualprof.server.services import Services
 from visualprof.views.measure.graphs.join import join_times
+from visualprof.views.measure.graphs.recorded_modules import records_modules
 
 MIN_MATCH_RATIO = 0.5  # of the measured time; below, common names such as Conv_0 match by chance
 CERTAIN_MATCH_RATIO = 0.99  # no other model can match clearly better, so models that are being read do not matter
@@ -51,6 +52,7 @@ class MatchesAnswer(msgspec.Struct):
         rivals: Ids of other models that match about as well.
         reading: Number of models that are still being read.
         unread: Number of models that cannot be read, or that exceed the maximum number of compared models.
+        recorded: Id of the modules that the run called, as a model; null if none were recorded.
     """
 
     matches: list[ModelMatch]
@@ -58,6 +60,7 @@ class MatchesAnswer(msgspec.Struct):
     rivals: list[str]
     reading: int
     unread: int
+    recorded: str | None
 
 
 class Matches(Resource):
@@ -96,7 +99,14 @@ class Matches(Resource):
         best, rivals = select_best(matches)
         if reading and not (best and (best.matched_ratio or 0) >= CERTAIN_MATCH_RATIO):
             best, rivals = None, []
-        return MatchesAnswer(matches, best.model if best else None, [m.model for m in rivals], reading, unread)
+        return MatchesAnswer(
+            matches,
+            best.model if best else None,
+            [m.model for m in rivals],
+            reading,
+            unread,
+            recorded_id(query) if records_modules(trace) else None,
+        )
 
     def _match(self, entry: Entry, trace: Trace, fingerprint: str, deadline: float) -> tuple[float | None, float]:
         """Return the share of the time that matches a node, and the share of operators that have a time.

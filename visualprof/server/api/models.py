@@ -13,6 +13,7 @@ from contextlib import nullcontext
 from itertools import chain
 from pathlib import Path
 from typing import Annotated
+from urllib.parse import quote, unquote
 
 import msgspec
 from flask import request
@@ -34,7 +35,9 @@ from visualprof.server.services import Services
 from visualprof.server.user_slots import UserSlots
 from visualprof.views import graph
 from visualprof.views.measure.graphs.compare import GraphComparison, compare_graphs
+from visualprof.views.measure.graphs.recorded_modules import recorded_modules
 
+RECORDED_PREFIX = "modules:"  # of the id of a recording's modules; RUN/WORKER/SPAN follow
 MAX_UPLOAD_BYTES = 2 << 30
 CHUNK_BYTES = 1 << 20
 WAIT_S = 1.0  # wait for a model that is being read; most are ready by then
@@ -343,12 +346,12 @@ class Graphs(Resource):
     @get("/graph", errors=SPAN_ERRORS, needs="link")
     def graph(self, query: ModelQuery) -> graph.Graph:
         """Return a model as a graph."""
-        return graph.drawn(self._models.graph(query.model), query.model)
+        return graph.drawn(self._graph(query.model), query.model)
 
     @get("/graph/node", errors=SPAN_ERRORS, needs="link")
     def node(self, query: NodeQuery) -> graph.NodeDetails:
         """Return the details of a node."""
-        model = self._models.graph(query.model)
+        model = self._graph(query.model)
         return graph.node_details(
             model, check_range("node", query.node, len(graph.cached_hierarchy(model).drawn_nodes) - 1)
         )
@@ -356,14 +359,35 @@ class Graphs(Resource):
     @get("/graph/profile", errors=SPAN_ERRORS, needs="link")
     def profile(self, query: ModelSpanQuery) -> graph.GraphProfile:
         """Return the measured times of a model's nodes."""
-        model = self._models.graph(query.model)
+        model = self._graph(query.model)
         span = self._visible.listing().find(query.run, query.worker, query.span)
         return graph.measured(model, load_trace(self._logdir, span))
 
     @get("/graph/compare", errors=SPAN_ERRORS, needs="link")
     def comparison(self, query: ComparisonQuery) -> GraphComparison:
         """Compare two models."""
-        return compare_graphs(self._models.graph(query.model), self._models.graph(query.other))
+        return compare_graphs(self._graph(query.model), self._graph(query.other))
+
+    def _graph(self, name: str) -> ModelGraph:
+        """Return a model, or the modules of a recording, by its id.
+
+        Raises:
+            NotFound: There is no such model or recording.
+        """
+        if not name.startswith(RECORDED_PREFIX):
+            return self._models.graph(name)
+        parts = [unquote(part) for part in name.removeprefix(RECORDED_PREFIX).split("/")]
+        if len(parts) != 3:
+            raise NotFound(
+                msg("server.there_no_model", f"there is no model {name!r}"),
+                msg("server.ids_listed_api_v1_models", "ids are listed by /api/v1/models"),
+            )
+        return recorded_modules(load_trace(self._logdir, self._visible.listing().find(*parts)))
+
+
+def recorded_id(query: SpanQuery) -> str:
+    """Return the id of the modules of a recording as a model."""
+    return RECORDED_PREFIX + "/".join(quote(part, safe="") for part in (query.run, query.worker, query.span))
 
 
 def _version(file: LogFile) -> tuple[str, int, int]:

@@ -8,7 +8,7 @@ import { locale, t } from "../locales";
 export function waitReason({ reason, machine, until_ns, n, of }: Wait): string {
   const formatMoment = (value: number | null | undefined) =>
     reason === "hours" ? formatAmount("device_ns", value ?? 0) : String(value ?? "");
-  return t(`run.wait.${reason}`, {
+  return t(`run.wait.${reason === "turn" && until_ns != null ? "turn_at" : reason}`, {
     machine: displayText(machine ?? ""),
     until: until_ns == null ? "" : formatExactMinute(until_ns, locale.value),
     n: formatMoment(n),

@@ -19,3 +19,11 @@ export function errorLines(lines: readonly string[], count: number): string[] {
   const error = last.findLastIndex((line) => ERROR.test(line));
   return last.slice(0, error < 0 ? undefined : error + 1).slice(-count);
 }
+
+const CANDIDATE = /^\[advice\] candidate (\d+) of (\d+): (.+)$/gm;
+
+/** Return the last candidate that the log of an advice job names, with its number and their count. */
+export function currentCandidate(text: string): { n: number; of: number; name: string } | null {
+  const last = [...text.matchAll(CANDIDATE)].at(-1);
+  return last ? { n: Number(last[1]), of: Number(last[2]), name: last[3] ?? "" } : null;
+}

@@ -141,7 +141,7 @@ class AdviceStage:
                 row.verdict = "not tried"
                 row.why = msg("child.budget_used_up", f"the time budget of {self.asked.budget_s:g} s was used up")
                 continue
-            _log(candidate.name)
+            _log(f"candidate {done + i + 1} of {total}: {candidate.name}")  # the web UI reads this line
             try:
                 self._run_candidate(candidate, row)
             except Exception as error:  # noqa: BLE001 - a failed candidate is recorded in its row

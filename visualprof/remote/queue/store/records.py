@@ -61,7 +61,8 @@ class Wait:
     Attributes:
         reason: The reason.
         machine: Name of the agent that accepts no tasks.
-        until_ns: Until when that agent is reserved or under maintenance.
+        until_ns: Until when that agent is reserved or under maintenance; for a turn, the estimated start, `None` if
+            nothing is known about it.
         n: Used amount of a quota, in ns for hours; for a turn, the job's position among its owner's waiting jobs.
         of: Limit of the quota, in ns for hours; for a turn, the number of the owner's waiting jobs.
     """

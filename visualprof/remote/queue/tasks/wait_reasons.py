@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import replace
+from statistics import median
+from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, and_, bindparam, distinct, func, or_, select, true
 
@@ -15,6 +17,8 @@ from visualprof.remote.queue.store.tables import agents, bookings, tasks
 from visualprof.remote.queue.store.visibility import serves_owner, visible_agents
 from visualprof.remote.queue.tasks.scheduling import OWNER, WAITS
 
+MIN_PROGRESS = 0.05  # of a running task, to estimate its end
+MAX_DURATIONS = 20  # finished tasks from which the duration of the next is estimated
 _requirements = (tasks.c.wanted_agent, tasks.c.platform, tasks.c.backend, tasks.c.version, tasks.c.device)
 _WAITING = (  # in the order in which an owner's tasks are claimed
     select(tasks.c.seq, tasks.c.priority, tasks.c.id, tasks.c.job, tasks.c.owner, tasks.c.state, *_requirements)
@@ -30,6 +34,13 @@ _POSITION = select(  # position of a task's job among its owner's waiting jobs, 
     func.count(distinct(tasks.c.job)).filter(_not_later), func.count(distinct(tasks.c.job))
 ).where(WAITS, bindparam("owner_id") == OWNER)
 _RUNNING_JOBS = select(tasks.c.job).where(tasks.c.state == "running").distinct()
+_RUNNING_TASKS = select(tasks.c.started_ns, tasks.c.progress).where(tasks.c.state == "running")
+_FINISHED_TASKS = (
+    select(tasks.c.started_ns, tasks.c.updated_ns)
+    .where(tasks.c.state == "succeeded", tasks.c.started_ns.is_not(None))
+    .order_by(tasks.c.seq.desc())
+    .limit(MAX_DURATIONS)
+)
 _owners = select(OWNER.label("owner")).where(WAITS, or_(bindparam("job_id") == "", tasks.c.job == bindparam("job_id")))
 _owners = _owners.distinct().subquery()
 _SERVING = (  # pairs of an agent and an owner whose tasks the agent accepts now
@@ -64,6 +75,7 @@ def wait_reasons(database: Database, lease_s: float, job: str = "") -> dict[str,
         allowances = {owner: allowance_of(connection, owner) for owner in owners}
         running_jobs = set(connection.execute(_RUNNING_JOBS).scalars())
         positions = {job: _position(connection, rows[0])} if job else _positions(rows)
+        pace = _pace(connection, parameters["now"])
     obstacles: dict[tuple[object, ...], Wait | None] = {}
     reasons: dict[str, Wait] = {}
     for row in rows:
@@ -74,8 +86,44 @@ def wait_reasons(database: Database, lease_s: float, job: str = "") -> dict[str,
         if requirements not in obstacles:
             obstacles[requirements] = _obstacle(row, agents_by_owner[row.owner], serving, bookings_by_agent)
         quota = _exhausted_quota(allowances[row.owner], row.job in running_jobs)
-        reasons[row.id] = obstacles[requirements] or quota or positions[row.job]
+        reasons[row.id] = obstacles[requirements] or quota or pace.with_start(positions[row.job])
     return reasons
+
+
+class _Pace(NamedTuple):
+    """How fast the queue moves.
+
+    Attributes:
+        now_ns: Current time.
+        running: Number of running tasks.
+        next_end_ns: Estimated time at which the first of them ends, `None` if unknown.
+        task_ns: Median duration of the last finished tasks, `None` if there are none.
+    """
+
+    now_ns: int
+    running: int
+    next_end_ns: int | None
+    task_ns: int | None
+
+    def with_start(self, turn: Wait) -> Wait:
+        """Return a turn with its estimated start: when a task ends, and those of the jobs before it are done."""
+        before = (turn.n or 1) - 1
+        if self.next_end_ns is None or (before and self.task_ns is None):
+            return turn
+        return replace(turn, until_ns=self.next_end_ns + before * (self.task_ns or 0) // self.running)
+
+
+def _pace(connection: Connection, now_ns: int) -> _Pace:
+    """Return how fast the queue moves, from the progress of running tasks and the durations of finished ones."""
+    running = [(row.started_ns, row.progress) for row in connection.execute(_RUNNING_TASKS)]
+    ends = [
+        now_ns + round((now_ns - started) * (1 - progress) / progress)
+        for started, progress in running
+        if started is not None and progress >= MIN_PROGRESS
+    ]
+    durations = [row.updated_ns - row.started_ns for row in connection.execute(_FINISHED_TASKS)]
+    # A running task of unknown progress may end first, but the estimate is then only later than the start.
+    return _Pace(now_ns, len(running), min(ends, default=None), round(median(durations)) if durations else None)
 
 
 def _positions(rows: Sequence[AnyRow]) -> dict[str, Wait]:

@@ -24,6 +24,7 @@ ONNX_TYPES = {
 WITHOUT_BIAS_SUFFIX = "/WithoutBiases"
 # ONNX shape inference numbers unknown sizes; the numbers differ from file to file.
 GENERATED_SIZE = re.compile(r"unk__\d+")
+UNKNOWN_SIZES = {"?", "-1", ""}  # a size that one of the files does not know is no difference
 MAX_TYPE_COMPARISONS = 25_000_000  # unmatched nodes of both models, multiplied: SequenceMatcher takes quadratic time
 
 
@@ -362,5 +363,5 @@ def _tensor_differences(before: Value, after: Value) -> Iterator[_Difference]:
         return
     for dimension, sizes in enumerate(zip(before.shape, after.shape, strict=True)):
         size, other_size = (GENERATED_SIZE.sub("?", str(size)) for size in sizes)
-        if size != other_size:
+        if size != other_size and not {size, other_size} & UNKNOWN_SIZES:
             yield _Difference(_Kind("dimension", size, other_size), text, dimension)

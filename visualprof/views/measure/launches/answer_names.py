@@ -48,7 +48,6 @@ def _long_names(answer: Answer) -> Iterator[str]:
             if is_name and not isinstance(column, (LazyTextColumn, np.ndarray)):
                 yield from _texts(column)
 
-
     for field in answer.__struct_fields__:
         yield from _row_names(getattr(answer, field))
 

@@ -1,6 +1,7 @@
 // The available models, and uploads of new ones.
 import { computed, ref, shallowRef } from "vue";
 import { address, type ApiError, asError, get, send } from "../../api/client";
+import { t } from "../../locales";
 import { run, runs, selectedQuery, useModelMatches } from "../../state";
 import type { ModelEntry, ModelsAnswer } from "../../api/graph";
 
@@ -31,7 +32,7 @@ export function useModels() {
     () => new Map((matches.value?.matches ?? []).map((match) => [match.model, match.matched_ratio])),
   );
   /** Models that fit the selected run first, then the newest ones. */
-  const sorted = computed<ModelEntry[]>(() => {
+  const files = computed<ModelEntry[]>(() => {
     const priority = (model: ModelEntry) =>
       model.run !== null && model.run === run.value?.id ? 0 : model.uploaded ? 1 : 2;
     const share = (model: ModelEntry) => Math.round((shares.value.get(model.id) ?? 0) * 100);
@@ -40,10 +41,19 @@ export function useModels() {
         share(b) - share(a) || priority(a) - priority(b) || b.modified_ns - a.modified_ns || a.id.localeCompare(b.id),
     );
   });
+  /** The modules of the selected run, for runs without a model file. */
+  const recorded = computed<ModelEntry | null>(() => {
+    const id = matches.value?.recorded ?? null;
+    if (id === null) return null;
+    const name = t("graph.recorded_modules");
+    return { id, name, file: name, format: "modules", run: null, size_bytes: 0, modified_ns: 0, uploaded: false };
+  });
+  const sorted = computed(() => [...files.value, ...(recorded.value ? [recorded.value] : [])]);
   /** The model of the selected run; without a run, the newest. Null if none fits the run or that is not known yet. */
   const defaultModel = computed<ModelEntry | null>(() => {
     if (selectedQuery.value === null) return sorted.value[0] ?? null;
-    return sorted.value.find((model) => model.id === matches.value?.best) ?? null;
+    const best = sorted.value.find((model) => model.id === matches.value?.best);
+    return best ?? (matches.value?.reading === 0 ? recorded.value : null);
   });
   const stamp = computed(() => runs.value.map((candidate) => `${candidate.id} ${candidate.modified_ns}`).join());
 

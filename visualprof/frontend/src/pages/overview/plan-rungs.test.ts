@@ -29,4 +29,15 @@ describe("the rungs of a plan", () => {
     expect(planned.map((rung) => rung.lever)).toEqual(["lever0"]);
     expect(possible.map((rung) => rung.lever)).toEqual(["lever1"]);
   });
+
+  it("have the late rank before them", () => {
+    const answer = plan([null, 80]);
+    answer.rungs.columns.lever[0] = "balanced_ranks";
+    const { first, planned, possible } = planRungs(answer);
+    expect([first, planned, possible].map((rows) => rows.map((rung) => rung.lever))).toEqual([
+      ["balanced_ranks"],
+      ["lever1"],
+      [],
+    ]);
+  });
 });
