@@ -1,6 +1,5 @@
 // Changes of a replay as sentences: `kernel[gemm]*0.5` is "Kernel gemm takes 50 % of its time".
 import { t } from "../locales";
-import { formatRatio } from "./format";
 
 const SYNTAX = /^(\w+)(?:\[(name~)?([^\]]+)\])?(?:\*(\d+(?:\.\d+)?)|=(\w+))$/;
 const ACTIONS: Readonly<Record<string, string>> = {
@@ -37,5 +36,5 @@ function partText(part: string, shortName: (name: string) => string): string {
     ? t(`idle.says.${partial ? "names_with" : "named"}`, { kind: t(`idle.says.kind.${target}`), name: shortName(name) })
     : t(`idle.says.all.${target}`);
   const ratio = word === "0" ? 0 : Number(factor);
-  return ratio === 0 ? t("idle.says.none", { what }) : t("idle.says.part", { what, ratio: formatRatio(ratio) });
+  return ratio === 0 ? t("idle.says.none", { what }) : t("idle.says.part", { what, ratio: `${Number((100 * ratio).toPrecision(3))} %` });
 }
