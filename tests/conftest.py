@@ -87,7 +87,7 @@ def rows(result: dict[str, Any], *columns: str) -> dict[str, list[Any]]:
     return {name: values for name, *values in zip(table["name"], *(table[c] for c in columns), strict=True)}
 
 
-def until(true: Callable[[], Any], timeout_s: float = 30.0) -> Any:
+def until(true: Callable[[], Any], timeout_s: float = 60.0) -> Any:
     """Return the first true result of `true`."""
     end = time.monotonic() + timeout_s
     while not (result := true()):
