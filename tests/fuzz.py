@@ -41,6 +41,7 @@ from flask.testing import FlaskClient
 from tests.conftest import FIXTURES, SAMPLES
 from tests.recordings import RECORDINGS
 from tests.server.sites import InlineParser
+from tests.server_settings import server_settings
 from visualprof.errors import VisualprofError
 from visualprof.reader.cache import Cache
 from visualprof.reader.logdir.directory import LogDirectory
@@ -49,7 +50,6 @@ from visualprof.reader.models import model_suffixes, recognize_model
 from visualprof.reader.recognition import recognize
 from visualprof.reader.source import GZIP_MAGIC, Source
 from visualprof.server.app import create_app
-from visualprof.server.settings import Settings
 from visualprof.views import all_views
 
 CPU_S, PER_BYTES = 10.0, 10_000_000
@@ -306,7 +306,9 @@ class House:
         cache = Cache(folder / "cache")
         self.logdir = LogDirectory([self.folder], InlineParser(cache), cache, events=False, settle_s=0)
         models = ModelReader(InlineParser(cache, cache_graph), cache)
-        self.client: FlaskClient = create_app(self.logdir, Settings(dist=folder / "dist"), reader=models).test_client()
+        self.client: FlaskClient = create_app(
+            self.logdir, server_settings(dist=folder / "dist"), reader=models
+        ).test_client()
         importlib.import_module("onnx")  # once for all cases
 
     def outcome(self, seed: Seed, data: bytes) -> Outcome:

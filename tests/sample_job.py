@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import Any
 
 from tests.conftest import SAMPLES
+from tests.server_settings import server_settings
 from visualprof.cli._server import Server as Client
 from visualprof.server.serve import Server
-from visualprof.server.settings import Settings
 
 MODEL = SAMPLES / "models" / "resnet10.onnx"
 NAME = "sample"  # of job, agent and machine
@@ -39,7 +39,7 @@ def main(out: Path) -> None:
     with tempfile.TemporaryDirectory() as scratch:
         runs, data = Path(scratch) / "runs", Path(scratch) / "data"
         runs.mkdir()
-        with Server([runs], 0, Settings(data=data)) as server:
+        with Server([runs], 0, server_settings(data=data)) as server:
             server.start()
             job = measured(server.url, server.job_service.registration_token, Path(scratch) / "agent")
         if job["state"] != "succeeded":

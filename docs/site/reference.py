@@ -17,9 +17,10 @@ import msgspec
 import visualprof
 from docs.site.http_reference import routes_page, types_page
 from docs.site.languages import UNTRANSLATED, Language
-from docs.site.markdown import attributes, cell, paragraphs, table
+from docs.site.markdown import cell, paragraphs, table
 from visualprof.cli import commands
-from visualprof.server.settings import Settings
+from visualprof.server.settings import GROUPS
+from visualprof.setting_options import add_options, declared_options
 from visualprof.views import View, all_views
 from visualprof.views.answers.table import Columns
 
@@ -197,12 +198,22 @@ def _text(texts: dict[str, Any], places: list[str], column: str) -> str:
 
 def settings_page(note: str = "") -> str:
     """Return the page of the server's settings, from their declaration."""
-    _, meanings = attributes(inspect.getdoc(Settings) or "")
-    rows = [(f"`{name}`", meaning) for name, meaning in meanings.items()]
-    return (
-        f"# Settings of the server\n\n{note}Each setting is an option of [`visualprof`](cli.md#visualprof) and a key of"
-        " `visualprof.toml` (`--config`).\n\n" + table(("Setting", "Meaning"), rows)
+    intro = (
+        "Each setting is an option of [`visualprof`](cli.md#visualprof) and a key of `visualprof.toml` (`--config`)."
+        " Passwords are no options, because other users could read them."
     )
+    parts = [f"# Settings of the server\n\n{note}{intro}\n"]
+    for group in GROUPS.values():
+        parser, rows = argparse.ArgumentParser(), list[tuple[str, ...]]()
+        add_options(parser, group)
+        helps = {a.dest: (a.help or "") % _help_values(a, parser) for a in parser._actions}  # noqa: SLF001  # as in _options
+        for setting, declared in declared_options(group):
+            key = declared.flag.removeprefix("--") or setting.name.replace("_", "-")
+            names = (f"`{name}`" if name else "" for name in (declared.flag, key, declared.variable))
+            rows.append((*names, cell(helps.get(setting.name, declared.text))))
+        title = (inspect.getdoc(group) or "").partition(".")[0]
+        parts.append(f"## {title}\n\n{table(('Option', 'Key', 'Variable', 'Meaning'), rows)}")
+    return "\n".join(parts)
 
 
 def python_page(note: str = "") -> str:

@@ -18,7 +18,7 @@ from visualprof.accounts.service import Accounts
 from visualprof.remote.protocol import PROTOCOL
 from visualprof.remote.queue import uploads
 from visualprof.remote.queue.check.inspect import Inspected, inspect_file
-from visualprof.server.job_service import JobService, open_job_service
+from visualprof.server.job_service import JobService
 from visualprof.server.session_token import TOKEN_HEADER
 
 PASSWORD = "four words are enough"
@@ -101,7 +101,7 @@ def _inspected(path: Path, name: str) -> Inspected:
 def team(make_site: MakeSite, monkeypatch: pytest.MonkeyPatch) -> Iterator[Team]:
     monkeypatch.setattr(uploads, "inspect_file", _inspected)
     site = make_site(accounts=True, registration="invitation")
-    remote = open_job_service(site.logdir.roots[0])
+    remote = JobService(site.logdir.roots[0])
     accounts = Accounts(remote.open().database)
     ids = {
         name: accounts.users.create(SHELL, f"{name}@example.org", name, role, PASSWORD).id  # type: ignore[arg-type]

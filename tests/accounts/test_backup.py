@@ -22,9 +22,9 @@ from test_team_document import BLOCK, ask
 
 from tests.conftest import ROOT, until
 from tests.postgres import Postgres
+from tests.server_settings import server_settings
 from visualprof.accounts.service import Accounts
 from visualprof.server.serve import Server
-from visualprof.server.settings import Settings
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(os.name == "nt", reason="the commands are those of a Unix")]
 
@@ -41,7 +41,7 @@ def documented() -> dict[str, str]:
 
 @contextmanager
 def serving(runs: Path, database: str) -> Iterator[Server]:
-    with Server([runs], 0, Settings(accounts=True, database=database)) as server:
+    with Server([runs], 0, server_settings(accounts=True, database=database)) as server:
         server.start()
         yield server
 

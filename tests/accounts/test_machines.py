@@ -11,13 +11,13 @@ from sqlalchemy import update
 from teams import MODEL_FILE, SHELL, Browser, Team, machine, register
 from werkzeug.test import TestResponse
 
+from tests.server_settings import server_settings
 from visualprof.remote.protocol import Lease, Spec
 from visualprof.remote.queue.service import JobServices
 from visualprof.remote.queue.store.records import Agent
 from visualprof.remote.queue.store.tables import agents, bookings
 from visualprof.server.app import create_app
-from visualprof.server.job_service import open_job_service
-from visualprof.server.settings import Settings
+from visualprof.server.job_service import JobService
 
 pytestmark = pytest.mark.both_databases
 
@@ -86,7 +86,7 @@ def test_a_code_lasts_ten_minutes_and_as_long_as_its_users_rights(team: Team, mo
 
 def test_the_servers_token_opens_nothing_but_for_its_own_agent(team: Team, queue: JobServices) -> None:
     root = team.browser("root")
-    remote = open_job_service(team.site.logdir.roots[0])  # the token is written down
+    remote = JobService(team.site.logdir.roots[0])  # the token is written down
     assert register(root, remote.registration_token).status_code == 401
     answer = root.ask("GET", "agents").get_json()
     assert (answer["command"], answer["by_code"]) == ("visualprof agent --server http://localhost", True)
@@ -95,7 +95,7 @@ def test_the_servers_token_opens_nothing_but_for_its_own_agent(team: Team, queue
 
 
 def test_the_servers_own_agent_joins_without_a_code(team: Team) -> None:
-    app = create_app(team.site.logdir, Settings(accounts=True), team.remote, team.site.reader)
+    app = create_app(team.site.logdir, server_settings(accounts=True), team.remote, team.site.reader)
     root = Browser(app.test_client())
     answer = register(root, team.remote.local_token, "local")
     assert answer.status_code == 200

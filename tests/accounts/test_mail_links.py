@@ -15,7 +15,7 @@ from teams import PASSWORD, SHELL, Browser
 
 from visualprof.accounts import login_attempts
 from visualprof.accounts.service import Accounts
-from visualprof.server.job_service import open_job_service
+from visualprof.server.job_service import JobService
 
 BASE = "http://dash.example.org"
 KIM = "kim@example.org"
@@ -30,7 +30,7 @@ def box() -> Generator[Mailbox]:
 class Server:
     def __init__(self, site: Site, box: Mailbox) -> None:
         self.site, self.box = site, box
-        self.accounts = Accounts(open_job_service(site.logdir.roots[0]).open().database, "open")
+        self.accounts = Accounts(JobService(site.logdir.roots[0]).open().database, "open")
 
     def ask(self, path: str, peer: str = "127.0.0.1", **said: Any) -> Any:
         browser = Browser(self.site.app.test_client())

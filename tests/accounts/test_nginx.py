@@ -22,11 +22,11 @@ import pytest
 from teams import PASSWORD, SHELL
 
 from tests.conftest import ROOT, until
+from tests.server_settings import server_settings
 from visualprof.accounts.service import Accounts
 from visualprof.server import connections
 from visualprof.server.serve import Server
 from visualprof.server.session_token import TOKEN_HEADER
-from visualprof.server.settings import Settings
 
 HOST, ANN, CLIENT = "dash.example.org", "ann@example.org", "127.0.0.5"
 NGINX = shutil.which("nginx", path="/usr/sbin:/usr/local/sbin:/usr/bin:/usr/local/bin")
@@ -91,7 +91,9 @@ def configured(folder: Path, server: int, port: int) -> Path:
 def site(tmp_path: Path) -> Iterator[tuple[Server, Client]]:
     runs = tmp_path / "runs"
     runs.mkdir()
-    settings = Settings(accounts=True, base_url=f"https://{HOST}", proxies=("127.0.0.1/32",), dist=tmp_path / "dist")
+    settings = server_settings(
+        accounts=True, base_url=f"https://{HOST}", proxies=("127.0.0.1/32",), dist=tmp_path / "dist"
+    )
     with Server([runs], 0, settings) as server, socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
         free.close()

@@ -20,7 +20,7 @@ from visualprof.accounts import login_attempts
 from visualprof.accounts.principal import Registration
 from visualprof.accounts.service import Accounts
 from visualprof.cli import main
-from visualprof.server.job_service import open_job_service
+from visualprof.server.job_service import JobService
 
 BASE = "https://dash.example.org"
 KIM = "kim@example.org"
@@ -33,7 +33,7 @@ class Site:
         self.there = there
         settings = {"oidc": there.url, "oidc_client": CLIENT, "oidc_secret": SECRET, "base_url": BASE, **more}
         self.site = make_site(accounts=True, registration=registration, **settings)
-        self.accounts = Accounts(open_job_service(self.site.logdir.roots[0]).open().database, registration)
+        self.accounts = Accounts(JobService(self.site.logdir.roots[0]).open().database, registration)
 
     def browser(self) -> Browser:
         return Browser(self.site.app.test_client())

@@ -11,13 +11,13 @@ from sites import MakeSite, Site
 from teams import PASSWORD, SHELL
 from werkzeug.test import TestResponse
 
+from tests.server_settings import server_settings
 from visualprof.accounts.principal import Registration
 from visualprof.accounts.service import Accounts
 from visualprof.cli import main
-from visualprof.server.job_service import open_job_service
+from visualprof.server.job_service import JobService
 from visualprof.server.serve import Server
 from visualprof.server.session_token import TOKEN_HEADER
-from visualprof.server.settings import Settings
 
 PROXY, STRANGER = "10.1.2.3", "192.0.2.7"
 
@@ -31,7 +31,7 @@ class Proxied:
         self.site: Site = make_site(
             accounts=True, registration=registration, user_header=header, proxies=("10.0.0.0/8",)
         )
-        self.accounts = Accounts(open_job_service(self.site.logdir.roots[0]).open().database, registration)
+        self.accounts = Accounts(JobService(self.site.logdir.roots[0]).open().database, registration)
 
     def ask(
         self, method: str, path: str, user: str = "", peer: str = PROXY, token: str = "", **options: Any
@@ -195,7 +195,7 @@ def test_two_user_headers_are_not_logged_in(ann: Proxied) -> None:
 def test_a_real_server_takes_user_and_address_from_the_proxy(tmp_path: Path) -> None:
     """What waitress passes on: it would drop X-Forwarded-For, and takes no name with an underscore."""
     named = {"proxies": ("127.0.0.1/32",), "user_header": "X-Remote-User"}
-    with Server([tmp_path], 0, Settings(accounts=True, registration="open", **named)) as server:  # type: ignore[arg-type]
+    with Server([tmp_path], 0, server_settings(accounts=True, registration="open", **named)) as server:
         server.start()
         for name, user_name in (("X-Remote-User", "ann"), ("X_Remote_User", "bob")):
             headers = {name: user_name, "X-Forwarded-For": STRANGER}

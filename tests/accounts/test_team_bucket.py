@@ -18,6 +18,7 @@ from queue_sites import FakeAgent, request, result
 from sites import MakeSite, Site
 from teams import MODEL_FILE, SHELL, Browser
 
+from tests.server_settings import server_settings
 from tests.swift import Swift
 from visualprof.accounts.service import Accounts
 from visualprof.cli._server import Server as Commands
@@ -30,9 +31,8 @@ from visualprof.remote.queue.store import s3 as s3_module
 from visualprof.remote.queue.store.bucket_url import parse_bucket_url
 from visualprof.remote.queue.store.quotas import Quota, set_quota
 from visualprof.server.app import create_app
-from visualprof.server.job_service import JobService, open_job_service
+from visualprof.server.job_service import JobService
 from visualprof.server.serve import Server
-from visualprof.server.settings import Settings
 
 pytestmark = pytest.mark.slow
 
@@ -45,8 +45,9 @@ SHA256 = hashlib.sha256(MODEL).hexdigest()
 def site(swift: Swift, make_site: MakeSite) -> Iterator[tuple[Site, JobService]]:
     """People with accounts, and a bucket."""
     new_site = make_site()
-    remote = open_job_service(new_site.logdir.roots[0], store=parse_bucket_url(swift.new()))
-    new_site.app = create_app(new_site.logdir, Settings(accounts=True, store=remote._location), remote, new_site.reader)
+    settings = server_settings(accounts=True, store=parse_bucket_url(swift.new()))
+    remote = JobService(new_site.logdir.roots[0], settings.queue)
+    new_site.app = create_app(new_site.logdir, settings, remote, new_site.reader)
     accounts = Accounts(remote.open().database)
     for name, role in (("ann", "member"), ("bob", "member"), ("root", "admin")):
         accounts.users.create(SHELL, f"{name}@example.org", name, role, PASSWORD)  # type: ignore[arg-type]
@@ -165,7 +166,7 @@ def test_an_unavailable_store_is_named_in_the_error(swift: Swift, site: tuple[Si
 
 
 def test_the_page_may_send_to_the_bucket_alone(site: tuple[Site, JobService]) -> None:
-    place = site[1]._location
+    place = site[1]._settings.store
     assert place
     policy = site[0].app.test_client().get("/api/v1/session").headers["Content-Security-Policy"]
     assert policy.startswith(f"connect-src 'self' {place.endpoint}; default-src 'self';")
@@ -177,7 +178,7 @@ def test_the_page_may_send_to_the_bucket_alone(site: tuple[Site, JobService]) ->
 @contextmanager
 def served(folder: Path, url: str) -> Iterator[Server]:
     folder.mkdir()
-    with Server([folder], 0, Settings(store=parse_bucket_url(url))) as server:
+    with Server([folder], 0, server_settings(store=parse_bucket_url(url))) as server:
         server.start()
         yield server
 

@@ -26,6 +26,7 @@ from teams import MODEL_FILE, PASSWORD
 from tests.conftest import ROOT
 from visualprof.cli import serve
 from visualprof.cli._config import with_file
+from visualprof.server.settings import SECRETS
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="the commands are those of a Unix")
 
@@ -169,7 +170,7 @@ def test_the_options_file_of_the_document_is_valid() -> None:
     parser = argparse.ArgumentParser()
     serve.add_arguments(parser)
     read = with_file(str(FILES / "visualprof.toml"), parser, [])
-    assert (read.logdir, read.accounts, read.trust_proxy) == (["/data/runs"], True, ["127.0.0.1/32"])
+    assert (read.logdir, read.accounts, read.proxies) == (["/data/runs"], True, ["127.0.0.1/32"])
     everything = re.sub(r"^# (?=\S+ = )", "", shipped("visualprof.toml"), flags=re.MULTILINE)
     assert everything.count(" = ") > shipped("visualprof.toml").count("\n# ") + 4
 
@@ -241,7 +242,7 @@ def of_compose(tmp_path: Path) -> Deployment:
     }
     assert handed_on == {
         "VISUALPROF_DATABASE",
-        *serve.SECRETS.values(),
+        *SECRETS.values(),
     }
     assert caddy["depends_on"]["visualprof"]["condition"] == "service_healthy"
     kind, python, *healthy = service["healthcheck"]["test"]

@@ -46,8 +46,8 @@ def test_a_configuration_file_accepts_all_options(tmp_path: Path) -> None:
 def test_the_command_line_wins(tmp_path: Path) -> None:
     words = ["--port", "0", "--trust-proxy", "::1", "--registration", "invitation", "--logdir", "here"]
     args = read(tmp_path, WHOLE, *words)
-    assert (args.port, args.trust_proxy, args.registration, args.logdir) == (0, ["::1/128"], "invitation", ["here"])
-    assert (args.accounts, args.lease) == (True, 20), "what it does not say is the file's"
+    assert (args.port, args.proxies, args.registration, args.logdir) == (0, ["::1/128"], "invitation", ["here"])
+    assert (args.accounts, args.lease_s) == (True, 20), "what it does not say is the file's"
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from visualprof.cli.demo import lay_out
 from visualprof.reader.logdir.scan import roots
 from visualprof.reader.models import read_model
 from visualprof.remote.queue.service import JobService, JobServices
+from visualprof.remote.queue.settings import QueueSettings
 from visualprof.remote.queue.store.records import Job
 from visualprof.views.graph import measured
 from visualprof.views.trend.figures import VIEW as FIGURES
@@ -33,7 +34,7 @@ def laid_out(tmp_path: Path) -> tuple[Path, Path]:
 @pytest.fixture
 def queue(laid_out: tuple[Path, Path]) -> Iterator[JobServices]:
     runs, jobs = laid_out
-    remote = JobService(roots([runs])[0], jobs)
+    remote = JobService(roots([runs])[0], QueueSettings(data=jobs))
     yield remote.open()
     remote.close()
 

@@ -21,13 +21,15 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from tests.server_settings import server_settings
+from visualprof.clock import SYSTEM_CLOCK, Clock
 from visualprof.reader.logdir.scan import Root
-from visualprof.remote.protocol import Capabilities, Intervals, ModelRef, Request, Runtime, Spec
+from visualprof.remote.protocol import Capabilities, ModelRef, Request, Runtime, Spec
 from visualprof.remote.queue.service import JobService, JobServices
+from visualprof.remote.queue.settings import QueueSettings
 from visualprof.remote.queue.store.records import Agent
 from visualprof.remote.queue.tasks.leases import TaskReport
 from visualprof.server.serve import Server
-from visualprof.server.settings import Settings
 
 ROOT = Path(__file__).parents[2]
 MODEL = b"a model, as far as the queue is concerned"
@@ -55,11 +57,12 @@ def runtime(backend: str = "onnxruntime", version: str = "1.2", *devices: str) -
 
 
 @contextmanager
-def opened(folder: Path, lease_s: float = 30.0, **settings: Any) -> Iterator[JobService]:
+def opened(
+    folder: Path, lease_s: float = 30.0, *, clock: Clock = SYSTEM_CLOCK, **settings: Any
+) -> Iterator[JobService]:
     """A queue without a server, with one uploaded model."""
     folder.mkdir(exist_ok=True)
-    intervals = Intervals(lease_s=lease_s, heartbeat_s=lease_s / 3, poll_s=20)
-    remote = JobService(Root(folder, ""), intervals=intervals, **settings)
+    remote = JobService(Root(folder, ""), QueueSettings(lease_s=lease_s, **settings), clock=clock)
     try:
         upload(remote)
         yield remote
@@ -217,7 +220,7 @@ class FakeAgent:
 def served(folder: Path, **settings: Any) -> Iterator[Server]:
     """A server in this process, with one uploaded model."""
     folder.mkdir(exist_ok=True)
-    with Server([folder], 0, Settings(**settings)) as server:
+    with Server([folder], 0, server_settings(**settings)) as server:
         if not server.job_service.problem:
             upload(server.job_service)
         server.start()

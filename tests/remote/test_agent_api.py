@@ -13,12 +13,12 @@ from flask.testing import FlaskClient
 from queue_sites import MODEL, NoParser, announced, capabilities, opened, point, request, result
 from werkzeug.test import TestResponse
 
+from tests.server_settings import server_settings
 from visualprof.reader.cache import Cache
 from visualprof.reader.logdir.directory import LogDirectory
 from visualprof.remote.protocol import Lease, build
 from visualprof.remote.queue.service import JobService
 from visualprof.server.app import create_app
-from visualprof.server.settings import Settings
 
 pytestmark = pytest.mark.both_databases
 
@@ -81,7 +81,7 @@ def client(tmp_path: Path, remote: JobService) -> Iterator[FlaskClient]:
 
 def clients(tmp_path: Path, remote: JobService) -> Iterator[FlaskClient]:
     logdir = LogDirectory([tmp_path / "runs"], NoParser(), Cache(tmp_path / "cache"), events=False)
-    yield create_app(logdir, Settings(dist=tmp_path / "dist"), remote).test_client()
+    yield create_app(logdir, server_settings(dist=tmp_path / "dist"), remote).test_client()
     logdir.close()
 
 

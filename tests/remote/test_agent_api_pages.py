@@ -13,6 +13,7 @@ from flask.testing import FlaskClient
 from queue_sites import FAILED, NoParser, capabilities, member, opened, point, request, submitted
 from sqlalchemy import update
 
+from tests.server_settings import server_settings
 from visualprof.reader.cache import Cache
 from visualprof.reader.logdir.directory import LogDirectory
 from visualprof.reader.logdir.scan import Root
@@ -27,12 +28,11 @@ from visualprof.server.api.job_rows import JobAnswer, JobsAnswer
 from visualprof.server.api.jobs import BackendsAnswer, CheckAnswer, JobErrors
 from visualprof.server.app import create_app
 from visualprof.server.routes import MAX_BODY_BYTES
-from visualprof.server.settings import Settings
 
 
 def clients(folder: Path, remote: JobService, **settings: Any) -> Iterator[FlaskClient]:
     logdir = LogDirectory([folder], NoParser(), Cache(folder.parent / "cache"), events=False)
-    yield create_app(logdir, Settings(dist=folder.parent / "dist", **settings), remote).test_client()
+    yield create_app(logdir, server_settings(dist=folder.parent / "dist", **settings), remote).test_client()
     logdir.close()
 
 

@@ -23,6 +23,7 @@ from visualprof.errors import NotFound, VisualprofError
 from visualprof.remote.queue.errors import InvalidResult, StoreUnavailable
 from visualprof.remote.queue.model_registration import register_model, store_local_files
 from visualprof.remote.queue.service import JobService
+from visualprof.remote.queue.settings import QueueSettings
 from visualprof.remote.queue.store import s3 as s3_module
 from visualprof.remote.queue.store.bucket_url import parse_bucket_url
 from visualprof.remote.queue.store.model_records import Origin, Requester
@@ -377,7 +378,7 @@ def test_while_the_store_is_down_nothing_is_lost(swift: Swift, url: str, remote:
     assert error.value.status == 503, "an agent asks again"
     assert remote.open().jobs.get(lease.job).tasks[0].state == "running"
     assert not (remote.root.path / lease.run).exists()
-    with contextlib.closing(JobService(remote.root, store=parse_bucket_url(url))) as other:
+    with contextlib.closing(JobService(remote.root, QueueSettings(store=parse_bucket_url(url)))) as other:
         assert other.open().jobs.get(lease.job).id == lease.job, "a server starts without it"
     swift.start()
     finish(remote, agent, lease, files)

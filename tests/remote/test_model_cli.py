@@ -12,10 +12,10 @@ import pytest
 from test_registry import small
 
 from tests.conftest import ROOT
+from tests.server_settings import server_settings
 from visualprof.cli import main
 from visualprof.cli._server import Server as Client
 from visualprof.server.serve import Server
-from visualprof.server.settings import Settings
 
 RESNET = ROOT / "visualprof" / "samples" / "models" / "resnet10.onnx"
 Said = Any
@@ -51,7 +51,7 @@ class Site:
 @pytest.fixture
 def site(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Iterator[Site]:
     (tmp_path / "runs").mkdir()
-    with Server([tmp_path / "runs"], 0, Settings()) as server:
+    with Server([tmp_path / "runs"], 0, server_settings()) as server:
         server.start()
         yield Site(server, tmp_path, capsys)
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from queue_sites import FAILED, NoParser, member, opened, point, request, result
 
+from tests.server_settings import server_settings
 from visualprof.reader.cache import Cache
 from visualprof.reader.logdir.directory import LogDirectory
 from visualprof.remote.protocol import Lease, Sweep
@@ -16,7 +17,6 @@ from visualprof.remote.queue.service import JobService, JobServices
 from visualprof.remote.queue.store.records import Agent
 from visualprof.remote.queue.tasks.leases import TaskHeartbeat, TaskReport
 from visualprof.server.app import create_app
-from visualprof.server.settings import Settings
 
 
 class Site:
@@ -26,7 +26,7 @@ class Site:
         self.remote = remote
         self.queue: JobServices = remote.open()
         self.logdir = LogDirectory([remote.root.path], NoParser(), Cache(folder / "cache"), events=False)
-        self.client = create_app(self.logdir, Settings(dist=folder), remote).test_client()
+        self.client = create_app(self.logdir, server_settings(dist=folder), remote).test_client()
         self.agent: Agent = member(self.queue, "gpu-box")
 
     def take(self) -> Lease:

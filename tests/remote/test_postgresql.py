@@ -24,6 +24,7 @@ from visualprof.reader.logdir.scan import Root
 from visualprof.remote.protocol import Spec
 from visualprof.remote.queue.errors import DatabaseUnavailable, LeaseExpired, ServerBusy
 from visualprof.remote.queue.service import JobService
+from visualprof.remote.queue.settings import QueueSettings
 from visualprof.remote.queue.store import postgresql as module
 from visualprof.remote.queue.store.agents import Agents
 from visualprof.remote.queue.store.database import Database, current_revision, migrate, next_revision, without_result
@@ -443,6 +444,6 @@ def test_an_administrator_is_made_in_the_shell(
 def test_with_a_database_url_the_folder_has_no_sqlite_file(url: str, tmp_path: Path) -> None:
     with opened(tmp_path / "runs", database=url) as remote:
         assert not list(remote.folder.glob("jobs.sqlite*"))
-    later = JobService(Root(tmp_path / "runs", ""), database=url)
+    later = JobService(Root(tmp_path / "runs", ""), QueueSettings(database=url))
     assert later.open_existing(), "it was kept before"
     later.close()

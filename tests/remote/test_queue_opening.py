@@ -12,9 +12,9 @@ from queue_sites import member, opened, request, together
 
 from tests.conftest import until
 from visualprof.reader.logdir.scan import Root
-from visualprof.remote.protocol import Intervals
 from visualprof.remote.queue.job_services import JobServices
 from visualprof.remote.queue.service import JobService
+from visualprof.remote.queue.settings import QueueSettings
 from visualprof.remote.queue.store.files import DATABASE_FILE
 
 
@@ -25,7 +25,7 @@ def remote(tmp_path: Path) -> Iterator[JobService]:
         queue = before.open()
         queue.jobs.submit(request())
         assert queue.leases.lease(member(queue), ["cpu"], 0)
-    remote = JobService(Root(tmp_path / "runs", ""), intervals=Intervals(lease_s=0.4, heartbeat_s=0.2, poll_s=1))
+    remote = JobService(Root(tmp_path / "runs", ""), QueueSettings(lease_s=0.4))
     yield remote
     remote.close()
 

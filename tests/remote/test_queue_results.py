@@ -21,6 +21,7 @@ from visualprof.remote.protocol import Input, Lease, Spec, Sweep
 from visualprof.remote.queue.check.names import MAX_FILE, MAX_FILES
 from visualprof.remote.queue.errors import DiskFull, InvalidResult, LeaseExpired, PayloadTooLarge
 from visualprof.remote.queue.service import JobService, JobServices
+from visualprof.remote.queue.settings import QueueSettings
 from visualprof.remote.queue.store.records import Agent, Task
 from visualprof.remote.queue.store.tables import artifacts, tasks
 from visualprof.remote.queue.tasks import results as results_module
@@ -475,9 +476,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_a_real_full_disk_is_a_named_end(tmp_path: Path, small_disk: Path) -> None:
-    from visualprof.remote.queue.service import JobService as Service
-
-    remote = Service(Root(small_disk, ""), tmp_path / "data")
+    remote = JobService(Root(small_disk, ""), QueueSettings(data=tmp_path / "data"))
     try:
         upload(remote)
         bench = leased(remote)

@@ -17,6 +17,7 @@ from queue_sites import MODEL, FakeAgent, Http, Refused, request, result, upload
 
 from tests.conftest import until
 from tests.results import point
+from tests.server_settings import server_settings
 from tests.swift import Swift
 from visualprof.remote.queue.store import s3 as s3_module
 from visualprof.remote.queue.store.bucket_url import parse_bucket_url
@@ -25,7 +26,6 @@ from visualprof.remote.queue.tasks import maintenance as upkeep_module
 from visualprof.remote.queue.tasks.bucket_runs import MARKER_FILE
 from visualprof.remote.queue.tasks.maintenance import remove_leftovers
 from visualprof.server.serve import Server
-from visualprof.server.settings import Settings
 
 pytestmark = pytest.mark.slow
 
@@ -98,7 +98,7 @@ def start(swift: Swift, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iter
         def begin(name: str, cache_bytes: int = 1 << 30, store_runs: bool = True) -> Replica:
             monkeypatch.setenv("VISUALPROF_CACHE_DIR", str(tmp_path / f"{name}-cache"))
             (tmp_path / name).mkdir(exist_ok=True)
-            settings = Settings(
+            settings = server_settings(
                 store=parse_bucket_url(url), store_runs=store_runs, cache_bytes=cache_bytes, data=tmp_path / "data"
             )
             server = stack.enter_context(Server([tmp_path / name], 0, settings))

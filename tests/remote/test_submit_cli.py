@@ -27,6 +27,7 @@ from onnx import TensorProto, helper
 
 from tests.conftest import FIXTURES, ROOT, ui_texts, until
 from tests.remote.draft_sites import Known
+from tests.server_settings import server_settings
 from visualprof.cli import _fail_on, _request, _sending, _watch, main, submit
 from visualprof.cli._server import Server as Client
 from visualprof.cli._server import Unreachable
@@ -36,7 +37,6 @@ from visualprof.remote.queue.draft.compose import compose
 from visualprof.remote.queue.draft.forms import CheckedDraft, Draft
 from visualprof.remote.queue.store.records import Agent
 from visualprof.server.serve import Server
-from visualprof.server.settings import Settings
 
 pytestmark = pytest.mark.slow
 
@@ -77,7 +77,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path
 def lonely(tmp_path: Path) -> Iterator[str]:
     """A server without any agent."""
     (tmp_path / "runs").mkdir()
-    with Server([tmp_path / "runs"], 0, Settings()) as server:
+    with Server([tmp_path / "runs"], 0, server_settings()) as server:
         server.start()
         yield server.url
 

@@ -17,16 +17,16 @@ from flask.testing import FlaskClient
 from queue_sites import NoParser, opened, request
 
 from tests.conftest import FIXTURES
+from tests.server_settings import server_settings
 from visualprof.reader.cache import Cache, open_trace
 from visualprof.reader.logdir.directory import LogDirectory
 from visualprof.reader.logdir.scan import Root
-from visualprof.remote.protocol import Intervals, Lease, build
+from visualprof.remote.protocol import Lease, build
 from visualprof.remote.queue.service import JobService
 from visualprof.remote.queue.store.database import open_sqlite
 from visualprof.remote.queue.store.files import DATABASE_FILE
 from visualprof.remote.queue.store.tables import metadata
 from visualprof.server.app import create_app
-from visualprof.server.settings import Settings
 
 RELEASES = sorted(path for path in (FIXTURES / "releases").iterdir() if path.is_dir())
 IDENTIFIERS = ("agent", "token", "task", "job", "lease")
@@ -76,7 +76,7 @@ def test_the_jobs_of_a_release_are_shown(release: Path, tmp_path: Path) -> None:
     for file in path.parent.glob(f"{DATABASE_FILE}*"):
         file.unlink()
     restored(release, path)
-    remote = JobService(Root(tmp_path / "runs", ""), intervals=Intervals(lease_s=30, heartbeat_s=10, poll_s=20))
+    remote = JobService(Root(tmp_path / "runs", ""))
     (job,) = remote.open().jobs.ids()
     shown = remote.open().jobs.get(job)
     assert (shown.state, shown.request.model.name) == ("succeeded", "net.onnx")
@@ -106,7 +106,7 @@ def remote(tmp_path: Path) -> Iterator[JobService]:
 @pytest.fixture
 def client(remote: JobService, tmp_path: Path) -> Iterator[FlaskClient]:
     logdir = LogDirectory([tmp_path / "runs"], NoParser(), Cache(tmp_path / "cache"), events=False)
-    yield create_app(logdir, Settings(dist=tmp_path / "dist"), remote).test_client()
+    yield create_app(logdir, server_settings(dist=tmp_path / "dist"), remote).test_client()
     logdir.close()
 
 

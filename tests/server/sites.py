@@ -15,6 +15,7 @@ import pytest
 from flask import Flask
 from flask.testing import FlaskClient
 
+from tests.server_settings import server_settings
 from visualprof.errors import VisualprofError
 from visualprof.reader.cache import Cache
 from visualprof.reader.logdir.directory import LogDirectory
@@ -22,9 +23,8 @@ from visualprof.reader.logdir.models import ModelReader, cache_graph
 from visualprof.reader.logdir.pool import Listener
 from visualprof.reader.logdir.summary import Failure
 from visualprof.server.app import create_app
-from visualprof.server.job_service import open_job_service
+from visualprof.server.job_service import JobService
 from visualprof.server.parse import parse_into_cache
-from visualprof.server.settings import Settings
 
 
 class InlineParser:
@@ -99,11 +99,8 @@ def make_site(tmp_path: Path) -> Iterator[MakeSite]:
         logdir = LogDirectory([folder], parser, cache, events=False, settle_s=0)
         models = InlineParser(cache, cache_graph)
         reader = ModelReader(models, cache)
-        chosen = Settings(**{"dist": tmp_path / "dist", **settings})  # type: ignore[arg-type]
-        remote = open_job_service(
-            logdir.roots[0], chosen.data, read_only=chosen.read_only, database=chosen.database, store=chosen.store,
-            cache_bytes=chosen.cache_bytes,
-        )  # fmt: skip
+        chosen = server_settings(**{"dist": tmp_path / "dist", **settings})
+        remote = JobService(logdir.roots[0], chosen.queue, read_only=chosen.access.read_only)
         queues.callback(remote.close)
         app = create_app(logdir, chosen, remote, reader)
         return Site(folder, parser, models, reader, logdir, app, app.test_client())

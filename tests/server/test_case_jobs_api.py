@@ -12,12 +12,12 @@ import pytest
 
 from tests.remote.case_sites import numpy_case
 from tests.remote.queue_sites import capabilities, member, runtime
+from tests.server_settings import server_settings
 from visualprof.reader.cache import Cache
 from visualprof.reader.logdir.directory import LogDirectory
 from visualprof.remote.cases.bundle import unpack
 from visualprof.server.app import create_app
-from visualprof.server.job_service import open_job_service
-from visualprof.server.settings import Settings
+from visualprof.server.job_service import JobService
 
 from sites import InlineParser  # isort: skip
 
@@ -29,8 +29,8 @@ class Site:
         (folder / "runs").mkdir()
         cache = Cache(folder / "cache")
         self._logdir = LogDirectory([folder / "runs"], InlineParser(cache), cache, events=False, settle_s=0)
-        self.remote = open_job_service(self._logdir.roots[0])
-        self.client = create_app(self._logdir, Settings(dist=folder / "dist"), self.remote).test_client()
+        self.remote = JobService(self._logdir.roots[0])
+        self.client = create_app(self._logdir, server_settings(dist=folder / "dist"), self.remote).test_client()
         agent_capabilities = capabilities(runtimes=[runtime(), runtime("openvino")])
         self.agent = member(self.remote.open(), "lab", known=agent_capabilities).id
 

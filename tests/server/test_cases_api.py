@@ -11,11 +11,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.server_settings import server_settings
 from visualprof.reader.cache import Cache
 from visualprof.reader.logdir.directory import LogDirectory
 from visualprof.reader.results.case import SCHEMA, CasePass, CaseResult, CaseSetting, CaseStep
 from visualprof.server.app import create_app
-from visualprof.server.settings import Settings
 from visualprof.views.measure.reports.cases import metric_chart, newest_results
 
 from sites import InlineParser  # isort: skip
@@ -60,7 +60,7 @@ def get(tmp_path: Path) -> Iterator[Any]:
         (folder / "log.txt").write_text(f"== init\n{'x' * 70_000 if run == 'net/ort' else ''}\nof {run}", "utf-8")
     cache = Cache(tmp_path / "cache")
     logdir = LogDirectory([tmp_path / "runs"], InlineParser(cache), cache, events=False, settle_s=0)
-    client = create_app(logdir, Settings(dist=tmp_path / "dist")).test_client()
+    client = create_app(logdir, server_settings(dist=tmp_path / "dist")).test_client()
     logdir.rescan()
     logdir.rescan()
 

@@ -14,10 +14,10 @@ from flask.testing import FlaskClient
 from sites import MakeSite, Site
 
 from tests.conftest import ROOT
+from tests.server_settings import server_settings
 from visualprof.reader.child import Limits
 from visualprof.reader.logdir.trace_tasks import LIMITS, TraceTasks
 from visualprof.server.app import create_app
-from visualprof.server.settings import Settings
 
 
 def many_threads(count: int) -> str:
@@ -62,7 +62,7 @@ def with_pool(make_site: MakeSite) -> Iterator[Any]:
             path.unlink()
         site.logdir.tasks = TraceTasks(site.logdir.cache, limits)
         opened.append(site.logdir.tasks)
-        return create_app(site.logdir, Settings(dist=Path("dist"))).test_client()
+        return create_app(site.logdir, server_settings(dist=Path("dist"))).test_client()
 
     yield start
     for tasks in opened:

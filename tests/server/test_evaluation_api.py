@@ -17,10 +17,10 @@ from flask.testing import FlaskClient
 
 from tests.conftest import FIXTURES, SAMPLES
 from tests.results import write_monitor, write_result
+from tests.server_settings import server_settings
 from visualprof.reader.cache import Cache
 from visualprof.reader.logdir.directory import LogDirectory
 from visualprof.server.app import create_app
-from visualprof.server.settings import Settings
 
 from sites import InlineParser  # isort: skip
 
@@ -37,7 +37,7 @@ class Dashboard:
         cache = Cache(tmp_path / "cache")
         self.parser = InlineParser(cache)
         self.logdir = LogDirectory([self.folder], self.parser, cache, events=False, settle_s=0)
-        self.app: Flask = create_app(self.logdir, Settings(dist=tmp_path / "dist"))
+        self.app: Flask = create_app(self.logdir, server_settings(dist=tmp_path / "dist"))
         self.client: FlaskClient = self.app.test_client()
 
     def look(self) -> None:

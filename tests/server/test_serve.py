@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 from sites import kineto
 
+from tests.server_settings import server_settings
 from visualprof.errors import VisualprofError
 from visualprof.server.serve import Server
-from visualprof.server.settings import Settings
 
 _DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
@@ -75,7 +75,7 @@ def test_the_next_free_port_is_taken(tmp_path: Path) -> None:
 @pytest.mark.parametrize("host", ["203.0.113.7", "no such name"])
 def test_a_foreign_host_is_reported(tmp_path: Path, host: str) -> None:
     with pytest.raises(VisualprofError, match="cannot listen"):
-        Server([tmp_path], 0, Settings(host=host))
+        Server([tmp_path], 0, server_settings(host=host))
 
 
 @pytest.mark.slow
@@ -116,7 +116,7 @@ UPLOAD, JOBS, PART = "/api/v1/uploads?name=a.onnx", "/api/v1/jobs", "/api/v1/age
     ],
 )
 def test_an_unexpected_body_is_not_read(tmp_path: Path, path: str, length: int, token: str, status: int | None) -> None:
-    with Server([tmp_path], 0, Settings(token="right")) as server:
+    with Server([tmp_path], 0, server_settings(token="right")) as server:
         server.start()
         with socket.create_connection(("127.0.0.1", server.port), timeout=10) as sender:
             head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nX-Visualprof-Token: {token}\r\nContent-Length: {length}"

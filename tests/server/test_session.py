@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from sites import MakeSite, Site
 
+from tests.server_settings import server_settings
 from visualprof.cli import main
 from visualprof.server.serve import Server
 from visualprof.server.session_token import TOKEN_HEADER, find_token, publish_token
-from visualprof.server.settings import Settings
 
 OURS = "http://127.0.0.1:8040"
 TOKEN = "vp_s_right"
@@ -179,7 +179,7 @@ def test_commands_find_the_token_of_this_users_server(
     home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "runs").mkdir()
-    with Server([tmp_path / "runs"], 0, Settings(token=TOKEN)) as server:
+    with Server([tmp_path / "runs"], 0, server_settings(token=TOKEN)) as server:
         server.start()
         assert server.url_with_token == f"{server.url}#token={TOKEN}"
         assert server.page_url("#/overview?run=a") == f"{server.url}#/overview?run=a&token={TOKEN}"

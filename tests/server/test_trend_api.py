@@ -11,11 +11,11 @@ import pytest
 from tests.conftest import until
 from tests.live_files import heartbeat
 from tests.results import write_result
+from tests.server_settings import server_settings
 from tests.views.test_trend import recording
 from visualprof.reader.cache import Cache
 from visualprof.reader.logdir.directory import LogDirectory
 from visualprof.server.app import create_app
-from visualprof.server.settings import Settings
 
 from sites import InlineParser  # isort: skip
 
@@ -32,7 +32,7 @@ def asked(tmp_path: Path) -> Iterator[Any]:
     recording(folder / "alone" / "rank0.pt.trace.json", 1000, 1_793_000_000)
     cache = Cache(tmp_path / "cache")
     logdir = LogDirectory([folder], InlineParser(cache), cache, events=False, settle_s=0)
-    client = create_app(logdir, Settings(dist=tmp_path / "dist")).test_client()
+    client = create_app(logdir, server_settings(dist=tmp_path / "dist")).test_client()
     logdir.rescan()
     logdir.rescan()
 

@@ -11,9 +11,9 @@ import pytest
 from sites import MakeSite, Site, kineto
 from werkzeug.test import TestResponse
 
+from tests.server_settings import server_settings
 from visualprof.reader.logdir.summary import Failure
 from visualprof.server.app import create_app
-from visualprof.server.settings import Settings
 from visualprof.views.answers import disk_cache
 
 
@@ -260,6 +260,6 @@ def test_the_clipboard_gets_the_same_rows_between_tabs(site: Site) -> None:
 def test_a_server_that_starts_again_answers_without_columns(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(disk_cache, "_MIN_COMPUTE_S", -1.0)
     first = operators(site)
-    again = create_app(site.logdir, Settings(), reader=site.reader).test_client()
+    again = create_app(site.logdir, server_settings(), reader=site.reader).test_client()
     monkeypatch.setattr(site.logdir, "open", lambda span: pytest.fail("opened"))
     assert again.get("/api/v1/view/operator?run=run").data == first.data

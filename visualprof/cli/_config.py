@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any, NoReturn, TypeGuard
 from urllib.parse import urlsplit
 
-from visualprof.cli.serve import SECRETS, add_arguments
+from visualprof.cli.serve import add_arguments
 from visualprof.errors import BadParameter, NotFound
+from visualprof.server.settings import SECRETS
 
 
 def with_file(file: str, parser: argparse.ArgumentParser, words: Sequence[str]) -> argparse.Namespace:

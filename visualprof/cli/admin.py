@@ -23,8 +23,9 @@ from visualprof.accounts.principal import Actor, Principal
 from visualprof.cli._health import show_health
 from visualprof.cli._server import Server
 from visualprof.cli._server import add_arguments as add_server
-from visualprof.cli.serve import add_database, add_store
 from visualprof.errors import BadParameter, NotFound, VisualprofError
+from visualprof.remote.queue.settings import QueueSettings
+from visualprof.setting_options import add_options
 
 if TYPE_CHECKING:
     from visualprof.accounts.service import Accounts
@@ -45,8 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="Folder where the server stores jobs, if it is not in the log directory.",
     )
     parser.add_argument("--config", metavar="FILE", help="The server's visualprof.toml, which names these folders.")
-    add_database(parser)
-    add_store(parser)
+    add_options(parser, QueueSettings, ("database", "store"))
     tasks = parser.add_subparsers(dest="task", required=True, metavar="TASK")
     person = argparse.ArgumentParser(add_help=False)
     person.add_argument("email")
@@ -188,7 +188,7 @@ def _queue(args: argparse.Namespace) -> Generator[JobServices]:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     root = Root(Path(first or folder.parent), "")
     queue = open_services(
-        folder, root, secret="", notifier=Notifier(1), lease_s=30.0, url=args.database, read_only=True
+        folder, root, QueueSettings(database=args.database), secret="", notifier=Notifier(1), read_only=True
     )
     try:
         yield queue

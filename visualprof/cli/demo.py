@@ -31,6 +31,8 @@ from visualprof.cli._server import Server as Client
 from visualprof.cli.serve import add_server_arguments, serve, token_of
 from visualprof.errors import BadParameter, NotFound
 from visualprof.remote.protocol import agent_unsupported_reason
+from visualprof.remote.queue.settings import QueueSettings
+from visualprof.server.settings import AccessSettings, Settings, WebSettings
 
 _SAMPLES = Path(__file__).parents[1] / "samples"
 _MODEL = _SAMPLES / "models" / "resnet10.onnx"
@@ -51,8 +53,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Serve a temporary copy of the samples."""
-    from visualprof.server.settings import Settings
-
     if not _SAMPLES.is_dir():
         raise NotFound(
             "this installation has no sample runs", "install visualprof again: pip install --force-reinstall visualprof"
@@ -65,13 +65,9 @@ def run(args: argparse.Namespace) -> int:
             return check(runs, jobs, token_of(args))
         os.environ.setdefault("VISUALPROF_ALLOW_ROOT", "1")  # often a container; the sandbox also holds for root
         settings = Settings(
-            language=args.language,
-            host=args.host,
-            data=jobs,
-            with_agent=sys.platform.startswith("linux"),
-            token=token_of(args),
-            private=args.private,
-            demo=True,
+            web=WebSettings(host=args.host, language=args.language, demo=True),
+            access=AccessSettings(private=args.private, token=token_of(args)),
+            queue=QueueSettings(data=jobs, with_agent=sys.platform.startswith("linux")),
         )
         return serve([str(runs)], args.port, settings, args.open, functools.partial(_fill, runs), _FIRST)
 
@@ -110,11 +106,11 @@ def check(runs: Path, jobs: Path | None, token: str = "") -> int:
         token: Token of the server.
     """
     from visualprof.server.serve import Server
-    from visualprof.server.settings import Settings
 
     began, measuring = time.monotonic(), jobs is not None and _can_measure()
     os.environ.setdefault("VISUALPROF_ALLOW_ROOT", "1")
-    with Server([runs], 0, Settings(data=jobs, with_agent=measuring, token=token)) as server:
+    queue = QueueSettings(data=jobs, with_agent=measuring)
+    with Server([runs], 0, Settings(access=AccessSettings(token=token), queue=queue)) as server:
         server.start()
         problems = [] if not measuring or _measure(server.url, "--wait") == 0 else ["the job did not succeed"]
         spans, unread = _parsed(server.url)

@@ -19,8 +19,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from visualprof.cli._paths import require
-from visualprof.cli.serve import add_engine
 from visualprof.errors import VisualprofError
+from visualprof.server.settings import ReadingSettings
+from visualprof.setting_options import add_options
 
 if TYPE_CHECKING:
     from visualprof.reader.cache import Cache
@@ -40,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="LOGDIR",
         help="Log directories as the dashboard is given them: folders, or s3://bucket/runs.",
     )
-    add_engine(parser)
+    add_options(parser, ReadingSettings, ("engine",))
     parser.add_argument(
         "--workers",
         type=int,

@@ -181,9 +181,9 @@ def _recognize(file: Path) -> None:
 def _answer(logdir: LogDirectory, query: dict[str, str]) -> bytes:
     """Return an answer of an application that accepts no connections."""
     from visualprof.server.app import create_app
-    from visualprof.server.settings import Settings
+    from visualprof.server.settings import AccessSettings, Settings
 
-    client = create_app(logdir, Settings(read_only=True)).test_client()
+    client = create_app(logdir, Settings(access=AccessSettings(read_only=True))).test_client()
     while (answer := client.get(f"/api/v1/report?{urlencode(query)}")).status_code != 200:
         body = answer.get_json()
         if answer.status_code != 503 or body.get("state") == "growing":

@@ -18,9 +18,10 @@ from visualprof.reader.logdir.directory import LogDirectory
 from visualprof.reader.logdir.listing import Listing
 from visualprof.reader.logdir.pool import Parser, Pool
 from visualprof.reader.logdir.summary import Summary
+from visualprof.remote.queue.settings import QueueSettings
 from visualprof.server.parse import parse_into_cache
 from visualprof.server.routes import ROOT
-from visualprof.server.settings import Settings
+from visualprof.server.settings import AccessSettings, Settings
 
 if TYPE_CHECKING:
     from flask import Flask
@@ -101,5 +102,7 @@ class Dashboard:
         models = open_model_reader(self._cache)
         self._resources.callback(models.close)
         # An open queue writes files next to its database, so the queue of the log directory is not opened.
-        settings = Settings(read_only=True, data=self._cache.folder / "no-queue")
+        settings = Settings(
+            access=AccessSettings(read_only=True), queue=QueueSettings(data=self._cache.folder / "no-queue")
+        )
         return logdir, create_app(logdir, settings, reader=models)

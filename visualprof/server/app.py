@@ -20,7 +20,7 @@ from visualprof.server.api import all_resources
 from visualprof.server.api.agent_link import refuse_agents
 from visualprof.server.api.jobs import Jobs
 from visualprof.server.identity import create_identifier
-from visualprof.server.job_service import JobService, open_job_service
+from visualprof.server.job_service import JobService
 from visualprof.server.latency import LatencyMeter
 from visualprof.server.login_providers import open_proxy_login
 from visualprof.server.responses import ErrorBody, finish_response, json_response
@@ -58,13 +58,10 @@ def create_app(
 ) -> Flask:
     """Return the WSGI application of a log directory, its models and its job queue. The caller closes these."""
     settings = settings or Settings()
-    job_service = job_service or open_job_service(
-        logdir.home, settings.data, read_only=settings.read_only, database=settings.database,
-        store=settings.store, cache_bytes=settings.cache_bytes, store_runs=settings.store_runs,
-    )  # fmt: skip
+    job_service = job_service or JobService(logdir.home, settings.queue, read_only=settings.access.read_only)
     reader = reader or open_model_reader(Cache.default())
     app = _App("visualprof", static_folder=None)
-    accounts = _open_accounts(settings, job_service) if settings.accounts else None
+    accounts = _open_accounts(settings, job_service) if settings.access.accounts else None
     services = Services(
         settings=settings,
         logdir=logdir,
@@ -77,8 +74,8 @@ def create_app(
     for kind in all_resources():
         app.register_blueprint(services.get(kind).blueprint())
     app.extensions[PREPARE_KEY] = services.get(Jobs).prepare
-    app.register_blueprint(spa.blueprint(settings.dist))
-    proxied = open_proxy_login(settings, job_service) if accounts and settings.user_header else None
+    app.register_blueprint(spa.blueprint(settings.web.dist))
+    proxied = open_proxy_login(settings, job_service) if accounts and settings.access.user_header else None
     app.extensions[IDENTIFY_KEY] = identify = create_identifier(settings, accounts, proxied)
     services.meter.install(app)
     guard.install(app, settings, identify)
@@ -91,7 +88,7 @@ def create_app(
 def _open_accounts(settings: Settings, job_service: JobService) -> Accounts:
     from visualprof.accounts.service import Accounts  # a server without accounts opens no database at start
 
-    return Accounts(job_service.open().database, settings.registration)
+    return Accounts(job_service.open().database, settings.access.registration)
 
 
 def _error_response(error: Exception) -> Response:

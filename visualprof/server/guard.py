@@ -32,8 +32,8 @@ CONTENT_SECURITY_POLICY = (
 
 def install(app: Flask, settings: Settings, identify: Identify) -> None:
     """Install checks before and security headers after each request. The checks also set the current principal."""
-    bound, public = settings.host, urlsplit(settings.base_url).netloc
-    further = [*settings.allowed_hosts, *([public] if public else [])]
+    bound, public = settings.web.host, urlsplit(settings.web.base_url).netloc
+    further = [*settings.web.allowed_hosts, *([public] if public else [])]
     names = {_host_name(name) for name in (*_LOCAL, bound, *further)}
     origins = {name.lower() for name in further}
     everywhere = not is_loopback(bound)
@@ -54,14 +54,14 @@ def install(app: Flask, settings: Settings, identify: Identify) -> None:
                 msg("server.only_dashboards_own_page", "only the dashboard's own page may do this"),
                 msg("server.proxy_front_must_pass", "a proxy in front of it must pass Host on"),
             )
-        g.proxies = settings.proxies
+        g.proxies = settings.web.proxies
         g.principal = identify(request.remote_addr or "", lambda name: request.headers.get(name, ""))
-        authorize(required_role(app, request.endpoint, acts), settings.accounts, acts)
+        authorize(required_role(app, request.endpoint, acts), settings.access.accounts, acts)
 
     app.before_request(check)
     # The web UI connects to this server and to the bucket that receives its uploads.
-    connects = (f"connect-src 'self' {settings.store.origin};",) if settings.store else ()
-    policy = " ".join((*connects, CONTENT_SECURITY_POLICY, *settings.embedded_in))
+    connects = (f"connect-src 'self' {settings.queue.store.origin};",) if settings.queue.store else ()
+    policy = " ".join((*connects, CONTENT_SECURITY_POLICY, *settings.web.embedded_in))
     app.after_request(partial(_add_security_headers, policy, settings))
 
 
@@ -95,9 +95,9 @@ def _add_security_headers(policy: str, settings: Settings, response: Response) -
     response.headers["X-Content-Type-Options"] = "nosniff"
     response.headers["Referrer-Policy"] = "no-referrer"
     response.headers["Cross-Origin-Resource-Policy"] = "same-origin"
-    if settings.accounts and request.path.startswith("/api/"):
+    if settings.access.accounts and request.path.startswith("/api/"):
         response.headers["Cache-Control"] = "no-store"  # answers depend on the user, and the machine may be shared
-    if settings.secure:
+    if settings.web.secure:
         response.headers["Strict-Transport-Security"] = f"max-age={HSTS_S}"
     return response
 

@@ -50,9 +50,9 @@ def create_identifier(settings: Settings, accounts: Accounts | None, proxied: Pr
 
     def by_token(_: str, header: HeaderGetter) -> Principal:
         token = header(TOKEN_HEADER).encode("utf-8", "replace")
-        if not settings.token or hmac.compare_digest(token, settings.token.encode()):
+        if not settings.access.token or hmac.compare_digest(token, settings.access.token.encode()):
             return SINGLE_USER
-        return ANONYMOUS if settings.private else READER
+        return ANONYMOUS if settings.access.private else READER
 
     def by_account(peer: str, header: HeaderGetter) -> Principal:
         assert accounts is not None
@@ -63,10 +63,10 @@ def create_identifier(settings: Settings, accounts: Accounts | None, proxied: Pr
         if token.startswith(LINK_PREFIX):
             return accounts.links.principal_for_code(token)
         if proxied is not None:
-            name = header(settings.user_header)
-            if not (name and is_proxy(peer, settings.proxies)):  # only a trusted proxy may name the user
+            name = header(settings.access.user_header)
+            if not (name and is_proxy(peer, settings.web.proxies)):  # only a trusted proxy may name the user
                 return ANONYMOUS
-            return proxied.principal(name, original_client(peer, [header("X-Forwarded-For")], settings.proxies))
+            return proxied.principal(name, original_client(peer, [header("X-Forwarded-For")], settings.web.proxies))
         cookie = parse_cookie(header("Cookie")).get(cookie_name(settings), "")
         return accounts.sessions.principal_for_cookie(cookie) if cookie else ANONYMOUS
 
@@ -120,7 +120,7 @@ def authorize(needs: RequiredRole, accounts: bool, acts: bool) -> None:
 
 def cookie_name(settings: Settings, name: str = "visualprof") -> str:
     """Return the name of a cookie. With TLS, its prefix keeps other hosts from setting the cookie."""
-    return f"__Host-{name}" if settings.secure else name
+    return f"__Host-{name}" if settings.web.secure else name
 
 
 def set_cookie(
@@ -128,4 +128,6 @@ def set_cookie(
 ) -> None:
     """Set a cookie for the browser session or for `age_s` seconds. An empty value deletes it."""
     age = age_s if cookie else 0
-    response.set_cookie(cookie_name(settings, name), cookie, age, httponly=True, samesite="Lax", secure=settings.secure)
+    response.set_cookie(
+        cookie_name(settings, name), cookie, age, httponly=True, samesite="Lax", secure=settings.web.secure
+    )

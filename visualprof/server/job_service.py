@@ -16,47 +16,17 @@ from typing import TYPE_CHECKING
 import platformdirs
 
 from visualprof.errors import NotFound, VisualprofError
-from visualprof.reader.logdir.scan import LogFile, Root
-from visualprof.remote.protocol import Intervals
+from visualprof.reader.logdir.scan import LogFile
 from visualprof.remote.queue.service import JobService, JobServices
-from visualprof.remote.queue.store.bucket_url import DEFAULT_CACHE_BYTES, BucketLocation
 
 if TYPE_CHECKING:
     from visualprof.remote.queue.tasks.mirror import Mirror
 
-__all__ = ["JobService", "JobServices", "LocalAgent", "StoredRuns", "intervals_for", "open_job_service"]
+__all__ = ["JobService", "JobServices", "LocalAgent", "StoredRuns"]
 
 _log = logging.getLogger(__name__)
 
-_LEASE_S = 30.0
-_POLL_S = 20.0
 _PATIENCE_S = 15  # an agent stops its child within 10 s
-
-
-def intervals_for(lease_s: float) -> Intervals:
-    """Return the intervals for agents: all times in proportion to the lease."""
-    poll = min(_POLL_S, max(lease_s * _POLL_S / _LEASE_S, 1.0))
-    return Intervals(lease_s=lease_s, heartbeat_s=lease_s / 3, poll_s=poll)
-
-
-def open_job_service(
-    root: Root,
-    data: Path | None = None,
-    *,
-    read_only: bool = False,
-    lease_s: float = _LEASE_S,
-    waiters: int = 16,
-    database: str = "",
-    store: BucketLocation | None = None,
-    cache_bytes: int = DEFAULT_CACHE_BYTES,
-    store_runs: bool = False,
-) -> JobService:
-    """Return the queue of a log directory. It creates files only when needed."""
-    intervals = intervals_for(lease_s)
-    return JobService(
-        root, data, read_only=read_only, intervals=intervals, waiters=waiters, database=database, store=store,
-        cache_bytes=cache_bytes, store_runs=store_runs,
-    )  # fmt: skip
 
 
 class StoredRuns:

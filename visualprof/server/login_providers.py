@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from visualprof.server.settings import Settings
+from visualprof.server.settings import NotificationSettings, Settings
 
 if TYPE_CHECKING:
     from visualprof.accounts.external_login import OidcLogin
@@ -20,7 +20,7 @@ def open_proxy_login(settings: Settings, job_service: JobService) -> ProxyAuth:
     from visualprof.accounts.proxy_login import ProxyAuth
 
     queue = job_service.open()
-    return ProxyAuth(queue.database, settings.registration, queue.signer)
+    return ProxyAuth(queue.database, settings.access.registration, queue.signer)
 
 
 def open_login_providers(
@@ -33,16 +33,15 @@ def open_login_providers(
     from visualprof.accounts.issuer import Issuer
     from visualprof.accounts.mail_links import AccountLinkMailer
 
-    issued, mail = None, create_mailer(settings)
-    if settings.oidc:
-        back = f"{settings.base_url}/"
-        issuer = Issuer(settings.oidc, settings.oidc_client, settings.oidc_secret, back, settings.oidc_admin_group)
+    issued, mail, base_url = None, create_mailer(settings.notifications), settings.web.base_url
+    if (oidc := settings.oidc).oidc:
+        issuer = Issuer(oidc.oidc, oidc.oidc_client, oidc.oidc_secret, f"{base_url}/", oidc.oidc_admin_group)
         issued = OidcLogin(accounts.database, accounts.registration, issuer, accounts.users)
     # A client chooses the address by which it reaches the server, so links need the configured address.
-    return issued, AccountLinkMailer(accounts.database, mail, settings.base_url) if mail and settings.base_url else None
+    return issued, AccountLinkMailer(accounts.database, mail, base_url) if mail and base_url else None
 
 
-def create_mailer(settings: Settings) -> Mailer | None:
+def create_mailer(settings: NotificationSettings) -> Mailer | None:
     """Return the sender of e-mail, `None` if no mail server is configured.
 
     Raises:

@@ -58,39 +58,34 @@ class Server:
         self, paths: Sequence[str | Path], port: int = 8040, settings: Settings | None = None, *, ports: int = 1
     ) -> None:
         self._settings = settings or Settings()
-        if self._settings.with_agent and (why := agent_unsupported_reason()):
+        if self._settings.queue.with_agent and (why := agent_unsupported_reason()):
             raise VisualprofError(why, "leave out --with-agent, and start one on a machine with Linux")
         self._resources = contextlib.ExitStack()
         cache = self._cache()
-        engine = self._settings.engine
+        engine = self._settings.reading.engine
         self.logdir = LogDirectory(
             paths,
             open_parser(partial(parse_into_cache, cache=cache, parts=engine != PROCESSES), engine),
             cache,
-            follow_outside=self._settings.follow_links and not self._settings.accounts,
+            follow_outside=self._settings.reading.follow_links and not self._settings.access.accounts,
             tasks=TraceTasks(cache),
         )
-        if not self._settings.store:
+        if not self._settings.queue.store:
             self.logdir.start()
         # These imports take half a second, in which the files are scanned and the first ones are parsed.
         from visualprof.reader.logdir.models import open_model_reader
         from visualprof.server.app import IDENTIFY_KEY, PREPARE_KEY, create_app
         from visualprof.server.body_limits import RequestParser
-        from visualprof.server.job_service import open_job_service
+        from visualprof.server.job_service import JobService
 
-        self.job_service = open_job_service(
+        self.job_service = JobService(
             self.logdir.home,
-            self._settings.data,
-            read_only=self._settings.read_only,
-            lease_s=self._settings.lease_s,
+            self._settings.queue,
+            read_only=self._settings.access.read_only,
             waiters=connections.AGENT_THREADS // 2,
-            database=self._settings.database,
-            store=self._settings.store,
-            cache_bytes=self._settings.cache_bytes,
-            store_runs=self._settings.store_runs,
         )
         self.models = open_model_reader(cache)
-        if self._settings.store:
+        if self._settings.queue.store:
             self._show_stored_runs()
         self._resources.callback(self.models.close)
         self._resources.callback(self.job_service.close)
@@ -115,13 +110,15 @@ class Server:
                 connections.Channel,
                 partial(RequestParser, app.extensions[IDENTIFY_KEY]),
             )
-        self._resources.enter_context(session_token.publish_token(self._settings.token, self._addresses(), self.port))
+        self._resources.enter_context(
+            session_token.publish_token(self._settings.access.token, self._addresses(), self.port)
+        )
 
     def _show_stored_runs(self) -> None:
         """Add the runs of the bucket to the log directory before its first scan."""
         from visualprof.server.job_service import StoredRuns
 
-        if not self._settings.read_only:
+        if not self._settings.access.read_only:
             self.logdir.add_remote_source(StoredRuns(self.job_service))
             self.job_service.busy_paths = lambda: self.logdir.busy_paths() | self.models.busy_paths()
         self.logdir.start()
@@ -132,7 +129,7 @@ class Server:
         Raises:
             VisualprofError: No port is free, or the address does not belong to this machine.
         """
-        host = self._settings.host.strip("[]")
+        host = self._settings.web.host.strip("[]")
         try:
             return create_server(
                 app,
@@ -158,7 +155,7 @@ class Server:
     @property
     def url(self) -> str:
         """Return the URL for a browser on this machine."""
-        host = self._settings.host.strip("[]")
+        host = self._settings.web.host.strip("[]")
         if host in ("", "0.0.0.0", "::"):
             host = "localhost"
         return f"http://{f'[{host}]' if ':' in host else host}:{self.port}/"
@@ -174,15 +171,15 @@ class Server:
         Args:
             page: Fragment of the page, such as `#/overview?run=a`.
         """
-        if not self._settings.token:
+        if not self._settings.access.token:
             return self.url + page
         separator = "&" if "?" in page else "?" if page else "#"
-        return f"{self.url}{page}{separator}token={self._settings.token}"
+        return f"{self.url}{page}{separator}token={self._settings.access.token}"
 
     @property
     def needs_first_user(self) -> bool:
         """Whether the server has accounts but no user yet."""
-        if not self._settings.accounts:
+        if not self._settings.access.accounts:
             return False
         from visualprof.accounts.users import has_users
 
@@ -223,7 +220,7 @@ class Server:
         self._thread.start()
         self.job_service.start(self._prepare)
         self._notifications = self._start_notifications()
-        if self._settings.with_agent:
+        if self._settings.queue.with_agent:
             from visualprof.server.job_service import LocalAgent
 
             self._agent = LocalAgent(self.job_service, self.url)
@@ -235,7 +232,7 @@ class Server:
             BadParameter: E-mail would have no sender.
         """
         settings = self._settings
-        if not settings.accounts:
+        if not settings.access.accounts:
             return None
         from visualprof.accounts.notifications.sender import NotificationSender
         from visualprof.server.login_providers import create_mailer
@@ -243,12 +240,11 @@ class Server:
 
         database, compare = (
             self.job_service.open().database,
-            partial(find_regressions, margin=settings.regression_threshold),
+            partial(find_regressions, margin=settings.notifications.regression_threshold),
         )
-        networks = settings.webhook_networks
-        post = NotificationSender(
-            database, settings.lease_s, create_mailer(settings), networks, settings.base_url, compare
-        )
+        mailer, networks = create_mailer(settings.notifications), settings.notifications.webhook_networks
+        lease_s, base_url = settings.queue.lease_s, settings.web.base_url
+        post = NotificationSender(database, lease_s, mailer, networks, base_url, compare)
         post.start()
         return post
 

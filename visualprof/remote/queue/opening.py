@@ -9,9 +9,9 @@ from pathlib import Path
 from visualprof.clock import SYSTEM_CLOCK, Clock
 from visualprof.reader.logdir.scan import Root
 from visualprof.remote.queue.job_services import JobServices
+from visualprof.remote.queue.settings import QueueSettings
 from visualprof.remote.queue.store.agents import Agents
 from visualprof.remote.queue.store.blobs import Blobs
-from visualprof.remote.queue.store.bucket_url import BucketLocation
 from visualprof.remote.queue.store.database import Database
 from visualprof.remote.queue.store.files import DATABASE_FILE, Store, file_id
 from visualprof.remote.queue.store.pending_uploads import PendingUploads
@@ -37,15 +37,11 @@ from visualprof.remote.queue.tasks.task_finalizer import TaskFinalizer
 def open_services(
     folder: Path,
     root: Root,
+    settings: QueueSettings,
     *,
     secret: str,
     notifier: Notifier,
-    lease_s: float,
-    url: str = "",
     read_only: bool = False,
-    location: BucketLocation | None = None,
-    cache_bytes: int = 0,
-    store_runs: bool = False,
     busy_paths: Callable[[], set[str]] = set,
     clock: Clock = SYSTEM_CLOCK,
 ) -> JobServices:
@@ -54,14 +50,10 @@ def open_services(
     Args:
         folder: Folder of the queue's data.
         root: The log directory.
+        settings: Where data is stored, and the lease.
         secret: Key for signed URLs.
         notifier: Wakes waiting agents.
-        lease_s: Duration of a lease: how long an agent may be silent.
-        url: URL of the database; "" is an SQLite file in `folder`.
         read_only: Whether nothing may be changed.
-        location: Bucket for files; None stores them in `folder`.
-        cache_bytes: Maximum size of local copies of the bucket's files.
-        store_runs: Whether the bucket also stores the files of runs.
         busy_paths: Returns the paths of files that are being read for a long time.
         clock: Times leases and clean-ups, unless the database has a clock of its own.
 
@@ -69,22 +61,22 @@ def open_services(
         VisualprofError: The database or the bucket cannot be used.
     """
     signer = Signer(secret.encode())
-    store = Bucket(folder / "copies", signer, location, cache_bytes) if location else Store(folder, signer)
+    bucket = Bucket(folder / "copies", signer, settings.store, settings.cache_bytes) if settings.store else None
     services = _build_services(
         folder,
         root,
-        database=open_database(url, folder / DATABASE_FILE, clock),
-        database_file_id=None if url else file_id(folder / DATABASE_FILE),
-        store=store,
+        database=open_database(settings.database, folder / DATABASE_FILE, clock),
+        database_file_id=None if settings.database else file_id(folder / DATABASE_FILE),
+        bucket=bucket,
         signer=signer,
         notifier=notifier,
-        lease_s=lease_s,
+        lease_s=settings.lease_s,
         read_only=read_only,
-        store_runs=store_runs,
+        store_runs=settings.store_runs,
         busy_paths=busy_paths,
     )
-    maintenance = None if read_only else _start_maintenance(services, lease_s)
-    notify_bridge = PgNotifyBridge(services.database, notifier) if url else None
+    maintenance = None if read_only else _start_maintenance(services, settings.lease_s)
+    notify_bridge = PgNotifyBridge(services.database, notifier) if settings.database else None
     if notify_bridge:
         notify_bridge.start()
     if services.mirror:
@@ -98,7 +90,7 @@ def _build_services(
     *,
     database: Database,
     database_file_id: tuple[int, int] | None,
-    store: Store,
+    bucket: Bucket | None,
     signer: Signer,
     notifier: Notifier,
     lease_s: float,
@@ -107,10 +99,10 @@ def _build_services(
     busy_paths: Callable[[], set[str]],
 ) -> JobServices:
     """Return the services without those that run in threads, except an unstarted mirror."""
+    store = bucket or Store(folder, signer)
     jobs = Jobs(database, notifier, lease_s)
     reports = ReportBatcher(database)
     leases = Leases(database, store, notifier, lease_s, reports)
-    bucket = store if isinstance(store, Bucket) else None
     results = Results(database, store, root.path, bucket if store_runs else None)
     mirror = Mirror(database, bucket, root, results.partial_folder, busy_paths) if bucket and not read_only else None
     blobs, agents, logs = Blobs(database, store), Agents(database, lease_s), Logs(folder / "logs", reports)

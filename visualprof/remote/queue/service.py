@@ -17,10 +17,9 @@ from visualprof.clock import SYSTEM_CLOCK, Clock
 from visualprof.errors import Forbidden, NotFound, VisualprofError
 from visualprof.messages import msg
 from visualprof.reader.logdir.scan import Root
-from visualprof.remote.protocol import Intervals
 from visualprof.remote.queue.errors import DiskFull, disk_errors
 from visualprof.remote.queue.job_services import JobServices
-from visualprof.remote.queue.store.bucket_url import DEFAULT_CACHE_BYTES, BucketLocation
+from visualprof.remote.queue.settings import QueueSettings
 from visualprof.remote.queue.store.files import DATABASE_FILE, file_id
 from visualprof.remote.queue.store.records import Agent
 from visualprof.remote.queue.tasks.notifier import Notifier
@@ -43,14 +42,9 @@ class JobService:
 
     Args:
         root: The first log directory.
-        data: Folder of the queue's data; None is `.visualprof` in `root`.
+        settings: Where data is stored, and the lease.
         read_only: Whether nothing may be changed.
-        intervals: Intervals of leases, heartbeats and polls, for the agents.
         waiters: Maximum number of agents that wait at a time.
-        database: URL of the database; "" is a file in the folder.
-        store: Bucket for uploads and results; None stores them in the folder.
-        cache_bytes: Maximum size of local copies of the bucket's files.
-        store_runs: Whether the bucket also stores the files of new runs.
         clock: Times leases and clean-ups, unless the database has a clock of its own.
 
     Attributes:
@@ -61,25 +55,19 @@ class JobService:
     def __init__(
         self,
         root: Root,
-        data: Path | None = None,
+        settings: QueueSettings | None = None,
         *,
         read_only: bool = False,
-        intervals: Intervals | None = None,
         waiters: int = MAX_WAITERS,
-        database: str = "",
-        store: BucketLocation | None = None,
-        cache_bytes: int = DEFAULT_CACHE_BYTES,
-        store_runs: bool = False,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self.root = root
-        self.folder = data.absolute() if data else root.path / ".visualprof"
-        self._url, self._location, self._cache_bytes = database, store, cache_bytes
-        self._store_runs, self._clock = store_runs, clock
+        self._settings, self._clock = settings or QueueSettings(), clock
+        self.folder = self._settings.data.absolute() if self._settings.data else root.path / ".visualprof"
         self.busy_paths: Callable[[], set[str]] = set
         self._file = self.folder / DATABASE_FILE
         self.read_only = read_only
-        self.intervals = intervals or Intervals()
+        self.intervals = self._settings.intervals
         self._notifier = Notifier(waiters)
         self._services: JobServices | None = None
         self._opening_lock = threading.Lock()
@@ -116,7 +104,7 @@ class JobService:
     @property
     def direct_uploads(self) -> bool:
         """Whether browsers and commands send files to a bucket instead of this server."""
-        return self._location is not None
+        return self._settings.store is not None
 
     @property
     def registration_token(self) -> str:
@@ -259,12 +247,12 @@ class JobService:
     @property
     def _has_data(self) -> bool:
         """Whether data was stored before; a database with a URL always has data."""
-        return bool(self._url) or self._file.is_file()
+        return bool(self._settings.database) or self._file.is_file()
 
     @property
     def _file_id(self) -> tuple[int, int] | None:
         """Device and inode of the database's file; None for a database with a URL."""
-        return None if self._url else file_id(self._file)
+        return None if self._settings.database else file_id(self._file)
 
     def _close_services(self) -> None:
         if self._services:
@@ -277,7 +265,7 @@ class JobService:
             secret = _read_or_create(self.folder / "secret", secrets.token_hex(32))
             _read_or_create(self.folder / "agent-token", self._read_token())
             if not self.read_only:
-                if not self._url:
+                if not self._settings.database:
                     self._file.touch(0o600)  # SQLite gives its other files the same mode
                 _restrict_permissions(self.folder)
         from visualprof.remote.queue.opening import open_services  # loads the database's libraries: 0.2 s
@@ -285,14 +273,10 @@ class JobService:
         return open_services(
             self.folder,
             self.root,
+            self._settings,
             secret=secret,
             notifier=self._notifier,
-            lease_s=self.intervals.lease_s,
-            url=self._url,
             read_only=self.read_only,
-            location=self._location,
-            cache_bytes=self._cache_bytes,
-            store_runs=self._store_runs,
             busy_paths=lambda: self.busy_paths(),
             clock=self._clock,
         )

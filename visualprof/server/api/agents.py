@@ -274,7 +274,7 @@ class Agents(Resource):
         return self._job_service.require(msg("server.there_no_such_agent", "there is no such agent"))
 
     def _command(self, token: str) -> str:
-        return f"visualprof agent --server {(self._settings.base_url or request.host_url).rstrip('/')}{token}"
+        return f"visualprof agent --server {(self._settings.web.base_url or request.host_url).rstrip('/')}{token}"
 
     def _agents(self) -> AgentsAnswer:
         job_service, by_code = self._job_service, self._services.accounts is not None

@@ -221,7 +221,7 @@ class Live(Resource):
     )
     def record(self, body: NewRecording) -> LiveRecording:
         """Request a recording of the same steps from all processes of a run."""
-        if self._settings.read_only:
+        if self._settings.access.read_only:
             raise Forbidden(
                 msg("server.server_read_only", "the server is read-only"),
                 msg("server.start_without_read_only", "start it without --read-only"),
@@ -275,7 +275,7 @@ class Live(Resource):
         members.
         """
         principal, accounts = current_principal(), self._visible.accounts
-        if self._settings.read_only or not principal.may("member"):
+        if self._settings.access.read_only or not principal.may("member"):
             return False
         access = accounts.sharing.access(self._visible.sharing_key(run)) if accounts else None
         return access is None or access.owner is None or access.can_be_shared_by(principal)

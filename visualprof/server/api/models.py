@@ -333,7 +333,7 @@ class Graphs(Resource):
     )  # fmt: skip
     def upload_model(self, query: UploadQuery) -> ModelEntry:
         """Upload a model."""
-        if self._settings.read_only:
+        if self._settings.access.read_only:
             raise Forbidden(
                 msg("server.server_read_only_2", "this server is read-only"),
                 msg("server.put_file_into_log", "put the file into the log directory"),

@@ -111,7 +111,7 @@ class Notices(Resource):
     def choose_contact(self, body: ContactChange) -> ContactAnswer:
         """Change how notifications are sent to the current user."""
         contacts = self._accounts.contacts
-        if body.mail and not self._settings.smtp:
+        if body.mail and not self._settings.notifications.smtp:
             raise BadParameter(
                 msg("server.mail_server_sends_no", "mail: this server sends no e-mail"),
                 msg("server.administrator_can_name_mail", "an administrator can name a mail server: --smtp"),
@@ -134,5 +134,9 @@ class Notices(Resource):
 
     def _contact_answer(self, new_secret: str | None = None) -> ContactAnswer:
         contact = self._accounts.contacts.get(current_principal().user or "")
-        fields = {"kinds": list(contact.kinds), "sends_mail": bool(self._settings.smtp), "new_secret": new_secret}
+        fields = {
+            "kinds": list(contact.kinds),
+            "sends_mail": bool(self._settings.notifications.smtp),
+            "new_secret": new_secret,
+        }
         return build_row(ContactAnswer, contact, **fields)

@@ -353,14 +353,14 @@ class Queries(Resource):
     def _obstacle(self) -> tuple[str, str]:
         """Return why the server runs no queries, and what to do about it; "" if it does."""
         settings = self._settings
-        if settings.queries == "off":
+        if settings.access.queries == "off":
             return msg("query.turned_off", "this server runs no queries"), msg(
                 "query.start_without", "it was started with --no-queries"
             )
         if not is_installed():
             error = DuckDbMissing()
             return error.error, error.hint
-        if settings.accounts and settings.queries != "on" and not landlock_version():
+        if settings.access.accounts and settings.access.queries != "on" and not landlock_version():
             return (
                 msg(
                     "query.no_landlock",

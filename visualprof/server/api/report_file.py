@@ -81,7 +81,7 @@ class ReportFile(Resource):
             )
         try:
             ask = partial(self._ask, step_range=query.step_range)
-            page = build_report(ask, span, base, self._settings.dist, __version__, query.step_range)
+            page = build_report(ask, span, base, self._settings.web.dist, __version__, query.step_range)
         finally:
             self._build_lock.release()
         response = bytes_response(page, "text/html")

@@ -168,10 +168,10 @@ class Runs(Resource):
         return Status(
             version=__version__,
             native_reader=native.describe_state(),
-            language=self._settings.language or None,
-            read_only=self._settings.read_only,
-            private=self._settings.private,
-            demo=self._settings.demo,
+            language=self._settings.web.language or None,
+            read_only=self._settings.access.read_only,
+            private=self._settings.access.private,
+            demo=self._settings.web.demo,
             logdirs=roots,
             watching=watching,
             person=current_user(principal),
@@ -200,7 +200,7 @@ class Runs(Resource):
     @mutation("POST", "/reload", status=204, errors=READ_ONLY_ERROR)
     def reload(self) -> None:
         """Scan the log directories again."""
-        if self._settings.read_only:
+        if self._settings.access.read_only:
             raise Forbidden(
                 msg("server.server_read_only", "the server is read-only"),
                 msg("server.start_without_read_only", "start it without --read-only"),

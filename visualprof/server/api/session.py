@@ -266,10 +266,10 @@ class Session(Resource):
             registration=registration,
             person=current_user(principal),
             token=principal.csrf,
-            by_proxy=bool(self._settings.user_header),
-            issuer=urlsplit(self._settings.oidc).hostname or "",
+            by_proxy=bool(self._settings.access.user_header),
+            issuer=urlsplit(self._settings.oidc.oidc).hostname or "",
             by_mail=self._by_mail is not None,
-            direct=self._settings.store is not None,
+            direct=self._settings.queue.store is not None,
         )
 
 
@@ -289,7 +289,7 @@ def require_password_login(services: Services) -> Accounts:
         NotFound: The server has no accounts.
         Forbidden: A proxy logs users in.
     """
-    if services.settings.user_header:
+    if services.settings.access.user_header:
         raise Forbidden(
             msg("server.proxy_front_server_logs", "the proxy in front of this server logs users in"),
             msg("server.passwords_changed_there", "passwords are changed there"),

@@ -208,7 +208,7 @@ class Users(Resource):
     @mutation("POST", "/invitations", status=201, errors={400: "invalid address"}, needs="admin")
     def invite(self, body: Invitation) -> UsersAnswer:
         """Create a code with which an invited user registers."""
-        if not body.email.strip() and (self._settings.user_header or self._settings.oidc):
+        if not body.email.strip() and (self._settings.access.user_header or self._settings.oidc.oidc):
             raise BadParameter(
                 msg(
                     "server.email_people_invited_here",
@@ -236,7 +236,7 @@ class Users(Resource):
         ]
         tokens = accounts.sessions.tokens_for_user(principal.user or "")
         quota, used = accounts.quotas.get(principal.user or "")
-        password = not self._settings.user_header and accounts.users.has_password(principal.user or "")
+        password = not self._settings.access.user_header and accounts.users.has_password(principal.user or "")
         return AccountAnswer(
             sessions, tokens, build_row(QuotaRow, quota), build_row(UsageRow, used), password, new_token
         )
