@@ -12,7 +12,7 @@ import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -132,13 +132,15 @@ def database_of_queues(request: pytest.FixtureRequest) -> Iterator[None]:
         yield
         return
     from visualprof.remote.queue.service import JobService
+    from visualprof.remote.queue.settings import QueueSettings
 
     server: Postgres = request.getfixturevalue("postgres")
     original_init, open_ones, before = JobService.__init__, list[JobService](), {"", *server.databases}
 
-    def make(self: JobService, root: Any, data: Path | None = None, **settings: Any) -> None:
-        settings["database"] = settings.get("database") or server.of(data or root.path / ".visualprof")
-        original_init(self, root, data, **settings)
+    def make(self: JobService, root: Any, settings: QueueSettings | None = None, **options: Any) -> None:
+        settings = settings or QueueSettings()
+        database = settings.database or server.of(settings.data or root.path / ".visualprof")
+        original_init(self, root, replace(settings, database=database), **options)
         open_ones.append(self)
 
     request.getfixturevalue("monkeypatch").setattr(JobService, "__init__", make)

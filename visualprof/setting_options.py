@@ -93,10 +93,9 @@ def _default(setting: Field[Any], declared: Option) -> Any:
         return os.environ.get(declared.variable, setting.default)
     if isinstance(setting.default, tuple):
         return []
-    default: Any = setting.default
-    if default == "" and declared.check:  # argparse would check the default
-        return None
-    return default / declared.unit if declared.unit != 1 else default
+    if declared.unit != 1:
+        return cast("float", setting.default) / declared.unit
+    return None if setting.default == "" and declared.check else setting.default  # argparse would check a text
 
 
 def settings_from(group: type[T], values: Mapping[str, Any]) -> T:
